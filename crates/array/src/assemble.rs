@@ -112,8 +112,9 @@ pub enum Standing {
         offset: u64,
         /// Stands beside the holder of the role, which it is to replace.
         replacement: bool,
-        /// Was in sync before it left: only what the bitmap marks must be copied.
-        by_bitmap: bool,
+        /// Below this it lacks only what the bitmap marks: `u64::MAX` of one that was in sync
+        /// before it left, 0 of one that never was.
+        marked_below: u64,
     },
     /// Spare.
     Spare,

@@ -70,9 +70,9 @@ fn standing(role: u16, superblock: &Superblock) -> Standing {
     if is_whole(superblock) {
         return Standing::InSync { role };
     }
-    let (offset, by_bitmap) =
-        (superblock.recovery_offset, superblock.has(feature::RECOVERY_BITMAP));
-    Standing::Rebuilding { role, offset, replacement: false, by_bitmap }
+    let marked_below = if superblock.has(feature::RECOVERY_BITMAP) { u64::MAX } else { 0 };
+    let offset = superblock.recovery_offset;
+    Standing::Rebuilding { role, offset, replacement: false, marked_below }
 }
 
 /// The members of an array, by role, as their keeper takes them; `None` without any.
@@ -105,17 +105,24 @@ pub(crate) fn kept(
     })
 }
 
-/// Their keeper, who sees that those who lack something are given it.
+/// Their keeper, who sees that those who lack something are given it. Where the array was not
+/// stopped cleanly, members that were being rebuilt may lack what was written then: the bitmap
+/// marks it; without one they begin again.
 pub(crate) fn keeper(
-    kept: Config,
+    mut kept: Config,
     space: Box<dyn SyncSpace>,
     rules: Rules,
 ) -> Result<Keeper, String> {
-    let read_only = kept.read_only;
-    let mut keeper = Keeper::new(Instant(0), kept, space, rules)?;
-    keeper.rebuild_what_was_under_way();
-    if !read_only {
-        keeper.tell_of_those_left_behind();
+    let marked = kept.bitmap.is_some();
+    if kept.superblock.resync_offset < space.sync_sectors() {
+        for member in &mut kept.members {
+            let Standing::Rebuilding { offset, marked_below, .. } = &mut member.standing else {
+                continue;
+            };
+            *marked_below = if marked { *offset.max(marked_below) } else { 0 };
+            *offset = 0;
+            member.superblock.recovery_offset = 0;
+        }
     }
-    Ok(keeper)
+    Keeper::new(Instant(0), kept, space, rules)
 }

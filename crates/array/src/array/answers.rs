@@ -29,7 +29,7 @@ impl Array {
         }
         let mut failed = None;
         if let Some((id, op)) = entry.member {
-            self.lane.keeper.hear(LaneReport::Answered(id));
+            self.lane.report(LaneReport::Answered(id));
             match (result, op) {
                 (Err(error), _) if self.put_off(id, op, entry.owner, error) => return,
                 (Err(error), _) => {
@@ -38,9 +38,9 @@ impl Array {
                 }
                 (Ok(_), IoOp::Read { sector, buf }) => {
                     let sectors = u64::from(buf.len) / SECTOR_BYTES;
-                    self.lane.keeper.hear(LaneReport::Readable(id, sector, sectors));
+                    self.lane.report(LaneReport::Readable(id, sector, sectors));
                 }
-                (Ok(_), IoOp::Write { .. }) => self.lane.keeper.hear(LaneReport::HasRoom(id)),
+                (Ok(_), IoOp::Write { .. }) => self.lane.report(LaneReport::HasRoom(id)),
                 _ => {}
             }
         }
@@ -54,7 +54,7 @@ impl Array {
             let buf = op.buf();
             self.lend(io, buf);
             self.lane.actions.push_back(Action::Abandon { io, buf });
-            self.lane.keeper.hear(LaneReport::Answered(id));
+            self.lane.report(LaneReport::Answered(id));
             self.tell_owner(owner, Some((id, op, IoError::ABANDONED)), None);
         }
     }
@@ -64,9 +64,9 @@ impl Array {
     pub(super) fn retry_put_off(&mut self) {
         for put_off in std::mem::take(&mut self.put_offs.0) {
             let PutOff { at, member, op, owner } = put_off;
-            if !self.lane.keeper.members().live(member) {
+            if !self.lane.keeper().members().live(member) {
                 self.tell_owner(owner, Some((member, op, IoError::ABANDONED)), None);
-            } else if at <= self.lane.keeper.now() {
+            } else if at <= self.lane.keeper().now() {
                 self.lane.issue(member, op, owner);
             } else {
                 self.put_offs.0.push(put_off);
@@ -87,11 +87,12 @@ impl Array {
             return false;
         }
         let fault = Fault { sector: op.sector(), errno: error.errno };
-        if !self.lane.keeper.is_full(member, fault) {
+        self.lane.report(LaneReport::NoRoom(member, fault));
+        if !self.lane.keeper().waits_for_room(member) {
             return false;
         }
         self.carry_out();
-        self.put_offs.add(self.lane.keeper.now(), member, op, owner);
+        self.put_offs.add(self.lane.keeper().now(), member, op, owner);
         true
     }
 
@@ -103,7 +104,7 @@ impl Array {
         let changes = matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush);
         let must_land = must_land(&self.lane, owner);
         let tried = Tried { sector: op.sector(), changes, must_land };
-        self.lane.keeper.hear(LaneReport::Failed(id, tried, error));
+        self.lane.report(LaneReport::Failed(id, tried, error));
         self.carry_out();
     }
 
@@ -116,7 +117,7 @@ impl Array {
             }
             Owner::Plain { request } => {
                 let error =
-                    failed.and_then(|(id, op, error)| plain_error(&lane.keeper, id, op, error));
+                    failed.and_then(|(id, op, error)| plain_error(lane.keeper(), id, op, error));
                 requests.piece_done(lane, jobs, request, error.map_or(Ok(()), Err));
             }
             Owner::Job(job) => {
@@ -153,7 +154,7 @@ impl Array {
         if stage == Stage::Rereading {
             if !abandoned {
                 // What was rewritten cannot be read all the same.
-                self.lane.keeper.hear(LaneReport::NotCorrectable(member, fault));
+                self.lane.report(LaneReport::NotCorrectable(member, fault));
                 self.carry_out();
             }
             return;
@@ -166,14 +167,14 @@ impl Array {
         if matches!(error.kind, IoErrorKind::Medium | IoErrorKind::Shrunk) {
             job.unread.push(Unread { member, fault });
             let sectors = u64::from(buf.len) / SECTOR_BYTES;
-            self.lane.keeper.hear(LaneReport::Unreadable(member, sector, sectors));
+            self.lane.report(LaneReport::Unreadable(member, sector, sectors));
         }
     }
 
     fn write_failed(&mut self, index: usize, (member, _, error): Failed) {
         let job = self.jobs.get_mut(index);
         job.run.answered(Outcome::Done);
-        if self.lane.keeper.members().live(member) {
+        if self.lane.keeper().members().live(member) {
             // Still live: it is the last copy or has no room, so the array goes on and the request
             // fails.
             let full = error.kind == IoErrorKind::Full;

@@ -3,7 +3,6 @@
 use super::Array;
 use super::io::Owner;
 use super::job::{Job, Kind};
-use super::lane::Lane;
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
@@ -12,7 +11,7 @@ use crate::{Buf, IoOp};
 impl Array {
     /// Does what the keeper asks for, in order.
     pub(super) fn carry_out(&mut self) {
-        while let Some(command) = self.lane.keeper.next_command() {
+        while let Some(command) = self.lane.keeper_mut().next_command() {
             match command {
                 LaneCommand::Flush(member) => {
                     self.lane.issue(member, IoOp::Flush, Owner::Meta { page: None })
@@ -25,6 +24,8 @@ impl Array {
                     self.jobs.updated(&self.lane);
                     self.requests.answer_told(&mut self.lane);
                 }
+                // Nothing is forgotten here.
+                LaneCommand::CheckpointDone => {}
                 LaneCommand::Work { place, unit, work } => self.start_work(place, unit, work),
                 LaneCommand::GiveUp(member) => self.lane.ios.give_up(member),
                 LaneCommand::Disown(member) => self.lane.ios.disown(member),
@@ -38,13 +39,13 @@ impl Array {
 
     /// Has the keeper do what it can do now.
     pub(super) fn drive_keeper(&mut self) {
-        self.lane.keeper.drive_meta();
+        self.lane.keeper_mut().drive_meta();
         self.carry_out();
-        self.lane.keeper.drive_sync();
+        self.lane.keeper_mut().drive_sync();
         self.carry_out();
         self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
         self.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
-        self.lane.keeper.drive_meta();
+        self.lane.keeper_mut().drive_meta();
         self.carry_out();
     }
 
@@ -54,13 +55,8 @@ impl Array {
 
     fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {
         let Self { lane, requests, jobs, .. } = self;
-        let Lane { keeper, ios, .. } = lane;
-        let traffic = Traffic {
-            quiet: requests.in_flight() == 0 && jobs.is_empty(),
-            plans: &|id| jobs.mention(id),
-            gave_up: &|id| ios.abandoned_on(id),
-        };
-        drive(keeper, traffic);
+        let quiet = requests.in_flight() == 0 && jobs.is_empty();
+        lane.drive_with(quiet, &|id| jobs.mention(id), drive);
         self.carry_out();
     }
 
@@ -69,9 +65,9 @@ impl Array {
         while !self.meta_writes.is_empty() {
             let Some(buf) = self.lane.pool.take_page() else { return };
             let Some(write) = self.meta_writes.pop_front() else { return };
-            if !self.lane.keeper.members().live(write.member) {
+            if !self.lane.keeper().members().live(write.member) {
                 self.lane.pool.give_page(buf);
-                self.lane.keeper.hear(LaneReport::UpdateDone);
+                self.lane.report(LaneReport::UpdateDone);
                 continue;
             }
             let buf = Buf { len: write.bytes.len() as u32, ..buf };
@@ -86,7 +82,7 @@ impl Array {
         if let Some(offset) = page {
             self.lane.pool.give_page(Buf { offset, len: PAGE_BYTES });
         }
-        self.lane.keeper.hear(LaneReport::UpdateDone);
+        self.lane.report(LaneReport::UpdateDone);
         self.carry_out();
         self.pump_pages();
     }
@@ -98,7 +94,10 @@ impl Array {
             Work::Rebuild(targets) => Kind::Rebuild { unit, targets },
             Work::Verify(target) => Kind::Verify { unit, target },
             // Spares are members here while they are copied to.
-            Work::Copy => return self.lane.keeper.work_done(place, unit, &work, Done::Failed),
+            Work::Copy => {
+                let done = Done::Failed;
+                return self.lane.report(LaneReport::WorkDone { place, unit, work, done });
+            }
         };
         self.jobs.start(Job { place, ..Job::new(kind, false) });
     }

@@ -4,6 +4,7 @@
 //! read again: only then are they called corrected.
 
 use super::Array;
+use super::compare::Mismatch;
 use super::job::{Job, Kind};
 use super::jobs::JobEvent;
 use super::mending::Unread;
@@ -19,8 +20,10 @@ impl Array {
         while let Some(next) = event {
             event = match next {
                 JobEvent::Differs(index, found, plan) => {
-                    let keeper = &mut self.lane.keeper;
-                    keeper.mismatch(found.array_sector, found.sectors, found.wrong, None);
+                    let Mismatch { array_sector, sectors, wrong: member } = found;
+                    let block = None;
+                    let report = LaneReport::Mismatch { array_sector, sectors, member, block };
+                    self.lane.report(report);
                     self.carry_out();
                     self.jobs.repair(&mut self.lane, index, plan)
                 }
@@ -37,10 +40,11 @@ impl Array {
         let mut job = self.jobs.remove(&mut self.lane, index);
         let (start, end) = job.kind.range(&self.lane.map);
         if job.write_begun() {
-            self.lane.keeper.end_write(start, end, result.is_err());
+            let failed = result.is_err();
+            self.lane.report(LaneReport::EndWrite { start, end, failed });
         }
         if result == Err(RequestError::NoSpace) && job.writes_data() {
-            self.lane.keeper.hear(LaneReport::Torn(start, end));
+            self.lane.report(LaneReport::Torn(start, end));
             self.carry_out();
         }
         if result.is_ok() {
@@ -69,7 +73,7 @@ impl Array {
             | Kind::Read { request, .. } => requests.piece_done(lane, jobs, *request, result),
             Kind::Mend { unit, target, fault } => {
                 self.mending.end(*target, *unit);
-                self.lane.keeper.hear(LaneReport::Mended(*target, *fault, result.is_ok()));
+                self.lane.report(LaneReport::Mended(*target, *fault, result.is_ok()));
                 self.carry_out();
             }
             Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. } => {
@@ -80,7 +84,7 @@ impl Array {
 
     /// Members whose medium failed under this job get the unit rewritten.
     fn start_mending(&mut self, job: &Job, start: u64, end: u64) {
-        let keeper = &self.lane.keeper;
+        let keeper = self.lane.keeper();
         if keeper.is_read_only() || keeper.is_stopping() || !keeper.is_redundant() {
             return;
         }
@@ -94,9 +98,9 @@ impl Array {
             if self.mending.is_known(id, unit) {
                 continue;
             }
-            let worth = self.lane.keeper.worth_mending(id, fault);
+            self.lane.report(LaneReport::MendingWanted(id, fault));
             self.carry_out();
-            if !worth {
+            if !self.lane.keeper().is_worth_mending(id) {
                 continue;
             }
             let mut mend = Job::new(Kind::Mend { unit, target: id, fault }, false);
@@ -108,7 +112,7 @@ impl Array {
 
     /// What a job wrote to stripes has sums of all their data.
     fn note_fitting(&mut self, job: &Job) {
-        if !self.lane.map.has_parity() || !self.lane.keeper.has_to_resync() {
+        if !self.lane.map.has_parity() || !self.lane.keeper().has_to_resync() {
             return;
         }
         match &job.kind {
@@ -116,11 +120,11 @@ impl Array {
                 for Segment { rows, .. } in segments {
                     let start = unit.start + u64::from(rows.start);
                     let end = unit.start + u64::from(rows.end);
-                    self.lane.keeper.hear(LaneReport::Fitting(start, end));
+                    self.lane.report(LaneReport::Fitting(start, end));
                 }
             }
             Kind::ZeroStripes { start, end, .. } => {
-                self.lane.keeper.hear(LaneReport::Fitting(*start, *end))
+                self.lane.report(LaneReport::Fitting(*start, *end))
             }
             _ => {}
         }
@@ -128,7 +132,7 @@ impl Array {
 
     /// What a job wrote, data or parity, is no longer bad.
     fn note_rewritten(&mut self, job: &Job) {
-        if !self.lane.keeper.doubts_any() {
+        if !self.lane.keeper().doubts_any() {
             return;
         }
         for io in &job.run.plan().writes {
@@ -137,7 +141,7 @@ impl Array {
                 IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors),
                 IoOp::Read { .. } | IoOp::Discard { .. } | IoOp::Flush => continue,
             };
-            self.lane.keeper.hear(LaneReport::Rewritten(io.member, sector, sectors));
+            self.lane.report(LaneReport::Rewritten(io.member, sector, sectors));
         }
     }
 }

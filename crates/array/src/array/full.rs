@@ -37,7 +37,7 @@ impl PutOffs {
 pub(super) fn must_land(lane: &Lane, owner: Owner) -> bool {
     match owner {
         Owner::Meta { .. } => true,
-        Owner::Job(_) => lane.map.has_parity() && lane.keeper.members().degraded() > 0,
+        Owner::Job(_) => lane.map.has_parity() && lane.keeper().members().degraded() > 0,
         Owner::PlainRead(_) | Owner::Plain { .. } | Owner::Nobody => false,
     }
 }

@@ -8,7 +8,7 @@ use super::jobs::Jobs;
 use super::map::Map;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
-use crate::keeper::{Carried, Keeper};
+use crate::keeper::{Carried, KeeperView};
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Array {
     pub(super) fn check(&self) -> Result<(), String> {
         let waiting = self.who_waits();
         jobs_hold_locks(&self.jobs, &self.lane.map)?;
-        jobs_wait(&self.jobs, &self.lane.keeper, &waiting)?;
+        jobs_wait(&self.jobs, self.lane.keeper(), &waiting)?;
         pieces_are_counted(&self.requests, &waiting)?;
         self.scratch_is_somewhere(&waiting)?;
         self.queues_are_right(&waiting)?;
@@ -39,7 +39,7 @@ impl Array {
         let works = |job: &Job| {
             matches!(job.kind, Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. })
         };
-        self.lane.keeper.invariants(Carried {
+        self.lane.keeper().invariants(Carried {
             writers: self.requests.writers(),
             writes: &self.jobs.iter().filter_map(begun).collect::<Vec<_>>(),
             work: self.jobs.iter().filter(|(_, job)| works(job)).count(),
@@ -140,14 +140,14 @@ fn jobs_hold_locks(jobs: &Jobs, map: &Map) -> Result<(), String> {
 }
 
 /// Each job waits for something that is to come.
-fn jobs_wait(jobs: &Jobs, keeper: &Keeper, waiting: &Waiting) -> Result<(), String> {
+fn jobs_wait(jobs: &Jobs, keeper: KeeperView<'_>, waiting: &Waiting) -> Result<(), String> {
     for (index, job) in jobs.iter() {
         let ios = waiting.jobs.get(index).copied().unwrap_or(0);
         let waits = match job.stage {
             Stage::Staged => jobs.staged.contains(&index),
             Stage::Locking => true,
-            Stage::Metadata(ticket) => {
-                jobs.meta_waiters.contains(&index) && !keeper.is_told(ticket)
+            Stage::Metadata(write) => {
+                jobs.meta_waiters.contains(&index) && !keeper.may_start(write)
             }
             Stage::Scratch => jobs.scratch_waiters.contains(&index),
             Stage::Running => ios > 0 && ios == job.run.pending(),

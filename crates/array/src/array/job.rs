@@ -75,6 +75,7 @@ impl Kind {
 pub(crate) enum Stage {
     Staged,
     Locking,
+    /// The members are to know of this write.
     Metadata(u64),
     Scratch,
     /// Its plan is carried out.

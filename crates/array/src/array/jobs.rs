@@ -118,7 +118,7 @@ impl Jobs {
     /// Starts the gathered writes: those whose unit is full or will not be filled. A unit that a
     /// sequential stream has begun waits a moment, as long as other I/O is on its way.
     pub(super) fn start_staged(&mut self, lane: &Lane) {
-        let keeper = &lane.keeper;
+        let keeper = lane.keeper();
         let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
         let hurry = keeper.has_failed() || keeper.is_stopping() || lane.ios.in_flight == 0;
         for _ in 0..self.staged.len() {
@@ -143,7 +143,7 @@ impl Jobs {
         let Self { table, ready, meta_waiters, .. } = self;
         meta_waiters.retain(|index| {
             let waits = matches!(table[*index].stage,
-                Stage::Metadata(ticket) if !lane.keeper.is_told(ticket));
+                Stage::Metadata(write) if !lane.keeper().may_start(write));
             if !waits {
                 ready.push_back(*index);
             }
@@ -175,11 +175,11 @@ impl Jobs {
 
     fn locked(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
-        if job.writes_data() && !lane.keeper.has_failed() {
+        if job.writes_data() && !lane.keeper().has_failed() {
             let (start, end) = job.kind.range(&lane.map);
-            let ticket = lane.keeper.begin_write(start, end);
-            job.stage = Stage::Metadata(ticket);
-            if !lane.keeper.is_told(ticket) {
+            let write = lane.begin_write(start, end);
+            job.stage = Stage::Metadata(write);
+            if !lane.keeper().may_start(write) {
                 self.meta_waiters.push(index);
                 return None;
             }
@@ -202,7 +202,7 @@ impl Jobs {
         }
         let mut taken = Taken::new(strips, std::mem::take(&mut self.answers));
         let planner = lane.planner();
-        let planned = if lane.keeper.has_failed() && !matches!(job.kind, Kind::Read { .. }) {
+        let planned = if lane.keeper().has_failed() && !matches!(job.kind, Kind::Read { .. }) {
             Err(RequestError::Failed)
         } else if matches!(job.kind, Kind::Check { .. }) {
             planner.check(job, &mut taken).map(|step| job.begin_check(step))
@@ -233,7 +233,7 @@ impl Jobs {
                     }
                 }
                 Next::Compute(compute) => lane.issue_compute(compute, index),
-                Next::Write if lane.keeper.has_failed() && job.writes_data() => {
+                Next::Write if lane.keeper().has_failed() && job.writes_data() => {
                     return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
                 }
                 Next::Write => write(lane, job, index),
@@ -256,7 +256,7 @@ impl Jobs {
                 Err(error) => Some(JobEvent::Ended(index, Err(error))),
             };
         }
-        let result = if lane.keeper.has_failed() && job.writes_data() {
+        let result = if lane.keeper().has_failed() && job.writes_data() {
             Err(RequestError::Failed)
         } else {
             job.write_failed.map_or(Ok(()), Err)
@@ -265,7 +265,7 @@ impl Jobs {
         if result.is_err() || !again {
             return Some(JobEvent::Ended(index, result));
         }
-        let rereads = job.run.reread(|member| lane.keeper.members().live(member));
+        let rereads = job.run.reread(|member| lane.keeper().members().live(member));
         for io in rereads {
             lane.issue(io.member, io.op, Owner::Job(index));
         }
@@ -323,7 +323,7 @@ impl Jobs {
 fn write(lane: &mut Lane, job: &mut Job, index: usize) {
     for at in 0..job.run.plan().writes.len() {
         let MemberIo { member, op } = job.run.plan().writes[at];
-        if lane.keeper.members().live(member) {
+        if lane.keeper().members().live(member) {
             lane.issue(member, op, Owner::Job(index));
         } else {
             job.run.answered(Answer::Done);

@@ -7,13 +7,16 @@ use super::io::{Ios, Owner};
 use super::map::Map;
 use super::planning::Planner;
 use super::scratch::Pool;
-use crate::keeper::{Keeper, LaneReport};
+use crate::keeper::{Keeper, KeeperView, LaneReport, Traffic};
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};
 
-/// It belongs to the array, and every part gets it as an argument.
+/// It belongs to the array, and every part gets it as an argument. The parts [see](Self::keeper)
+/// the keeper and [report](Self::report) to it; it is the array that drives it.
 #[derive(Debug)]
 pub(super) struct Lane {
-    pub(super) keeper: Keeper,
+    keeper: Keeper,
+    /// The number of the next write.
+    next_write: u64,
     pub(super) map: Map,
     pub(super) actions: VecDeque<Action>,
     pub(super) ios: Ios,
@@ -21,17 +24,63 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    pub(super) fn new(keeper: Keeper, map: Map, pool: Pool) -> Self {
+        Self {
+            keeper,
+            next_write: 0,
+            map,
+            actions: VecDeque::with_capacity(1024),
+            ios: Ios::with_capacity(1024),
+            pool,
+        }
+    }
+
+    /// What is to be seen of the keeper.
+    pub(super) const fn keeper(&self) -> KeeperView<'_> {
+        self.keeper.view()
+    }
+
+    /// Tells the keeper something.
+    pub(super) fn report(&mut self, report: LaneReport) {
+        self.keeper.hear(report);
+    }
+
+    /// The keeper, for the array, which drives it.
+    pub(super) const fn keeper_mut(&mut self) -> &mut Keeper {
+        &mut self.keeper
+    }
+
+    /// The keeper, driven with what it has to know: see [`Traffic`]. `plans`: does a job mean this
+    /// member?
+    pub(super) fn drive_with(
+        &mut self,
+        quiet: bool,
+        plans: &dyn Fn(MemberId) -> bool,
+        drive: impl FnOnce(&mut Keeper, Traffic<'_>),
+    ) {
+        let Self { keeper, ios, .. } = self;
+        drive(keeper, Traffic { quiet, plans, gave_up: &|id| ios.abandoned_on(id) });
+    }
+
+    /// Asks whether a write may start in this range of sync space: the number it gets.
+    pub(super) fn begin_write(&mut self, start: u64, end: u64) -> u64 {
+        let number = self.next_write;
+        self.next_write += 1;
+        self.report(LaneReport::BeginWrite { number, start, end });
+        number
+    }
+
     pub(super) const fn planner(&self) -> Planner<'_> {
-        Planner { keeper: &self.keeper, map: &self.map }
+        Planner { keeper: self.keeper(), map: &self.map }
     }
 
     /// Sends one I/O to a member.
     pub(super) fn issue(&mut self, member: MemberId, op: IoOp, owner: Owner) {
         let io = self.ios.insert(owner, Some((member, op)));
-        self.keeper.hear(LaneReport::Asked(member));
+        self.report(LaneReport::Asked(member));
         if let IoOp::Read { sector, buf } = op {
             let end = sector + u64::from(buf.len) / SECTOR_BYTES;
-            self.keeper.hear(LaneReport::ReadUpTo(member, end));
+            self.report(LaneReport::ReadUpTo(member, end));
         }
         self.actions.push_back(Action::Io { io, member, op });
     }

@@ -46,7 +46,6 @@ use crate::status::Status;
 use crate::{Action, BlockMachine, Instant, Machine, MemberId};
 
 use full::PutOffs;
-use io::Ios;
 use jobs::Jobs;
 use lane::Lane;
 use map::Map;
@@ -110,56 +109,51 @@ impl Array {
         if strips < raid_disks as u64 + 4 || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
             return Err("too little scratch memory".into());
         }
-        let lane = Lane {
-            keeper: Keeper::new(now, config, Box::new(space), Rules::local())?,
-            map: Map { codes: Codes::new(&geometry), geometry },
-            actions: VecDeque::with_capacity(1024),
-            ios: Ios::with_capacity(1024),
-            pool: Pool::new(scratch, PAGES),
-        };
+        let keeper = Keeper::new(now, config, Box::new(space), Rules::local())?;
+        let map = Map { codes: Codes::new(&geometry), geometry };
         let mut array = Self {
-            lane,
+            lane: Lane::new(keeper, map, Pool::new(scratch, PAGES)),
             requests: Requests::new(),
             jobs: Jobs::default(),
             meta_writes: VecDeque::new(),
             mending: Mending::default(),
             put_offs: PutOffs::default(),
         };
-        array.lane.keeper.begin();
+        array.lane.keeper_mut().begin();
         array.run_ready();
         Ok(array)
     }
 
     /// Tells the machine the time of day: microseconds since 1970 at `Instant(0)`.
     pub const fn set_epoch(&mut self, micros: u64) {
-        self.lane.keeper.set_epoch(micros);
+        self.lane.keeper_mut().set_epoch(micros);
     }
 
     /// Its members are arrays, which give up those who do not answer themselves.
     pub(crate) const fn set_over_arrays(&mut self) {
-        self.lane.keeper.set_over_arrays();
+        self.lane.keeper_mut().set_over_arrays();
     }
 
     /// The array ends soon: from now on members that answer nothing are given up after a while.
     pub(crate) const fn lose_patience(&mut self, now: Instant) {
-        self.lane.keeper.lose_patience(now);
+        self.lane.keeper_mut().lose_patience(now);
     }
 
     /// Is there something to compare any part of the array with?
     pub(crate) fn is_comparable(&self) -> bool {
-        self.lane.keeper.is_comparable()
+        self.lane.keeper().is_comparable()
     }
 
     /// An array that this one is part of is checked, and nothing of this one can be.
     pub(crate) fn skip_scrub(&mut self) {
-        self.lane.keeper.skip_scrub();
+        self.lane.keeper_mut().skip_scrub();
     }
 
     /// What is under way comes to its end: by an answer, by a deadline, or by a command.
     fn every_wait_ends(&self) -> Result<(), String> {
         let answered = self.lane.ios.in_flight > 0 || !self.lane.ios.abandoning.is_empty();
         let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
-        let paused = quiet && self.lane.keeper.is_paused();
+        let paused = quiet && self.lane.keeper().is_paused();
         if self.idle() || paused || answered || self.deadline().is_some() {
             return Ok(());
         }
@@ -174,10 +168,10 @@ impl Array {
             while let Some(job) = self.jobs.ready.pop_front() {
                 self.advance_job(job);
             }
-            let updates = self.lane.keeper.updates();
+            let updates = self.lane.keeper().updates();
             self.drive_keeper();
             let rest = self.jobs.ready.is_empty() && self.lane.ios.abandoning.is_empty();
-            if rest && self.lane.keeper.updates() == updates {
+            if rest && self.lane.keeper().updates() == updates {
                 return;
             }
         }
@@ -221,12 +215,12 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
 
 impl Machine for Array {
     fn handle(&mut self, now: Instant, event: Event) {
-        self.lane.keeper.at(now);
+        self.lane.keeper_mut().at(now);
         match event {
             Event::Done { io, result } => self.io_done(io, result),
             Event::Command { id, command } => self.take_command(id, command),
             Event::Tick => {
-                self.lane.keeper.tick();
+                self.lane.keeper_mut().tick();
                 self.carry_out();
             }
             // A local array loads nothing and has no peers and no volumes.
@@ -251,9 +245,9 @@ impl Machine for Array {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let frozen = self.lane.keeper.metadata_frozen();
+        let frozen = self.lane.keeper().metadata_frozen();
         let held = if frozen { None } else { self.jobs.hold_deadline() };
-        [self.lane.keeper.deadline(), self.put_offs.deadline(), held].into_iter().flatten().min()
+        [self.lane.keeper().deadline(), self.put_offs.deadline(), held].into_iter().flatten().min()
     }
 
     fn idle(&self) -> bool {
@@ -261,7 +255,7 @@ impl Machine for Array {
             && self.lane.ios.in_flight == 0
             && self.lane.ios.abandoning.is_empty()
             && self.jobs.is_empty()
-            && self.lane.keeper.is_idle()
+            && self.lane.keeper().is_idle()
             && self.lane.actions.is_empty()
             && self.put_offs.0.is_empty()
     }
@@ -274,12 +268,12 @@ impl Machine for Array {
 
 impl BlockMachine for Array {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
-        self.lane.keeper.at(now);
+        self.lane.keeper_mut().at(now);
         self.requests.take(&mut self.lane, &mut self.jobs, request)
     }
 
     fn status(&self) -> Status {
-        self.lane.keeper.status()
+        self.lane.keeper().status()
     }
 
     fn array_sectors(&self) -> u64 {
@@ -287,14 +281,14 @@ impl BlockMachine for Array {
     }
 
     fn block_bytes(&self) -> u32 {
-        self.lane.keeper.block_bytes()
+        self.lane.keeper().block_bytes()
     }
 
     fn read_only(&self) -> bool {
-        self.lane.keeper.is_read_only()
+        self.lane.keeper().is_read_only()
     }
 
     fn free_member(&self) -> Option<MemberId> {
-        self.lane.keeper.members().free_id()
+        self.lane.keeper().members().free_id()
     }
 }

@@ -5,7 +5,7 @@ use super::job::{Job, Kind};
 use super::map::Map;
 use crate::action::Compute;
 use crate::code::Cell;
-use crate::keeper::{Keeper, Unit};
+use crate::keeper::{KeeperView, Unit};
 use crate::plan::parity::{self, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
@@ -14,7 +14,7 @@ use crate::{Buf, MemberId, RequestError, SECTOR_BYTES};
 /// What makes plans: the members as they are now, and where bytes lie.
 #[derive(Clone, Copy)]
 pub(super) struct Planner<'a> {
-    pub(super) keeper: &'a Keeper,
+    pub(super) keeper: KeeperView<'a>,
     pub(super) map: &'a Map,
 }
 

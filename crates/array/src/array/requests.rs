@@ -11,7 +11,7 @@ use super::job::{Job, Kind};
 use super::jobs::Jobs;
 use super::lane::Lane;
 use crate::action::{Action, IoError, IoErrorKind};
-use crate::keeper::{BLOCK_SECTORS, Keeper, Unit};
+use crate::keeper::{BLOCK_SECTORS, KeeperView, LaneReport, Unit};
 use crate::plan::Rows;
 use crate::plan::parity::{Segment, Source};
 use crate::request::Full;
@@ -104,7 +104,7 @@ impl Requests {
         }
         let in_flight = InFlight { request, pending: 1, cut: 0, cutting: false, error: None };
         let index = self.table.insert(in_flight);
-        lane.keeper.request_came(request.op);
+        lane.report(LaneReport::RequestCame(request.op));
         if matches!(request.op, Op::Write { .. }) {
             self.sequential = request.sector == self.write_end;
             self.write_end = request.sector + request.sectors;
@@ -119,13 +119,13 @@ impl Requests {
     }
 
     fn flush_members(&mut self, lane: &mut Lane, index: usize) {
-        if lane.keeper.is_read_only() {
+        if lane.keeper().is_read_only() {
             return;
         }
-        for id in 0..lane.keeper.members().len() as u16 {
+        for id in 0..lane.keeper().members().len() as u16 {
             let id = MemberId(id);
             let holds_data = lane
-                .keeper
+                .keeper()
                 .members()
                 .get(id)
                 .is_some_and(|m| m.state.is_live() && m.state.role().is_some());
@@ -155,7 +155,7 @@ impl Requests {
                     self.write_piece(lane, jobs, piece, Some(part(&request, cut, left)), fua)
                 }
                 Op::WriteZeroes { fua, unmap } => self.zero_piece(lane, jobs, piece, fua, unmap),
-                Op::Discard if lane.keeper.is_redundant() => {
+                Op::Discard if lane.keeper().is_redundant() => {
                     self.zero_piece(lane, jobs, piece, false, true)
                 }
                 Op::Discard | Op::Flush => self.discard_piece(lane, jobs, piece),
@@ -178,7 +178,7 @@ impl Requests {
             let (data, row) = lane.map.parity_place(sector);
             let stripe = row / u64::from(lane.map.geometry.chunk_sectors());
             let role = lane.map.geometry.data_role(stripe, data);
-            lane.keeper.members().view(role, row, sectors, &[]).reader
+            lane.keeper().members().view(role, row, sectors, &[]).reader
         } else {
             lane.planner().choose_copy(sector, sectors)
         };
@@ -206,7 +206,7 @@ impl Requests {
             Some((_, error)) if error.kind == IoErrorKind::Abandoned => {
                 self.piece_done(lane, jobs, read.request, Err(RequestError::BufferHeld));
             }
-            Some(_) if !lane.keeper.is_redundant() => {
+            Some(_) if !lane.keeper().is_redundant() => {
                 self.piece_done(lane, jobs, read.request, Err(RequestError::Medium));
             }
             Some((failed, _)) => self.read_with_plan(lane, jobs, read, Some(failed)),
@@ -221,12 +221,12 @@ impl Requests {
         read: PlainRead,
         failed: Option<MemberId>,
     ) {
-        if !lane.keeper.is_redundant() {
+        if !lane.keeper().is_redundant() {
             self.piece_done(lane, jobs, read.request, Err(RequestError::Failed));
             return;
         }
         // A member that cannot read is asked block by block: what it can read is not computed.
-        let unreadable = failed.is_some_and(|id| lane.keeper.members().live(id));
+        let unreadable = failed.is_some_and(|id| lane.keeper().members().live(id));
         let unit = if unreadable { BLOCK_SECTORS } else { lane.map.unit_sectors() };
         let total = u64::from(read.buf.len) / SECTOR_BYTES;
         let mut done = 0;
@@ -268,7 +268,7 @@ impl Requests {
             let unit = Unit { start: row - start, sectors: unit as u32 };
             // More of a sequential stream is likely to come soon.
             let waits = self.sequential && !fua;
-            let hold_until = waits.then(|| lane.keeper.now().plus_millis(HOLD_MS));
+            let hold_until = waits.then(|| lane.keeper().now().plus_millis(HOLD_MS));
             self.add_piece(index);
             jobs.gather(unit, segment, index, fua, hold_until);
             return sectors;
@@ -281,7 +281,7 @@ impl Requests {
             return run;
         }
         let strip = lane.map.geometry.copy(sector, 0);
-        let view = lane.keeper.members().view(strip.role, strip.sector, run, &[]);
+        let view = lane.keeper().members().view(strip.role, strip.sector, run, &[]);
         match (view.writers[0], cut(run)) {
             (Some(place), Source::Buf(buf)) => {
                 let op = IoOp::Write { sector: place.sector, buf, fua };
@@ -352,7 +352,7 @@ impl Requests {
     ) {
         let Piece { request: index, sector, left: sectors } = piece;
         let strip = lane.map.geometry.copy(sector, 0);
-        match lane.keeper.members().view(strip.role, strip.sector, sectors, &[]).writers[0] {
+        match lane.keeper().members().view(strip.role, strip.sector, sectors, &[]).writers[0] {
             Some(place) => {
                 lane.issue(place.member, op(place.sector), Owner::Plain { request: index });
             }
@@ -383,7 +383,7 @@ impl Requests {
             return;
         }
         let told = matches!(in_flight.request.op, Op::Read);
-        if !told && !lane.keeper.failures_told() {
+        if !told && !lane.keeper().failures_told() {
             self.untold.push(index);
             return;
         }
@@ -392,7 +392,7 @@ impl Requests {
 
     /// Answers what waited for the superblocks to tell of a failure.
     pub(super) fn answer_told(&mut self, lane: &mut Lane) {
-        if lane.keeper.failures_told() {
+        if lane.keeper().failures_told() {
             for request in std::mem::take(&mut self.untold) {
                 self.answer(lane, request);
             }
@@ -402,7 +402,7 @@ impl Requests {
     /// Answers a request whose pieces are all done.
     fn answer(&mut self, lane: &mut Lane, index: usize) {
         let in_flight = self.table.remove(index);
-        lane.keeper.request_over(in_flight.request.op);
+        lane.report(LaneReport::RequestOver(in_flight.request.op));
         let result = in_flight.error.map_or(Ok(()), Err);
         lane.actions.push_back(Action::Complete { id: in_flight.request.id, result });
     }
@@ -410,13 +410,13 @@ impl Requests {
 
 /// Does it fit the array, and what is served of it?
 fn validate(lane: &Lane, request: &Request) -> Result<(), RequestError> {
-    request.fits(lane.map.geometry.array_sectors(), lane.keeper.block_bytes())?;
-    lane.keeper.admits(request.op)
+    request.fits(lane.map.geometry.array_sectors(), lane.keeper().block_bytes())?;
+    lane.keeper().admits(request.op)
 }
 
 /// What an error of an unplanned write, zeroing, discard or flush means to its request.
 pub(super) fn plain_error(
-    keeper: &Keeper,
+    keeper: KeeperView<'_>,
     member: MemberId,
     op: IoOp,
     error: IoError,

@@ -8,27 +8,27 @@ use crate::{Buf, IoId, MemberId};
 impl Array {
     /// Would it lose data without this member?
     pub(crate) fn needs(&self, id: MemberId) -> bool {
-        self.lane.keeper.needs(id)
+        self.lane.keeper().needs(id)
     }
 
     /// Is this a member that serves, or is about to?
     pub(crate) fn is_live(&self, id: MemberId) -> bool {
-        self.lane.keeper.members().live(id)
+        self.lane.keeper().members().live(id)
     }
 
     /// Is this a member, be it a faulty one?
     pub(crate) fn has(&self, id: MemberId) -> bool {
-        self.lane.keeper.members().get(id).is_some()
+        self.lane.keeper().members().get(id).is_some()
     }
 
     /// Has it lost more members than it can do without?
     pub(crate) const fn has_failed(&self) -> bool {
-        self.lane.keeper.has_failed()
+        self.lane.keeper().has_failed()
     }
 
     /// Does the array around it go on without it?
     pub(crate) const fn set_dispensable(&mut self, dispensable: bool) {
-        self.lane.keeper.set_dispensable(dispensable);
+        self.lane.keeper_mut().set_dispensable(dispensable);
     }
 
     /// Answers a command that somebody else has judged.
@@ -38,12 +38,12 @@ impl Array {
 
     /// Can its level do without any member?
     pub(crate) fn is_redundant(&self) -> bool {
-        self.lane.keeper.is_redundant()
+        self.lane.keeper().is_redundant()
     }
 
     /// Roles without an in-sync member.
     pub(crate) fn degraded(&self) -> u16 {
-        self.lane.keeper.members().degraded()
+        self.lane.keeper().members().degraded()
     }
 
     /// The memory of an I/O that is not waited for: nobody may use it until the I/O is answered.

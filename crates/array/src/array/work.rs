@@ -15,14 +15,14 @@ impl Array {
         };
         if result.is_ok() && job.incomplete {
             let Job { kind, place, trusted, .. } = job;
-            self.lane.keeper.hear(LaneReport::Trusted(trusted));
+            self.lane.report(LaneReport::Trusted(trusted));
             self.jobs.start(Job { place, again: true, ..Job::new(kind, false) });
             return;
         }
         let done = match result {
             Ok(()) if job.alone => Done::Alone,
             Ok(()) => Done::Well { equal: job.run.checked().iter().all(|c| c.differs() == 0) },
-            Err(RequestError::Medium) if !self.lane.keeper.work_goes_on() => Done::Failed,
+            Err(RequestError::Medium) if !self.lane.keeper().work_goes_on() => Done::Failed,
             Err(RequestError::Medium) if job.goes_on_in_blocks() => {
                 return self.take_apart(&job, unit);
             }
@@ -36,7 +36,7 @@ impl Array {
             Kind::Verify { target, .. } => Work::Verify(target),
             _ => return,
         };
-        self.lane.keeper.work_done(job.place, unit, &work, done);
+        self.lane.report(LaneReport::WorkDone { place: job.place, unit, work, done });
         self.carry_out();
     }
 
@@ -55,6 +55,6 @@ impl Array {
             start = end;
             parts += 1;
         }
-        self.lane.keeper.hear(LaneReport::WorkParted(job.place, parts - 1));
+        self.lane.report(LaneReport::WorkParted(job.place, parts - 1));
     }
 }

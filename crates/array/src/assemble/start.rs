@@ -371,14 +371,15 @@ impl Table<'_> {
 }
 
 fn standing(superblock: &Superblock, verdict: &Verdict, bitmap: bool) -> Standing {
-    let by_bitmap = bitmap && superblock.has(feature::RECOVERY_BITMAP);
+    let marked = bitmap && superblock.has(feature::RECOVERY_BITMAP);
+    let marked_below = if marked { u64::MAX } else { 0 };
     match *verdict {
         Verdict::Active { role } | Verdict::Forced { role, .. } => Standing::InSync { role },
         Verdict::Rebuilding { role, offset_sectors: offset } => {
-            Standing::Rebuilding { role, offset, replacement: false, by_bitmap }
+            Standing::Rebuilding { role, offset, replacement: false, marked_below }
         }
         Verdict::Replacement { role, offset_sectors: offset } => {
-            Standing::Rebuilding { role, offset, replacement: true, by_bitmap }
+            Standing::Rebuilding { role, offset, replacement: true, marked_below }
         }
         _ => Standing::Spare,
     }

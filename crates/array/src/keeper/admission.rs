@@ -112,16 +112,14 @@ impl<'a> Admission<'a> {
             !superblock.has(feature::RECOVERY_OFFSET) || superblock.has(feature::RECOVERY_BITMAP);
         let marked_below = if all_once { u64::MAX } else { superblock.recovery_offset };
         let superblock = Superblock { recovery_offset: 0, ..superblock };
-        let by_bitmap = true;
-        let mut member = Member::new(MemberConfig {
+        let replacement = false;
+        Some(Member::new(MemberConfig {
             device: new.device.clone(),
             device_sectors: new.device_sectors,
             superblock,
             bad_blocks: new.bad_blocks.clone(),
-            standing: Standing::Rebuilding { role, offset: 0, replacement: false, by_bitmap },
-        });
-        member.state = State::rebuilding_from_start(role, marked_below);
-        Some(member)
+            standing: Standing::Rebuilding { role, offset: 0, replacement, marked_below },
+        }))
     }
 
     /// A superblock for a device that becomes a spare, laid out as the other members' are.

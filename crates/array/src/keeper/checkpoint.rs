@@ -15,8 +15,8 @@
 //! move before the flush would let a copy pass that was made between the two; one that goes with
 //! the clearing would condemn, after a crash, those that have only one of them.
 
-use super::SAFE_MODE_MS;
 use super::core::Core;
+use super::{LaneCommand, SAFE_MODE_MS};
 use crate::Instant;
 
 /// How long an array is written to at most before the next checkpoint.
@@ -40,6 +40,8 @@ pub(super) struct Checkpoints {
     stage: Stage,
     /// How many are complete.
     complete: u64,
+    /// The number of the one that the lane waits for.
+    wanted: Option<u64>,
     /// The next one is to follow the one that is under way.
     again: bool,
     /// When the next one may begin at the earliest.
@@ -61,25 +63,23 @@ impl Checkpoints {
         self.written = true;
     }
 
-    /// Asks for a checkpoint whose flush is still to come. Returned is the number by which
-    /// [`is_complete`](Self::is_complete) knows it.
-    pub(super) fn request(&mut self, core: &mut Core) -> u64 {
-        match self.stage {
+    /// The lane wants one whose flush is still to come, and hears when it is complete.
+    pub(super) fn request(&mut self, core: &mut Core) {
+        let next = self.complete + 1;
+        self.wanted = Some(match self.stage {
             Stage::Rest => {
                 self.begin(core);
+                next
             }
-            Stage::Clearing(_) => self.again = true,
+            Stage::Clearing(_) => {
+                self.again = true;
+                next
+            }
             Stage::First(_) | Stage::Second(_) => {
                 self.again = true;
-                return self.complete + 2;
+                next + 1
             }
-        }
-        self.complete + 1
-    }
-
-    /// Have all members that live moved on by this checkpoint?
-    pub(super) const fn is_complete(&self, number: u64) -> bool {
-        number <= self.complete
+        });
     }
 
     /// Begins one while none is under way; the ticket of its first move.
@@ -109,6 +109,9 @@ impl Checkpoints {
             }
             Stage::Second(ticket) if core.metadata.is_done(ticket) => {
                 self.complete += 1;
+                if self.wanted.take_if(|number| *number <= self.complete).is_some() {
+                    core.out.push(LaneCommand::CheckpointDone);
+                }
                 self.stage = Stage::Clearing(core.metadata.queue_clear_bits());
             }
             Stage::Clearing(ticket) if core.metadata.is_done(ticket) => {

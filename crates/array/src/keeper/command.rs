@@ -66,13 +66,13 @@ impl Keeper {
                 "bring them back, or add others, and wait until they are rebuilt",
             ),
             _ if !remade && (self.core.service.read_only || self.core.service.failed) => {
-                self.is_changeable()
+                self.view().is_changeable()
             }
             Command::Scrub { .. } if !self.core.service.redundant => refuse(
                 format!("{} has no redundancy to check", self.core.space.level_name()),
                 "read all of it to see whether it can be read",
             ),
-            _ if !remade && !self.core.service.redundant => self.is_changeable(),
+            _ if !remade && !self.core.service.redundant => self.view().is_changeable(),
             Command::Fail(member) => self.fail_command(member, false),
             Command::ForceFail(member) => self.fail_command(member, true),
             Command::Remove(member) if self.is_busy(member, traffic) => {

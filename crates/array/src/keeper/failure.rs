@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 
+use super::core::Core;
 use super::members::State;
 use super::metadata::Metadata;
 use super::{Keeper, LaneCommand, Redundancy};
@@ -59,7 +60,7 @@ pub struct Tried {
 
 impl Keeper {
     /// Counts an error and makes the member faulty when the error says so.
-    pub fn failed_io(&mut self, id: MemberId, tried: Tried, error: IoError) {
+    pub(super) fn failed_io(&mut self, id: MemberId, tried: Tried, error: IoError) {
         if error.kind == IoErrorKind::Abandoned {
             return;
         }
@@ -145,28 +146,14 @@ impl Keeper {
         }
     }
 
-    /// A member has no room for what must be written. Is it worth trying again?
-    pub fn is_full(&mut self, id: MemberId, fault: Fault) -> bool {
-        let now = self.core.now;
-        let Some(since) = self.core.members.full_since(id, now) else { return false };
-        let again = now < since.plus_millis(FULL_MS);
-        if again {
-            self.core.out.notify(ArrayEvent::MemberFull { member: id, fault });
-        }
-        again
-    }
-
     /// Counts an error of a member that holds a role; one with too many is made faulty.
-    pub fn worth_mending(&mut self, id: MemberId, fault: Fault) -> bool {
+    pub(super) fn mending_wanted(&mut self, id: MemberId, fault: Fault) {
         let now = self.core.now;
-        let Some(member) = self.core.members.get_mut(id) else { return false };
-        if !member.state.is_live() || member.state.role().is_none() {
-            return false;
-        }
-        if member.doubts.too_many(now, fault.sector.unwrap_or(0)) {
+        let Some(member) = self.core.members.get_mut(id) else { return };
+        let serves = member.state.is_live() && member.state.role().is_some();
+        if serves && member.doubts.too_many(now, fault.sector.unwrap_or(0)) {
             self.distrust(id, "too many read errors", fault);
         }
-        self.core.members.live(id)
     }
 
     /// A member does not read what it was given: it goes, unless data would go with it.
@@ -182,28 +169,43 @@ impl Keeper {
     pub(super) fn not_correctable(&mut self, id: MemberId, fault: Fault) {
         self.distrust(id, "read error not correctable", fault);
     }
+}
+
+impl Core {
+    /// A member has no room for what must be written.
+    pub(super) fn no_room(&mut self, id: MemberId, fault: Fault) {
+        self.members.full(id, self.now);
+        if self.waits_for_room(id) {
+            self.out.notify(ArrayEvent::MemberFull { member: id, fault });
+        }
+    }
+
+    /// Is what did not find room on this member worth trying again?
+    pub(super) fn waits_for_room(&self, id: MemberId) -> bool {
+        let member = self.members.get(id).filter(|member| member.state.is_live());
+        let since = member.and_then(|member| member.full_since);
+        since.is_some_and(|since| self.now < since.plus_millis(FULL_MS))
+    }
 
     /// What a member could not read was rewritten and read, or could not be.
     pub(super) fn mended(&mut self, id: MemberId, fault: Fault, ok: bool) {
         if !ok {
-            self.core.out.notify(ArrayEvent::ReadFailed { member: id, fault });
-        } else if self.core.members.live(id) {
-            if let Some(member) = self.core.members.get_mut(id) {
-                member.superblock.corrected_reads += 1;
-            }
-            self.core.out.notify(ArrayEvent::ReadCorrected { member: id, fault });
+            self.out.notify(ArrayEvent::ReadFailed { member: id, fault });
+        } else if self.members.live(id) {
+            self.members.change(id, |member| member.superblock.corrected_reads += 1);
+            self.out.notify(ArrayEvent::ReadCorrected { member: id, fault });
         }
     }
 
     /// What lies there was written anew: it is no longer bad.
-    pub(super) fn note_rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) {
-        let Some(member) = self.core.members.get_mut(id) else { return };
+    pub(super) fn rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) {
+        let Some(member) = self.members.get_mut(id) else { return };
         member.doubts.remove(sector, sectors);
         if member.state.is_live()
             && member.bad_blocks.overlaps(sector, sectors)
             && member.bad_blocks.remove(sector, sectors)
         {
-            self.core.metadata.queue_bad_blocks(id);
+            self.metadata.queue_bad_blocks(id);
         }
     }
 }

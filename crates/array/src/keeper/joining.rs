@@ -11,7 +11,6 @@ use crate::MemberId;
 use crate::action::{CommandId, NewMember};
 use crate::assemble::Lineage;
 use crate::events::Fault;
-use crate::format::Role;
 use crate::refusal::Refusal;
 
 impl Keeper {
@@ -48,37 +47,6 @@ impl Keeper {
         member.state = State::rebuilding_from_start(role, u64::MAX);
         self.attach(new.member, member);
         Ok(())
-    }
-
-    /// The array was not stopped cleanly: members that were being rebuilt may lack what was written
-    /// then. The bitmap marks it; without one they begin again.
-    pub fn rebuild_what_was_under_way(&mut self) {
-        if !self.core.metadata.has_to_resync() {
-            return;
-        }
-        let marked = self.core.metadata.intent.is_some();
-        let ids: Vec<MemberId> = self.core.members.iter_live().map(|(id, _)| id).collect();
-        for member in ids {
-            let Some(member) = self.core.members.get_mut(member) else { continue };
-            if let State::Rebuilding { offset, marked_below, .. } = &mut member.state {
-                *marked_below = if marked { *offset.max(marked_below) } else { 0 };
-                *offset = 0;
-                member.superblock.recovery_offset = 0;
-            }
-        }
-    }
-
-    /// Members that no superblock names were left behind, and are there again: they are told of,
-    /// and get the bitmap.
-    pub fn tell_of_those_left_behind(&mut self) {
-        let unnamed = |member: &Member| {
-            let named = self.core.metadata.superblock.role_of(member.superblock.dev_number);
-            member.state.role().is_some_and(|role| named != Role::Active(role))
-        };
-        if self.core.members.iter_live().any(|(_, member)| unnamed(member)) {
-            self.core.metadata.queue_whole_bitmap();
-            self.core.metadata.queue_superblock(false);
-        }
     }
 
     /// A member that was lost is there again: what lies on it now. It gets its role back, and is

@@ -58,13 +58,17 @@ impl Metadata {
         }
     }
 
-    /// A whole stripe is to be stored that is not recorded. Do the members know that there are such
-    /// ones?
-    pub(super) fn may_store_unrecorded(&mut self) -> bool {
-        let since = self.journals.unrecorded;
-        let ticket = since.unwrap_or_else(|| self.queue_superblock(false));
-        self.journals.unrecorded = Some(ticket);
-        self.is_done(ticket)
+    /// A whole stripe is to be stored that is not recorded: the members are to know that there are
+    /// such ones.
+    pub(super) fn stores_unrecorded(&mut self) {
+        if self.journals.unrecorded.is_none() {
+            self.journals.unrecorded = Some(self.queue_superblock(false));
+        }
+    }
+
+    /// Do they know?
+    pub(super) fn may_store_unrecorded(&self) -> bool {
+        self.journals.unrecorded.is_some_and(|ticket| self.is_done(ticket))
     }
 
     /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.

@@ -1,21 +1,26 @@
-//! What a keeper and its lane say to each other.
+//! What a keeper and its lane say to each other: all of it, but for administrators' commands.
 
-use super::{MetaWrite, Tried, Unit, Unread, Work};
+use super::{Done, MetaWrite, Tried, Unit, Unread, Work};
 use crate::action::{CommandId, IoError};
-use crate::events::{ArrayEvent, Fault};
-use crate::{MemberId, Refusal};
+use crate::events::{ArrayEvent, Fault, StripeBlock};
+use crate::{MemberId, Op, Refusal};
 
-/// What a keeper asks of its lane. Answers are methods of [`Keeper`](super::Keeper).
+/// What a keeper asks of its lane, in order. Answers are [`LaneReport`]s.
 #[derive(Clone, Debug)]
 pub enum LaneCommand {
-    /// All that was written to a member so far is to be durable. Answer: `update_done`.
+    /// All that was written to a member so far is to be durable. Answer:
+    /// [`UpdateDone`](LaneReport::UpdateDone).
     Flush(MemberId),
-    /// Metadata are to be on a member, durably. Answer: `update_done`,
-    /// also when the member has failed meanwhile.
+    /// Metadata are to be on a member, durably. Answer:
+    /// [`UpdateDone`](LaneReport::UpdateDone), also when the member has failed meanwhile.
     Write(MetaWrite),
-    /// Something that operations wait for may be on the members now: see `is_told`.
+    /// Something that operations wait for may be on the members now: see
+    /// [`KeeperView`](super::KeeperView).
     Updated,
-    /// A unit of background work. Answer: `work_done`.
+    /// A checkpoint is complete that the lane [wanted](LaneReport::WantsCheckpoint): all members
+    /// that live have moved on by it.
+    CheckpointDone,
+    /// A unit of background work. Answer: [`WorkDone`](LaneReport::WorkDone).
     Work {
         /// Its name in the keeper's books.
         place: u64,
@@ -34,11 +39,33 @@ pub enum LaneCommand {
     Notify(ArrayEvent),
 }
 
-/// What a lane reports of its I/O and its writes: see [`Keeper::hear`](super::Keeper::hear).
-/// Sectors are those of the member's device, or rows of sync space where they have a start and an
-/// end.
+/// What a lane reports: see [`Keeper::hear`](super::Keeper::hear). Sectors are those of the
+/// member's device, or rows of sync space where they have a start and an end.
 #[derive(Debug)]
 pub enum LaneReport {
+    /// A request was taken in.
+    RequestCame(Op),
+    /// A request is answered.
+    RequestOver(Op),
+    /// A write wants to begin in this range: the members are to know of it before it starts, and
+    /// it waits for [`may_start`](super::KeeperView::may_start).
+    BeginWrite {
+        /// What the lane calls it: later writes have higher numbers.
+        number: u64,
+        /// First sector.
+        start: u64,
+        /// Behind the last one.
+        end: u64,
+    },
+    /// A write that has begun is over, or is not made.
+    EndWrite {
+        /// First sector.
+        start: u64,
+        /// Behind the last one.
+        end: u64,
+        /// It may have reached some members and not others.
+        failed: bool,
+    },
     /// An operation on a member is on its way.
     Asked(MemberId),
     /// A member has answered an operation.
@@ -53,16 +80,68 @@ pub enum LaneReport {
     Rewritten(MemberId, u64, u64),
     /// A member has room for what is written.
     HasRoom(MemberId),
+    /// A member has none, and what it is to hold must be written: is it
+    /// [tried again](super::KeeperView::waits_for_room)?
+    NoRoom(MemberId, Fault),
     /// An operation on a member failed.
     Failed(MemberId, Tried, IoError),
+    /// A member could not read what the others tell: is it [worth
+    /// rewriting](super::KeeperView::is_worth_mending)?
+    MendingWanted(MemberId, Fault),
     /// What was rewritten cannot be read all the same.
     NotCorrectable(MemberId, Fault),
     /// What a member could not read was rewritten and read, or could not be (`false`).
     Mended(MemberId, Fault, bool),
+    /// A member is gone.
+    Lost(MemberId, Refusal),
+    /// The array cannot be served at all, or not any more.
+    Unservable,
     /// A write has made sums from all data of these rows: they fit.
     Fitting(u64, u64),
     /// A write reached some members and not others: until a resync has been there, they may differ.
     Torn(u64, u64),
+    /// What was under way at an unclean stop has been brought to its end: nothing waits for a
+    /// resync, and the superblocks may say so after the next flush.
+    NothingToResync,
+    /// From now on what is written may be recorded in journals, and not where it belongs:
+    /// superblocks that do not say clean say so.
+    RecordsElsewhere {
+        /// How much each journal holds.
+        journal_bytes: u64,
+        /// Whole stripes are not recorded.
+        parts_only: bool,
+    },
+    /// A whole stripe is to be stored that is not recorded: it waits for
+    /// [`may_store_unrecorded`](super::KeeperView::may_store_unrecorded).
+    StoresUnrecorded,
+    /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.
+    NothingIsUnrecorded,
+    /// A checkpoint is wanted whose flush is still to come. Answer:
+    /// [`CheckpointDone`](LaneCommand::CheckpointDone), once for all that were wanted before it
+    /// began.
+    WantsCheckpoint,
+    /// A unit of background work, or a part of one, is done.
+    WorkDone {
+        /// Its name in the keeper's books.
+        place: u64,
+        /// Where.
+        unit: Unit,
+        /// What.
+        work: Work,
+        /// What became of it.
+        done: Done,
+    },
+    /// A check or repair has found sectors that do not fit.
+    Mismatch {
+        /// First sector of the array.
+        array_sector: u64,
+        /// How many.
+        sectors: u32,
+        /// The member that is wrong, where that can be told.
+        member: Option<MemberId>,
+        /// For arrays over nodes, which of its blocks.
+        block: Option<StripeBlock>,
+    },
     /// A repair made these readable from parity, and no resync has made that fit.
     Trusted(Vec<Unread>),
     /// A unit of background work, by its place, is done in so many more parts than one.

@@ -94,8 +94,7 @@ impl Member {
     pub(crate) fn new(config: MemberConfig) -> Self {
         let state = match config.standing {
             Standing::InSync { role } => State::InSync { role },
-            Standing::Rebuilding { role, offset, replacement, by_bitmap } => {
-                let marked_below = if by_bitmap { u64::MAX } else { 0 };
+            Standing::Rebuilding { role, offset, replacement, marked_below } => {
                 State::Rebuilding { role, offset, replacement, marked_below }
             }
             Standing::Spare => State::Spare,
@@ -340,13 +339,18 @@ impl Members {
         owing.map(|(id, member)| (id, member.silent_since))
     }
 
-    /// A member has no room for what must be written: since when, if it lives.
-    pub(super) fn full_since(&mut self, id: MemberId, now: Instant) -> Option<Instant> {
-        let member = self.get_mut(id)?;
-        if !member.state.is_live() {
-            return None;
+    /// A member that lives has no room for what must be written, from now on if it had before.
+    pub(super) fn full(&mut self, id: MemberId, now: Instant) {
+        if self.live(id) {
+            self.change(id, |member| _ = member.full_since.get_or_insert(now));
         }
-        Some(*member.full_since.get_or_insert(now))
+    }
+
+    /// Changes what is noted of a member, if it is one.
+    pub(super) fn change(&mut self, id: MemberId, change: impl FnOnce(&mut Member)) {
+        if let Some(member) = self.get_mut(id) {
+            change(member);
+        }
     }
 
     /// What can be done with a role's strip at this range of the data area. `avoid` names members

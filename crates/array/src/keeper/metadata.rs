@@ -12,7 +12,7 @@ use super::update::Update;
 use super::{Redundancy, SyncSpace};
 use crate::format::superblock::{MAX_SECTOR, time_code};
 use crate::format::{Bitmap, Superblock};
-use crate::{Instant, MemberId};
+use crate::{Instant, MemberId, Op};
 
 /// Metadata for a member.
 #[derive(Clone, Debug)]
@@ -179,6 +179,20 @@ impl Metadata {
     pub(super) fn queue_bad_blocks(&mut self, member: MemberId) {
         self.next.bad_blocks.insert(member);
         self.queue_superblock(true);
+    }
+
+    /// A request was taken in.
+    pub(super) fn request_came(&mut self, op: Op, now: Instant) {
+        self.clean.writers += usize::from(op.changes_data());
+        self.clean.last_request = Some(now);
+    }
+
+    /// A request is answered.
+    pub(super) fn request_over(&mut self, op: Op, now: Instant) {
+        if op.changes_data() {
+            self.clean.writers -= 1;
+            self.clean.last_write = now;
+        }
     }
 
     /// A write of this range of sync space is to begin: the ticket to wait for.

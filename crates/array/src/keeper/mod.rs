@@ -3,7 +3,9 @@
 //! commands, failure, status. User data never come near it. One file for each of these subjects.
 //!
 //! The keeper has a *lane*, which reaches the members: the lane carries out what the keeper asks
-//! for ([`LaneCommand`]) and reports the results.
+//! for ([`LaneCommand`]), reports what became of it and what it is about to do ([`LaneReport`]),
+//! and reads the rest in a [`KeeperView`]. They say nothing else to each other, so that a lane may
+//! come to run on a thread of its own.
 
 mod admission;
 mod checkpoint;
@@ -19,7 +21,6 @@ mod lane;
 mod members;
 mod metadata;
 mod place;
-mod query;
 mod remake;
 mod report;
 mod space;
@@ -27,11 +28,13 @@ mod status;
 mod stop;
 mod sync;
 mod update;
+mod view;
+mod writes;
 
 use crate::action::CommandId;
 use crate::assemble::Config;
-use crate::events::{ArrayEvent, Fault, StripeBlock};
-use crate::{Instant, MemberId, Op};
+use crate::events::Fault;
+use crate::{Instant, MemberId};
 
 use self::core::{Core, Out, Service};
 use checkpoint::Checkpoints;
@@ -40,7 +43,7 @@ use failure::Failures;
 pub use failure::Tried;
 pub use invariants::Carried;
 pub use lane::{LaneCommand, LaneReport, Rules, Traffic};
-use members::Members;
+use members::{Member, Members};
 pub use metadata::MetaWrite;
 use metadata::Metadata;
 use remake::Vacancies;
@@ -50,6 +53,8 @@ use sync::Sync;
 pub use sync::{Done, Fix, Unit, Unread, Work};
 use update::Begun;
 pub use update::PAGE_BYTES;
+pub use view::KeeperView;
+use writes::Writes;
 
 /// Idle time after which the superblocks say clean (md's `safe_mode_delay`).
 pub const SAFE_MODE_MS: u64 = 200;
@@ -57,20 +62,21 @@ pub const SAFE_MODE_MS: u64 = 200;
 /// The state of one array without its user data: members, superblocks, event count, write-intent
 /// bitmap, background work, commands under way, failure and stop. It does no I/O and has no clock.
 /// It queues [`LaneCommand`]s; its lane carries these out in order, before anything else, and
-/// reports.
+/// reports. A lane never changes it but by reports, and sees no more of it than its
+/// [`view`](Self::view).
 ///
-/// Order of calls by a lane:
+/// Order of calls by whoever owns it:
 ///
 /// 1. [`new`](Self::new), then [`begin`](Self::begin) once, which queues the superblock updates
 ///    that are due before the first request. [`set_epoch`](Self::set_epoch) may come at any time.
-/// 2. For each event [`at`](Self::at), then the report: [`command`](Self::command),
-///    [`work_done`](Self::work_done), [`hear`](Self::hear) for all else; [`tick`](Self::tick) when
-///    [`deadline`](Self::deadline) has passed.
-/// 3. For each request [`admits`](Self::admits), [`request_came`](Self::request_came), in the end
-///    [`request_over`](Self::request_over). Around each write to members
-///    [`begin_write`](Self::begin_write), which returns a ticket, and
-///    [`end_write`](Self::end_write): the write may start once [`is_told`](Self::is_told) is true
-///    of the ticket.
+/// 2. For each event [`at`](Self::at), then [`command`](Self::command) for an administrator's
+///    command, [`hear`](Self::hear) for each report of the lane, in order; [`tick`](Self::tick)
+///    when the [deadline](KeeperView::deadline) has passed.
+/// 3. The lane [asks](KeeperView::admits) for each request, and reports that
+///    [it came](LaneReport::RequestCame) and that [it is over](LaneReport::RequestOver). Around
+///    each write to members it reports [`BeginWrite`](LaneReport::BeginWrite), with a number of its
+///    own, and [`EndWrite`](LaneReport::EndWrite); the write [may
+///    start](KeeperView::may_start) when the members know of it.
 /// 4. After all of these [`drive_meta`](Self::drive_meta), [`drive_sync`](Self::drive_sync),
 ///    [`drive_removals`](Self::drive_removals) and [`drive_stop`](Self::drive_stop), and after each
 ///    of them [`next_command`](Self::next_command) until it returns `None`.
@@ -81,14 +87,15 @@ pub const SAFE_MODE_MS: u64 = 200;
 /// become quiet are removed, and the stop advances.
 ///
 /// An array is served in full; or for reads only, when it is read-only or when it [cannot go on
-/// changing](Self::writes_over); or it has [failed](Self::has_failed): more members are gone than
-/// the level can do without. It ends as [stopped](Self::has_stopped). Once it is not served in full
-/// no metadata are written.
+/// changing](KeeperView::writes_over); or it has [failed](KeeperView::has_failed): more members are
+/// gone than the level can do without. It ends as [stopped](KeeperView::has_stopped). Once it is
+/// not served in full no metadata are written.
 #[derive(Debug)]
 pub struct Keeper {
     core: Core,
     checkpoints: Checkpoints,
     failures: Failures,
+    writes: Writes,
     sync: Sync,
     stop: Stop,
     removals: Vec<Removal>,
@@ -143,6 +150,7 @@ impl Keeper {
             core,
             checkpoints: Checkpoints::new(now),
             failures: Failures::default(),
+            writes: Writes::default(),
             sync,
             stop: Stop::default(),
             removals: Vec::new(),
@@ -173,6 +181,14 @@ impl Keeper {
         let here = members.iter().filter(|(_, m)| m.state.role().is_some()).count();
         if active != here {
             self.failures.ticket = metadata.queue_superblock(false);
+        }
+        let unnamed = |member: &Member| {
+            let named = metadata.superblock.role_of(member.superblock.dev_number);
+            member.state.role().is_some_and(|role| named != crate::format::Role::Active(role))
+        };
+        if members.iter_live().any(|(_, member)| unnamed(member)) {
+            // It was left behind, and is there again.
+            metadata.queue_superblock(false);
         }
         if members.iter().any(|(_, m)| m.superblock.events < metadata.superblock.events) {
             metadata.queue_catch_up();
@@ -205,16 +221,6 @@ impl Keeper {
         self.stop.over_arrays = true;
     }
 
-    /// An operation on a member is on its way.
-    pub fn asked(&mut self, id: MemberId) {
-        self.core.members.asked(id, self.core.now);
-    }
-
-    /// A member has answered an operation.
-    pub fn answered(&mut self, id: MemberId) {
-        self.core.members.answered(id, self.core.now);
-    }
-
     /// What was asked of a member that is gone is not waited for.
     pub fn nothing_asked(&mut self, id: MemberId) {
         if let Some(member) = self.core.members.get_mut(id) {
@@ -222,94 +228,9 @@ impl Keeper {
         }
     }
 
-    /// A request was taken in.
-    pub fn request_came(&mut self, op: Op) {
-        self.core.metadata.clean.writers += usize::from(op.changes_data());
-        self.core.metadata.clean.last_request = Some(self.core.now);
-    }
-
-    /// A request is answered.
-    pub fn request_over(&mut self, op: Op) {
-        if op.changes_data() {
-            self.core.metadata.clean.writers -= 1;
-            self.core.metadata.clean.last_write = self.core.now;
-        }
-    }
-
-    /// Makes sure the members will know of a write in this range of sync space before it starts:
-    /// the ticket to wait for.
-    pub fn begin_write(&mut self, start: u64, end: u64) -> u64 {
-        self.checkpoints.note_write();
-        self.core.metadata.begin_write(start, end)
-    }
-
-    /// A write that has begun is over.
-    pub fn end_write(&mut self, start: u64, end: u64, failed: bool) {
-        self.checkpoints.note_write();
-        let degraded = self.core.members.degraded() > 0;
-        let keep = degraded && !crate::broken("clear-when-whole") || failed;
-        self.core.metadata.end_write(start, end, keep);
-        if let Some(copying) = &mut self.sync.copying {
-            copying.lacks.insert(start, end);
-        }
-    }
-
-    /// From now on what is written may be recorded in journals that hold this much each, and not
-    /// where it belongs: superblocks that do not say clean say so. With `parts_only` whole stripes
-    /// are not recorded.
-    pub fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
-        self.core.metadata.records_elsewhere(journal_bytes, parts_only);
-    }
-
-    /// A whole stripe is to be stored that is not recorded. Do the members know that there are such
-    /// ones?
-    pub fn may_store_unrecorded(&mut self) -> bool {
-        self.core.metadata.may_store_unrecorded()
-    }
-
-    /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.
-    pub fn nothing_is_unrecorded(&mut self) {
-        self.core.metadata.nothing_is_unrecorded();
-    }
-
-    /// What was under way at an unclean stop has been brought to its end: nothing waits for a
-    /// resync, and the superblocks may say so after the next flush.
-    pub fn nothing_to_resync(&mut self) {
-        if self.core.metadata.has_to_resync() {
-            self.sync.unsynced.all_resynced(&mut self.core);
-        }
-    }
-
-    /// A unit of background work, or a part of one, is done.
-    pub fn work_done(&mut self, place: u64, unit: Unit, work: &Work, done: Done) {
-        if let Some(untrue) = self.sync.work_done(&mut self.core, place, unit, work, done) {
-            self.fail_member(untrue.member, untrue.reason, untrue.fault);
-        }
-    }
-
-    /// A check or repair has found sectors that do not fit; the member that is wrong, where that
-    /// can be told, and for arrays over nodes which of its blocks.
-    pub fn mismatch(
-        &mut self,
-        array_sector: u64,
-        sectors: u32,
-        member: Option<MemberId>,
-        block: Option<StripeBlock>,
-    ) {
-        self.sync.scrub.mismatch_sectors += u64::from(sectors);
-        let event = ArrayEvent::Mismatch { array_sector, sectors, member, block };
-        self.core.out.notify(event);
-    }
-
     /// An array that this one is part of is checked, and nothing of this one can be.
     pub(crate) fn skip_scrub(&mut self) {
         self.sync.scrub.skip(self.core.space.array_sectors());
-    }
-
-    /// Asks for a checkpoint whose flush is still to come. Returned is the number by which
-    /// [`checkpoint_is_complete`](Self::checkpoint_is_complete) knows it.
-    pub fn request_checkpoint(&mut self) -> u64 {
-        self.checkpoints.request(&mut self.core)
     }
 
     /// The deadline passed: begins the next checkpoint, and gives up members that keep a stop
@@ -326,19 +247,6 @@ impl Keeper {
         }
     }
 
-    /// When to call [`tick`](Self::tick) and the drivers at the latest.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Instant> {
-        let now = self.core.now;
-        let removals = self.removals.iter().map(|removal| removal.until).filter(|at| *at > now);
-        let always = [removals.min(), self.stop.deadline(&self.core)].into_iter().flatten().min();
-        if self.core.service.metadata_frozen() {
-            return always;
-        }
-        let more = [always, self.checkpoints.due_at(&self.core), self.sync.deadline(now)];
-        more.into_iter().flatten().min()
-    }
-
     /// Begins the next update when one is queued and none runs.
     pub fn drive_meta(&mut self) {
         loop {
@@ -353,7 +261,7 @@ impl Keeper {
     }
 
     /// One thing that the running update asked for is done, or its member has failed.
-    pub fn update_done(&mut self) {
+    fn update_done(&mut self) {
         self.core.update_answered();
         if self.core.advance_update() {
             self.update_complete();
@@ -370,6 +278,7 @@ impl Keeper {
         if let Some(intent) = &mut core.metadata.intent {
             intent.told(done);
         }
+        self.writes.told(done);
         core.out.push(LaneCommand::Updated);
         self.replies.retain(|(ticket, id)| {
             if *ticket <= done {

@@ -1,21 +1,21 @@
 //! A copy of the state for people and scripts.
 
-use super::Keeper;
+use super::KeeperView;
 use super::core::Core;
 use super::members::State;
 use super::sync::Ranges;
 use crate::status::{ArrayState, BitmapStatus, MemberStatus, Status};
 
-impl Keeper {
+impl KeeperView<'_> {
     /// It.
     #[must_use]
-    pub fn status(&self) -> Status {
-        let Core { service, metadata, members, .. } = &self.core;
+    pub fn status(self) -> Status {
+        let Core { service, metadata, members, .. } = &self.keeper.core;
         let clean = &metadata.clean;
         let mut superblock = metadata.superblock.clone();
         superblock.resync_offset = if clean.on_disk { clean.durable_resynced } else { 0 };
         superblock.feature_map |= metadata.journals.all_features();
-        let unsynced = &self.sync.unsynced;
+        let unsynced = &self.keeper.sync.unsynced;
         let left = if unsynced.left_behind { unsynced.left.as_ref() } else { None };
         let unsynced_sectors = left.map_or(0, Ranges::sectors);
         // Who hears "clean" may rely on it, so the members know it before.
@@ -29,7 +29,7 @@ impl Keeper {
         } else {
             ArrayState::Clean
         };
-        let sync = &self.sync;
+        let sync = &self.keeper.sync;
         let scrub = &sync.scrub;
         let statuses = members
             .iter()
@@ -52,13 +52,13 @@ impl Keeper {
             .collect();
         Status {
             superblock,
-            array_sectors: self.core.space.array_sectors(),
-            used_member_sectors: self.core.space.member_sectors(),
+            array_sectors: self.keeper.core.space.array_sectors(),
+            used_member_sectors: self.keeper.core.space.member_sectors(),
             state,
             writes_over: service.writes_over && !service.read_only,
             degraded: members.degraded(),
             members: statuses,
-            sync: sync.status(self.core.now),
+            sync: sync.status(self.keeper.core.now),
             mismatch_sectors: scrub.checked_once.then_some(scrub.mismatch_sectors),
             unreadable_sectors: sync.unread.sectors,
             unreadable: sync.unread.places(),

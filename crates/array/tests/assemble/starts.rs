@@ -147,7 +147,7 @@ fn members_without_a_whole_role_are_what_their_superblock_says() {
         role,
         offset,
         replacement,
-        by_bitmap: false,
+        marked_below: 0,
     };
     assert_eq!(config.members[1].standing, rebuilding(1, 1000, false));
     assert_eq!(config.members[3].standing, rebuilding(0, SIZE_SECTORS, true));

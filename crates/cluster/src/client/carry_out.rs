@@ -1,6 +1,6 @@
 //! What the keeper asks for, said to the nodes; and nodes that are to be lost.
 
-use braid_array::keeper::{Keeper, LaneCommand, MetaWrite, Traffic};
+use braid_array::keeper::{Keeper, LaneCommand, LaneReport, MetaWrite, Traffic};
 use braid_array::{MemberId, Refusal};
 
 use super::out::{Loss, LossKind};
@@ -18,6 +18,7 @@ impl Client {
 
     /// Carries one thing out; was there any?
     fn drain_one(&mut self) -> bool {
+        self.out.report_to(&mut self.keeper);
         if let Some(command) = self.keeper.next_command() {
             self.carry_out(command);
         } else if let Some(loss) = self.out.next_loss() {
@@ -41,7 +42,7 @@ impl Client {
             LaneCommand::Work { place, unit, work } => self.engine.add_work(place, unit, work),
             LaneCommand::GiveUp(member) => self.give_up_on(member),
             LaneCommand::Reply(id, result) => {
-                if self.keeper.has_stopped() {
+                if self.keeper.view().has_stopped() {
                     self.hang_up_all();
                     // Nobody answers any more.
                     self.out.requests.clear();
@@ -50,6 +51,7 @@ impl Client {
                 self.out.reply(id, result);
             }
             LaneCommand::Notify(event) => self.out.notify(event),
+            LaneCommand::CheckpointDone => self.engine.journals.checkpoint_done(),
             // Slice-sets look in each turn whether they may begin; ids do not change.
             LaneCommand::Updated | LaneCommand::Disown(_) => {}
         }
@@ -60,7 +62,7 @@ impl Client {
             return self.lose_stranger(role, why);
         }
         let id = self.member_id(role);
-        if kind == LossKind::Store && self.keeper.needs(id) {
+        if kind == LossKind::Store && self.keeper.view().needs(id) {
             self.waits_for_store(role, &why);
         }
         self.keeper.lose_member(id, why);
@@ -105,8 +107,10 @@ impl Client {
     /// is in sync anew they come first, as views wait for that.
     fn may_tell_members(&mut self) -> bool {
         self.refresh();
-        let noted = || self.members.losses_noted(&self.keeper);
-        !self.members.needs_votes(&self.keeper) || noted() || !self.keeper.arrivals_told()
+        let noted = || self.members.losses_noted(self.keeper.view());
+        !self.members.needs_votes(self.keeper.view())
+            || noted()
+            || !self.keeper.view().arrivals_told()
     }
 
     /// Writes what had to wait for votes; if there are not enough of them, nothing.
@@ -116,7 +120,7 @@ impl Client {
         }
         for write in std::mem::take(&mut self.untold) {
             if self.writes_over() {
-                self.keeper.update_done();
+                self.keeper.hear(LaneReport::UpdateDone);
             } else {
                 self.write_meta(write);
             }
@@ -127,7 +131,7 @@ impl Client {
     fn request_meta(&mut self, member: MemberId, message: impl FnOnce(u32) -> Message) {
         match self.role_of(member).filter(|&role| self.alive(role)) {
             Some(role) => self.request(role, RequestKind::Meta, message),
-            None => self.keeper.update_done(),
+            None => self.keeper.hear(LaneReport::UpdateDone),
         }
     }
 
@@ -135,13 +139,15 @@ impl Client {
     /// on, so that there may be more to do?
     pub(super) fn advance_keeper(&mut self) -> bool {
         loop {
-            let updates = self.keeper.updates();
+            self.out.report_to(&mut self.keeper);
+            let updates = self.keeper.view().updates();
             self.tell_members();
             self.keeper.drive_sync();
             self.drain();
             let (engine, mut cx) = self.engine_as_is();
             engine.start_work(&mut cx);
             engine.open_sets(&mut cx);
+            self.out.report_to(&mut self.keeper);
             self.keeper.drive_meta();
             self.drain();
             self.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
@@ -152,13 +158,14 @@ impl Client {
             if engine.losses_told(&mut cx) {
                 return true;
             }
-            if self.keeper.updates() == updates {
+            if self.keeper.view().updates() == updates {
                 return false;
             }
         }
     }
 
     pub(super) fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {
+        self.out.report_to(&mut self.keeper);
         let quiet = self.quiet();
         let never = |_| false;
         drive(&mut self.keeper, Traffic { quiet, plans: &never, gave_up: &never });

@@ -11,13 +11,16 @@ impl Client {
         let running = matches!(self.phase, Phase::Running);
         self.engine.check(&self.shared, &self.members, &self.out, running)?;
         self.every_wait_ends()?;
+        if self.out.has_reports() {
+            return Err("the keeper has not heard what was reported".to_owned());
+        }
         self.keeper_is_told()
     }
 
     /// Whatever is not over ends: by the executor, which answers what it was asked and tells what
     /// became of a connection, by a deadline, as nodes may answer or not, or by a command.
     fn every_wait_ends(&self) -> Result<(), String> {
-        let rests = self.idle() || self.quiet() && self.keeper.is_paused();
+        let rests = self.idle() || self.quiet() && self.keeper.view().is_paused();
         let rests = rests && !matches!(self.phase, Phase::Setup);
         let connects = |session: &Session| session.state == SessionState::Connecting;
         let by_executor = !self.out.ios.is_empty() || self.sessions.iter().any(connects);
@@ -31,7 +34,7 @@ impl Client {
         let metas = self.out.requests.values();
         let metas = metas.filter(|(_, kind)| matches!(kind, RequestKind::Meta)).count();
         let (writers, work) = self.engine.counts(&self.shared);
-        self.keeper.invariants(Carried {
+        self.keeper.view().invariants(Carried {
             writers,
             writes: &self.engine.writes(&self.shared),
             work,

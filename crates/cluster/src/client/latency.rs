@@ -137,7 +137,7 @@ impl LatencyTracker {
 impl Client {
     /// Says so, once, when a node has become slow.
     pub(super) fn look_at_latency(&mut self) {
-        let slow = self.out.latency.look(self.keeper.now());
+        let slow = self.out.latency.look(self.keeper.view().now());
         let Some(Slow { role, micros, others_micros }) = slow else { return };
         let (member, ms, others_ms) = (self.member_id(role), micros / 1000, others_micros / 1000);
         let event = ArrayEvent::MemberSlow { member, ms, others_ms };

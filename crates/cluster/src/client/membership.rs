@@ -2,7 +2,7 @@
 
 use braid_array::MemberId;
 use braid_array::fabric::PeerId;
-use braid_array::keeper::Keeper;
+use braid_array::keeper::KeeperView;
 
 use super::out::Out;
 use crate::set::Roles;
@@ -78,29 +78,29 @@ impl Membership {
     }
 
     /// Is the node of this role there, with all that it is to hold?
-    pub(super) fn readable(&self, keeper: &Keeper, role: u16) -> bool {
+    pub(super) fn readable(&self, keeper: KeeperView<'_>, role: u16) -> bool {
         self.alive(role) && keeper.is_in_sync(role)
     }
 
     /// Do voters have to know who was lost? Not where a person answers for the others.
-    pub(super) fn needs_votes(&self, keeper: &Keeper) -> bool {
+    pub(super) fn needs_votes(&self, keeper: KeeperView<'_>) -> bool {
         !(self.vouched || keeper.is_read_only() || writes_over(keeper))
     }
 
     /// Do views leave all out that were lost?
-    pub(super) fn losses_noted(&self, keeper: &Keeper) -> bool {
+    pub(super) fn losses_noted(&self, keeper: KeeperView<'_>) -> bool {
         !self.claimed.iter().any(|role| !self.readable(keeper, role))
     }
 
     /// Whoever comes later hears of all that were lost: what was written without them may be
     /// answered.
-    pub(super) fn losses_told(&self, keeper: &Keeper, out: &Out) -> bool {
+    pub(super) fn losses_told(&self, keeper: KeeperView<'_>, out: &Out) -> bool {
         let noted = !self.needs_votes(keeper) || self.losses_noted(keeper);
         !out.has_losses() && keeper.failures_told() && noted
     }
 }
 
 /// Nothing may change any more.
-pub(super) fn writes_over(keeper: &Keeper) -> bool {
+pub(super) fn writes_over(keeper: KeeperView<'_>) -> bool {
     keeper.writes_over() || keeper.has_failed()
 }

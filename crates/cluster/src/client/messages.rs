@@ -1,5 +1,7 @@
 //! What comes from nodes: who has to hear of it, and what it answers.
 
+use braid_array::keeper::LaneReport;
+
 use super::engine::{Prepared, StoreFault};
 use super::latency::TimedOperation;
 use super::out::LossKind;
@@ -33,7 +35,7 @@ impl Client {
             self.sessions.iter().position(|session| session.peer == peer && session.is_connected());
         let Some(role) = role.map(|role| role as u16) else { return };
         let returns = !self.alive(role);
-        self.sessions[usize::from(role)].presence.heard = self.keeper.now();
+        self.sessions[usize::from(role)].presence.heard = self.keeper.view().now();
         match event {
             FabricEvent::Connected { .. } if returns => self.return_connected(role),
             FabricEvent::Lost { why, .. } if returns => {
@@ -141,8 +143,8 @@ impl Client {
     /// What a node answers.
     pub(super) fn take_request(&mut self, role: u16, tag: u32) -> Option<RequestKind> {
         self.out.requests.get(&tag).filter(|(asked, _)| *asked == role)?;
-        self.keeper.answered(self.member_id(role));
-        self.out.latency.end(role, TimedOperation::Request(tag), self.keeper.now());
+        self.keeper.hear(LaneReport::Answered(self.member_id(role)));
+        self.out.latency.end(role, TimedOperation::Request(tag), self.keeper.view().now());
         Some(self.out.requests.remove(&tag)?.1)
     }
 
@@ -187,7 +189,7 @@ impl Client {
                 if let Err(why) = answer {
                     self.lose_now(role, why, LossKind::Fault);
                 }
-                self.keeper.update_done();
+                self.keeper.hear(LaneReport::UpdateDone);
             }
             (RequestKind::Rewire, answer) => self.rewired(role, answer.is_ok()),
             (RequestKind::Journal, answer) => self.journal_answered(role, answer.err()),

@@ -27,7 +27,7 @@ use std::collections::{BTreeSet, VecDeque};
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::fabric::FabricEvent;
-use braid_array::keeper::{Keeper, MetaWrite, Rules};
+use braid_array::keeper::{Keeper, LaneReport, MetaWrite, Rules};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
@@ -191,8 +191,9 @@ impl Client {
     /// The same where no session has changed since the members were last looked at: whenever the
     /// client has nothing to do at once, they are as they were then.
     fn engine_as_is(&mut self) -> (&mut Engine, Cx<'_>) {
+        self.out.report_to(&mut self.keeper);
         let Self { keeper, members, out, shared, engine, .. } = self;
-        (engine, Cx { keeper, members, out, shared })
+        (engine, Cx { keeper: keeper.view(), members, out, shared })
     }
 
     /// The votes and views, what they are called with, and what they go by.
@@ -206,8 +207,9 @@ impl Client {
             live: journals.live,
             ppl: journals.live && journals.parts.were_only,
         };
+        self.out.report_to(&mut self.keeper);
         let Self { keeper, members, out, shared, ownership, .. } = self;
-        (ownership, Cx { keeper, members, out, shared }, facts)
+        (ownership, Cx { keeper: keeper.view(), members, out, shared }, facts)
     }
 
     /// If the node of this role were lost, could the others take note of that?
@@ -232,7 +234,7 @@ impl Client {
                 }
                 // Not before it is known who misses something: the bitmap still says what.
                 if fits {
-                    self.keeper.nothing_to_resync();
+                    self.keeper.hear(LaneReport::NothingToResync);
                 }
                 for role in 0..self.shared.params().nodes {
                     if self.alive(role) {
@@ -272,7 +274,7 @@ impl Client {
 
     /// Nothing may change any more.
     fn writes_over(&self) -> bool {
-        writes_over(&self.keeper)
+        writes_over(self.keeper.view())
     }
 
     /// Which session is that with a node to which a member is copied.
@@ -286,7 +288,7 @@ impl Client {
 
     /// Sends a member a message that is answered with its tag.
     fn request(&mut self, role: u16, kind: RequestKind, message: impl FnOnce(u32) -> Message) {
-        self.keeper.asked(self.member_id(role));
+        self.keeper.hear(LaneReport::Asked(self.member_id(role)));
         self.request_of_stranger(role, kind, message);
     }
 
@@ -298,7 +300,7 @@ impl Client {
         message: impl FnOnce(u32) -> Message,
     ) {
         let peer = self.sessions[usize::from(role)].peer;
-        self.out.request((role, peer), kind, self.keeper.now(), message);
+        self.out.request((role, peer), kind, self.keeper.view().now(), message);
     }
 
     fn command(&mut self, id: CommandId, command: Command) {
@@ -354,6 +356,7 @@ impl Client {
         self.drain();
         let (engine, mut cx) = self.engine();
         engine.send_reads(&mut cx);
+        self.out.report_to(&mut self.keeper);
     }
 
     /// Nothing that the exports asked for is under way.
@@ -362,11 +365,11 @@ impl Client {
     }
 
     fn takes(&self, request: &Request) -> Result<(), RequestError> {
-        if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
+        if !matches!(self.phase, Phase::Running) || self.keeper.view().is_stopping() {
             return Err(RequestError::Failed);
         }
         request.fits(self.array_sectors(), BLOCK_BYTES)?;
-        self.keeper.admits(request.op)
+        self.keeper.view().admits(request.op)
     }
 }
 
@@ -389,6 +392,7 @@ impl Machine for Client {
                 self.use_spares();
                 let (ownership, mut cx, facts) = self.ownership();
                 ownership.tick(&mut cx, facts);
+                self.out.report_to(&mut self.keeper);
                 self.look_for_silence();
                 if matches!(self.phase, Phase::Running) {
                     self.keeper.tick();
@@ -413,10 +417,10 @@ impl Machine for Client {
 
     fn deadline(&self) -> Option<Instant> {
         let running = matches!(self.phase, Phase::Running);
-        let returns = running && !self.keeper.is_stopping();
+        let returns = running && !self.keeper.view().is_stopping();
         [
-            self.engine.deadline(&self.shared, self.keeper.now(), returns),
-            self.keeper.deadline().filter(|_| running),
+            self.engine.deadline(&self.shared, self.keeper.view().now(), returns),
+            self.keeper.view().deadline().filter(|_| running),
             self.setup_deadline(),
             self.silence_deadline(),
             self.ownership.deadline(self.may_return()),
@@ -435,7 +439,7 @@ impl Machine for Client {
             && self.out.ios.is_empty()
             && self.out.requests.is_empty()
             && self.engine.holds_nothing(&self.shared)
-            && self.keeper.is_idle()
+            && self.keeper.view().is_idle()
     }
 
     fn invariants(&self) -> Result<(), String> {
@@ -455,11 +459,12 @@ impl BlockMachine for Client {
         }
         let (engine, mut cx) = self.engine_as_is();
         engine.submit(&mut cx, &request);
+        self.out.report_to(&mut self.keeper);
         Ok(())
     }
 
     fn status(&self) -> Status {
-        let mut status = self.keeper.status();
+        let mut status = self.keeper.view().status();
         self.mark_slow(&mut status);
         self.mark_refused(&mut status);
         let address =
@@ -480,10 +485,10 @@ impl BlockMachine for Client {
     }
 
     fn read_only(&self) -> bool {
-        self.keeper.is_read_only()
+        self.keeper.view().is_read_only()
     }
 
     fn free_member(&self) -> Option<MemberId> {
-        self.keeper.free_id()
+        self.keeper.view().free_id()
     }
 }

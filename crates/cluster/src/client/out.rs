@@ -1,11 +1,12 @@
-//! What goes out of the client: actions for the executor, messages that are to be answered, and the
-//! nodes that are to be lost.
+//! What goes out of the client: actions for the executor, messages that are to be answered, reports
+//! for the keeper, and the nodes that are to be lost.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use braid_array::action::CommandId;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, PeerId};
+use braid_array::keeper::{Keeper, LaneReport};
 use braid_array::{Action, Buf, Compute, Instant, IoId, Refusal};
 
 use super::Key;
@@ -80,8 +81,8 @@ pub(super) enum LossKind {
 }
 
 /// Where all machines of the client put what they want done. The actions go to the executor in
-/// order; losses are carried out by the client before anything else is, so that no machine changes
-/// beneath another one.
+/// order. Before anything else is done, the keeper hears what is reported, and losses are carried
+/// out by the client, so that no machine changes beneath another one.
 #[derive(Debug)]
 pub(super) struct Out {
     pub(super) epoch: u32,
@@ -94,6 +95,8 @@ pub(super) struct Out {
     pub(super) requests: BTreeMap<u32, (u16, RequestKind)>,
     pub(super) latency: LatencyTracker,
     losses: VecDeque<Loss>,
+    /// For the keeper, in order.
+    reports: VecDeque<LaneReport>,
 }
 
 impl Out {
@@ -108,6 +111,7 @@ impl Out {
             requests: BTreeMap::new(),
             latency: LatencyTracker::new(nodes),
             losses: VecDeque::new(),
+            reports: VecDeque::new(),
         }
     }
 
@@ -249,6 +253,24 @@ impl Out {
     /// A node does not keep to the protocol.
     pub(super) fn violates(&mut self, role: u16, reason: &'static str) {
         self.lose(role, Refusal::new(reason, "use the same version of braid everywhere"));
+    }
+
+    /// Tells the keeper something: it hears it before anything else is done.
+    pub(super) fn report(&mut self, report: LaneReport) {
+        self.reports.push_back(report);
+    }
+
+    /// The keeper hears what it is told: after each call of the engine or of the votes, before
+    /// anything else is done, so that it is never looked at, or driven, before it knows.
+    pub(super) fn report_to(&mut self, keeper: &mut Keeper) {
+        while let Some(report) = self.reports.pop_front() {
+            keeper.hear(report);
+        }
+    }
+
+    /// Is there anything that the keeper has not heard?
+    pub(super) fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
     }
 
     pub(super) fn next_loss(&mut self) -> Option<Loss> {

@@ -10,8 +10,9 @@ use crate::member::{VolumeAddress, member_parts};
 impl Client {
     /// It cannot go on: more nodes are away than the array can do without.
     pub(crate) fn has_too_few(&self) -> bool {
-        let ends =
-            self.keeper.is_read_only() || self.keeper.is_stopping() || self.ownership.is_fenced();
+        let ends = self.keeper.view().is_read_only()
+            || self.keeper.view().is_stopping()
+            || self.ownership.is_fenced();
         self.writes_over() && !ends
     }
 
@@ -32,8 +33,8 @@ impl Client {
                 self.return_fails(role);
             }
         }
-        self.absents.close(&mut self.out, self.keeper.now());
-        self.departed.close(&mut self.out, self.keeper.now());
+        self.absents.close(&mut self.out, self.keeper.view().now());
+        self.departed.close(&mut self.out, self.keeper.view().now());
         self.ownership.close(&mut self.out);
         self.keeper.give_up();
         self.drain();
@@ -54,7 +55,7 @@ impl Client {
             address: address.clone(),
             volume: volume.clone(),
         };
-        let spares = self.keeper.spares().filter_map(|spare| {
+        let spares = self.keeper.view().spares().filter_map(|spare| {
             let (address, volume) = member_parts(&spare.device)?;
             Some(VolumeAddress { address: address.to_owned(), volume: volume.to_owned() })
         });
@@ -66,7 +67,7 @@ impl Client {
     }
 
     pub(crate) const fn is_stopping(&self) -> bool {
-        self.keeper.is_stopping()
+        self.keeper.view().is_stopping()
     }
 
     /// Whatever was answered before it is there. Journals for parts of stripes alone do not have

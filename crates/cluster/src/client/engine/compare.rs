@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use braid_array::code::{Answers, Cell, Doubt, Kind, KnownCode, Misfit, doubts};
 use braid_array::events::StripeBlock;
-use braid_array::keeper::{Done, Fix, Unread};
+use braid_array::keeper::{Done, Fix, LaneReport, Unread};
 use braid_array::plan::{Next, Plan, Run, Taken, parity_sync};
 use braid_array::{Buf, Checked, IoError, MemberId, Outcome, SECTOR_BYTES};
 
@@ -249,7 +249,7 @@ impl Compare {
         let member = misfit.wrong.map(|cell| cx.members.id(cell.node));
         let row = misfit.wrong.map(|cell| cell.row);
         let block = Some(StripeBlock { stripe: key.stripe.0, row });
-        cx.keeper.mismatch(array_sector, sectors, member, block);
+        cx.report(LaneReport::Mismatch { array_sector, sectors, member, block });
     }
 
     /// The slice-set takes the slice over from the reader, so that no write comes between: notes

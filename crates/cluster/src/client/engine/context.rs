@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use braid_array::keeper::{Done, Keeper, Redundancy, SyncSpace};
+use braid_array::keeper::{Done, KeeperView, LaneReport, Redundancy, SyncSpace};
 use braid_array::{Action, Buf, Instant, Refusal, RequestError, RequestId, SECTOR_BYTES};
 
 use super::areas::Areas;
@@ -110,11 +110,11 @@ impl Shared {
     }
 }
 
-/// One call of the engine: who the members are, where commands for the outside go, and what the
-/// machines of the engine share. The keeper is asked whether something may begin, and told what is
-/// over; it calls nobody.
+/// One call of the engine: who the members are, what is to be seen of the keeper, where commands
+/// for the outside and reports for the keeper go, and what the machines of the engine share. The
+/// keeper hears the reports when the call is over.
 pub(in crate::client) struct Cx<'a> {
-    pub(in crate::client) keeper: &'a mut Keeper,
+    pub(in crate::client) keeper: KeeperView<'a>,
     pub(in crate::client) members: &'a Membership,
     pub(in crate::client) out: &'a mut Out,
     pub(in crate::client) shared: &'a mut Shared,
@@ -166,18 +166,23 @@ impl Cx<'_> {
         kind: RequestKind,
         message: impl FnOnce(u32) -> Message,
     ) {
-        self.keeper.asked(self.members.id(role));
+        self.owes(role);
         self.out.request((role, self.members.entry(role).peer), kind, self.keeper.now(), message);
     }
 
     /// A member owes an answer to something that has no tag.
     pub(super) fn owes(&mut self, role: u16) {
-        self.keeper.asked(self.members.id(role));
+        self.report(LaneReport::Asked(self.members.id(role)));
     }
 
     /// It has answered that, or is not waited for any more.
     pub(super) fn answered(&mut self, role: u16) {
-        self.keeper.answered(self.members.id(role));
+        self.report(LaneReport::Answered(self.members.id(role)));
+    }
+
+    /// Tells the keeper something.
+    pub(in crate::client) fn report(&mut self, report: LaneReport) {
+        self.out.report(report);
     }
 
     pub(super) fn lose(&mut self, role: u16, why: Refusal) {
@@ -197,7 +202,7 @@ impl Cx<'_> {
     /// One part of a request is over.
     pub(super) fn part_over(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let Some((op, result)) = self.shared.requests.part_over(id, result) else { return };
-        self.keeper.request_over(op);
+        self.report(LaneReport::RequestOver(op));
         self.out.push(Action::Complete { id, result });
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::format::Superblock;
 use braid_array::format::superblock::feature;
+use braid_array::keeper::LaneReport;
 use braid_array::{Refusal, SECTOR_BYTES};
 
 use super::context::{Cx, Shared};
@@ -35,7 +36,7 @@ enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trim {
     /// What was stored is made durable, and the event count moves on.
-    Checkpoint(u64),
+    Checkpoint { complete: bool },
     /// The journals take note of that.
     Noting,
 }
@@ -206,7 +207,7 @@ impl Journals {
             } else {
                 self.bytes = least;
                 self.parts.only = parts_only;
-                cx.keeper.records_elsewhere(least, parts_only);
+                cx.report(LaneReport::RecordsElsewhere { journal_bytes: least, parts_only });
                 self.start = Start::Listing;
                 self.request_all(cx, |tag| Message::ListJournal { tag, from: 0 });
             }
@@ -301,7 +302,11 @@ impl Journals {
     /// Is there all that a slice-set needs, which is to be recorded or not?
     pub(super) fn may_open(&self, cx: &mut Cx<'_>, log: bool, len: u32) -> bool {
         if !log {
-            return cx.keeper.may_store_unrecorded();
+            let told = cx.keeper.may_store_unrecorded();
+            if !told {
+                cx.report(LaneReport::StoresUnrecorded);
+            }
+            return told;
         }
         let used = self.used + recorded_bytes(cx.shared, len) + slack(cx.shared);
         !self.are_used() || used <= self.bytes
@@ -332,9 +337,9 @@ impl Journals {
         }
         match self.trim {
             None => self.begin_trim(cx, stored, latest),
-            Some((Trim::Checkpoint(number), version)) => {
+            Some((Trim::Checkpoint { complete }, version)) => {
                 // Who could not flush must not count any more.
-                if cx.keeper.checkpoint_is_complete(number) && cx.losses_told() {
+                if complete && cx.losses_told() {
                     self.trim = Some((Trim::Noting, version));
                     self.flushed(Some(version));
                     let mark = SetVersion::new(cx.shared.params().epoch, version);
@@ -345,7 +350,7 @@ impl Journals {
             Some((Trim::Noting, version)) => {
                 self.trimmed_to(version);
                 if self.cover_all() {
-                    cx.keeper.nothing_is_unrecorded();
+                    cx.report(LaneReport::NothingIsUnrecorded);
                 }
                 return true;
             }
@@ -361,14 +366,19 @@ impl Journals {
         let due = self.left || due && stored > trimmed;
         // Who is being wired would not hear of it.
         if due && !cx.members.wiring {
-            let checkpoint = if braid_array::broken("trim-together") {
-                0
-            } else {
-                cx.keeper.request_checkpoint()
-            };
-            self.trim = Some((Trim::Checkpoint(checkpoint), stored));
+            let complete = braid_array::broken("trim-together");
+            if !complete {
+                cx.report(LaneReport::WantsCheckpoint);
+            }
+            self.trim = Some((Trim::Checkpoint { complete }, stored));
             self.trims.push((stored, latest));
-            cx.keeper.drive_meta();
+        }
+    }
+
+    /// The checkpoint that a trim waits for is complete.
+    pub(in crate::client) const fn checkpoint_done(&mut self) {
+        if let Some((Trim::Checkpoint { complete }, _)) = &mut self.trim {
+            *complete = true;
         }
     }
 

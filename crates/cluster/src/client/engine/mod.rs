@@ -27,6 +27,7 @@ mod position;
 #[cfg(test)]
 mod probe;
 mod queue;
+mod quiet;
 mod read_back;
 mod reads;
 mod requests;
@@ -40,9 +41,9 @@ use std::collections::BTreeMap;
 
 use braid_array::array::Scratch;
 use braid_array::format::Superblock;
-use braid_array::keeper::{Done, Fix, Tried, Unit, Work as What};
+use braid_array::keeper::{Done, Fix, LaneReport, Tried, Unit, Work as What};
 use braid_array::{
-    Buf, Instant, IoError, IoId, Op, Outcome, Request, RequestError, RequestId, SECTOR_BYTES,
+    Buf, IoError, IoId, Op, Outcome, Request, RequestError, RequestId, SECTOR_BYTES,
 };
 
 use areas::Areas;
@@ -137,7 +138,7 @@ impl Engine {
 
     /// Takes a request that may be served.
     pub(super) fn submit(&mut self, cx: &mut Cx<'_>, request: &Request) {
-        cx.keeper.request_came(request.op);
+        cx.report(LaneReport::RequestCame(request.op));
         cx.shared.requests.begin(request.id, request.op);
         match request.op {
             Op::Read => self.read(cx, request),
@@ -233,7 +234,7 @@ impl Engine {
             self.read_back.came(cx, true, false);
         } else {
             let tried = Tried { sector: None, changes: false, must_land: false };
-            cx.keeper.failed_io(cx.members.id(role), tried, IoError::MEDIUM);
+            cx.report(LaneReport::Failed(cx.members.id(role), tried, IoError::MEDIUM));
             self.read_elsewhere(cx, piece);
         }
         self.pass_on(cx);
@@ -471,50 +472,13 @@ impl Engine {
     /// Sends reads that find a slot, and sees to how much of the rings is used.
     pub(super) fn send_reads(&mut self, cx: &mut Cx<'_>) {
         let end = self.lease.slots_end(cx);
+        let now = cx.now();
         let Shared { reads, pipeline, .. } = &mut *cx.shared;
-        if reads.send(end, pipeline, cx.members, cx.keeper, cx.out) {
+        if reads.send(end, pipeline, cx.members, now, cx.out) {
             self.lease.is_short();
         }
         let idle = self.is_idle(cx.shared);
         self.lease.advance(cx, &self.sets, idle);
-    }
-
-    /// Does nothing lie in the nodes' rings, nor wait to?
-    fn is_idle(&self, shared: &Shared) -> bool {
-        self.has_no_sets()
-            && !lease::is_in_use(shared, &self.sets, true)
-            && shared.reads.nothing_waits()
-    }
-
-    /// Is no slice-set open, and does none wait?
-    pub(super) fn has_no_sets(&self) -> bool {
-        self.sets.is_empty() && self.queue.is_empty()
-    }
-
-    /// Nothing that the exports asked for is under way.
-    pub(super) fn is_quiet(&self, shared: &Shared) -> bool {
-        shared.requests.is_empty() && self.has_no_sets() && self.flushes.is_empty()
-    }
-
-    /// Is every request answered?
-    pub(super) fn has_no_requests(&self, shared: &Shared) -> bool {
-        shared.requests.is_empty()
-    }
-
-    /// Is there nothing to do, background work and what is kept excepted?
-    pub(super) fn holds_nothing(&self, shared: &Shared) -> bool {
-        self.is_quiet(shared) && self.read_back.buffers() == 0
-    }
-
-    /// When a gathered write begins, or memory is returned; the latter only while it serves.
-    pub(super) fn deadline(
-        &self,
-        shared: &Shared,
-        now: Instant,
-        returns_memory: bool,
-    ) -> Option<Instant> {
-        let rest = self.lease.rest_due(self.is_idle(shared)).filter(|_| returns_memory);
-        shared.areas.deadline(now).into_iter().chain(rest).min()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Slice-sets on their way to a position: from what was gathered.
 //!
 //! ```text
-//!  gathered ─► pending ─► first in line: told to the keeper, buffers, a position ─► open
+//!  gathered ─► pending: told to the keeper ─► first in line: buffers, a position ─► open
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
 
-use braid_array::keeper::Done;
+use braid_array::keeper::{Done, LaneReport};
 use braid_array::{Buf, RequestError};
 
 use super::context::{Cx, Note};
@@ -33,8 +33,8 @@ pub(super) struct PendingSet {
     pub(super) range: Stretch,
     /// It changes no data: the superblocks say already what it is for.
     pub(super) background: bool,
-    /// Otherwise they say that data may change once this is told.
-    ticket: Option<u64>,
+    /// Otherwise it is a write that the keeper has heard of, with this number.
+    write: Option<u64>,
     /// Roles that get their blocks from the others, one slice-set for each.
     restores: Roles,
     /// How often it was aborted.
@@ -48,20 +48,15 @@ impl PendingSet {
             by_client: None,
             range,
             background: false,
-            ticket: None,
+            write: None,
             restores: Roles::NONE,
             tries: 0,
         }
     }
 
-    /// The first part of it, which is so long.
+    /// The first part of it, which is so long. The keeper has yet to hear of that as of a write.
     fn cut_off(&mut self, len: u32) -> Self {
-        let front = Self { range: self.range.cut_off(len), ..*self };
-        if !self.background {
-            // The keeper hears of both.
-            self.ticket = None;
-        }
-        front
+        Self { range: self.range.cut_off(len), write: None, ..*self }
     }
 
     /// One role has its blocks, if that was it; has another one to get its?
@@ -89,6 +84,8 @@ pub(super) struct Queue {
     pending: [VecDeque<PendingSet>; 2],
     /// Which kind comes first.
     first_kind: usize,
+    /// The number of the next write.
+    next_write: u64,
 }
 
 impl Queue {
@@ -150,7 +147,10 @@ impl Queue {
         gather.requests().for_each(|id| cx.part_over(id, Ok(())));
     }
 
-    fn add(&mut self, cx: &mut Cx<'_>, pending: PendingSet) {
+    fn add(&mut self, cx: &mut Cx<'_>, mut pending: PendingSet) {
+        if !pending.background {
+            pending.write = Some(self.begin_write(cx, pending.key));
+        }
         let whole = pending.range.touched.is_all();
         if let Some(area) = cx.shared.areas.get_mut(pending.key) {
             area.sets += 1;
@@ -158,6 +158,15 @@ impl Queue {
         }
         let short = pending.range.len <= cx.shared.params().narrow.bytes && !whole;
         self.pending[usize::from(short)].push_back(pending);
+    }
+
+    /// Has the keeper tell the members of a write: its number.
+    fn begin_write(&mut self, cx: &mut Cx<'_>, key: Key) -> u64 {
+        let (start, end) = cx.shared.space.range(key);
+        let number = self.next_write;
+        self.next_write += 1;
+        cx.report(LaneReport::BeginWrite { number, start, end });
+        number
     }
 
     /// A slice-set that makes the parities of a slice right, whatever they are now. Data blocks get
@@ -186,7 +195,6 @@ impl Queue {
         let pending = PendingSet {
             by_client: Some(false),
             background: true,
-            ticket: Some(0),
             restores,
             ..PendingSet::new(key, range)
         };
@@ -224,10 +232,8 @@ impl Queue {
         if journals.hold_old_records() {
             return false;
         }
-        let Some(pending) = self.pending[kind].front_mut() else { return false };
-        let (start, end) = cx.shared.space.range(pending.key);
-        let ticket = *pending.ticket.get_or_insert_with(|| cx.keeper.begin_write(start, end));
-        cx.keeper.is_told(ticket)
+        let Some(pending) = self.pending[kind].front() else { return false };
+        pending.write.is_none_or(|number| cx.keeper.may_start(number))
     }
 
     /// Makes the first slice-set as short as the positions are that it gets.
@@ -236,7 +242,11 @@ impl Queue {
         if first.range.len <= most {
             return;
         }
-        let front = first.cut_off(most);
+        let mut front = first.cut_off(most);
+        if !front.background {
+            // The keeper hears of both, and they may start together.
+            front.write = Some(self.begin_write(cx, front.key));
+        }
         front.range.requests.iter().for_each(|&id| cx.shared.requests.add_part(id));
         if let Some(area) = cx.shared.areas.get_mut(front.key) {
             area.sets += 1;
@@ -362,7 +372,7 @@ impl Queue {
     /// The slices of slice-sets that wait, and whether the keeper knows of them as writes.
     pub(super) fn keys(&self) -> impl Iterator<Item = (Key, bool)> {
         let all = self.pending.iter().flatten();
-        all.map(|pending| (pending.key, !pending.background && pending.ticket.is_some()))
+        all.map(|pending| (pending.key, pending.write.is_some()))
     }
 }
 
@@ -371,9 +381,9 @@ fn fail(cx: &mut Cx<'_>, pending: PendingSet) {
     let key = pending.key;
     if pending.background {
         cx.note(Note::WorkSetOver { key, ok: false });
-    } else if pending.ticket.is_some() {
+    } else {
         let (start, end) = cx.shared.space.range(key);
-        cx.keeper.end_write(start, end, false);
+        cx.report(LaneReport::EndWrite { start, end, failed: false });
     }
     let now = cx.now();
     cx.shared.areas.set_over(key, now);

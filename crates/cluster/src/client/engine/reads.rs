@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use braid_array::SECTOR_BYTES;
-use braid_array::keeper::Keeper;
+use braid_array::keeper::LaneReport;
+use braid_array::{Instant, SECTOR_BYTES};
 
 use super::extent::{Extent, Piece, Whose};
 use crate::client::latency::TimedOperation;
@@ -84,7 +84,7 @@ impl Reads {
         end: u16,
         pipeline: &Pipeline,
         members: &Membership,
-        keeper: &mut Keeper,
+        now: Instant,
         out: &mut Out,
     ) -> bool {
         let mut short = false;
@@ -97,8 +97,8 @@ impl Reads {
                 };
                 let entry = members.entry(role);
                 out.send(entry.peer, &message(pipeline, &piece, slot, entry.data_sector));
-                keeper.asked(members.id(role));
-                out.latency.begin(role, TimedOperation::Read(slot), keeper.now());
+                out.report(LaneReport::Asked(members.id(role)));
+                out.latency.begin(role, TimedOperation::Read(slot), now);
             }
         }
         short

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use braid_array::keeper::{Done, Unit, Unread, Work as What};
+use braid_array::keeper::{Done, LaneReport, Unit, Unread, Work as What};
 use braid_array::{MemberId, SECTOR_BYTES};
 
 use super::context::Cx;
@@ -30,8 +30,9 @@ impl Task {
     }
 
     /// Tells the keeper what became of it.
-    pub(super) fn end(&self, cx: &mut Cx<'_>, done: Done) {
-        cx.keeper.work_done(self.place, self.unit, &self.what, done);
+    pub(super) fn end(self, cx: &mut Cx<'_>, done: Done) {
+        let Self { place, unit, what: work, .. } = self;
+        cx.report(LaneReport::WorkDone { place, unit, work, done });
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use braid_array::Refusal;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, PeerId};
-use braid_array::keeper::{Redundancy, SyncSpace};
+use braid_array::keeper::{LaneReport, Redundancy, SyncSpace};
 
 use super::ClientConfig;
 use super::engine::Cx;
@@ -291,8 +291,8 @@ impl Ownership {
     /// The array must not go on as if the node were dead.
     pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, role: u16, why: Refusal) {
         self.refused.get_or_insert(why.clone());
-        cx.keeper.lose_member(cx.members.id(role), why);
-        cx.keeper.give_up();
+        cx.report(LaneReport::Lost(cx.members.id(role), why));
+        cx.report(LaneReport::Unservable);
     }
 
     fn refuse_to_start(&mut self, cx: &mut Cx<'_>, why: Refusal) {
@@ -541,7 +541,7 @@ impl Ownership {
     fn look_at_votes(&self, cx: &mut Cx<'_>) {
         let noted = cx.members.losses_noted(cx.keeper);
         if self.needs_votes(cx) && !self.view_holds() && !noted {
-            cx.keeper.give_up();
+            cx.report(LaneReport::Unservable);
         }
     }
 

@@ -234,7 +234,7 @@ impl Client {
     /// Has a role nobody whom it waits for?
     fn is_open(&self, role: u16) -> bool {
         let nobody = self.sessions[usize::from(role)].state == SessionState::Missing;
-        nobody && self.keeper.is_vacant(role)
+        nobody && self.keeper.view().is_vacant(role)
     }
 
     fn has_open_role(&self) -> bool {
@@ -254,7 +254,7 @@ impl Client {
     /// What comes over the connection to one that is looked at. It has a superblock: is it a
     /// member, and nobody has its place?
     pub(in crate::client) fn absent_event(&mut self, event: FabricEvent) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let Some(volume) = self.absents.event(event, &mut self.out, now) else { return };
         let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &volume.superblock);
         if let Some(Refusal { reason, .. }) = is_of_another(self.ownership.array(), &decoded) {
@@ -266,7 +266,7 @@ impl Client {
         if exists && !self.is_open(role) {
             return self.absents.refuse(volume.number, Refusal::new(ANOTHERS, IN_ITS_PLACE));
         }
-        let Some(member) = self.keeper.free_id() else { return };
+        let Some(member) = self.keeper.view().free_id() else { return };
         if exists && self.may_look_for_absent() {
             let new = self.absents.member(&volume, found, member);
             // If it cannot now, it is looked at again later.

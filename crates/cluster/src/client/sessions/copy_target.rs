@@ -48,11 +48,12 @@ impl Client {
         spare: Option<MemberId>,
     ) -> Result<(), Refusal> {
         self.may_change()?;
-        self.keeper.may_be_copied(old)?;
+        self.keeper.view().may_be_copied(old)?;
         if self.recovery.is_some() {
             return Err(Refusal::new("another node is being added", "wait for that, try again"));
         }
-        let new = self.keeper.spares().find(|one| spare.is_none_or(|spare| spare == one.member));
+        let new =
+            self.keeper.view().spares().find(|one| spare.is_none_or(|spare| spare == one.member));
         let none = || Refusal::new("there is no spare to copy it to", "add a spare first");
         let new = new.ok_or_else(none)?;
         let role = self.role_of(old);
@@ -119,9 +120,9 @@ impl Client {
         if !begun.into_iter().any(|step| self.copy_is_at(step)) {
             return;
         }
-        let gone = if !self.keeper.spares().any(|one| one.device == spare) {
+        let gone = if !self.keeper.view().spares().any(|one| one.device == spare) {
             Some("the spare is gone")
-        } else if !self.keeper.is_copied(old) {
+        } else if !self.keeper.view().is_copied(old) {
             Some("it has failed")
         } else {
             None
@@ -144,9 +145,9 @@ impl Client {
             return;
         }
         self.sessions[usize::from(target)].due = self.engine.copies.due();
-        if self.keeper.little_is_left() && self.engine.copies.is_done() {
+        if self.keeper.view().little_is_left() && self.engine.copies.is_done() {
             self.engine.copies.pause();
-            let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
+            let until = self.keeper.view().now().plus_millis(PATIENCE_MILLIS);
             self.sessions[usize::from(target)].due = Some(until);
             self.return_step(target, Step::Flushing, |tag| Message::Flush { tag });
         }
@@ -164,7 +165,8 @@ impl Client {
         let why = Refusal::new(reason, ADVICE);
         self.target_hears(target, why.clone());
         self.return_fails(target);
-        let spare = self.keeper.spares().find(|one| one.device == spare).map(|one| one.member);
+        let spare =
+            self.keeper.view().spares().find(|one| one.device == spare).map(|one| one.member);
         if let Some(spare) = spare {
             self.keeper.lose_member(spare, why);
         }
@@ -197,7 +199,7 @@ impl Client {
         let session = std::mem::replace(&mut self.sessions[usize::from(target)], Session::none());
         let old = std::mem::replace(&mut self.sessions[usize::from(place)], session);
         self.shared.reads.exchange(place);
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let session = &mut self.sessions[usize::from(place)];
         session.state = SessionState::Returning(Step::Prepared);
         session.due = Some(now.plus_millis(PATIENCE_MILLIS));

@@ -192,12 +192,12 @@ impl Departed {
 impl Client {
     /// The member on this node has left the array.
     pub(in crate::client) fn departs(&mut self, address: String) {
-        self.departed.add(address, self.keeper.now());
+        self.departed.add(address, self.keeper.view().now());
     }
 
     /// Connects to the next one whose time has come.
     pub(in crate::client) fn look_for_departed(&mut self) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         while let Some(address) = self.departed.next(&mut self.out, now)
             && self.may_return()
         {
@@ -219,7 +219,7 @@ impl Client {
 
     /// What comes over the connection to one that is being told.
     pub(in crate::client) fn departed_event(&mut self, event: FabricEvent) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let Some(node) = self.departed.event(event, &mut self.out, now) else {
             return self.resolve_departed();
         };

@@ -1,6 +1,7 @@
 //! Nodes that are lost, or given up: what was asked of one, or was to be, goes without it.
 
 use braid_array::Refusal;
+use braid_array::keeper::LaneReport;
 
 use super::presence::Presence;
 use super::setup::SessionState;
@@ -30,7 +31,7 @@ impl Client {
 
     /// What was asked of a node, or was to be, goes without it.
     fn gone(&mut self, role: u16) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let session = &mut self.sessions[usize::from(role)];
         session.state = SessionState::Lost;
         session.gone_at.get_or_insert(now);
@@ -45,7 +46,7 @@ impl Client {
                     let (engine, mut cx) = self.engine();
                     engine.answered(&mut cx, role, kind, true);
                 }
-                RequestKind::Meta => self.keeper.update_done(),
+                RequestKind::Meta => self.keeper.hear(LaneReport::UpdateDone),
                 RequestKind::Rewire => self.rewired(role, false),
                 _ => {}
             }

@@ -102,8 +102,8 @@ impl Client {
 
     /// May members come and go?
     pub(in crate::client) fn may_change(&self) -> Result<(), Refusal> {
-        self.keeper.is_changeable()?;
-        if !matches!(self.phase, Phase::Running) || self.keeper.is_stopping() {
+        self.keeper.view().is_changeable()?;
+        if !matches!(self.phase, Phase::Running) || self.keeper.view().is_stopping() {
             return Err(Refusal::new("the array is being started or stopped", "try again then"));
         }
         Ok(())
@@ -140,9 +140,9 @@ impl Client {
             let reason = format!("{} is on no node, and the array is over nodes", new.device);
             Refusal::new(reason, "add node://HOST:PORT/VOLUME")
         })?;
-        new.member = self.keeper.id_for(&new.device).ok_or_else(moved)?;
+        new.member = self.keeper.view().id_for(&new.device).ok_or_else(moved)?;
         new.device_sectors = self.engine.journals.sectors_before(new.device_sectors);
-        let superblock = self.keeper.candidate(&new, role)?;
+        let superblock = self.keeper.view().candidate(&new, role)?;
         self.end_untold();
         let place = role;
         let copy = matches!(origin, Origin::Copy { .. });
@@ -165,7 +165,7 @@ impl Client {
     /// then one whose member will not come back by itself.
     fn place_for(&self, new: &NewMember) -> Option<u16> {
         let own = new.superblock.as_deref().map(|superblock| superblock.role());
-        let vacant = |role: &u16| self.keeper.is_vacant(*role) && !self.alive(*role);
+        let vacant = |role: &u16| self.keeper.view().is_vacant(*role) && !self.alive(*role);
         (0..self.shared.params().nodes).filter(vacant).min_by_key(|&role| {
             let session = &self.sessions[usize::from(role)];
             let had = own == Some(braid_array::format::Role::Active(role));
@@ -197,7 +197,7 @@ impl Client {
         if !asked || state != SessionState::Returning(Step::Asking) {
             return self.out.violates(role, "it tells what was not asked");
         }
-        let other = |other: u16| other != role && !self.keeper.is_vacant(other);
+        let other = |other: u16| other != role && !self.keeper.view().is_vacant(other);
         if self.ownership.voters_on(node).any(other) {
             let next = "use a node of its own for each member";
             self.target_hears(role, Refusal::new("is on the node of another member", next));
@@ -222,10 +222,10 @@ impl Client {
             return self.look_at_returned(role);
         }
         recovery.new.device_sectors = device_sectors;
-        let id = self.keeper.id_for(&recovery.new.device).ok_or_else(moved);
+        let id = self.keeper.view().id_for(&recovery.new.device).ok_or_else(moved);
         let candidate = id.and_then(|id| {
             recovery.new.member = id;
-            self.keeper.candidate(&recovery.new, role)
+            self.keeper.view().candidate(&recovery.new, role)
         });
         match (candidate, &mut self.sessions[usize::from(role)].member) {
             (Ok(superblock), Some(member)) => {
@@ -271,15 +271,15 @@ impl Client {
     fn try_take_in(&mut self, role: u16) -> Result<(), Refusal> {
         let recovery = self.recovery.as_mut().ok_or_else(moved)?;
         let device = recovery.new.device.as_str();
-        let left = !self.keeper.spares().any(|spare| spare.device == device);
+        let left = !self.keeper.view().spares().any(|spare| spare.device == device);
         if matches!(recovery.origin, Origin::Spare | Origin::Copied) && left {
             return Err(moved());
         }
-        recovery.new.member = self.keeper.id_for(&recovery.new.device).ok_or_else(moved)?;
+        recovery.new.member = self.keeper.view().id_for(&recovery.new.device).ok_or_else(moved)?;
         let session = &mut self.sessions[usize::from(role)];
         // Its pipeline begins there.
         let place = session.member.as_ref().map(|member| member.superblock.data_offset);
-        if Some(self.keeper.candidate(&recovery.new, role)?.data_offset) != place {
+        if Some(self.keeper.view().candidate(&recovery.new, role)?.data_offset) != place {
             return Err(moved());
         }
         match recovery.origin {
@@ -325,7 +325,7 @@ impl Client {
             Origin::Copy { old, .. } => return self.not_replaced(old, why),
             Origin::Copied => return,
             Origin::Absent => {
-                let now = self.keeper.now();
+                let now = self.keeper.view().now();
                 return self.absents.failed(&recovery.new.device, now);
             }
             Origin::Spare => return self.spare_fails(),
@@ -358,7 +358,7 @@ impl Client {
         }
         for role in 0..self.shared.params().nodes {
             let session = &mut self.sessions[usize::from(role)];
-            if session.id.is_none_or(|id| self.keeper.knows(id)) || session.alive() {
+            if session.id.is_none_or(|id| self.keeper.view().knows(id)) || session.alive() {
                 continue;
             }
             if matches!(session.state, SessionState::Returning(_)) {

@@ -42,7 +42,7 @@ pub(in crate::client) struct Wiring {
 impl Client {
     /// The connection to a node was lost: it is tried again after a while.
     pub(in crate::client) fn await_return(&mut self, role: u16) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let session = &mut self.sessions[usize::from(role)];
         session.due = Some(now.plus_millis(pause_millis(session.tries)));
         session.tries = (session.tries + 1).min(10);
@@ -50,7 +50,9 @@ impl Client {
     }
 
     pub(in crate::client) fn may_return(&self) -> bool {
-        let stays = self.writes_over() || self.keeper.is_read_only() || self.keeper.is_stopping();
+        let stays = self.writes_over()
+            || self.keeper.view().is_read_only()
+            || self.keeper.view().is_stopping();
         self.shared.redundant() && !stays && matches!(self.phase, Phase::Running)
     }
 
@@ -69,7 +71,7 @@ impl Client {
     pub(in crate::client) fn return_tick(&mut self) {
         for role in 0..=self.copy_target() {
             let session = &self.sessions[usize::from(role)];
-            if session.due.is_none_or(|due| due > self.keeper.now()) {
+            if session.due.is_none_or(|due| due > self.keeper.view().now()) {
                 continue;
             }
             match session.state {
@@ -83,10 +85,10 @@ impl Client {
     pub(in crate::client) fn dial_again(&mut self, role: u16) {
         let Some(member) = &self.sessions[usize::from(role)].member else { return };
         let address = member.address.clone();
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         self.departed.close_if_visited(&address, &mut self.out, now);
         let peer = self.out.connect(address);
-        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
+        let until = self.keeper.view().now().plus_millis(PATIENCE_MILLIS);
         let session = &mut self.sessions[usize::from(role)];
         session.peer = peer;
         session.state = SessionState::Returning(Step::Connecting);
@@ -333,7 +335,7 @@ impl Client {
         };
         session.stands_anew();
         self.shared.reads.stands_anew(role);
-        let known = braid_array::broken("reconnect") && self.keeper.is_in_sync(role);
+        let known = braid_array::broken("reconnect") && self.keeper.view().is_in_sync(role);
         match if known { Ok(()) } else { self.keeper.member_returned(&new, role) } {
             Ok(()) => self.sessions[usize::from(role)].tries = 0,
             // It has a past of its own.

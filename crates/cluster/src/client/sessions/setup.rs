@@ -196,7 +196,7 @@ impl Client {
     }
 
     pub(in crate::client) fn open_volume_of(&mut self, role: u16) {
-        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
+        let until = self.keeper.view().now().plus_millis(PATIENCE_MILLIS);
         let session = &mut self.sessions[usize::from(role)];
         session.state = SessionState::Opening { until, retry_at: None };
         // It puts what is read into any buffer of a request.
@@ -217,7 +217,7 @@ impl Client {
         kind: RequestKind,
         answer: Result<Option<u64>, Refusal>,
     ) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let session = &mut self.sessions[usize::from(role)];
         match (kind, answer, session.state) {
             (RequestKind::OpenVolume, Ok(_), SessionState::Opening { .. }) => {
@@ -265,11 +265,12 @@ impl Client {
     pub(in crate::client) fn give_up(&mut self, role: u16, why: Refusal) {
         let (ownership, mut cx, _) = self.ownership();
         ownership.give_up(&mut cx, role, why);
+        self.out.report_to(&mut self.keeper);
     }
 
     pub(in crate::client) fn hang_up_all(&mut self) {
-        self.absents.close(&mut self.out, self.keeper.now());
-        self.departed.close(&mut self.out, self.keeper.now());
+        self.absents.close(&mut self.out, self.keeper.view().now());
+        self.departed.close(&mut self.out, self.keeper.view().now());
         self.ownership.close(&mut self.out);
         for session in self.sessions.iter_mut().filter(|session| session.is_connected()) {
             session.state = SessionState::Lost;
@@ -326,7 +327,7 @@ impl Client {
     }
 
     fn wire(&mut self) {
-        let until = self.keeper.now().plus_millis(PATIENCE_MILLIS);
+        let until = self.keeper.view().now().plus_millis(PATIENCE_MILLIS);
         for role in 0..self.shared.params().nodes {
             if self.alive(role) {
                 self.sessions[usize::from(role)].state =
@@ -353,7 +354,7 @@ impl Client {
             return;
         }
         for role in 0..self.shared.params().nodes {
-            let now = self.keeper.now();
+            let now = self.keeper.view().now();
             let session = &mut self.sessions[usize::from(role)];
             match session.state {
                 SessionState::Opening { until, retry_at: Some(at) } if at <= now => {
@@ -373,7 +374,7 @@ impl Client {
     /// A node waits for another one to connect, and the connection was lost: neither answers. One
     /// is gone on without; what the others wait for is over with that.
     fn lose_unwired(&mut self) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let overdue = |session: &Session| match session.state {
             SessionState::Wiring { until, retry_at: None } => silent_until(until) <= now,
             _ => false,

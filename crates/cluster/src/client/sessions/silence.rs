@@ -20,7 +20,7 @@ impl Client {
     /// Roles of nodes that owe something, and since when they have said nothing.
     fn silent(&self) -> impl Iterator<Item = (u16, Instant)> {
         let stopped = matches!(self.phase, Phase::Stopped);
-        let owing = (!stopped).then(|| self.keeper.owing()).into_iter().flatten();
+        let owing = (!stopped).then(|| self.keeper.view().owing()).into_iter().flatten();
         owing.filter_map(|(member, since)| Some((self.role_of(member)?, since)))
     }
 
@@ -51,7 +51,7 @@ impl Client {
 
     /// Loses nodes that do not say that they are there; asks all when one says nothing.
     pub(in crate::client) fn look_for_silence(&mut self) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let over = |&(role, since): &(u16, Instant)| self.given_up_at(role, since) <= now;
         let over: Vec<(u16, Instant)> = self.silent().filter(over).collect();
         for (role, _) in over {
@@ -68,7 +68,7 @@ impl Client {
 
     /// A node says that it is there, and how long its storage has not answered.
     pub(in crate::client) fn heard_of_storage(&mut self, role: u16, silent_ms: u32) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let silent_ms = u64::from(silent_ms);
         let left_ms = self.node_timeout_ms.saturating_sub(silent_ms);
         let presence = &mut self.sessions[usize::from(role)].presence;

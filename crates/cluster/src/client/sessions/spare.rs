@@ -33,7 +33,7 @@ impl Client {
         mut new: NewMember,
     ) -> Result<(), Refusal> {
         let full = || Refusal::new("it has too many members", "remove one first");
-        new.member = self.keeper.free_id().ok_or_else(full)?;
+        new.member = self.keeper.view().free_id().ok_or_else(full)?;
         new.device_sectors = self.engine.journals.sectors_before(new.device_sectors);
         let add = Command::Add(Box::new(new));
         self.with_traffic(|keeper, traffic| keeper.command(command, add, traffic));
@@ -42,7 +42,7 @@ impl Client {
 
     /// When a spare may have this role; `None` while somebody has it.
     fn role_due(&self, role: u16) -> Option<Instant> {
-        if !self.keeper.is_vacant(role) || self.alive(role) {
+        if !self.keeper.view().is_vacant(role) || self.alive(role) {
             return None;
         }
         let session = &self.sessions[usize::from(role)];
@@ -60,7 +60,7 @@ impl Client {
 
     /// The role that is next to be given to a spare, and when.
     fn next_for_spare(&self) -> Option<(Instant, u16)> {
-        self.keeper.spares().next()?;
+        self.keeper.view().spares().next()?;
         let may = self.may_return() && !self.is_taking_in();
         let roles = (0..self.shared.params().nodes).filter(|_| may);
         let due = |role| Some((self.role_due(role)?.max(self.spares.due), role));
@@ -73,11 +73,11 @@ impl Client {
 
     /// Gives a spare the role of a member that stays away.
     pub(in crate::client) fn use_spares(&mut self) {
-        let now = self.keeper.now();
+        let now = self.keeper.view().now();
         let Some((_, role)) = self.next_for_spare().filter(|&(due, _)| due <= now) else { return };
         // If one cannot be reached another one may.
-        let count = self.keeper.spares().count().max(1);
-        let next = self.keeper.spares().nth(self.spares.tries as usize % count);
+        let count = self.keeper.view().spares().count().max(1);
+        let next = self.keeper.view().spares().nth(self.spares.tries as usize % count);
         let Some(new) = next else { return };
         if self.begin_recovery(Origin::Spare, new, role).is_err() {
             self.spare_fails();
@@ -86,7 +86,7 @@ impl Client {
 
     /// It did not get the role this time.
     pub(in crate::client) fn spare_fails(&mut self) {
-        self.spares.due = self.keeper.now().plus_millis(pause_millis(self.spares.tries));
+        self.spares.due = self.keeper.view().now().plus_millis(pause_millis(self.spares.tries));
         self.spares.tries = self.spares.tries.wrapping_add(1);
     }
 }

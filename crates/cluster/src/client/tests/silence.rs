@@ -104,7 +104,7 @@ fn two_nodes_that_hang_are_lost_as_soon_as_one_though_only_one_owed_anything() {
     run(&mut client, |_, _| false);
     submit(&mut client, Op::Read, 0, 8);
     actions(&mut client);
-    let asked = client.keeper.owing().count();
+    let asked = client.keeper.view().owing().count();
     let lost = cuts(&mut client, |role| (role == 0).then_some(u64::MAX));
     assert_eq!(asked, 1);
     assert_eq!(lost.iter().map(|(_, peer)| *peer).collect::<Vec<_>>(), [1, 2]);

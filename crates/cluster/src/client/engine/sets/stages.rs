@@ -1,6 +1,7 @@
 //! The stages of a slice-set, from the time when all have its new content to its end.
 
 use braid_array::RequestError;
+use braid_array::keeper::LaneReport;
 
 use super::{OpenSet, Sets, Stage};
 use crate::client::engine::context::{Cx, Note};
@@ -121,7 +122,7 @@ impl Sets {
             cx.note(Note::WorkSetOver { key, ok });
         } else {
             let (start, end) = cx.shared.space.range(key);
-            cx.keeper.end_write(start, end, !ok);
+            cx.report(LaneReport::EndWrite { start, end, failed: !ok });
         }
         cx.note(Note::Stored { key, position });
         let now = cx.now();

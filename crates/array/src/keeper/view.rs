@@ -1,0 +1,391 @@
+//! What a lane sees of its keeper: nothing of this changes anything.
+
+use super::Keeper;
+use super::admission::Admission;
+use super::command::{Answer, refuse};
+use super::members::{Members, State};
+use super::sync::Copying;
+use crate::action::NewMember;
+use crate::format::superblock::MAX_SECTOR;
+use crate::format::{BadBlocks, Superblock};
+use crate::refusal::Refusal;
+use crate::{Instant, MemberId, Op, RequestError};
+
+/// What a lane sees of its keeper at one moment: the members and how far the array is served, what
+/// superblocks and bitmap say, how far background work is. It owns nothing and changes nothing, and
+/// no field of the keeper is reached through it: a lane that runs beside its keeper can get a copy
+/// of the answers instead.
+///
+/// What the lane has reported counts once the keeper has [heard](Keeper::hear) it: a lane looks
+/// only after that.
+#[derive(Clone, Copy, Debug)]
+pub struct KeeperView<'a> {
+    pub(super) keeper: &'a Keeper,
+}
+
+impl Keeper {
+    /// What its lane sees of it.
+    #[must_use]
+    pub const fn view(&self) -> KeeperView<'_> {
+        KeeperView { keeper: self }
+    }
+}
+
+impl<'a> KeeperView<'a> {
+    /// Can the level do without any member?
+    #[must_use]
+    pub fn is_redundant(self) -> bool {
+        self.keeper.core.service.redundant
+    }
+
+    /// Smallest I/O that the array and every member take.
+    #[must_use]
+    pub const fn block_bytes(self) -> u32 {
+        self.keeper.core.metadata.block_bytes
+    }
+
+    /// Is the array served read-only?
+    #[must_use]
+    pub const fn is_read_only(self) -> bool {
+        self.keeper.core.service.read_only
+    }
+
+    /// Are more members gone than the level can do without?
+    #[must_use]
+    pub const fn has_failed(self) -> bool {
+        self.keeper.core.service.failed
+    }
+
+    /// Can no more writes be served, though reads can?
+    #[must_use]
+    pub const fn writes_over(self) -> bool {
+        self.keeper.core.service.writes_over
+    }
+
+    /// Do the superblocks say, or are about to say, that something may not fit?
+    #[must_use]
+    pub const fn is_active(self) -> bool {
+        let clean = &self.keeper.core.metadata.clean;
+        clean.active || !clean.on_disk || clean.resynced != MAX_SECTOR
+    }
+
+    /// Has the array been stopped?
+    #[must_use]
+    pub const fn has_stopped(self) -> bool {
+        self.keeper.core.service.stopped
+    }
+
+    /// Somebody answers for what sums say of lost data where they may not fit: it was started by
+    /// force, and no resync has come to its end since.
+    #[must_use]
+    pub const fn is_vouched_for(self) -> bool {
+        self.keeper.sync.unsynced.vouched
+    }
+
+    /// Is the array being stopped?
+    #[must_use]
+    pub const fn is_stopping(self) -> bool {
+        self.keeper.core.service.stopping
+    }
+
+    /// May this write start, which the lane has asked for by
+    /// [`BeginWrite`](super::LaneReport::BeginWrite)? Then superblocks and bitmap of all members
+    /// that live say that there may be one.
+    #[must_use]
+    pub fn may_start(self, write: u64) -> bool {
+        self.keeper.writes.may_start(write)
+    }
+
+    /// May a whole stripe be stored that is not recorded: do the members know that there are such
+    /// ones? It is asked for by [`StoresUnrecorded`](super::LaneReport::StoresUnrecorded).
+    #[must_use]
+    pub fn may_store_unrecorded(self) -> bool {
+        self.keeper.core.metadata.may_store_unrecorded()
+    }
+
+    /// Is what did not find room on this member to be tried again?
+    #[must_use]
+    pub fn waits_for_room(self, id: MemberId) -> bool {
+        self.keeper.core.waits_for_room(id)
+    }
+
+    /// Is what this member could not read worth rewriting?
+    #[must_use]
+    pub fn is_worth_mending(self, id: MemberId) -> bool {
+        let member = self.keeper.core.members.get(id);
+        member.is_some_and(|member| member.state.is_live() && member.state.role().is_some())
+    }
+
+    /// Do superblocks say who has failed? Before that nothing is acknowledged.
+    #[must_use]
+    pub const fn failures_told(self) -> bool {
+        self.keeper.core.metadata.is_done(self.keeper.failures.ticket)
+            || self.keeper.core.service.failed
+    }
+
+    /// Do they say of all who are in sync that they are?
+    #[must_use]
+    pub fn arrivals_told(self) -> bool {
+        !self.keeper.core.members.any_arriving()
+            && self
+                .keeper
+                .core
+                .metadata
+                .running
+                .as_ref()
+                .is_none_or(|update| update.arrivals() == 0)
+    }
+
+    /// May this be asked of the array now?
+    ///
+    /// # Errors
+    /// [`RequestError::ReadOnly`], [`RequestError::Failed`].
+    pub const fn admits(self, op: Op) -> Result<(), RequestError> {
+        let service = self.keeper.core.service;
+        match op {
+            Op::Read | Op::Flush => Ok(()),
+            _ if service.read_only => Err(RequestError::ReadOnly),
+            _ if service.failed || service.writes_over || service.stopping => {
+                Err(RequestError::Failed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Does a part of the array wait for a resync?
+    #[must_use]
+    pub const fn has_to_resync(self) -> bool {
+        self.keeper.core.metadata.has_to_resync()
+    }
+
+    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
+    #[must_use]
+    pub fn in_step(self, start: u64, end: u64) -> bool {
+        self.keeper.sync.unsynced.in_step(&self.keeper.core, start, end)
+    }
+
+    /// When to call [`tick`](Keeper::tick) and the drivers at the latest.
+    #[must_use]
+    pub fn deadline(self) -> Option<Instant> {
+        let now = self.keeper.core.now;
+        let removals =
+            self.keeper.removals.iter().map(|removal| removal.until).filter(|at| *at > now);
+        let always = [removals.min(), self.keeper.stop.deadline(&self.keeper.core)]
+            .into_iter()
+            .flatten()
+            .min();
+        if self.keeper.core.service.metadata_frozen() {
+            return always;
+        }
+        let more = [
+            always,
+            self.keeper.checkpoints.due_at(&self.keeper.core),
+            self.keeper.sync.deadline(now),
+        ];
+        more.into_iter().flatten().min()
+    }
+
+    /// Nothing is asked for, no update is due, no background work is under way.
+    #[must_use]
+    pub fn is_idle(self) -> bool {
+        self.keeper.core.is_idle() && self.keeper.sync.is_idle()
+    }
+
+    /// All that is left is background work that goes on with a command.
+    #[must_use]
+    pub fn is_paused(self) -> bool {
+        self.keeper.core.is_idle()
+            && self.keeper.sync.is_paused()
+            && self.keeper.sync.in_flight() == 0
+    }
+
+    /// The moment of the last call of [`at`](Self::at).
+    #[must_use]
+    pub const fn now(self) -> Instant {
+        self.keeper.core.now
+    }
+
+    /// No superblock, bitmap or log may be written.
+    pub(crate) const fn metadata_frozen(self) -> bool {
+        self.keeper.core.service.metadata_frozen()
+    }
+
+    pub(crate) const fn members(self) -> &'a Members {
+        &self.keeper.core.members
+    }
+
+    /// Would the array fail without this member?
+    #[must_use]
+    pub fn needs(self, id: MemberId) -> bool {
+        self.keeper.core.needs(id)
+    }
+
+    /// Is there something to compare any part of the array with?
+    pub(crate) fn is_comparable(self) -> bool {
+        self.keeper.core.is_comparable()
+    }
+
+    /// Is anything on any member known or thought to be unreadable?
+    #[must_use]
+    pub fn doubts_any(self) -> bool {
+        self.keeper.core.members.iter().any(|(_, m)| !m.bad_blocks.is_empty() || m.doubts.any())
+    }
+
+    /// The members that live and owe an answer, and since when they have been silent.
+    pub fn owing(self) -> impl Iterator<Item = (MemberId, Instant)> + use<'a> {
+        self.keeper.core.members.owing()
+    }
+
+    /// Grows with each update that is done or under way.
+    #[must_use]
+    pub fn updates(self) -> u64 {
+        self.keeper.core.metadata.ticket()
+    }
+
+    /// May a unit that was not done as a whole be tried in parts?
+    #[must_use]
+    pub const fn work_goes_on(self) -> bool {
+        self.keeper.sync.work_goes_on()
+    }
+
+    /// Can this member be copied to another one while it serves?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_be_copied(self, old: MemberId) -> Answer {
+        self.keeper.sync.check_copying(&self.keeper.core, old).map(|_| ())
+    }
+
+    /// Is this member being copied?
+    #[must_use]
+    pub fn is_copied(self, old: MemberId) -> bool {
+        self.keeper.sync.is_copied(old)
+    }
+
+    /// Has the new one all but a little that the bitmap marks?
+    #[must_use]
+    pub fn little_is_left(self) -> bool {
+        self.keeper.sync.copying.as_ref().is_some_and(Copying::little_is_left)
+    }
+
+    /// Has the old one got something in this range of sync space that the new one has not?
+    #[must_use]
+    pub fn copy_has_not(self, start: u64, end: u64) -> bool {
+        self.keeper.sync.copying.as_ref().is_none_or(|copying| copying.lacks.overlaps(start, end))
+    }
+
+    /// Is whoever takes a role over given what is in this range of sync space?
+    #[must_use]
+    pub fn is_marked(self, start: u64, end: u64) -> bool {
+        self.keeper.core.metadata.intent.as_ref().is_none_or(|intent| intent.dirty(start, end))
+    }
+
+    /// The lowest number that no member has.
+    #[must_use]
+    pub fn free_id(self) -> Option<MemberId> {
+        self.keeper.core.members.free_id()
+    }
+
+    /// As which a device may become a member: a spare keeps its number.
+    #[must_use]
+    pub fn id_for(self, device: &str) -> Option<MemberId> {
+        Admission::new(&self.keeper.core)
+            .spare_called(device)
+            .map(|(id, _)| id)
+            .or_else(|| self.keeper.core.members.free_id())
+    }
+
+    /// Is this a member, be it a faulty one?
+    #[must_use]
+    pub fn knows(self, id: MemberId) -> bool {
+        self.keeper.core.members.get(id).is_some()
+    }
+
+    /// Does nobody hold this role?
+    #[must_use]
+    pub fn is_vacant(self, role: u16) -> bool {
+        self.keeper.core.members.role(role).holder.is_none()
+    }
+
+    /// The spares, as they may become members in a role.
+    pub fn spares(self) -> impl Iterator<Item = NewMember> + use<'a> {
+        let spares =
+            self.keeper.core.members.iter().filter(|(_, member)| member.state == State::Spare);
+        spares.map(|(id, member)| NewMember {
+            member: id,
+            device: member.device.clone(),
+            device_sectors: member.superblock.data_offset + member.superblock.data_size,
+            device_uuid: member.superblock.device_uuid,
+            superblock: None,
+            bad_blocks: BadBlocks::default(),
+            readd: false,
+        })
+    }
+
+    /// The superblock with which this would become a member in a role that is vacant.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn candidate(self, new: &NewMember, role: u16) -> Result<Superblock, Refusal> {
+        Admission::new(&self.keeper.core).joining(new, role).map(|member| member.superblock)
+    }
+
+    /// Does the member that has this role hold all of it?
+    #[must_use]
+    pub fn is_in_sync(self, role: u16) -> bool {
+        self.keeper.core.members.in_sync(role)
+    }
+
+    /// Has the member that has this role been given what belongs in this range of sync space, one
+    /// unit of background work or less? Then it has a part in what is written there; before, it has
+    /// none, and is given it when the work gets there. A unit that is not over counts as done.
+    #[must_use]
+    pub fn is_rebuilt(self, role: u16, start: u64, end: u64) -> bool {
+        let holder = self
+            .keeper
+            .core
+            .members
+            .role(role)
+            .holder
+            .and_then(|id| self.keeper.core.members.get(id));
+        match holder.map(|member| member.state) {
+            Some(State::InSync { .. }) => true,
+            Some(State::Rebuilding { offset, .. }) => {
+                let space = &self.keeper.core.space;
+                let row = if space.is_by_role() {
+                    space.row_of(role, start).map(|row| row + space.rows_left(row))
+                } else {
+                    Some(end)
+                };
+                let id = self.keeper.core.members.role(role).holder;
+                let done =
+                    id.and_then(|id| self.keeper.sync.recovered(id)).unwrap_or(0).max(offset);
+                row.is_some_and(|row| row <= done)
+            }
+            _ => false,
+        }
+    }
+
+    /// May members come and go?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn is_changeable(self) -> Answer {
+        if self.keeper.core.service.read_only {
+            return refuse("the array is read-only", "assemble it without --readonly");
+        }
+        if self.keeper.core.service.failed {
+            return refuse(
+                "the array has lost too many members",
+                "stop it, bring the members back and assemble it again",
+            );
+        }
+        if !self.keeper.core.service.redundant {
+            return refuse(
+                format!("{} has no redundancy", self.keeper.core.space.level_name()),
+                "restore from a backup what a failed member held",
+            );
+        }
+        Ok(())
+    }
+}
