@@ -59,7 +59,6 @@ enum Cut {
 
 impl Disk {
     /// A device of zeroes.
-    #[must_use]
     pub fn new(sectors: u64) -> Self {
         Self {
             image: vec![0; sectors as usize * SECTOR],
@@ -77,13 +76,11 @@ impl Disk {
     }
 
     /// Size.
-    #[must_use]
     pub fn sectors(&self) -> u64 {
         (self.image.len() / SECTOR) as u64
     }
 
     /// The whole device as reads see it.
-    #[must_use]
     pub fn image(&self) -> &[u8] {
         &self.image
     }
@@ -100,7 +97,6 @@ impl Disk {
     }
 
     /// Sectors that cannot be read.
-    #[must_use]
     pub fn unreadable(&self) -> &[u64] {
         &self.unreadable
     }
@@ -111,13 +107,11 @@ impl Disk {
     }
 
     /// Does not answer.
-    #[must_use]
     pub const fn gone(&self) -> bool {
         self.gone
     }
 
     /// Has sectors that fail.
-    #[must_use]
     pub fn damaged(&self) -> bool {
         self.blind || !self.unreadable.is_empty() || !self.unwritable.is_empty()
     }
@@ -133,7 +127,6 @@ impl Disk {
     }
 
     /// Answers nothing.
-    #[must_use]
     pub const fn hung(&self) -> bool {
         self.hung
     }
@@ -149,7 +142,6 @@ impl Disk {
     }
 
     /// Nothing can be read.
-    #[must_use]
     pub const fn blind(&self) -> bool {
         self.blind
     }
@@ -244,7 +236,6 @@ impl Disk {
     }
 
     /// All that was answered so far, for [`Self::flush`].
-    #[must_use]
     pub fn mark(&self) -> u64 {
         self.first + self.cached.len() as u64
     }

@@ -124,13 +124,11 @@ impl Mutation {
     ];
 
     /// The one of these with this name.
-    #[must_use]
     pub fn named(all: Named, name: &str) -> Option<Self> {
         all.iter().find(|(_, known)| *known == name).map(|(mutation, _)| *mutation)
     }
 
     /// Does it show only where power is lost and journals make up for that?
-    #[must_use]
     pub const fn is_of_journals(self) -> bool {
         self.is_of_whole_stripes()
             || matches!(
@@ -140,7 +138,6 @@ impl Mutation {
     }
 
     /// Does it show only where whole stripes are not recorded?
-    #[must_use]
     pub const fn is_of_whole_stripes(self) -> bool {
         matches!(self, Self::UnrecordedOver | Self::EarlyFlush)
     }

@@ -30,7 +30,6 @@ pub struct Stopped<'a> {
 
 impl<'a> Stopped<'a> {
     /// `holders`: the device of each role that is in sync.
-    #[must_use]
     pub fn new(
         scenario: &'a Scenario,
         geometry: &'a Geometry,
@@ -48,14 +47,12 @@ impl<'a> Stopped<'a> {
     }
 
     /// The first difference that nothing marks.
-    #[must_use]
     pub fn unmarked_difference(&self) -> Option<String> {
         let sector = self.first_difference(&self.marked)?;
         Some(format!("the members differ at {sector} of sync space, unmarked"))
     }
 
     /// The first difference, marked or not.
-    #[must_use]
     pub fn difference(&self) -> Option<String> {
         let sector = self.first_difference(&[])?;
         Some(format!("the members differ at {sector} of sync space"))

@@ -25,7 +25,6 @@ pub struct Suspects {
 
 impl Suspects {
     /// None yet.
-    #[must_use]
     pub fn new(scenario: &Scenario) -> Self {
         let largest = scenario.data_sectors.iter().copied().max().unwrap_or(0);
         Self {
@@ -37,13 +36,11 @@ impl Suspects {
     }
 
     /// Nothing is in doubt.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         !self.any
     }
 
     /// Is this device sector in a column in doubt?
-    #[must_use]
     pub fn contains(&self, device_sector: u64) -> bool {
         let column = device_sector.wrapping_sub(self.data_offset);
         usize::try_from(column).ok().and_then(|c| self.columns.get(c)).copied().unwrap_or(false)

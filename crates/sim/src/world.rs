@@ -132,7 +132,7 @@ impl<M: Subject> World<M> {
     /// A new machine runs on the devices.
     pub fn restart(&mut self, exec: Executor<M>) {
         self.exec = exec;
-        self.judge.client_begins(CLIENT, self.scenario.depth);
+        self.judge.client_begins(CLIENT, self.scenario.depth, SLOT_BYTES.into());
         let disks = &self.exec.disks;
         self.damaged.retain(|device, _| disks[*device].damaged());
         self.hangs.clear();
@@ -203,7 +203,7 @@ impl<M: Subject> World<M> {
     fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
         let Some(buf) = self.free_buffer(0) else { return false };
         let arena = &mut self.exec.arena;
-        let draft = self.judge.draft(slot, kind, range, buf.offset, arena);
+        let draft = self.judge.draft_at(slot, kind, range, buf.offset, arena);
         if self.exec.machine.submit(self.exec.now(), draft.request).is_err() {
             return false;
         }
@@ -462,6 +462,15 @@ impl<M: Subject> World<M> {
     /// The device that holds a role completely.
     pub fn holder_device(&self, status: &Status, role: u16) -> Option<usize> {
         self.exec.device(holder(status, role)?)
+    }
+
+    /// By array of devices and role: the device that holds the role completely.
+    pub fn holders(&self, status: &Status) -> Vec<Vec<Option<usize>>> {
+        let of = |(array, part): (&Status, &Part)| {
+            let roles = 0..part.scenario.members;
+            roles.map(|role| self.holder_device(array, role)).collect()
+        };
+        arrays(status).iter().zip(&self.parts.devices).map(of).collect()
     }
 
     /// The power goes off. The devices are what remains.

@@ -53,7 +53,6 @@ impl Claims {
     }
 
     /// What stands against this use of a buffer.
-    #[must_use]
     pub fn conflict(&self, buf: Buf, access: Use, what: &str) -> Option<String> {
         let collides = |claim: &&Claim| {
             let writes = access == Use::Write || claim.access == Use::Write;
@@ -74,7 +73,6 @@ fn place(buf: Buf) -> String {
 }
 
 /// Have two buffers bytes in common?
-#[must_use]
 pub fn overlap(a: Buf, b: Buf) -> bool {
     a.offset < b.offset + u64::from(b.len) && b.offset < a.offset + u64::from(a.len)
 }

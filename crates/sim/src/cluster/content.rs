@@ -12,6 +12,8 @@ use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::pipeline::Params;
 
 use crate::disk::Disk;
+use crate::judge::{self, Judge};
+use crate::report::Failure;
 use crate::rng::Rng;
 
 /// Where data begins on a volume.
@@ -38,7 +40,6 @@ impl Layout {
     ///
     /// # Panics
     /// When the family has no code, which no scenario draws.
-    #[must_use]
     pub fn new(params: Params) -> Self {
         let Params { family, nodes, .. } = params;
         let stripes = 0..u64::from(family.period(nodes));
@@ -47,19 +48,16 @@ impl Layout {
     }
 
     /// The code of a stripe.
-    #[must_use]
     pub fn code(&self, stripe: u64) -> &StripeCode {
         &self.codes[(stripe % self.codes.len() as u64) as usize]
     }
 
     /// Data blocks of a stripe.
-    #[must_use]
     pub fn data_blocks(&self) -> u64 {
         self.codes[0].data().len() as u64
     }
 
     /// Size of the array.
-    #[must_use]
     pub fn sectors(&self) -> u64 {
         let Params { stripes, chunk_bytes, .. } = self.params;
         stripes * self.data_blocks() * u64::from(chunk_bytes) / 512
@@ -171,9 +169,6 @@ fn spoil(layout: &Layout, disks: &mut [Disk], rng: &mut Rng) {
 }
 
 /// The superblock on a volume.
-///
-/// # Errors
-/// What is wrong with it, for people.
 pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
     let mut bytes = vec![0; 4096];
     disk.read(SUPER_SECTOR, &mut bytes).map_err(|error| format!("superblock: {error:?}"))?;
@@ -182,9 +177,6 @@ pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
 }
 
 /// What lies on a volume besides data.
-///
-/// # Errors
-/// When its superblock is not one.
 pub fn found(disk: &Disk) -> Result<Found, String> {
     let superblock = superblock(disk)?;
     let bitmap = superblock.bitmap_sector().and_then(|sector| own_bitmap(disk, sector));
@@ -202,9 +194,6 @@ fn own_bitmap(disk: &Disk, sector: u64) -> Option<Bitmap> {
 }
 
 /// The bitmap of an array that consists of these volumes: all their bits that count.
-///
-/// # Errors
-/// When a superblock is not one.
 pub fn bitmap(disks: &[&Disk]) -> Result<Option<Bitmap>, String> {
     let superblocks = disks.iter().map(|disk| superblock(disk)).collect::<Result<Vec<_>, _>>()?;
     let events = superblocks.iter().map(|superblock| superblock.events).max().unwrap_or(0);
@@ -239,7 +228,6 @@ fn sum(inputs: &[(u8, &[u8])], len: usize) -> Vec<u8> {
 }
 
 /// The first parity that does not fit its data.
-#[must_use]
 pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
     for stripe in 0..layout.params.stripes {
         for equation in layout.code(stripe).equations() {
@@ -261,11 +249,32 @@ pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
     None
 }
 
+/// All parities fit, and what the volumes hold is what it may be: as it is decoded without each of
+/// these sets of nodes.
+///
+/// # Errors
+/// What is wrong first.
+pub fn judge(
+    layout: &Layout,
+    disks: &[&Disk],
+    without: &[&[u16]],
+    judge: &mut Judge,
+) -> Result<(), Failure> {
+    if let Some(misfit) = misfit(layout, disks) {
+        return Err(Failure(misfit));
+    }
+    for lost in without {
+        let stripes = 0..layout.params.stripes;
+        let data: Vec<u8> = stripes.flat_map(|stripe| data(layout, disks, stripe, lost)).collect();
+        judge.content(0, &data, &judge::nothing)?;
+    }
+    Ok(())
+}
+
 /// The data of a stripe, decoded without the `lost` nodes.
 ///
 /// # Panics
 /// When the code does not survive that.
-#[must_use]
 pub fn data(layout: &Layout, disks: &[&Disk], stripe: u64, lost: &[u16]) -> Vec<u8> {
     let code = layout.code(stripe);
     let recovery = Recovery::plan(code, lost).expect("as many as the code survives");

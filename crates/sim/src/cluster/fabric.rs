@@ -381,6 +381,13 @@ impl World {
         }
     }
 
+    /// The connections between two processes break.
+    pub fn disconnect(&mut self, a: usize, b: usize) {
+        for connection in self.connections_between(a, b) {
+            self.break_connection(connection);
+        }
+    }
+
     /// A connection breaks: both ends hear of it, each in its own time.
     pub fn break_connection(&mut self, connection: usize) {
         self.note(&[29, connection as u64], || format!("BREAK connection {connection}"));
@@ -389,7 +396,6 @@ impl World {
     }
 
     /// The connections that stand between two processes.
-    #[must_use]
     pub fn connections_between(&self, a: usize, b: usize) -> Vec<usize> {
         let between = |connection: &Connection| {
             let [first, second] = &connection.ends;
@@ -405,7 +411,7 @@ impl World {
     fn count_message(&mut self, process: usize, bytes: &[u8]) {
         let is_client = matches!(self.processes[process].machine, AnyMachine::Block(_));
         if is_client && let Some(&kind) = bytes.first() {
-            *self.sent.entry(kind).or_default() += 1;
+            *self.signs.sent.entry(kind).or_default() += 1;
         }
     }
 

@@ -69,9 +69,6 @@ impl Machine for Fence {
 
 impl Session {
     /// Has all nodes grant an epoch to nobody, so that the client at work is none any more.
-    ///
-    /// # Errors
-    /// What is wrong meanwhile.
     pub(super) fn fence(&mut self) -> Result<(), Failure> {
         self.cluster.epoch += 1;
         let fence = Fence::new(

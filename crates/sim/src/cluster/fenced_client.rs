@@ -35,7 +35,7 @@ impl Session {
         }
         self.promises.heard(Happened::ClientGone);
         self.suspects.crash();
-        self.cluster.world.note(&[54], || "TAKE OVER".to_owned());
+        self.cluster.note(&[54], || "TAKE OVER".to_owned());
         self.fenced.push(FencedClient { process: self.client, strays: false, told: false });
     }
 
@@ -56,12 +56,11 @@ impl Session {
         if fenced.strays || fenced.told {
             return;
         }
-        let Some(slot) = self.judge.free_slot(process) else { return };
         let kind = Kind::Write { fua: false };
         let now = self.cluster.world.now();
-        let offset = slot as u64 * self.cluster.slot_bytes();
         let client = &mut self.cluster.world.processes[process];
-        let mut draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
+        let draft = self.judge.draft(process, kind, range, &mut client.arena);
+        let Some(mut draft) = draft else { return };
         let strays = self.phase == Phase::Serving;
         draft.request.id.0 += if strays { STRAY } else { 0 };
         if client.client().submit(now, draft.request).is_err() {
@@ -70,7 +69,7 @@ impl Session {
         let Range { sector, sectors } = range;
         let id = draft.request.id;
         let serial = draft.serial;
-        self.cluster.world.note(&[55, id.0, sector, sectors], || {
+        self.cluster.note(&[55, id.0, sector, sectors], || {
             format!("FENCED CLIENT WRITES {sector}+{sectors} serial {serial}, stray {strays}")
         });
         if strays {
@@ -82,9 +81,6 @@ impl Session {
     }
 
     /// What a client says whose array was taken over; false when it is none.
-    ///
-    /// # Errors
-    /// It has written what it may not.
     pub fn fenced_says(&mut self, process: usize, action: &Action) -> Result<bool, Failure> {
         let fenced = self.fenced.iter_mut().find(|fenced| fenced.process == process);
         let Some(fenced) = fenced else { return Ok(false) };
@@ -99,7 +95,7 @@ impl Session {
             Action::Complete { id, result } => {
                 let flight = self.judge.answered(process, *id)?;
                 let kind = flight.kind;
-                self.cluster.world.note(&[56, id.0, u64::from(result.is_ok())], || {
+                self.cluster.note(&[56, id.0, u64::from(result.is_ok())], || {
                     format!("FENCED CLIENT'S #{} {kind:?}: {result:?}", id.0)
                 });
                 // What it has read may have been old already.
@@ -111,9 +107,6 @@ impl Session {
     }
 
     /// All of them have heard that the array is somebody else's, once nothing is on its way.
-    ///
-    /// # Errors
-    /// When one has not.
     pub fn fenced_know(&self) -> Result<(), Failure> {
         if self.fenced.iter().all(|fenced| fenced.told) {
             Ok(())

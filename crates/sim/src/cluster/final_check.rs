@@ -130,9 +130,7 @@ pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
         if !died {
             look(session, &missing)?;
         }
-        let dead = |role: &u16| {
-            !session.cluster.world.processes[session.cluster.nodes[usize::from(*role)]].alive
-        };
+        let dead = |role: &u16| !session.cluster.world.processes[session.cluster.node(*role)].alive;
         let without: Vec<u16> =
             missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
         read_back(session, &without)?;
@@ -160,7 +158,7 @@ pub(super) fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure
 
 /// A new client reads everything, without some of the nodes.
 pub(super) fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
-    session.cluster.world.note(&[52], || format!("READ BACK without {missing:?}"));
+    session.cluster.note(&[52], || format!("READ BACK without {missing:?}"));
     let told =
         |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));
     session.start_client(missing, true)?;

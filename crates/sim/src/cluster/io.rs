@@ -143,7 +143,7 @@ impl World {
         let event = match kind {
             Kind::Io { member, op, mark } => {
                 let result = self.perform(process, member, op, mark).map(|()| Outcome::Done);
-                self.durable += u64::from(matches!(
+                self.signs.durable += u64::from(matches!(
                     op,
                     IoOp::Flush
                         | IoOp::Write { fua: true, .. }
@@ -169,12 +169,12 @@ impl World {
                 Event::Loaded { io, bytes }
             }
             Kind::Note(NoteOp::Remove { name }) => {
-                self.durable += 1;
+                self.signs.durable += 1;
                 self.processes[process].notes.remove(&name);
                 Event::Done { io, result: Ok(Outcome::Done) }
             }
             Kind::Note(NoteOp::Write { name, at, bytes }) => {
-                self.durable += 1;
+                self.signs.durable += 1;
                 match self.profile.mutation {
                     Some(Mutation::DropNote) => {}
                     Some(Mutation::ForgetViews) => {

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use braid_array::array::Scratch;
+use braid_array::fabric::PeerId;
 use braid_array::{AnyMachine, BlockMachine, Buf, MemberId};
+use braid_cluster::node::Node;
 
 use super::claims::{ClaimId, Claims, Use};
 use super::replay::Replay;
 use super::world::Due;
 use crate::device_io::bytes_of;
 use crate::disk::Disk;
-use braid_array::fabric::PeerId;
 
 /// What an arena holds where nothing was written, and what a place about to be written holds.
 pub const POISON: u8 = 0xa5;
@@ -91,10 +93,24 @@ impl Process {
         }
     }
 
-    /// With the key of this array alone, if any.
-    #[must_use]
-    pub fn limited_to(self, limit: Option<[u8; 16]>) -> Self {
-        Self { limit, ..self }
+    /// A client's process, which listens nowhere. Its arena ends with its scratch. With `limit`, it
+    /// has the key of that array alone.
+    pub fn of_client(
+        name: &str,
+        client: Box<dyn BlockMachine + Send>,
+        scratch: Scratch,
+        limit: Option<[u8; 16]>,
+    ) -> Self {
+        let arena_bytes = (scratch.offset + scratch.bytes) as usize;
+        let machine = AnyMachine::Block(client);
+        Self { limit, ..Self::new(name.to_owned(), machine, arena_bytes, None) }
+    }
+
+    /// A node's process, which listens where its number says; without volumes and notes.
+    pub fn of_node(id: u64, node: Node, arena_bytes: u64) -> Self {
+        let name = format!("n{id}");
+        let machine = AnyMachine::Plain(Box::new(node));
+        Self::new(name.clone(), machine, arena_bytes as usize, Some(name))
     }
 
     /// The client's machine in it.
@@ -121,7 +137,6 @@ impl Process {
     }
 
     /// Does the arena have these bytes?
-    #[must_use]
     pub fn has(&self, buf: Buf) -> bool {
         let end = buf.offset.checked_add(u64::from(buf.len));
         end.is_some_and(|end| end <= self.arena.len() as u64)
@@ -134,7 +149,6 @@ impl Process {
     }
 
     /// What lies there in the arena; nothing once the process is dead.
-    #[must_use]
     pub fn found(&self, buf: Buf) -> &[u8] {
         self.arena.get(bytes_of(buf)).unwrap_or_default()
     }

@@ -6,9 +6,6 @@ use crate::workload::Workload;
 
 impl Session {
     /// Reads every sector once.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub(super) fn read_everything(&mut self) -> Result<(), Failure> {
         let mut sweep = Workload::sweep(self.cluster.layout.sectors());
         sweep.largest(self.cluster.scenario.largest_sectors);

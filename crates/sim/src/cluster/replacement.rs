@@ -1,6 +1,6 @@
 //! A member that is copied to a spare, which takes its place.
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{Command, CommandId};
 use braid_array::status::MemberState;
 
 use super::newcomer::Newcomer;
@@ -53,16 +53,15 @@ impl Session {
         if !self.cluster.scenario.survives(&lost) {
             return;
         }
-        self.cluster.world.note(&[58, role.into()], || format!("REPLACE role {role}"));
-        let event = Event::Command { id: REPLACE, command: Command::Replace(member) };
-        self.cluster.world.handle(self.client, event);
+        self.cluster.note(&[58, role.into()], || format!("REPLACE role {role}"));
+        self.cluster.world.command(self.client, REPLACE, Command::Replace(member));
     }
 
     /// It dies of a power cut, and is back at once.
     fn restart_spare(&mut self) {
         self.look_at_spare();
         let Some(Newcomer { id, process, .. }) = self.spare else { return };
-        self.cluster.world.note(&[59, id], || format!("RESTART spare {id}"));
+        self.cluster.note(&[59, id], || format!("RESTART spare {id}"));
         self.cluster.world.kill(process);
         let mut disk = self.cluster.world.processes[process].volumes[VOLUME].disk.clone();
         disk.power_cut(&mut self.cluster.rng);
@@ -73,12 +72,8 @@ impl Session {
     fn cut_spare_off(&mut self) {
         let Some(Newcomer { id, process, .. }) = self.spare else { return };
         let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
-        self.cluster
-            .world
-            .note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
-        let node = self.cluster.nodes[usize::from(role)];
-        for connection in self.cluster.world.connections_between(node, process) {
-            self.cluster.world.break_connection(connection);
-        }
+        self.cluster.note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
+        let node = self.cluster.node(role);
+        self.cluster.world.disconnect(node, process);
     }
 }

@@ -1,12 +1,12 @@
 //! A run of clients and nodes, [`Session`]: requests in flight and their judgement.
 
 use braid_array::Action;
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{Command, CommandId};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_cluster::pipeline::Params;
 
 use super::fenced_client::FencedClient;
 use super::guest::Guest;
-use super::kill_point::Signs;
 use super::newcomer::{ADD, Newcomer};
 use super::nodes::Cluster;
 use super::promises::{Happened, Promises};
@@ -51,7 +51,7 @@ pub(super) enum Phase {
 /// at most one client is *the* client; clients that were taken over are kept as fenced ones. Nodes
 /// are named by role here.
 ///
-/// Order of calls: [`new`](Self::new) creates the cluster. For each life `start_client`; then
+/// Order of calls: [`new`](Self::new). For each life `start_client`; then
 /// [`submit`](Self::submit) while there is room, and [`step`](Self::step) until nothing is due. A
 /// step judges each answer, and fails where an answer is wrong, a machine breaks a rule, or
 /// nothing moves though a request is in flight. A life ends by [`ask_to_stop`](Self::ask_to_stop),
@@ -84,8 +84,6 @@ pub struct Session {
     pub(super) begun: (Vec<u16>, bool),
     /// Another array's client on the same nodes.
     pub guest: Option<Guest>,
-    /// What was told so far.
-    pub(super) signs: Signs,
     /// What checks and repairs have told.
     pub scrubs: Vec<ArrayEvent>,
     /// Clients whose array was taken over, and which are there still.
@@ -95,10 +93,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Nodes with fresh volumes, and no client yet.
-    #[must_use]
-    pub fn new(scenario: Scenario, rng: Rng, trace: Trace) -> Self {
-        let cluster = Cluster::new(scenario, rng, trace);
+    /// On nodes to which nothing happens but what is asked of the session.
+    pub fn calm(params: Params) -> Self {
+        Self::new(Cluster::new(Scenario::calm(params), Rng::new(1), Trace::new(false)))
+    }
+
+    /// On nodes with fresh volumes, without a client yet.
+    pub fn new(cluster: Cluster) -> Self {
         let Cluster { scenario, layout, .. } = &cluster;
         let params = scenario.params;
         let mut judge = Judge::new(layout.sectors());
@@ -124,7 +125,6 @@ impl Session {
             begun: (Vec::new(), false),
             guest: None,
             phase: Phase::Starting,
-            signs: Signs::default(),
             scrubs: Vec::new(),
             fenced: Vec::new(),
             waiting: None,
@@ -133,9 +133,6 @@ impl Session {
     }
 
     /// Lets the next thing happen, and judges what comes out. False when nothing is due.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub fn step(&mut self) -> Result<bool, Failure> {
         let moved = self.cluster.world.step();
         self.outputs()?;
@@ -156,9 +153,6 @@ impl Session {
     }
 
     /// Sees to everything that came out of the machines.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub fn outputs(&mut self) -> Result<(), Failure> {
         for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
             if let Some(guest) = self.guest.as_mut().filter(|guest| guest.process == process) {
@@ -177,21 +171,15 @@ impl Session {
                     result.map_err(|error| Failure(format!("stop refused: {error}")))?;
                 }
                 Action::Reply { id: ADD, result } if process == self.client => {
-                    self.cluster
-                        .world
-                        .note(&[47, u64::from(result.is_ok())], || format!("{result:?}"));
+                    self.cluster.note(&[47, u64::from(result.is_ok())], || format!("{result:?}"));
                     self.added();
                 }
                 Action::Reply { id: SPARE, result } if process == self.client => {
-                    self.cluster
-                        .world
-                        .note(&[56, u64::from(result.is_ok())], || format!("{result:?}"));
+                    self.cluster.note(&[56, u64::from(result.is_ok())], || format!("{result:?}"));
                     self.spare_added(result.is_ok());
                 }
                 Action::Reply { result, .. } if process == self.client => {
-                    self.cluster
-                        .world
-                        .note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
+                    self.cluster.note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
                 }
                 Action::Notify(event) => self.notified(process, &event),
                 other
@@ -207,14 +195,11 @@ impl Session {
         if self.phase == Phase::Outdated {
             self.start_again()?;
         }
-        match self.cluster.world.faults.first() {
-            Some(fault) => Err(Failure(fault.clone())),
-            None => Ok(()),
-        }
+        self.cluster.world.faultless()
     }
 
     fn notified(&mut self, process: usize, event: &ArrayEvent) {
-        self.cluster.world.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
+        self.cluster.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
         if process == self.client && *event == ArrayEvent::MembersChanged {
             self.phase = Phase::Outdated;
         }
@@ -223,16 +208,14 @@ impl Session {
         }
         let resync = matches!(event, ArrayEvent::SyncStarted(SyncAction::Resync));
         if resync && process == self.client && self.promises.all_fits && !self.promises.troubled {
-            self.cluster
-                .world
-                .faults
-                .push("a resync after nothing was lost but a client".to_owned());
+            let fault = "a resync after nothing was lost but a client".to_owned();
+            self.cluster.world.faults.push(fault);
         }
         if let ArrayEvent::MemberFailed { member, reason, .. } = event
             && process == self.client
             && let Some(role) = self.cluster.role_of(self.client, *member)
         {
-            self.signs.lost += 1;
+            self.cluster.world.signs.lost += 1;
             let replaced = self.cluster.scenario.replaces && REPLACED.contains(&&**reason);
             let parities_fit = !self.suspects.any();
             self.promises.heard(Happened::GoneWithout { role, replaced, parities_fit });
@@ -266,7 +249,6 @@ impl Session {
     }
 
     /// Is the array being made right again?
-    #[must_use]
     pub fn syncing(&mut self) -> bool {
         let status = self.cluster.status_of(self.client);
         status.sync.action != SyncAction::Idle
@@ -274,16 +256,14 @@ impl Session {
 
     /// Asks the client for a check or repair.
     pub fn scrub(&mut self, repair: bool) {
-        let event = Event::Command { id: SCRUB, command: Command::Scrub { repair } };
-        self.cluster.world.note(&[45, u64::from(repair)], || format!("SCRUB repair {repair}"));
-        self.cluster.world.handle(self.client, event);
+        self.cluster.note(&[45, u64::from(repair)], || format!("SCRUB repair {repair}"));
+        self.cluster.world.command(self.client, SCRUB, Command::Scrub { repair });
     }
 
     /// Asks the client to stop.
     pub fn ask_to_stop(&mut self) {
-        let event = Event::Command { id: STOP, command: Command::Stop };
-        self.cluster.world.note(&[43], || "STOP".to_owned());
-        self.cluster.world.handle(self.client, event);
+        self.cluster.note(&[43], || "STOP".to_owned());
+        self.cluster.world.command(self.client, STOP, Command::Stop);
     }
 
     /// The client dies.

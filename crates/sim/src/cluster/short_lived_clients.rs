@@ -14,9 +14,6 @@ const MAX_STEPS: u64 = 3000;
 impl Session {
     /// Some come and go, one after the other, nobody vouching for anything. With `all`, they reach
     /// all nodes that are there.
-    ///
-    /// # Errors
-    /// One does what it must not.
     pub(super) fn short_lived_clients(&mut self, all: bool) -> Result<(), Failure> {
         // Newcomers whom not all superblocks name are nobody's members yet.
         if !self.rebuilding().is_empty() {
@@ -29,7 +26,7 @@ impl Session {
             if !all && rng.percent(50) {
                 away.extend(scenario.more_losses(rng, &promises.lost));
             }
-            self.cluster.world.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
+            self.cluster.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
             self.unforced = true;
             let before = self.promises.clone();
             let started = self.start_client(&away, false);
@@ -38,9 +35,9 @@ impl Session {
                 // Not even superblocks say that there are enough members.
                 return Ok(());
             }
-            let mut kill_point = KillPoint::of_a_short_lived_client(self);
+            let mut kill_point = KillPoint::of_a_short_lived_client(&mut self.cluster);
             for _ in 0..MAX_STEPS {
-                if kill_point.is_now(self, 0) || !self.step()? {
+                if kill_point.is_now(&self.cluster, 0) || !self.step()? {
                     break;
                 }
             }

@@ -6,9 +6,9 @@ use braid_array::assemble::read_bitmap;
 use braid_array::format::{BadBlocks, Superblock, SuperblockError};
 use braid_array::level::Level;
 use braid_array::status::MemberState;
-use braid_array::{Action, AnyMachine, BlockMachine, Buf, Instant, MemberId};
+use braid_array::{Action, BlockMachine, Buf, Instant, MemberId};
 use braid_cluster::assemble::{Candidate, Options, Start, decide};
-use braid_cluster::client::{Client, ClientConfig};
+use braid_cluster::client::ClientConfig;
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::view::Vote;
@@ -75,9 +75,7 @@ impl Nodes {
         let bytes = 2 * largest.unwrap_or(0) + (1 << 20);
         let node =
             Node::new(Scratch { offset: 0, bytes }, role.into(), 1 + self.rng.below(1 << 60));
-        let name = format!("n{role}");
-        let machine = AnyMachine::Plain(Box::new(node));
-        let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
+        let mut process = Process::of_node(role.into(), node, bytes);
         process.keep(VOLUME, disk);
         if let Some(&before) = self.nodes.get(usize::from(role)) {
             process.notes = std::mem::take(&mut self.world.processes[before].notes);
@@ -183,13 +181,9 @@ impl Lane for Nodes {
         let spares = start.spares;
         let spare_patience_ms = 1000;
         let config = ClientConfig { bitmap, spares, spare_patience_ms, read_only, ..config };
-        let offset = SLOTS * SLOT_BYTES;
-        let bytes = Client::scratch_bytes(&config);
-        let client = Client::new(config, Scratch { offset, bytes }).expect("an array");
-        let client = AnyMachine::Block(Box::new(client));
         let name = format!("client {}", self.params.epoch);
-        let process = Process::new(name, client, (offset + bytes) as usize, None);
-        self.client = self.world.start(process);
+        let client = self.world.start_client(&name, config, SLOTS * SLOT_BYTES, None);
+        self.client = client.expect("an array");
     }
 
     fn crash(&mut self) {
