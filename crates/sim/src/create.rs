@@ -123,9 +123,8 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
 }
 
 fn write_bitmap(scenario: &Scenario, superblock: &Superblock, disk: &mut Disk) {
-    let (Some(sector), Ok(geometry)) = (superblock.bitmap_sector(), geometry(scenario)) else {
-        return;
-    };
+    let Some(sector) = superblock.bitmap_sector() else { return };
+    let Ok(geometry) = geometry(scenario) else { return };
     let sync_sectors = geometry.sync_sectors();
     let uuid = superblock.set_uuid;
     let chunk = scenario.bitmap_chunk_bytes;

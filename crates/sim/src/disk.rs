@@ -288,10 +288,11 @@ impl Disk {
                     (_, Cut::Prefix(end)) => self.first + at as u64 >= end,
                     (_, Cut::Percent(percent)) => rng.percent(percent),
                 };
-                let (true, Some(old_at)) = (lost, entry.old_at) else {
-                    kept[sector] = true;
+                kept[sector] = !lost;
+                if !lost {
                     continue;
-                };
+                }
+                let Some(old_at) = entry.old_at else { continue };
                 let from = old_at + i as usize * SECTOR;
                 self.image[sector * SECTOR..(sector + 1) * SECTOR]
                     .copy_from_slice(&self.old[from..from + SECTOR]);

@@ -120,8 +120,7 @@ impl<M: Machine> Executor<M> {
 
     /// Bytes of the arena.
     pub fn bytes(&mut self, buf: Buf) -> &mut [u8] {
-        let start = buf.offset as usize;
-        &mut self.arena[start..start + buf.len as usize]
+        &mut self.arena[device_io::bytes_of(buf)]
     }
 
     /// Is the device a member now?
@@ -154,7 +153,7 @@ impl<M: Machine> Executor<M> {
         self.disks[device].set_hung(false);
         for slot in std::mem::take(&mut self.stalled) {
             if self.flights.get(slot).is_some_and(|flight| flight.device == device) {
-                let latency = self.delay(self.profile.disk_nanos);
+                let latency = self.profile.delay(self.profile.disk_nanos, &mut self.rng);
                 self.clock.schedule(latency, Due::Io(slot));
             } else {
                 self.stalled.push(slot);
@@ -230,11 +229,6 @@ impl<M: Machine> Executor<M> {
         self.disks[self.flights[slot].device].hung()
     }
 
-    fn delay(&mut self, longest: u64) -> u64 {
-        let nanos = 1 + self.rng.below(longest);
-        if self.rng.below(1000) < self.profile.slow_permille { nanos * 100 } else { nanos }
-    }
-
     fn issue(&mut self, io: IoId, member: MemberId, op: IoOp, trace: &mut Trace) {
         trace.note(self.now(), &[1, io.0, u64::from(member.0)], || {
             format!("member {} {} (io {})", member.0, device_io::describe(op), io.0)
@@ -259,7 +253,7 @@ impl<M: Machine> Executor<M> {
         let flight =
             Flight { io, device, op, mark: self.disks[device].mark(), bytes, abandoned: false };
         let slot = self.flights.insert(flight);
-        let latency = self.delay(self.profile.disk_nanos);
+        let latency = self.profile.delay(self.profile.disk_nanos, &mut self.rng);
         self.clock.schedule(latency, Due::Io(slot));
     }
 
@@ -304,7 +298,7 @@ impl<M: Machine> Executor<M> {
         });
         let slot = self.computes.insert((io, compute));
         let longest = self.profile.compute_nanos;
-        let latency = if longest > 0 { self.delay(longest) } else { 0 };
+        let latency = if longest > 0 { self.profile.delay(longest, &mut self.rng) } else { 0 };
         self.clock.schedule(latency, Due::Compute(slot));
     }
 
@@ -329,11 +323,9 @@ impl<M: Machine> Executor<M> {
         }
         for disk in &mut self.disks {
             disk.flush(disk.mark());
-        }
-        self.clock.clear();
-        for disk in &mut self.disks {
             disk.set_hung(false);
         }
+        self.clock.clear();
         pending
     }
 }

@@ -1,6 +1,8 @@
 //! What the pretend world may do to machines in a run: how long anything takes, what executors and
 //! devices may legally do differently, and the one thing that it does wrong on purpose.
 
+use crate::rng::Rng;
+
 /// How devices, network and executors behave in a run. Drawn with the scenario; a test may change
 /// it at any moment.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,12 @@ impl FaultProfile {
         block_bytes: 512,
         mutation: None,
     };
+
+    /// How long something takes whose longest ordinary time this is.
+    pub fn delay(&self, longest: u64, rng: &mut Rng) -> u64 {
+        let nanos = 1 + rng.below(longest);
+        if rng.below(1000) < self.slow_permille { nanos * 100 } else { nanos }
+    }
 }
 
 /// What the world may do wrong on purpose, to show that it would be noticed.

@@ -46,12 +46,14 @@ pub struct Flight {
 /// and, when the machine has taken it, [`submitted`](Self::submitted). When the machine answers,
 /// [`answered`](Self::answered) gives the request back, and the caller says whether it may fail;
 /// then [`conclude`](Self::conclude) judges it. [`client_ends`](Self::client_ends) when a client
-/// answers nothing more: what it was writing may land until [`decided`](Self::decided), when the
-/// next client serves. [`power_cut`](Self::power_cut) and [`lose_before`](Self::lose_before) when
-/// memories are lost. [`content`](Self::content) judges bytes found anywhere else.
+/// answers nothing more: what it was writing may land until it is [decided](Oracle::decided), when the
+/// next client serves. The `oracle` is told when memories are lost ([`power_cut`](Oracle::power_cut),
+/// [`lose_before`](Oracle::lose_before)). [`content`](Self::content) judges bytes found anywhere
+/// else.
 #[derive(Debug)]
 pub struct Judge {
-    oracle: Oracle,
+    /// What every sector may hold.
+    pub oracle: Oracle,
     clients: BTreeMap<usize, Client>,
 }
 
@@ -90,11 +92,6 @@ impl Judge {
                 self.oracle.read_abandoned(flight.moment);
             }
         }
-    }
-
-    /// Nothing lands any more of what clients were writing so far: it did, or never will.
-    pub fn decided(&mut self) {
-        self.oracle.decided();
     }
 
     /// The number of a request that the client may submit.
@@ -237,31 +234,6 @@ impl Judge {
     pub fn all_is_durable(&mut self) {
         let moment = self.oracle.flush_submitted();
         self.oracle.flush_completed(moment);
-    }
-
-    /// The power is lost, and with it what is not durable.
-    pub fn power_cut(&mut self) {
-        self.oracle.power_cut();
-    }
-
-    /// What was answered before this moment and is not durable may be lost.
-    pub fn lose_before(&mut self, moment: Moment) {
-        self.oracle.lose_before(moment);
-    }
-
-    /// Nothing is promised of this sector until it is written again.
-    pub fn exempt(&mut self, sector: u64) {
-        self.oracle.exempt(sector);
-    }
-
-    /// Is all durable that was answered?
-    pub fn answers_are_durable(&self) -> bool {
-        self.oracle.answers_are_durable()
-    }
-
-    /// Sectors that a power cut may leave as something else than what was written last.
-    pub fn not_durable(&self) -> Vec<u64> {
-        self.oracle.not_durable()
     }
 }
 

@@ -31,8 +31,6 @@ const BLOCK_SECTORS: u64 = 8;
 const MAX_BLOCKS: u64 = 32;
 /// A request's buffer.
 const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
-/// Beyond so many events it is said to hang.
-const MAX_STEPS: u64 = 400_000;
 /// Longer than anything takes.
 const FAIL_TIMEOUT_MS: u64 = 3_600_000;
 
@@ -233,7 +231,7 @@ impl Away<'_> {
             self.sometimes_submit(10);
             self.step(begun)?;
         }
-        if std::mem::take(&mut self.dying) && !self.judge.answers_are_durable() {
+        if std::mem::take(&mut self.dying) && !self.judge.oracle.answers_are_durable() {
             let until = self.judge.moment();
             self.forgotten = Some(Forgotten { until, surely: !parts_only });
         }
@@ -300,10 +298,7 @@ impl Away<'_> {
             }
         }
         self.cluster.world.faultless()?;
-        let waits = self.judge.in_flight(self.client);
-        if !moved && waits > 0 || self.cluster.world.steps - begun > MAX_STEPS {
-            return Err(Failure(format!("hangs, with {waits} requests unanswered")));
-        }
+        self.cluster.world.goes_on(moved, &self.judge, self.client, begun)?;
         Ok(moved)
     }
 
@@ -339,7 +334,7 @@ impl Away<'_> {
                 return Err(Failure("a flush says nothing of what nodes forgot".to_owned()));
             }
             // What was answered before may be gone; it is said once.
-            (Some(_), Err(_)) => self.judge.lose_before(flight.moment),
+            (Some(_), Err(_)) => self.judge.oracle.lose_before(flight.moment),
             (None, Err(_)) => return Err(Failure("a flush failed for nothing".to_owned())),
             (_, Ok(())) => {}
         }
@@ -376,7 +371,7 @@ impl Away<'_> {
     /// Every block holds what it may, and the sums fit.
     fn judge_volumes(&mut self) -> Result<(), Failure> {
         if let Some(Forgotten { until, .. }) = self.forgotten {
-            self.judge.lose_before(until);
+            self.judge.oracle.lose_before(until);
         }
         content::judge(&self.cluster.layout, &self.cluster.disks(), &[&[]], &mut self.judge)
     }

@@ -1,11 +1,17 @@
 //! Clients whose array another client has taken over while they were at work, and which go on
 //! trying.
 
+use std::collections::BTreeSet;
+
 use braid_array::Action;
+use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
+use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use braid_cluster::wire::Message;
 
 use super::promises::Happened;
-use super::session::{Phase, Session};
+use super::script;
+use super::session::{ARRAY, Phase, Session};
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
@@ -113,5 +119,44 @@ impl Session {
         } else {
             Err(Failure("a client does not hear that its array is taken".to_owned()))
         }
+    }
+
+    /// Has all nodes grant an epoch to nobody, so that the client at work is none any more: who is
+    /// about to take an array over does that first, and looks then at what lies on them.
+    pub(super) fn fence(&mut self) -> Result<(), Failure> {
+        self.cluster.epoch += 1;
+        let epoch = self.cluster.epoch;
+        let client = self.cluster.rng.next();
+        let grant = Message::Grant { tag: 1, array: ARRAY, epoch, client }.encode(epoch);
+        let nodes = u32::from(self.cluster.scenario.params.nodes);
+        let connect = |number| {
+            let address = format!("n{number}");
+            Action::Fabric(FabricOp::Connect { peer: PeerId(number), address })
+        };
+        let rule = move |event: &Event| match event {
+            Event::Fabric(FabricEvent::Connected { peer }) => {
+                vec![Action::Fabric(FabricOp::Send { peer: *peer, bytes: grant.clone() })]
+            }
+            _ => Vec::new(),
+        };
+        let begin = (0..nodes).map(connect).collect();
+        let (fence, heard) = script::start(&mut self.cluster.world, "a fence", 0, begin, rule);
+        let answered = |event: &Event| match event {
+            Event::Fabric(FabricEvent::Message { peer, .. } | FabricEvent::Lost { peer, .. }) => {
+                Some(*peer)
+            }
+            _ => None,
+        };
+        let is_over = || {
+            let heard = heard.lock().expect("no panic while it is held");
+            heard.iter().filter_map(answered).collect::<BTreeSet<PeerId>>().len() == nodes as usize
+        };
+        while !is_over() {
+            if !self.step()? {
+                return Err(Failure("nodes do not answer who takes an array over".to_owned()));
+            }
+        }
+        self.cluster.world.kill(fence);
+        Ok(())
     }
 }

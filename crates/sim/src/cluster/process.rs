@@ -144,8 +144,7 @@ impl Process {
 
     /// Bytes of the arena.
     pub fn bytes(&mut self, buf: Buf) -> &mut [u8] {
-        let start = buf.offset as usize;
-        &mut self.arena[start..start + buf.len as usize]
+        &mut self.arena[bytes_of(buf)]
     }
 
     /// What lies there in the arena; nothing once the process is dead.

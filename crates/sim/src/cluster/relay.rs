@@ -10,14 +10,13 @@ use braid_cluster::client::ClientConfig;
 use braid_cluster::view::View;
 
 use super::nodes::Cluster;
-use super::scenario::Scenario;
 use crate::judge::{self, Judge, Read};
 use crate::oracle::Range as Sectors;
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::workload::Kind;
 
-mod array;
+pub(super) mod array;
 mod between;
 mod finish;
 mod life;
@@ -30,8 +29,6 @@ const BLOCK_SECTORS: u64 = 8;
 const MAX_BLOCKS: u64 = 64;
 /// A request's buffer.
 const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
-/// Beyond so many events it is said to hang.
-const MAX_STEPS: u64 = 400_000;
 const STOP: CommandId = CommandId(1);
 
 /// A client.
@@ -86,11 +83,6 @@ struct Relay<'a> {
 /// Is a seed about this? Drawn aside: the others are what they would be if there were none.
 pub(super) fn is_due(seed: u64) -> bool {
     Rng::new(seed ^ 0x0072_656c_6179).percent(33)
-}
-
-/// What such a seed is about.
-pub(super) fn scenario(rng: &mut Rng) -> Scenario {
-    array::draw(rng)
 }
 
 /// Lets clients follow one another, and looks at what is there in the end.
@@ -223,15 +215,15 @@ impl Relay<'_> {
         let kept = self.kept;
         let missing = self.missing;
         self.cluster.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
-        self.judge.decided();
+        self.judge.oracle.decided();
         if kept {
             return;
         }
         // What no journal has is lost where members are missing.
         let unrecorded = missing && self.cluster.scenario.parts_only;
-        let lost = if unrecorded { self.judge.not_durable() } else { Vec::new() };
-        self.judge.power_cut();
-        lost.into_iter().for_each(|sector| self.judge.exempt(sector));
+        let lost = if unrecorded { self.judge.oracle.not_durable() } else { Vec::new() };
+        self.judge.oracle.power_cut();
+        lost.into_iter().for_each(|sector| self.judge.oracle.exempt(sector));
     }
 
     fn step(&mut self) -> Result<bool, Failure> {
@@ -242,11 +234,7 @@ impl Relay<'_> {
         }
         self.cluster.world.faultless()?;
         let Some(client) = &self.client else { return Ok(moved) };
-        let waits = self.judge.in_flight(client.process);
-        let steps = self.cluster.world.steps - self.began_at;
-        if !moved && waits > 0 || steps > MAX_STEPS {
-            return Err(Failure(format!("hangs, with {waits} requests unanswered")));
-        }
+        self.cluster.world.goes_on(moved, &self.judge, client.process, self.began_at)?;
         if client.outdated {
             let process = client.process;
             let roles = client.roles.clone();

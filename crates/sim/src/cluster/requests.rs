@@ -50,7 +50,7 @@ impl Session {
         if self.phase != Phase::Serving {
             self.phase = Phase::Serving;
             // What those wrote before it was granted the array is decided.
-            self.judge.decided();
+            self.judge.oracle.decided();
             self.suspects.crash();
         }
         if self.promises.mended && !self.promises.troubled {
@@ -68,6 +68,21 @@ impl Session {
         self.begin(self.client, draft, equal);
         self.cluster.world.drain(self.client);
         true
+    }
+
+    /// Reads every sector once.
+    pub(super) fn read_everything(&mut self) -> Result<(), Failure> {
+        let mut sweep = Workload::sweep(self.cluster.layout.sectors());
+        sweep.largest(self.cluster.scenario.largest_sectors);
+        while sweep.more() || self.waits() || self.in_flight() > 0 {
+            while (sweep.more() || self.waits()) && self.submit(&mut sweep) {
+                self.outputs()?;
+            }
+            if !self.step()? && self.waits() {
+                return Err(Failure("nothing is due, and no read is taken".to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// A client has taken a request.

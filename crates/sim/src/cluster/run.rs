@@ -26,8 +26,11 @@ const RETURN_MILLIS: u64 = 4_000;
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let relay = options.mutation.is_none() && relay::is_due(seed);
-    let scenario =
-        if relay { relay::scenario(&mut rng) } else { Scenario::draw(&mut rng, options.mutation) };
+    let scenario = if relay {
+        relay::array::draw(&mut rng)
+    } else {
+        Scenario::draw(&mut rng, options.mutation)
+    };
     run_caught(&format!("cluster seed {seed}: {scenario}"), options, |trace| {
         if options.verbose {
             println!("{scenario:?}");
@@ -225,7 +228,7 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     let unnoticed = !dead.is_empty() && !session.cluster.world.processes[session.client].alive;
     for role in dead {
         if session.cluster.reboot(role) {
-            session.judge.power_cut();
+            session.judge.oracle.power_cut();
             session.suspects.power_cut();
         }
     }
@@ -336,7 +339,7 @@ fn power_cut(session: &mut Session) {
     for disk in &mut disks {
         disk.power_cut(&mut session.cluster.rng);
     }
-    session.judge.power_cut();
+    session.judge.oracle.power_cut();
     session.suspects.power_cut();
     session.cluster.start_nodes(disks);
     for number in 0..session.cluster.witnesses.len() {

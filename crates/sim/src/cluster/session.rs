@@ -1,8 +1,8 @@
 //! A run of clients and nodes, [`Session`]: requests in flight and their judgement.
 
-use braid_array::Action;
 use braid_array::action::{Command, CommandId};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::{Action, Refusal};
 use braid_cluster::pipeline::Params;
 
 use super::fenced_client::FencedClient;
@@ -10,9 +10,8 @@ use super::guest::Guest;
 use super::newcomer::{ADD, Newcomer};
 use super::nodes::Cluster;
 use super::promises::{Happened, Promises};
-use super::replacement::REPLACED;
 use super::scenario::Scenario;
-use super::spare::SPARE;
+use super::spare::{REPLACED, SPARE};
 use super::suspects::{Map, Suspects};
 use crate::judge::Judge;
 use crate::oracle::Range;
@@ -26,9 +25,6 @@ pub(super) const ARRAY: [u8; 16] = [7; 16];
 
 /// The name of every node's volume.
 pub const VOLUME: &str = "data";
-
-/// More events than any life needs: beyond, the array is said to hang.
-const MAX_STEPS: u64 = 400_000;
 
 const STOP: CommandId = CommandId(1);
 const SCRUB: CommandId = CommandId(2);
@@ -108,7 +104,7 @@ impl Session {
             suspects.all(params.stripes);
             if !params.family.has_parities() {
                 // Whichever copy is left is what the others are made like.
-                (0..layout.sectors()).for_each(|sector| judge.exempt(sector));
+                (0..layout.sectors()).for_each(|sector| judge.oracle.exempt(sector));
             }
         }
         Self {
@@ -141,14 +137,7 @@ impl Session {
             guest.go_on(&mut self.cluster.world);
             self.outputs()?;
         }
-        if !moved && self.in_flight() > 0 {
-            let kinds: Vec<String> =
-                self.judge.flights(self.client).map(|f| format!("{:?}", f.kind)).collect();
-            return Err(Failure(format!("hangs: {} unanswered", kinds.join(", "))));
-        }
-        if self.cluster.world.steps - self.began_at_step > MAX_STEPS {
-            return Err(Failure(format!("no end after {MAX_STEPS} events")));
-        }
+        self.cluster.world.goes_on(moved, &self.judge, self.client, self.began_at_step)?;
         Ok(moved)
     }
 
@@ -166,20 +155,8 @@ impl Session {
                 Action::Complete { id, result } if process == self.client => {
                     self.completed(id, result)?;
                 }
-                Action::Reply { id: STOP, result } if process == self.client => {
-                    self.phase = Phase::Stopped;
-                    result.map_err(|error| Failure(format!("stop refused: {error}")))?;
-                }
-                Action::Reply { id: ADD, result } if process == self.client => {
-                    self.cluster.note(&[47, u64::from(result.is_ok())], || format!("{result:?}"));
-                    self.added();
-                }
-                Action::Reply { id: SPARE, result } if process == self.client => {
-                    self.cluster.note(&[56, u64::from(result.is_ok())], || format!("{result:?}"));
-                    self.spare_added(result.is_ok());
-                }
-                Action::Reply { result, .. } if process == self.client => {
-                    self.cluster.note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
+                Action::Reply { id, result } if process == self.client => {
+                    self.replied(id, result)?;
                 }
                 Action::Notify(event) => self.notified(process, &event),
                 other
@@ -198,53 +175,66 @@ impl Session {
         self.cluster.world.faultless()
     }
 
+    fn replied(&mut self, id: CommandId, result: Result<(), Refusal>) -> Result<(), Failure> {
+        if id == STOP {
+            self.phase = Phase::Stopped;
+            return result.map_err(|error| Failure(format!("stop refused: {error}")));
+        }
+        let kind = match id {
+            ADD => 47,
+            SPARE => 56,
+            _ => 44,
+        };
+        self.cluster.note(&[kind, u64::from(result.is_ok())], || format!("{result:?}"));
+        match id {
+            ADD => self.added(),
+            SPARE => self.spare_added(result.is_ok()),
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn notified(&mut self, process: usize, event: &ArrayEvent) {
         self.cluster.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
-        if process == self.client && *event == ArrayEvent::MembersChanged {
-            self.phase = Phase::Outdated;
-        }
-        if process == self.client && self.phase == Phase::Outdated {
+        if process != self.client || self.phase == Phase::Outdated {
             return;
         }
-        let resync = matches!(event, ArrayEvent::SyncStarted(SyncAction::Resync));
-        if resync && process == self.client && self.promises.all_fits && !self.promises.troubled {
-            let fault = "a resync after nothing was lost but a client".to_owned();
-            self.cluster.world.faults.push(fault);
-        }
-        if let ArrayEvent::MemberFailed { member, reason, .. } = event
-            && process == self.client
-            && let Some(role) = self.cluster.role_of(self.client, *member)
-        {
-            self.cluster.world.signs.lost += 1;
-            let replaced = self.cluster.scenario.replaces && REPLACED.contains(&&**reason);
-            let parities_fit = !self.suspects.any();
-            self.promises.heard(Happened::GoneWithout { role, replaced, parities_fit });
-        }
-        if let ArrayEvent::MemberActive(member) = event
-            && process == self.client
-            && let Some(role) = self.cluster.role_of(self.client, *member)
-        {
-            let readable = !self.cluster.disk(role).damaged();
-            self.promises.heard(Happened::HasAll { role, readable });
-        }
-        let ended = matches!(
-            event,
-            ArrayEvent::SyncFinished { action: SyncAction::Resync, end: SyncEnd::Complete, .. }
-        );
-        if ended && process == self.client {
-            self.promises.heard(Happened::Resynced);
-            // What a lost node had alone is not brought back by that.
-            if self.promises.lost.is_empty() {
-                self.suspects.resynced(self.judge.moment());
+        match event {
+            ArrayEvent::MembersChanged => self.phase = Phase::Outdated,
+            ArrayEvent::SyncStarted(SyncAction::Resync)
+                if self.promises.all_fits && !self.promises.troubled =>
+            {
+                let fault = "a resync after nothing was lost but a client".to_owned();
+                self.cluster.world.faults.push(fault);
             }
-        }
-        let scrub = matches!(
-            event,
+            ArrayEvent::MemberFailed { member, reason, .. } => {
+                if let Some(role) = self.cluster.role_of(self.client, *member) {
+                    self.cluster.world.signs.lost += 1;
+                    let replaced = self.cluster.scenario.replaces && REPLACED.contains(&&**reason);
+                    let parities_fit = !self.suspects.any();
+                    self.promises.heard(Happened::GoneWithout { role, replaced, parities_fit });
+                }
+            }
+            ArrayEvent::MemberActive(member) => {
+                if let Some(role) = self.cluster.role_of(self.client, *member) {
+                    let readable = !self.cluster.disk(role).damaged();
+                    self.promises.heard(Happened::HasAll { role, readable });
+                }
+            }
+            ArrayEvent::SyncFinished {
+                action: SyncAction::Resync, end: SyncEnd::Complete, ..
+            } => {
+                self.promises.heard(Happened::Resynced);
+                // What a lost node had alone is not brought back by that.
+                if self.promises.lost.is_empty() {
+                    self.suspects.resynced(self.judge.moment());
+                }
+            }
             ArrayEvent::Mismatch { .. }
-                | ArrayEvent::SyncFinished { action: SyncAction::Check | SyncAction::Repair, .. }
-        );
-        if scrub && process == self.client {
-            self.scrubs.push(event.clone());
+            | ArrayEvent::SyncFinished { action: SyncAction::Check | SyncAction::Repair, .. } => {
+                self.scrubs.push(event.clone());
+            }
+            _ => {}
         }
     }
 

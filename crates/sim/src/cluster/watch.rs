@@ -197,9 +197,4 @@ impl Watch {
             format!("a put at {}+{} beside the ring at {start}+{bytes}", to.offset, to.len)
         })
     }
-
-    /// Sessions of a process that was told of them, for the end of a run: slice-sets still open.
-    pub fn open_sets(&self, process: usize) -> usize {
-        self.open.keys().filter(|(other, ..)| *other == process).count()
-    }
 }

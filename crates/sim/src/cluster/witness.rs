@@ -188,7 +188,7 @@ impl Session {
             return Err(Failure("a client serves what others have gone on without".to_owned()));
         }
         if restarted {
-            self.judge.power_cut();
+            self.judge.oracle.power_cut();
             self.suspects.power_cut();
         }
         self.read_everything()?;

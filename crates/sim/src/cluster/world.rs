@@ -21,6 +21,9 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::workload::Kind;
 
+/// More events than any client needs: beyond, it is said to hang.
+const MAX_STEPS: u64 = 400_000;
+
 /// Something due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
@@ -154,6 +157,28 @@ impl World {
         self.faults.first().map_or(Ok(()), |fault| Err(Failure(fault.clone())))
     }
 
+    /// A client whose requests wait does not hang, and comes to an end some time. `moved`: something
+    /// happened just now; `begun`: how many events there were before.
+    ///
+    /// # Errors
+    /// What it hangs with.
+    pub(super) fn goes_on(
+        &self,
+        moved: bool,
+        judge: &Judge,
+        client: usize,
+        begun: u64,
+    ) -> Result<(), Failure> {
+        let waits = || judge.flights(client).map(|flight| flight.kind).collect::<Vec<_>>();
+        if !moved && judge.in_flight(client) > 0 {
+            return Err(Failure(format!("hangs: {:?} unanswered", waits())));
+        }
+        if self.steps - begun > MAX_STEPS {
+            return Err(Failure(format!("no end after {MAX_STEPS} events, {:?}", waits())));
+        }
+        Ok(())
+    }
+
     /// Nothing is on its way.
     pub fn quiet(&self) -> bool {
         self.clock.next_due().is_none()
@@ -267,8 +292,7 @@ impl World {
     }
 
     pub(super) fn delay(&mut self, longest: u64) -> u64 {
-        let nanos = 1 + self.rng.below(longest);
-        if self.rng.below(1000) < self.profile.slow_permille { nanos * 100 } else { nanos }
+        self.profile.delay(longest, &mut self.rng)
     }
 
     /// The process is gone between two events: what it asked of its devices is done in part, what

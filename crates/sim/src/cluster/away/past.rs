@@ -86,7 +86,7 @@ impl Away<'_> {
     fn begin_another(&mut self) -> Result<(), Failure> {
         self.client = start(self.cluster, &self.search)?;
         self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
-        self.judge.decided();
+        self.judge.oracle.decided();
         Ok(())
     }
 

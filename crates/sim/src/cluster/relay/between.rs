@@ -49,10 +49,11 @@ impl Relay<'_> {
     /// A client is cut off from these, or from any.
     fn lose_what_is_under_way(&mut self, client: usize, away: &[u16]) {
         let Cluster { world, rng, nodes, .. } = &mut self.cluster;
-        let lost: Vec<usize> = match away {
-            [] => nodes.iter().copied().filter(|_| rng.percent(60)).collect(),
-            away => away.iter().map(|&role| nodes[usize::from(role)]).collect(),
-        };
+        let mut lost: Vec<usize> = away.iter().map(|&role| nodes[usize::from(role)]).collect();
+        if away.is_empty() {
+            lost.clone_from(nodes);
+            lost.retain(|_| rng.percent(60));
+        }
         world.lose_what_is_under_way(client, |process| lost.contains(&process));
     }
 
