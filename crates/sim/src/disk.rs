@@ -85,6 +85,11 @@ impl Disk {
         &self.image
     }
 
+    /// The same, to be changed before it is in use.
+    pub fn image_mut(&mut self) -> &mut [u8] {
+        &mut self.image
+    }
+
     /// Put bytes on the device before it is in use.
     pub fn put(&mut self, sector: u64, bytes: &[u8]) {
         let at = sector as usize * SECTOR;

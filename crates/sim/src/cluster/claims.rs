@@ -52,6 +52,11 @@ impl Claims {
         }
     }
 
+    /// For what bytes are in use.
+    pub fn uses(&self) -> impl Iterator<Item = &'static str> {
+        self.standing.iter().map(|claim| claim.what)
+    }
+
     /// What stands against this use of a buffer.
     pub fn conflict(&self, buf: Buf, access: Use, what: &str) -> Option<String> {
         let collides = |claim: &&Claim| {

@@ -70,6 +70,8 @@ struct End {
     state: State,
     /// Where the other end may put.
     window: Option<Range<u64>>,
+    /// So long it bears to hear nothing from the other.
+    silence_ms: Option<u32>,
     /// Messages that have not reached this end.
     coming: VecDeque<Vec<u8>>,
 }
@@ -98,9 +100,11 @@ impl World {
                     self.end(id).window = Some(window);
                 }
             }
-            FabricOp::BearSilence { peer, .. } => {
+            FabricOp::BearSilence { peer, millis } => {
                 // Here both ends are told when a connection breaks.
-                self.standing(process, peer, "patience");
+                if let Some(id) = self.standing(process, peer, "patience") {
+                    self.end(id).silence_ms = Some(millis);
+                }
             }
             FabricOp::Put { io, peer, from, to, imm } => {
                 let to = Buf { offset: to, len: from.len };
@@ -172,8 +176,10 @@ impl World {
             |p: &super::process::Process| p.alive && p.address.as_deref() == Some(address);
         let listener = self.processes.iter().position(listens);
         let state = State::Waiting;
-        let coming = VecDeque::new;
-        let end = |process, peer| End { process, peer, state, window: None, coming: coming() };
+        let end = |process, peer| {
+            let coming = VecDeque::new();
+            End { process, peer, state, window: None, silence_ms: None, coming }
+        };
         let accepted = listener.map_or(PeerId(0), |listener| {
             let listener = &mut self.processes[listener];
             listener.accepted += 1;
@@ -379,6 +385,12 @@ impl World {
             let why = Refusal::plain("the connection was closed");
             self.handle(process, Event::Fabric(FabricEvent::Lost { peer, why }));
         }
+    }
+
+    /// What ends of connections were told to bear of whom they are connected to, in milliseconds.
+    pub fn silences(&self) -> impl Iterator<Item = u32> {
+        let ends = self.connections.iter().flat_map(|connection| &connection.ends);
+        ends.filter_map(|end| end.silence_ms)
     }
 
     /// The connections between two processes break.

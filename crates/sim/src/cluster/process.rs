@@ -1,11 +1,11 @@
 //! One pretend process: a machine, its arena, and the volumes it can open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use braid_array::array::Scratch;
-use braid_array::fabric::PeerId;
-use braid_array::{AnyMachine, BlockMachine, Buf, MemberId};
+use braid_array::fabric::{PeerId, Survey};
+use braid_array::{AnyMachine, BlockMachine, Buf, IoOp, MemberId};
 use braid_cluster::node::Node;
 
 use super::claims::{ClaimId, Claims, Use};
@@ -26,8 +26,37 @@ pub struct Stored {
     pub disk: Disk,
     /// Opened under this id.
     pub open: Option<MemberId>,
+    /// What was done to it.
+    pub counts: Counts,
     /// What a deliberate fault holds back.
     pub(super) replay: Replay,
+}
+
+/// How much was done to a volume, well or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Flushes.
+    pub flushes: usize,
+    /// Writes, durable ones too.
+    pub writes: usize,
+    /// Writes that were to be durable when they were answered.
+    pub durable_writes: usize,
+    /// Ranges that are to read as zeroes and need no space.
+    pub given_back: usize,
+}
+
+impl Counts {
+    pub(super) fn note(&mut self, op: IoOp) {
+        match op {
+            IoOp::Flush => self.flushes += 1,
+            IoOp::Write { fua, .. } => {
+                self.writes += 1;
+                self.durable_writes += usize::from(fua);
+            }
+            IoOp::WriteZeroes { unmap: true, .. } => self.given_back += 1,
+            _ => {}
+        }
+    }
 }
 
 /// A process of the pretend world: a client, or a node with its volumes and notes. The caller makes
@@ -54,6 +83,8 @@ pub struct Process {
     pub open_to_all: Range<u64>,
     /// What it has noted, by name.
     pub notes: BTreeMap<String, Vec<u8>>,
+    /// None of that can be removed.
+    pub keeps_notes: bool,
     /// It runs.
     pub alive: bool,
     /// It stands still.
@@ -84,6 +115,7 @@ impl Process {
             volumes: BTreeMap::new(),
             open_to_all: 0..0,
             notes: BTreeMap::new(),
+            keeps_notes: false,
             alive: true,
             frozen: false,
             held: Vec::new(),
@@ -124,8 +156,9 @@ impl Process {
     /// Puts a volume into the store.
     pub fn keep(&mut self, name: &str, disk: Disk) {
         let name = name.to_owned();
-        self.volumes
-            .insert(name.clone(), Stored { name, disk, open: None, replay: Replay::default() });
+        let counts = Counts::default();
+        let replay = Replay::default();
+        self.volumes.insert(name.clone(), Stored { name, disk, open: None, counts, replay });
     }
 
     /// Writes a part of a note.
@@ -134,6 +167,28 @@ impl Process {
         let start = at as usize;
         note.resize(note.len().max(start + bytes.len()), 0);
         note[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// What there is besides, in the order of names behind this one, so many at most.
+    pub(super) fn survey(&self, after: &str, most: usize) -> Survey {
+        let names: BTreeSet<&String> = self.volumes.keys().chain(self.notes.keys()).collect();
+        let mut behind = names.into_iter().filter(|name| name.as_str() > after);
+        let listed: Vec<&String> = behind.by_ref().take(most).collect();
+        let size = |&name: &&String| {
+            let volume = self.volumes.get(name)?;
+            Some((name.clone(), volume.disk.image().len() as u64))
+        };
+        Survey {
+            total_bytes: 9,
+            free_bytes: 5,
+            volumes: listed.iter().filter_map(size).collect(),
+            notes: listed
+                .iter()
+                .filter(|&&name| self.notes.contains_key(name))
+                .map(|&name| name.clone())
+                .collect(),
+            more: behind.next().is_some(),
+        }
     }
 
     /// Does the arena have these bytes?

@@ -208,21 +208,27 @@ impl World {
     /// Carries out what a machine wants done now.
     pub fn drain(&mut self, process: usize) {
         while let Some(action) = self.processes[process].machine.poll() {
-            match action {
-                Action::Io { io, member, op } => self.issue(process, io, member, op),
-                Action::Compute { io, compute } => self.compute(process, io, compute),
-                Action::Store { buf, bytes } => self.store(process, buf, &bytes),
-                Action::Load { io, buf } => self.load(process, io, buf),
-                Action::Volume { io, op } => self.volume_op(process, io, op),
-                Action::Note { io, op } => self.note_op(process, io, op),
-                Action::Fabric(op) => self.fabric_op(process, op),
-                Action::Use { .. } => {}
-                Action::GiveBack { range } => self.give_back(process, &range),
-                other => self.outputs.push((process, other)),
-            }
+            self.carry_out(process, action);
         }
         if let Err(what) = self.processes[process].machine.invariants() {
             self.fault(process, &what);
+        }
+    }
+
+    /// Carries out what the machine of a process wants done, or who plays it.
+    pub fn carry_out(&mut self, process: usize, action: Action) {
+        match action {
+            Action::Io { io, member, op } => self.issue(process, io, member, op),
+            Action::Compute { io, compute } => self.compute(process, io, compute),
+            Action::Store { buf, bytes } => self.store(process, buf, &bytes),
+            Action::Load { io, buf } => self.load(process, io, buf),
+            Action::Volume { io, op } => self.volume_op(process, io, op),
+            Action::Note { io, op } => self.note_op(process, io, op),
+            Action::Survey { io, after, most } => self.survey(process, io, after, most),
+            Action::Fabric(op) => self.fabric_op(process, op),
+            Action::Use { .. } => {}
+            Action::GiveBack { range } => self.give_back(process, &range),
+            other => self.outputs.push((process, other)),
         }
     }
 
