@@ -51,6 +51,17 @@ fn sum(arena: &mut [u8], inputs: &[Buf], coefs: &[u8], outputs: &[Buf], accumula
     }
 }
 
+/// A computation, for people.
+pub fn describe(compute: &Compute) -> String {
+    match compute {
+        Compute::Sum { inputs, outputs, accumulate, .. } => {
+            let add = if *accumulate { "adds" } else { "sums" };
+            format!("{add} {inputs:?} into {outputs:?}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -294,7 +294,7 @@ impl<M: Machine> Executor<M> {
 
     fn compute(&mut self, io: IoId, compute: Compute, trace: &mut Trace) {
         trace.note(self.now(), &[5, io.0], || {
-            format!("compute {} (io {})", show_sum(&compute), io.0)
+            format!("compute {} (io {})", compute::describe(&compute), io.0)
         });
         let slot = self.computes.insert((io, compute));
         let longest = self.profile.compute_nanos;
@@ -327,23 +327,6 @@ impl<M: Machine> Executor<M> {
         }
         self.clock.clear();
         pending
-    }
-}
-
-fn show_sum(compute: &Compute) -> String {
-    match compute {
-        Compute::Sum { inputs, outputs, accumulate, .. } => format!(
-            "{} from {} inputs, {} bytes{}",
-            if outputs.len() == 2 { "two sums" } else { "a sum" },
-            inputs.len(),
-            outputs.first().map_or(0, |b| b.len),
-            if *accumulate { ", added" } else { "" }
-        ),
-        Compute::Check { data, q, .. } => {
-            format!("check of {} strips{}", data.len(), if q.is_some() { " with Q" } else { "" })
-        }
-        Compute::Compare { a, .. } => format!("compare of {} bytes", a.len),
-        Compute::Crc { inputs, .. } => format!("crc of {} buffers", inputs.len()),
     }
 }
 

@@ -46,10 +46,10 @@ pub struct Flight {
 /// and, when the machine has taken it, [`submitted`](Self::submitted). When the machine answers,
 /// [`answered`](Self::answered) gives the request back, and the caller says whether it may fail;
 /// then [`conclude`](Self::conclude) judges it. [`client_ends`](Self::client_ends) when a client
-/// answers nothing more: what it was writing may land until it is [decided](Oracle::decided), when the
-/// next client serves. The `oracle` is told when memories are lost ([`power_cut`](Oracle::power_cut),
-/// [`lose_before`](Oracle::lose_before)). [`content`](Self::content) judges bytes found anywhere
-/// else.
+/// answers nothing more: what it was writing may land until it is [decided](Oracle::decided), when
+/// the next client serves. The `oracle` is told when memories are lost, by a
+/// [power cut](Oracle::power_cut) or [since a moment](Oracle::lose_before).
+/// [`content`](Self::content) judges bytes found anywhere else.
 #[derive(Debug)]
 pub struct Judge {
     /// What every sector may hold.

@@ -37,8 +37,7 @@ impl Session {
             return None;
         }
         let known = self.promises.lost.first().copied();
-        let Cluster { scenario, rng, .. } = &mut self.cluster;
-        let role = known.or_else(|| scenario.more_losses(rng, &[]).first().copied())?;
+        let role = known.or_else(|| self.cluster.more_losses(&[]).first().copied())?;
         self.cluster.kill(role);
         self.promises.heard(Happened::NodesDie);
         if known.is_none() {

@@ -72,12 +72,7 @@ pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
 pub(super) fn scrub(session: &mut Session, repair: bool) -> Result<(), Failure> {
     session.scrub(repair);
     session.outputs()?;
-    while session.syncing() {
-        if !session.step()? {
-            return Err(Failure("a check stands still".to_owned()));
-        }
-    }
-    Ok(())
+    session.until("a check stands still", |session| !session.syncing())
 }
 
 /// What was told of blocks that do not fit: sectors, the role of the one that is wrong, and which.

@@ -11,6 +11,7 @@ use braid_cluster::client::Found;
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::pipeline::Params;
 
+use super::scenario::Scenario;
 use crate::disk::Disk;
 use crate::judge::{self, Judge};
 use crate::report::Failure;
@@ -84,20 +85,18 @@ impl Layout {
     }
 }
 
-/// Volumes with superblocks, and zeroes for data. When `dirty`, parities hold anything. With a
-/// bitmap, if it is said how much a bit of it stands for, and with journals of this size, if any,
-/// for parts of stripes alone or not.
+/// Volumes with superblocks, and zeroes for data; where the scenario has it so with parities that
+/// hold anything, with a bitmap, and with journals.
 ///
 /// # Panics
 /// When such a bitmap does not fit.
 pub fn create(
     layout: &Layout,
     set_uuid: [u8; 16],
-    dirty: bool,
-    bitmap_chunk_bytes: Option<u32>,
-    (journal_bytes, parts_only): (u64, bool),
+    scenario: &Scenario,
     rng: &mut Rng,
 ) -> Vec<Disk> {
+    let &Scenario { dirty, bitmap_chunk_bytes, journal_bytes, .. } = scenario;
     let params = &layout.params;
     let rows = u64::from(layout.code(0).rows());
     let data_sectors = params.stripes * rows * u64::from(params.chunk_bytes) / 512;
@@ -134,7 +133,7 @@ pub fn create(
         };
         let journal_sectors = journal_bytes / 4096 * 8;
         let sectors = device_sectors + journal_sectors;
-        let mut disk = blank(sectors, (journal_bytes, parts_only), &set_uuid);
+        let mut disk = blank(sectors, scenario, &set_uuid);
         disk.put(SUPER_SECTOR, &superblock.encode());
         if let Some(bitmap) = &bitmap {
             disk.put(BITMAP_SECTOR, &bitmap.encode_page(0));
@@ -148,9 +147,9 @@ pub fn create(
 }
 
 /// A volume that is blank but for its journal, if it has one.
-pub fn blank(sectors: u64, (journal_bytes, parts_only): (u64, bool), set_uuid: &[u8; 16]) -> Disk {
+pub fn blank(sectors: u64, scenario: &Scenario, set_uuid: &[u8; 16]) -> Disk {
     let mut disk = Disk::new(sectors);
-    if let Some(header) = Header::new(journal_bytes, parts_only) {
+    if let Some(header) = Header::new(scenario.journal_bytes, scenario.parts_only) {
         disk.put(sectors - HEADERS_BYTES / 512, &header.encode(set_uuid));
     }
     disk

@@ -151,11 +151,7 @@ impl Session {
             let heard = heard.lock().expect("no panic while it is held");
             heard.iter().filter_map(answered).collect::<BTreeSet<PeerId>>().len() == nodes as usize
         };
-        while !is_over() {
-            if !self.step()? {
-                return Err(Failure("nodes do not answer who takes an array over".to_owned()));
-            }
-        }
+        self.until("nodes do not answer who takes an array over", |_| is_over())?;
         self.cluster.world.kill(fence);
         Ok(())
     }

@@ -58,11 +58,7 @@ pub(super) fn finish_and_stop(session: &mut Session) -> Result<(), Failure> {
 pub(super) fn stop(session: &mut Session) -> Result<(), Failure> {
     session.ask_to_stop();
     session.outputs()?;
-    while session.phase != Phase::Stopped {
-        if !session.step()? {
-            return Err(Failure("a stop is never answered".to_owned()));
-        }
-    }
+    session.until("a stop is never answered", |session| session.phase == Phase::Stopped)?;
     if session.in_flight() > 0 {
         return Err(Failure("stopped with requests in flight".to_owned()));
     }
@@ -122,7 +118,7 @@ pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
     let there = session.cluster.rng.percent(50);
     for round in 0..3 {
         let mut missing = gone.clone();
-        let more = session.cluster.scenario.more_losses(&mut session.cluster.rng, &gone);
+        let more = session.cluster.more_losses(&gone);
         missing.extend(more.into_iter().take(round));
         session.promises.heard(Happened::LookedAtWithout(&missing));
         // What a client had answered when it died may lie with the nodes until the next one comes.

@@ -8,6 +8,7 @@ use braid_cluster::pipeline::Params;
 
 use super::content::{self, Layout};
 use super::promises::Happened;
+use super::scenario::Scenario;
 use super::session::Session;
 use super::world::World;
 use crate::disk::Disk;
@@ -116,14 +117,9 @@ impl Session {
     pub fn start_guest(&mut self) -> Result<(), Failure> {
         let params =
             Params { session: self.cluster.rng.next(), epoch: 1, ..self.cluster.scenario.params };
-        let disks = content::create(
-            &self.cluster.layout,
-            [8; 16],
-            false,
-            None,
-            (0, false),
-            &mut self.cluster.rng,
-        );
+        let scenario = Scenario::calm(params);
+        let disks =
+            content::create(&self.cluster.layout, [8; 16], &scenario, &mut self.cluster.rng);
         for (&node, disk) in self.cluster.nodes.iter().zip(&disks) {
             self.cluster.world.processes[node].keep(VOLUME, disk.clone());
         }
@@ -146,11 +142,9 @@ impl Session {
         if let Some(guest) = &mut self.guest {
             guest.left = 0;
         }
-        while self.guest.as_ref().is_some_and(|guest| !guest.stopped) {
-            if !self.step()? {
-                return Err(Failure("the guest does not stop".to_owned()));
-            }
-        }
+        self.until("the guest does not stop", |session| {
+            session.guest.as_ref().is_none_or(|guest| guest.stopped)
+        })?;
         let Some(mut guest) = self.guest.take() else { return Ok(()) };
         let disks: Vec<&Disk> =
             self.cluster.nodes.iter().map(|&node| self.cluster.guest_disk(node)).collect();

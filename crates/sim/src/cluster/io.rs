@@ -85,7 +85,7 @@ impl World {
 
     pub(super) fn compute(&mut self, process: usize, io: IoId, compute: Compute) {
         self.note(&[11, process as u64, io.0], || {
-            format!("process {process} {} (io {})", show(&compute), io.0)
+            format!("process {process} {} (io {})", compute::describe(&compute), io.0)
         });
         let (read, written) = match &compute {
             Compute::Sum { inputs, outputs, .. } => (inputs.clone(), outputs.clone()),
@@ -356,14 +356,4 @@ fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
     };
     let unaligned = (!aligned).then_some("a buffer that is not aligned");
     device_io::objection(op, block_bytes).or(unaligned)
-}
-
-fn show(compute: &Compute) -> String {
-    match compute {
-        Compute::Sum { inputs, outputs, accumulate, .. } => {
-            let add = if *accumulate { "adds" } else { "sums" };
-            format!("{add} {inputs:?} into {outputs:?}")
-        }
-        other => format!("{other:?}"),
-    }
 }

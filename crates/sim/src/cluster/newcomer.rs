@@ -29,8 +29,7 @@ pub struct Newcomer {
 impl Cluster {
     /// The role that the superblock on the volume of a process tells.
     pub(super) fn role_on(&self, process: usize) -> Option<u16> {
-        let disk = &self.world.processes[process].volumes[VOLUME].disk;
-        match content::superblock(disk).ok()?.role() {
+        match content::superblock(self.disk_of(process)).ok()?.role() {
             Role::Active(role) => Some(role),
             _ => None,
         }
@@ -66,7 +65,7 @@ impl Cluster {
     /// Has the client told to add a new node.
     pub(super) fn offer_as(&mut self, client: usize, command: CommandId) -> Newcomer {
         let sectors = self.disk(0).sectors();
-        let disk = content::blank(sectors, self.scenario.journals(), &ARRAY);
+        let disk = content::blank(sectors, &self.scenario, &ARRAY);
         let device_sectors = disk.sectors();
         let id = FIRST + self.world.processes.len() as u64;
         self.world.note(&[46, id], || format!("ADD node {id}"));

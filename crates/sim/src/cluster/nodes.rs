@@ -51,14 +51,7 @@ impl Cluster {
         world.journal_sectors = scenario.journal_bytes / 4096 * 8;
         let params = scenario.params;
         let layout = Layout::new(params);
-        let disks = content::create(
-            &layout,
-            ARRAY,
-            scenario.dirty,
-            scenario.bitmap_chunk_bytes,
-            scenario.journals(),
-            &mut rng,
-        );
+        let disks = content::create(&layout, ARRAY, &scenario, &mut rng);
         let mut cluster = Self {
             scenario,
             rng,
@@ -99,6 +92,16 @@ impl Cluster {
     /// The node of this role dies.
     pub(super) fn kill(&mut self, role: u16) {
         self.world.kill(self.node(role));
+    }
+
+    /// Nodes that the array can do without, as [`Scenario::more_losses`] draws them.
+    pub(super) fn more_losses(&mut self, lost: &[u16]) -> Vec<u16> {
+        self.scenario.more_losses(&mut self.rng, lost)
+    }
+
+    /// What lies on the array's volume of a node, or on a spare.
+    pub(super) fn disk_of(&self, process: usize) -> &Disk {
+        &self.world.processes[process].volumes[VOLUME].disk
     }
 
     /// A note for the trace.
@@ -223,7 +226,7 @@ impl Cluster {
 
     /// A node's volume.
     pub fn disk(&self, role: u16) -> &Disk {
-        &self.world.processes[self.node(role)].volumes[VOLUME].disk
+        self.disk_of(self.node(role))
     }
 
     /// All volumes, by role.

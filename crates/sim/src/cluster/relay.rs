@@ -244,6 +244,16 @@ impl Relay<'_> {
         Ok(moved)
     }
 
+    /// Steps until this is so.
+    fn until(&mut self, what: &str, mut is: impl FnMut(&mut Self) -> bool) -> Result<(), Failure> {
+        while !is(self) {
+            if !self.step()? {
+                return Err(Failure(what.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     fn hear(&mut self, process: usize, action: Action) -> Result<(), Failure> {
         let serves = self.client.as_ref().is_some_and(|client| client.serves);
         let is_own = self.client.as_ref().is_some_and(|client| client.process == process);

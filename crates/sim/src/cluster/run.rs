@@ -351,9 +351,7 @@ fn power_cut(session: &mut Session) {
 /// others held of what was being written: a client that serves says that nothing was.
 fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
-    let Session { cluster, promises, .. } = session;
-    let Cluster { scenario, rng, .. } = cluster;
-    let gone = scenario.more_losses(rng, &promises.lost);
+    let gone = session.cluster.more_losses(&session.promises.lost);
     session.cluster.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
     never_back(session, &gone);
     let before = session.promises.clone();
@@ -387,9 +385,10 @@ fn never_back(session: &mut Session, gone: &[u16]) {
 fn fall_short(session: &mut Session) -> Result<(), Failure> {
     let whole = session.cluster.scenario.parts_only.then(|| session.suspects.whole_stripes());
     power_cut(session);
-    let Session { cluster, promises, .. } = session;
-    let Cluster { scenario, rng, .. } = cluster;
-    let gone = if rng.percent(70) { scenario.more_losses(rng, &promises.lost) } else { Vec::new() };
+    let mut gone = Vec::new();
+    if session.cluster.rng.percent(70) {
+        gone = session.cluster.more_losses(&session.promises.lost);
+    }
     session.cluster.note(&[54], || format!("NEVER BACK {gone:?}"));
     never_back(session, &gone);
     after_a_crash(session)?;

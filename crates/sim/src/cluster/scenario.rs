@@ -200,11 +200,6 @@ impl Scenario {
         self.bad_sectors &= !self.dirty || !cut;
     }
 
-    /// What a journal takes of each volume, and whether it is for parts of stripes alone.
-    pub const fn journals(&self) -> (u64, bool) {
-        (self.journal_bytes, self.parts_only)
-    }
-
     /// Can the array do without these nodes?
     pub fn survives(&self, lost: &[u16]) -> bool {
         let Params { family, nodes, .. } = self.params;

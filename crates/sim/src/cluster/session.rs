@@ -141,6 +141,20 @@ impl Session {
         Ok(moved)
     }
 
+    /// Steps until this is so; fails, saying `what`, when it never is.
+    pub(super) fn until(
+        &mut self,
+        what: &str,
+        mut is: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), Failure> {
+        while !is(self) {
+            if !self.step()? {
+                return Err(Failure(what.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// Sees to everything that came out of the machines.
     pub fn outputs(&mut self) -> Result<(), Failure> {
         for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {

@@ -4,7 +4,6 @@
 use braid_array::status::ArrayState;
 
 use super::kill_point::KillPoint;
-use super::nodes::Cluster;
 use super::session::Session;
 use crate::report::Failure;
 
@@ -20,11 +19,9 @@ impl Session {
             return Ok(());
         }
         for _ in 0..self.cluster.rng.between(1, 3) {
-            let Self { cluster, promises, .. } = self;
-            let Cluster { scenario, rng, .. } = cluster;
-            let mut away = promises.lost.clone();
-            if !all && rng.percent(50) {
-                away.extend(scenario.more_losses(rng, &promises.lost));
+            let mut away = self.promises.lost.clone();
+            if !all && self.cluster.rng.percent(50) {
+                away.extend(self.cluster.more_losses(&self.promises.lost));
             }
             self.cluster.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
             self.unforced = true;

@@ -14,7 +14,6 @@ use braid_cluster::client::ClientMember;
 use super::content;
 use super::newcomer::Newcomer;
 use super::session::{Phase, Session, VOLUME};
-use crate::disk::Disk;
 use crate::report::Failure;
 
 /// The command that adds one.
@@ -77,7 +76,7 @@ impl Session {
     pub(super) fn spares(&mut self) -> Vec<ClientMember> {
         self.look_at_spare();
         let Some(spare) = self.spare else { return Vec::new() };
-        let disk: &Disk = &self.cluster.world.processes[spare.process].volumes[VOLUME].disk;
+        let disk = self.cluster.disk_of(spare.process);
         let is_spare = |superblock: &Superblock| superblock.role() == Role::Spare;
         let superblock = content::superblock(disk).ok().filter(is_spare);
         let address = format!("n{}", spare.id);
@@ -139,7 +138,7 @@ impl Session {
         let Some(Newcomer { id, process, .. }) = self.spare else { return };
         self.cluster.note(&[59, id], || format!("RESTART spare {id}"));
         self.cluster.world.kill(process);
-        let mut disk = self.cluster.world.processes[process].volumes[VOLUME].disk.clone();
+        let mut disk = self.cluster.disk_of(process).clone();
         disk.power_cut(&mut self.cluster.rng);
         let (process, incarnation) = self.cluster.start_node_as(id, disk, Some(process));
         self.spare = Some(Newcomer { id, process, incarnation });

@@ -130,10 +130,8 @@ impl Session {
                 self.cluster.restart_witness(number);
             }
         }
-        let Self { cluster, promises, .. } = self;
-        let Cluster { scenario, rng, .. } = cluster;
-        let mut gone = promises.lost.clone();
-        gone.extend(scenario.more_losses(rng, &promises.lost));
+        let mut gone = self.promises.lost.clone();
+        gone.extend(self.cluster.more_losses(&self.promises.lost));
         self.cluster.note(&[60], || format!("GOES ON without {gone:?}"));
         for &role in &gone {
             self.cluster.kill(role);

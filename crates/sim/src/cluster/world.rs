@@ -157,8 +157,8 @@ impl World {
         self.faults.first().map_or(Ok(()), |fault| Err(Failure(fault.clone())))
     }
 
-    /// A client whose requests wait does not hang, and comes to an end some time. `moved`: something
-    /// happened just now; `begun`: how many events there were before.
+    /// A client whose requests wait does not hang, and comes to an end some time. `moved`:
+    /// something happened just now; `begun`: how many events there were before.
     ///
     /// # Errors
     /// What it hangs with.

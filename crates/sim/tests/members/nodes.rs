@@ -15,6 +15,7 @@ use braid_cluster::view::Vote;
 use braid_cluster::{Family, Pipeline, Planner};
 use braid_sim::cluster::content::{self, Layout};
 use braid_sim::cluster::process::Process;
+use braid_sim::cluster::scenario::Scenario;
 use braid_sim::cluster::session::VOLUME;
 use braid_sim::cluster::world::World;
 use braid_sim::disk::Disk;
@@ -136,14 +137,12 @@ impl Lane for Nodes {
         let params = params(code);
         let mut rng = Rng::new(1);
         let layout = Layout::new(params);
-        let mut disks = content::create(
-            &layout,
-            ARRAY,
-            setup.dirty,
-            setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
-            (0, false),
-            &mut rng,
-        );
+        let scenario = Scenario {
+            dirty: setup.dirty,
+            bitmap_chunk_bytes: setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
+            ..Scenario::calm(params)
+        };
+        let mut disks = content::create(&layout, ARRAY, &scenario, &mut rng);
         for number in (code.members..).take(setup.spares.into()) {
             let mut spare = content::superblock(&disks[0]).expect("a superblock");
             spare.dev_number = number.into();

@@ -13,9 +13,9 @@ impl Relay<'_> {
         if let Some(fenced) = self.fenced.take() {
             self.kill(fenced.process);
         }
-        let Cluster { scenario, rng, .. } = &mut self.cluster;
         // Who is cut off from this client may be from the next one, too.
-        let away = if rng.percent(50) { scenario.more_losses(rng, &[]) } else { Vec::new() };
+        let cut_off = self.cluster.rng.percent(50);
+        let away = if cut_off { self.cluster.more_losses(&[]) } else { Vec::new() };
         if let Some(client) = self.client.take() {
             let lost = if just_then { 8 } else { 5 };
             match self.cluster.rng.below(10) {
@@ -33,11 +33,10 @@ impl Relay<'_> {
                 _ => self.kill(client.process),
             }
         }
-        let Cluster { scenario, rng, .. } = &mut self.cluster;
-        let lost = scenario.more_losses(rng, &[]);
+        let lost = self.cluster.more_losses(&[]);
         // Whoever has not yet done what another says that he has does it, unless he forgets it.
         let (cut, restart) = if just_then { (6, 14) } else { (3, 8) };
-        match rng.below(20) {
+        match self.cluster.rng.below(20) {
             kind if kind < cut && self.may_lose_power() => self.lose_power(all),
             kind if kind < restart => lost.iter().for_each(|&role| self.restart(role)),
             14..17 => self.come_to_rest(),
@@ -94,8 +93,8 @@ impl Relay<'_> {
     /// A node or witness is lost, or a connection.
     pub(super) fn trouble(&mut self) {
         let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
-        let Cluster { scenario, rng, .. } = &mut self.cluster;
-        let lost = scenario.more_losses(rng, &[]);
+        let lost = self.cluster.more_losses(&[]);
+        let rng = &mut self.cluster.rng;
         let nanos = rng.between(1, 3000 * NODE_TIMEOUT_MS) * 1000;
         let kind = rng.below(10);
         for role in lost {

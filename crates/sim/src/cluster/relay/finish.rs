@@ -7,7 +7,6 @@ use braid_array::status::ArrayState;
 
 use super::{Relay, STOP};
 use crate::cluster::content;
-use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
 use crate::report::Failure;
 use crate::workload::Kind;
@@ -94,18 +93,14 @@ impl Relay<'_> {
             self.step()?;
         }
         self.cluster.world.command(process, STOP, Command::Stop);
-        while self.client.as_ref().is_some_and(|client| !client.stopped) {
-            if !self.step()? {
-                return Err(Failure("a stop is never answered".to_owned()));
-            }
-        }
-        Ok(())
+        self.until("a stop is never answered", |relay| {
+            relay.client.as_ref().is_none_or(|client| client.stopped)
+        })
     }
 
     /// What lies on the volumes, with as many of them as are needed.
     fn judge(&mut self) -> Result<(), Failure> {
-        let Cluster { scenario, rng, .. } = &mut self.cluster;
-        let lost = scenario.more_losses(rng, &[]);
+        let lost = self.cluster.more_losses(&[]);
         let without = [&[], &lost[..]];
         content::judge(&self.cluster.layout, &self.cluster.disks(), &without, &mut self.judge)
     }

@@ -32,11 +32,7 @@ impl Relay<'_> {
             }
             self.shake(rng, &mut dead);
         }
-        while !self.start_is_over() {
-            if !self.step()? {
-                return Err(Failure("a start comes to rest, and is not over".to_owned()));
-            }
-        }
+        self.until("a start comes to rest, and is not over", Self::start_is_over)?;
         for role in dead {
             self.cluster.reboot(role);
         }
