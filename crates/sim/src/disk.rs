@@ -14,7 +14,8 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Cached bytes beyond which the device writes its cache back by itself.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// One simulated device.
+/// One simulated device: what it holds, what of that a power cut may take back, and what is broken
+/// of it. The executor decides when an I/O happens; nothing here takes time.
 #[derive(Clone, Debug)]
 pub struct Disk {
     image: Vec<u8>,

@@ -46,7 +46,12 @@ struct Flight {
     abandoned: bool,
 }
 
-/// One machine on its disks.
+/// One machine on its disks, with the arena and what is in flight on each device.
+///
+/// Order of calls: [`new`](Self::new), [`drain`](Self::drain) for what the machine wants at once;
+/// then [`step`](Self::step) until nothing is due. Between steps [`handle`](Self::handle) gives the
+/// machine a command; who submits to it directly calls `drain` then. What comes out for the world
+/// is in `outputs`. After a [`power_cut`](Self::power_cut) only the disks are of use.
 #[derive(Debug)]
 pub struct Executor<M> {
     /// The machine.

@@ -61,7 +61,13 @@ pub struct WriteToken {
     pub(crate) submitted: Moment,
 }
 
-/// The allowed contents of all sectors.
+/// The contents that each sector may have: one that is durable (a *settled* cell), or several with
+/// the times at which they were submitted, answered and replaced (an *open* one).
+///
+/// What is submitted and answered is told in the order in which it happens: writes by
+/// [`write_submitted`](Self::write_submitted) and [`write_completed`](Self::write_completed), reads
+/// and flushes alike, each with the [`Moment`] of its submission. An answered flush and a
+/// [`power_cut`](Self::power_cut) settle cells.
 #[derive(Debug)]
 pub struct Oracle {
     cells: Vec<Cell>,

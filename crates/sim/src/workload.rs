@@ -46,7 +46,8 @@ impl Kind {
     }
 }
 
-/// A stream of requests.
+/// A stream of requests: [`next_request`](Self::next_request) again and again. Drawn when it is
+/// made: how large they are, of which kinds, where they pile up, and how often a sequence begins.
 #[derive(Debug)]
 pub struct Workload {
     rng: Rng,

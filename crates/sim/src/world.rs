@@ -57,7 +57,14 @@ pub struct Hang {
     pub over: bool,
 }
 
-/// The running world.
+/// A seed's local array, or array of arrays, with what may be read of it and what is broken.
+///
+/// It owns the executor with machine and devices, the [`Judge`], and what is known of each array in
+/// `parts`. Order of calls: [`new`](Self::new) with a machine that was started; then
+/// [`submit`](Self::submit) and [`ask`](Self::ask), a step of `exec`, and after each of these
+/// [`outputs`](Self::outputs), which judges what came out. [`power_cut`](Self::power_cut) takes the
+/// devices out, and [`restart`](Self::restart) goes on with the next machine on them. `run` has the
+/// lives of a seed one by one.
 #[derive(Debug)]
 pub struct World<M> {
     /// What the seed is about.

@@ -7,11 +7,13 @@ use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Role, Superblock, Version};
 use braid_array::level::Level;
 use braid_cluster::Family;
+use braid_cluster::assemble::Candidate;
 use braid_cluster::client::Found;
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::pipeline::Params;
 
 use super::scenario::Scenario;
+use super::session::VOLUME;
 use crate::disk::Disk;
 use crate::judge::{self, Judge};
 use crate::report::Failure;
@@ -180,6 +182,19 @@ pub fn found(disk: &Disk) -> Result<Found, String> {
     let superblock = superblock(disk)?;
     let bitmap = superblock.bitmap_sector().and_then(|sector| own_bitmap(disk, sector));
     Ok(Found { superblock, bitmap })
+}
+
+/// What an array is put together from, if a member lies on the volume of the node that listens
+/// there.
+pub fn candidate(disk: &Disk, address: String) -> Option<Candidate> {
+    let Found { superblock, bitmap } = found(disk).ok()?;
+    Some(Candidate {
+        address,
+        volume: VOLUME.to_owned(),
+        bytes: disk.image().len() as u64,
+        superblock: Ok(superblock),
+        bitmap: bitmap.map(Ok),
+    })
 }
 
 /// The bitmap that lies there, if it can be read.

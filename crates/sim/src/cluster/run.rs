@@ -353,7 +353,7 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
     let gone = session.cluster.more_losses(&session.promises.lost);
     session.cluster.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
-    never_back(session, &gone);
+    session.never_back(&gone);
     let before = session.promises.clone();
     session.unforced = !session.cluster.lacks_votes();
     let vouched = !session.unforced;
@@ -371,14 +371,6 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     finish_and_stop(session)
 }
 
-fn never_back(session: &mut Session, gone: &[u16]) {
-    for &role in gone {
-        session.cluster.kill(role);
-        session.promises.heard(Happened::NodesDie);
-        session.promises.heard(Happened::Missing(role));
-    }
-}
-
 /// Everything loses power, and not all nodes come back. What journals hold makes up for that: what
 /// was made durable is there, and every slice-set is old or new; but where whole stripes are not
 /// recorded and were being written, what is lost of them.
@@ -390,7 +382,7 @@ fn fall_short(session: &mut Session) -> Result<(), Failure> {
         gone = session.cluster.more_losses(&session.promises.lost);
     }
     session.cluster.note(&[54], || format!("NEVER BACK {gone:?}"));
-    never_back(session, &gone);
+    session.never_back(&gone);
     after_a_crash(session)?;
     session.start_client(&gone, false)?;
     if session.promises.all_fits {

@@ -25,17 +25,7 @@ struct Members {
 impl Cluster {
     /// What becomes of what lies on the volumes of these roles.
     pub(super) fn assembly(&mut self, roles: &[u16]) -> Assembly {
-        let candidate = |&role: &u16| {
-            let disk = self.disk(role);
-            let Found { superblock, bitmap } = content::found(disk).ok()?;
-            Some(Candidate {
-                address: self.address(role),
-                volume: VOLUME.to_owned(),
-                bytes: disk.image().len() as u64,
-                superblock: Ok(superblock),
-                bitmap: bitmap.map(Ok),
-            })
-        };
+        let candidate = |&role: &u16| content::candidate(self.disk(role), self.address(role));
         let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
         let assembly = decide(&candidates, Options { unclean: true, ..Options::default() });
         self.world.note(&[79], || {

@@ -120,8 +120,7 @@ pub(super) fn inject(session: &mut Session, trouble: Trouble) {
         return;
     }
     if let Trouble::Pause(role) = trouble {
-        let nanos = session.cluster.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
-        return session.cluster.world.freeze(session.cluster.node(role), nanos);
+        return session.cluster.pause(session.cluster.node(role));
     }
     session.drop_guest();
     session.cluster.freeze_a_witness();

@@ -84,10 +84,7 @@ impl Cluster {
         match self.rng.below(4) {
             0 => self.world.kill(witness),
             1 => self.restart_witness(number),
-            2 => {
-                let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
-                self.world.freeze(witness, nanos);
-            }
+            2 => self.pause(witness),
             _ => {
                 self.world.disconnect(witness, client);
             }
@@ -98,9 +95,14 @@ impl Cluster {
     pub(super) fn freeze_a_witness(&mut self) {
         if !self.witnesses.is_empty() && self.rng.percent(30) {
             let number = self.rng.below(self.witnesses.len() as u64) as usize;
-            let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
-            self.world.freeze(self.witnesses[number], nanos);
+            self.pause(self.witnesses[number]);
         }
+    }
+
+    /// A process stands still for a while, which nobody is to notice.
+    pub(super) fn pause(&mut self, process: usize) {
+        let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
+        self.world.freeze(process, nanos);
     }
 
     /// Are too few of those there that vote?
@@ -133,11 +135,7 @@ impl Session {
         let mut gone = self.promises.lost.clone();
         gone.extend(self.cluster.more_losses(&self.promises.lost));
         self.cluster.note(&[60], || format!("GOES ON without {gone:?}"));
-        for &role in &gone {
-            self.cluster.kill(role);
-            self.promises.heard(Happened::NodesDie);
-            self.promises.heard(Happened::Missing(role));
-        }
+        self.never_back(&gone);
         let kept = |view: &View| !view.torn && self.cluster.have_kept_enough(view, &gone);
         self.unforced =
             self.cluster.newest_view().as_ref().is_some_and(kept) && !self.cluster.lacks_votes();
@@ -146,6 +144,15 @@ impl Session {
             self.suspects.resynced(self.judge.moment());
         }
         Ok(())
+    }
+
+    /// These nodes are dead, and the array goes on without them.
+    pub(super) fn never_back(&mut self, gone: &[u16]) {
+        for &role in gone {
+            self.cluster.kill(role);
+            self.promises.heard(Happened::NodesDie);
+            self.promises.heard(Happened::Missing(role));
+        }
     }
 
     /// A client finds only those that the last one has gone on without, and the witnesses. It must

@@ -2,8 +2,7 @@
 
 use braid_array::action::{Event, NewMember};
 use braid_array::array::Scratch;
-use braid_array::assemble::read_bitmap;
-use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::format::BadBlocks;
 use braid_array::level::Level;
 use braid_array::status::MemberState;
 use braid_array::{Action, BlockMachine, Buf, Instant, MemberId};
@@ -93,25 +92,6 @@ impl Nodes {
         view.voters
     }
 
-    /// What is found on a node's volume.
-    fn candidate(&self, node: usize) -> Candidate {
-        let disk = self.volume(node);
-        let superblock = content::superblock(disk).map_err(|_| SuperblockError::NoMagic);
-        let mut read = |sector, bytes: u32| {
-            let mut content = vec![0; bytes as usize];
-            disk.read(sector, &mut content).map_err(|error| format!("{error:?}"))?;
-            Ok(content)
-        };
-        let at = superblock.as_ref().ok().and_then(Superblock::bitmap_sector);
-        Candidate {
-            address: format!("n{node}"),
-            volume: VOLUME.to_owned(),
-            bytes: disk.sectors() * 512,
-            bitmap: at.map(|at| read_bitmap(at, disk.sectors(), &mut read)),
-            superblock,
-        }
-    }
-
     /// By role: the node of the member in sync.
     fn holders(&mut self) -> Vec<usize> {
         let number = |name: &str| name.strip_prefix("node://n")?.split('/').next()?.parse().ok();
@@ -168,8 +148,8 @@ impl Lane for Nodes {
         self.params.session = self.rng.next();
         self.params.epoch += 1;
         let there = (0..self.nodes.len()).filter(|&node| self.is_alive(node));
-        let found = there.map(|node| self.candidate(node));
-        let found: Vec<Candidate> = found.filter(|found| found.superblock.is_ok()).collect();
+        let found = there.map(|node| content::candidate(self.volume(node), format!("n{node}")));
+        let found: Vec<Candidate> = found.flatten().collect();
         let options = Options { force: false, read_only, unclean: true };
         let start = match decide(&found, options).start {
             Start::Ready(start) => *start,
