@@ -6,6 +6,7 @@ use super::out::LossKind;
 use super::ownership::decision::Grant;
 use super::sessions::setup::SessionState;
 use super::{Client, FabricEvent, Message, Refusal, RequestKind};
+use crate::ids::SetVersion;
 use crate::pipeline::Params;
 use crate::wire::{JournalEntry, Leftover};
 
@@ -96,7 +97,7 @@ impl Client {
                 self.answered(role, tag, Ok(Some(ring)));
             }
             Message::JournalEntries { tag, mark, items, next } => {
-                self.journal_listed(role, tag, (mark, items), next);
+                self.journal_listed(role, tag, mark, items, next);
             }
             Message::Refused { tag, reason, advice, .. } => {
                 self.answered(role, tag, Err(Refusal::new(reason, advice)));
@@ -125,7 +126,7 @@ impl Client {
                 engine.prepared(&mut cx, prepared);
             }
             Message::Finished { position, generation, ok } => {
-                engine.finished(&mut cx, role, (position, generation), ok);
+                engine.finished(&mut cx, role, position, generation, ok);
             }
             Message::Copied { slot } => {
                 engine.copied(&mut cx, role, slot);
@@ -256,7 +257,8 @@ impl Client {
         &mut self,
         role: u16,
         tag: u32,
-        (mark, items): ((u32, u64), Vec<JournalEntry>),
+        mark: SetVersion,
+        items: Vec<JournalEntry>,
         next: u32,
     ) {
         if !matches!(self.take_request(role, tag), Some(RequestKind::Journal)) {

@@ -4,6 +4,7 @@
 use braid_array::code::{Cell, Recovery, StripeCode};
 use braid_array::level::{FarSets, Layout, Level, Raid10Layout};
 use braid_cluster::Family;
+use braid_cluster::ids::Position;
 use braid_cluster::pipeline::{lost_blocks, way};
 use braid_cluster::schedule::Planner;
 use braid_cluster::set::{Roles, Set, Touched, WriteStrategy};
@@ -30,7 +31,9 @@ fn write_without(array: &mut Array, missing: Roles) {
     let mut sets = Vec::new();
     let first = array.world.random(stripes);
     for position in 0..array.pipeline.positions() {
-        let Some(planner) = array.pipeline.planner_without(position, missing) else { continue };
+        let Some(planner) = array.pipeline.planner_without(Position(position), missing) else {
+            continue;
+        };
         let stripe = (first + u64::from(position)) % stripes;
         let code = code(array, stripe);
         let new = array.some();

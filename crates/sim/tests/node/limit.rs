@@ -4,6 +4,7 @@ use braid_array::Machine;
 use braid_array::fabric::PeerId;
 use braid_cluster::Family;
 use braid_cluster::assemble::SUPERBLOCK_SECTOR;
+use braid_cluster::ids::Slot;
 use braid_cluster::node::PARTING_TAG;
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::View;
@@ -130,7 +131,7 @@ fn what_no_client_says_ends_the_connection() {
         Message::Pong { tag: 9, storage_silent_ms: 0 },
         Message::Outvoted { tag: 9, granted: 1 },
         Message::Granted { tag: 9, view: View::default(), incarnation: 1, node: 1 },
-        Message::ReadFailed { slot: 0 },
+        Message::ReadFailed { slot: Slot(0) },
     ];
     for message in answers {
         for first in [true, false] {

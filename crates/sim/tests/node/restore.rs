@@ -3,6 +3,7 @@
 use braid_array::code::Cell;
 use braid_array::level::Level;
 use braid_cluster::Family;
+use braid_cluster::ids::Position;
 use braid_cluster::pipeline::Params;
 use braid_cluster::schedule::Planner;
 use braid_cluster::set::{Roles, Set, Touched, WriteStrategy};
@@ -32,7 +33,7 @@ fn fill(array: &mut Array, roles: Roles) {
 fn restore_all(array: &mut Array, role: u16, missing: Roles) {
     let positions = array.pipeline.positions();
     let stripes = array.pipeline.params().stripes;
-    let bytes = array.pipeline.position_bytes(0);
+    let bytes = array.pipeline.position_bytes(Position(0));
     let slices: Vec<(u64, u32)> = (0..stripes)
         .flat_map(|stripe| (0..CHUNK / bytes).map(move |slice| (stripe, slice * bytes)))
         .collect();

@@ -3,6 +3,7 @@
 use braid_array::events::ArrayEvent;
 use braid_array::level::{Layout, Level};
 use braid_cluster::Family;
+use braid_cluster::ids::{Generation, Position, Slot, StripeNo};
 use braid_cluster::schedule::Planner;
 use braid_cluster::set::{Set, Touched, WriteStrategy};
 use braid_cluster::wire::Message;
@@ -167,22 +168,24 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
         let mut closed = Vec::new();
         for (_, message) in std::mem::take(&mut array.world.heard) {
             match message {
-                Message::Finished { position, generation: 1, .. } => closed.push(position),
+                Message::Finished { position, generation: Generation(1), .. } => {
+                    closed.push(position);
+                }
                 other => panic!("{other:?}"),
             }
         }
         // All end at all nodes, and the one after the loss was not stored.
         for position in 0..6 {
-            let here = closed.iter().filter(|&&at| at == position);
+            let here = closed.iter().filter(|&&at| at == Position(position));
             assert_eq!(here.count(), 5, "position {position}, seed {seed}");
         }
-        let from = 16 * 512 + array.pipeline.member_byte(2, 0, 0) as usize;
+        let from = 16 * 512 + array.pipeline.member_byte(StripeNo(2), 0, 0) as usize;
         let stored = |volume: &[u8]| volume[from..].iter().any(|&byte| byte != 0);
         let mut sites = array.world.sites();
         assert!(!sites.any(|site| stored(array.world.volume(site, "v"))), "seed {seed}");
         assert!(array.world.all_idle());
         let peer = array.peers[0];
-        array.world.send(peer, &Message::Read { slot: 1, sector: 16, bytes: 512, to: 4096 });
+        array.world.send(peer, &Message::Read { slot: Slot(1), sector: 16, bytes: 512, to: 4096 });
         array.run();
         assert_eq!(array.world.placed, [(peer, 1)]);
     }

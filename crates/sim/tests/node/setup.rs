@@ -7,6 +7,7 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume};
 use braid_array::{Action, Instant, Machine, MemberId, Outcome};
 use braid_cluster::Family;
 use braid_cluster::Node;
+use braid_cluster::ids::Slot;
 use braid_cluster::node::PARTING_TAG;
 use braid_cluster::wire::{Message, PeerAddress};
 
@@ -273,7 +274,7 @@ fn reads_come_and_slots_are_used_again() {
     let content = array.world.bytes(32768);
     array.world.disk(1, "v").put(DATA_SECTOR, &content);
     for round in 0..100 {
-        let slot = array.world.random(3) as u16;
+        let slot = Slot(array.world.random(3) as u16);
         let bytes = 512 * (1 + array.world.random(16) as u32);
         let at = 512 * array.world.random(48);
         let sector = DATA_SECTOR + at / 512;
@@ -282,13 +283,13 @@ fn reads_come_and_slots_are_used_again() {
         while array.world.placed.is_empty() {
             assert!(array.world.step(), "round {round}");
         }
-        assert_eq!(array.world.placed.pop(), Some((peer, slot.into())));
+        assert_eq!(array.world.placed.pop(), Some((peer, slot.0.into())));
         let came = &array.world.client_arena(peer)[1024..][..bytes as usize];
         assert_eq!(came, &content[at as usize..][..bytes as usize]);
     }
     array.world.disk(1, "v").break_sector(DATA_SECTOR + 3);
-    let read = Message::Read { slot: 0, sector: DATA_SECTOR, bytes: 4096, to: 0 };
-    assert_eq!(ask(&mut array.world, peer, &read), Some(Message::ReadFailed { slot: 0 }));
+    let read = Message::Read { slot: Slot(0), sector: DATA_SECTOR, bytes: 4096, to: 0 };
+    assert_eq!(ask(&mut array.world, peer, &read), Some(Message::ReadFailed { slot: Slot(0) }));
     assert_eq!(
         ask(&mut array.world, peer, &Message::Flush { tag: 9 }),
         Some(Message::Ok { tag: 9 })
@@ -312,7 +313,7 @@ fn a_digest_is_that_of_what_is_stored_and_takes_a_64th() {
     let mut array = Array::new(Family::Xor2d, 5, ENCODER, 2);
     let peer = array.peers[1];
     for round in 0..50 {
-        let slot = array.world.random(3) as u16;
+        let slot = Slot(array.world.random(3) as u16);
         let bytes = 4096 * (1 + array.world.random(2) as usize);
         let content = array.world.bytes(bytes);
         array.world.disk(1, "v").put(DATA_SECTOR, &content);
@@ -324,15 +325,15 @@ fn a_digest_is_that_of_what_is_stored_and_takes_a_64th() {
         while array.world.placed.is_empty() {
             assert!(array.world.step(), "round {round}");
         }
-        assert_eq!(array.world.placed.pop(), Some((peer, slot.into())));
+        assert_eq!(array.world.placed.pop(), Some((peer, slot.0.into())));
         let came = &array.world.client_arena(peer)[1024..][..bytes as usize];
         let (digest, rest) = came.split_at(bytes as usize / 64);
         assert_eq!(digest, digest_of(&content), "round {round}");
         assert!(rest.iter().all(|&byte| byte == 0xee), "round {round}");
     }
     array.world.disk(1, "v").break_sector(DATA_SECTOR + 3);
-    let digest = Message::Digest { slot: 0, sector: DATA_SECTOR, bytes: 4096, to: 0 };
-    assert_eq!(ask(&mut array.world, peer, &digest), Some(Message::ReadFailed { slot: 0 }));
+    let digest = Message::Digest { slot: Slot(0), sector: DATA_SECTOR, bytes: 4096, to: 0 };
+    assert_eq!(ask(&mut array.world, peer, &digest), Some(Message::ReadFailed { slot: Slot(0) }));
 }
 
 #[test]

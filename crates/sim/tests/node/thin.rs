@@ -2,6 +2,7 @@
 
 use braid_array::code::Content;
 use braid_cluster::Family;
+use braid_cluster::ids::StripeNo;
 use braid_cluster::set::{Set, Touched, WriteStrategy};
 
 use super::array::{Array, ENCODER};
@@ -66,7 +67,7 @@ fn of_parities_only_those_are_written_that_are_wrong() {
         resync(&mut array, 4);
         assert_eq!(writes(&array), before);
 
-        let plan = array.pipeline.plan(3, ENCODER).expect("a plan");
+        let plan = array.pipeline.plan(StripeNo(3), ENCODER).expect("a plan");
         let mut parities = plan.code.cells().filter(|&cell| {
             matches!(plan.code.content(cell), Content::Sum(_)) && cell.node == (seed % 5) as u16
         });
@@ -83,10 +84,10 @@ fn of_parities_only_those_are_written_that_are_wrong() {
 #[test]
 fn what_cannot_be_read_is_written() {
     let mut array = written(3, 7);
-    let plan = array.pipeline.plan(3, ENCODER).expect("a plan");
+    let plan = array.pipeline.plan(StripeNo(3), ENCODER).expect("a plan");
     let is_sum = |cell: &_| matches!(plan.code.content(*cell), Content::Sum(_));
     let cell = plan.code.cells().find(is_sum).expect("a parity");
-    let byte = array.pipeline.member_byte(3, cell.row, 0);
+    let byte = array.pipeline.member_byte(StripeNo(3), cell.row, 0);
     let site = usize::from(cell.node);
     let before = array.world.counts(site).writes;
     array.world.disk(site, "v").lose_sector(super::array::DATA_SECTOR + byte / 512);
