@@ -36,7 +36,6 @@ pub struct Refusal {
 
 impl Refusal {
     /// One that force does not help against.
-    #[must_use]
     pub fn flat(reason: &str) -> Self {
         Self { reason: reason.to_owned(), could_force: false }
     }
@@ -44,7 +43,6 @@ impl Refusal {
 
 /// The machine's scratch, behind the buffers of the requests: about as little as it takes, so that
 /// it has to wait for some now and then.
-#[must_use]
 pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
     let strips = u64::from(config.superblock.raid_disks) + 6 + rng.below(12);
     let bytes = strips * STRIP_BYTES + PAGES_BYTES;
@@ -52,7 +50,6 @@ pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
 }
 
 /// What lies on a device.
-#[must_use]
 pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
     let disk = &disks[device];
     Candidate::read(format!("d{device}"), disk.sectors(), |sector, len| {
@@ -63,16 +60,12 @@ pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
 }
 
 /// The array that a device says it belongs to.
-#[must_use]
 pub fn set_uuid(disks: &[Disk], device: usize) -> [u8; 16] {
     candidate(disks, device).superblock.map(|superblock| superblock.set_uuid).unwrap_or_default()
 }
 
 /// Decides who is in the array with this id, from what lies on the devices: the configuration, and
 /// the device of each member.
-///
-/// # Errors
-/// [`Refusal`].
 pub fn assemble(
     disks: &[Disk],
     set_uuid: [u8; 16],
@@ -89,9 +82,6 @@ pub fn assemble(
 }
 
 /// Decides which of these candidates are in.
-///
-/// # Errors
-/// [`Refusal`].
 pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, Attached), Refusal> {
     let options = Options { force: how.force, run: true, read_only: how.read_only };
     let assembly = decide(candidates, options);

@@ -21,7 +21,6 @@ impl<T: Ord> Default for Clock<T> {
 
 impl<T: Ord> Clock<T> {
     /// The time.
-    #[must_use]
     pub const fn now(&self) -> Instant {
         self.now
     }
@@ -33,7 +32,6 @@ impl<T: Ord> Clock<T> {
     }
 
     /// When the next thing is due.
-    #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         self.due.peek().map(|Reverse((at, ..))| *at)
     }

@@ -19,7 +19,6 @@ const MAX_DEV: usize = 64;
 const STALE: u8 = 0xa5;
 
 /// A device that is not part of the array yet, full of what must not be read.
-#[must_use]
 pub fn fresh_disk(scenario: &Scenario) -> Disk {
     let data_sectors = scenario.data_sectors.iter().copied().max().unwrap_or(0);
     let mut disk = Disk::new(scenario.device_sectors(data_sectors));
@@ -28,9 +27,6 @@ pub fn fresh_disk(scenario: &Scenario) -> Disk {
 }
 
 /// Where the data of this scenario lies.
-///
-/// # Errors
-/// When there is no such array.
 pub fn geometry(scenario: &Scenario) -> Result<Geometry, String> {
     let layout = Layout::decode(scenario.level, scenario.layout, scenario.members.into())
         .map_err(|e| e.to_string())?;
@@ -46,7 +42,6 @@ pub fn geometry(scenario: &Scenario) -> Result<Geometry, String> {
 }
 
 /// The devices of a new array: members by role, then spares.
-#[must_use]
 pub fn create(scenario: &Scenario, rng: &mut Rng) -> Vec<Disk> {
     let roles = usize::from(scenario.members);
     let count = roles + usize::from(scenario.spares);
@@ -128,9 +123,8 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
 }
 
 fn write_bitmap(scenario: &Scenario, superblock: &Superblock, disk: &mut Disk) {
-    let (Some(sector), Ok(geometry)) = (superblock.bitmap_sector(), geometry(scenario)) else {
-        return;
-    };
+    let Some(sector) = superblock.bitmap_sector() else { return };
+    let Ok(geometry) = geometry(scenario) else { return };
     let sync_sectors = geometry.sync_sectors();
     let uuid = superblock.set_uuid;
     let chunk = scenario.bitmap_chunk_bytes;

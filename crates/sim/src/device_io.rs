@@ -11,7 +11,6 @@ use crate::rng::Rng;
 const SECTOR: u64 = SECTOR_BYTES;
 
 /// Where a buffer lies in the arena.
-#[must_use]
 pub const fn bytes_of(buf: Buf) -> Range<usize> {
     buf.offset as usize..buf.offset as usize + buf.len as usize
 }
@@ -88,7 +87,6 @@ pub fn interrupt(disk: &mut Disk, op: IoOp, arena: &[u8], rng: &mut Rng) -> Opti
 }
 
 /// What is wrong with asking for this at all.
-#[must_use]
 pub fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
     let (sector, sectors) = match op {
         IoOp::Read { sector, buf } | IoOp::Write { sector, buf, .. } => {
@@ -108,7 +106,6 @@ pub fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
 }
 
 /// An I/O, for people.
-#[must_use]
 pub fn describe(op: IoOp) -> String {
     let fua = |fua| if fua { "-fua" } else { "" };
     match op {

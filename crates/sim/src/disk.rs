@@ -14,7 +14,8 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Cached bytes beyond which the device writes its cache back by itself.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// One simulated device.
+/// One simulated device: what it holds, what of that a power cut may take back, and what is broken
+/// of it. The executor decides when an I/O happens; nothing here takes time.
 #[derive(Clone, Debug)]
 pub struct Disk {
     image: Vec<u8>,
@@ -59,7 +60,6 @@ enum Cut {
 
 impl Disk {
     /// A device of zeroes.
-    #[must_use]
     pub fn new(sectors: u64) -> Self {
         Self {
             image: vec![0; sectors as usize * SECTOR],
@@ -77,15 +77,18 @@ impl Disk {
     }
 
     /// Size.
-    #[must_use]
     pub fn sectors(&self) -> u64 {
         (self.image.len() / SECTOR) as u64
     }
 
     /// The whole device as reads see it.
-    #[must_use]
     pub fn image(&self) -> &[u8] {
         &self.image
+    }
+
+    /// The same, to be changed before it is in use.
+    pub fn image_mut(&mut self) -> &mut [u8] {
+        &mut self.image
     }
 
     /// Put bytes on the device before it is in use.
@@ -100,7 +103,6 @@ impl Disk {
     }
 
     /// Sectors that cannot be read.
-    #[must_use]
     pub fn unreadable(&self) -> &[u64] {
         &self.unreadable
     }
@@ -111,13 +113,11 @@ impl Disk {
     }
 
     /// Does not answer.
-    #[must_use]
     pub const fn gone(&self) -> bool {
         self.gone
     }
 
     /// Has sectors that fail.
-    #[must_use]
     pub fn damaged(&self) -> bool {
         self.blind || !self.unreadable.is_empty() || !self.unwritable.is_empty()
     }
@@ -133,7 +133,6 @@ impl Disk {
     }
 
     /// Answers nothing.
-    #[must_use]
     pub const fn hung(&self) -> bool {
         self.hung
     }
@@ -149,7 +148,6 @@ impl Disk {
     }
 
     /// Nothing can be read.
-    #[must_use]
     pub const fn blind(&self) -> bool {
         self.blind
     }
@@ -244,7 +242,6 @@ impl Disk {
     }
 
     /// All that was answered so far, for [`Self::flush`].
-    #[must_use]
     pub fn mark(&self) -> u64 {
         self.first + self.cached.len() as u64
     }
@@ -297,10 +294,11 @@ impl Disk {
                     (_, Cut::Prefix(end)) => self.first + at as u64 >= end,
                     (_, Cut::Percent(percent)) => rng.percent(percent),
                 };
-                let (true, Some(old_at)) = (lost, entry.old_at) else {
-                    kept[sector] = true;
+                kept[sector] = !lost;
+                if !lost {
                     continue;
-                };
+                }
+                let Some(old_at) = entry.old_at else { continue };
                 let from = old_at + i as usize * SECTOR;
                 self.image[sector * SECTOR..(sector + 1) * SECTOR]
                     .copy_from_slice(&self.old[from..from + SECTOR]);

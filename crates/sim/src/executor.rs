@@ -46,7 +46,12 @@ struct Flight {
     abandoned: bool,
 }
 
-/// One machine on its disks.
+/// One machine on its disks, with the arena and what is in flight on each device.
+///
+/// Order of calls: [`new`](Self::new), [`drain`](Self::drain) for what the machine wants at once;
+/// then [`step`](Self::step) until nothing is due. Between steps [`handle`](Self::handle) gives the
+/// machine a command; who submits to it directly calls `drain` then. What comes out for the world
+/// is in `outputs`. After a [`power_cut`](Self::power_cut) only the disks are of use.
 #[derive(Debug)]
 pub struct Executor<M> {
     /// The machine.
@@ -120,8 +125,7 @@ impl<M: Machine> Executor<M> {
 
     /// Bytes of the arena.
     pub fn bytes(&mut self, buf: Buf) -> &mut [u8] {
-        let start = buf.offset as usize;
-        &mut self.arena[start..start + buf.len as usize]
+        &mut self.arena[device_io::bytes_of(buf)]
     }
 
     /// Is the device a member now?
@@ -154,7 +158,7 @@ impl<M: Machine> Executor<M> {
         self.disks[device].set_hung(false);
         for slot in std::mem::take(&mut self.stalled) {
             if self.flights.get(slot).is_some_and(|flight| flight.device == device) {
-                let latency = self.delay(self.profile.disk_nanos);
+                let latency = self.profile.delay(self.profile.disk_nanos, &mut self.rng);
                 self.clock.schedule(latency, Due::Io(slot));
             } else {
                 self.stalled.push(slot);
@@ -230,11 +234,6 @@ impl<M: Machine> Executor<M> {
         self.disks[self.flights[slot].device].hung()
     }
 
-    fn delay(&mut self, longest: u64) -> u64 {
-        let nanos = 1 + self.rng.below(longest);
-        if self.rng.below(1000) < self.profile.slow_permille { nanos * 100 } else { nanos }
-    }
-
     fn issue(&mut self, io: IoId, member: MemberId, op: IoOp, trace: &mut Trace) {
         trace.note(self.now(), &[1, io.0, u64::from(member.0)], || {
             format!("member {} {} (io {})", member.0, device_io::describe(op), io.0)
@@ -259,7 +258,7 @@ impl<M: Machine> Executor<M> {
         let flight =
             Flight { io, device, op, mark: self.disks[device].mark(), bytes, abandoned: false };
         let slot = self.flights.insert(flight);
-        let latency = self.delay(self.profile.disk_nanos);
+        let latency = self.profile.delay(self.profile.disk_nanos, &mut self.rng);
         self.clock.schedule(latency, Due::Io(slot));
     }
 
@@ -300,11 +299,11 @@ impl<M: Machine> Executor<M> {
 
     fn compute(&mut self, io: IoId, compute: Compute, trace: &mut Trace) {
         trace.note(self.now(), &[5, io.0], || {
-            format!("compute {} (io {})", show_sum(&compute), io.0)
+            format!("compute {} (io {})", compute::describe(&compute), io.0)
         });
         let slot = self.computes.insert((io, compute));
         let longest = self.profile.compute_nanos;
-        let latency = if longest > 0 { self.delay(longest) } else { 0 };
+        let latency = if longest > 0 { self.profile.delay(longest, &mut self.rng) } else { 0 };
         self.clock.schedule(latency, Due::Compute(slot));
     }
 
@@ -329,29 +328,10 @@ impl<M: Machine> Executor<M> {
         }
         for disk in &mut self.disks {
             disk.flush(disk.mark());
-        }
-        self.clock.clear();
-        for disk in &mut self.disks {
             disk.set_hung(false);
         }
+        self.clock.clear();
         pending
-    }
-}
-
-fn show_sum(compute: &Compute) -> String {
-    match compute {
-        Compute::Sum { inputs, outputs, accumulate, .. } => format!(
-            "{} from {} inputs, {} bytes{}",
-            if outputs.len() == 2 { "two sums" } else { "a sum" },
-            inputs.len(),
-            outputs.first().map_or(0, |b| b.len),
-            if *accumulate { ", added" } else { "" }
-        ),
-        Compute::Check { data, q, .. } => {
-            format!("check of {} strips{}", data.len(), if q.is_some() { " with Q" } else { "" })
-        }
-        Compute::Compare { a, .. } => format!("compare of {} bytes", a.len),
-        Compute::Crc { inputs, .. } => format!("crc of {} buffers", inputs.len()),
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the pretend world may do to machines in a run: how long anything takes, what executors and
 //! devices may legally do differently, and the one thing that it does wrong on purpose.
 
+use crate::rng::Rng;
+
 /// How devices, network and executors behave in a run. Drawn with the scenario; a test may change
 /// it at any moment.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,12 @@ impl FaultProfile {
         block_bytes: 512,
         mutation: None,
     };
+
+    /// How long something takes whose longest ordinary time this is.
+    pub fn delay(&self, longest: u64, rng: &mut Rng) -> u64 {
+        let nanos = 1 + rng.below(longest);
+        if rng.below(1000) < self.slow_permille { nanos * 100 } else { nanos }
+    }
 }
 
 /// What the world may do wrong on purpose, to show that it would be noticed.
@@ -124,13 +132,11 @@ impl Mutation {
     ];
 
     /// The one of these with this name.
-    #[must_use]
     pub fn named(all: Named, name: &str) -> Option<Self> {
         all.iter().find(|(_, known)| *known == name).map(|(mutation, _)| *mutation)
     }
 
     /// Does it show only where power is lost and journals make up for that?
-    #[must_use]
     pub const fn is_of_journals(self) -> bool {
         self.is_of_whole_stripes()
             || matches!(
@@ -140,7 +146,6 @@ impl Mutation {
     }
 
     /// Does it show only where whole stripes are not recorded?
-    #[must_use]
     pub const fn is_of_whole_stripes(self) -> bool {
         matches!(self, Self::UnrecordedOver | Self::EarlyFlush)
     }

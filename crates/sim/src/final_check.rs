@@ -8,10 +8,9 @@ use braid_array::status::{ArrayState, MemberState, Status};
 
 use crate::assembly;
 use crate::disk::Disk;
-use crate::part::{Part, arrays, devices, holder};
+use crate::part::{Part, devices, holder};
 use crate::redundancy::Stopped;
-use crate::report::Failure;
-use crate::report::Report;
+use crate::report::{Failure, Report};
 use crate::run::{answer, ask, start, step, syncing};
 use crate::subject::Subject;
 use crate::troubles;
@@ -30,11 +29,7 @@ pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
     world.judge.all_is_durable();
     let synced: Vec<bool> = world.parts.all().map(|part| part.synced).collect();
     let status = world.exec.machine.status();
-    let holders = |(array, part): (&Status, &Part)| {
-        let roles = 0..part.scenario.members;
-        roles.map(|role| world.holder_device(array, role)).collect::<Vec<_>>()
-    };
-    let holders: Vec<_> = arrays(&status).iter().zip(&world.parts.devices).map(holders).collect();
+    let holders = world.holders(&status);
     let disks = world.power_cut();
     for (part, synced) in world.parts.all_mut().zip(synced) {
         part.synced = synced;
@@ -235,16 +230,9 @@ fn read_all(world: &mut World<impl Subject>) -> Result<(), Failure> {
 }
 
 /// Superblocks of a stopped array: clean, and all equally new.
-fn clean_superblocks(
-    world: &World<impl Subject>,
-    (status, part): (&Status, &Part),
-    disks: &[Disk],
-) -> Result<(), Failure> {
+fn clean_superblocks(holders: &[usize], disks: &[Disk]) -> Result<(), Failure> {
     let mut events = None;
-    for role in 0..part.scenario.members {
-        let Some(device) = holder(status, role).and_then(|m| world.exec.device(m)) else {
-            continue;
-        };
+    for &device in holders {
         let Ok(superblock) = assembly::candidate(disks, device).superblock else {
             return Err(Failure(format!("no superblock on device {device} after a stop")));
         };
@@ -261,14 +249,14 @@ fn clean_superblocks(
 /// Stops, and reads the array once more with every member and without as many as it survives.
 pub fn verify(mut world: World<impl Subject>) -> Result<Report, Failure> {
     let status = world.exec.machine.status();
-    let holders = |(array, part): (&Status, &Part)| {
-        let roles = 0..part.scenario.members;
-        roles.filter_map(|role| world.holder_device(array, role)).collect::<Vec<_>>()
-    };
-    let holders: Vec<_> = arrays(&status).iter().zip(&world.parts.devices).map(holders).collect();
+    let holders: Vec<Vec<usize>> = world
+        .holders(&status)
+        .into_iter()
+        .map(|part| part.into_iter().flatten().collect())
+        .collect();
     let mut disks = stop(&mut world)?;
-    for both in arrays(&status).iter().zip(&world.parts.devices) {
-        clean_superblocks(&world, both, &disks)?;
+    for holders in &holders {
+        clean_superblocks(holders, &disks)?;
     }
     let mut subsets = vec![Vec::new()];
     for _ in 0..if world.parts.devices.iter().any(Part::redundant) { 2 } else { 0 } {
@@ -298,7 +286,7 @@ pub fn verify(mut world: World<impl Subject>) -> Result<Report, Failure> {
         })?;
         disks = std::mem::take(&mut world.exec.disks);
     }
-    Ok(report(&world))
+    Ok(world.trace.report())
 }
 
 /// More was broken than the level survives. Requests were answered, nothing read was wrong; the
@@ -322,9 +310,5 @@ pub fn after_excess(mut world: World<impl Subject>) -> Result<Report, Failure> {
 /// The devices' metadata make sense, which is all that is asked of them.
 pub fn examined(world: &World<impl Subject>, disks: &[Disk]) -> Report {
     assembly::examine(disks);
-    report(world)
-}
-
-fn report(world: &World<impl Subject>) -> Report {
-    Report { trace_hash: world.trace.hash(), events: world.trace.events() }
+    world.trace.report()
 }

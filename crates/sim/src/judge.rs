@@ -46,75 +46,90 @@ pub struct Flight {
 /// and, when the machine has taken it, [`submitted`](Self::submitted). When the machine answers,
 /// [`answered`](Self::answered) gives the request back, and the caller says whether it may fail;
 /// then [`conclude`](Self::conclude) judges it. [`client_ends`](Self::client_ends) when a client
-/// answers nothing more: what it was writing may land until [`decided`](Self::decided), when the
-/// next client serves. [`power_cut`](Self::power_cut) and [`lose_before`](Self::lose_before) when
-/// memories are lost. [`content`](Self::content) judges bytes found anywhere else.
+/// answers nothing more: what it was writing may land until it is [decided](Oracle::decided), when
+/// the next client serves. The `oracle` is told when memories are lost, by a
+/// [power cut](Oracle::power_cut) or [since a moment](Oracle::lose_before).
+/// [`content`](Self::content) judges bytes found anywhere else.
 #[derive(Debug)]
 pub struct Judge {
-    oracle: Oracle,
-    clients: BTreeMap<usize, Vec<Option<Flight>>>,
+    /// What every sector may hold.
+    pub oracle: Oracle,
+    clients: BTreeMap<usize, Client>,
+}
+
+/// A client, as far as its requests go.
+#[derive(Debug)]
+struct Client {
+    /// Its requests in flight, by number.
+    slots: Vec<Option<Flight>>,
+    /// Bytes of a request's buffer.
+    slot_bytes: u64,
 }
 
 impl Judge {
     /// For an array of so many sectors of zeroes.
-    #[must_use]
     pub fn new(sectors: u64) -> Self {
         Self { oracle: Oracle::new(sectors), clients: BTreeMap::new() }
     }
 
     /// Blocks of 4 KiB are written as a whole, and found as a whole unless power was lost.
-    #[must_use]
     pub fn of_whole_blocks(mut self) -> Self {
         self.oracle.whole_blocks = true;
         self
     }
 
-    /// A client may have so many requests in flight.
-    pub fn client_begins(&mut self, client: usize, depth: usize) {
+    /// A client may have so many requests in flight, each of which has a buffer of so many bytes.
+    pub fn client_begins(&mut self, client: usize, depth: usize, slot_bytes: u64) {
         self.client_ends(client);
-        self.clients.insert(client, vec![None; depth]);
+        self.clients.insert(client, Client { slots: vec![None; depth], slot_bytes });
     }
 
     /// A client answers nothing more. What it was writing may land until all is decided.
     pub fn client_ends(&mut self, client: usize) {
-        for flight in self.clients.remove(&client).into_iter().flatten().flatten() {
+        let slots = self.clients.remove(&client).map(|client| client.slots);
+        for flight in slots.into_iter().flatten().flatten() {
             if flight.kind == Kind::Read {
                 self.oracle.read_abandoned(flight.moment);
             }
         }
     }
 
-    /// Nothing lands any more of what clients were writing so far: it did, or never will.
-    pub fn decided(&mut self) {
-        self.oracle.decided();
-    }
-
     /// The number of a request that the client may submit.
-    #[must_use]
     pub fn free_slot(&self, client: usize) -> Option<usize> {
-        self.clients.get(&client)?.iter().position(Option::is_none)
+        self.clients.get(&client)?.slots.iter().position(Option::is_none)
     }
 
     /// The requests of a client in flight.
     pub fn flights(&self, client: usize) -> impl Iterator<Item = &Flight> {
-        self.clients.get(&client).into_iter().flatten().flatten()
+        self.clients.get(&client).into_iter().flat_map(|client| client.slots.iter().flatten())
     }
 
     /// How many requests a client has in flight.
-    #[must_use]
     pub fn in_flight(&self, client: usize) -> usize {
         self.flights(client).count()
     }
 
     /// Is a request of the client in flight to any of these sectors?
-    #[must_use]
     pub fn touches(&self, client: usize, range: Range) -> bool {
         self.flights(client).any(|flight| flight.range.overlaps(range))
     }
 
-    /// A request with this number and a buffer that begins there; what is to be written is put
-    /// there.
+    /// A request of a client, if it may submit another one; what is to be written is put into its
+    /// buffer.
     pub fn draft(
+        &mut self,
+        client: usize,
+        kind: Kind,
+        range: Range,
+        arena: &mut [u8],
+    ) -> Option<Draft> {
+        let slot = self.free_slot(client)?;
+        let offset = slot as u64 * self.clients[&client].slot_bytes;
+        Some(self.draft_at(slot, kind, range, offset, arena))
+    }
+
+    /// A request with this number and a buffer that begins there.
+    pub fn draft_at(
         &mut self,
         slot: usize,
         kind: Kind,
@@ -147,19 +162,14 @@ impl Judge {
             Kind::Flush => self.oracle.flush_submitted(),
         };
         let flight = Flight { request, kind, range, moment, serial, equal };
-        if let Some(slots) = self.clients.get_mut(&client) {
-            slots[request.id.0 as usize] = Some(flight);
-        }
+        self.keep(client, flight);
         moment
     }
 
     /// The request that a client has answered.
-    ///
-    /// # Errors
-    /// When there is none.
     pub fn answered(&mut self, client: usize, id: RequestId) -> Result<Flight, Failure> {
-        let slots = self.clients.get_mut(&client);
-        let slot = slots.and_then(|slots| slots.get_mut(id.0 as usize));
+        let client = self.clients.get_mut(&client);
+        let slot = client.and_then(|client| client.slots.get_mut(id.0 as usize));
         let flight = slot.and_then(Option::take);
         flight.ok_or_else(|| Failure(format!("request {} completed twice", id.0)))
     }
@@ -167,16 +177,17 @@ impl Judge {
     /// An answered request is in flight again, with another buffer.
     pub fn resubmitted(&mut self, client: usize, flight: Flight, buf: Buf) {
         let request = Request { buf, ..flight.request };
-        if let Some(slots) = self.clients.get_mut(&client) {
-            slots[request.id.0 as usize] = Some(Flight { request, ..flight });
+        self.keep(client, Flight { request, ..flight });
+    }
+
+    fn keep(&mut self, client: usize, flight: Flight) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.slots[flight.request.id.0 as usize] = Some(flight);
         }
     }
 
     /// Judges an answer. `read` are the bytes of a read, unless they may be old; where they are
     /// `excused` anything may be read.
-    ///
-    /// # Errors
-    /// The first sector that is wrong.
     pub fn conclude(
         &mut self,
         flight: &Flight,
@@ -203,9 +214,6 @@ impl Judge {
     }
 
     /// Judges what was found from this sector on, by whatever means.
-    ///
-    /// # Errors
-    /// The first sector that is wrong.
     pub fn content(
         &mut self,
         sector: u64,
@@ -227,33 +235,6 @@ impl Judge {
         let moment = self.oracle.flush_submitted();
         self.oracle.flush_completed(moment);
     }
-
-    /// The power is lost, and with it what is not durable.
-    pub fn power_cut(&mut self) {
-        self.oracle.power_cut();
-    }
-
-    /// What was answered before this moment and is not durable may be lost.
-    pub fn lose_before(&mut self, moment: Moment) {
-        self.oracle.lose_before(moment);
-    }
-
-    /// Nothing is promised of this sector until it is written again.
-    pub fn exempt(&mut self, sector: u64) {
-        self.oracle.exempt(sector);
-    }
-
-    /// Is all durable that was answered?
-    #[must_use]
-    pub fn answers_are_durable(&self) -> bool {
-        self.oracle.answers_are_durable()
-    }
-
-    /// Sectors that a power cut may leave as something else than what was written last.
-    #[must_use]
-    pub fn not_durable(&self) -> Vec<u64> {
-        self.oracle.not_durable()
-    }
 }
 
 /// What was read.
@@ -268,7 +249,6 @@ pub struct Read<'a> {
 }
 
 /// Nothing is excused.
-#[must_use]
 pub const fn nothing(_sector: u64) -> bool {
     false
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use braid_sim::fault::Mutation;
-use braid_sim::report::Report;
+use braid_sim::report::{Options, Report};
 use braid_sim::{cluster, run};
 
 const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] [-v]
@@ -26,24 +26,9 @@ struct Args {
     seeds: u64,
     jobs: usize,
     first: bool,
-    verbose: bool,
-    of: Of,
-}
-
-/// Which of the two worlds the seeds are of, and how it runs.
-#[derive(Clone, Copy)]
-enum Of {
-    Array(run::Options),
-    Cluster(cluster::run::Options),
-}
-
-impl Of {
-    fn run_seed(self, seed: u64) -> Result<Report, String> {
-        match self {
-            Self::Array(options) => run::run_seed(seed, options),
-            Self::Cluster(options) => cluster::run::run_seed(seed, options),
-        }
-    }
+    options: Options,
+    /// Runs a seed of the world that the seeds are of.
+    run_seed: fn(u64, Options) -> Result<Report, String>,
 }
 
 fn main() -> ExitCode {
@@ -55,7 +40,7 @@ fn main() -> ExitCode {
         }
     };
     // A panic of the machine is a failure of its seed, told in that seed's line.
-    if !args.verbose {
+    if !args.options.verbose {
         std::panic::set_hook(Box::new(|_| {}));
     }
     // Freeing a large block makes glibc keep large blocks for reuse from now on. Seeds need a few
@@ -74,7 +59,7 @@ fn main() -> ExitCode {
                     if index >= args.seeds || over {
                         break;
                     }
-                    match args.of.run_seed(args.start + index) {
+                    match (args.run_seed)(args.start + index, args.options) {
                         Ok(report) => {
                             passed.fetch_add(1, Ordering::Relaxed);
                             events.fetch_add(report.events, Ordering::Relaxed);
@@ -106,10 +91,10 @@ fn main() -> ExitCode {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let of = Of::Array(run::Options::default());
-    let mut args = Args { start: 1, seeds: 1000, jobs, first: false, verbose: false, of };
-    let mut over_nodes = false;
-    let mut nested = false;
+    let options = Options::default();
+    let run_seed = run::run_seed;
+    let mut args = Args { start: 1, seeds: 1000, jobs, first: false, options, run_seed };
+    let mut known = Mutation::LOCAL;
     let mut mutate = None;
     while let Some(word) = words.next() {
         let mut number = |name: &str| {
@@ -120,34 +105,24 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--seeds" => args.seeds = number("--seeds")?,
             "--start" => args.start = number("--start")?,
             "--jobs" => args.jobs = number("--jobs")?.max(1) as usize,
-            "--nested" => nested = true,
-            "--cluster" => over_nodes = true,
+            "--nested" => args.run_seed = run::run_nested_seed,
+            "--cluster" => {
+                args.run_seed = cluster::run::run_seed;
+                known = Mutation::OVER_NODES;
+            }
             "--first" => args.first = true,
             "--mutate" => mutate = Some(words.next().unwrap_or_default()),
-            "-v" | "--verbose" => args.verbose = true,
+            "-v" | "--verbose" => args.options.verbose = true,
             seed => {
                 args.start = seed.parse().map_err(|_| format!("unknown argument {seed:?}"))?;
                 args.seeds = 1;
             }
         }
     }
-    if args.verbose {
+    if args.options.verbose {
         args.jobs = 1;
     }
-    args.of = of_which(over_nodes, args.verbose, mutate.as_deref())?;
-    if let Of::Array(options) = &mut args.of {
-        options.nested = nested;
-    }
+    let named = |name: String| Mutation::named(known, &name).ok_or(format!("no mutation {name:?}"));
+    args.options.mutation = mutate.map(named).transpose()?;
     Ok(args)
-}
-
-fn of_which(over_nodes: bool, verbose: bool, mutate: Option<&str>) -> Result<Of, String> {
-    let all = if over_nodes { Mutation::OVER_NODES } else { Mutation::LOCAL };
-    let known = |name| Mutation::named(all, name).ok_or(format!("no mutation {name:?}"));
-    let mutation = mutate.map(known).transpose()?;
-    Ok(if over_nodes {
-        Of::Cluster(cluster::run::Options { verbose, mutation })
-    } else {
-        Of::Array(run::Options { verbose, nested: false, mutation })
-    })
 }

@@ -42,7 +42,6 @@ pub struct Nest {
 
 impl Nest {
     /// Draws a seed's arrays.
-    #[must_use]
     pub fn draw(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
         use Level::{Linear, Raid0, Raid1, Raid5, Raid6, Raid10};
         let within = rng.pick(&[Raid1, Raid1, Raid5, Raid5, Raid6, Raid10]);
@@ -82,9 +81,6 @@ impl fmt::Display for Nest {
 }
 
 /// The devices of a new array of arrays.
-///
-/// # Errors
-/// When it cannot be created: why.
 pub fn create(nest: &Nest, rng: &mut Rng) -> Result<(Parts, Vec<Disk>), String> {
     let images = create::create(&nest.outer, rng);
     let mut parts = Vec::new();

@@ -44,7 +44,6 @@ pub struct Range {
 
 impl Range {
     /// Have they sectors in common?
-    #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {
         self.sector < other.sector + other.sectors && other.sector < self.sector + self.sectors
     }
@@ -62,7 +61,13 @@ pub struct WriteToken {
     pub(crate) submitted: Moment,
 }
 
-/// The allowed contents of all sectors.
+/// The contents that each sector may have: one that is durable (a *settled* cell), or several with
+/// the times at which they were submitted, answered and replaced (an *open* one).
+///
+/// What is submitted and answered is told in the order in which it happens: writes by
+/// [`write_submitted`](Self::write_submitted) and [`write_completed`](Self::write_completed), reads
+/// and flushes alike, each with the [`Moment`] of its submission. An answered flush and a
+/// [`power_cut`](Self::power_cut) settle cells.
 #[derive(Debug)]
 pub struct Oracle {
     cells: Vec<Cell>,
@@ -107,7 +112,6 @@ const BLOCK_SECTORS: u64 = 8;
 
 impl Oracle {
     /// An array of zeroes.
-    #[must_use]
     pub fn new(sectors: u64) -> Self {
         Self {
             cells: vec![Cell::Settled(ZEROES); sectors as usize],
@@ -203,9 +207,6 @@ impl Oracle {
 
     /// A read was answered with these bytes. `narrow`: what was read is what stays there, because
     /// every copy of it is known to be equal.
-    ///
-    /// # Errors
-    /// The first sector whose contents nothing allows.
     pub fn read_completed(
         &mut self,
         moment: Moment,
@@ -355,7 +356,6 @@ impl Oracle {
     }
 
     /// Is all durable that was answered?
-    #[must_use]
     pub fn answers_are_durable(&self) -> bool {
         let answered = |e: &Entry| e.completed != NEVER && !e.weak;
         let lasting = |e: &Entry| !answered(e) || e.durable || e.superseded;
@@ -366,7 +366,6 @@ impl Oracle {
     }
 
     /// Sectors that a power cut may leave as something else than what was written last.
-    #[must_use]
     pub fn not_durable(&self) -> Vec<u64> {
         let open = self.open.iter().copied();
         open.filter(|&sector| match &self.cells[sector as usize] {

@@ -35,9 +35,6 @@ pub struct Part {
 
 impl Part {
     /// An array as it was created.
-    ///
-    /// # Errors
-    /// When there is no such array.
     pub fn new(scenario: Scenario, set_uuid: [u8; 16]) -> Result<Self, String> {
         Ok(Self {
             set_uuid,
@@ -70,25 +67,21 @@ impl Part {
     }
 
     /// Survives the loss of some member.
-    #[must_use]
     pub fn redundant(&self) -> bool {
         self.scenario.tolerance() > 0
     }
 
     /// The last background work was a check that came to the end.
-    #[must_use]
     pub const fn checked(&self) -> bool {
         matches!(self.sync_finished, Some((SyncAction::Check, SyncEnd::Complete)))
     }
 
     /// Height of what is reconstructed at once.
-    #[must_use]
     pub fn unit_sectors(&self) -> u64 {
         u64::from(self.scenario.chunk_sectors.clamp(1, UNIT_SECTORS))
     }
 
     /// Is parity in doubt in the unit that this sector of a device belongs to?
-    #[must_use]
     pub fn in_doubt(&self, device_sector: u64) -> bool {
         let column = device_sector - self.scenario.data_offset;
         let unit = device_sector - column % self.unit_sectors();
@@ -117,7 +110,6 @@ impl Parts {
     }
 
     /// The one that serves requests.
-    #[must_use]
     pub fn top(&self) -> &Part {
         self.over.as_ref().unwrap_or(&self.devices[0])
     }
@@ -129,7 +121,6 @@ impl Parts {
 }
 
 /// The arrays of devices: the array itself, or those it is made of.
-#[must_use]
 pub fn arrays(status: &Status) -> &[Status] {
     if status.children.is_empty() { std::slice::from_ref(status) } else { &status.children }
 }
@@ -140,7 +131,6 @@ pub fn devices(status: &Status) -> impl Iterator<Item = &MemberStatus> {
 }
 
 /// The array of devices that this one belongs to.
-#[must_use]
 pub fn part_of(status: &Status, member: MemberId) -> usize {
     let within = |array: &Status| array.members.iter().any(|m| m.member == member);
     arrays(status).iter().position(within).unwrap_or(0)
@@ -153,7 +143,6 @@ pub fn holders(status: &Status, role: u16) -> impl Iterator<Item = MemberId> {
 }
 
 /// One of them.
-#[must_use]
 pub fn holder(status: &Status, role: u16) -> Option<MemberId> {
     holders(status, role).next()
 }

@@ -16,8 +16,10 @@ use crate::world::World;
 /// A device as it was.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    device: usize,
-    disk: Disk,
+    /// Which.
+    pub device: usize,
+    /// What it was.
+    pub disk: Disk,
 }
 
 /// Takes a snapshot of a member in sync, as if it had lost power then.
@@ -54,11 +56,4 @@ pub fn choose(world: &mut World<impl Subject>) -> Option<Snapshot> {
     let state = member.state;
     let spared = state == MemberState::InSync && troubles::may_fail(world, &status, id);
     spared.then(|| world.snapshot.take()).flatten()
-}
-
-impl Snapshot {
-    /// The stopped device is as it was.
-    pub fn restore(self, disks: &mut [Disk]) {
-        disks[self.device] = self.disk;
-    }
 }

@@ -30,7 +30,6 @@ pub struct Stopped<'a> {
 
 impl<'a> Stopped<'a> {
     /// `holders`: the device of each role that is in sync.
-    #[must_use]
     pub fn new(
         scenario: &'a Scenario,
         geometry: &'a Geometry,
@@ -48,34 +47,25 @@ impl<'a> Stopped<'a> {
     }
 
     /// The first difference that nothing marks.
-    #[must_use]
     pub fn unmarked_difference(&self) -> Option<String> {
-        let sector = self.first_difference(&self.marked)?;
-        Some(format!("the members differ at {sector} of sync space, unmarked"))
+        self.first_difference(&self.marked).map(|what| what + ", unmarked")
     }
 
     /// The first difference, marked or not.
-    #[must_use]
     pub fn difference(&self) -> Option<String> {
-        let sector = self.first_difference(&[])?;
-        Some(format!("the members differ at {sector} of sync space"))
+        self.first_difference(&[])
     }
 
-    fn first_difference(&self, except: &[Range<u64>]) -> Option<u64> {
-        let mut places = 0..if self.scenario.has_parity() {
-            self.geometry.sync_sectors()
-        } else {
-            self.geometry.array_sectors()
-        };
-        places.find(|sector| {
-            let marked = except.iter().any(|range| range.contains(sector));
-            !marked
-                && if self.scenario.has_parity() {
-                    self.stripe_differs(*sector)
-                } else {
-                    self.copies_differ(*sector)
-                }
-        })
+    fn first_difference(&self, except: &[Range<u64>]) -> Option<String> {
+        let mut end = self.geometry.array_sectors();
+        let mut differs: fn(&Self, u64) -> bool = Self::copies_differ;
+        if self.scenario.has_parity() {
+            end = self.geometry.sync_sectors();
+            differs = Self::stripe_differs;
+        }
+        let marked = |sector: &u64| except.iter().any(|range| range.contains(sector));
+        let sector = (0..end).find(|sector| !marked(sector) && differs(self, *sector))?;
+        Some(format!("the members differ at {sector} of sync space"))
     }
 
     /// What a role holds, when that can be told.
@@ -106,7 +96,8 @@ impl<'a> Stopped<'a> {
             .clone()
             .map(|index| self.held(self.geometry.data_role(stripe, index), row))
             .collect();
-        let (Some(data), Some(p)) = (data, self.held(p, row)) else { return false };
+        let Some(data) = data else { return false };
+        let Some(p) = self.held(p, row) else { return false };
         let (coefs, q) = match q.map(|q| self.held(q, row)) {
             None => (Vec::new(), None),
             Some(None) => return false,

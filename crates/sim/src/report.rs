@@ -1,4 +1,16 @@
-//! What came of a seed.
+//! How a seed is run, and what came of it.
+
+use crate::fault::Mutation;
+use crate::trace::Trace;
+
+/// How to run a seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Print each event.
+    pub verbose: bool,
+    /// Do something wrong on purpose.
+    pub mutation: Option<Mutation>,
+}
 
 /// Why a seed failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +31,13 @@ pub struct Report {
 /// The line, with what was wrong; a panic is a failure, too.
 pub fn run_caught(
     line: &str,
-    run: impl FnOnce() -> Result<Report, Failure>,
+    options: Options,
+    run: impl FnOnce(Trace) -> Result<Report, Failure>,
 ) -> Result<Report, String> {
+    if options.verbose {
+        println!("{line}");
+    }
+    let run = || run(Trace::new(options.verbose));
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
         Ok(result) => result.map_err(|Failure(what)| format!("{line}: {what}")),
         Err(panic) => {

@@ -8,16 +8,19 @@ pub struct Rng {
 
 impl Rng {
     /// The stream of a seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut at = seed;
         Self { state: std::array::from_fn(|_| splitmix(&mut at)) }
     }
 
     /// A stream of its own, so that drawing more here does not change what is drawn there.
-    #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
+    }
+
+    /// A stream of its own for what was added later: this one goes on as if nothing was drawn.
+    pub fn aside(&self, salt: u64) -> Self {
+        Self::new(self.clone().next() ^ salt)
     }
 
     /// The next number.

@@ -9,34 +9,22 @@ use crate::assembly::{self, How, Refusal};
 use crate::create;
 use crate::disk::Disk;
 use crate::executor::Executor;
-use crate::fault::Mutation;
 use crate::final_check;
 use crate::judge::Judge;
 use crate::nested::{self, Nest};
 use crate::part::{Part, Parts};
-use crate::past;
-use crate::report::{Failure, Report, run_caught};
+use crate::past::{self, Snapshot};
+use crate::report::{Failure, Options, Report, run_caught};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::subject::{Memory, START, Subject};
 use crate::trace::Trace;
 use crate::troubles;
 use crate::workload::Workload;
-use crate::world::{CLIENT, World};
+use crate::world::{BUFFERS, CLIENT, SLOT_BYTES, World};
 
 /// More events than any life needs: beyond, the array is said to hang.
 pub const MAX_STEPS: u64 = 200_000;
-
-/// How to run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Print each event.
-    pub verbose: bool,
-    /// Arrays of arrays.
-    pub nested: bool,
-    /// Do something wrong on purpose.
-    pub mutation: Option<Mutation>,
-}
 
 /// Runs a seed.
 ///
@@ -44,34 +32,26 @@ pub struct Options {
 /// One line: the seed, the array and what was wrong.
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
-    if options.nested {
-        let nest = Nest::draw(&mut rng, options.mutation);
-        let line = format!("nested seed {seed}: {nest}");
-        return run_caught(&line, || run_nested(nest, rng, options.trace(&line)));
-    }
     let scenario = Scenario::draw(&mut rng, options.mutation);
-    let line = format!("seed {seed}: {scenario}");
-    run_caught(&line, || run(scenario, rng, options.trace(&line)))
+    run_caught(&format!("seed {seed}: {scenario}"), options, |trace| {
+        let disks = create::create(&scenario, &mut rng);
+        let part = Part::new(scenario.clone(), assembly::set_uuid(&disks, 0)).map_err(Failure)?;
+        let parts = Parts { devices: vec![part], over: None };
+        run_lives::<Array>(scenario, parts, disks, rng, trace)
+    })
 }
 
-impl Options {
-    fn trace(self, line: &str) -> Trace {
-        if self.verbose {
-            println!("{line}");
-        }
-        Trace::new(self.verbose)
-    }
-}
-
-fn run(scenario: Scenario, mut rng: Rng, trace: Trace) -> Result<Report, Failure> {
-    let disks = create::create(&scenario, &mut rng);
-    let part = Part::new(scenario.clone(), assembly::set_uuid(&disks, 0)).map_err(Failure)?;
-    run_lives::<Array>(scenario, Parts { devices: vec![part], over: None }, disks, rng, trace)
-}
-
-fn run_nested(nest: Nest, mut rng: Rng, trace: Trace) -> Result<Report, Failure> {
-    let (parts, disks) = nested::create(&nest, &mut rng).map_err(Failure)?;
-    run_lives::<Stack>(nest.outer, parts, disks, rng, trace)
+/// Runs a seed of arrays whose members are arrays.
+///
+/// # Errors
+/// One line: the seed, the arrays and what was wrong.
+pub fn run_nested_seed(seed: u64, options: Options) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let nest = Nest::draw(&mut rng, options.mutation);
+    run_caught(&format!("nested seed {seed}: {nest}"), options, |trace| {
+        let (parts, disks) = nested::create(&nest, &mut rng).map_err(Failure)?;
+        run_lives::<Stack>(nest.outer, parts, disks, rng, trace)
+    })
 }
 
 fn run_lives<M: Subject>(
@@ -83,7 +63,7 @@ fn run_lives<M: Subject>(
 ) -> Result<Report, Failure> {
     let (exec, forced) = start::<M>(disks, &scenario, &parts, &mut rng, &mut trace, None)?;
     let mut judge = Judge::new(exec.machine.array_sectors());
-    judge.client_begins(CLIENT, scenario.depth);
+    judge.client_begins(CLIENT, scenario.depth, SLOT_BYTES.into());
     if exec.machine.array_sectors() != parts.top().geometry.array_sectors() {
         return Err(Failure("the array has not the size of its geometry".to_owned()));
     }
@@ -107,8 +87,8 @@ fn run_lives<M: Subject>(
             // An array within that could not be written may have been failed by the one above.
             return Ok(final_check::examined(&world, &disks));
         }
-        if let Some(snapshot) = snapshot {
-            snapshot.restore(&mut disks);
+        if let Some(Snapshot { device, disk }) = snapshot {
+            disks[device] = disk;
         }
         reassemble(&mut world, disks)?;
     }
@@ -132,8 +112,7 @@ pub fn start<M: Subject>(
         force: false,
         block_bytes: scenario.block_bytes,
     };
-    let buffers = (scenario.depth * crate::world::BUFFERS) as u64;
-    let buffers_bytes = buffers * u64::from(crate::world::SLOT_BYTES);
+    let buffers_bytes = (scenario.depth * BUFFERS) as u64 * u64::from(SLOT_BYTES);
     let mut memory = Memory { end: buffers_bytes, rng };
     let started = match M::start(&mut disks, parts, how, &mut memory) {
         Err(Refusal { could_force: true, .. }) => {
@@ -261,9 +240,6 @@ pub fn ask(
 }
 
 /// Waits for a reply.
-///
-/// # Errors
-/// As [`ask`].
 pub fn answer(
     world: &mut World<impl Subject>,
     id: CommandId,

@@ -67,7 +67,6 @@ const CHUNKS: [u32; 5] = [8, 16, 32, 64, 128];
 
 impl Scenario {
     /// Draws a seed's scenario.
-    #[must_use]
     pub fn draw(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
         // The levels with most machinery come most often.
         let level = rng.pick(&[
@@ -89,7 +88,6 @@ impl Scenario {
     }
 
     /// Draws one of this level, with so many members at most (but no less than it takes).
-    #[must_use]
     pub fn draw_of(
         level: Level,
         most_members: u16,
@@ -133,26 +131,22 @@ impl Scenario {
     }
 
     /// How many members the level surely does without.
-    #[must_use]
     pub fn tolerance(&self) -> usize {
         tolerance(self.level, self.layout, self.members)
     }
 
     /// Parity ties a stripe's sectors together.
-    #[must_use]
     pub const fn has_parity(&self) -> bool {
         matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
     /// Where every member has data, in device sectors.
-    #[must_use]
     pub fn shared_data(&self) -> std::ops::Range<u64> {
         let data_sectors = self.data_sectors.iter().copied().min().unwrap_or(1);
         self.data_offset..self.data_offset + data_sectors
     }
 
     /// Sectors of a device that has a data area of this size.
-    #[must_use]
     pub const fn device_sectors(&self, data_sectors: u64) -> u64 {
         self.data_offset + data_sectors + self.slack_sectors
     }

@@ -28,7 +28,6 @@ pub fn fill(bytes: &mut [u8], first: u64, serial: Serial) {
 }
 
 /// Does this sector hold that write's data?
-#[must_use]
 pub fn matches(sector: &[u8], number: u64, serial: Serial) -> bool {
     if serial == ZEROES {
         return sector.iter().all(|&byte| byte == 0);
@@ -44,7 +43,6 @@ pub fn matches(sector: &[u8], number: u64, serial: Serial) -> bool {
 }
 
 /// What a sector holds, for people.
-#[must_use]
 pub fn describe(sector: &[u8]) -> String {
     if matches(sector, 0, ZEROES) {
         return "zeroes".to_owned();
@@ -59,7 +57,6 @@ pub fn describe(sector: &[u8]) -> String {
 }
 
 /// A write, for people.
-#[must_use]
 pub fn name(serial: Serial) -> String {
     if serial == ZEROES { "zeroes".to_owned() } else { format!("write {serial}") }
 }

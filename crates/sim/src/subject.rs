@@ -17,9 +17,6 @@ pub const START: Instant = Instant(1);
 /// A machine that can be started from what lies on devices.
 pub trait Subject: BlockMachine + Debug + Sized {
     /// Starts it: the machine, and the device of each member.
-    ///
-    /// # Errors
-    /// Why it cannot be started.
     fn start(
         disks: &mut Vec<Disk>,
         parts: &Parts,
@@ -42,9 +39,6 @@ pub struct Memory<'a> {
 
 impl Memory<'_> {
     /// Scratch for one array, and the array in it.
-    ///
-    /// # Errors
-    /// Why it does not start.
     pub fn start(&mut self, config: Config) -> Result<Array, Refusal> {
         let scratch = assembly::scratch(&config, self.end, self.rng);
         let Scratch { offset, bytes } = scratch;

@@ -10,7 +10,10 @@ use braid_array::geometry::{Geometry, Strip};
 
 use crate::judge::Judge;
 use crate::oracle::Range;
+use crate::part::holder;
 use crate::scenario::Scenario;
+use crate::subject::Subject;
+use crate::world::World;
 
 /// The columns in doubt.
 #[derive(Debug)]
@@ -25,7 +28,6 @@ pub struct Suspects {
 
 impl Suspects {
     /// None yet.
-    #[must_use]
     pub fn new(scenario: &Scenario) -> Self {
         let largest = scenario.data_sectors.iter().copied().max().unwrap_or(0);
         Self {
@@ -37,13 +39,11 @@ impl Suspects {
     }
 
     /// Nothing is in doubt.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         !self.any
     }
 
     /// Is this device sector in a column in doubt?
-    #[must_use]
     pub fn contains(&self, device_sector: u64) -> bool {
         let column = device_sector.wrapping_sub(self.data_offset);
         usize::try_from(column).ok().and_then(|c| self.columns.get(c)).copied().unwrap_or(false)
@@ -108,11 +108,7 @@ impl Suspects {
         if std::mem::replace(&mut self.exempted[usize::from(role)], true) {
             return;
         }
-        for (sector, _) in (0..).zip(&self.columns).filter(|(_, doubtful)| **doubtful) {
-            if let Some(sector) = geometry.array_sector_at(Strip { role, sector }) {
-                judge.exempt(sector);
-            }
-        }
+        self.exempt_range(role, 0..self.columns.len() as u64, geometry, judge);
     }
 
     /// Nothing is promised of what a role has in these columns, where they are in doubt.
@@ -125,7 +121,54 @@ impl Suspects {
     ) {
         for sector in columns.filter(|column| self.columns.get(*column as usize) == Some(&true)) {
             if let Some(sector) = geometry.array_sector_at(Strip { role, sector }) {
-                judge.exempt(sector);
+                judge.oracle.exempt(sector);
+            }
+        }
+    }
+}
+
+impl<M: Subject> World<M> {
+    /// Takes the promise off what a write hole may have taken, for the roles now missing. In an
+    /// array within another there is none to take any.
+    pub fn exempt(&mut self) {
+        let part = self.parts.top_mut();
+        if part.suspects.is_empty() || !self.forced {
+            return;
+        }
+        let status = self.exec.machine.status();
+        for role in 0..part.scenario.members {
+            if holder(&status, role).is_none() {
+                part.suspects.exempt(role, &part.geometry, &mut self.judge);
+            }
+        }
+    }
+
+    /// The same for what cannot be read and must come from parity: the machine reconstructs units
+    /// of up to 64 KiB within a chunk, not single sectors.
+    pub fn exempt_unreadable(&mut self) {
+        if self.forced {
+            self.exempt_unread(self.parts.devices[0].unit_sectors());
+        }
+    }
+
+    /// Takes the promise off what cannot be read and parity is asked for, so much of it at once.
+    pub fn exempt_unread(&mut self, height: u64) {
+        let part = &mut self.parts.devices[0];
+        if part.suspects.is_empty() || self.parts.over.is_some() {
+            return;
+        }
+        let status = self.exec.machine.status();
+        for role in 0..part.scenario.members {
+            let device = holder(&status, role).and_then(|member| self.exec.device(member));
+            let Some(device) = device else { continue };
+            if self.exec.disks[device].blind() {
+                part.suspects.exempt(role, &part.geometry, &mut self.judge);
+            }
+            for &bad in self.exec.disks[device].unreadable() {
+                let Some(column) = bad.checked_sub(part.scenario.data_offset) else { continue };
+                let unit = column - column % height;
+                let rows = unit..unit + height;
+                part.suspects.exempt_range(role, rows, &part.geometry, &mut self.judge);
             }
         }
     }

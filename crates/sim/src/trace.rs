@@ -4,6 +4,8 @@ use std::fmt::Display;
 
 use braid_array::Instant;
 
+use crate::report::Report;
+
 /// Collects what happened.
 #[derive(Debug)]
 pub struct Trace {
@@ -14,7 +16,6 @@ pub struct Trace {
 
 impl Trace {
     /// Prints each event when `verbose`.
-    #[must_use]
     pub const fn new(verbose: bool) -> Self {
         Self { hash: 0xcbf2_9ce4_8422_2325, events: 0, verbose }
     }
@@ -32,14 +33,12 @@ impl Trace {
     }
 
     /// Equal for equal runs.
-    #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// How much happened.
-    #[must_use]
-    pub const fn events(&self) -> u64 {
-        self.events
+    /// What the seed looked like.
+    pub const fn report(&self) -> Report {
+        Report { trace_hash: self.hash, events: self.events }
     }
 }

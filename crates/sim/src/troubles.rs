@@ -23,11 +23,8 @@ fn lost(world: &mut World<impl Subject>, status: &Status, part: usize) -> Vec<bo
     let unsound = |role| {
         // While one takes over from another there are two, and either may be the one that stays.
         let devices: Vec<_> = holders(status, role).map(|id| world.exec.device(id)).collect();
-        let mut gone = |device: usize| {
-            let disk = &world.exec.disks[device];
-            disk.gone() || disk.hung() || world.is_damaged(device)
-        };
-        devices.is_empty() || devices.into_iter().any(|device| device.is_none_or(&mut gone))
+        let mut unsound = |device| world.is_unsound(device);
+        devices.is_empty() || devices.into_iter().any(|device| device.is_none_or(&mut unsound))
     };
     roles.map(unsound).collect()
 }
@@ -70,11 +67,7 @@ fn survivable(world: &mut World<impl Subject>, status: &Status, part: usize, los
     let members = arrays(status)[part].members.iter();
     let rebuilding = members.filter(|m| m.state == MemberState::Rebuilding);
     let devices: Vec<_> = rebuilding.filter_map(|m| world.exec.device(m.member)).collect();
-    let mut unsound = |device: usize| {
-        let disk = &world.exec.disks[device];
-        disk.gone() || disk.hung() || world.is_damaged(device)
-    };
-    let lost = lost + devices.into_iter().filter(|device| unsound(*device)).count();
+    let lost = lost + devices.into_iter().filter(|device| world.is_unsound(*device)).count();
     let array = &world.parts.devices[part];
     let enough = lost + usize::from(array.rebuilt_with_gaps) <= array.scenario.tolerance();
     if !enough && world.scenario.excess {
@@ -90,11 +83,10 @@ pub fn may_cut(world: &mut World<impl Subject>) -> bool {
         return true;
     }
     let status = world.exec.machine.status();
-    let mut parts = (0..world.parts.devices.len())
-        .filter(|part| world.parts.devices[*part].scenario.has_parity())
-        .collect::<Vec<_>>()
-        .into_iter();
-    parts.all(|part| !lost(world, &status, part).contains(&true))
+    (0..world.parts.devices.len()).all(|part| {
+        let has_parity = world.parts.devices[part].scenario.has_parity();
+        !has_parity || !lost(world, &status, part).contains(&true)
+    })
 }
 
 fn any_member(
@@ -105,6 +97,12 @@ fn any_member(
     let fits: Vec<_> =
         devices(status).filter(|m| states.contains(&m.state)).map(|m| m.member).collect();
     (!fits.is_empty()).then(|| world.rng.pick(&fits))
+}
+
+/// A member that has not failed, and its device.
+fn any_live(world: &mut World<impl Subject>, status: &Status) -> Option<(MemberId, usize)> {
+    let member = any_member(world, status, &LIVE)?;
+    Some((member, world.exec.device(member)?))
 }
 
 const LIVE: [MemberState; 3] = [MemberState::InSync, MemberState::Rebuilding, MemberState::Spare];
@@ -178,8 +176,7 @@ fn fail(world: &mut World<impl Subject>, status: &Status) {
 }
 
 fn vanish(world: &mut World<impl Subject>, status: &Status) {
-    let Some(member) = any_member(world, status, &LIVE) else { return };
-    let Some(device) = world.exec.device(member) else { return };
+    let Some((member, device)) = any_live(world, status) else { return };
     if may_fail(world, status, member) {
         world.note(&[50, device as u64], || format!("TROUBLE device {device} is gone"));
         world.exec.disks[device].set_gone(true);
@@ -188,8 +185,7 @@ fn vanish(world: &mut World<impl Subject>, status: &Status) {
 
 /// Sectors that cannot be read, or not even be written.
 fn damage(world: &mut World<impl Subject>, status: &Status, for_good: bool) {
-    let Some(member) = any_member(world, status, &LIVE) else { return };
-    let Some(device) = world.exec.device(member) else { return };
+    let Some((member, device)) = any_live(world, status) else { return };
     if world.was_tight || !may_be_damaged(world, status, member) {
         return;
     }
@@ -198,7 +194,7 @@ fn damage(world: &mut World<impl Subject>, status: &Status, for_good: bool) {
     let count = world.rng.between(1, 4);
     let start = data.start + world.rng.below(data.end - data.start);
     let end = (start + count).min(data.end);
-    world.damages(device);
+    world.damaged.insert(device, None);
     for sector in start..end {
         // Where parity is in doubt, what cannot be read is lost.
         if world.parts.devices[part].in_doubt(sector) {
@@ -227,7 +223,7 @@ pub fn scratch(world: &mut World<impl Subject>, status: &Status) {
         if world.rng.percent(spared) {
             continue;
         }
-        world.damages(device);
+        world.damaged.insert(device, None);
         world.note(&[53, device as u64, start, end], || {
             format!("TROUBLE device {device} cannot read {start}..{end}")
         });
@@ -261,12 +257,11 @@ fn fill_up(world: &mut World<impl Subject>, status: &Status) {
 
 /// Nothing can be read any more, while writes are taken.
 fn go_blind(world: &mut World<impl Subject>, status: &Status) {
-    let Some(member) = any_member(world, status, &LIVE) else { return };
-    let Some(device) = world.exec.device(member) else { return };
+    let Some((member, device)) = any_live(world, status) else { return };
     // Where parity is in doubt, what cannot be read is lost.
     let suspects = &world.parts.devices[part_of(status, member)].suspects;
     if !world.was_tight && suspects.is_empty() && may_be_damaged(world, status, member) {
-        world.damages(device);
+        world.damaged.insert(device, None);
         world.note(&[52, device as u64], || format!("TROUBLE device {device} cannot be read"));
         world.exec.disks[device].go_blind();
     }
@@ -274,8 +269,7 @@ fn go_blind(world: &mut World<impl Subject>, status: &Status) {
 
 /// Answers nothing any more, for a while or until the administrator is tired of it.
 fn hang(world: &mut World<impl Subject>, status: &Status) {
-    let Some(member) = any_member(world, status, &LIVE) else { return };
-    let Some(device) = world.exec.device(member) else { return };
+    let Some((member, device)) = any_live(world, status) else { return };
     if may_fail(world, status, member) {
         world.note(&[53, device as u64], || format!("TROUBLE device {device} answers nothing"));
         world.exec.disks[device].set_hung(true);

@@ -30,7 +30,6 @@ pub enum Kind {
 
 impl Kind {
     /// What a machine is asked for.
-    #[must_use]
     pub const fn op(self) -> Op {
         match self {
             Self::Read => Op::Read,
@@ -42,13 +41,13 @@ impl Kind {
     }
 
     /// Is it durable when it is answered?
-    #[must_use]
     pub const fn fua(self) -> bool {
         matches!(self, Self::Write { fua: true } | Self::Zeroes { fua: true, .. })
     }
 }
 
-/// A stream of requests.
+/// A stream of requests: [`next_request`](Self::next_request) again and again. Drawn when it is
+/// made: how large they are, of which kinds, where they pile up, and how often a sequence begins.
 #[derive(Debug)]
 pub struct Workload {
     rng: Rng,
@@ -69,7 +68,6 @@ pub struct Workload {
 
 impl Workload {
     /// Requests for an array of this size, in whole blocks.
-    #[must_use]
     pub fn new(mut rng: Rng, sectors: u64, block_sectors: u64) -> Self {
         let hot_sectors = rng.between(8, 64).min(sectors);
         let hot_at = rng.below(sectors - hot_sectors + 1);
@@ -95,7 +93,6 @@ impl Workload {
     }
 
     /// Reads everything once.
-    #[must_use]
     pub fn sweep(sectors: u64) -> Self {
         let mut sweep = Self::new(Rng::new(0), sectors, 1);
         sweep.largest_sectors = 128;
@@ -109,7 +106,6 @@ impl Workload {
     }
 
     /// Is a sequence of requests not finished?
-    #[must_use]
     pub const fn more(&self) -> bool {
         self.burst.is_some()
     }

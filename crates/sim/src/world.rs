@@ -57,7 +57,14 @@ pub struct Hang {
     pub over: bool,
 }
 
-/// The running world.
+/// A seed's local array, or array of arrays, with what may be read of it and what is broken.
+///
+/// It owns the executor with machine and devices, the [`Judge`], and what is known of each array in
+/// `parts`. Order of calls: [`new`](Self::new) with a machine that was started; then
+/// [`submit`](Self::submit) and [`ask`](Self::ask), a step of `exec`, and after each of these
+/// [`outputs`](Self::outputs), which judges what came out. [`power_cut`](Self::power_cut) takes the
+/// devices out, and [`restart`](Self::restart) goes on with the next machine on them. `run` has the
+/// lives of a seed one by one.
 #[derive(Debug)]
 pub struct World<M> {
     /// What the seed is about.
@@ -79,7 +86,7 @@ pub struct World<M> {
     /// It was started by force: what parity says counts, right or wrong.
     pub forced: bool,
     /// Devices with bad sectors, and since when these are rewritten.
-    damaged: BTreeMap<usize, Option<(Moment, Instant)>>,
+    pub damaged: BTreeMap<usize, Option<(Moment, Instant)>>,
     /// Devices that answer nothing.
     pub hangs: Vec<Hang>,
     /// Devices without room, and until when.
@@ -132,7 +139,7 @@ impl<M: Subject> World<M> {
     /// A new machine runs on the devices.
     pub fn restart(&mut self, exec: Executor<M>) {
         self.exec = exec;
-        self.judge.client_begins(CLIENT, self.scenario.depth);
+        self.judge.client_begins(CLIENT, self.scenario.depth, SLOT_BYTES.into());
         let disks = &self.exec.disks;
         self.damaged.retain(|device, _| disks[*device].damaged());
         self.hangs.clear();
@@ -153,11 +160,6 @@ impl<M: Subject> World<M> {
         self.judge.in_flight(CLIENT)
     }
 
-    /// Sectors of this device break.
-    pub fn damages(&mut self, device: usize) {
-        self.damaged.insert(device, None);
-    }
-
     /// Has this device bad sectors, or does something in flight remember that it had?
     pub fn is_damaged(&mut self, device: usize) -> bool {
         let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
@@ -175,6 +177,12 @@ impl<M: Subject> World<M> {
             *since = Some((self.judge.moment(), self.exec.now()));
         }
         true
+    }
+
+    /// Is this device gone, or does it hang, or is it damaged?
+    pub fn is_unsound(&mut self, device: usize) -> bool {
+        let disk = &self.exec.disks[device];
+        disk.gone() || disk.hung() || self.is_damaged(device)
     }
 
     /// Commands without a reply.
@@ -203,7 +211,7 @@ impl<M: Subject> World<M> {
     fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
         let Some(buf) = self.free_buffer(0) else { return false };
         let arena = &mut self.exec.arena;
-        let draft = self.judge.draft(slot, kind, range, buf.offset, arena);
+        let draft = self.judge.draft_at(slot, kind, range, buf.offset, arena);
         if self.exec.machine.submit(self.exec.now(), draft.request).is_err() {
             return false;
         }
@@ -250,22 +258,23 @@ impl<M: Subject> World<M> {
 
     /// Gives the array a command; the reply comes later.
     pub fn ask(&mut self, command: Command) -> CommandId {
-        let removes = if let Command::Remove(member) = command { Some(member) } else { None };
-        if let Command::Add(new) = &command {
-            // The place of a member taken off may be used again before the reply comes.
-            for asked in self.asked.iter_mut().filter(|a| a.removes == Some(new.member)) {
-                asked.removes = None;
-            }
-        }
-        let adds = if let Command::Add(new) = &command { Some(new.member) } else { None };
-        let name = match &command {
-            Command::Add(new) => format!("Add(member {}, readd {})", new.member.0, new.readd),
-            other => format!("{other:?}"),
-        };
         self.next_command += 1;
         let id = CommandId(self.next_command);
-        self.note(&[20, id.0], || format!("COMMAND {} {name}", id.0));
-        self.asked.push(Asked { id, name, removes, adds });
+        let mut asked = Asked { id, name: format!("{command:?}"), removes: None, adds: None };
+        match &command {
+            Command::Remove(member) => asked.removes = Some(*member),
+            Command::Add(new) => {
+                // The place of a member taken off may be used again before the reply comes.
+                for asked in self.asked.iter_mut().filter(|a| a.removes == Some(new.member)) {
+                    asked.removes = None;
+                }
+                asked.name = format!("Add(member {}, readd {})", new.member.0, new.readd);
+                asked.adds = Some(new.member);
+            }
+            _ => {}
+        }
+        self.note(&[20, id.0], || format!("COMMAND {} {}", id.0, asked.name));
+        self.asked.push(asked);
         self.exec.handle(Event::Command { id, command }, &mut self.trace);
         id
     }
@@ -366,15 +375,15 @@ impl<M: Subject> World<M> {
 
     fn notified(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         self.note(&[30], || format!("EVENT {event:?}"));
-        match event {
-            ArrayEvent::Within { array, event } => {
-                let number = array.0 - Stack::array(MemberId(0)).0;
-                self.parts.devices[usize::from(number)].notified(event);
-                return self.judge(event);
-            }
-            _ => self.parts.top_mut().notified(event),
+        let mut part = self.parts.top_mut();
+        let mut told = event;
+        if let ArrayEvent::Within { array, event } = event {
+            let number = array.0 - Stack::array(MemberId(0)).0;
+            part = &mut self.parts.devices[usize::from(number)];
+            told = event;
         }
-        self.judge(event)
+        part.notified(told);
+        self.judge(told)
     }
 
     /// May this error say that nobody vouches for what parity says of data that is lost? Where no
@@ -414,54 +423,18 @@ impl<M: Subject> World<M> {
         Ok(())
     }
 
-    /// Takes the promise off what a write hole may have taken, for the roles now missing. In an
-    /// array within another there is none to take any.
-    pub fn exempt(&mut self) {
-        let part = self.parts.top_mut();
-        if part.suspects.is_empty() || !self.forced {
-            return;
-        }
-        let status = self.exec.machine.status();
-        for role in 0..part.scenario.members {
-            if holder(&status, role).is_none() {
-                part.suspects.exempt(role, &part.geometry, &mut self.judge);
-            }
-        }
-    }
-
-    /// The same for what cannot be read and must come from parity: the machine reconstructs units
-    /// of up to 64 KiB within a chunk, not single sectors.
-    pub fn exempt_unreadable(&mut self) {
-        if self.forced {
-            self.exempt_unread(self.parts.devices[0].unit_sectors());
-        }
-    }
-
-    /// Takes the promise off what cannot be read and parity is asked for, so much of it at once.
-    fn exempt_unread(&mut self, height: u64) {
-        let part = &mut self.parts.devices[0];
-        if part.suspects.is_empty() || self.parts.over.is_some() {
-            return;
-        }
-        let status = self.exec.machine.status();
-        for role in 0..part.scenario.members {
-            let device = holder(&status, role).and_then(|member| self.exec.device(member));
-            let Some(device) = device else { continue };
-            if self.exec.disks[device].blind() {
-                part.suspects.exempt(role, &part.geometry, &mut self.judge);
-            }
-            for &bad in self.exec.disks[device].unreadable() {
-                let Some(column) = bad.checked_sub(part.scenario.data_offset) else { continue };
-                let unit = column - column % height;
-                let rows = unit..unit + height;
-                part.suspects.exempt_range(role, rows, &part.geometry, &mut self.judge);
-            }
-        }
-    }
-
     /// The device that holds a role completely.
     pub fn holder_device(&self, status: &Status, role: u16) -> Option<usize> {
         self.exec.device(holder(status, role)?)
+    }
+
+    /// By array of devices and role: the device that holds the role completely.
+    pub fn holders(&self, status: &Status) -> Vec<Vec<Option<usize>>> {
+        let of = |(array, part): (&Status, &Part)| {
+            let roles = 0..part.scenario.members;
+            roles.map(|role| self.holder_device(array, role)).collect()
+        };
+        arrays(status).iter().zip(&self.parts.devices).map(of).collect()
     }
 
     /// The power goes off. The devices are what remains.
@@ -490,7 +463,7 @@ impl<M: Subject> World<M> {
         if let Some(over) = &mut self.parts.over {
             over.cut_blindly(&status);
         }
-        self.judge.power_cut();
+        self.judge.oracle.power_cut();
         self.parts.all_mut().for_each(|part| part.synced = false);
         std::mem::take(&mut self.exec.disks)
     }

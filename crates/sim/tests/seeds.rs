@@ -1,7 +1,8 @@
 //! Some seeds pass (`make sim` runs many), a seed is the same run each time, faults are noticed.
 
 use braid_sim::fault::Mutation;
-use braid_sim::run::{Options, run_seed};
+use braid_sim::report::Options;
+use braid_sim::run::{run_nested_seed, run_seed};
 
 #[test]
 fn seeds_pass() {
@@ -12,9 +13,8 @@ fn seeds_pass() {
 
 #[test]
 fn seeds_of_arrays_of_arrays_pass() {
-    let options = Options { nested: true, ..Options::default() };
     for seed in 1..=60 {
-        run_seed(seed, options).unwrap_or_else(|line| panic!("{line}"));
+        run_nested_seed(seed, Options::default()).unwrap_or_else(|line| panic!("{line}"));
     }
 }
 
@@ -29,11 +29,11 @@ fn a_seed_is_the_same_run_each_time() {
 
 #[test]
 fn faults_of_the_executor_are_noticed() {
-    for nested in [false, true] {
+    for run in [run_seed, run_nested_seed] {
         for &(mutation, name) in Mutation::LOCAL {
-            let options = Options { mutation: Some(mutation), nested, verbose: false };
-            let noticed = (1..=300).find(|seed| run_seed(*seed, options).is_err());
-            assert!(noticed.is_some(), "{name} goes unnoticed, nested: {nested}");
+            let options = Options { mutation: Some(mutation), verbose: false };
+            let noticed = (1..=300).find(|seed| run(*seed, options).is_err());
+            assert!(noticed.is_some(), "{name} goes unnoticed");
             println!("{name}: noticed by seed {noticed:?} first");
         }
     }

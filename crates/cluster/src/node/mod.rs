@@ -11,8 +11,6 @@ mod out;
 mod pipeline;
 mod requests;
 mod sessions;
-#[cfg(test)]
-mod tests;
 mod volumes;
 mod votes;
 
@@ -129,6 +127,12 @@ impl Node {
     #[must_use]
     pub fn ring_use(&self) -> RingUse {
         self.pipes.ring_use()
+    }
+
+    /// Does anybody wait for a vote to be forgotten?
+    #[must_use]
+    pub fn is_forgetting(&self) -> bool {
+        self.searches.any()
     }
 
     fn command(&mut self, id: CommandId, command: &Command) {

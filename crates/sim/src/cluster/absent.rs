@@ -37,9 +37,8 @@ impl Session {
             return None;
         }
         let known = self.promises.lost.first().copied();
-        let Cluster { scenario, rng, .. } = &mut self.cluster;
-        let role = known.or_else(|| scenario.more_losses(rng, &[]).first().copied())?;
-        self.cluster.world.kill(self.cluster.nodes[usize::from(role)]);
+        let role = known.or_else(|| self.cluster.more_losses(&[]).first().copied())?;
+        self.cluster.kill(role);
         self.promises.heard(Happened::NodesDie);
         if known.is_none() {
             self.promises.heard(Happened::Missing(role));
@@ -49,16 +48,13 @@ impl Session {
 
     /// A node that the client has gone on without from the start begins to run, and becomes a
     /// member without anybody's command.
-    ///
-    /// # Errors
-    /// When it does not.
     pub(super) fn come_late(&mut self, role: u16) -> Result<(), Failure> {
         // Another one may have the role by now, while a third is replaced.
         let gone = self.promises.missing_with(&[role]);
         if !self.cluster.scenario.survives(&gone) {
             return Ok(());
         }
-        self.cluster.world.note(&[55, role.into()], || format!("node {role} COMES LATE"));
+        self.cluster.note(&[55, role.into()], || format!("node {role} COMES LATE"));
         // Nothing relies on what it had.
         self.cluster.restart_newcomer(role);
         let until = self.cluster.world.now().plus_millis(PATIENCE_MILLIS);

@@ -3,20 +3,20 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{Command, CommandId};
 use braid_array::array::Scratch;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::{Action, AnyMachine, Refusal, RequestError};
+use braid_array::{Action, Refusal, RequestError};
 use braid_cluster::VolumeAddress;
 use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::failover::{FailoverClient, Finder};
 
 use super::content;
+use super::nodes::Cluster;
 use super::process::Process;
 use super::scenario::Scenario;
-use super::session::{ARRAY, Session};
-use crate::judge::{self, Flight, Judge};
+use crate::judge::{Flight, Judge};
 use crate::oracle::{Moment, Range};
 use crate::report::Failure;
 use crate::rng::Rng;
@@ -31,8 +31,6 @@ const BLOCK_SECTORS: u64 = 8;
 const MAX_BLOCKS: u64 = 32;
 /// A request's buffer.
 const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
-/// Beyond so many events it is said to hang.
-const MAX_STEPS: u64 = 400_000;
 /// Longer than anything takes.
 const FAIL_TIMEOUT_MS: u64 = 3_600_000;
 
@@ -77,7 +75,7 @@ struct Forgotten {
 /// nodes forgot that lost their memories, the next flush tells of: it has to fail, once. [`run`]
 /// makes it, has nodes lost and regained, stops the client, and judges every block.
 struct Away<'a> {
-    session: &'a mut Session,
+    cluster: &'a mut Cluster,
     client: usize,
     search: Search,
     /// What the blocks may hold.
@@ -101,26 +99,23 @@ pub(super) fn fits(scenario: &Scenario) -> bool {
 }
 
 /// Has nodes go away and come back, and looks at what is there in the end.
-///
-/// # Errors
-/// What is wrong.
-pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
+pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
     let search = Search::default();
-    let sectors = session.cluster.layout.sectors();
+    let sectors = cluster.layout.sectors();
     let mut away = Away {
-        client: start(session, &search)?,
+        client: start(cluster, &search)?,
         judge: Judge::new(sectors),
         blocks: sectors / BLOCK_SECTORS,
-        session,
+        cluster,
         search,
         held_back: false,
         dying: false,
         forgotten: None,
         stopped: false,
     };
-    away.judge.client_begins(away.client, DEPTH);
-    let redundant = away.session.cluster.scenario.survives(&[0]);
-    if redundant && away.session.cluster.rng.percent(40) {
+    away.judge.client_begins(away.client, DEPTH, SLOT_BYTES);
+    let redundant = away.cluster.scenario.survives(&[0]);
+    if redundant && away.cluster.rng.percent(40) {
         past::run(&mut away)?;
     } else {
         away.lose_and_regain()?;
@@ -129,33 +124,30 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
     away.judge_volumes()
 }
 
-fn start(session: &mut Session, search: &Search) -> Result<usize, Failure> {
-    let all: Vec<u16> = (0..session.cluster.scenario.params.nodes).collect();
+fn start(cluster: &mut Cluster, search: &Search) -> Result<usize, Failure> {
+    let all: Vec<u16> = (0..cluster.scenario.params.nodes).collect();
     let none = || Failure("there is no array".to_owned());
-    let config = session.cluster.assembled(&all).ok_or_else(none)?;
-    let slots = DEPTH as u64 * SLOT_BYTES;
+    let config = cluster.assembled(&all).ok_or_else(none)?;
     let bytes = Client::scratch_bytes(&config);
-    let scratch = Scratch { offset: slots, bytes };
+    let scratch = Scratch { offset: DEPTH as u64 * SLOT_BYTES, bytes };
     let finder = Box::new(search.clone());
     let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS).map_err(Failure)?;
-    let client = AnyMachine::Block(Box::new(client));
-    let limit = session.cluster.scenario.limited.then_some(ARRAY);
-    let process = Process::new("lasting".to_owned(), client, (slots + bytes) as usize, None);
-    Ok(session.cluster.world.start(process.limited_to(limit)))
+    let process = Process::of_client("lasting", Box::new(client), scratch, cluster.limit());
+    Ok(cluster.world.start(process))
 }
 
 impl Away<'_> {
     fn lose_and_regain(&mut self) -> Result<(), Failure> {
         for _ in 0..3 {
             self.be_whole()?;
-            let before = self.session.cluster.rng.between(1, 30);
+            let before = self.cluster.rng.between(1, 30);
             self.work(before)?;
             // Drawn aside: who is lost before is who would be without.
-            let mut aside = Rng::new(self.session.cluster.rng.clone().next() ^ 0x0061_6761_696e);
+            let mut aside = self.cluster.rng.aside(0x0061_6761_696e);
             let died = self.lose(true)?;
             // Without whole journals nobody vouches for sums where nodes forgot and others are
             // missing.
-            let Scenario { journal_bytes, parts_only, params, .. } = &self.session.cluster.scenario;
+            let Scenario { journal_bytes, parts_only, params, .. } = &self.cluster.scenario;
             let kept = *journal_bytes > 0 && !parts_only || !params.family.has_parities();
             while (kept || !died) && aside.percent(40) {
                 self.lose_while_it_starts(&mut aside, kept)?;
@@ -166,9 +158,9 @@ impl Away<'_> {
 
     /// Writes and flushes so many times.
     fn work(&mut self, mut requests: u64) -> Result<(), Failure> {
-        let begun = self.session.cluster.world.steps;
+        let begun = self.cluster.world.steps;
         while requests > 0 {
-            if self.session.cluster.rng.percent(30) && self.submit() {
+            if self.cluster.rng.percent(30) && self.submit() {
                 requests -= 1;
             }
             self.step(begun)?;
@@ -177,8 +169,10 @@ impl Away<'_> {
     }
 
     fn submit(&mut self) -> bool {
-        let Some(slot) = self.judge.free_slot(self.client) else { return false };
-        let rng = &mut self.session.cluster.rng;
+        if self.judge.free_slot(self.client).is_none() {
+            return false;
+        }
+        let rng = &mut self.cluster.rng;
         let first = rng.below(self.blocks);
         let count = rng.between(1, (self.blocks - first).min(MAX_BLOCKS));
         let mut range = Range { sector: first * BLOCK_SECTORS, sectors: count * BLOCK_SECTORS };
@@ -191,14 +185,9 @@ impl Away<'_> {
         } else {
             Kind::Write { fua: rng.percent(20) }
         };
-        let world = &mut self.session.cluster.world;
-        let now = world.now();
-        let client = &mut world.processes[self.client];
-        let draft =
-            self.judge.draft(slot, kind, range, slot as u64 * SLOT_BYTES, &mut client.arena);
-        if client.client().submit(now, draft.request).is_err() {
-            return false;
-        }
+        let world = &mut self.cluster.world;
+        let draft = world.ask(&mut self.judge, self.client, kind, range);
+        let Some(draft) = draft else { return false };
         self.judge.submitted(self.client, draft, false);
         world.drain(self.client);
         true
@@ -207,14 +196,14 @@ impl Away<'_> {
     /// More nodes go away than the array can do without, in one way or another, and come back.
     /// Do they die?
     fn lose(&mut self, may_die: bool) -> Result<bool, Failure> {
-        let nodes = self.session.cluster.scenario.params.nodes;
+        let nodes = self.cluster.scenario.params.nodes;
         let mut roles: Vec<u16> = (0..nodes).collect();
         // With all of them at once none is lost without which it has gone on.
-        let die = self.session.cluster.rng.percent(40) && may_die;
-        while !die && self.session.cluster.rng.percent(80) {
+        let die = self.cluster.rng.percent(40) && may_die;
+        while !die && self.cluster.rng.percent(80) {
             let mut fewer = roles.clone();
-            fewer.remove(self.session.cluster.rng.below(roles.len() as u64) as usize);
-            if self.session.cluster.scenario.survives(&fewer) {
+            fewer.remove(self.cluster.rng.below(roles.len() as u64) as usize);
+            if self.cluster.scenario.survives(&fewer) {
                 break;
             }
             roles = fewer;
@@ -223,38 +212,36 @@ impl Away<'_> {
             // A client that starts is not connected to all yet.
             roles.retain(|&role| !self.connections(role).is_empty());
         }
-        if self.session.cluster.scenario.survives(&roles) {
+        if self.cluster.scenario.survives(&roles) {
             return Ok(false);
         }
         self.held_back = true;
         // Journals of parts of stripes do not keep what whole stripes were given.
-        let Scenario { journal_bytes, parts_only, .. } = self.session.cluster.scenario;
+        let Scenario { journal_bytes, parts_only, .. } = self.cluster.scenario;
         self.dying = die && (journal_bytes == 0 || parts_only);
         for &role in &roles {
             if die {
-                self.session.cluster.world.kill(self.session.cluster.nodes[usize::from(role)]);
+                self.cluster.kill(role);
                 continue;
             }
-            for connection in self.connections(role) {
-                self.session.cluster.world.break_connection(connection);
-            }
+            self.cluster.world.disconnect(self.cluster.node(role), self.client);
         }
-        let begun = self.session.cluster.world.steps;
+        let begun = self.cluster.world.steps;
         while !self.search.with(|board| board.asked) {
             self.sometimes_submit(10);
             self.step(begun)?;
         }
-        if std::mem::take(&mut self.dying) && !self.judge.answers_are_durable() {
+        if std::mem::take(&mut self.dying) && !self.judge.oracle.answers_are_durable() {
             let until = self.judge.moment();
             self.forgotten = Some(Forgotten { until, surely: !parts_only });
         }
-        for _ in 0..self.session.cluster.rng.below(200) {
+        for _ in 0..self.cluster.rng.below(200) {
             self.sometimes_submit(50);
             self.step(begun)?;
         }
         if die {
             for &role in &roles {
-                self.session.cluster.reboot(role);
+                self.cluster.reboot(role);
             }
         }
         self.held_back = false;
@@ -263,14 +250,14 @@ impl Away<'_> {
 
     /// The nodes are back, and more go away again while the client takes the array over.
     fn lose_while_it_starts(&mut self, rng: &mut Rng, may_die: bool) -> Result<(), Failure> {
-        let begun = self.session.cluster.world.steps;
+        let begun = self.cluster.world.steps;
         while self.search.with(|board| board.asked || board.found.is_some()) {
             self.step(begun)?;
         }
         let most = rng.pick(&[1, 10, 60, 200, 600]);
         for _ in 0..rng.below(most) {
             self.step(begun)?;
-            if self.session.cluster.status_of(self.client).waiting.is_none() {
+            if self.cluster.status_of(self.client).waiting.is_none() {
                 // Without sums that fit some writes might fail now.
                 return Ok(());
             }
@@ -280,12 +267,11 @@ impl Away<'_> {
     }
 
     fn connections(&self, role: u16) -> Vec<usize> {
-        let node = self.session.cluster.nodes[usize::from(role)];
-        self.session.cluster.world.connections_between(node, self.client)
+        self.cluster.world.connections_between(self.cluster.node(role), self.client)
     }
 
     fn sometimes_submit(&mut self, percent: u64) {
-        if self.session.cluster.rng.percent(percent) {
+        if self.cluster.rng.percent(percent) {
             self.submit();
         }
     }
@@ -295,8 +281,8 @@ impl Away<'_> {
         if self.held_back || !self.search.with(|board| std::mem::take(&mut board.asked)) {
             return;
         }
-        let all: Vec<u16> = (0..self.session.cluster.scenario.params.nodes).collect();
-        let config = self.session.cluster.assembled(&all);
+        let all: Vec<u16> = (0..self.cluster.scenario.params.nodes).collect();
+        let config = self.cluster.assembled(&all);
         self.search.with(|board| match config {
             Some(config) => board.found = Some(config),
             None => board.asked = true,
@@ -305,19 +291,14 @@ impl Away<'_> {
 
     fn step(&mut self, begun: u64) -> Result<bool, Failure> {
         self.answer_search();
-        let moved = self.session.cluster.world.step();
-        for (process, action) in std::mem::take(&mut self.session.cluster.world.outputs) {
+        let moved = self.cluster.world.step();
+        for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
             if process == self.client {
                 self.hear(action)?;
             }
         }
-        if let Some(fault) = self.session.cluster.world.faults.first() {
-            return Err(Failure(fault.clone()));
-        }
-        let waits = self.judge.in_flight(self.client);
-        if !moved && waits > 0 || self.session.cluster.world.steps - begun > MAX_STEPS {
-            return Err(Failure(format!("hangs, with {waits} requests unanswered")));
-        }
+        self.cluster.world.faultless()?;
+        self.cluster.world.goes_on(moved, &self.judge, self.client, begun)?;
         Ok(moved)
     }
 
@@ -332,7 +313,7 @@ impl Away<'_> {
                 result.map_err(|why| Failure(format!("stop refused: {why}")))
             }
             Action::Notify(event) => {
-                self.session.cluster.world.note(&[81], || format!("EVENT {event:?}"));
+                self.cluster.note(&[81], || format!("EVENT {event:?}"));
                 Ok(())
             }
             _ => Ok(()),
@@ -353,7 +334,7 @@ impl Away<'_> {
                 return Err(Failure("a flush says nothing of what nodes forgot".to_owned()));
             }
             // What was answered before may be gone; it is said once.
-            (Some(_), Err(_)) => self.judge.lose_before(flight.moment),
+            (Some(_), Err(_)) => self.judge.oracle.lose_before(flight.moment),
             (None, Err(_)) => return Err(Failure("a flush failed for nothing".to_owned())),
             (_, Ok(())) => {}
         }
@@ -362,9 +343,9 @@ impl Away<'_> {
 
     /// All nodes are there and have all that they should, and nothing waits.
     fn be_whole(&mut self) -> Result<(), Failure> {
-        let begun = self.session.cluster.world.steps;
+        let begun = self.cluster.world.steps;
         loop {
-            let status = self.session.cluster.status_of(self.client);
+            let status = self.cluster.status_of(self.client);
             let idle = status.sync.action == SyncAction::Idle && status.waiting.is_none();
             let idle = idle && status.superblock.resync_offset == MAX_SECTOR;
             let answered = self.judge.in_flight(self.client) == 0;
@@ -379,9 +360,8 @@ impl Away<'_> {
 
     fn finish(&mut self) -> Result<(), Failure> {
         self.be_whole()?;
-        let begun = self.session.cluster.world.steps;
-        let event = Event::Command { id: CommandId(1), command: Command::Stop };
-        self.session.cluster.world.handle(self.client, event);
+        let begun = self.cluster.world.steps;
+        self.cluster.world.command(self.client, CommandId(1), Command::Stop);
         while !self.stopped {
             self.step(begun)?;
         }
@@ -390,17 +370,9 @@ impl Away<'_> {
 
     /// Every block holds what it may, and the sums fit.
     fn judge_volumes(&mut self) -> Result<(), Failure> {
-        let disks = self.session.cluster.disks();
-        let layout = &self.session.cluster.layout;
-        if let Some(misfit) = content::misfit(layout, &disks) {
-            return Err(Failure(misfit));
-        }
-        let stripes = 0..self.session.cluster.scenario.params.stripes;
-        let data: Vec<u8> =
-            stripes.flat_map(|stripe| content::data(layout, &disks, stripe, &[])).collect();
         if let Some(Forgotten { until, .. }) = self.forgotten {
-            self.judge.lose_before(until);
+            self.judge.oracle.lose_before(until);
         }
-        self.judge.content(0, &data, &judge::nothing)
+        content::judge(&self.cluster.layout, &self.cluster.disks(), &[&[]], &mut self.judge)
     }
 }

@@ -44,11 +44,8 @@ pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
     let cell = rng.pick(&cells);
     let at = rng.below(u64::from(params.chunk_bytes));
     let sector = session.cluster.layout.sector(stripe, cell) + at / 512;
-    session
-        .cluster
-        .world
-        .note(&[55, stripe, at], || format!("ROT of stripe {stripe} {cell:?} at {at}"));
-    let node = session.cluster.nodes[usize::from(cell.node)];
+    session.cluster.note(&[55, stripe, at], || format!("ROT of stripe {stripe} {cell:?} at {at}"));
+    let node = session.cluster.node(cell.node);
     let volume = session.cluster.world.processes[node].volumes.get_mut(VOLUME);
     let disk = &mut volume.ok_or_else(|| Failure("no volume".to_owned()))?.disk;
     let mut bytes = disk.image()[sector as usize * 512..][..512].to_vec();
@@ -75,12 +72,7 @@ pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
 pub(super) fn scrub(session: &mut Session, repair: bool) -> Result<(), Failure> {
     session.scrub(repair);
     session.outputs()?;
-    while session.syncing() {
-        if !session.step()? {
-            return Err(Failure("a check stands still".to_owned()));
-        }
-    }
-    Ok(())
+    session.until("a check stands still", |session| !session.syncing())
 }
 
 /// What was told of blocks that do not fit: sectors, the role of the one that is wrong, and which.

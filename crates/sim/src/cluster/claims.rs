@@ -52,8 +52,12 @@ impl Claims {
         }
     }
 
+    /// For what bytes are in use.
+    pub fn uses(&self) -> impl Iterator<Item = &'static str> {
+        self.standing.iter().map(|claim| claim.what)
+    }
+
     /// What stands against this use of a buffer.
-    #[must_use]
     pub fn conflict(&self, buf: Buf, access: Use, what: &str) -> Option<String> {
         let collides = |claim: &&Claim| {
             let writes = access == Use::Write || claim.access == Use::Write;
@@ -74,7 +78,6 @@ fn place(buf: Buf) -> String {
 }
 
 /// Have two buffers bytes in common?
-#[must_use]
 pub fn overlap(a: Buf, b: Buf) -> bool {
     a.offset < b.offset + u64::from(b.len) && b.offset < a.offset + u64::from(a.len)
 }

@@ -7,11 +7,16 @@ use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Role, Superblock, Version};
 use braid_array::level::Level;
 use braid_cluster::Family;
+use braid_cluster::assemble::Candidate;
 use braid_cluster::client::Found;
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::pipeline::Params;
 
+use super::scenario::Scenario;
+use super::session::VOLUME;
 use crate::disk::Disk;
+use crate::judge::{self, Judge};
+use crate::report::Failure;
 use crate::rng::Rng;
 
 /// Where data begins on a volume.
@@ -38,7 +43,6 @@ impl Layout {
     ///
     /// # Panics
     /// When the family has no code, which no scenario draws.
-    #[must_use]
     pub fn new(params: Params) -> Self {
         let Params { family, nodes, .. } = params;
         let stripes = 0..u64::from(family.period(nodes));
@@ -47,19 +51,16 @@ impl Layout {
     }
 
     /// The code of a stripe.
-    #[must_use]
     pub fn code(&self, stripe: u64) -> &StripeCode {
         &self.codes[(stripe % self.codes.len() as u64) as usize]
     }
 
     /// Data blocks of a stripe.
-    #[must_use]
     pub fn data_blocks(&self) -> u64 {
         self.codes[0].data().len() as u64
     }
 
     /// Size of the array.
-    #[must_use]
     pub fn sectors(&self) -> u64 {
         let Params { stripes, chunk_bytes, .. } = self.params;
         stripes * self.data_blocks() * u64::from(chunk_bytes) / 512
@@ -86,20 +87,18 @@ impl Layout {
     }
 }
 
-/// Volumes with superblocks, and zeroes for data. When `dirty`, parities hold anything. With a
-/// bitmap, if it is said how much a bit of it stands for, and with journals of this size, if any,
-/// for parts of stripes alone or not.
+/// Volumes with superblocks, and zeroes for data; where the scenario has it so with parities that
+/// hold anything, with a bitmap, and with journals.
 ///
 /// # Panics
 /// When such a bitmap does not fit.
 pub fn create(
     layout: &Layout,
     set_uuid: [u8; 16],
-    dirty: bool,
-    bitmap_chunk_bytes: Option<u32>,
-    (journal_bytes, parts_only): (u64, bool),
+    scenario: &Scenario,
     rng: &mut Rng,
 ) -> Vec<Disk> {
+    let &Scenario { dirty, bitmap_chunk_bytes, journal_bytes, .. } = scenario;
     let params = &layout.params;
     let rows = u64::from(layout.code(0).rows());
     let data_sectors = params.stripes * rows * u64::from(params.chunk_bytes) / 512;
@@ -136,7 +135,7 @@ pub fn create(
         };
         let journal_sectors = journal_bytes / 4096 * 8;
         let sectors = device_sectors + journal_sectors;
-        let mut disk = blank(sectors, (journal_bytes, parts_only), &set_uuid);
+        let mut disk = blank(sectors, scenario, &set_uuid);
         disk.put(SUPER_SECTOR, &superblock.encode());
         if let Some(bitmap) = &bitmap {
             disk.put(BITMAP_SECTOR, &bitmap.encode_page(0));
@@ -150,9 +149,9 @@ pub fn create(
 }
 
 /// A volume that is blank but for its journal, if it has one.
-pub fn blank(sectors: u64, (journal_bytes, parts_only): (u64, bool), set_uuid: &[u8; 16]) -> Disk {
+pub fn blank(sectors: u64, scenario: &Scenario, set_uuid: &[u8; 16]) -> Disk {
     let mut disk = Disk::new(sectors);
-    if let Some(header) = Header::new(journal_bytes, parts_only) {
+    if let Some(header) = Header::new(scenario.journal_bytes, scenario.parts_only) {
         disk.put(sectors - HEADERS_BYTES / 512, &header.encode(set_uuid));
     }
     disk
@@ -171,9 +170,6 @@ fn spoil(layout: &Layout, disks: &mut [Disk], rng: &mut Rng) {
 }
 
 /// The superblock on a volume.
-///
-/// # Errors
-/// What is wrong with it, for people.
 pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
     let mut bytes = vec![0; 4096];
     disk.read(SUPER_SECTOR, &mut bytes).map_err(|error| format!("superblock: {error:?}"))?;
@@ -182,13 +178,23 @@ pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
 }
 
 /// What lies on a volume besides data.
-///
-/// # Errors
-/// When its superblock is not one.
 pub fn found(disk: &Disk) -> Result<Found, String> {
     let superblock = superblock(disk)?;
     let bitmap = superblock.bitmap_sector().and_then(|sector| own_bitmap(disk, sector));
     Ok(Found { superblock, bitmap })
+}
+
+/// What an array is put together from, if a member lies on the volume of the node that listens
+/// there.
+pub fn candidate(disk: &Disk, address: String) -> Option<Candidate> {
+    let Found { superblock, bitmap } = found(disk).ok()?;
+    Some(Candidate {
+        address,
+        volume: VOLUME.to_owned(),
+        bytes: disk.image().len() as u64,
+        superblock: Ok(superblock),
+        bitmap: bitmap.map(Ok),
+    })
 }
 
 /// The bitmap that lies there, if it can be read.
@@ -202,9 +208,6 @@ fn own_bitmap(disk: &Disk, sector: u64) -> Option<Bitmap> {
 }
 
 /// The bitmap of an array that consists of these volumes: all their bits that count.
-///
-/// # Errors
-/// When a superblock is not one.
 pub fn bitmap(disks: &[&Disk]) -> Result<Option<Bitmap>, String> {
     let superblocks = disks.iter().map(|disk| superblock(disk)).collect::<Result<Vec<_>, _>>()?;
     let events = superblocks.iter().map(|superblock| superblock.events).max().unwrap_or(0);
@@ -239,7 +242,6 @@ fn sum(inputs: &[(u8, &[u8])], len: usize) -> Vec<u8> {
 }
 
 /// The first parity that does not fit its data.
-#[must_use]
 pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
     for stripe in 0..layout.params.stripes {
         for equation in layout.code(stripe).equations() {
@@ -261,11 +263,32 @@ pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
     None
 }
 
+/// All parities fit, and what the volumes hold is what it may be: as it is decoded without each of
+/// these sets of nodes.
+///
+/// # Errors
+/// What is wrong first.
+pub fn judge(
+    layout: &Layout,
+    disks: &[&Disk],
+    without: &[&[u16]],
+    judge: &mut Judge,
+) -> Result<(), Failure> {
+    if let Some(misfit) = misfit(layout, disks) {
+        return Err(Failure(misfit));
+    }
+    for lost in without {
+        let stripes = 0..layout.params.stripes;
+        let data: Vec<u8> = stripes.flat_map(|stripe| data(layout, disks, stripe, lost)).collect();
+        judge.content(0, &data, &judge::nothing)?;
+    }
+    Ok(())
+}
+
 /// The data of a stripe, decoded without the `lost` nodes.
 ///
 /// # Panics
 /// When the code does not survive that.
-#[must_use]
 pub fn data(layout: &Layout, disks: &[&Disk], stripe: u64, lost: &[u16]) -> Vec<u8> {
     let code = layout.code(stripe);
     let recovery = Recovery::plan(code, lost).expect("as many as the code survives");

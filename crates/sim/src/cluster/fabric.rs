@@ -70,6 +70,8 @@ struct End {
     state: State,
     /// Where the other end may put.
     window: Option<Range<u64>>,
+    /// So long it bears to hear nothing from the other.
+    silence_ms: Option<u32>,
     /// Messages that have not reached this end.
     coming: VecDeque<Vec<u8>>,
 }
@@ -98,9 +100,11 @@ impl World {
                     self.end(id).window = Some(window);
                 }
             }
-            FabricOp::BearSilence { peer, .. } => {
+            FabricOp::BearSilence { peer, millis } => {
                 // Here both ends are told when a connection breaks.
-                self.standing(process, peer, "patience");
+                if let Some(id) = self.standing(process, peer, "patience") {
+                    self.end(id).silence_ms = Some(millis);
+                }
             }
             FabricOp::Put { io, peer, from, to, imm } => {
                 let to = Buf { offset: to, len: from.len };
@@ -172,8 +176,10 @@ impl World {
             |p: &super::process::Process| p.alive && p.address.as_deref() == Some(address);
         let listener = self.processes.iter().position(listens);
         let state = State::Waiting;
-        let coming = VecDeque::new;
-        let end = |process, peer| End { process, peer, state, window: None, coming: coming() };
+        let end = |process, peer| {
+            let coming = VecDeque::new();
+            End { process, peer, state, window: None, silence_ms: None, coming }
+        };
         let accepted = listener.map_or(PeerId(0), |listener| {
             let listener = &mut self.processes[listener];
             listener.accepted += 1;
@@ -381,6 +387,19 @@ impl World {
         }
     }
 
+    /// What ends of connections were told to bear of whom they are connected to, in milliseconds.
+    pub fn silences(&self) -> impl Iterator<Item = u32> {
+        let ends = self.connections.iter().flat_map(|connection| &connection.ends);
+        ends.filter_map(|end| end.silence_ms)
+    }
+
+    /// The connections between two processes break.
+    pub fn disconnect(&mut self, a: usize, b: usize) {
+        for connection in self.connections_between(a, b) {
+            self.break_connection(connection);
+        }
+    }
+
     /// A connection breaks: both ends hear of it, each in its own time.
     pub fn break_connection(&mut self, connection: usize) {
         self.note(&[29, connection as u64], || format!("BREAK connection {connection}"));
@@ -389,7 +408,6 @@ impl World {
     }
 
     /// The connections that stand between two processes.
-    #[must_use]
     pub fn connections_between(&self, a: usize, b: usize) -> Vec<usize> {
         let between = |connection: &Connection| {
             let [first, second] = &connection.ends;
@@ -405,7 +423,7 @@ impl World {
     fn count_message(&mut self, process: usize, bytes: &[u8]) {
         let is_client = matches!(self.processes[process].machine, AnyMachine::Block(_));
         if is_client && let Some(&kind) = bytes.first() {
-            *self.sent.entry(kind).or_default() += 1;
+            *self.signs.sent.entry(kind).or_default() += 1;
         }
     }
 

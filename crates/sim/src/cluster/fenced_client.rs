@@ -1,11 +1,17 @@
 //! Clients whose array another client has taken over while they were at work, and which go on
 //! trying.
 
+use std::collections::BTreeSet;
+
 use braid_array::Action;
+use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
+use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
+use braid_cluster::wire::Message;
 
 use super::promises::Happened;
-use super::session::{Phase, Session};
+use super::script;
+use super::session::{ARRAY, Phase, Session};
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::workload::Kind;
@@ -35,7 +41,7 @@ impl Session {
         }
         self.promises.heard(Happened::ClientGone);
         self.suspects.crash();
-        self.cluster.world.note(&[54], || "TAKE OVER".to_owned());
+        self.cluster.note(&[54], || "TAKE OVER".to_owned());
         self.fenced.push(FencedClient { process: self.client, strays: false, told: false });
     }
 
@@ -56,12 +62,11 @@ impl Session {
         if fenced.strays || fenced.told {
             return;
         }
-        let Some(slot) = self.judge.free_slot(process) else { return };
         let kind = Kind::Write { fua: false };
         let now = self.cluster.world.now();
-        let offset = slot as u64 * self.cluster.slot_bytes();
         let client = &mut self.cluster.world.processes[process];
-        let mut draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
+        let draft = self.judge.draft(process, kind, range, &mut client.arena);
+        let Some(mut draft) = draft else { return };
         let strays = self.phase == Phase::Serving;
         draft.request.id.0 += if strays { STRAY } else { 0 };
         if client.client().submit(now, draft.request).is_err() {
@@ -70,7 +75,7 @@ impl Session {
         let Range { sector, sectors } = range;
         let id = draft.request.id;
         let serial = draft.serial;
-        self.cluster.world.note(&[55, id.0, sector, sectors], || {
+        self.cluster.note(&[55, id.0, sector, sectors], || {
             format!("FENCED CLIENT WRITES {sector}+{sectors} serial {serial}, stray {strays}")
         });
         if strays {
@@ -82,9 +87,6 @@ impl Session {
     }
 
     /// What a client says whose array was taken over; false when it is none.
-    ///
-    /// # Errors
-    /// It has written what it may not.
     pub fn fenced_says(&mut self, process: usize, action: &Action) -> Result<bool, Failure> {
         let fenced = self.fenced.iter_mut().find(|fenced| fenced.process == process);
         let Some(fenced) = fenced else { return Ok(false) };
@@ -99,7 +101,7 @@ impl Session {
             Action::Complete { id, result } => {
                 let flight = self.judge.answered(process, *id)?;
                 let kind = flight.kind;
-                self.cluster.world.note(&[56, id.0, u64::from(result.is_ok())], || {
+                self.cluster.note(&[56, id.0, u64::from(result.is_ok())], || {
                     format!("FENCED CLIENT'S #{} {kind:?}: {result:?}", id.0)
                 });
                 // What it has read may have been old already.
@@ -111,14 +113,46 @@ impl Session {
     }
 
     /// All of them have heard that the array is somebody else's, once nothing is on its way.
-    ///
-    /// # Errors
-    /// When one has not.
     pub fn fenced_know(&self) -> Result<(), Failure> {
         if self.fenced.iter().all(|fenced| fenced.told) {
             Ok(())
         } else {
             Err(Failure("a client does not hear that its array is taken".to_owned()))
         }
+    }
+
+    /// Has all nodes grant an epoch to nobody, so that the client at work is none any more: who is
+    /// about to take an array over does that first, and looks then at what lies on them.
+    pub(super) fn fence(&mut self) -> Result<(), Failure> {
+        self.cluster.epoch += 1;
+        let epoch = self.cluster.epoch;
+        let client = self.cluster.rng.next();
+        let grant = Message::Grant { tag: 1, array: ARRAY, epoch, client }.encode(epoch);
+        let nodes = u32::from(self.cluster.scenario.params.nodes);
+        let connect = |number| {
+            let address = format!("n{number}");
+            Action::Fabric(FabricOp::Connect { peer: PeerId(number), address })
+        };
+        let rule = move |event: &Event| match event {
+            Event::Fabric(FabricEvent::Connected { peer }) => {
+                vec![Action::Fabric(FabricOp::Send { peer: *peer, bytes: grant.clone() })]
+            }
+            _ => Vec::new(),
+        };
+        let begin = (0..nodes).map(connect).collect();
+        let (fence, heard) = script::start(&mut self.cluster.world, "a fence", 0, begin, rule);
+        let answered = |event: &Event| match event {
+            Event::Fabric(FabricEvent::Message { peer, .. } | FabricEvent::Lost { peer, .. }) => {
+                Some(*peer)
+            }
+            _ => None,
+        };
+        let is_over = || {
+            let heard = heard.lock().expect("no panic while it is held");
+            heard.iter().filter_map(answered).collect::<BTreeSet<PeerId>>().len() == nodes as usize
+        };
+        self.until("nodes do not answer who takes an array over", |_| is_over())?;
+        self.cluster.world.kill(fence);
+        Ok(())
     }
 }

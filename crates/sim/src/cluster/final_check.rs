@@ -58,11 +58,7 @@ pub(super) fn finish_and_stop(session: &mut Session) -> Result<(), Failure> {
 pub(super) fn stop(session: &mut Session) -> Result<(), Failure> {
     session.ask_to_stop();
     session.outputs()?;
-    while session.phase != Phase::Stopped {
-        if !session.step()? {
-            return Err(Failure("a stop is never answered".to_owned()));
-        }
-    }
+    session.until("a stop is never answered", |session| session.phase == Phase::Stopped)?;
     if session.in_flight() > 0 {
         return Err(Failure("stopped with requests in flight".to_owned()));
     }
@@ -122,7 +118,7 @@ pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
     let there = session.cluster.rng.percent(50);
     for round in 0..3 {
         let mut missing = gone.clone();
-        let more = session.cluster.scenario.more_losses(&mut session.cluster.rng, &gone);
+        let more = session.cluster.more_losses(&gone);
         missing.extend(more.into_iter().take(round));
         session.promises.heard(Happened::LookedAtWithout(&missing));
         // What a client had answered when it died may lie with the nodes until the next one comes.
@@ -130,9 +126,7 @@ pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
         if !died {
             look(session, &missing)?;
         }
-        let dead = |role: &u16| {
-            !session.cluster.world.processes[session.cluster.nodes[usize::from(*role)]].alive
-        };
+        let dead = |role: &u16| !session.cluster.world.processes[session.cluster.node(*role)].alive;
         let without: Vec<u16> =
             missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
         read_back(session, &without)?;
@@ -160,7 +154,7 @@ pub(super) fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure
 
 /// A new client reads everything, without some of the nodes.
 pub(super) fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
-    session.cluster.world.note(&[52], || format!("READ BACK without {missing:?}"));
+    session.cluster.note(&[52], || format!("READ BACK without {missing:?}"));
     let told =
         |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));
     session.start_client(missing, true)?;

@@ -1,19 +1,18 @@
 //! A second array on the same nodes, with a client of its own that has the key of that array alone
 //! and writes a little at a time. What happens to the first client must not touch it.
 
-use braid_array::action::{Command, CommandId, Event};
-use braid_array::array::Scratch;
-use braid_array::{Action, AnyMachine};
-use braid_cluster::client::{Client, ClientConfig, ClientMember};
+use braid_array::Action;
+use braid_array::action::{Command, CommandId};
+use braid_cluster::client::{ClientConfig, ClientMember};
 use braid_cluster::pipeline::Params;
 
 use super::content::{self, Layout};
-use super::process::Process;
 use super::promises::Happened;
+use super::scenario::Scenario;
 use super::session::Session;
 use super::world::World;
 use crate::disk::Disk;
-use crate::judge::{self, Judge};
+use crate::judge::Judge;
 use crate::oracle::Range;
 use crate::report::Failure;
 use crate::rng::Rng;
@@ -27,8 +26,8 @@ const MAX_SECTORS: u64 = 64;
 
 /// The client of a second array, and what it has written. [`start`](Self::start) starts it,
 /// [`go_on`](Self::go_on) is called after each step of the world, [`hears`](Self::hears) with what
-/// the client says; [`finish`](Self::finish) has it stop. Once it has [stopped](Self::stopped),
-/// [`judge`](Self::judge) compares the volumes with what it has written.
+/// the client says. When nothing is `left` to write it stops; then [`judge`](Self::judge) compares
+/// the volumes with what it has written.
 #[derive(Debug)]
 pub struct Guest {
     /// Its client.
@@ -44,9 +43,6 @@ pub struct Guest {
 
 impl Guest {
     /// Starts a client on fresh volumes, which the nodes have.
-    ///
-    /// # Errors
-    /// When the client refuses the array.
     pub fn start(
         world: &mut World,
         disks: &[Disk],
@@ -63,16 +59,11 @@ impl Guest {
             members.push(Some(ClientMember { address, volume, superblock }));
         }
         let config = ClientConfig::new(params, members);
-        let offset = MAX_SECTORS * 512;
-        let bytes = Client::scratch_bytes(&config);
-        let client = Client::new(config, Scratch { offset, bytes })?;
-        let arena = (offset + bytes) as usize;
-        let client = AnyMachine::Block(Box::new(client));
-        let process = Process::new("guest".to_owned(), client, arena, None).limited_to(limit);
+        let slot_bytes = MAX_SECTORS * 512;
+        let process = world.start_client("guest", config, slot_bytes, limit)?;
         let layout = Layout::new(params);
-        let process = world.start(process);
         let mut judge = Judge::new(layout.sectors());
-        judge.client_begins(process, 1);
+        judge.client_begins(process, 1, slot_bytes);
         Ok(Self { process, judge, layout, rng, left: 40, stopping: false, stopped: false })
     }
 
@@ -83,18 +74,14 @@ impl Guest {
         }
         if self.left == 0 {
             self.stopping = true;
-            let event = Event::Command { id: CommandId(1), command: Command::Stop };
-            return world.handle(self.process, event);
+            return world.command(self.process, CommandId(1), Command::Stop);
         }
         let blocks = self.layout.sectors() / 8;
         let start = self.rng.below(blocks);
         let count = self.rng.between(1, (blocks - start).min(MAX_SECTORS / 8));
         let range = Range { sector: start * 8, sectors: count * 8 };
         let kind = Kind::Write { fua: self.rng.percent(20) };
-        let now = world.now();
-        let client = &mut world.processes[self.process];
-        let draft = self.judge.draft(0, kind, range, 0, &mut client.arena);
-        if client.client().submit(now, draft.request).is_ok() {
+        if let Some(draft) = world.ask(&mut self.judge, self.process, kind, range) {
             self.left -= 1;
             self.judge.submitted(self.process, draft, false);
             world.drain(self.process);
@@ -118,48 +105,21 @@ impl Guest {
         Ok(())
     }
 
-    /// Writes no more.
-    pub const fn finish(&mut self) {
-        self.left = 0;
-    }
-
-    /// It has stopped.
-    #[must_use]
-    pub const fn stopped(&self) -> bool {
-        self.stopped
-    }
-
     /// What lies on its volumes is what it has written.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn judge(&mut self, disks: &[&Disk], stripes: u64) -> Result<(), Failure> {
-        if let Some(misfit) = content::misfit(&self.layout, disks) {
-            return Err(Failure(format!("the guest: {misfit}")));
-        }
-        let stripe = |stripe| content::data(&self.layout, disks, stripe, &[]);
-        let data: Vec<u8> = (0..stripes).flat_map(stripe).collect();
-        let judged = self.judge.content(0, &data, &judge::nothing);
+    pub fn judge(&mut self, disks: &[&Disk]) -> Result<(), Failure> {
+        let judged = content::judge(&self.layout, disks, &[&[]], &mut self.judge);
         judged.map_err(|Failure(what)| Failure(format!("the guest: {what}")))
     }
 }
 
 impl Session {
     /// Makes another array on the nodes, and starts its client.
-    ///
-    /// # Errors
-    /// When the client refuses the array.
     pub fn start_guest(&mut self) -> Result<(), Failure> {
         let params =
             Params { session: self.cluster.rng.next(), epoch: 1, ..self.cluster.scenario.params };
-        let disks = content::create(
-            &self.cluster.layout,
-            [8; 16],
-            false,
-            None,
-            (0, false),
-            &mut self.cluster.rng,
-        );
+        let scenario = Scenario::calm(params);
+        let disks =
+            content::create(&self.cluster.layout, [8; 16], &scenario, &mut self.cluster.rng);
         for (&node, disk) in self.cluster.nodes.iter().zip(&disks) {
             self.cluster.world.processes[node].keep(VOLUME, disk.clone());
         }
@@ -178,21 +138,16 @@ impl Session {
     }
 
     /// The other array comes to its end, and is looked at.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub fn end_guest(&mut self) -> Result<(), Failure> {
         if let Some(guest) = &mut self.guest {
-            guest.finish();
+            guest.left = 0;
         }
-        while self.guest.as_ref().is_some_and(|guest| !guest.stopped()) {
-            if !self.step()? {
-                return Err(Failure("the guest does not stop".to_owned()));
-            }
-        }
+        self.until("the guest does not stop", |session| {
+            session.guest.as_ref().is_none_or(|guest| guest.stopped)
+        })?;
         let Some(mut guest) = self.guest.take() else { return Ok(()) };
         let disks: Vec<&Disk> =
             self.cluster.nodes.iter().map(|&node| self.cluster.guest_disk(node)).collect();
-        guest.judge(&disks, self.cluster.scenario.params.stripes)
+        guest.judge(&disks)
     }
 }

@@ -2,7 +2,7 @@
 
 use braid_array::Instant;
 
-use super::session::Session;
+use super::nodes::Cluster;
 use crate::rng::Rng;
 
 /// The pauses of one life: a long one, of 4 to 12 seconds, in which clients give memory back; and
@@ -24,25 +24,25 @@ pub(super) struct IdlePhase {
 
 impl IdlePhase {
     /// Drawn aside: seeds without one are what they would be if there were none.
-    pub(super) fn draw(session: &Session) -> Self {
-        let mut aside = Rng::new(session.cluster.rng.clone().next());
-        let at = aside.percent(30).then(|| aside.below(session.cluster.scenario.requests));
+    pub(super) fn draw(cluster: &Cluster) -> Self {
+        let mut aside = cluster.rng.aside(0);
+        let at = aside.percent(30).then(|| aside.below(cluster.scenario.requests));
         let millis = aside.between(4_000, 12_000);
-        let marks = session.cluster.scenario.bitmap_chunk_bytes.is_some();
+        let marks = cluster.scenario.bitmap_chunk_bytes.is_some();
         let trickle = (marks && aside.percent(20)).then(|| aside.fork());
         Self { at, millis, trickle, after: 0, until: None }
     }
 
     /// Is there one, with so many requests submitted?
-    pub(super) fn is_now(&mut self, session: &mut Session, submitted: u64) -> bool {
-        let now = session.cluster.world.now();
+    pub(super) fn is_now(&mut self, cluster: &mut Cluster, submitted: u64) -> bool {
+        let now = cluster.world.now();
         if self.after < submitted
             && let Some(rng) = &mut self.trickle
         {
             self.after = submitted;
             // Less than it takes until superblocks say clean.
             let until = now.plus_millis(rng.between(10, 180));
-            session.cluster.world.wake_at(until);
+            cluster.world.wake_at(until);
             self.until = Some(until);
         }
         if self.at.take_if(|at| *at <= submitted).is_some() {

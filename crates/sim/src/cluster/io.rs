@@ -39,6 +39,8 @@ enum Kind {
     Load(Buf),
     Volume(VolumeOp),
     Note(NoteOp),
+    /// After this name, and how many at most.
+    Survey(String, usize),
 }
 
 impl World {
@@ -83,7 +85,7 @@ impl World {
 
     pub(super) fn compute(&mut self, process: usize, io: IoId, compute: Compute) {
         self.note(&[11, process as u64, io.0], || {
-            format!("process {process} {} (io {})", show(&compute), io.0)
+            format!("process {process} {} (io {})", compute::describe(&compute), io.0)
         });
         let (read, written) = match &compute {
             Compute::Sum { inputs, outputs, .. } => (inputs.clone(), outputs.clone()),
@@ -132,6 +134,12 @@ impl World {
         self.begin(self.profile.disk_nanos, work);
     }
 
+    pub(super) fn survey(&mut self, process: usize, io: IoId, after: String, most: usize) {
+        self.note(&[17, process as u64, io.0], || format!("process {process} looks around"));
+        let work = Work { process, io, claims: Vec::new(), kind: Kind::Survey(after, most) };
+        self.begin(self.profile.disk_nanos, work);
+    }
+
     /// Work is done: its process hears of it.
     pub(super) fn finish(&mut self, slot: usize) {
         let Some(work) = self.work[slot].take() else { return };
@@ -143,7 +151,7 @@ impl World {
         let event = match kind {
             Kind::Io { member, op, mark } => {
                 let result = self.perform(process, member, op, mark).map(|()| Outcome::Done);
-                self.durable += u64::from(matches!(
+                self.signs.durable += u64::from(matches!(
                     op,
                     IoOp::Flush
                         | IoOp::Write { fua: true, .. }
@@ -164,17 +172,23 @@ impl World {
                 let result = self.change_volumes(process, &op);
                 Event::Volume { io, result }
             }
+            Kind::Survey(after, most) => {
+                Event::Survey { io, result: Ok(self.processes[process].survey(&after, most)) }
+            }
+            Kind::Note(NoteOp::Remove { .. }) if self.processes[process].keeps_notes => {
+                Event::Done { io, result: Err(IoError::GONE) }
+            }
             Kind::Note(NoteOp::Read { name }) => {
                 let bytes = self.processes[process].notes.get(&name).cloned().unwrap_or_default();
                 Event::Loaded { io, bytes }
             }
             Kind::Note(NoteOp::Remove { name }) => {
-                self.durable += 1;
+                self.signs.durable += 1;
                 self.processes[process].notes.remove(&name);
                 Event::Done { io, result: Ok(Outcome::Done) }
             }
             Kind::Note(NoteOp::Write { name, at, bytes }) => {
-                self.durable += 1;
+                self.signs.durable += 1;
                 match self.profile.mutation {
                     Some(Mutation::DropNote) => {}
                     Some(Mutation::ForgetViews) => {
@@ -257,6 +271,7 @@ impl World {
         {
             return Ok(());
         }
+        volume.counts.note(op);
         let disk = &mut volume.disk;
         let journal = disk.sectors() - journal_sectors.min(disk.sectors());
         match (op, profile.mutation) {
@@ -277,7 +292,8 @@ impl World {
         let name = match op {
             VolumeOp::Create { name, bytes } => {
                 if process.volumes.contains_key(name) {
-                    return Err(Refusal::plain(format!("there is a volume {name}")));
+                    let why = format!("volume {name} exists");
+                    return Err(Refusal::new(why, "choose another name"));
                 }
                 process.keep(name, Disk::new(bytes / SECTOR));
                 name
@@ -297,7 +313,7 @@ impl World {
         };
         let member = MemberId(process.next_member);
         let Some(volume) = process.volumes.get_mut(name) else {
-            return Err(Refusal::plain(format!("there is no volume {name}")));
+            return Err(Refusal::new(format!("there is no volume {name}"), "create it first"));
         };
         if volume.open.is_some() {
             return Err(Refusal::plain(format!("volume {name} is in use")));
@@ -340,14 +356,4 @@ fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
     };
     let unaligned = (!aligned).then_some("a buffer that is not aligned");
     device_io::objection(op, block_bytes).or(unaligned)
-}
-
-fn show(compute: &Compute) -> String {
-    match compute {
-        Compute::Sum { inputs, outputs, accumulate, .. } => {
-            let add = if *accumulate { "adds" } else { "sums" };
-            format!("{add} {inputs:?} into {outputs:?}")
-        }
-        other => format!("{other:?}"),
-    }
 }

@@ -1,6 +1,8 @@
 //! The point at which a life ends.
 
-use super::session::Session;
+use std::collections::BTreeMap;
+
+use super::nodes::Cluster;
 use crate::rng::Rng;
 
 /// What somebody has just been told.
@@ -19,11 +21,14 @@ enum Sign {
 }
 
 /// How often it was.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Signs {
+    pub(super) durable: u64,
     pub(super) flushed: u64,
     pub(super) lost: u64,
     pub(super) joined: u64,
+    /// By kind of message.
+    pub(super) sent: BTreeMap<u8, u64>,
 }
 
 /// When a life ends: after so many events, or so many events after a sign: somebody was told what
@@ -47,70 +52,68 @@ struct Wait {
     before: Option<u64>,
 }
 
+impl Sign {
+    const fn passed_over(self, skip: u64) -> Wait {
+        Wait { sign: self, requests: 0, skip, before: None }
+    }
+}
+
 impl KillPoint {
     /// Of a life that is cut off, within so many events.
-    pub(super) fn of_a_cut(session: &mut Session, events: u64) -> Self {
-        let left = Some(session.cluster.rng.between(1, events));
-        let mut aside = aside(session);
+    pub(super) fn of_a_cut(cluster: &mut Cluster, events: u64) -> Self {
+        let left = Some(cluster.rng.between(1, events));
+        let mut aside = aside(cluster);
         if aside.percent(50) {
             return Self { wait: None, left };
         }
         let sign = aside.pick(&[Sign::Durable, Sign::Durable, Sign::Flushed]);
-        let most = if aside.percent(20) { 1 } else { session.cluster.scenario.requests };
+        let most = if aside.percent(20) { 1 } else { cluster.scenario.requests };
         let requests = aside.below(most);
         let most = aside.pick(&[1, 8, 60]);
-        let wait = Some(Wait { sign, requests, skip: aside.below(most), before: None });
-        let most = aside.pick(&[1, 4, 30]);
-        Self { wait, left: Some(aside.below(most)) }
+        let skip = aside.below(most);
+        Self::after(Wait { requests, ..sign.passed_over(skip) }, &mut aside, &[1, 4, 30])
     }
 
     /// Of a life in which nodes are lost: at times the client dies just then.
-    pub(super) fn of_a_loss(session: &Session) -> Self {
-        let mut aside = aside(session);
+    pub(super) fn of_a_loss(cluster: &Cluster) -> Self {
+        let mut aside = aside(cluster);
         if aside.percent(45) {
             return Self { wait: None, left: None };
         }
-        let requests = 0;
         let skip = aside.pick(&[0, 1, 1, 2]);
-        let wait = Some(Wait { sign: Sign::Lost, requests, skip, before: None });
-        let most = aside.pick(&[1, 4, 30, 300]);
-        Self { wait, left: Some(aside.below(most)) }
+        Self::after(Sign::Lost.passed_over(skip), &mut aside, &[1, 4, 30, 300])
     }
 
     /// Of a client that comes for a short while: after it, or somebody, has made a few things
     /// durable.
-    pub(super) fn of_a_short_lived_client(session: &mut Session) -> Self {
-        let most = 7 * u64::from(session.cluster.scenario.params.nodes);
-        let sign = Sign::Durable;
-        let requests = 0;
-        let wait =
-            Some(Wait { sign, requests, skip: session.cluster.rng.below(most), before: None });
-        let most = session.cluster.rng.pick(&[1, 1, 4, 30, 300]);
-        Self { wait, left: Some(session.cluster.rng.below(most)) }
+    pub(super) fn of_a_short_lived_client(cluster: &mut Cluster) -> Self {
+        let most = 7 * u64::from(cluster.scenario.params.nodes);
+        let skip = cluster.rng.below(most);
+        Self::after(Sign::Durable.passed_over(skip), &mut cluster.rng, &[1, 1, 4, 30, 300])
     }
 
     /// Of a client that comes for a short while: after a message of any kind that there was before,
     /// as likely as of any other, be it ever so rare.
-    pub(super) fn after_a_message(session: &mut Session) -> Self {
-        let kinds: Vec<u8> = session.cluster.world.sent.keys().copied().collect();
+    pub(super) fn after_a_message(cluster: &mut Cluster) -> Self {
+        let kinds: Vec<u8> = cluster.world.signs.sent.keys().copied().collect();
         if kinds.is_empty() {
             return Self::never();
         }
-        let sign = Sign::Sent(session.cluster.rng.pick(&kinds));
-        let most =
-            session.cluster.rng.pick(&[1, 1, u64::from(session.cluster.scenario.params.nodes)]);
-        let requests = 0;
-        let skip = session.cluster.rng.below(most);
-        let wait = Some(Wait { sign, requests, skip, before: None });
-        let most = session.cluster.rng.pick(&[1, 4, 30]);
-        Self { wait, left: Some(session.cluster.rng.below(most)) }
+        let sign = Sign::Sent(cluster.rng.pick(&kinds));
+        let most = cluster.rng.pick(&[1, 1, u64::from(cluster.scenario.params.nodes)]);
+        let skip = cluster.rng.below(most);
+        Self::after(sign.passed_over(skip), &mut cluster.rng, &[1, 4, 30])
     }
 
     /// Of a client that lives until somebody has come back.
-    pub(super) fn after_a_return(session: &mut Session) -> Self {
-        let wait = Some(Wait { sign: Sign::Joined, requests: 0, skip: 0, before: None });
-        let most = session.cluster.rng.pick(&[4, 100, 400]);
-        Self { wait, left: Some(session.cluster.rng.below(most)) }
+    pub(super) fn after_a_return(cluster: &mut Cluster) -> Self {
+        Self::after(Sign::Joined.passed_over(0), &mut cluster.rng, &[4, 100, 400])
+    }
+
+    /// At most one of `most` events after a sign.
+    fn after(wait: Wait, rng: &mut Rng, most: &[u64]) -> Self {
+        let most = rng.pick(most);
+        Self { wait: Some(wait), left: Some(rng.below(most)) }
     }
 
     /// Of a life that goes on to its end.
@@ -119,14 +122,15 @@ impl KillPoint {
     }
 
     /// Has it come, with so many requests submitted? Asked once for each event.
-    pub(super) fn is_now(&mut self, session: &Session, submitted: u64) -> bool {
+    pub(super) fn is_now(&mut self, cluster: &Cluster, submitted: u64) -> bool {
         if let Some(wait) = &mut self.wait {
+            let signs = &cluster.world.signs;
             let seen = match wait.sign {
-                Sign::Durable => session.cluster.world.durable,
-                Sign::Flushed => session.signs.flushed,
-                Sign::Lost => session.signs.lost,
-                Sign::Joined => session.signs.joined,
-                Sign::Sent(kind) => session.cluster.world.sent.get(&kind).copied().unwrap_or(0),
+                Sign::Durable => signs.durable,
+                Sign::Flushed => signs.flushed,
+                Sign::Lost => signs.lost,
+                Sign::Joined => signs.joined,
+                Sign::Sent(kind) => signs.sent.get(&kind).copied().unwrap_or(0),
             };
             if submitted < wait.requests || seen <= *wait.before.get_or_insert(seen) + wait.skip {
                 return false;
@@ -145,6 +149,6 @@ impl KillPoint {
 }
 
 /// Draws what seeds without it do not notice.
-fn aside(session: &Session) -> Rng {
-    Rng::new(session.cluster.rng.clone().next() ^ 0x6d6f_6d65)
+fn aside(cluster: &Cluster) -> Rng {
+    cluster.rng.aside(0x6d6f_6d65)
 }

@@ -9,7 +9,7 @@
 //!
 //! At times another array lives on the same nodes ([`guest`]), a client goes on whose array was
 //! taken over ([`fenced_client`]), another node takes the place of a lost one ([`newcomer`]) or of
-//! one that serves ([`replacement`]), and those leave the array ([`departed`]); more nodes go away
+//! one that serves ([`spare`]), and those leave the array; more nodes go away
 //! than the array can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a bit
 //! changes on a volume ([`bit_rot`]). Lives end at a drawn [`kill_point`], have an [`idle_phase`],
 //! and some clients come for a short time ([`short_lived_clients`]); and some seeds are about many
@@ -20,9 +20,7 @@ mod away;
 mod bit_rot;
 pub mod claims;
 pub mod content;
-mod departed;
 pub mod fabric;
-mod fence;
 mod fenced_client;
 mod final_check;
 pub mod guest;
@@ -33,13 +31,12 @@ pub mod newcomer;
 pub mod nodes;
 pub mod process;
 pub mod promises;
-mod reading;
 mod relay;
-mod replacement;
 mod replay;
 mod requests;
 pub mod run;
 pub mod scenario;
+pub mod script;
 pub mod session;
 mod short_lived_clients;
 mod spare;

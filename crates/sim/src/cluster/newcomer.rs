@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_array::action::{Command, CommandId, Event, NewMember};
+use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::format::superblock::feature;
 use braid_array::format::{BadBlocks, Role, Superblock};
 use braid_array::{Instant, MemberId};
@@ -29,15 +29,13 @@ pub struct Newcomer {
 impl Cluster {
     /// The role that the superblock on the volume of a process tells.
     pub(super) fn role_on(&self, process: usize) -> Option<u16> {
-        let disk = &self.world.processes[process].volumes[VOLUME].disk;
-        match content::superblock(disk).ok()?.role() {
+        match content::superblock(self.disk_of(process)).ok()?.role() {
             Role::Active(role) => Some(role),
             _ => None,
         }
     }
 
     /// Has the node of this role been added?
-    #[must_use]
     pub fn is_new(&self, role: u16) -> bool {
         self.ids[usize::from(role)] >= FIRST
     }
@@ -67,7 +65,7 @@ impl Cluster {
     /// Has the client told to add a new node.
     pub(super) fn offer_as(&mut self, client: usize, command: CommandId) -> Newcomer {
         let sectors = self.disk(0).sectors();
-        let disk = content::blank(sectors, self.scenario.journals(), &ARRAY);
+        let disk = content::blank(sectors, &self.scenario, &ARRAY);
         let device_sectors = disk.sectors();
         let id = FIRST + self.world.processes.len() as u64;
         self.world.note(&[46, id], || format!("ADD node {id}"));
@@ -81,8 +79,7 @@ impl Cluster {
             readd: false,
             device_uuid: [0x80 | id as u8; 16],
         };
-        let event = Event::Command { id: command, command: Command::Add(Box::new(new)) };
-        self.world.handle(client, event);
+        self.world.command(client, command, Command::Add(Box::new(new)));
         Newcomer { id, process, incarnation }
     }
 
@@ -113,7 +110,7 @@ impl Session {
     /// A newcomer is the member of this role now, and nobody needs the one before.
     pub(super) fn has_role(&mut self, newcomer: Newcomer, role: u16) {
         let Newcomer { id, process, incarnation } = newcomer;
-        self.cluster.world.note(&[57, id, role.into()], || format!("node {id} HAS ROLE {role}"));
+        self.cluster.note(&[57, id, role.into()], || format!("node {id} HAS ROLE {role}"));
         let at = usize::from(role);
         let old = std::mem::replace(&mut self.cluster.nodes[at], process);
         self.departs(old);
@@ -121,10 +118,8 @@ impl Session {
     }
 
     /// Roles whose node was added, runs, and has not all of theirs yet.
-    #[must_use]
     pub fn rebuilding(&self) -> BTreeSet<u16> {
-        let runs =
-            |role: u16| self.cluster.world.processes[self.cluster.nodes[usize::from(role)]].alive;
+        let runs = |role: u16| self.cluster.world.processes[self.cluster.node(role)].alive;
         self.promises
             .dropped
             .iter()
@@ -148,7 +143,6 @@ impl Session {
     }
 
     /// Have members that were replaced all that belongs to their roles?
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.promises.dropped.is_empty()
             && (!self.cluster.scenario.replaces || self.cluster.half_regained().is_empty())

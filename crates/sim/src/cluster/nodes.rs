@@ -1,6 +1,5 @@
 //! The nodes and witnesses of a run, and what lies on them.
 
-use braid_array::AnyMachine;
 use braid_array::array::Scratch;
 use braid_array::format::superblock::feature;
 use braid_array::status::Status;
@@ -47,20 +46,12 @@ pub struct Cluster {
 
 impl Cluster {
     /// Nodes with fresh volumes, and witnesses.
-    #[must_use]
     pub fn new(scenario: Scenario, mut rng: Rng, trace: Trace) -> Self {
         let mut world = World::new(rng.fork(), scenario.profile, trace);
         world.journal_sectors = scenario.journal_bytes / 4096 * 8;
         let params = scenario.params;
         let layout = Layout::new(params);
-        let disks = content::create(
-            &layout,
-            ARRAY,
-            scenario.dirty,
-            scenario.bitmap_chunk_bytes,
-            scenario.journals(),
-            &mut rng,
-        );
+        let disks = content::create(&layout, ARRAY, &scenario, &mut rng);
         let mut cluster = Self {
             scenario,
             rng,
@@ -93,6 +84,36 @@ impl Cluster {
         node
     }
 
+    /// The process of the node of this role.
+    pub fn node(&self, role: u16) -> usize {
+        self.nodes[usize::from(role)]
+    }
+
+    /// The node of this role dies.
+    pub(super) fn kill(&mut self, role: u16) {
+        self.world.kill(self.node(role));
+    }
+
+    /// Nodes that the array can do without, as [`Scenario::more_losses`] draws them.
+    pub(super) fn more_losses(&mut self, lost: &[u16]) -> Vec<u16> {
+        self.scenario.more_losses(&mut self.rng, lost)
+    }
+
+    /// What lies on the array's volume of a node, or on a spare.
+    pub(super) fn disk_of(&self, process: usize) -> &Disk {
+        &self.world.processes[process].volumes[VOLUME].disk
+    }
+
+    /// A note for the trace.
+    pub(super) fn note(&mut self, numbers: &[u64], words: impl FnOnce() -> String) {
+        self.world.note(numbers, words);
+    }
+
+    /// The key of a client, if it has that of its array alone.
+    pub(super) fn limit(&self) -> Option<[u8; 16]> {
+        self.scenario.limited.then_some(ARRAY)
+    }
+
     /// What a client says of its array.
     pub(super) fn status_of(&mut self, client: usize) -> Status {
         self.world.processes[client].client().status()
@@ -116,9 +137,7 @@ impl Cluster {
             Some(limit) => node.with_limit(limit),
             None => node,
         };
-        let machine = AnyMachine::Plain(Box::new(node));
-        let name = format!("n{id}");
-        let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
+        let mut process = Process::of_node(id, node, bytes);
         process.keep(VOLUME, disk);
         if let Some(before) = before {
             process.notes = std::mem::take(&mut self.world.processes[before].notes);
@@ -133,7 +152,7 @@ impl Cluster {
         if power_cut {
             disk.power_cut(&mut self.rng);
         }
-        let before = self.nodes[usize::from(role)];
+        let before = self.node(role);
         self.nodes[usize::from(role)] = self.start_node(role, disk, Some(before));
         power_cut
     }
@@ -176,7 +195,6 @@ impl Cluster {
     }
 
     /// Roles that the newest view leaves out.
-    #[must_use]
     pub fn left_out(&self) -> Vec<u16> {
         let roles = 0..self.scenario.params.nodes;
         self.newest_view()
@@ -207,13 +225,11 @@ impl Cluster {
     }
 
     /// A node's volume.
-    #[must_use]
     pub fn disk(&self, role: u16) -> &Disk {
-        &self.world.processes[self.nodes[usize::from(role)]].volumes[VOLUME].disk
+        self.disk_of(self.node(role))
     }
 
     /// All volumes, by role.
-    #[must_use]
     pub fn disks(&self) -> Vec<&Disk> {
         (0..self.scenario.params.nodes).map(|role| self.disk(role)).collect()
     }

@@ -1,16 +1,18 @@
 //! One pretend process: a machine, its arena, and the volumes it can open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use braid_array::{AnyMachine, BlockMachine, Buf, MemberId};
+use braid_array::array::Scratch;
+use braid_array::fabric::{PeerId, Survey};
+use braid_array::{AnyMachine, BlockMachine, Buf, IoOp, MemberId};
+use braid_cluster::node::Node;
 
 use super::claims::{ClaimId, Claims, Use};
 use super::replay::Replay;
 use super::world::Due;
 use crate::device_io::bytes_of;
 use crate::disk::Disk;
-use braid_array::fabric::PeerId;
 
 /// What an arena holds where nothing was written, and what a place about to be written holds.
 pub const POISON: u8 = 0xa5;
@@ -24,8 +26,37 @@ pub struct Stored {
     pub disk: Disk,
     /// Opened under this id.
     pub open: Option<MemberId>,
+    /// What was done to it.
+    pub counts: Counts,
     /// What a deliberate fault holds back.
     pub(super) replay: Replay,
+}
+
+/// How much was done to a volume, well or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Flushes.
+    pub flushes: usize,
+    /// Writes, durable ones too.
+    pub writes: usize,
+    /// Writes that were to be durable when they were answered.
+    pub durable_writes: usize,
+    /// Ranges that are to read as zeroes and need no space.
+    pub given_back: usize,
+}
+
+impl Counts {
+    pub(super) fn note(&mut self, op: IoOp) {
+        match op {
+            IoOp::Flush => self.flushes += 1,
+            IoOp::Write { fua, .. } => {
+                self.writes += 1;
+                self.durable_writes += usize::from(fua);
+            }
+            IoOp::WriteZeroes { unmap: true, .. } => self.given_back += 1,
+            _ => {}
+        }
+    }
 }
 
 /// A process of the pretend world: a client, or a node with its volumes and notes. The caller makes
@@ -52,6 +83,8 @@ pub struct Process {
     pub open_to_all: Range<u64>,
     /// What it has noted, by name.
     pub notes: BTreeMap<String, Vec<u8>>,
+    /// None of that can be removed.
+    pub keeps_notes: bool,
     /// It runs.
     pub alive: bool,
     /// It stands still.
@@ -82,6 +115,7 @@ impl Process {
             volumes: BTreeMap::new(),
             open_to_all: 0..0,
             notes: BTreeMap::new(),
+            keeps_notes: false,
             alive: true,
             frozen: false,
             held: Vec::new(),
@@ -91,10 +125,24 @@ impl Process {
         }
     }
 
-    /// With the key of this array alone, if any.
-    #[must_use]
-    pub fn limited_to(self, limit: Option<[u8; 16]>) -> Self {
-        Self { limit, ..self }
+    /// A client's process, which listens nowhere. Its arena ends with its scratch. With `limit`, it
+    /// has the key of that array alone.
+    pub fn of_client(
+        name: &str,
+        client: Box<dyn BlockMachine + Send>,
+        scratch: Scratch,
+        limit: Option<[u8; 16]>,
+    ) -> Self {
+        let arena_bytes = (scratch.offset + scratch.bytes) as usize;
+        let machine = AnyMachine::Block(client);
+        Self { limit, ..Self::new(name.to_owned(), machine, arena_bytes, None) }
+    }
+
+    /// A node's process, which listens where its number says; without volumes and notes.
+    pub fn of_node(id: u64, node: Node, arena_bytes: u64) -> Self {
+        let name = format!("n{id}");
+        let machine = AnyMachine::Plain(Box::new(node));
+        Self::new(name.clone(), machine, arena_bytes as usize, Some(name))
     }
 
     /// The client's machine in it.
@@ -108,8 +156,9 @@ impl Process {
     /// Puts a volume into the store.
     pub fn keep(&mut self, name: &str, disk: Disk) {
         let name = name.to_owned();
-        self.volumes
-            .insert(name.clone(), Stored { name, disk, open: None, replay: Replay::default() });
+        let counts = Counts::default();
+        let replay = Replay::default();
+        self.volumes.insert(name.clone(), Stored { name, disk, open: None, counts, replay });
     }
 
     /// Writes a part of a note.
@@ -120,8 +169,29 @@ impl Process {
         note[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// What there is besides, in the order of names behind this one, so many at most.
+    pub(super) fn survey(&self, after: &str, most: usize) -> Survey {
+        let names: BTreeSet<&String> = self.volumes.keys().chain(self.notes.keys()).collect();
+        let mut behind = names.into_iter().filter(|name| name.as_str() > after);
+        let listed: Vec<&String> = behind.by_ref().take(most).collect();
+        let size = |&name: &&String| {
+            let volume = self.volumes.get(name)?;
+            Some((name.clone(), volume.disk.image().len() as u64))
+        };
+        Survey {
+            total_bytes: 9,
+            free_bytes: 5,
+            volumes: listed.iter().filter_map(size).collect(),
+            notes: listed
+                .iter()
+                .filter(|&&name| self.notes.contains_key(name))
+                .map(|&name| name.clone())
+                .collect(),
+            more: behind.next().is_some(),
+        }
+    }
+
     /// Does the arena have these bytes?
-    #[must_use]
     pub fn has(&self, buf: Buf) -> bool {
         let end = buf.offset.checked_add(u64::from(buf.len));
         end.is_some_and(|end| end <= self.arena.len() as u64)
@@ -129,12 +199,10 @@ impl Process {
 
     /// Bytes of the arena.
     pub fn bytes(&mut self, buf: Buf) -> &mut [u8] {
-        let start = buf.offset as usize;
-        &mut self.arena[start..start + buf.len as usize]
+        &mut self.arena[bytes_of(buf)]
     }
 
     /// What lies there in the arena; nothing once the process is dead.
-    #[must_use]
     pub fn found(&self, buf: Buf) -> &[u8] {
         self.arena.get(bytes_of(buf)).unwrap_or_default()
     }

@@ -2,24 +2,21 @@
 
 use std::ops::Range;
 
+use braid_array::Action;
 use braid_array::action::CommandId;
-use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::status::ArrayState;
-use braid_array::{Action, AnyMachine};
-use braid_cluster::client::{Client, ClientConfig};
+use braid_cluster::client::ClientConfig;
 use braid_cluster::view::View;
 
-use super::process::Process;
-use super::scenario::Scenario;
-use super::session::{ARRAY, Session, VOLUME};
+use super::nodes::Cluster;
 use crate::judge::{self, Judge, Read};
 use crate::oracle::Range as Sectors;
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::workload::Kind;
 
-mod array;
+pub(super) mod array;
 mod between;
 mod finish;
 mod life;
@@ -32,8 +29,6 @@ const BLOCK_SECTORS: u64 = 8;
 const MAX_BLOCKS: u64 = 64;
 /// A request's buffer.
 const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
-/// Beyond so many events it is said to hang.
-const MAX_STEPS: u64 = 400_000;
 const STOP: CommandId = CommandId(1);
 
 /// A client.
@@ -61,7 +56,7 @@ struct Runner {
 /// begins. After the last one [`finish`](Self::finish) reads all. The flags say what may be missing
 /// by now: from them follows what the judge excuses.
 struct Relay<'a> {
-    session: &'a mut Session,
+    cluster: &'a mut Cluster,
     /// What may be read.
     judge: Judge,
     /// How many the array has.
@@ -90,17 +85,9 @@ pub(super) fn is_due(seed: u64) -> bool {
     Rng::new(seed ^ 0x0072_656c_6179).percent(33)
 }
 
-/// What such a seed is about.
-pub(super) fn scenario(rng: &mut Rng) -> Scenario {
-    array::draw(rng)
-}
-
 /// Lets clients follow one another, and looks at what is there in the end.
-///
-/// # Errors
-/// What is wrong.
-pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
-    let sectors = session.cluster.layout.sectors();
+pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
+    let sectors = cluster.layout.sectors();
     let mut relay = Relay {
         judge: Judge::new(sectors).of_whole_blocks(),
         blocks: sectors / BLOCK_SECTORS,
@@ -113,11 +100,11 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
         short: false,
         began_at: 0,
         served: false,
-        session,
+        cluster,
     };
-    let all: Vec<u16> = (0..relay.session.cluster.scenario.params.nodes).collect();
+    let all: Vec<u16> = (0..relay.cluster.scenario.params.nodes).collect();
     let mut roles = all.clone();
-    for _ in 0..relay.session.cluster.rng.between(4, 16) {
+    for _ in 0..relay.cluster.rng.between(4, 16) {
         let just_then = relay.life(&roles)?;
         roles = relay.pass_on(just_then, &all);
     }
@@ -127,16 +114,16 @@ pub(super) fn run(session: &mut Session) -> Result<(), Failure> {
 impl Relay<'_> {
     /// Starts a client from what lies on the volumes of these roles.
     fn begin(&mut self, roles: &[u16]) {
-        self.granted = self.session.cluster.votes().map(|vote| vote.granted).max().unwrap_or(0);
+        self.granted = self.cluster.votes().map(|vote| vote.granted).max().unwrap_or(0);
         self.kept = true;
         self.missing = false;
-        self.began_at = self.session.cluster.world.steps;
-        let config = self.session.cluster.assembled(roles);
+        self.began_at = self.cluster.world.steps;
+        let config = self.cluster.assembled(roles);
         let process = config.and_then(|config| self.start(config, roles));
         let begun = process.is_some();
-        self.session.cluster.world.note(&[70], || format!("CLIENT with {roles:?}: {begun}"));
+        self.cluster.note(&[70], || format!("CLIENT with {roles:?}: {begun}"));
         if let Some(process) = process {
-            self.judge.client_begins(process, DEPTH);
+            self.judge.client_begins(process, DEPTH, SLOT_BYTES);
         }
         self.client = process.map(|process| Runner {
             process,
@@ -149,38 +136,31 @@ impl Relay<'_> {
     }
 
     fn start(&mut self, config: ClientConfig, roles: &[u16]) -> Option<usize> {
-        let session = &mut *self.session;
-        let Scenario { params, limited, .. } = session.cluster.scenario;
-        let looks = session.cluster.rng.percent(50);
-        let others = (0..params.nodes).filter(|role| looks && !roles.contains(role));
-        let places = others.map(|role| (session.cluster.address(role), VOLUME.to_owned()));
-        let absent = places.collect();
-        let config = ClientConfig { absent, ..config };
-        let slots = DEPTH as u64 * SLOT_BYTES;
-        let bytes = Client::scratch_bytes(&config);
+        let cluster = &mut *self.cluster;
+        let mut others = Vec::new();
+        if cluster.rng.percent(50) {
+            others.extend((0..cluster.scenario.params.nodes).filter(|role| !roles.contains(role)));
+        }
+        let config = ClientConfig { absent: cluster.absent(&others, false), ..config };
+        let limit = cluster.limit();
         // Those who came back to it may not be enough.
-        let client = Client::new(config, Scratch { offset: slots, bytes }).ok()?;
-        let client = AnyMachine::Block(Box::new(client));
-        let process = Process::new("runner".to_owned(), client, (slots + bytes) as usize, None);
-        session.client = session.cluster.world.start(process.limited_to(limited.then_some(ARRAY)));
-        Some(session.client)
+        cluster.world.start_client("runner", config, DEPTH as u64 * SLOT_BYTES, limit).ok()
     }
 
     /// Until it serves: does the client find enough of those who held the array before?
     fn look_at_those_before(&mut self) {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
-        let views = self.session.cluster.votes().map(|vote| vote.view);
+        let views = self.cluster.votes().map(|vote| vote.view);
         let before = views.filter(|view| (1..=self.granted).contains(&view.epoch));
         let newest = before.max_by_key(View::order);
         let away = |role: &u16| !client.roles.contains(role) || self.gone.contains(role);
-        let nodes = self.session.cluster.scenario.params.nodes;
+        let nodes = self.cluster.scenario.params.nodes;
         let away: Vec<u16> = (0..nodes).filter(away).collect();
         let lacks = |view: &View| (0..nodes).any(|role| !view.has(role));
         self.missing |= !away.is_empty() || newest.as_ref().is_some_and(lacks);
-        let kept =
-            newest.is_some_and(|v| !v.torn && self.session.cluster.have_kept_enough(&v, &away));
+        let kept = newest.is_some_and(|v| !v.torn && self.cluster.have_kept_enough(&v, &away));
         self.kept &= kept;
-        self.short |= !self.kept && self.missing && self.session.cluster.scenario.parts_only;
+        self.short |= !self.kept && self.missing && self.cluster.scenario.parts_only;
     }
 
     /// Asks the client for this, unless something else is under way there. Does it take it?
@@ -190,7 +170,6 @@ impl Relay<'_> {
             return false;
         }
         let Some(process) = self.client.as_ref().map(|client| client.process) else { return false };
-        let Some(slot) = self.judge.free_slot(process) else { return false };
         let range = Sectors {
             sector: blocks.start * BLOCK_SECTORS,
             sectors: (blocks.end - blocks.start) * BLOCK_SECTORS,
@@ -198,27 +177,23 @@ impl Relay<'_> {
         if self.judge.touches(process, range) {
             return false;
         }
-        let world = &mut self.session.cluster.world;
-        let now = world.now();
-        let client = &mut world.processes[process];
-        let draft =
-            self.judge.draft(slot, kind, range, slot as u64 * SLOT_BYTES, &mut client.arena);
-        if client.client().submit(now, draft.request).is_err() {
-            return false;
-        }
+        let world = &mut self.cluster.world;
+        let draft = world.ask(&mut self.judge, process, kind, range);
+        let Some(draft) = draft else { return false };
+        let slot = draft.request.id.0;
         let Sectors { sector, sectors } = range;
-        world.note(&[75, slot as u64, sector, sectors], || {
+        world.note(&[75, slot, sector, sectors], || {
             format!("SUBMIT {slot} {kind:?} {blocks:?} serial {}", draft.serial)
         });
         self.it_serves();
         self.judge.submitted(process, draft, true);
-        self.session.cluster.world.drain(process);
+        self.cluster.world.drain(process);
         true
     }
 
     /// A client dies.
     fn kill(&mut self, process: usize) {
-        self.session.cluster.world.kill(process);
+        self.cluster.world.kill(process);
         self.judge.client_ends(process);
     }
 
@@ -227,7 +202,7 @@ impl Relay<'_> {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else {
             return false;
         };
-        let status = self.session.cluster.status_of(client.process);
+        let status = self.cluster.status_of(client.process);
         status.state == ArrayState::Failed
     }
 
@@ -239,33 +214,27 @@ impl Relay<'_> {
         self.served = true;
         let kept = self.kept;
         let missing = self.missing;
-        self.session.cluster.world.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
-        self.judge.decided();
+        self.cluster.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
+        self.judge.oracle.decided();
         if kept {
             return;
         }
         // What no journal has is lost where members are missing.
-        let unrecorded = missing && self.session.cluster.scenario.parts_only;
-        let lost = if unrecorded { self.judge.not_durable() } else { Vec::new() };
-        self.judge.power_cut();
-        lost.into_iter().for_each(|sector| self.judge.exempt(sector));
+        let unrecorded = missing && self.cluster.scenario.parts_only;
+        let lost = if unrecorded { self.judge.oracle.not_durable() } else { Vec::new() };
+        self.judge.oracle.power_cut();
+        lost.into_iter().for_each(|sector| self.judge.oracle.exempt(sector));
     }
 
     fn step(&mut self) -> Result<bool, Failure> {
         self.look_at_those_before();
-        let moved = self.session.cluster.world.step();
-        for (process, action) in std::mem::take(&mut self.session.cluster.world.outputs) {
+        let moved = self.cluster.world.step();
+        for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
             self.hear(process, action)?;
         }
-        if let Some(fault) = self.session.cluster.world.faults.first() {
-            return Err(Failure(fault.clone()));
-        }
+        self.cluster.world.faultless()?;
         let Some(client) = &self.client else { return Ok(moved) };
-        let waits = self.judge.in_flight(client.process);
-        let steps = self.session.cluster.world.steps - self.began_at;
-        if !moved && waits > 0 || steps > MAX_STEPS {
-            return Err(Failure(format!("hangs, with {waits} requests unanswered")));
-        }
+        self.cluster.world.goes_on(moved, &self.judge, client.process, self.began_at)?;
         if client.outdated {
             let process = client.process;
             let roles = client.roles.clone();
@@ -273,6 +242,16 @@ impl Relay<'_> {
             self.begin(&roles);
         }
         Ok(moved)
+    }
+
+    /// Steps until this is so.
+    fn until(&mut self, what: &str, mut is: impl FnMut(&mut Self) -> bool) -> Result<(), Failure> {
+        while !is(self) {
+            if !self.step()? {
+                return Err(Failure(what.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     fn hear(&mut self, process: usize, action: Action) -> Result<(), Failure> {
@@ -287,7 +266,7 @@ impl Relay<'_> {
                 let flight = self.judge.answered(process, id)?;
                 runner.sure &= result.is_ok();
                 let stays = runner.sure;
-                let world = &mut self.session.cluster.world;
+                let world = &mut self.cluster.world;
                 world.note(&[77, process as u64, id.0, u64::from(result.is_ok())], || {
                     format!("COMPLETE {process} {} {:?} {result:?}", id.0, flight.kind)
                 });
@@ -305,8 +284,8 @@ impl Relay<'_> {
             }
             Action::Notify(event) => {
                 let joined = matches!(event, ArrayEvent::MemberActive { .. });
-                self.session.signs.joined += u64::from(joined);
-                self.session.cluster.world.note(&[78], || format!("EVENT {process} {event:?}"));
+                self.cluster.world.signs.joined += u64::from(joined);
+                self.cluster.note(&[78], || format!("EVENT {process} {event:?}"));
                 Ok(())
             }
             _ => Ok(()),

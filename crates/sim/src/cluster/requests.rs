@@ -15,20 +15,20 @@ use crate::workload::{Kind, Workload};
 
 impl Session {
     /// Requests in flight.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.judge.in_flight(self.client)
     }
 
     /// Is a request waiting to be taken?
-    #[must_use]
     pub const fn waits(&self) -> bool {
         self.waiting.is_some()
     }
 
     /// Submits the next request if there is room. True when one was taken.
     pub fn submit(&mut self, workload: &mut Workload) -> bool {
-        let Some(slot) = self.judge.free_slot(self.client) else { return false };
+        if self.judge.free_slot(self.client).is_none() {
+            return false;
+        }
         let (kind, range) = self.waiting.take().unwrap_or_else(|| workload.next_request());
         if !self.fenced.is_empty()
             && matches!(kind, Kind::Write { .. })
@@ -36,7 +36,7 @@ impl Session {
         {
             self.write_as_fenced(range);
         }
-        let taken = self.submit_at(slot, kind, range);
+        let taken = self.submit_one(kind, range);
         if !taken {
             self.waiting = Some((kind, range));
         }
@@ -45,22 +45,12 @@ impl Session {
 
     /// Submits this request if there is room and the client takes it.
     pub fn submit_one(&mut self, kind: Kind, range: Range) -> bool {
-        let slot = self.judge.free_slot(self.client);
-        slot.is_some_and(|slot| self.submit_at(slot, kind, range))
-    }
-
-    fn submit_at(&mut self, slot: usize, kind: Kind, range: Range) -> bool {
-        let offset = slot as u64 * self.cluster.slot_bytes();
-        let now = self.cluster.world.now();
-        let client = &mut self.cluster.world.processes[self.client];
-        let draft = self.judge.draft(slot, kind, range, offset, &mut client.arena);
-        if client.client().submit(now, draft.request).is_err() {
-            return false;
-        }
+        let draft = self.cluster.world.ask(&mut self.judge, self.client, kind, range);
+        let Some(draft) = draft else { return false };
         if self.phase != Phase::Serving {
             self.phase = Phase::Serving;
             // What those wrote before it was granted the array is decided.
-            self.judge.decided();
+            self.judge.oracle.decided();
             self.suspects.crash();
         }
         if self.promises.mended && !self.promises.troubled {
@@ -70,13 +60,29 @@ impl Session {
         self.promises.heard(Happened::ClientServes);
         let Range { sector, sectors } = range;
         let serial = draft.serial;
-        self.cluster.world.note(&[40, slot as u64, sector, sectors, u64::from(serial)], || {
+        let slot = draft.request.id.0;
+        self.cluster.note(&[40, slot, sector, sectors, u64::from(serial)], || {
             format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
         });
         let equal = !self.suspects.any() && self.promises.lost.is_empty();
         self.begin(self.client, draft, equal);
         self.cluster.world.drain(self.client);
         true
+    }
+
+    /// Reads every sector once.
+    pub(super) fn read_everything(&mut self) -> Result<(), Failure> {
+        let mut sweep = Workload::sweep(self.cluster.layout.sectors());
+        sweep.largest(self.cluster.scenario.largest_sectors);
+        while sweep.more() || self.waits() || self.in_flight() > 0 {
+            while (sweep.more() || self.waits()) && self.submit(&mut sweep) {
+                self.outputs()?;
+            }
+            if !self.step()? && self.waits() {
+                return Err(Failure("nothing is due, and no read is taken".to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// A client has taken a request.
@@ -96,7 +102,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let flight = self.judge.answered(self.client, id)?;
         let Flight { kind, range, request, .. } = flight;
-        self.cluster.world.note(&[42, id.0, u64::from(result.is_ok())], || {
+        self.cluster.note(&[42, id.0, u64::from(result.is_ok())], || {
             format!("COMPLETE #{} {kind:?} {}+{}: {result:?}", id.0, range.sector, range.sectors)
         });
         if matches!(kind, Kind::Read | Kind::Write { .. }) {
@@ -112,7 +118,8 @@ impl Session {
             let Range { sector, sectors } = range;
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
         }
-        self.signs.flushed += u64::from((kind.fua() || kind == Kind::Flush) && result.is_ok());
+        self.cluster.world.signs.flushed +=
+            u64::from((kind.fua() || kind == Kind::Flush) && result.is_ok());
         if result.is_err() && !matches!(kind, Kind::Read | Kind::Flush) {
             self.promises.heard(Happened::WriteFailed);
         }
@@ -146,9 +153,6 @@ impl Session {
     }
 
     /// Compares what was found with what may be there.
-    ///
-    /// # Errors
-    /// The first sector that is wrong.
     pub fn judge_content(&mut self, sector: u64, bytes: &[u8]) -> Result<(), Failure> {
         let Self { judge, suspects, cluster: Cluster { layout, .. }, promises, .. } = self;
         let excuses = Excuses { suspects, layout, promises };

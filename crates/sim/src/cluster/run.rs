@@ -12,23 +12,12 @@ use super::scenario::{End, Scenario};
 use super::session::{Phase, Session};
 use super::troubles::{Trouble, inject, troubles};
 use super::{away, relay};
-use crate::fault::Mutation;
-use crate::report::{Failure, Report, run_caught};
+use crate::report::{Failure, Options, Report, run_caught};
 use crate::rng::Rng;
-use crate::trace::Trace;
 use crate::workload::Workload;
 
 /// Who lost no more than a connection is back by then.
 const RETURN_MILLIS: u64 = 4_000;
-
-/// How to run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Print each event.
-    pub verbose: bool,
-    /// Do something wrong on purpose.
-    pub mutation: Option<Mutation>,
-}
 
 /// Runs a seed.
 ///
@@ -37,29 +26,31 @@ pub struct Options {
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let relay = options.mutation.is_none() && relay::is_due(seed);
-    let scenario =
-        if relay { relay::scenario(&mut rng) } else { Scenario::draw(&mut rng, options.mutation) };
-    let line = format!("cluster seed {seed}: {scenario}");
-    if options.verbose {
-        println!("cluster seed {seed}: {scenario:?}");
-    }
-    run_caught(&line, || {
-        let session = Session::new(scenario, rng, Trace::new(options.verbose));
-        if relay { run_relay(session) } else { run(session) }
+    let scenario = if relay {
+        relay::array::draw(&mut rng)
+    } else {
+        Scenario::draw(&mut rng, options.mutation)
+    };
+    run_caught(&format!("cluster seed {seed}: {scenario}"), options, |trace| {
+        if options.verbose {
+            println!("{scenario:?}");
+        }
+        let mut cluster = Cluster::new(scenario, rng, trace);
+        if relay {
+            relay::run(&mut cluster)?;
+        } else if cluster.rng.percent(12) && away::fits(&cluster.scenario) {
+            away::run(&mut cluster)?;
+        } else {
+            let mut session = Session::new(cluster);
+            run(&mut session)?;
+            cluster = session.cluster;
+        }
+        Ok(cluster.world.trace.report())
     })
 }
 
-fn run_relay(mut session: Session) -> Result<Report, Failure> {
-    relay::run(&mut session)?;
-    Ok(report(&session))
-}
-
-fn run(mut session: Session) -> Result<Report, Failure> {
+fn run(session: &mut Session) -> Result<(), Failure> {
     let lives = session.cluster.scenario.lives.clone();
-    if session.cluster.rng.percent(12) && away::fits(&session.cluster.scenario) {
-        away::run(&mut session)?;
-        return Ok(report(&session));
-    }
     if session.cluster.scenario.guest {
         session.start_guest()?;
     }
@@ -68,36 +59,38 @@ fn run(mut session: Session) -> Result<Report, Failure> {
         let last = number == lives.len();
         // Who has not all of his role yet is lost already.
         let whole = last && session.is_whole();
-        let troubles = if whole { troubles(&mut session, end) } else { Vec::new() };
+        let troubles = if whole { troubles(session, end) } else { Vec::new() };
         let cut = matches!(end, End::Crash | End::TakenOver | End::PowerCut)
             || !last && session.cluster.rng.percent(30);
         let kill_point = match end {
-            _ if cut => cut_off(&mut session),
-            End::Loss if !session.cluster.scenario.replaces => KillPoint::of_a_loss(&session),
+            _ if cut => cut_off(&mut session.cluster),
+            End::Loss if !session.cluster.scenario.replaces => {
+                KillPoint::of_a_loss(&session.cluster)
+            }
             _ => KillPoint::never(),
         };
-        let died = live(&mut session, troubles, kill_point)?;
+        let died = live(session, troubles, kill_point)?;
         if died && end == End::Loss && session.cluster.rng.percent(50) {
             // It was its link that failed.
             session.cluster.world.lose_what_is_under_way(session.client, |_| true);
         }
         match end {
             End::PowerCut if last && session.cluster.scenario.journal_bytes == 0 => {
-                fall_short_unrecorded(&mut session)?;
+                fall_short_unrecorded(session)?;
             }
-            End::PowerCut if last => fall_short(&mut session)?,
+            End::PowerCut if last => fall_short(session)?,
             End::Loss if session.may_go_on() && session.cluster.rng.percent(60) => {
-                if !go_on(&mut session, died)? {
-                    return Ok(report(&session));
+                if !go_on(session, died)? {
+                    return Ok(());
                 }
             }
             // Losses do not spare the client.
             End::Loss if died || session.cluster.rng.percent(20) => session.crash(),
-            _ if last => finish_and_stop(&mut session)?,
-            End::Stop | End::Loss => stop(&mut session)?,
+            _ if last => finish_and_stop(session)?,
+            End::Stop | End::Loss => stop(session)?,
             End::Crash => {
                 session.crash();
-                after_a_crash(&mut session)?;
+                after_a_crash(session)?;
             }
             End::TakenOver => {
                 session.leave_running();
@@ -106,30 +99,24 @@ fn run(mut session: Session) -> Result<Report, Failure> {
             // What a member lacks is lost with what the others were writing.
             End::PowerCut if !session.is_whole() => session.crash(),
             End::PowerCut => {
-                power_cut(&mut session);
-                after_a_crash(&mut session)?;
+                power_cut(session);
+                after_a_crash(session)?;
             }
         }
     }
     session.not_yet_regained();
     if !session.cluster.world.processes[session.client].alive {
-        after_the_last(&mut session)?;
+        after_the_last(session)?;
     }
     // Where sums were never right, nobody starts it without a member.
     let vouched = session.cluster.scenario.dirty && session.promises.half_synced;
     if !session.rebuilding().is_empty() && !session.promises.failed && !vouched {
-        rebuild_on(&mut session)?;
+        rebuild_on(session)?;
     }
-    if session.promises.troubled && whole(&session) && session.cluster.rng.percent(60) {
-        revive(&mut session)?;
+    if session.promises.troubled && whole(session) && session.cluster.rng.percent(60) {
+        revive(session)?;
     }
-    reckon(&mut session)?;
-    Ok(report(&session))
-}
-
-fn report(session: &Session) -> Report {
-    let trace = &session.cluster.world.trace;
-    Report { trace_hash: trace.hash(), events: trace.events() }
+    reckon(session)
 }
 
 /// At times those who come next do not get far.
@@ -181,7 +168,7 @@ fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
 
 /// The client died while a newcomer was being rebuilt: the next one goes on with that.
 fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
-    session.cluster.world.note(&[54], || "REBUILD".to_owned());
+    session.cluster.note(&[54], || "REBUILD".to_owned());
     if session.phase != Phase::Stopped {
         session.crash();
     }
@@ -233,7 +220,7 @@ fn whole(session: &Session) -> bool {
 /// Only connections were lost, and nodes that come back: a new client takes the array up again, and
 /// makes it right. A node that lost power comes back without what it had not flushed.
 fn revive(session: &mut Session) -> Result<(), Failure> {
-    session.cluster.world.note(&[53], || "REVIVE".to_owned());
+    session.cluster.note(&[53], || "REVIVE".to_owned());
     let nodes = session.cluster.nodes.clone();
     let dead =
         (0u16..).zip(nodes).filter(|&(_, node)| !session.cluster.world.processes[node].alive);
@@ -241,7 +228,7 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     let unnoticed = !dead.is_empty() && !session.cluster.world.processes[session.client].alive;
     for role in dead {
         if session.cluster.reboot(role) {
-            session.judge.power_cut();
+            session.judge.oracle.power_cut();
             session.suspects.power_cut();
         }
     }
@@ -260,9 +247,9 @@ fn revive(session: &mut Session) -> Result<(), Failure> {
     finish_and_stop(session)
 }
 
-fn cut_off(session: &mut Session) -> KillPoint {
-    let events = 40 * u64::from(session.cluster.scenario.params.nodes);
-    KillPoint::of_a_cut(session, session.cluster.scenario.requests * events)
+fn cut_off(cluster: &mut Cluster) -> KillPoint {
+    let events = 40 * u64::from(cluster.scenario.params.nodes);
+    KillPoint::of_a_cut(cluster, cluster.scenario.requests * events)
 }
 
 /// Requests and troubles. Has that moment come that ends it?
@@ -282,7 +269,7 @@ fn live(
     let mut linger: u32 = session.cluster.rng.pick(&[0, 20, 200, 1000]);
     let mut scrub_at =
         session.cluster.rng.percent(25).then(|| session.cluster.rng.below(requests + 1));
-    let mut idle = IdlePhase::draw(session);
+    let mut idle = IdlePhase::draw(&session.cluster);
     // How many events a life goes on for a member that is being replaced.
     let mut patience: u32 = 0;
     if session.cluster.scenario.replaces {
@@ -307,11 +294,11 @@ fn live(
             inject(session, trouble);
             session.outputs()?;
         }
-        let pauses = idle.is_now(session, submitted);
+        let pauses = idle.is_now(&mut session.cluster, submitted);
         while !pauses && submitted < requests && session.submit(&mut workload) {
             submitted += 1;
             session.outputs()?;
-            if idle.is_now(session, submitted) {
+            if idle.is_now(&mut session.cluster, submitted) {
                 break;
             }
         }
@@ -323,7 +310,7 @@ fn live(
             linger = linger.saturating_sub(1);
             patience = patience.saturating_sub(1);
         }
-        if kill_point.is_now(session, submitted) {
+        if kill_point.is_now(&session.cluster, submitted) {
             return Ok(true);
         }
         if !session.step()? {
@@ -340,7 +327,7 @@ fn live(
 }
 
 fn power_cut(session: &mut Session) {
-    session.cluster.world.note(&[51], || "POWER CUT".to_owned());
+    session.cluster.note(&[51], || "POWER CUT".to_owned());
     session.crash();
     session.kill_fenced();
     session.drop_guest();
@@ -352,7 +339,7 @@ fn power_cut(session: &mut Session) {
     for disk in &mut disks {
         disk.power_cut(&mut session.cluster.rng);
     }
-    session.judge.power_cut();
+    session.judge.oracle.power_cut();
     session.suspects.power_cut();
     session.cluster.start_nodes(disks);
     for number in 0..session.cluster.witnesses.len() {
@@ -364,11 +351,9 @@ fn power_cut(session: &mut Session) {
 /// others held of what was being written: a client that serves says that nothing was.
 fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
-    let Session { cluster, promises, .. } = session;
-    let Cluster { scenario, rng, .. } = cluster;
-    let gone = scenario.more_losses(rng, &promises.lost);
-    session.cluster.world.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
-    never_back(session, &gone);
+    let gone = session.cluster.more_losses(&session.promises.lost);
+    session.cluster.note(&[54], || format!("NEVER BACK {gone:?}, NO JOURNALS"));
+    session.never_back(&gone);
     let before = session.promises.clone();
     session.unforced = !session.cluster.lacks_votes();
     let vouched = !session.unforced;
@@ -386,25 +371,18 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     finish_and_stop(session)
 }
 
-fn never_back(session: &mut Session, gone: &[u16]) {
-    for &role in gone {
-        session.cluster.world.kill(session.cluster.nodes[usize::from(role)]);
-        session.promises.heard(Happened::NodesDie);
-        session.promises.heard(Happened::Missing(role));
-    }
-}
-
 /// Everything loses power, and not all nodes come back. What journals hold makes up for that: what
 /// was made durable is there, and every slice-set is old or new; but where whole stripes are not
 /// recorded and were being written, what is lost of them.
 fn fall_short(session: &mut Session) -> Result<(), Failure> {
     let whole = session.cluster.scenario.parts_only.then(|| session.suspects.whole_stripes());
     power_cut(session);
-    let Session { cluster, promises, .. } = session;
-    let Cluster { scenario, rng, .. } = cluster;
-    let gone = if rng.percent(70) { scenario.more_losses(rng, &promises.lost) } else { Vec::new() };
-    session.cluster.world.note(&[54], || format!("NEVER BACK {gone:?}"));
-    never_back(session, &gone);
+    let mut gone = Vec::new();
+    if session.cluster.rng.percent(70) {
+        gone = session.cluster.more_losses(&session.promises.lost);
+    }
+    session.cluster.note(&[54], || format!("NEVER BACK {gone:?}"));
+    session.never_back(&gone);
     after_a_crash(session)?;
     session.start_client(&gone, false)?;
     if session.promises.all_fits {

@@ -80,7 +80,6 @@ const ARRAY_BYTES: u64 = 3 << 19;
 
 impl Scenario {
     /// An array to which nothing happens but what is asked of its session.
-    #[must_use]
     pub const fn calm(params: Params) -> Self {
         Self {
             params,
@@ -107,12 +106,11 @@ impl Scenario {
     }
 
     /// Draws a seed's scenario.
-    #[must_use]
     pub fn draw(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
         // What witnesses are for above all.
         let forgets = mutation == Some(Mutation::ForgetViews);
         // Drawn aside: seeds without any are what they would be if there were none.
-        let mut aside = Rng::new(rng.clone().next());
+        let mut aside = rng.aside(0);
         let mirror = forgets || aside.percent(4);
         let (family, nodes) = if mirror { (MIRROR, 2) } else { family(rng) };
         // So many small writes that the generations of a position begin again.
@@ -202,14 +200,7 @@ impl Scenario {
         self.bad_sectors &= !self.dirty || !cut;
     }
 
-    /// What a journal takes of each volume, and whether it is for parts of stripes alone.
-    #[must_use]
-    pub const fn journals(&self) -> (u64, bool) {
-        (self.journal_bytes, self.parts_only)
-    }
-
     /// Can the array do without these nodes?
-    #[must_use]
     pub fn survives(&self, lost: &[u16]) -> bool {
         let Params { family, nodes, .. } = self.params;
         family.losses(nodes).is_ok_and(|losses| losses.survives(|node| lost.contains(&node)))

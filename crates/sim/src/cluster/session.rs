@@ -1,18 +1,17 @@
 //! A run of clients and nodes, [`Session`]: requests in flight and their judgement.
 
-use braid_array::Action;
-use braid_array::action::{Command, CommandId, Event};
+use braid_array::action::{Command, CommandId};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::{Action, Refusal};
+use braid_cluster::pipeline::Params;
 
 use super::fenced_client::FencedClient;
 use super::guest::Guest;
-use super::kill_point::Signs;
 use super::newcomer::{ADD, Newcomer};
 use super::nodes::Cluster;
 use super::promises::{Happened, Promises};
-use super::replacement::REPLACED;
 use super::scenario::Scenario;
-use super::spare::SPARE;
+use super::spare::{REPLACED, SPARE};
 use super::suspects::{Map, Suspects};
 use crate::judge::Judge;
 use crate::oracle::Range;
@@ -26,9 +25,6 @@ pub(super) const ARRAY: [u8; 16] = [7; 16];
 
 /// The name of every node's volume.
 pub const VOLUME: &str = "data";
-
-/// More events than any life needs: beyond, the array is said to hang.
-const MAX_STEPS: u64 = 400_000;
 
 const STOP: CommandId = CommandId(1);
 const SCRUB: CommandId = CommandId(2);
@@ -51,7 +47,7 @@ pub(super) enum Phase {
 /// at most one client is *the* client; clients that were taken over are kept as fenced ones. Nodes
 /// are named by role here.
 ///
-/// Order of calls: [`new`](Self::new) creates the cluster. For each life `start_client`; then
+/// Order of calls: [`new`](Self::new). For each life `start_client`; then
 /// [`submit`](Self::submit) while there is room, and [`step`](Self::step) until nothing is due. A
 /// step judges each answer, and fails where an answer is wrong, a machine breaks a rule, or
 /// nothing moves though a request is in flight. A life ends by [`ask_to_stop`](Self::ask_to_stop),
@@ -84,8 +80,6 @@ pub struct Session {
     pub(super) begun: (Vec<u16>, bool),
     /// Another array's client on the same nodes.
     pub guest: Option<Guest>,
-    /// What was told so far.
-    pub(super) signs: Signs,
     /// What checks and repairs have told.
     pub scrubs: Vec<ArrayEvent>,
     /// Clients whose array was taken over, and which are there still.
@@ -95,10 +89,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Nodes with fresh volumes, and no client yet.
-    #[must_use]
-    pub fn new(scenario: Scenario, rng: Rng, trace: Trace) -> Self {
-        let cluster = Cluster::new(scenario, rng, trace);
+    /// On nodes to which nothing happens but what is asked of the session.
+    pub fn calm(params: Params) -> Self {
+        Self::new(Cluster::new(Scenario::calm(params), Rng::new(1), Trace::new(false)))
+    }
+
+    /// On nodes with fresh volumes, without a client yet.
+    pub fn new(cluster: Cluster) -> Self {
         let Cluster { scenario, layout, .. } = &cluster;
         let params = scenario.params;
         let mut judge = Judge::new(layout.sectors());
@@ -107,7 +104,7 @@ impl Session {
             suspects.all(params.stripes);
             if !params.family.has_parities() {
                 // Whichever copy is left is what the others are made like.
-                (0..layout.sectors()).for_each(|sector| judge.exempt(sector));
+                (0..layout.sectors()).for_each(|sector| judge.oracle.exempt(sector));
             }
         }
         Self {
@@ -124,7 +121,6 @@ impl Session {
             begun: (Vec::new(), false),
             guest: None,
             phase: Phase::Starting,
-            signs: Signs::default(),
             scrubs: Vec::new(),
             fenced: Vec::new(),
             waiting: None,
@@ -133,9 +129,6 @@ impl Session {
     }
 
     /// Lets the next thing happen, and judges what comes out. False when nothing is due.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub fn step(&mut self) -> Result<bool, Failure> {
         let moved = self.cluster.world.step();
         self.outputs()?;
@@ -144,21 +137,25 @@ impl Session {
             guest.go_on(&mut self.cluster.world);
             self.outputs()?;
         }
-        if !moved && self.in_flight() > 0 {
-            let kinds: Vec<String> =
-                self.judge.flights(self.client).map(|f| format!("{:?}", f.kind)).collect();
-            return Err(Failure(format!("hangs: {} unanswered", kinds.join(", "))));
-        }
-        if self.cluster.world.steps - self.began_at_step > MAX_STEPS {
-            return Err(Failure(format!("no end after {MAX_STEPS} events")));
-        }
+        self.cluster.world.goes_on(moved, &self.judge, self.client, self.began_at_step)?;
         Ok(moved)
     }
 
+    /// Steps until this is so; fails, saying `what`, when it never is.
+    pub(super) fn until(
+        &mut self,
+        what: &str,
+        mut is: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), Failure> {
+        while !is(self) {
+            if !self.step()? {
+                return Err(Failure(what.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// Sees to everything that came out of the machines.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub fn outputs(&mut self) -> Result<(), Failure> {
         for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
             if let Some(guest) = self.guest.as_mut().filter(|guest| guest.process == process) {
@@ -172,26 +169,8 @@ impl Session {
                 Action::Complete { id, result } if process == self.client => {
                     self.completed(id, result)?;
                 }
-                Action::Reply { id: STOP, result } if process == self.client => {
-                    self.phase = Phase::Stopped;
-                    result.map_err(|error| Failure(format!("stop refused: {error}")))?;
-                }
-                Action::Reply { id: ADD, result } if process == self.client => {
-                    self.cluster
-                        .world
-                        .note(&[47, u64::from(result.is_ok())], || format!("{result:?}"));
-                    self.added();
-                }
-                Action::Reply { id: SPARE, result } if process == self.client => {
-                    self.cluster
-                        .world
-                        .note(&[56, u64::from(result.is_ok())], || format!("{result:?}"));
-                    self.spare_added(result.is_ok());
-                }
-                Action::Reply { result, .. } if process == self.client => {
-                    self.cluster
-                        .world
-                        .note(&[44, u64::from(result.is_ok())], || format!("{result:?}"));
+                Action::Reply { id, result } if process == self.client => {
+                    self.replied(id, result)?;
                 }
                 Action::Notify(event) => self.notified(process, &event),
                 other
@@ -207,66 +186,73 @@ impl Session {
         if self.phase == Phase::Outdated {
             self.start_again()?;
         }
-        match self.cluster.world.faults.first() {
-            Some(fault) => Err(Failure(fault.clone())),
-            None => Ok(()),
+        self.cluster.world.faultless()
+    }
+
+    fn replied(&mut self, id: CommandId, result: Result<(), Refusal>) -> Result<(), Failure> {
+        if id == STOP {
+            self.phase = Phase::Stopped;
+            return result.map_err(|error| Failure(format!("stop refused: {error}")));
         }
+        let kind = match id {
+            ADD => 47,
+            SPARE => 56,
+            _ => 44,
+        };
+        self.cluster.note(&[kind, u64::from(result.is_ok())], || format!("{result:?}"));
+        match id {
+            ADD => self.added(),
+            SPARE => self.spare_added(result.is_ok()),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn notified(&mut self, process: usize, event: &ArrayEvent) {
-        self.cluster.world.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
-        if process == self.client && *event == ArrayEvent::MembersChanged {
-            self.phase = Phase::Outdated;
-        }
-        if process == self.client && self.phase == Phase::Outdated {
+        self.cluster.note(&[41, process as u64], || format!("EVENT {process} {event:?}"));
+        if process != self.client || self.phase == Phase::Outdated {
             return;
         }
-        let resync = matches!(event, ArrayEvent::SyncStarted(SyncAction::Resync));
-        if resync && process == self.client && self.promises.all_fits && !self.promises.troubled {
-            self.cluster
-                .world
-                .faults
-                .push("a resync after nothing was lost but a client".to_owned());
-        }
-        if let ArrayEvent::MemberFailed { member, reason, .. } = event
-            && process == self.client
-            && let Some(role) = self.cluster.role_of(self.client, *member)
-        {
-            self.signs.lost += 1;
-            let replaced = self.cluster.scenario.replaces && REPLACED.contains(&&**reason);
-            let parities_fit = !self.suspects.any();
-            self.promises.heard(Happened::GoneWithout { role, replaced, parities_fit });
-        }
-        if let ArrayEvent::MemberActive(member) = event
-            && process == self.client
-            && let Some(role) = self.cluster.role_of(self.client, *member)
-        {
-            let readable = !self.cluster.disk(role).damaged();
-            self.promises.heard(Happened::HasAll { role, readable });
-        }
-        let ended = matches!(
-            event,
-            ArrayEvent::SyncFinished { action: SyncAction::Resync, end: SyncEnd::Complete, .. }
-        );
-        if ended && process == self.client {
-            self.promises.heard(Happened::Resynced);
-            // What a lost node had alone is not brought back by that.
-            if self.promises.lost.is_empty() {
-                self.suspects.resynced(self.judge.moment());
+        match event {
+            ArrayEvent::MembersChanged => self.phase = Phase::Outdated,
+            ArrayEvent::SyncStarted(SyncAction::Resync)
+                if self.promises.all_fits && !self.promises.troubled =>
+            {
+                let fault = "a resync after nothing was lost but a client".to_owned();
+                self.cluster.world.faults.push(fault);
             }
-        }
-        let scrub = matches!(
-            event,
+            ArrayEvent::MemberFailed { member, reason, .. } => {
+                if let Some(role) = self.cluster.role_of(self.client, *member) {
+                    self.cluster.world.signs.lost += 1;
+                    let replaced = self.cluster.scenario.replaces && REPLACED.contains(&&**reason);
+                    let parities_fit = !self.suspects.any();
+                    self.promises.heard(Happened::GoneWithout { role, replaced, parities_fit });
+                }
+            }
+            ArrayEvent::MemberActive(member) => {
+                if let Some(role) = self.cluster.role_of(self.client, *member) {
+                    let readable = !self.cluster.disk(role).damaged();
+                    self.promises.heard(Happened::HasAll { role, readable });
+                }
+            }
+            ArrayEvent::SyncFinished {
+                action: SyncAction::Resync, end: SyncEnd::Complete, ..
+            } => {
+                self.promises.heard(Happened::Resynced);
+                // What a lost node had alone is not brought back by that.
+                if self.promises.lost.is_empty() {
+                    self.suspects.resynced(self.judge.moment());
+                }
+            }
             ArrayEvent::Mismatch { .. }
-                | ArrayEvent::SyncFinished { action: SyncAction::Check | SyncAction::Repair, .. }
-        );
-        if scrub && process == self.client {
-            self.scrubs.push(event.clone());
+            | ArrayEvent::SyncFinished { action: SyncAction::Check | SyncAction::Repair, .. } => {
+                self.scrubs.push(event.clone());
+            }
+            _ => {}
         }
     }
 
     /// Is the array being made right again?
-    #[must_use]
     pub fn syncing(&mut self) -> bool {
         let status = self.cluster.status_of(self.client);
         status.sync.action != SyncAction::Idle
@@ -274,16 +260,14 @@ impl Session {
 
     /// Asks the client for a check or repair.
     pub fn scrub(&mut self, repair: bool) {
-        let event = Event::Command { id: SCRUB, command: Command::Scrub { repair } };
-        self.cluster.world.note(&[45, u64::from(repair)], || format!("SCRUB repair {repair}"));
-        self.cluster.world.handle(self.client, event);
+        self.cluster.note(&[45, u64::from(repair)], || format!("SCRUB repair {repair}"));
+        self.cluster.world.command(self.client, SCRUB, Command::Scrub { repair });
     }
 
     /// Asks the client to stop.
     pub fn ask_to_stop(&mut self) {
-        let event = Event::Command { id: STOP, command: Command::Stop };
-        self.cluster.world.note(&[43], || "STOP".to_owned());
-        self.cluster.world.handle(self.client, event);
+        self.cluster.note(&[43], || "STOP".to_owned());
+        self.cluster.world.command(self.client, STOP, Command::Stop);
     }
 
     /// The client dies.

@@ -4,7 +4,6 @@
 use braid_array::status::ArrayState;
 
 use super::kill_point::KillPoint;
-use super::nodes::Cluster;
 use super::session::Session;
 use crate::report::Failure;
 
@@ -14,22 +13,17 @@ const MAX_STEPS: u64 = 3000;
 impl Session {
     /// Some come and go, one after the other, nobody vouching for anything. With `all`, they reach
     /// all nodes that are there.
-    ///
-    /// # Errors
-    /// One does what it must not.
     pub(super) fn short_lived_clients(&mut self, all: bool) -> Result<(), Failure> {
         // Newcomers whom not all superblocks name are nobody's members yet.
         if !self.rebuilding().is_empty() {
             return Ok(());
         }
         for _ in 0..self.cluster.rng.between(1, 3) {
-            let Self { cluster, promises, .. } = self;
-            let Cluster { scenario, rng, .. } = cluster;
-            let mut away = promises.lost.clone();
-            if !all && rng.percent(50) {
-                away.extend(scenario.more_losses(rng, &promises.lost));
+            let mut away = self.promises.lost.clone();
+            if !all && self.cluster.rng.percent(50) {
+                away.extend(self.cluster.more_losses(&self.promises.lost));
             }
-            self.cluster.world.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
+            self.cluster.note(&[62], || format!("SHORT-LIVED CLIENT without {away:?}"));
             self.unforced = true;
             let before = self.promises.clone();
             let started = self.start_client(&away, false);
@@ -38,9 +32,9 @@ impl Session {
                 // Not even superblocks say that there are enough members.
                 return Ok(());
             }
-            let mut kill_point = KillPoint::of_a_short_lived_client(self);
+            let mut kill_point = KillPoint::of_a_short_lived_client(&mut self.cluster);
             for _ in 0..MAX_STEPS {
-                if kill_point.is_now(self, 0) || !self.step()? {
+                if kill_point.is_now(&self.cluster, 0) || !self.step()? {
                     break;
                 }
             }

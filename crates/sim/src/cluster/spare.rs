@@ -1,16 +1,31 @@
-//! A node that is a spare, until the client has it take the place of a member that stays away.
+//! A node that is a spare, until the client has it take the place of a member: of one that stays
+//! away, or of one that serves, which is copied to it.
+//!
+//! Nodes that have left the array, replaced or given up, run on, and the client has them drop what
+//! they keep for a takeover. So in the end nothing of the array is open there, its ring is given
+//! back, and its volume can be deleted.
 
-use braid_array::action::CommandId;
+use braid_array::Machine;
+use braid_array::action::{Command, CommandId};
 use braid_array::format::{Role, Superblock};
-use braid_array::status::MemberState;
+use braid_array::status::{MemberState, MemberStatus};
 use braid_cluster::client::ClientMember;
 
 use super::content;
-use super::session::{Session, VOLUME};
-use crate::disk::Disk;
+use super::newcomer::Newcomer;
+use super::session::{Phase, Session, VOLUME};
+use crate::report::Failure;
 
 /// The command that adds one.
 pub(super) const SPARE: CommandId = CommandId(4);
+/// The command that has it take the place of a member.
+const REPLACE: CommandId = CommandId(5);
+/// Why the old one goes, or is gone since a client did that whose array is being taken over.
+pub(super) const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
+
+/// How long the client may take to tell a node that it has left. It tries again, later and later;
+/// and who hangs may do so for a hundred seconds.
+const FREE_MILLIS: u64 = 300_000;
 
 impl Session {
     /// Has the client told of a spare, which is none yet.
@@ -61,7 +76,7 @@ impl Session {
     pub(super) fn spares(&mut self) -> Vec<ClientMember> {
         self.look_at_spare();
         let Some(spare) = self.spare else { return Vec::new() };
-        let disk: &Disk = &self.cluster.world.processes[spare.process].volumes[VOLUME].disk;
+        let disk = self.cluster.disk_of(spare.process);
         let is_spare = |superblock: &Superblock| superblock.role() == Role::Spare;
         let superblock = content::superblock(disk).ok().filter(is_spare);
         let address = format!("n{}", spare.id);
@@ -70,5 +85,110 @@ impl Session {
             .map(|superblock| ClientMember { address, volume, superblock })
             .into_iter()
             .collect()
+    }
+
+    /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
+    /// is at, the spare dies and is back at once, or is cut off from a member.
+    pub fn sometimes_replace(&mut self) {
+        if !self.cluster.scenario.replaces || self.spare.is_none() {
+            return;
+        }
+        if self.cluster.rng.percent(1) {
+            self.replace_one();
+        } else if self.cluster.rng.below(3000) < 1 {
+            self.restart_spare();
+        } else if self.cluster.rng.below(3000) < 1 {
+            self.cut_spare_off();
+        }
+    }
+
+    /// Is a member being copied, or the new one not whole yet?
+    pub fn is_replacing(&mut self) -> bool {
+        if !self.cluster.scenario.replaces || self.promises.failed {
+            return false;
+        }
+        let status = self.cluster.status_of(self.client);
+        let copied = status.members.iter().any(|member| member.want_replacement);
+        copied || self.promises.mild && !self.promises.dropped.is_empty()
+    }
+
+    /// While the new one lacks something nobody else may be missed whose loss is to come.
+    fn replace_one(&mut self) {
+        let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
+        let lost = [self.promises.missing_with(&self.planned), vec![role]].concat();
+        if self.is_replacing() && self.cluster.rng.percent(80) {
+            return;
+        }
+        let status = self.cluster.status_of(self.client);
+        let serves = |member: &&MemberStatus| {
+            member.role == Some(role) && member.state == MemberState::InSync
+        };
+        let member = status.members.iter().find(serves).map(|member| member.member);
+        let Some(member) = member else { return };
+        if !self.cluster.scenario.survives(&lost) {
+            return;
+        }
+        self.cluster.note(&[58, role.into()], || format!("REPLACE role {role}"));
+        self.cluster.world.command(self.client, REPLACE, Command::Replace(member));
+    }
+
+    /// It dies of a power cut, and is back at once.
+    fn restart_spare(&mut self) {
+        self.look_at_spare();
+        let Some(Newcomer { id, process, .. }) = self.spare else { return };
+        self.cluster.note(&[59, id], || format!("RESTART spare {id}"));
+        self.cluster.world.kill(process);
+        let mut disk = self.cluster.disk_of(process).clone();
+        disk.power_cut(&mut self.cluster.rng);
+        let (process, incarnation) = self.cluster.start_node_as(id, disk, Some(process));
+        self.spare = Some(Newcomer { id, process, incarnation });
+    }
+
+    fn cut_spare_off(&mut self) {
+        let Some(Newcomer { id, process, .. }) = self.spare else { return };
+        let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
+        self.cluster.note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
+        let node = self.cluster.node(role);
+        self.cluster.world.disconnect(node, process);
+    }
+
+    /// Nobody needs a node any more in whose place another one is. If the client lives that took
+    /// that in, it runs on all the same, as the client has to tell it.
+    pub(super) fn departs(&mut self, process: usize) {
+        let tells = self.cluster.world.processes[self.client].alive && self.phase != Phase::Stopped;
+        if tells && self.cluster.world.processes[process].alive {
+            self.departed.push(process)
+        } else {
+            self.cluster.world.kill(process)
+        }
+    }
+
+    /// They are off.
+    pub(super) fn drop_departed(&mut self) {
+        for process in std::mem::take(&mut self.departed) {
+            self.cluster.world.kill(process);
+        }
+    }
+
+    /// Nodes that have left the array keep nothing that waits for another client.
+    pub(super) fn departed_are_free(&mut self) -> Result<(), Failure> {
+        self.look_at_spare();
+        let until = self.cluster.world.now().plus_millis(FREE_MILLIS);
+        while let Some(&kept) = self.departed.iter().find(|&&process| {
+            let process = &self.cluster.world.processes[process];
+            process.volumes[VOLUME].open.is_some() || !process.machine.idle()
+        }) {
+            // A client that can write no more tells nobody anything.
+            if self.promises.failed {
+                break;
+            }
+            if self.cluster.world.now() >= until || !self.step()? {
+                let name = &self.cluster.world.processes[kept].name;
+                let what = format!("{name} has left the array and keeps its volume open");
+                return Err(Failure(what));
+            }
+        }
+        self.drop_departed();
+        Ok(())
     }
 }

@@ -1,20 +1,17 @@
 //! How clients are started: from what lies on the volumes then, by whoever says which nodes are
 //! missing.
 
-use braid_array::array::Scratch;
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Superblock};
-use braid_array::{AnyMachine, BlockMachine};
 use braid_cluster::assemble::{Assembly, Candidate, Options, Start, catching_up, decide};
-use braid_cluster::client::{Client, ClientConfig, ClientMember, Found};
+use braid_cluster::client::{ClientConfig, ClientMember, Found};
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::{View, majority};
 
 use super::content;
 use super::nodes::Cluster;
-use super::process::Process;
 use super::promises::Happened;
-use super::session::{ARRAY, Phase, Session, VOLUME};
+use super::session::{Phase, Session, VOLUME};
 use crate::disk::Disk;
 use crate::report::Failure;
 
@@ -28,17 +25,7 @@ struct Members {
 impl Cluster {
     /// What becomes of what lies on the volumes of these roles.
     pub(super) fn assembly(&mut self, roles: &[u16]) -> Assembly {
-        let candidate = |&role: &u16| {
-            let disk = self.disk(role);
-            let Found { superblock, bitmap } = content::found(disk).ok()?;
-            Some(Candidate {
-                address: self.address(role),
-                volume: VOLUME.to_owned(),
-                bytes: disk.image().len() as u64,
-                superblock: Ok(superblock),
-                bitmap: bitmap.map(Ok),
-            })
-        };
+        let candidate = |&role: &u16| content::candidate(self.disk(role), self.address(role));
         let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
         let assembly = decide(&candidates, Options { unclean: true, ..Options::default() });
         self.world.note(&[79], || {
@@ -81,9 +68,6 @@ impl Session {
     }
 
     /// Starts a client without the `missing` nodes.
-    ///
-    /// # Errors
-    /// When superblocks cannot be read, or the client refuses the array.
     pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
         self.begun = (missing.to_vec(), self.unforced);
         self.drop_departed();
@@ -122,17 +106,16 @@ impl Session {
         let config = ClientConfig { absent, spares, spare_patience_ms, ..config };
         let config = ClientConfig { bitmap, read_only, mix, force, ..config };
         let slots = self.cluster.scenario.depth as u64 * self.cluster.slot_bytes();
-        let bytes = Client::scratch_bytes(&config);
-        let client = Client::new(config, Scratch { offset: slots, bytes }).map_err(Failure)?;
-        if client.array_sectors() != self.cluster.layout.sectors() {
-            return Err(Failure(format!("the array has {} sectors", client.array_sectors())));
-        }
-        let client = AnyMachine::Block(Box::new(client));
         let name = format!("client {}", self.cluster.epoch);
-        let limit = self.cluster.scenario.limited.then_some(ARRAY);
-        let process = Process::new(name, client, (slots + bytes) as usize, None);
-        self.client = self.cluster.world.start(process.limited_to(limit));
-        self.judge.client_begins(self.client, self.cluster.scenario.depth);
+        let limit = self.cluster.limit();
+        let client = self.cluster.world.start_client(&name, config, slots, limit);
+        self.client = client.map_err(Failure)?;
+        let sectors = self.cluster.world.processes[self.client].client().array_sectors();
+        if sectors != self.cluster.layout.sectors() {
+            return Err(Failure(format!("the array has {sectors} sectors")));
+        }
+        let slot_bytes = self.cluster.slot_bytes();
+        self.judge.client_begins(self.client, self.cluster.scenario.depth, slot_bytes);
         self.waiting = None;
         self.phase = Phase::Starting;
         self.began_at_step = self.cluster.world.steps;

@@ -28,7 +28,6 @@ pub struct Map {
 
 impl Map {
     /// For these parameters and so many data blocks in a stripe.
-    #[must_use]
     pub const fn new(params: &Params, data_blocks: u64) -> Self {
         let chunk = params.chunk_bytes as u64;
         let slice = params.wide.bytes as u64;
@@ -36,7 +35,6 @@ impl Map {
     }
 
     /// Where a sector of the array lies.
-    #[must_use]
     pub const fn place(&self, sector: u64) -> Place {
         let block = sector / self.chunk_sectors;
         let at = sector % self.chunk_sectors;
@@ -81,7 +79,6 @@ pub struct Suspects {
 
 impl Suspects {
     /// None yet.
-    #[must_use]
     pub const fn new(map: Map) -> Self {
         Self { map, unsure: Vec::new(), torn: BTreeSet::new() }
     }
@@ -136,7 +133,6 @@ impl Suspects {
     }
 
     /// Is the slice of this sector torn, or, with `in_flight`, being written?
-    #[must_use]
     pub fn suspect(&self, sector: u64, in_flight: bool) -> bool {
         let slice = self.map.place(sector).slice;
         let writes = |unsure: &Unsure| unsure.done.is_none() && unsure.slices.contains(&slice);
@@ -145,7 +141,6 @@ impl Suspects {
 
     /// Slices that are torn, or would be if the power were lost and only those suffered that may
     /// be written in whole stripes.
-    #[must_use]
     pub fn whole_stripes(&self) -> BTreeSet<Slice> {
         let Map { chunk_sectors, data_blocks, .. } = self.map;
         let mut columns: BTreeMap<(u64, u64), BTreeSet<u64>> = BTreeMap::new();
@@ -170,19 +165,16 @@ impl Suspects {
     }
 
     /// Is anything torn?
-    #[must_use]
     pub fn any(&self) -> bool {
         !self.torn.is_empty()
     }
 
     /// Is this slice torn?
-    #[must_use]
     pub fn torn(&self, slice: Slice) -> bool {
         self.torn.contains(&slice)
     }
 
     /// Where sectors lie.
-    #[must_use]
     pub const fn map(&self) -> &Map {
         &self.map
     }

@@ -1,14 +1,12 @@
 //! The pretend fabric under small scripted machines: it promises what it should and no more, and
 //! it notices who relies on more.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
-
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};
-use braid_array::{Action, AnyMachine, Buf, Instant, IoId, IoOp, Machine};
+use braid_array::{Action, Buf, IoId, IoOp};
 
-use super::process::{POISON, Process};
+use super::process::POISON;
+use super::script::{self, Heard};
 use super::world::World;
 use crate::disk::Disk;
 use crate::fault::FaultProfile;
@@ -16,36 +14,6 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 
 const PEER: PeerId = PeerId(7);
-
-type Rule = Box<dyn FnMut(&Event) -> Vec<Action> + Send>;
-
-/// Answers each event as its rule says, and remembers what it heard.
-struct Script {
-    actions: VecDeque<Action>,
-    heard: Arc<Mutex<Vec<Event>>>,
-    rule: Rule,
-}
-
-impl Machine for Script {
-    fn handle(&mut self, _now: Instant, event: Event) {
-        self.actions.extend((self.rule)(&event));
-        self.heard.lock().unwrap().push(event);
-    }
-
-    fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn idle(&self) -> bool {
-        true
-    }
-}
-
-type Heard = Arc<Mutex<Vec<Event>>>;
 
 fn world(seed: u64) -> World {
     let profile = FaultProfile {
@@ -64,13 +32,7 @@ fn start(
     begin: Vec<Action>,
     rule: impl FnMut(&Event) -> Vec<Action> + Send + 'static,
 ) -> (usize, Heard) {
-    let heard = Heard::default();
-    let script = Script { actions: begin.into(), heard: Arc::clone(&heard), rule: Box::new(rule) };
-    let address = Some(name.to_owned());
-    let script = AnyMachine::Plain(Box::new(script));
-    let mut process = Process::new(name.to_owned(), script, 64 << 10, address);
-    process.open_to_all = 0..32 << 10;
-    (world.start(process), heard)
+    script::start(world, name, 64 << 10, begin, rule)
 }
 
 fn connect() -> Vec<Action> {
@@ -125,15 +87,18 @@ fn puts_arrive_whole_in_any_order_and_messages_in_theirs() {
         let mut world = world(seed);
         let (b, heard) = start(&mut world, "b", Vec::new(), |_| Vec::new());
         let begin = [fill(1, 0), fill(2, 4096)].into_iter().chain(connect()).collect();
-        let (_, told) = start(&mut world, "a", begin, |event| match connected(event) {
-            true => vec![
-                put(1, 0, 8192, 11),
-                put(2, 4096, 12288, 12),
-                say(PEER, 1),
-                say(PEER, 2),
-                say(PEER, 3),
-            ],
-            false => Vec::new(),
+        let (_, told) = start(&mut world, "a", begin, |event| {
+            if connected(event) {
+                vec![
+                    put(1, 0, 8192, 11),
+                    put(2, 4096, 12288, 12),
+                    say(PEER, 1),
+                    say(PEER, 2),
+                    say(PEER, 3),
+                ]
+            } else {
+                Vec::new()
+            }
         });
         run(&mut world);
         assert!(world.faults.iter().all(|fault| fault.contains("says")), "{:?}", world.faults);
@@ -192,14 +157,12 @@ fn a_source_reused_before_its_put_is_answered_is_noticed() {
 
 #[test]
 fn puts_over_each_other_outside_or_to_nobody_are_noticed() {
-    let over = caught("a put's arrival", &[], |event| match connected(event) {
-        true => vec![put(1, 0, 8192, 1), put(2, 4096, 10240, 2)],
-        false => Vec::new(),
+    let over = caught("a put's arrival", &[], |event| {
+        if connected(event) { vec![put(1, 0, 8192, 1), put(2, 4096, 10240, 2)] } else { Vec::new() }
     });
     assert_eq!(over, 50);
-    let outside = caught("outside the arena", &[], |event| match connected(event) {
-        true => vec![put(1, 0, 62 << 10, 1)],
-        false => Vec::new(),
+    let outside = caught("outside the arena", &[], |event| {
+        if connected(event) { vec![put(1, 0, 62 << 10, 1)] } else { Vec::new() }
     });
     assert_eq!(outside, 50);
     let nobody = caught("not connected", &[put(1, 0, 0, 1)], |_| Vec::new());
@@ -213,9 +176,8 @@ fn a_target_holds_poison_until_it_is_placed() {
         let mut world = world(seed);
         let (b, heard) = start(&mut world, "b", vec![fill(9, 8192)], |_| Vec::new());
         let begin = [fill(1, 0)].into_iter().chain(connect()).collect();
-        start(&mut world, "a", begin, |event| match connected(event) {
-            true => vec![put(1, 0, 8192, 1)],
-            false => Vec::new(),
+        start(&mut world, "a", begin, |event| {
+            if connected(event) { vec![put(1, 0, 8192, 1)] } else { Vec::new() }
         });
         while world.step() {
             if arrivals(&heard).is_empty() {
@@ -258,13 +220,16 @@ fn after_a_hang_up_what_was_sent_arrives_and_nothing_comes_back() {
             Event::Fabric(FabricEvent::Accepted { peer, .. }) => vec![say(*peer, 5)],
             _ => Vec::new(),
         });
-        let (_, ours) = start(&mut world, "a", connect(), |event| match connected(event) {
-            true => vec![
-                put(1, 0, 8192, 1),
-                say(PEER, 1),
-                Action::Fabric(FabricOp::HangUp { peer: PEER }),
-            ],
-            false => Vec::new(),
+        let (_, ours) = start(&mut world, "a", connect(), |event| {
+            if connected(event) {
+                vec![
+                    put(1, 0, 8192, 1),
+                    say(PEER, 1),
+                    Action::Fabric(FabricOp::HangUp { peer: PEER }),
+                ]
+            } else {
+                Vec::new()
+            }
         });
         run(&mut world);
         let ours = ours.lock().unwrap();
@@ -311,9 +276,12 @@ fn equal_seeds_are_equal_runs() {
     let hash = |seed| {
         let mut world = world(seed);
         start(&mut world, "b", Vec::new(), |_| Vec::new());
-        start(&mut world, "a", connect(), |event| match connected(event) {
-            true => (0..6).map(|i| put(i, i << 12, i << 12, 0)).collect(),
-            false => Vec::new(),
+        start(&mut world, "a", connect(), |event| {
+            if connected(event) {
+                (0..6).map(|i| put(i, i << 12, i << 12, 0)).collect()
+            } else {
+                Vec::new()
+            }
         });
         run(&mut world);
         world.trace.hash()
@@ -327,9 +295,8 @@ fn a_put_where_nobody_was_admitted_is_noticed() {
     for (to, noticed) in [(0, false), (28 << 10, false), (30 << 10, true), (32 << 10, true)] {
         let mut world = world(3);
         let (b, heard) = start(&mut world, "b", Vec::new(), |_| Vec::new());
-        start(&mut world, "a", connect(), move |event| match connected(event) {
-            true => vec![put(1, 0, to, 11)],
-            false => Vec::new(),
+        start(&mut world, "a", connect(), move |event| {
+            if connected(event) { vec![put(1, 0, to, 11)] } else { Vec::new() }
         });
         run(&mut world);
         let told = world.faults.iter().any(|fault| fault.contains("admitted to 0..32768"));

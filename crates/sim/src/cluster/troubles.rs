@@ -111,7 +111,7 @@ fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
 }
 
 pub(super) fn inject(session: &mut Session, trouble: Trouble) {
-    session.cluster.world.note(&[50], || format!("TROUBLE {trouble:?}"));
+    session.cluster.note(&[50], || format!("TROUBLE {trouble:?}"));
     if let Trouble::Witness(number) = trouble {
         // While a member is exchanged its vote is missing, too.
         if !session.is_replacing() {
@@ -120,39 +120,37 @@ pub(super) fn inject(session: &mut Session, trouble: Trouble) {
         return;
     }
     if let Trouble::Pause(role) = trouble {
-        let nanos = session.cluster.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
-        return session.cluster.world.freeze(session.cluster.nodes[usize::from(role)], nanos);
+        return session.cluster.pause(session.cluster.node(role));
     }
     session.drop_guest();
     session.cluster.freeze_a_witness();
-    session.signs.lost += 1;
+    session.cluster.world.signs.lost += 1;
     let syncing = session.syncing();
     session.promises.heard(Happened::Trouble { syncing });
     match trouble {
         Trouble::Kill(role) => {
             session.promises.heard(Happened::NodeLost(role));
-            session.cluster.world.kill(session.cluster.nodes[usize::from(role)]);
+            session.cluster.kill(role);
         }
         Trouble::Cut(role) => {
             session.promises.heard(Happened::NodeLost(role));
-            cut(session, session.cluster.nodes[usize::from(role)], session.client);
+            let node = session.cluster.node(role);
+            session.cluster.world.disconnect(node, session.client);
         }
         Trouble::Hang(role) => {
             session.promises.heard(Happened::NodeLost(role));
             let millis = NODE_TIMEOUT_MS * session.cluster.rng.between(2, 20);
-            session
-                .cluster
-                .world
-                .freeze(session.cluster.nodes[usize::from(role)], millis * 1_000_000);
+            let node = session.cluster.node(role);
+            session.cluster.world.freeze(node, millis * 1_000_000);
         }
         Trouble::Pause(_) | Trouble::Witness(_) => {}
         Trouble::CutPeers(a, b) => {
-            let [a, b] = [a, b].map(|role| session.cluster.nodes[usize::from(role)]);
-            cut(session, a, b);
+            let [a, b] = [a, b].map(|role| session.cluster.node(role));
+            session.cluster.world.disconnect(a, b);
         }
         Trouble::BadSectors(role) => {
             session.promises.heard(Happened::NodeDamaged(role));
-            let node = session.cluster.nodes[usize::from(role)];
+            let node = session.cluster.node(role);
             let volumes = &mut session.cluster.world.processes[node].volumes;
             for volume in volumes.values_mut() {
                 for _ in 0..session.cluster.rng.between(1, 20) {
@@ -163,11 +161,5 @@ pub(super) fn inject(session: &mut Session, trouble: Trouble) {
                 }
             }
         }
-    }
-}
-
-fn cut(session: &mut Session, a: usize, b: usize) {
-    for connection in session.cluster.world.connections_between(a, b) {
-        session.cluster.world.break_connection(connection);
     }
 }

@@ -14,7 +14,6 @@ fn array_of(name: &str) -> Option<[u8; 16]> {
 }
 
 /// What the note of an array is called.
-#[must_use]
 pub(super) fn note_of(array: &[u8; 16]) -> String {
     let mut name = String::new();
     for (index, byte) in array.iter().enumerate() {
@@ -25,7 +24,6 @@ pub(super) fn note_of(array: &[u8; 16]) -> String {
 }
 
 /// What a node notes of this array, with a view that it had noted before.
-#[must_use]
 pub(super) fn without_the_view(name: &str, note: &[u8], before: &[u8]) -> Option<Vec<u8>> {
     let array = array_of(name)?;
     let (sequence, vote) = Vote::newest(&array, note)?;
@@ -34,7 +32,6 @@ pub(super) fn without_the_view(name: &str, note: &[u8], before: &[u8]) -> Option
 }
 
 /// Is an epoch as high as this granted in one of these notes?
-#[must_use]
 pub(super) fn is_granted(notes: &BTreeMap<String, Vec<u8>>, epoch: u32) -> bool {
     notes.iter().any(|(name, note)| {
         let newest = array_of(name).and_then(|array| Vote::newest(&array, note));

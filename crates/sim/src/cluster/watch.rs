@@ -74,7 +74,6 @@ impl Ring {
 
 impl Watch {
     /// What this process sent.
-    #[must_use]
     pub fn sent(&self, process: usize) -> Sent {
         self.sent.get(&process).copied().unwrap_or_default()
     }
@@ -198,11 +197,5 @@ impl Watch {
         (to.offset < start || end > start + bytes).then(|| {
             format!("a put at {}+{} beside the ring at {start}+{bytes}", to.offset, to.len)
         })
-    }
-
-    /// Sessions of a process that was told of them, for the end of a run: slice-sets still open.
-    #[must_use]
-    pub fn open_sets(&self, process: usize) -> usize {
-        self.open.keys().filter(|(other, ..)| *other == process).count()
     }
 }

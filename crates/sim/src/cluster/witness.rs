@@ -2,7 +2,6 @@
 //! client is lost, and so are members, and the next client goes on with the others, nobody vouching
 //! for anything; or it is refused, because those that are there have missed writes.
 
-use braid_array::AnyMachine;
 use braid_array::array::Scratch;
 use braid_array::status::ArrayState;
 use braid_cluster::client::NODE_TIMEOUT_MS;
@@ -54,9 +53,7 @@ impl Cluster {
     fn start_witness(&mut self, id: u64) -> usize {
         let incarnation = 1 + self.rng.below(u64::MAX - 1);
         let node = Node::new(Scratch { offset: 0, bytes: ARENA_BYTES }, id, incarnation);
-        let machine = AnyMachine::Plain(Box::new(node.as_witness()));
-        let name = format!("n{id}");
-        self.world.start(Process::new(name.clone(), machine, ARENA_BYTES as usize, Some(name)))
+        self.world.start(Process::of_node(id, node.as_witness(), ARENA_BYTES))
     }
 
     /// A witness is started again; what it has noted is all that it has.
@@ -87,14 +84,9 @@ impl Cluster {
         match self.rng.below(4) {
             0 => self.world.kill(witness),
             1 => self.restart_witness(number),
-            2 => {
-                let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
-                self.world.freeze(witness, nanos);
-            }
+            2 => self.pause(witness),
             _ => {
-                for connection in self.world.connections_between(witness, client) {
-                    self.world.break_connection(connection);
-                }
+                self.world.disconnect(witness, client);
             }
         }
     }
@@ -103,9 +95,14 @@ impl Cluster {
     pub(super) fn freeze_a_witness(&mut self) {
         if !self.witnesses.is_empty() && self.rng.percent(30) {
             let number = self.rng.below(self.witnesses.len() as u64) as usize;
-            let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
-            self.world.freeze(self.witnesses[number], nanos);
+            self.pause(self.witnesses[number]);
         }
+    }
+
+    /// A process stands still for a while, which nobody is to notice.
+    pub(super) fn pause(&mut self, process: usize) {
+        let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
+        self.world.freeze(process, nanos);
     }
 
     /// Are too few of those there that vote?
@@ -129,25 +126,16 @@ impl Session {
 
     /// With the client that died as many nodes are gone as the array can do without, and the next
     /// client goes on.
-    ///
-    /// # Errors
-    /// A client does what it must not.
     pub(super) fn go_on_with_witnesses(&mut self) -> Result<(), Failure> {
         for number in 0..self.cluster.witnesses.len() {
             if self.cluster.rng.percent(50) {
                 self.cluster.restart_witness(number);
             }
         }
-        let Self { cluster, promises, .. } = self;
-        let Cluster { scenario, rng, .. } = cluster;
-        let mut gone = promises.lost.clone();
-        gone.extend(scenario.more_losses(rng, &promises.lost));
-        self.cluster.world.note(&[60], || format!("GOES ON without {gone:?}"));
-        for &role in &gone {
-            self.cluster.world.kill(self.cluster.nodes[usize::from(role)]);
-            self.promises.heard(Happened::NodesDie);
-            self.promises.heard(Happened::Missing(role));
-        }
+        let mut gone = self.promises.lost.clone();
+        gone.extend(self.cluster.more_losses(&self.promises.lost));
+        self.cluster.note(&[60], || format!("GOES ON without {gone:?}"));
+        self.never_back(&gone);
         let kept = |view: &View| !view.torn && self.cluster.have_kept_enough(view, &gone);
         self.unforced =
             self.cluster.newest_view().as_ref().is_some_and(kept) && !self.cluster.lacks_votes();
@@ -158,12 +146,18 @@ impl Session {
         Ok(())
     }
 
+    /// These nodes are dead, and the array goes on without them.
+    pub(super) fn never_back(&mut self, gone: &[u16]) {
+        for &role in gone {
+            self.cluster.kill(role);
+            self.promises.heard(Happened::NodesDie);
+            self.promises.heard(Happened::Missing(role));
+        }
+    }
+
     /// A client finds only those that the last one has gone on without, and the witnesses. It must
     /// not serve what they have; unless it is not `told` to enough of them who was left out: then
     /// nothing was answered without them. Does it?
-    ///
-    /// # Errors
-    /// It serves what it must not.
     pub(super) fn those_behind_serve(&mut self, told: bool) -> Result<bool, Failure> {
         let behind = self.cluster.left_out();
         let roles = 0..self.cluster.scenario.params.nodes;
@@ -171,10 +165,10 @@ impl Session {
         if behind.is_empty() || !self.cluster.scenario.survives(&away) {
             return Ok(false);
         }
-        self.cluster.world.note(&[61], || format!("THOSE BEHIND, without {away:?}"));
+        self.cluster.note(&[61], || format!("THOSE BEHIND, without {away:?}"));
         let mut restarted = false;
         for role in behind {
-            let node = self.cluster.nodes[usize::from(role)];
+            let node = self.cluster.node(role);
             if !self.cluster.world.processes[node].alive || self.cluster.rng.percent(50) {
                 self.cluster.restart_newcomer(role);
                 restarted = true;
@@ -199,7 +193,7 @@ impl Session {
             return Err(Failure("a client serves what others have gone on without".to_owned()));
         }
         if restarted {
-            self.judge.power_cut();
+            self.judge.oracle.power_cut();
             self.suspects.power_cut();
         }
         self.read_everything()?;
@@ -207,9 +201,6 @@ impl Session {
     }
 
     /// Is the client refused the array? Otherwise it serves.
-    ///
-    /// # Errors
-    /// What is wrong meanwhile.
     pub(super) fn is_refused(&mut self) -> Result<bool, Failure> {
         let state = |session: &mut Self| session.cluster.status_of(session.client).state;
         while state(self) != ArrayState::Failed {

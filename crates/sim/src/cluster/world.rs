@@ -1,18 +1,28 @@
 //! The pretend world, [`World`]: processes, their volumes, and the fabric between them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use braid_array::action::Event;
+use braid_array::action::{Command, CommandId, Event};
+use braid_array::array::Scratch;
 use braid_array::{Action, Instant, Machine};
+use braid_cluster::client::{Client, ClientConfig};
 
 use super::fabric::{Connection, FabricDue, Put};
 use super::io::Work;
+use super::kill_point::Signs;
 use super::process::Process;
 use super::watch::Watch;
 use crate::clock::Clock;
 use crate::fault::FaultProfile;
+use crate::judge::{Draft, Judge};
+use crate::oracle::Range;
+use crate::report::Failure;
 use crate::rng::Rng;
 use crate::trace::Trace;
+use crate::workload::Kind;
+
+/// More events than any client needs: beyond, it is said to hang.
+const MAX_STEPS: u64 = 400_000;
 
 /// Something due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,10 +63,8 @@ pub struct World {
     pub watch: Watch,
     /// Events handled.
     pub steps: u64,
-    /// How often a process was told that something is durable.
-    pub durable: u64,
-    /// How many messages of each kind clients have sent.
-    pub sent: BTreeMap<u8, u64>,
+    /// What somebody was told so far.
+    pub(super) signs: Signs,
     pub(super) rng: Rng,
     pub(super) clock: Clock<Due>,
     /// How it behaves; it may change at any moment.
@@ -71,7 +79,6 @@ pub struct World {
 
 impl World {
     /// A world without processes.
-    #[must_use]
     pub fn new(rng: Rng, profile: FaultProfile, trace: Trace) -> Self {
         let mut clock = Clock::default();
         clock.advance(Instant(1));
@@ -82,8 +89,7 @@ impl World {
             trace,
             watch: Watch::default(),
             steps: 0,
-            durable: 0,
-            sent: BTreeMap::new(),
+            signs: Signs::default(),
             rng,
             clock,
             profile,
@@ -96,7 +102,6 @@ impl World {
     }
 
     /// The time.
-    #[must_use]
     pub const fn now(&self) -> Instant {
         self.clock.now()
     }
@@ -109,8 +114,72 @@ impl World {
         number
     }
 
+    /// Starts a client with this arena: buffers of its requests, and behind them what it needs
+    /// itself. With `limit`, it has the key of that array alone.
+    ///
+    /// # Errors
+    /// When the client refuses the array.
+    pub fn start_client(
+        &mut self,
+        name: &str,
+        config: ClientConfig,
+        buffers_bytes: u64,
+        limit: Option<[u8; 16]>,
+    ) -> Result<usize, String> {
+        let scratch = Scratch { offset: buffers_bytes, bytes: Client::scratch_bytes(&config) };
+        let client = Box::new(Client::new(config, scratch)?);
+        Ok(self.start(Process::of_client(name, client, scratch, limit)))
+    }
+
+    /// Asks a client for this, if it may have one more request. What the judge has drafted, if the
+    /// client takes it: the caller has that submitted, and calls [`drain`](Self::drain).
+    pub(super) fn ask(
+        &mut self,
+        judge: &mut Judge,
+        client: usize,
+        kind: Kind,
+        range: Range,
+    ) -> Option<Draft> {
+        let now = self.now();
+        let process = &mut self.processes[client];
+        let draft = judge.draft(client, kind, range, &mut process.arena)?;
+        process.client().submit(now, draft.request).is_ok().then_some(draft)
+    }
+
+    /// Tells a machine to do something.
+    pub(super) fn command(&mut self, process: usize, id: CommandId, command: Command) {
+        self.handle(process, Event::Command { id, command });
+    }
+
+    /// # Errors
+    /// What a machine did that it must not.
+    pub(super) fn faultless(&self) -> Result<(), Failure> {
+        self.faults.first().map_or(Ok(()), |fault| Err(Failure(fault.clone())))
+    }
+
+    /// A client whose requests wait does not hang, and comes to an end some time. `moved`:
+    /// something happened just now; `begun`: how many events there were before.
+    ///
+    /// # Errors
+    /// What it hangs with.
+    pub(super) fn goes_on(
+        &self,
+        moved: bool,
+        judge: &Judge,
+        client: usize,
+        begun: u64,
+    ) -> Result<(), Failure> {
+        let waits = || judge.flights(client).map(|flight| flight.kind).collect::<Vec<_>>();
+        if !moved && judge.in_flight(client) > 0 {
+            return Err(Failure(format!("hangs: {:?} unanswered", waits())));
+        }
+        if self.steps - begun > MAX_STEPS {
+            return Err(Failure(format!("no end after {MAX_STEPS} events, {:?}", waits())));
+        }
+        Ok(())
+    }
+
     /// Nothing is on its way.
-    #[must_use]
     pub fn quiet(&self) -> bool {
         self.clock.next_due().is_none()
     }
@@ -139,21 +208,27 @@ impl World {
     /// Carries out what a machine wants done now.
     pub fn drain(&mut self, process: usize) {
         while let Some(action) = self.processes[process].machine.poll() {
-            match action {
-                Action::Io { io, member, op } => self.issue(process, io, member, op),
-                Action::Compute { io, compute } => self.compute(process, io, compute),
-                Action::Store { buf, bytes } => self.store(process, buf, &bytes),
-                Action::Load { io, buf } => self.load(process, io, buf),
-                Action::Volume { io, op } => self.volume_op(process, io, op),
-                Action::Note { io, op } => self.note_op(process, io, op),
-                Action::Fabric(op) => self.fabric_op(process, op),
-                Action::Use { .. } => {}
-                Action::GiveBack { range } => self.give_back(process, &range),
-                other => self.outputs.push((process, other)),
-            }
+            self.carry_out(process, action);
         }
         if let Err(what) = self.processes[process].machine.invariants() {
             self.fault(process, &what);
+        }
+    }
+
+    /// Carries out what the machine of a process wants done, or who plays it.
+    pub fn carry_out(&mut self, process: usize, action: Action) {
+        match action {
+            Action::Io { io, member, op } => self.issue(process, io, member, op),
+            Action::Compute { io, compute } => self.compute(process, io, compute),
+            Action::Store { buf, bytes } => self.store(process, buf, &bytes),
+            Action::Load { io, buf } => self.load(process, io, buf),
+            Action::Volume { io, op } => self.volume_op(process, io, op),
+            Action::Note { io, op } => self.note_op(process, io, op),
+            Action::Survey { io, after, most } => self.survey(process, io, after, most),
+            Action::Fabric(op) => self.fabric_op(process, op),
+            Action::Use { .. } => {}
+            Action::GiveBack { range } => self.give_back(process, &range),
+            other => self.outputs.push((process, other)),
         }
     }
 
@@ -223,8 +298,7 @@ impl World {
     }
 
     pub(super) fn delay(&mut self, longest: u64) -> u64 {
-        let nanos = 1 + self.rng.below(longest);
-        if self.rng.below(1000) < self.profile.slow_permille { nanos * 100 } else { nanos }
+        self.profile.delay(longest, &mut self.rng)
     }
 
     /// The process is gone between two events: what it asked of its devices is done in part, what

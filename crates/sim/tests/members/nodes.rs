@@ -2,19 +2,19 @@
 
 use braid_array::action::{Event, NewMember};
 use braid_array::array::Scratch;
-use braid_array::assemble::read_bitmap;
-use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::format::BadBlocks;
 use braid_array::level::Level;
 use braid_array::status::MemberState;
-use braid_array::{Action, AnyMachine, BlockMachine, Buf, Instant, MemberId};
+use braid_array::{Action, BlockMachine, Buf, Instant, MemberId};
 use braid_cluster::assemble::{Candidate, Options, Start, decide};
-use braid_cluster::client::{Client, ClientConfig};
+use braid_cluster::client::ClientConfig;
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::view::Vote;
 use braid_cluster::{Family, Pipeline, Planner};
 use braid_sim::cluster::content::{self, Layout};
 use braid_sim::cluster::process::Process;
+use braid_sim::cluster::scenario::Scenario;
 use braid_sim::cluster::session::VOLUME;
 use braid_sim::cluster::world::World;
 use braid_sim::disk::Disk;
@@ -75,9 +75,7 @@ impl Nodes {
         let bytes = 2 * largest.unwrap_or(0) + (1 << 20);
         let node =
             Node::new(Scratch { offset: 0, bytes }, role.into(), 1 + self.rng.below(1 << 60));
-        let name = format!("n{role}");
-        let machine = AnyMachine::Plain(Box::new(node));
-        let mut process = Process::new(name.clone(), machine, bytes as usize, Some(name));
+        let mut process = Process::of_node(role.into(), node, bytes);
         process.keep(VOLUME, disk);
         if let Some(&before) = self.nodes.get(usize::from(role)) {
             process.notes = std::mem::take(&mut self.world.processes[before].notes);
@@ -92,25 +90,6 @@ impl Nodes {
         let view = vote.expect("a vote file").1.view;
         assert_eq!(view.voted, [], "the old voters are asked still");
         view.voters
-    }
-
-    /// What is found on a node's volume.
-    fn candidate(&self, node: usize) -> Candidate {
-        let disk = self.volume(node);
-        let superblock = content::superblock(disk).map_err(|_| SuperblockError::NoMagic);
-        let mut read = |sector, bytes: u32| {
-            let mut content = vec![0; bytes as usize];
-            disk.read(sector, &mut content).map_err(|error| format!("{error:?}"))?;
-            Ok(content)
-        };
-        let at = superblock.as_ref().ok().and_then(Superblock::bitmap_sector);
-        Candidate {
-            address: format!("n{node}"),
-            volume: VOLUME.to_owned(),
-            bytes: disk.sectors() * 512,
-            bitmap: at.map(|at| read_bitmap(at, disk.sectors(), &mut read)),
-            superblock,
-        }
     }
 
     /// By role: the node of the member in sync.
@@ -138,14 +117,12 @@ impl Lane for Nodes {
         let params = params(code);
         let mut rng = Rng::new(1);
         let layout = Layout::new(params);
-        let mut disks = content::create(
-            &layout,
-            ARRAY,
-            setup.dirty,
-            setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
-            (0, false),
-            &mut rng,
-        );
+        let scenario = Scenario {
+            dirty: setup.dirty,
+            bitmap_chunk_bytes: setup.bitmap.then_some(CHUNK_SECTORS as u32 * 512),
+            ..Scenario::calm(params)
+        };
+        let mut disks = content::create(&layout, ARRAY, &scenario, &mut rng);
         for number in (code.members..).take(setup.spares.into()) {
             let mut spare = content::superblock(&disks[0]).expect("a superblock");
             spare.dev_number = number.into();
@@ -171,8 +148,8 @@ impl Lane for Nodes {
         self.params.session = self.rng.next();
         self.params.epoch += 1;
         let there = (0..self.nodes.len()).filter(|&node| self.is_alive(node));
-        let found = there.map(|node| self.candidate(node));
-        let found: Vec<Candidate> = found.filter(|found| found.superblock.is_ok()).collect();
+        let found = there.map(|node| content::candidate(self.volume(node), format!("n{node}")));
+        let found: Vec<Candidate> = found.flatten().collect();
         let options = Options { force: false, read_only, unclean: true };
         let start = match decide(&found, options).start {
             Start::Ready(start) => *start,
@@ -183,13 +160,9 @@ impl Lane for Nodes {
         let spares = start.spares;
         let spare_patience_ms = 1000;
         let config = ClientConfig { bitmap, spares, spare_patience_ms, read_only, ..config };
-        let offset = SLOTS * SLOT_BYTES;
-        let bytes = Client::scratch_bytes(&config);
-        let client = Client::new(config, Scratch { offset, bytes }).expect("an array");
-        let client = AnyMachine::Block(Box::new(client));
         let name = format!("client {}", self.params.epoch);
-        let process = Process::new(name, client, (offset + bytes) as usize, None);
-        self.client = self.world.start(process);
+        let client = self.world.start_client(&name, config, SLOTS * SLOT_BYTES, None);
+        self.client = client.expect("an array");
     }
 
     fn crash(&mut self) {

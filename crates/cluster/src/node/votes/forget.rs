@@ -52,6 +52,10 @@ impl Searches {
         self.by_client.contains_key(&client)
     }
 
+    pub(crate) fn any(&self) -> bool {
+        !self.by_client.is_empty()
+    }
+
     pub(crate) fn begin(&mut self, client: ClientId, tag: u32, array: ArrayId) {
         let search = Search { tag, array, names: VecDeque::new(), after: Some(String::new()) };
         self.by_client.insert(client, search);

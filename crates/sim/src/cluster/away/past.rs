@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Away, start};
+use super::{Away, DEPTH, SLOT_BYTES, start};
 use crate::cluster::nodes::Cluster;
 use crate::cluster::session::VOLUME;
 use crate::disk::Disk;
@@ -37,13 +37,10 @@ enum Then {
 }
 
 /// Has a node's store go back, again and again, and looks each time at what is there.
-///
-/// # Errors
-/// What is wrong.
 pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
     for _ in 0..2 {
         away.be_whole()?;
-        let before = away.session.cluster.rng.between(1, 30);
+        let before = away.cluster.rng.between(1, 30);
         away.work(before)?;
         away.go_back()?;
         // What is answered is on its way to the volumes for a while.
@@ -57,7 +54,7 @@ pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
 
 impl Away<'_> {
     fn go_back(&mut self) -> Result<(), Failure> {
-        let Cluster { rng, scenario, .. } = &mut self.session.cluster;
+        let Cluster { rng, scenario, .. } = &mut self.cluster;
         let role = rng.below(scenario.params.nodes.into()) as u16;
         let millis = rng.pick(&[500, 6_000, 12_000, CHECKPOINT_MS]);
         let mut then = rng.pick(&[Then::GoesOn, Then::Another, Then::StartedAnew]);
@@ -67,14 +64,11 @@ impl Away<'_> {
         }
         let copy = self.copy_of(role);
         self.never_idle(millis)?;
-        self.session
-            .cluster
-            .world
-            .note(&[80, role.into()], || format!("PAST {role}, then {then:?}"));
+        self.cluster.note(&[80, role.into()], || format!("PAST {role}, then {then:?}"));
         match then {
             Then::GoesOn => self.put_back(role, copy),
             Then::Another => {
-                self.session.cluster.world.kill(self.client);
+                self.cluster.world.kill(self.client);
                 self.judge.client_ends(self.client);
                 self.put_back(role, copy);
                 self.begin_another()?;
@@ -90,46 +84,46 @@ impl Away<'_> {
     }
 
     fn begin_another(&mut self) -> Result<(), Failure> {
-        self.client = start(self.session, &self.search)?;
-        self.judge.client_begins(self.client, super::DEPTH);
-        self.judge.decided();
+        self.client = start(self.cluster, &self.search)?;
+        self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
+        self.judge.oracle.decided();
         Ok(())
     }
 
     fn copy_of(&mut self, role: u16) -> Copy {
-        let node = self.session.cluster.nodes[usize::from(role)];
-        let notes = self.session.cluster.world.processes[node].notes.clone();
-        let mut disk = self.session.cluster.disk(role).clone();
-        disk.power_cut(&mut self.session.cluster.rng);
+        let node = self.cluster.node(role);
+        let notes = self.cluster.world.processes[node].notes.clone();
+        let mut disk = self.cluster.disk(role).clone();
+        disk.power_cut(&mut self.cluster.rng);
         Copy { disk, notes }
     }
 
     /// The node dies, and starts on what it had then.
     fn put_back(&mut self, role: u16, copy: Copy) {
-        let node = self.session.cluster.nodes[usize::from(role)];
-        self.session.cluster.world.kill(node);
-        let process = &mut self.session.cluster.world.processes[node];
+        let node = self.cluster.node(role);
+        self.cluster.world.kill(node);
+        let process = &mut self.cluster.world.processes[node];
         process.notes = copy.notes;
         process.keep(VOLUME, copy.disk);
-        self.session.cluster.reboot(role);
+        self.cluster.reboot(role);
     }
 
     /// Requests for so long, one soon after the other.
     fn never_idle(&mut self, millis: u64) -> Result<(), Failure> {
-        let end = self.session.cluster.world.now().plus_millis(millis);
-        while self.session.cluster.world.now() < end {
+        let end = self.cluster.world.now().plus_millis(millis);
+        while self.cluster.world.now() < end {
             self.submit();
-            let pause = self.session.cluster.rng.between(NEVER_IDLE_MS / 10, NEVER_IDLE_MS);
+            let pause = self.cluster.rng.between(NEVER_IDLE_MS / 10, NEVER_IDLE_MS);
             self.wait(pause)?;
         }
         Ok(())
     }
 
     fn wait(&mut self, millis: u64) -> Result<(), Failure> {
-        let begun = self.session.cluster.world.steps;
-        let until = self.session.cluster.world.now().plus_millis(millis);
-        self.session.cluster.world.wake_at(until);
-        while self.session.cluster.world.now() < until && self.step(begun)? {}
+        let begun = self.cluster.world.steps;
+        let until = self.cluster.world.now().plus_millis(millis);
+        self.cluster.world.wake_at(until);
+        while self.cluster.world.now() < until && self.step(begun)? {}
         Ok(())
     }
 }

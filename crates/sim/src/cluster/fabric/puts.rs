@@ -55,6 +55,7 @@ impl World {
         let admitted = window.start <= to.offset && end <= window.end;
         if reachable && !admitted {
             self.fault(process, &format!("puts at {}..{end}, admitted to {window:?}", to.offset));
+            self.break_connection(sender.connection);
         }
         let over = !reachable || !admitted || !self.processes[peer].has(to);
         self.puts.push(Put {
@@ -69,6 +70,9 @@ impl World {
             done: false,
             over,
         });
+        if over {
+            self.forget_put(number);
+        }
         if self.rng.percent(30) {
             self.fabric_due(FabricDue::PutRead(number));
         } else {

@@ -29,8 +29,8 @@ const ARRAYS: [(Family, u16, u16); 14] = [
     (Family::Xor2d, 5, 0),
 ];
 
-/// Draws one.
-pub(super) fn draw(rng: &mut Rng) -> Scenario {
+/// What such a seed is about.
+pub(in crate::cluster) fn draw(rng: &mut Rng) -> Scenario {
     let (family, nodes, witnesses) = rng.pick(&ARRAYS);
     let mut params = scenario::params(rng, family, nodes);
     while !params.chunk_bytes.is_power_of_two() {

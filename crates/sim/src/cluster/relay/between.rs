@@ -5,7 +5,6 @@ use braid_cluster::client::NODE_TIMEOUT_MS;
 use super::Relay;
 use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
-use crate::rng::Rng;
 
 impl Relay<'_> {
     /// The client's time is over; `just_then` somebody was told something. With which roles the
@@ -14,19 +13,19 @@ impl Relay<'_> {
         if let Some(fenced) = self.fenced.take() {
             self.kill(fenced.process);
         }
-        let Cluster { scenario, rng, .. } = &mut self.session.cluster;
         // Who is cut off from this client may be from the next one, too.
-        let away = if rng.percent(50) { scenario.more_losses(rng, &[]) } else { Vec::new() };
+        let cut_off = self.cluster.rng.percent(50);
+        let away = if cut_off { self.cluster.more_losses(&[]) } else { Vec::new() };
         if let Some(client) = self.client.take() {
             let lost = if just_then { 8 } else { 5 };
-            match self.session.cluster.rng.below(10) {
+            match self.cluster.rng.below(10) {
                 0..2 if client.serves => {
-                    self.session.cluster.world.note(&[71], || "TAKE OVER".to_owned());
+                    self.cluster.note(&[71], || "TAKE OVER".to_owned());
                     self.fenced = Some(client);
                 }
                 kind if kind < lost => {
                     // Who does not get its last messages need not be who is away then.
-                    let mut aside = Rng::new(self.session.cluster.rng.clone().next() ^ 0x6465_6166);
+                    let mut aside = self.cluster.rng.aside(0x6465_6166);
                     let deaf = if aside.percent(40) { &[] } else { &away[..] };
                     self.lose_what_is_under_way(client.process, deaf);
                     self.kill(client.process);
@@ -34,11 +33,10 @@ impl Relay<'_> {
                 _ => self.kill(client.process),
             }
         }
-        let Cluster { scenario, rng, .. } = &mut self.session.cluster;
-        let lost = scenario.more_losses(rng, &[]);
+        let lost = self.cluster.more_losses(&[]);
         // Whoever has not yet done what another says that he has does it, unless he forgets it.
         let (cut, restart) = if just_then { (6, 14) } else { (3, 8) };
-        match rng.below(20) {
+        match self.cluster.rng.below(20) {
             kind if kind < cut && self.may_lose_power() => self.lose_power(all),
             kind if kind < restart => lost.iter().for_each(|&role| self.restart(role)),
             14..17 => self.come_to_rest(),
@@ -49,74 +47,71 @@ impl Relay<'_> {
 
     /// A client is cut off from these, or from any.
     fn lose_what_is_under_way(&mut self, client: usize, away: &[u16]) {
-        let Cluster { world, rng, nodes, .. } = &mut self.session.cluster;
-        let lost: Vec<usize> = match away {
-            [] => nodes.iter().copied().filter(|_| rng.percent(60)).collect(),
-            away => away.iter().map(|&role| nodes[usize::from(role)]).collect(),
-        };
+        let Cluster { world, rng, nodes, .. } = &mut self.cluster;
+        let mut lost: Vec<usize> = away.iter().map(|&role| nodes[usize::from(role)]).collect();
+        if away.is_empty() {
+            lost.clone_from(nodes);
+            lost.retain(|_| rng.percent(60));
+        }
         world.lose_what_is_under_way(client, |process| lost.contains(&process));
     }
 
     /// Does nobody lack what only those have who might lose it then?
     fn may_lose_power(&self) -> bool {
-        let Scenario { params, journal_bytes, .. } = &self.session.cluster.scenario;
+        let Scenario { params, journal_bytes, .. } = &self.cluster.scenario;
         let sums = params.family.has_parities() && *journal_bytes == 0;
-        !sums || self.session.cluster.left_out().is_empty()
+        !sums || self.cluster.left_out().is_empty()
     }
 
     fn lose_power(&mut self, all: &[u16]) {
-        self.session.cluster.world.note(&[72], || "POWER CUT".to_owned());
+        self.cluster.note(&[72], || "POWER CUT".to_owned());
         if let Some(fenced) = self.fenced.take() {
             self.kill(fenced.process);
         }
         all.iter().for_each(|&role| self.restart(role));
-        (0..self.session.cluster.witnesses.len())
-            .for_each(|number| self.session.cluster.restart_witness(number));
+        (0..self.cluster.witnesses.len()).for_each(|number| self.cluster.restart_witness(number));
     }
 
     /// A node dies and is there again, without its memory.
     fn restart(&mut self, role: u16) {
-        self.session.cluster.world.note(&[73], || format!("RESTART {role}"));
-        self.session.cluster.world.kill(self.session.cluster.nodes[usize::from(role)]);
-        self.session.cluster.reboot(role);
+        self.cluster.note(&[73], || format!("RESTART {role}"));
+        self.cluster.kill(role);
+        self.cluster.reboot(role);
         self.gone.push(role);
     }
 
     /// What clients have sent arrives.
     pub(super) fn come_to_rest(&mut self) {
-        for _ in 0..self.session.cluster.rng.below(3000) {
-            if !self.session.cluster.world.step() {
+        for _ in 0..self.cluster.rng.below(3000) {
+            if !self.cluster.world.step() {
                 break;
             }
         }
-        self.session.cluster.world.outputs.clear();
+        self.cluster.world.outputs.clear();
     }
 
     /// A node or witness is lost, or a connection.
     pub(super) fn trouble(&mut self) {
         let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
-        let Cluster { scenario, rng, .. } = &mut self.session.cluster;
-        let lost = scenario.more_losses(rng, &[]);
+        let lost = self.cluster.more_losses(&[]);
+        let rng = &mut self.cluster.rng;
         let nanos = rng.between(1, 3000 * NODE_TIMEOUT_MS) * 1000;
         let kind = rng.below(10);
         for role in lost {
-            self.session.cluster.world.note(&[74], || format!("TROUBLE {kind} of {role}"));
-            let node = self.session.cluster.nodes[usize::from(role)];
+            self.cluster.note(&[74], || format!("TROUBLE {kind} of {role}"));
+            let node = self.cluster.node(role);
             let peer = match kind {
                 0..5 => client,
-                5 => {
-                    self.session.cluster.nodes
-                        [usize::from(role + 1) % self.session.cluster.nodes.len()]
-                }
+                5 => self.cluster.nodes[usize::from(role + 1) % self.cluster.nodes.len()],
                 6 => {
                     self.gone.push(role);
-                    self.session.cluster.world.freeze(node, nanos);
+                    self.cluster.world.freeze(node, nanos);
                     continue;
                 }
-                7 if !self.session.cluster.witnesses.is_empty() => {
-                    let Cluster { witnesses, rng, .. } = &mut self.session.cluster;
+                7 if !self.cluster.witnesses.is_empty() => {
+                    let Cluster { witnesses, rng, .. } = &mut self.cluster;
                     let number = rng.index(witnesses.len());
-                    self.session.cluster.lose_witness(client, number);
+                    self.cluster.lose_witness(client, number);
                     continue;
                 }
                 _ => {
@@ -125,9 +120,7 @@ impl Relay<'_> {
                 }
             };
             self.gone.push(role);
-            for connection in self.session.cluster.world.connections_between(node, peer) {
-                self.session.cluster.world.break_connection(connection);
-            }
+            self.cluster.world.disconnect(node, peer);
         }
     }
 }

@@ -1,15 +1,13 @@
 //! The end of a relay: all nodes are there, and nothing happens any more.
 
-use braid_array::action::{Command, Event};
+use braid_array::action::Command;
 use braid_array::assemble::Verdict;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::status::ArrayState;
 
 use super::{Relay, STOP};
 use crate::cluster::content;
-use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
-use crate::judge;
 use crate::report::Failure;
 use crate::workload::Kind;
 
@@ -18,15 +16,15 @@ impl Relay<'_> {
     pub(super) fn finish(&mut self, all: &[u16]) -> Result<(), Failure> {
         self.come_to_rest();
         self.starts(all)?;
-        for number in 0..self.session.cluster.witnesses.len() {
-            self.session.cluster.restart_witness(number);
+        for number in 0..self.cluster.witnesses.len() {
+            self.cluster.restart_witness(number);
         }
-        for node in self.session.cluster.nodes.clone() {
-            self.session.cluster.world.thaw(node);
+        for node in self.cluster.nodes.clone() {
+            self.cluster.world.thaw(node);
         }
         self.gone.clear();
         // Whether it went on alone, or others did with one whom it does not know, is not told.
-        let verdicts = self.session.cluster.assembly(all).verdicts;
+        let verdicts = self.cluster.assembly(all).verdicts;
         let alone = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::WentAlone { .. });
         self.short |= verdicts.iter().any(alone);
         self.begin(all);
@@ -36,7 +34,7 @@ impl Relay<'_> {
         }
         loop {
             let client = self.client.as_ref().ok_or_else(none)?.process;
-            let status = self.session.cluster.status_of(client);
+            let status = self.cluster.status_of(client);
             if status.state == ArrayState::Failed {
                 return self.is_doubtful();
             }
@@ -60,7 +58,7 @@ impl Relay<'_> {
     /// It does not start, though all are there. Without journals nobody knows what some held of
     /// what was being written when power was lost, and others have missed more.
     fn is_doubtful(&self) -> Result<(), Failure> {
-        let Scenario { params, journal_bytes, .. } = &self.session.cluster.scenario;
+        let Scenario { params, journal_bytes, .. } = &self.cluster.scenario;
         let doubtful = params.family.has_parities() && *journal_bytes == 0 && !self.kept;
         if doubtful {
             Ok(())
@@ -94,31 +92,16 @@ impl Relay<'_> {
         while self.in_flight() > 0 {
             self.step()?;
         }
-        let event = Event::Command { id: STOP, command: Command::Stop };
-        self.session.cluster.world.handle(process, event);
-        while self.client.as_ref().is_some_and(|client| !client.stopped) {
-            if !self.step()? {
-                return Err(Failure("a stop is never answered".to_owned()));
-            }
-        }
-        Ok(())
+        self.cluster.world.command(process, STOP, Command::Stop);
+        self.until("a stop is never answered", |relay| {
+            relay.client.as_ref().is_none_or(|client| client.stopped)
+        })
     }
 
     /// What lies on the volumes, with as many of them as are needed.
     fn judge(&mut self) -> Result<(), Failure> {
-        let Cluster { scenario, rng, .. } = &mut self.session.cluster;
-        let lost = scenario.more_losses(rng, &[]);
-        let disks = self.session.cluster.disks();
-        let layout = &self.session.cluster.layout;
-        if let Some(misfit) = content::misfit(layout, &disks) {
-            return Err(Failure(misfit));
-        }
-        let stripes = 0..self.session.cluster.scenario.params.stripes;
-        for without in [&[], &lost[..]] {
-            let stripe = |stripe| content::data(layout, &disks, stripe, without);
-            let data: Vec<u8> = stripes.clone().flat_map(stripe).collect();
-            self.judge.content(0, &data, &judge::nothing)?;
-        }
-        Ok(())
+        let lost = self.cluster.more_losses(&[]);
+        let without = [&[], &lost[..]];
+        content::judge(&self.cluster.layout, &self.cluster.disks(), &without, &mut self.judge)
     }
 }

@@ -5,7 +5,7 @@ use braid_cluster::pipeline::Params;
 
 use super::{BLOCK_SECTORS, MAX_BLOCKS, Relay};
 use crate::cluster::kill_point::KillPoint;
-use crate::cluster::session::Session;
+use crate::cluster::nodes::Cluster;
 use crate::report::Failure;
 use crate::workload::Kind;
 
@@ -42,9 +42,9 @@ struct Life {
 impl Life {
     /// After one that served or not: who comes next finds something to decide upon, or there is to
     /// be something.
-    fn draw(session: &mut Session, blocks: u64, served: bool) -> Self {
-        let corner = corner(session, blocks);
-        let rng = &mut session.cluster.rng;
+    fn draw(cluster: &mut Cluster, blocks: u64, served: bool) -> Self {
+        let corner = corner(cluster, blocks);
+        let rng = &mut cluster.rng;
         let slow = rng.percent(20);
         let most = rng.pick(&[30, 300, 1000, 3000, 8000]);
         let left = if slow { rng.between(500, 10_000) } else { rng.between(1, most) };
@@ -60,10 +60,10 @@ impl Life {
         Self {
             left,
             end: match end {
-                0..6 if slow => KillPoint::after_a_return(session),
-                0..1 => KillPoint::of_a_short_lived_client(session),
-                1..3 => KillPoint::after_a_message(session),
-                3..8 if served => KillPoint::after_a_message(session),
+                0..6 if slow => KillPoint::after_a_return(cluster),
+                0..1 => KillPoint::of_a_short_lived_client(cluster),
+                1..3 => KillPoint::after_a_message(cluster),
+                3..8 if served => KillPoint::after_a_message(cluster),
                 _ => KillPoint::never(),
             },
             pace: if slow { Pace::Trickle(Instant(0)) } else { Pace::Often(often) },
@@ -75,16 +75,16 @@ impl Life {
     }
 
     /// Is it to be asked for something now?
-    fn is_due(&mut self, session: &mut Session) -> bool {
+    fn is_due(&mut self, cluster: &mut Cluster) -> bool {
         match &mut self.pace {
-            Pace::Often(percent) => session.cluster.rng.percent(*percent),
+            Pace::Often(percent) => cluster.rng.percent(*percent),
             Pace::Trickle(due) => {
-                let now = session.cluster.world.now();
+                let now = cluster.world.now();
                 let is_due = *due <= now;
                 if is_due {
                     // Less than it takes until superblocks say clean.
-                    *due = now.plus_millis(session.cluster.rng.between(10, 180));
-                    session.cluster.world.wake_at(*due);
+                    *due = now.plus_millis(cluster.rng.between(10, 180));
+                    cluster.world.wake_at(*due);
                 }
                 is_due
             }
@@ -93,11 +93,11 @@ impl Life {
 }
 
 /// The blocks of a stripe that are summed up with one another.
-fn corner(session: &mut Session, blocks: u64) -> Vec<u64> {
-    let Params { stripes, chunk_bytes, .. } = session.cluster.scenario.params;
+fn corner(cluster: &mut Cluster, blocks: u64) -> Vec<u64> {
+    let Params { stripes, chunk_bytes, .. } = cluster.scenario.params;
     let chunk = u64::from(chunk_bytes) / (512 * BLOCK_SECTORS);
     let stripe = blocks / stripes;
-    let rng = &mut session.cluster.rng;
+    let rng = &mut cluster.rng;
     let first = rng.below(stripes) * stripe + rng.below(chunk);
     (0..stripe / chunk).map(|index| first + index * chunk).collect()
 }
@@ -109,20 +109,20 @@ impl Relay<'_> {
         self.gone.clear();
         self.begin(roles);
         let served = std::mem::take(&mut self.served);
-        let mut life = Life::draw(self.session, self.blocks, served);
+        let mut life = Life::draw(self.cluster, self.blocks, served);
         while life.left > 0 && self.client.is_some() && !self.is_refused() {
             if life.trouble_at == Some(life.left) {
                 self.trouble();
-                let rng = &mut self.session.cluster.rng;
+                let rng = &mut self.cluster.rng;
                 if rng.percent(50) && matches!(life.pace, Pace::Often(_)) {
                     let soon = rng.pick(&[1, 4, 15, 40, 120]);
                     life.left = life.left.min(1 + rng.below(soon));
                 }
             }
-            if life.end.is_now(self.session, 0) {
+            if life.end.is_now(self.cluster, 0) {
                 return Ok(true);
             }
-            if life.is_due(self.session) {
+            if life.is_due(self.cluster) {
                 self.submit(&life);
             }
             life.left -= 1;
@@ -135,9 +135,9 @@ impl Relay<'_> {
 
     /// Gives the client something to do. False when it takes nothing.
     fn submit(&mut self, life: &Life) -> bool {
-        let rng = &mut self.session.cluster.rng;
+        let rng = &mut self.cluster.rng;
         let count = self.blocks;
-        let stripes = self.session.cluster.scenario.params.stripes;
+        let stripes = self.cluster.scenario.params.stripes;
         let mut range = rng.below(count)..count;
         range.end = range.start + rng.between(1, (count - range.start).min(4));
         if life.whole || rng.percent(20) {

@@ -14,7 +14,7 @@ impl Relay<'_> {
     /// Some clients are started that way, one after the other. Drawn aside: what came before is
     /// what it would be without.
     pub(super) fn starts(&mut self, all: &[u16]) -> Result<(), Failure> {
-        let mut aside = Rng::new(self.session.cluster.rng.clone().next() ^ 0x7374_6172_7473);
+        let mut aside = self.cluster.rng.aside(0x7374_6172_7473);
         for _ in 0..aside.pick(&[0, 0, 1, 2, 3]) {
             self.start_that_is_shaken(&mut aside, all)?;
         }
@@ -32,13 +32,9 @@ impl Relay<'_> {
             }
             self.shake(rng, &mut dead);
         }
-        while !self.start_is_over() {
-            if !self.step()? {
-                return Err(Failure("a start comes to rest, and is not over".to_owned()));
-            }
-        }
+        self.until("a start comes to rest, and is not over", Self::start_is_over)?;
         for role in dead {
-            self.session.cluster.reboot(role);
+            self.cluster.reboot(role);
         }
         if let Some(client) = self.client.take() {
             self.kill(client.process);
@@ -51,11 +47,11 @@ impl Relay<'_> {
         let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
         let percent = rng.pick(&[30, 60, 100]);
         let kind = rng.below(5);
-        for role in 0..self.session.cluster.scenario.params.nodes {
+        for role in 0..self.cluster.scenario.params.nodes {
             if !rng.percent(percent) || dead.contains(&role) {
                 continue;
             }
-            let Cluster { world, nodes, .. } = &mut self.session.cluster;
+            let Cluster { world, nodes, .. } = &mut self.cluster;
             let node = nodes[usize::from(role)];
             let next = nodes[usize::from(role + 1) % nodes.len()];
             world.note(&[80], || format!("SHAKE {role}, kind {kind}"));
@@ -68,9 +64,7 @@ impl Relay<'_> {
                 2 => world.freeze(node, rng.below(3_000_000 * NODE_TIMEOUT_MS)),
                 _ => {
                     let peer = if kind == 3 { next } else { client };
-                    for connection in world.connections_between(node, peer) {
-                        world.break_connection(connection);
-                    }
+                    world.disconnect(node, peer);
                 }
             }
         }
@@ -82,17 +76,14 @@ impl Relay<'_> {
             return self.client.is_none() || self.request(Kind::Flush, 0..0);
         }
         let Some(process) = self.client.as_ref().map(|client| client.process) else { return true };
-        let Some(slot) = self.judge.free_slot(process) else { return true };
-        let world = &mut self.session.cluster.world;
-        let now = world.now();
-        let client = &mut world.processes[process];
-        let range = Range::default();
-        let draft = self.judge.draft(slot, Kind::Flush, range, 0, &mut client.arena);
-        let taken = client.client().submit(now, draft.request).is_ok();
-        if taken {
-            self.judge.submitted(process, draft, false);
-            world.drain(process);
+        if self.judge.free_slot(process).is_none() {
+            return true;
         }
-        taken
+        let world = &mut self.cluster.world;
+        let draft = world.ask(&mut self.judge, process, Kind::Flush, Range::default());
+        let Some(draft) = draft else { return false };
+        self.judge.submitted(process, draft, false);
+        world.drain(process);
+        true
     }
 }

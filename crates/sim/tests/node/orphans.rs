@@ -1,8 +1,8 @@
 //! What a client that is gone left prepared, and who asks for its volume.
+use braid_cluster::Family;
+use braid_cluster::wire::Message;
 
 use super::array::{ARRAY, Array, ENCODER};
-use crate::family::Family;
-use crate::wire::Message;
 
 #[test]
 fn a_volume_with_leftovers_is_refused_until_they_are_resolved() {
@@ -51,5 +51,5 @@ fn a_volume_with_leftovers_is_refused_until_they_are_resolved() {
     array.world.run();
     let opened = array.world.heard.pop();
     assert!(matches!(opened, Some((_, Message::Volume { .. }))), "{opened:?}");
-    assert_eq!(array.world.sites[0].node.ring_use().used_bytes, 0);
+    assert_eq!(array.world.ring_used(0), 0);
 }

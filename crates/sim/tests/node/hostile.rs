@@ -2,15 +2,16 @@
 
 use braid_array::Machine;
 use braid_array::fabric::PeerId;
+use braid_cluster::Family;
+use braid_cluster::ids::{Generation, Position, Slot, StripeNo};
+use braid_cluster::node::PARTING_TAG;
+use braid_cluster::pipeline::Params;
+use braid_cluster::schedule::Planner;
+use braid_cluster::set::{Imm, Set, Touched, WriteStrategy};
+use braid_cluster::wire::{Message, PeerAddress};
+use braid_sim::cluster::process::POISON;
 
 use super::array::{ARRAY, Array, ENCODER, params};
-use crate::family::Family;
-use crate::ids::{Generation, Position, Slot, StripeNo};
-use crate::node::PARTING_TAG;
-use crate::pipeline::Params;
-use crate::schedule::Planner;
-use crate::set::{Imm, Set, Touched, WriteStrategy};
-use crate::wire::{Message, PeerAddress};
 
 /// An array of five nodes.
 fn array() -> Array {
@@ -28,9 +29,8 @@ fn is_violation(act: impl FnOnce(&mut Array, PeerId)) {
         *from == peer && matches!(message, Message::Refused { tag: PARTING_TAG, .. })
     };
     assert!(array.world.heard.iter().any(parting), "{:?}", array.world.heard);
-    let site = &array.world.sites[0];
-    assert_eq!((site.node.ring_use().used_bytes, site.open_volumes()), (0, 0));
-    assert!(array.world.sites.iter().all(|site| site.node.idle()));
+    assert_eq!((array.world.ring_used(0), array.world.open_volumes(0)), (0, 0));
+    assert!(array.world.all_idle());
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn nobody_puts_over_the_ring_of_another() {
     let stranger = array.world.dial(2);
     // Another client, with a ring of its own.
     let other = array.world.dial(2);
-    array.world.sites[2].volumes.insert("other".to_owned(), vec![0; 1 << 20]);
+    array.world.keep(2, "other", &vec![0; 1 << 20]);
     let name = "other".to_owned();
     array.world.grant(other, [9; 16], 1);
     array.world.send(other, &Message::OpenVolume { tag: 1, name, write: true });
@@ -264,7 +264,7 @@ fn nobody_puts_over_the_ring_of_another() {
         array.world.run();
         assert!(array.world.lost.contains(&peer));
     }
-    assert_eq!(array.world.sites[2].arena[array.rings[2] as usize..][..512], [0; 512]);
+    assert_eq!(array.world.process_mut(2).arena[array.rings[2] as usize..][..512], [POISON; 512]);
 }
 
 #[test]
@@ -293,23 +293,23 @@ fn a_client_that_vanishes_leaves_nothing_but_what_the_next_decides_on() {
         }
         let mut waited = false;
         while array.world.step() {
-            for (number, site) in array.world.sites.iter().enumerate() {
-                let held = site.node.ring_use().used_bytes > 0;
-                assert!(held || !array.world.uses_memory(number), "seed {seed}");
+            for site in array.world.sites() {
+                let held = array.world.ring_used(site) > 0;
+                assert!(held || !array.world.uses_memory(site), "seed {seed}");
                 waited |= held;
             }
         }
         assert!(waited, "seed {seed}");
         for site in 0..5 {
-            assert!(array.world.sites[site].node.idle());
+            assert!(array.world.node(site, Machine::idle));
             let next = array.world.dial(site);
             array.world.grant(next, ARRAY, 2);
             array.world.send(next, &Message::ResolveLeftovers { tag: 1, commit: Vec::new() });
             array.world.run();
         }
-        for site in &array.world.sites {
-            assert!(site.node.idle());
-            assert_eq!((site.node.ring_use().used_bytes, site.open_volumes()), (0, 0));
+        assert!(array.world.all_idle());
+        for site in array.world.sites() {
+            assert_eq!((array.world.ring_used(site), array.world.open_volumes(site)), (0, 0));
         }
     }
 }
@@ -398,8 +398,8 @@ fn whatever_is_said_others_go_on() {
         }
         array.world.run();
         array.verify();
-        assert!(array.world.sites.iter().all(|site| site.node.idle()));
-        assert!(array.world.sites.iter().all(|site| site.open_volumes() == 1));
+        assert!(array.world.all_idle());
+        assert!(array.world.sites().all(|site| array.world.open_volumes(site) == 1));
     }
     assert!(parted > 1000, "{parted}");
 }

@@ -1,3 +1,6 @@
+//! The node machine under a client that says what it wants: on the simulator's pretend fabric and
+//! volumes.
+
 mod array;
 mod degraded;
 mod forget;

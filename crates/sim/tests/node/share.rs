@@ -1,10 +1,11 @@
 //! How much of their rings clients may use, and what becomes of the memory.
+use braid_cluster::Family;
+use braid_cluster::ids::{Position, Slot};
+use braid_cluster::pipeline::Pipeline;
+use braid_cluster::wire::Message;
+use braid_sim::cluster::process::POISON;
 
 use super::array::{Array, ENCODER, params};
-use crate::family::Family;
-use crate::ids::{Position, Slot};
-use crate::pipeline::Pipeline;
-use crate::wire::Message;
 
 const NODES: u16 = 5;
 
@@ -15,7 +16,7 @@ fn bytes() -> (u64, u64) {
 }
 
 fn used(array: &Array) -> u64 {
-    array.world.sites[0].node.ring_use().used_bytes
+    array.world.ring_used(0)
 }
 
 /// Says this to node 0, and what it answers.
@@ -35,15 +36,17 @@ fn a_ring_is_granted_and_given_back() {
     assert_eq!(ask(&mut array, &Message::LeaseRing { tag: 9 }), [Message::Ok { tag: 9 }]);
     assert_eq!(used(&array), ring);
     let start = array.rings[0] as usize;
-    array.world.sites[0].arena[start..start + ring as usize].fill(7);
+    array.world.process_mut(0).arena[start..start + ring as usize].fill(7);
     let back = Message::ReturnRing { tag: 10, all: false };
     assert_eq!(ask(&mut array, &back), [Message::Ok { tag: 10 }]);
     assert_eq!(used(&array), base);
-    let arena = &array.world.sites[0].arena[start..start + ring as usize];
+    let arena = &array.world.process_mut(0).arena[start..start + ring as usize];
     let (kept, gone) = arena.split_at(base as usize);
-    assert!(kept.iter().all(|&byte| byte == 7) && gone.iter().all(|&byte| byte == 0xee));
+    assert!(kept.iter().all(|&byte| byte == 7) && gone.iter().all(|&byte| byte == POISON));
     ask(&mut array, &Message::ReturnRing { tag: 11, all: true });
-    assert!(array.world.sites[0].arena[start..start + base as usize].iter().all(|&b| b == 0xee));
+    assert!(
+        array.world.process_mut(0).arena[start..start + base as usize].iter().all(|&b| b == POISON)
+    );
     assert_eq!(used(&array), base, "it may be used again without a question");
 }
 

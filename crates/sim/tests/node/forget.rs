@@ -1,13 +1,13 @@
 //! What is forgotten, and what stands against it.
 
 use braid_array::fabric::PeerId;
+use braid_cluster::Node;
+use braid_cluster::assemble::SUPERBLOCK_SECTOR;
+use braid_cluster::view::View;
+use braid_cluster::wire::Message;
 
 use super::array::ARRAY;
 use super::world::World;
-use crate::assemble::SUPERBLOCK_SECTOR;
-use crate::node::ids::{ClientId, is_of};
-use crate::view::View;
-use crate::wire::Message;
 
 const FORGET: Message = Message::Forget { tag: 9, array: ARRAY };
 const FORGOTTEN: Message = Message::Ok { tag: 9 };
@@ -72,7 +72,7 @@ fn after_it_a_grant_begins_from_nothing_also_when_the_node_starts_again() {
         let mut world = world(1);
         let peer = world.dial(0);
         assert_eq!(ask(&mut world, peer, &FORGET), FORGOTTEN);
-        assert!(world.sites[0].notes.is_empty());
+        assert!(world.notes(0).is_empty());
         if again {
             world.crash();
         }
@@ -81,7 +81,7 @@ fn after_it_a_grant_begins_from_nothing_also_when_the_node_starts_again() {
         let granted = ask(&mut world, client, &grant);
         let nothing = View::default();
         assert!(matches!(granted, Message::Granted { view, .. } if view == nothing));
-        assert_eq!(world.sites[0].notes.len(), 1);
+        assert_eq!(world.notes(0).len(), 1);
     }
 }
 
@@ -119,29 +119,29 @@ fn a_volume_with_a_member_stands_against_it_wherever_it_is_listed() {
         // So many that they are listed in several parts. Some have no room for a superblock.
         for number in 0..150 {
             let held = if number % 3 == 0 { vec![0; 512] } else { volume([9; 16]) };
-            world.sites[0].volumes.insert(format!("n{number}"), held);
+            world.keep(0, &format!("n{number}"), &held);
         }
-        world.sites[0].volumes.insert(name.to_owned(), volume(ARRAY));
+        world.keep(0, name, &volume(ARRAY));
         refused(&mut world, &format!("volume {name} carries a member"));
-        world.sites[0].volumes.remove(name);
+        world.process_mut(0).volumes.remove(name);
         let peer = world.dial(0);
         assert_eq!(ask(&mut world, peer, &FORGET), FORGOTTEN);
-        assert_eq!(world.sites[0].open_volumes(), 0);
+        assert_eq!(world.open_volumes(0), 0);
     }
 }
 
 #[test]
 fn a_volume_that_cannot_be_read_stands_against_it() {
     let mut world = world(1);
-    world.sites[0].volumes.insert("v".to_owned(), volume([9; 16]));
-    world.sites[0].bad_sectors.insert(SUPERBLOCK_SECTOR);
+    world.keep(0, "v", &volume([9; 16]));
+    world.disk(0, "v").break_sector(SUPERBLOCK_SECTOR);
     refused(&mut world, "volume v cannot be read");
 }
 
 #[test]
 fn a_vote_that_cannot_be_removed_still_holds() {
     let mut world = world(1);
-    world.sites[0].keeps_notes = true;
+    world.process_mut(0).keeps_notes = true;
     refused(&mut world, "cannot remove the vote file");
     let client = world.dial(0);
     let grant = Message::Grant { tag: 7, array: ARRAY, epoch: 4, client: 1 };
@@ -155,20 +155,21 @@ fn a_volume_that_becomes_a_member_meanwhile_stands_against_it() {
     for seed in 0..100 {
         let mut world = world(seed);
         for name in ["a", "b", "c", "d"] {
-            world.sites[0].volumes.insert(name.to_owned(), volume([9; 16]));
+            world.keep(0, name, &volume([9; 16]));
         }
-        let (writer, peer) = (world.dial(0), world.dial(0));
+        let writer = world.dial(0);
+        let peer = world.dial(0);
         let open = Message::OpenVolume { tag: 1, name: "a".to_owned(), write: true };
         assert!(matches!(ask(&mut world, writer, &open), Message::Volume { .. }));
-        let (sector, bytes) = (SUPERBLOCK_SECTOR, superblock(ARRAY));
+        let bytes = superblock(ARRAY);
         world.heard.clear();
+        let sector = SUPERBLOCK_SECTOR;
         world.send(writer, &Message::WriteMeta { tag: 2, sector, bytes });
         world.send(peer, &FORGET);
         let mut member = false;
         while world.step() {
-            let site = &world.sites[0];
-            let searches = (0..4).any(|id| site.node.searches.is_searching(ClientId(id)));
-            member |= searches && is_of(&ARRAY, &site.volumes["a"][4096..]);
+            let searches = world.node(0, Node::is_forgetting);
+            member |= searches && world.volume(0, "a")[4096..][..4096] == superblock(ARRAY);
         }
         let refused = |(_, said): &(_, Message)| matches!(said, Message::Refused { tag: 9, .. });
         assert!(!member || world.heard.iter().any(refused), "seed {seed}");
@@ -180,10 +181,11 @@ fn a_volume_that_becomes_a_member_meanwhile_stands_against_it() {
 /// Whoever hears that the vote is forgotten never meets it again; and it is there, or not.
 #[test]
 fn a_crash_at_any_step_leaves_the_vote_or_nothing() {
-    let (mut kept, mut gone) = (0, 0);
+    let mut kept = 0;
+    let mut gone = 0;
     for steps in 0.. {
         let mut world = world(3);
-        world.sites[0].volumes.insert("v".to_owned(), volume([9; 16]));
+        world.keep(0, "v", &volume([9; 16]));
         let peer = world.dial(0);
         world.heard.clear();
         world.send(peer, &FORGET);
@@ -195,14 +197,14 @@ fn a_crash_at_any_step_leaves_the_vote_or_nothing() {
             0 => gone += 1,
             other => panic!("{other}"),
         }
-        assert!(!told || world.sites[0].notes.is_empty(), "{steps} steps");
+        assert!(!told || world.notes(0).is_empty(), "{steps} steps");
         if !goes_on {
             break;
         }
         let peer = world.dial(0);
         // Who was not told tries again.
         ask(&mut world, peer, &FORGET);
-        assert!(world.sites[0].notes.is_empty());
+        assert!(world.notes(0).is_empty());
     }
     assert!(kept > 0 && gone > 1, "{kept} {gone}");
 }

@@ -1,11 +1,11 @@
 //! What is given back, and what is not written because it is right.
 
 use braid_array::code::Content;
+use braid_cluster::Family;
+use braid_cluster::ids::StripeNo;
+use braid_cluster::set::{Set, Touched, WriteStrategy};
 
 use super::array::{Array, ENCODER};
-use crate::family::Family;
-use crate::ids::StripeNo;
-use crate::set::{Set, Touched, WriteStrategy};
 
 /// Written everywhere in one stripe.
 fn written(stripe: u64, seed: u64) -> Array {
@@ -19,7 +19,7 @@ fn written(stripe: u64, seed: u64) -> Array {
 }
 
 fn writes(array: &Array) -> Vec<usize> {
-    array.world.sites.iter().map(|site| site.writes).collect()
+    array.world.sites().map(|site| array.world.counts(site).writes).collect()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_stripe_that_is_trimmed_reads_as_zeroes_and_needs_no_space() {
         array.verify();
         assert_eq!(writes(&array), before);
         let rows = usize::from(array.pipeline.rows());
-        assert!(array.world.sites.iter().all(|site| site.given_back == rows));
+        assert!(array.world.sites().all(|site| array.world.counts(site).given_back == rows));
     }
 }
 
@@ -88,10 +88,10 @@ fn what_cannot_be_read_is_written() {
     let is_sum = |cell: &_| matches!(plan.code.content(*cell), Content::Sum(_));
     let cell = plan.code.cells().find(is_sum).expect("a parity");
     let byte = array.pipeline.member_byte(StripeNo(3), cell.row, 0);
-    let site = &mut array.world.sites[usize::from(cell.node)];
-    let before = site.writes;
-    site.unreadable.push(super::array::DATA_SECTOR + byte / 512);
+    let site = usize::from(cell.node);
+    let before = array.world.counts(site).writes;
+    array.world.disk(site, "v").lose_sector(super::array::DATA_SECTOR + byte / 512);
     resync(&mut array, 3);
-    assert_eq!(array.world.sites[usize::from(cell.node)].writes, before + 1);
+    assert_eq!(array.world.counts(site).writes, before + 1);
     array.verify();
 }

@@ -5,17 +5,15 @@ use braid_array::MemberId;
 use braid_array::code::{Cell, Content};
 use braid_array::events::{ArrayEvent, StripeBlock, SyncEnd};
 use braid_array::level::{Layout, Level};
-use braid_cluster::pipeline::{Params, Slots};
-use braid_cluster::{Family, Planner};
+use braid_cluster::Family;
 use braid_sim::cluster::content::{self, DATA_SECTOR};
-use braid_sim::cluster::scenario::Scenario;
 use braid_sim::cluster::session::{Session, VOLUME};
 use braid_sim::oracle::Range;
 use braid_sim::rng::Rng;
-use braid_sim::trace::Trace;
 use braid_sim::workload::{Kind, Workload};
 
-const CHUNK_BYTES: u64 = 16384;
+use super::CHUNK_BYTES;
+
 /// Half a chunk.
 const SLICE_BYTES: u32 = 8192;
 const STRIPES: u64 = 3;
@@ -32,22 +30,7 @@ fn raid10(layout: u32, nodes: u16) -> Family {
 
 /// An array over nodes, written from end to end.
 fn array(family: Family, nodes: u16) -> Session {
-    let slots = |bytes| Slots { count: 2 * nodes, bytes };
-    let params = Params {
-        session: 0,
-        epoch: 0,
-        family,
-        nodes,
-        chunk_bytes: CHUNK_BYTES as u32,
-        stripes: STRIPES,
-        planner: Planner::Encoder { node: 0 },
-        wide: slots(SLICE_BYTES),
-        narrow: slots(4096),
-        reads: slots(SLICE_BYTES),
-        silence_ms: 4000,
-    };
-    let mut session = Session::new(Scenario::calm(params), Rng::new(1), Trace::new(false));
-    session.start_client(&[], false).expect("an array");
+    let mut session = super::array(family, nodes, STRIPES, SLICE_BYTES);
     // On the nodes' volumes, not in their memory, when it is answered.
     everything(&mut session, Kind::Write { fua: true });
     session

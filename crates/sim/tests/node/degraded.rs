@@ -3,13 +3,13 @@
 
 use braid_array::code::{Cell, Recovery, StripeCode};
 use braid_array::level::{FarSets, Layout, Level, Raid10Layout};
+use braid_cluster::Family;
+use braid_cluster::ids::Position;
+use braid_cluster::pipeline::{lost_blocks, way};
+use braid_cluster::schedule::Planner;
+use braid_cluster::set::{Roles, Set, Touched, WriteStrategy};
 
 use super::array::{Array, CHUNK, RUBBISH, levels, md};
-use crate::family::Family;
-use crate::ids::Position;
-use crate::pipeline::{lost_blocks, way};
-use crate::schedule::Planner;
-use crate::set::{Roles, Set, Touched, WriteStrategy};
 
 fn copies(near: u8) -> Family {
     let layout = Raid10Layout { near, far: 1, offset: false, far_sets: FarSets::Original };
@@ -28,7 +28,8 @@ fn losses(array: &Array) -> Vec<Roles> {
 /// Slice-sets at all positions that do not rest, each over another stripe.
 fn write_without(array: &mut Array, missing: Roles) {
     let stripes = array.pipeline.params().stripes;
-    let (mut sets, first) = (Vec::new(), array.world.random(stripes));
+    let mut sets = Vec::new();
+    let first = array.world.random(stripes);
     for position in 0..array.pipeline.positions() {
         let Some(planner) = array.pipeline.planner_without(Position(position), missing) else {
             continue;
@@ -40,8 +41,10 @@ fn write_without(array: &mut Array, missing: Roles) {
         let by_client =
             strategy == WriteStrategy::FullStripe && touched.is_all() && array.world.random(2) == 0;
         let planner = if by_client { Planner::Client } else { planner };
-        let (from, to) = (array.world.random(8) as u32, array.world.random(8) as u32);
-        let (offset, len) = (from.min(to) * 512, (from.max(to) - from.min(to) + 1) * 512);
+        let from = array.world.random(8) as u32;
+        let to = array.world.random(8) as u32;
+        let offset = from.min(to) * 512;
+        let len = (from.max(to) - from.min(to) + 1) * 512;
         let whole = array.set(position, stripe);
         let set = Set { strategy, touched, planner, offset, len, missing, ..whole };
         array.write_some(&set, &new);

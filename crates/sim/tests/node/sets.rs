@@ -2,13 +2,13 @@
 
 use braid_array::events::ArrayEvent;
 use braid_array::level::{Layout, Level};
+use braid_cluster::Family;
+use braid_cluster::ids::{Generation, Position, Slot, StripeNo};
+use braid_cluster::schedule::Planner;
+use braid_cluster::set::{Set, Touched, WriteStrategy};
+use braid_cluster::wire::Message;
 
 use super::array::{Array, CHUNK, ENCODER};
-use crate::family::Family;
-use crate::ids::{Generation, Position, Slot, StripeNo};
-use crate::schedule::Planner;
-use crate::set::{Set, Touched, WriteStrategy};
-use crate::wire::Message;
 
 fn md(level: Level) -> Family {
     Family::Md { level, layout: Layout::default_for(level) }
@@ -79,8 +79,10 @@ fn the_client_can_make_the_parities() {
 
 /// A part of a half block, some blocks of it.
 fn small(array: &mut Array, position: u16, stripe: u64, strategy: WriteStrategy) -> Set {
-    let (from, to) = (array.world.random(8) as u32, array.world.random(8) as u32);
-    let (offset, len) = (from.min(to) * 512, (from.max(to) - from.min(to) + 1) * 512);
+    let from = array.world.random(8) as u32;
+    let to = array.world.random(8) as u32;
+    let offset = from.min(to) * 512;
+    let len = (from.max(to) - from.min(to) + 1) * 512;
     let touched = array.some();
     Set { strategy, touched, offset, len, ..array.set(position, stripe) }
 }
@@ -126,7 +128,7 @@ fn parities_are_made_right_again() {
     let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 6);
     write_all(&mut array, Array::set);
     // Node 4 of 5 holds parities only.
-    array.world.sites[4].volumes.get_mut("v").expect("its volume")[16 * 512..].fill(0xaa);
+    array.world.disk(4, "v").image_mut()[16 * 512..].fill(0xaa);
     assert_ne!(array.wrong_rows(0, 4), []);
     write_all(&mut array, |array, position, stripe| Set {
         strategy: WriteStrategy::Reconstruct,
@@ -143,7 +145,7 @@ fn what_is_to_be_durable_is_written_so() {
     array.run();
     array.expect_closed(&[set]);
     // Four rows on each node.
-    assert!(array.world.sites.iter().all(|site| site.durable_writes == 4));
+    assert!(array.world.sites().all(|site| array.world.counts(site).durable_writes == 4));
 }
 
 #[test]
@@ -179,8 +181,9 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
         }
         let from = 16 * 512 + array.pipeline.member_byte(StripeNo(2), 0, 0) as usize;
         let stored = |volume: &[u8]| volume[from..].iter().any(|&byte| byte != 0);
-        assert!(!array.world.sites.iter().any(|s| stored(&s.volumes["v"])), "seed {seed}");
-        assert!(array.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
+        let mut sites = array.world.sites();
+        assert!(!sites.any(|site| stored(array.world.volume(site, "v"))), "seed {seed}");
+        assert!(array.world.all_idle());
         let peer = array.peers[0];
         array.world.send(peer, &Message::Read { slot: Slot(1), sector: 16, bytes: 512, to: 4096 });
         array.run();
@@ -193,7 +196,7 @@ fn a_store_that_fails_is_told_and_harms_no_parity() {
     for strategy in [WriteStrategy::FullStripe, WriteStrategy::ReadModifyWrite] {
         let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 8);
         write_all(&mut array, Array::set);
-        array.world.sites[1].bad_sectors.insert(16);
+        array.world.disk(1, "v").break_sector(16);
         let mut touched = Touched::none(12);
         let code = Family::Xor2d.code(5, 0).expect("a code");
         let mine = |cell: &&braid_array::code::Cell| cell.node == 1 && cell.row == 0;
@@ -227,7 +230,7 @@ fn a_store_that_fails_is_told_and_harms_no_parity() {
 #[test]
 fn a_store_without_room_says_so() {
     let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 8);
-    array.world.sites[1].full = true;
+    array.world.disk(1, "v").set_full(true);
     let set = array.set(0, 0);
     array.write(&set);
     array.run();
@@ -238,7 +241,7 @@ fn a_store_without_room_says_so() {
         ArrayEvent::Remark { kind: "storage", text } => text.contains("make room"),
         _ => false,
     };
-    assert!(array.world.sites[1].said.iter().any(room), "{:?}", array.world.sites[1].said);
+    assert!(array.world.said(1).iter().any(room), "{:?}", array.world.said(1));
 }
 
 #[test]
@@ -250,7 +253,7 @@ fn every_slice_set_ends_at_every_node() {
             let victim = array.world.random(nodes) as usize;
             for _ in 0..2 {
                 let sector = 16 + array.world.random(2 * nodes * u64::from(CHUNK) / 512);
-                array.world.sites[victim].bad_sectors.insert(sector);
+                array.world.disk(victim, "v").break_sector(sector);
             }
             let mut parts = 0;
             for position in 0..array.pipeline.positions() {
@@ -269,7 +272,7 @@ fn every_slice_set_ends_at_every_node() {
                 array.world.break_link(victim, other);
             }
             array.run();
-            assert!(array.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
+            assert!(array.world.all_idle());
             for (peer, message) in std::mem::take(&mut array.world.heard) {
                 match message {
                     Message::Finished { ok, .. } => bad += usize::from(!ok),

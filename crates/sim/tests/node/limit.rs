@@ -2,15 +2,16 @@
 
 use braid_array::Machine;
 use braid_array::fabric::PeerId;
+use braid_cluster::Family;
+use braid_cluster::assemble::SUPERBLOCK_SECTOR;
+use braid_cluster::ids::Slot;
+use braid_cluster::node::PARTING_TAG;
+use braid_cluster::pipeline::Params;
+use braid_cluster::view::View;
+use braid_cluster::wire::{Message, PeerAddress};
 
 use super::array::{ARRAY, Array, DATA_SECTOR, ENCODER, params};
 use super::world::World;
-use crate::family::Family;
-use crate::ids::Slot;
-use crate::node::PARTING_TAG;
-use crate::pipeline::Params;
-use crate::view::View;
-use crate::wire::{Message, PeerAddress};
 
 const OTHER: [u8; 16] = [4; 16];
 const VOLUME_BYTES: usize = 1 << 20;
@@ -39,7 +40,7 @@ fn world(seed: u64) -> World {
         ("tiny", vec![0; 4096]),
     ];
     for (name, bytes) in volumes {
-        world.sites[0].volumes.insert(name.to_owned(), bytes);
+        world.keep(0, name, &bytes);
     }
     world
 }
@@ -98,7 +99,7 @@ fn what_is_not_about_its_array_is_refused_first_and_later() {
         refused(ask(&mut world, peer, &message), LIMITED);
         // It is there still, and so are all volumes; and nobody has a note of the other array.
         assert_eq!(ask(&mut world, peer, &Message::Flush { tag: 2 }), Some(Message::Ok { tag: 2 }));
-        assert_eq!((world.sites[0].volumes.len(), world.sites[0].notes.len()), (5, 1));
+        assert_eq!((world.volumes(0).len(), world.notes(0).len()), (5, 1));
         assert_eq!(world.lost, []);
     }
 }
@@ -169,22 +170,22 @@ fn volumes_of_others_are_as_if_they_were_not_there() {
         let opened = ask(&mut world, peer, &open(2, "own", write));
         let bytes = VOLUME_BYTES as u64;
         assert_eq!(opened, Some(Message::Volume { tag: 2, bytes, node: 0, used: false }));
-        assert_eq!(world.sites[0].open_volumes(), 1, "nothing else stays open");
+        assert_eq!(world.open_volumes(0), 1, "nothing else stays open");
         world.hang_up(peer);
         world.run();
-        assert_eq!(world.sites[0].open_volumes(), 0);
-        assert!(world.sites[0].node.idle());
+        assert_eq!(world.open_volumes(0), 0);
+        assert!(world.node(0, Machine::idle));
     }
 }
 
 #[test]
 fn a_volume_that_cannot_be_read_is_nobodys() {
     let mut world = world(1);
-    world.sites[0].bad_sectors.insert(9);
+    world.disk(0, "own").lose_sector(9);
     let peer = world.dial_limited(0, ARRAY);
     refused(ask(&mut world, peer, &open(9, "own", true)), "there is no volume own of array ");
-    assert_eq!(world.sites[0].open_volumes(), 0);
-    world.sites[0].bad_sectors.clear();
+    assert_eq!(world.open_volumes(0), 0);
+    world.disk(0, "own").read_again();
     assert!(matches!(ask(&mut world, peer, &open(9, "own", true)), Some(Message::Volume { .. })));
 }
 
@@ -192,7 +193,8 @@ fn a_volume_that_cannot_be_read_is_nobodys() {
 fn whoever_looks_at_a_volume_keeps_nobody_out() {
     for seed in 0..60 {
         let mut world = world(seed);
-        let (limited, owner) = (world.dial_limited(0, ARRAY), world.dial(0));
+        let limited = world.dial_limited(0, ARRAY);
+        let owner = world.dial(0);
         world.run();
         world.send(limited, &open(9, "other", true));
         for _ in 0..world.random(6) {
@@ -215,15 +217,17 @@ fn whoever_looks_at_a_volume_keeps_nobody_out() {
         world.hang_up(owner);
         world.hang_up(limited);
         world.run();
-        assert_eq!(world.sites[0].open_volumes(), 0, "seed {seed}");
-        assert!(world.sites[0].node.idle());
+        assert_eq!(world.open_volumes(0), 0, "seed {seed}");
+        assert!(world.node(0, Machine::idle));
     }
 }
 
 #[test]
 fn one_at_a_time_writes_whatever_their_keys() {
     let mut world = world(1);
-    let (a, b, all) = (world.dial_limited(0, ARRAY), world.dial_limited(0, ARRAY), world.dial(0));
+    let a = world.dial_limited(0, ARRAY);
+    let b = world.dial_limited(0, ARRAY);
+    let all = world.dial(0);
     assert!(matches!(ask(&mut world, a, &open(1, "own", true)), Some(Message::Volume { .. })));
     for other in [b, all] {
         let answer = ask(&mut world, other, &open(2, "own", true));
@@ -244,8 +248,7 @@ fn limited(seed: u64) -> (Array, Vec<PeerId>) {
     let head = volume(Some(ARRAY))[4096..4608].to_vec();
     let mut peers = Vec::new();
     for site in 0..5 {
-        let volume = array.world.sites[site].volumes.get_mut("v").expect("it is there");
-        volume[4096..4608].copy_from_slice(&head);
+        array.world.disk(site, "v").put(SUPERBLOCK_SECTOR, &head);
         let peer = array.world.dial_limited(site, ARRAY);
         array.world.grant(peer, ARRAY, 2);
         array.world.send(peer, &open(1, "v", true));
@@ -285,7 +288,7 @@ fn an_array_is_written_with_its_own_key() {
 #[test]
 fn a_limited_client_is_not_told_what_listens_elsewhere() {
     let (mut array, peers) = limited(7);
-    array.world.sites[4].down = true;
+    array.world.process_mut(4).address = None;
     let far = PeerAddress { role: 4, address: "4".into(), ring: 0 };
     let answer = ask(&mut array.world, peers[0], &Message::Connect { tag: 9, peers: vec![far] });
     let Some(Message::Refused { tag: 9, reason, .. }) = answer else { panic!("{answer:?}") };

@@ -1,18 +1,18 @@
-//! Some seeds of arrays over nodes pass (`make sim` runs many), a seed is the same run each time,
-//! faults are noticed.
+//! Arrays over nodes: some seeds pass (`make sim` runs many), a seed is the same run each time,
+//! faults are noticed; and what travels, and what a check finds.
 
 use braid_array::events::ArrayEvent;
 use braid_cluster::client::SPARE_PATIENCE_MS;
 use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::{Family, Planner};
-use braid_sim::cluster::run::{Options, run_seed};
-use braid_sim::cluster::scenario::Scenario;
+use braid_sim::cluster::run::run_seed;
 use braid_sim::cluster::session::Session;
 use braid_sim::fault::Mutation;
 use braid_sim::oracle::Range;
-use braid_sim::rng::Rng;
-use braid_sim::trace::Trace;
+use braid_sim::report::Options;
 use braid_sim::workload::Kind;
+
+mod scrub;
 
 #[test]
 fn seeds_pass() {
@@ -47,24 +47,29 @@ fn faults_of_the_world_are_noticed() {
 
 const CHUNK_BYTES: u64 = 16384;
 
-/// A client of an xor2d array over `nodes`, with a superblock that says active already.
-fn client(nodes: u16, planner: Planner) -> Session {
+/// A client of an array over `nodes`.
+fn array(family: Family, nodes: u16, stripes: u64, slice_bytes: u32) -> Session {
     let slots = |bytes| Slots { count: 2 * nodes, bytes };
-    let params = Params {
+    let mut session = Session::calm(Params {
         session: 0,
         epoch: 0,
-        family: Family::Xor2d,
+        family,
         nodes,
         chunk_bytes: CHUNK_BYTES as u32,
-        stripes: 4,
-        planner,
-        wide: slots(CHUNK_BYTES as u32),
+        stripes,
+        planner: Planner::Encoder { node: 0 },
+        wide: slots(slice_bytes),
         narrow: slots(4096),
-        reads: slots(CHUNK_BYTES as u32),
+        reads: slots(slice_bytes),
         silence_ms: 4000,
-    };
-    let mut session = Session::new(Scenario::calm(params), Rng::new(1), Trace::new(false));
+    });
     session.start_client(&[], false).expect("an array");
+    session
+}
+
+/// Of one of four stripes of xor2d, with a superblock that says active already.
+fn client(nodes: u16) -> Session {
+    let mut session = array(Family::Xor2d, nodes, 4, CHUNK_BYTES as u32);
     write(&mut session, 0, 8);
     session
 }
@@ -101,7 +106,7 @@ fn traffic(session: &mut Session, sectors: u64, starts: &[u64]) -> [f64; 3] {
 #[test]
 fn a_full_stripe_is_sent_once_and_nodes_exchange_the_least_there_is() {
     for (nodes, rows, data) in [(4, 2, 4), (5, 4, 12), (6, 4, 16), (9, 8, 56)] {
-        let mut session = client(nodes, Planner::Encoder { node: 0 });
+        let mut session = client(nodes);
         let stripe = data * CHUNK_BYTES / 512;
         let whole: Vec<u64> = (1..4).map(|number| number * stripe).collect();
         let [client, between, messages] = traffic(&mut session, stripe, &whole);
@@ -114,7 +119,7 @@ fn a_full_stripe_is_sent_once_and_nodes_exchange_the_least_there_is() {
 #[test]
 fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
     for nodes in [4, 5, 8] {
-        let mut session = client(nodes, Planner::Encoder { node: 0 });
+        let mut session = client(nodes);
         let starts: Vec<u64> = (0..20).map(|i| i * 56 % 240 * 8).collect();
         let sectors = session.cluster.layout.sectors();
         let starts: Vec<u64> = starts.into_iter().filter(|start| start + 8 <= sectors).collect();
@@ -128,10 +133,8 @@ fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
 
 /// Has the client lose a node and take it back, until that holds all again.
 fn lose_and_take_back(session: &mut Session, role: u16) {
-    let node = session.cluster.nodes[usize::from(role)];
-    for connection in session.cluster.world.connections_between(node, session.client) {
-        session.cluster.world.break_connection(connection);
-    }
+    let node = session.cluster.node(role);
+    session.cluster.world.disconnect(node, session.client);
     session.promises.killed(role);
     let whole = |session: &mut Session| {
         session.cluster.world.processes[session.client].client().status().degraded == 0
@@ -147,7 +150,7 @@ fn lose_and_take_back(session: &mut Session, role: u16) {
 #[test]
 fn a_node_gets_what_it_held_unless_a_chain_leaves_something_out() {
     for (mutation, same) in [(None, true), (Some(Mutation::ShortSum), false)] {
-        let mut session = client(5, Planner::Encoder { node: 0 });
+        let mut session = client(5);
         // With FUA: they are stored when they are answered.
         let stripes = (0..4).map(|number| Range { sector: number * 384, sectors: 384 });
         stripes.for_each(|stripe| submit(&mut session, Kind::Write { fua: true }, stripe));
@@ -166,7 +169,7 @@ fn a_node_gets_what_it_held_unless_a_chain_leaves_something_out() {
 #[test]
 fn a_node_gets_what_it_lacks_from_the_others_and_nothing_from_the_client() {
     for (nodes, rows, data) in [(4, 2, 4), (5, 4, 12), (8, 6, 36)] {
-        let mut session = client(nodes, Planner::Encoder { node: 0 });
+        let mut session = client(nodes);
         let stripe = data * CHUNK_BYTES / 512;
         (0..4).for_each(|number| write(&mut session, number * stripe, stripe));
         let sent = |session: &Session, process| session.cluster.world.watch.sent(process).put_bytes;
@@ -210,7 +213,7 @@ fn scrub(session: &mut Session, repair: bool) -> (u64, u64, usize) {
 #[test]
 fn a_check_brings_digests_to_the_client_and_of_what_does_not_fit_the_contents() {
     for (nodes, rows, data) in [(4, 2, 4), (5, 4, 12), (8, 6, 36)] {
-        let mut session = client(nodes, Planner::Encoder { node: 0 });
+        let mut session = client(nodes);
         let stripe = data * CHUNK_BYTES / 512;
         for number in 0..4 {
             let range = Range { sector: number * stripe, sectors: stripe };
@@ -242,7 +245,7 @@ fn a_check_brings_digests_to_the_client_and_of_what_does_not_fit_the_contents() 
 
 #[test]
 fn a_spare_has_the_role_of_a_member_that_stays_away_and_of_no_other() {
-    let mut session = client(5, Planner::Encoder { node: 0 });
+    let mut session = client(5);
     session.offer_spare();
     while session.cluster.world.processes[session.client].client().status().members.len() < 6 {
         assert!(session.step().expect("no fault"), "it is no member");

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use braid_array::code::{Cell, Content, Terms};
 use braid_array::fabric::PeerId;
 use braid_array::level::{Layout, Level};
+use braid_cluster::Family;
+use braid_cluster::ids::{Generation, Position, StripeNo};
+use braid_cluster::pipeline::{Params, Pipeline, Slots};
+use braid_cluster::schedule::Planner;
+use braid_cluster::set::{Imm, Roles, Set, Touched, WriteStrategy};
+use braid_cluster::wire::{Message, PeerAddress};
 
 use super::world::World;
-use crate::family::Family;
-use crate::ids::{Generation, Position, StripeNo};
-use crate::pipeline::{Params, Pipeline, Slots};
-use crate::schedule::Planner;
-use crate::set::{Imm, Roles, Set, Touched, WriteStrategy};
-use crate::wire::{Message, PeerAddress};
 
 /// The array's id.
 pub(super) const ARRAY: [u8; 16] = [3; 16];
@@ -74,14 +74,12 @@ pub(super) fn params(family: Family, nodes: u16, planner: Planner) -> Params {
 
 impl Array {
     pub(super) fn new(family: Family, nodes: u16, planner: Planner, seed: u64) -> Self {
-        let world = World::new(usize::from(nodes), ARENA_BYTES, seed);
-        Self::on(world, family, nodes, planner)
+        Self::on(World::new(usize::from(nodes), ARENA_BYTES, seed), family, nodes, planner)
     }
 
     /// On nodes that give this much memory to rings.
     pub(super) fn lean(family: Family, nodes: u16, ring_bytes: u64) -> Self {
-        let mut world = World::new(usize::from(nodes), ARENA_BYTES, 5);
-        world.limit_rings(ring_bytes);
+        let world = World::with_limit(usize::from(nodes), ARENA_BYTES, 5, Some(ring_bytes));
         Self::on(world, family, nodes, ENCODER)
     }
 
@@ -95,7 +93,8 @@ impl Array {
         }
         world.run();
         for (role, &peer) in peers.iter().enumerate() {
-            let (params, role) = (*pipeline.params(), role as u16);
+            let params = *pipeline.params();
+            let role = role as u16;
             let message = Message::OpenPipeline { tag: 2, role, data_sector: DATA_SECTOR, params };
             world.send(peer, &message);
         }
@@ -241,9 +240,8 @@ impl Array {
     /// What lies in a cell.
     pub(super) fn cell(&mut self, stripe: u64, cell: Cell) -> &mut [u8] {
         let at = DATA_SECTOR * 512 + self.pipeline.member_byte(StripeNo(stripe), cell.row, 0);
-        let site = &mut self.world.sites[usize::from(cell.node)];
-        let volume = site.volumes.get_mut("v").expect("every node has it");
-        &mut volume[at as usize..][..CHUNK as usize]
+        let disk = self.world.disk(cell.node.into(), "v");
+        &mut disk.image_mut()[at as usize..][..CHUNK as usize]
     }
 
     /// Has all happen that is under way, and says of what is staged then whether it goes: it does
@@ -265,9 +263,10 @@ impl Array {
         }
         for ((position, generation), (peers, whole)) in staged {
             for peer in peers {
-                let message = match whole {
-                    true => Message::Commit { sets: vec![(position, generation)] },
-                    false => Message::Abort { position, generation },
+                let message = if whole {
+                    Message::Commit { sets: vec![(position, generation)] }
+                } else {
+                    Message::Abort { position, generation }
                 };
                 self.world.send(peer, &message);
             }
@@ -292,7 +291,7 @@ impl Array {
             assert_eq!(closed.remove(&(set.position, set.generation)), Some(involved), "{set:?}");
         }
         assert!(closed.is_empty());
-        assert!(self.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
+        assert!(self.world.all_idle());
     }
 
     /// Every member holds what a direct encoding of the model says.
@@ -331,7 +330,7 @@ impl Array {
         let wrong = |&row: &u16| {
             let block = self.content(stripe, &code.terms(Cell { row, node }));
             let at = DATA_SECTOR * 512 + self.pipeline.member_byte(StripeNo(stripe), row, 0);
-            let volume = &self.world.sites[usize::from(node)].volumes["v"];
+            let volume = self.world.volume(node.into(), "v");
             volume[at as usize..][..CHUNK as usize] != block
         };
         (0..self.pipeline.rows()).filter(wrong).collect()

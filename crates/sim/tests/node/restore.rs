@@ -2,17 +2,18 @@
 
 use braid_array::code::Cell;
 use braid_array::level::Level;
+use braid_cluster::Family;
+use braid_cluster::ids::Position;
+use braid_cluster::pipeline::Params;
+use braid_cluster::schedule::Planner;
+use braid_cluster::set::{Roles, Set, Touched, WriteStrategy};
 
 use super::array::{Array, CHUNK, RUBBISH, levels, md};
-use crate::family::Family;
-use crate::ids::Position;
-use crate::pipeline::Params;
-use crate::schedule::Planner;
-use crate::set::{Roles, Set, Touched, WriteStrategy};
 
 fn restore(array: &mut Array, (position, stripe): (u16, u64), role: u16, missing: Roles) -> Set {
     let touched = Touched::none(array.pipeline.data_blocks());
-    let (strategy, planner) = (WriteStrategy::Restore(role), Planner::Chain);
+    let strategy = WriteStrategy::Restore(role);
+    let planner = Planner::Chain;
     let whole = array.set(position, stripe);
     Set { strategy, planner, touched, missing, ..whole }
 }
@@ -30,7 +31,8 @@ fn fill(array: &mut Array, roles: Roles) {
 
 /// At all positions at once, every slice of every stripe.
 fn restore_all(array: &mut Array, role: u16, missing: Roles) {
-    let (positions, stripes) = (array.pipeline.positions(), array.pipeline.params().stripes);
+    let positions = array.pipeline.positions();
+    let stripes = array.pipeline.params().stripes;
     let bytes = array.pipeline.position_bytes(Position(0));
     let slices: Vec<(u64, u32)> = (0..stripes)
         .flat_map(|stripe| (0..CHUNK / bytes).map(move |slice| (stripe, slice * bytes)))

@@ -1,20 +1,19 @@
 //! What is granted, and what that ends.
 
-use braid_array::array::Scratch;
 use braid_array::fabric::PeerId;
+use braid_cluster::Family;
+use braid_cluster::node::PARTING_TAG;
+use braid_cluster::view::{View, Vote};
+use braid_cluster::wire::Message;
 
 use super::array::{ARRAY, Array, ENCODER};
 use super::world::World;
-use crate::Node;
-use crate::family::Family;
-use crate::node::PARTING_TAG;
-use crate::view::{View, Vote};
-use crate::wire::Message;
 
 fn ask(world: &mut World, peer: PeerId, message: &Message) -> Option<Message> {
     world.send(peer, message);
     world.run();
-    world.heard.pop().map(|(_, answer)| answer)
+    let answer = world.heard.iter().rposition(|(from, _)| *from == peer)?;
+    Some(world.heard.remove(answer).1)
 }
 
 const fn grant(epoch: u32) -> Message {
@@ -22,7 +21,8 @@ const fn grant(epoch: u32) -> Message {
 }
 
 fn view(epoch: u32, count: u32) -> View {
-    let (members, voters) = (vec![100, 101], vec![0, 1]);
+    let members = vec![100, 101];
+    let voters = vec![0, 1];
     View { epoch, count, members, voters, ..View::default() }
 }
 
@@ -31,14 +31,15 @@ const fn record(view: View) -> Message {
 }
 
 fn note(world: &World) -> Option<Vote> {
-    let file = world.sites[0].notes.values().next()?;
+    let (_, file) = world.notes(0).into_iter().next()?;
     Vote::newest(&ARRAY, file).map(|(_, vote)| vote)
 }
 
 #[test]
 fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
     let mut world = World::new(1, 1 << 20, 1);
-    let (a, b) = (world.dial(0), world.dial(0));
+    let a = world.dial(0);
+    let b = world.dial(0);
     let granted = |view| Some(Message::Granted { tag: 7, view, incarnation: 100, node: 0 });
     let outvoted = |granted| Some(Message::Outvoted { tag: 7, granted });
     assert_eq!(ask(&mut world, a, &grant(5)), granted(View::default()));
@@ -53,9 +54,8 @@ fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
         );
     }
     assert_eq!(note(&world), Some(Vote { granted: 5, to: 5, view: view(5, 2) }));
-    let (name, _) = world.sites[0].notes.first_key_value().expect("a note");
-    assert_eq!(name, "03030303-0303-0303-0303-030303030303.vote");
-    world.sites[0].node = Node::new(Scratch { offset: 4096, bytes: 1 << 16 }, 0, 200);
+    assert_eq!(world.notes(0)[0].0, "03030303-0303-0303-0303-030303030303.vote");
+    world.crash();
     let c = world.dial(0);
     assert_eq!(ask(&mut world, c, &grant(4)), outvoted(5));
     // It may try again, higher.
@@ -67,7 +67,8 @@ fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
 #[test]
 fn who_only_asks_how_a_vote_stands_changes_nothing() {
     let mut world = World::new(1, 1 << 20, 1);
-    let (a, b) = (world.dial(0), world.dial(0));
+    let a = world.dial(0);
+    let b = world.dial(0);
     let read = Message::ReadVote { tag: 6, array: ARRAY };
     let is =
         |granted, view| Some(Message::VoteIs { tag: 6, granted, view, incarnation: 100, node: 0 });
@@ -97,9 +98,9 @@ fn who_is_granted_ends_who_was_before_and_nothing_of_that_lands() {
             assert!(array.world.step(), "seed {seed}: it is never granted");
         }
         assert!(!array.world.uses_memory(0), "seed {seed}");
-        let volume = array.world.sites[0].volumes["v"].clone();
+        let volume = array.world.volume(0, "v").to_vec();
         array.world.run();
-        assert_eq!(array.world.sites[0].volumes["v"], volume, "seed {seed}");
+        assert_eq!(array.world.volume(0, "v"), volume, "seed {seed}");
         assert!(array.world.lost.contains(&array.peers[0]));
         let parting = |m: &Message| matches!(m, Message::Outvoted { tag: PARTING_TAG, granted: 2 });
         assert!(heard(&array, array.peers[0], parting), "seed {seed}");

@@ -1,0 +1,61 @@
+//! Small scripted machines: clients that say what no client of the library would say.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use braid_array::action::Event;
+use braid_array::{Action, AnyMachine, Instant, Machine};
+
+use super::process::Process;
+use super::world::World;
+
+/// What a script does about an event.
+type Rule = Box<dyn FnMut(&Event) -> Vec<Action> + Send>;
+
+/// What a script has heard so far, oldest first.
+pub type Heard = Arc<Mutex<Vec<Event>>>;
+
+/// A machine that does what it is to begin with, answers each event as its rule says, and remembers
+/// what it heard.
+struct Script {
+    actions: VecDeque<Action>,
+    heard: Heard,
+    rule: Rule,
+}
+
+impl Machine for Script {
+    fn handle(&mut self, _now: Instant, event: Event) {
+        self.actions.extend((self.rule)(&event));
+        self.heard.lock().expect("no panic while it is held").push(event);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn idle(&self) -> bool {
+        true
+    }
+}
+
+/// Starts a script that listens under its name: its process, and what it hears. Every peer may put
+/// into the first half of its arena.
+pub fn start(
+    world: &mut World,
+    name: &str,
+    arena_bytes: u64,
+    begin: Vec<Action>,
+    rule: impl FnMut(&Event) -> Vec<Action> + Send + 'static,
+) -> (usize, Heard) {
+    let heard = Heard::default();
+    let script = Script { actions: begin.into(), heard: Arc::clone(&heard), rule: Box::new(rule) };
+    let machine = AnyMachine::Plain(Box::new(script));
+    let address = Some(name.to_owned());
+    let mut process = Process::new(name.to_owned(), machine, arena_bytes as usize, address);
+    process.open_to_all = 0..arena_bytes / 2;
+    (world.start(process), heard)
+}
