@@ -6,6 +6,7 @@ mod pinned;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +69,9 @@ impl<T: Copy> Ring<T> {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let pinned = Pinned::new(&ring, &memory);
-        let (slab, queued, headers) = (Slab::default(), VecDeque::new(), Vec::new());
+        let slab = Slab::default();
+        let queued = VecDeque::new();
+        let headers = Vec::new();
         Ok(Self { ring, memory, pinned, slab, queued, headers })
     }
 
@@ -185,25 +188,30 @@ impl<T: Copy> Ring<T> {
         let done = pending.done;
         match &mut pending.op {
             Op::Read { file, offset, buf } => {
-                let (rest, at) = (*buf, *offset);
-                let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
+                let rest = *buf;
+                let fd = Fd(file.as_raw_fd());
+                let address = memory.address(rest);
                 match pinned.index_of(ring, memory, rest) {
-                    Some(i) => opcode::ReadFixed::new(fd, address, rest.len, i).offset(at).build(),
-                    None => opcode::Read::new(fd, address, rest.len).offset(at).build(),
+                    Some(i) => {
+                        opcode::ReadFixed::new(fd, address, rest.len, i).offset(*offset).build()
+                    }
+                    None => opcode::Read::new(fd, address, rest.len).offset(*offset).build(),
                 }
             }
             Op::Write { file, offset, buf, dsync } => {
-                let (rest, at) = (*buf, *offset);
+                let rest = *buf;
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
-                let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
+                let fd = Fd(file.as_raw_fd());
+                let address = memory.address(rest);
                 match pinned.index_of(ring, memory, rest) {
                     Some(i) => opcode::WriteFixed::new(fd, address, rest.len, i)
-                        .offset(at)
+                        .offset(*offset)
                         .rw_flags(flags)
                         .build(),
-                    None => {
-                        opcode::Write::new(fd, address, rest.len).offset(at).rw_flags(flags).build()
-                    }
+                    None => opcode::Write::new(fd, address, rest.len)
+                        .offset(*offset)
+                        .rw_flags(flags)
+                        .build(),
                 }
             }
             Op::Sync { file } => {
@@ -216,8 +224,8 @@ impl<T: Copy> Ring<T> {
                     .build()
             }
             Op::Accept { socket } => {
-                let (fd, none) = (Fd(socket.as_raw_fd()), std::ptr::null_mut());
-                opcode::Accept::new(fd, none, none.cast()).flags(libc::SOCK_CLOEXEC).build()
+                let fd = Fd(socket.as_raw_fd());
+                opcode::Accept::new(fd, null_mut(), null_mut()).flags(libc::SOCK_CLOEXEC).build()
             }
             Op::Receive { socket, bufs: [first, second] } if second.len == 0 => {
                 opcode::Recv::new(Fd(socket.as_raw_fd()), memory.address(*first), first.len).build()
@@ -267,7 +275,8 @@ impl<T> Pending<T> {
 
     fn finish(self, result: Result<u32, Errno>) -> Completion<T> {
         let Self { token, op, .. } = self;
-        let (mut message, mut accepted) = (None, None);
+        let mut message = None;
+        let mut accepted = None;
         let result = match op {
             Op::Send { message: sent, .. } => {
                 message = Some(sent);
