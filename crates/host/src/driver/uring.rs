@@ -20,6 +20,9 @@ use crate::driver::{Completion, Op};
 use slab::Slab;
 
 const ENTRIES: u32 = 512;
+/// All of a message, without a signal when nobody receives it.
+const WHOLE: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL).cast_unsigned();
+const READABLE: u32 = libc::POLLIN.cast_unsigned() as u32;
 
 /// An io_uring, the operations in it, and what their memory hangs on.
 pub(crate) struct Ring<T> {
@@ -189,13 +192,12 @@ impl<T: Copy> Ring<T> {
         match &mut pending.op {
             Op::Read { file, offset, buf } => {
                 let rest = *buf;
+                let at = *offset;
                 let fd = Fd(file.as_raw_fd());
                 let address = memory.address(rest);
                 match pinned.index_of(ring, memory, rest) {
-                    Some(i) => {
-                        opcode::ReadFixed::new(fd, address, rest.len, i).offset(*offset).build()
-                    }
-                    None => opcode::Read::new(fd, address, rest.len).offset(*offset).build(),
+                    Some(i) => opcode::ReadFixed::new(fd, address, rest.len, i).offset(at).build(),
+                    None => opcode::Read::new(fd, address, rest.len).offset(at).build(),
                 }
             }
             Op::Write { file, offset, buf, dsync } => {
@@ -244,14 +246,10 @@ impl<T: Copy> Ring<T> {
                 let header =
                     pending.header.get_or_insert_with(|| headers.pop().unwrap_or_else(Header::new));
                 message.fill(memory, done, &mut header.list);
-                let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-                opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point())
-                    .flags(flags.cast_unsigned())
-                    .build()
+                opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point()).flags(WHOLE).build()
             }
             Op::Readable { eventfd } => {
-                opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), libc::POLLIN.cast_unsigned().into())
-                    .build()
+                opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), READABLE).build()
             }
         }
     }
