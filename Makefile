@@ -44,7 +44,7 @@ model: ## explore a model of arrays over nodes, then without each of their rules
 
 survive: ## kill and stop nodes and client of an array in use, ROUNDS=100; as root
 	@scripts/setup.sh test
-	@scripts/test.sh release
+	cargo build --release --workspace --bins
 	@scripts/survive.sh $(ROUNDS)
 
 fuzz: ## throw mutated bytes at each decoder, SECONDS_EACH=60

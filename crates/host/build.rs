@@ -42,7 +42,8 @@ mod ofi {
             .probe("libfabric")
             .map_err(|_| format!("pkg-config finds no libfabric >= {LIBFABRIC}"))?;
         let out = PathBuf::from(env::var("OUT_DIR")?);
-        let (header, shim) = (out.join("ofi.h"), out.join("ofi_shim.c"));
+        let header = out.join("ofi.h");
+        let shim = out.join("ofi_shim.c");
         let includes: String = HEADERS.map(|name| format!("#include <rdma/{name}.h>\n")).concat();
         fs::write(&header, includes)?;
         generate(&library.include_paths, &header, &shim, &out.join("ofi.rs"))?;

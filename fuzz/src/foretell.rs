@@ -48,7 +48,8 @@ fn vote(random: &mut Random, node: u64) -> Message {
         voted: list(random, 0),
         witnesses: vec![Witness { node: few(random), address }; random.below(3)],
     };
-    let (granted, incarnation) = (few(random) as u32, node + 1);
+    let granted = few(random) as u32;
+    let incarnation = node + 1;
     let node = if random.below(4) == 0 { few(random) } else { node + 1 };
     Message::VoteIs { tag: 1, granted, view, incarnation, node }
 }

@@ -20,7 +20,8 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
 pub(crate) fn run(bytes: &[u8]) {
     let Some((head, rest)) = bytes.split_first_chunk::<HELLO_BYTES>() else { return };
     for keyed in [false, true] {
-        let (kind, blob) = (Kind::Tcp, Vec::new());
+        let kind = Kind::Tcp;
+        let blob = Vec::new();
         let ours = Hello { kind, keyed, encrypt: false, array: None, blob };
         let Ok(length) = ours.check(head) else { continue };
         assert!(length <= MAX_BLOB_BYTES + 16, "it takes too much");
@@ -31,7 +32,8 @@ pub(crate) fn run(bytes: &[u8]) {
         if rest.len() < length {
             continue;
         }
-        let (encrypt, blob) = (Hello::encrypts(head), blob.to_vec());
+        let encrypt = Hello::encrypts(head);
+        let blob = blob.to_vec();
         let heard = Hello { kind, keyed, encrypt, array, blob }.encode();
         assert_eq!(heard, bytes[..HELLO_BYTES + length], "encoding changed it");
     }

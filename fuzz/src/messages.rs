@@ -66,7 +66,8 @@ fn set(random: &mut Random, params: Params) -> Set {
 }
 
 fn view(random: &mut Random) -> View {
-    let (members, voters) = (vec![random.next(); random.below(8)], vec![random.next(); 3]);
+    let members = vec![random.next(); random.below(8)];
+    let voters = vec![random.next(); 3];
     let witnesses = vec![Witness { node: 1, address: "10.0.0.9:7000".into() }; random.below(3)];
     View { epoch: 1, count: 1, members, voters, witnesses, ..View::default() }
 }
@@ -74,10 +75,12 @@ fn view(random: &mut Random) -> View {
 /// What a client says, in order.
 fn session(random: &mut Random) -> Vec<Message> {
     let params = params(random);
-    let (set, view) = (set(random, params), view(random));
+    let set = set(random, params);
+    let view = view(random);
     let position = set.position;
     let peer = PeerAddress { role: 1, address: "10.0.0.2:7000".into(), ring: 0 };
-    let (tag, name) = (random.below(9) as u32, "volume".to_owned());
+    let tag = random.below(9) as u32;
+    let name = "volume".to_owned();
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
         Message::Grant { tag, array: [1; 16], epoch: random.below(3) as u32, client: 1 },
@@ -112,7 +115,8 @@ fn others(random: &mut Random) -> Vec<Message> {
     let position = Position(random.below(8) as u16);
     let version = SetVersion::new(random.below(3) as u32, number);
     let array = [1; 16];
-    let (text, flag) = ("text".repeat(random.below(20)), random.below(2) == 0);
+    let text = "text".repeat(random.below(20));
+    let flag = random.below(2) == 0;
     let mut all = vec![
         Message::Volume { tag, bytes, node, used: flag },
         Message::Meta { tag, bytes: vec![1; 512] },
@@ -149,7 +153,8 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
     let params = params(random);
     let version = SetVersion::new(1, random.next());
     let ok = random.below(2) == 0;
-    let staged = Some(set(random, params)).filter(|_| ok);
+    let set = set(random, params);
+    let staged = ok.then_some(set);
     let roles = Roles(random.next());
     let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: ok };
     [
@@ -164,7 +169,7 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
         },
         Message::Leftovers {
             tag,
-            params: Some(params).filter(|_| ok),
+            params: ok.then_some(params),
             items: vec![Leftover { version, staged, ok }; random.below(3)],
             next: 1,
         },

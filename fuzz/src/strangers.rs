@@ -25,10 +25,12 @@ const MOST_ANSWERED_BYTES: usize = HELLO_BYTES + 64;
 /// What a node did that it must not do.
 pub fn run(ports: &[SocketAddr], limit: Duration, seed: u64) -> Result<u64, String> {
     let until = Instant::now() + limit;
-    let (tried, failure) = (Mutex::new(0), Mutex::new(None));
+    let tried = Mutex::new(0);
+    let failure = Mutex::new(None);
     std::thread::scope(|scope| {
         for stranger in 0..AT_ONCE {
-            let (tried, failure) = (&tried, &failure);
+            let tried = &tried;
+            let failure = &failure;
             scope.spawn(move || {
                 let mut random = Random::new(seed.wrapping_add(stranger));
                 let mut count = 0;
@@ -65,7 +67,8 @@ fn knock(port: SocketAddr, random: &mut Random) -> Result<(), String> {
     if random.below(3) == 0 {
         let _ = stream.shutdown(Shutdown::Write);
     }
-    let (mut answer, mut piece) = (0, [0; 4096]);
+    let mut answer = 0;
+    let mut piece = [0; 4096];
     loop {
         match stream.read(&mut piece) {
             Ok(0) => return Ok(()),

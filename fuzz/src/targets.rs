@@ -121,7 +121,8 @@ fn run_bitmap(bytes: &[u8]) {
     let pages: Vec<u8> = (0..bitmap.pages()).flat_map(|page| bitmap.encode_page(page)).collect();
     assert_eq!(Bitmap::decode(&pages).as_ref(), Ok(&bitmap), "encoding changed it");
     let size_sectors = bitmap.superblock.sync_size_sectors;
-    let (mut end, mut dirty) = (None, 0);
+    let mut end = None;
+    let mut dirty = 0;
     for range in bitmap.dirty_ranges() {
         assert!(range.start < range.end && range.end <= size_sectors);
         assert!(end.is_none_or(|end| end < range.start), "ranges touch");
@@ -249,7 +250,8 @@ fn run_bad_blocks(bytes: &[u8]) {
 
 /// A sector, a length, and whether to insert or to remove; the log does all of it or nothing.
 fn change_log(log: &mut BadBlocks, shift: u8, change: &[u8]) {
-    let (sector, sectors) = (little_endian(&change[..4]), u64::from(change[4]));
+    let sector = little_endian(&change[..4]);
+    let sectors = u64::from(change[4]);
     let before = log.clone();
     if change[5] & 1 == 0 {
         if log.insert(sector, sectors) {

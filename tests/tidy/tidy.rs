@@ -77,6 +77,10 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/host/src", &[]),
 ];
 
+/// Where several values may still be bound at once, and flags be matched or filtered by: these
+/// crates only, and only until they are done.
+const STILL_TERSE: &[&str] = &["crates/array", "crates/cluster", "crates/sim"];
+
 enum Outside {
     None,
     Only(&'static [&'static str]),
@@ -130,6 +134,20 @@ fn lines_functions_and_files_are_short() {
                 }
             }
         }
+    }
+    report(&findings);
+}
+
+/// One binding a line, `if` for a flag: what is pressed into one line counts as one, and reads as
+/// three.
+#[test]
+fn lines_say_one_thing() {
+    let mut findings = Vec::new();
+    for path in sources(&["rs"]) {
+        if STILL_TERSE.iter().any(|name| path.starts_with(root().join(name))) {
+            continue;
+        }
+        findings.extend(terse(&read(&path)).iter().map(|(line, what)| at(&path, *line, what)));
     }
     report(&findings);
 }
@@ -191,8 +209,9 @@ fn types_are_one_machine_each() {
     for name in SMALL_TYPES {
         let source = |path: PathBuf| (path.clone(), untested(&read(&path)));
         let within = |path: &PathBuf| {
-            let tests = path.components().any(|part| part.as_os_str() == "tests");
-            path.starts_with(root().join(name)) && !tests && stem(path) != "tests"
+            let Ok(below) = path.strip_prefix(root().join(name)) else { return false };
+            let tests = below.components().any(|part| part.as_os_str() == "tests");
+            !tests && stem(path) != "tests"
         };
         let sources: Vec<_> = sources(&["rs"]).into_iter().filter(within).map(source).collect();
         assert!(!sources.is_empty(), "{name} holds no files");
@@ -295,6 +314,13 @@ fn the_measures_measure() {
         dependencies("[dependencies]\na = \"1\"\nb.workspace = true\n[lints]\nc = 1\n"),
         [("dependencies".into(), "a".into()), ("dependencies".into(), "b".into())]
     );
+    let line = |text: &str| terse(text).iter().map(|(line, _)| *line).collect::<Vec<_>>();
+    assert_eq!(
+        line("\nlet (a, mut b) = (x(1, 2), y);\nlet (a, b): (u8, _) =\n    (x, y);\n"),
+        [2, 3]
+    );
+    assert_eq!(line("let (a, b) = f(x, y);\nlet (a, b) = (x, y) else {\n"), [0; 0]);
+    assert_eq!(line("a.filter(|_| b)\n(0..9).filter(|_| b)\nmatch a {\n    true => b,\n"), [1, 4]);
     assert_eq!(section("# x\n## `a`: one\n- `m`\n## `b`\n- `n`\n", "a"), "- `m`\n");
 }
 
@@ -312,6 +338,43 @@ fn rules_that_can_be_broken_are_those_of_the_table() {
         .collect();
     let named = text.split("broken(\"").skip(1).filter_map(|rest| rest.split('"').next());
     assert_eq!(named.collect::<BTreeSet<&str>>(), told);
+}
+
+/// Where several values are bound at once, a filter does not look at what it filters, or a flag is
+/// matched: lines, in order.
+fn terse(text: &str) -> Vec<(usize, &'static str)> {
+    let mut found = Vec::new();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for (index, line) in lines.iter().enumerate() {
+        let code = line.split("// ").next().unwrap_or_default();
+        let number = index + 1;
+        if code.starts_with("let (") && is_tuple(&lines[index..]) {
+            found.push((number, "one binding a line"));
+        }
+        // Numbers are filtered to count how often something holds.
+        if code.contains(concat!(".filter(|", "_|")) && !code.contains("..") {
+            found.push((number, "a filter by what is known before: use `if`"));
+        }
+        if code.starts_with(concat!("true ", "=> ")) || code.contains(concat!("{ true ", "=> ")) {
+            found.push((number, "a match of a flag: use `if`"));
+        }
+    }
+    found
+}
+
+/// Is what the statement at the beginning binds a tuple that is written there? What a call makes,
+/// or `else` matches, is one value.
+fn is_tuple(lines: &[&str]) -> bool {
+    let ends = |line: &&str| line.ends_with([';', '{']);
+    let length = lines.iter().position(ends).unwrap_or(lines.len() - 1) + 1;
+    let statement = lines[..length].join(" ");
+    let Some((_, value)) = statement.split_once("= (") else { return false };
+    let mut depth = 1;
+    let close = value.find(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    });
+    close.is_some_and(|at| value[at..] == *");")
 }
 
 fn root() -> PathBuf {
@@ -360,7 +423,8 @@ fn children(directory: &Path) -> Vec<PathBuf> {
 
 /// Every file of ours with one of these extensions.
 fn sources(extensions: &[&str]) -> Vec<PathBuf> {
-    let (mut found, mut pending) = (Vec::new(), vec![root()]);
+    let mut found = Vec::new();
+    let mut pending = vec![root()];
     while let Some(path) = pending.pop() {
         if path.is_dir() {
             pending.extend(children(&path));
@@ -396,7 +460,8 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
 
 /// The dependencies a manifest names: section and crate.
 fn dependencies(manifest: &str) -> Vec<(String, String)> {
-    let (mut section, mut found) = (String::new(), Vec::new());
+    let mut section = String::new();
+    let mut found = Vec::new();
     for line in manifest.lines() {
         if let Some(header) = line.strip_prefix('[') {
             let header = header.trim_end_matches(']');
@@ -417,7 +482,8 @@ fn dependencies(manifest: &str) -> Vec<(String, String)> {
 
 /// The part of a Markdown text below the heading that has `name` in backquotes.
 fn section<'a>(text: &'a str, name: &str) -> &'a str {
-    let (mut offset, mut start) = (0, None);
+    let mut offset = 0;
+    let mut start = None;
     for line in text.split_inclusive('\n') {
         if line.starts_with('#') {
             match start {

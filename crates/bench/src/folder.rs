@@ -105,7 +105,8 @@ impl Folder {
 
     /// Either the old content or the new, whatever happens.
     fn replace(&self, name: &str, content: &[u8]) -> Result<(), Failure> {
-        let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
+        let file = self.path.join(name);
+        let new = self.path.join(format!("{name}.new"));
         let write = || {
             fs::write(&new, content)?;
             fs::rename(&new, &file)

@@ -129,9 +129,11 @@ impl<'a> Runner<'a> {
         let mut note = Note { scratch: scratch.clone(), ..Note::default() };
         let server = standing.server();
         let cpu = || server.and_then(talk::cpu_seconds);
-        let (before, start) = (cpu(), Instant::now());
+        let before = cpu();
+        let start = Instant::now();
         let result = standing.run(place.job, &mut note);
-        let (seconds, after) = (start.elapsed().as_secs_f64(), cpu());
+        let seconds = start.elapsed().as_secs_f64();
+        let after = cpu();
         std::fs::remove_dir_all(&scratch).map_err(system)?;
         if let Some(pid) = server.filter(|pid| !is_running(*pid)) {
             let reason = format!("the process {pid} that serves it has ended");
@@ -233,7 +235,8 @@ mod tests {
             if case == "broken" {
                 return Err(Failure::gap(case, "it is not installed", "install it"));
             }
-            let (asked, ends) = (self.asked.clone(), self.ends);
+            let asked = self.asked.clone();
+            let ends = self.ends;
             Ok(Box::new(Stands { case: case.to_owned(), asked, ends }))
         }
         fn chapter(&self, _: &Found) -> Chapter {

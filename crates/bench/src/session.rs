@@ -96,7 +96,7 @@ fn fitted(
     folder: &Folder,
     resume: bool,
 ) -> Box<dyn Comparison> {
-    let before = folder.options(comparison.name()).filter(|_| resume);
+    let before = if resume { folder.options(comparison.name()) } else { None };
     let fits = |one: &dyn Comparison| match &before {
         Some(options) => one.options() == *options,
         None => !room.members.is_empty() || one.needs_bytes() <= room.free_bytes(),

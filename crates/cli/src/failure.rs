@@ -47,7 +47,8 @@ impl Failure {
 
     /// As [`Failure::refused`] with a reason that knows the next step already.
     pub fn explained(operation: &str, object: impl fmt::Display, why: impl Into<Refusal>) -> Self {
-        let (operation, object) = (operation.to_owned(), object.to_string());
+        let operation = operation.to_owned();
+        let object = object.to_string();
         Self::Said(Box::new(Said { operation, object, why: why.into(), code: Self::REFUSED }))
     }
 

@@ -197,7 +197,8 @@ fn puts(kind: Kind, address: SocketAddr, put_bytes: u32, time: Duration) -> f64 
 /// Bytes a second of a plain stream.
 fn stream(address: SocketAddr, time: Duration) -> f64 {
     let mut socket = TcpStream::connect(address).expect("a stream");
-    let (ring, begun) = (vec![1; RING_BYTES as usize], Instant::now());
+    let ring = vec![1; RING_BYTES as usize];
+    let begun = Instant::now();
     let mut bytes = 0;
     for piece in ring.chunks(1 << 20).cycle().take_while(|_| begun.elapsed() < time) {
         socket.write_all(piece).expect("a stream");
@@ -277,7 +278,8 @@ fn send(address: &str, kinds: &[Kind], time: Duration, processes: &[u32]) {
     let mut loads = vec![Vec::new(); ways.len()];
     for _ in 0..ROUNDS {
         for (index, &(way, address)) in ways.iter().enumerate() {
-            let (cpu, begun) = (cpu_seconds(processes), Instant::now());
+            let cpu = cpu_seconds(processes);
+            let begun = Instant::now();
             rates[index].push(match way {
                 Way::Stream => stream(address, time),
                 Way::Puts(kind, put_bytes) => puts(kind, address, put_bytes, time),
@@ -292,7 +294,8 @@ fn send(address: &str, kinds: &[Kind], time: Duration, processes: &[u32]) {
             Way::Stream => "plain stream".into(),
             Way::Puts(kind, bytes) => format!("{kind}, puts of {}K", bytes >> 10),
         };
-        let (rate, load) = (median(&mut rates[index]), median(&mut loads[index]));
+        let rate = median(&mut rates[index]);
+        let load = median(&mut loads[index]);
         println!(
             "{name:<20} {:>9.1} {:>7.3} {:>5.0}% {:>10.2} s",
             rate / 1e6,

@@ -144,9 +144,10 @@ impl Arena {
         let [bytes, huge_bytes] = [end, huge_bytes].map(usize::try_from);
         let bytes = bytes.map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(Self {
-            memory: Arc::new(match lean {
-                true => Memory::lean(bytes)?,
-                false => Memory::new(bytes, huge_bytes.unwrap_or(bytes))?,
+            memory: Arc::new(if lean {
+                Memory::lean(bytes)?
+            } else {
+                Memory::new(bytes, huge_bytes.unwrap_or(bytes))?
             }),
             scratch: Scratch { offset: 0, bytes: scratch_bytes },
             zeroes,

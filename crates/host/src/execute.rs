@@ -69,7 +69,8 @@ struct Flight {
 impl Executor {
     /// For these members. `zeroes` is a range of zeroes in the arena.
     pub(crate) fn new(members: Vec<(MemberId, MemberFile)>, zeroes: Buf) -> Self {
-        let (flights, ranges) = (Slab::default(), Slab::default());
+        let flights = Slab::default();
+        let ranges = Slab::default();
         let waiting = Vec::new();
         let mut executor = Self { members: Vec::new(), flights, ranges, waiting, zeroes };
         for (id, member) in members {
@@ -242,7 +243,8 @@ impl Member {
     fn new(member: MemberFile) -> Self {
         let can_shrink = !member.block_device;
         let drops_dsync = can_shrink && !keeps_dsync(&member.file);
-        let (file, _below) = (Arc::new(member.file), member.below);
+        let file = Arc::new(member.file);
+        let _below = member.below;
         Self { file, can_shrink, drops_dsync, cannot_punch: false, cannot_zero: false, _below }
     }
 
@@ -266,10 +268,8 @@ fn ends_before(file: &LockedFile, end: u64) -> bool {
         return false;
     };
     let block_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
-    let size = match block_device {
-        true => rustix::fs::seek(file, SeekFrom::End(0)),
-        false => Ok(stat.stx_size),
-    };
+    let size =
+        if block_device { rustix::fs::seek(file, SeekFrom::End(0)) } else { Ok(stat.stx_size) };
     size.is_ok_and(|size| size < end)
 }
 

@@ -72,7 +72,8 @@ fn hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
 impl Key {
     /// One that nobody has.
     fn random() -> io::Result<Self> {
-        let (mut bytes, mut filled) = ([0; KEY_BYTES], 0);
+        let mut bytes = [0; KEY_BYTES];
+        let mut filled = 0;
         while filled < KEY_BYTES {
             let flags = rustix::rand::GetRandomFlags::empty();
             filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
@@ -156,7 +157,8 @@ impl Key {
             let next = format!("`chmod 600 {}`", path.display());
             return Err(Refusal::new("others than its owner can read or change it", next));
         }
-        let (mut text, most) = (String::new(), 256);
+        let mut text = String::new();
+        let most = 256;
         let read = file.take(most).read_to_string(&mut text);
         read.ok().and_then(|_| Self::parse(&text)).ok_or_else(|| {
             Refusal::new("it is no cluster key", "name a file that `braid key new` has made")

@@ -114,7 +114,8 @@ fn allow_many_files() {
 }
 
 fn node_machine(setup: &NodeSetup) -> impl FnOnce(Scratch, u64) -> Box<dyn Machine + Send> + use<> {
-    let (witness, limit) = (setup.witness, setup.is_lean().then_some(setup.ring_bytes));
+    let witness = setup.witness;
+    let limit = setup.is_lean().then_some(setup.ring_bytes);
     move |scratch, id| {
         // The keys of hash maps are random, and different for everybody.
         let incarnation = RandomState::new().hash_one(std::process::id()).max(1);
@@ -162,9 +163,10 @@ impl RunningNode {
             }
         };
         let (listener, address) = listen(&setup.listen)?;
-        let arena = match setup.is_lean() {
-            true => Arena::lean(ADDRESSES * setup.ring_bytes, REQUEST_BYTES),
-            false => Arena::for_node(setup.ring_bytes, REQUEST_BYTES),
+        let arena = if setup.is_lean() {
+            Arena::lean(ADDRESSES * setup.ring_bytes, REQUEST_BYTES)
+        } else {
+            Arena::for_node(setup.ring_bytes, REQUEST_BYTES)
         };
         let arena = arena.map_err(system)?;
         allow_many_files();
@@ -173,7 +175,8 @@ impl RunningNode {
         engine.set_fabric(setup.network, Some(listener))?;
         engine.set_store(store);
         let (sender, events) = mpsc::channel();
-        let (log, stop) = (sender, ended.clone());
+        let log = sender;
+        let stop = ended.clone();
         engine.on_event(Box::new(move |event| match (event, &stop) {
             // Nobody hears it when the node ends by itself.
             (ArrayEvent::StopAsked, Some(stop)) => drop(stop.send(StopRequest::Signal)),

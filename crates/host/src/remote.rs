@@ -520,6 +520,7 @@ pub fn probe(
     {
         bitmap = Some(remote.bitmap(sector, bytes / SECTOR_BYTES)?);
     }
-    let (address, volume) = (address.to_owned(), volume.to_owned());
+    let address = address.to_owned();
+    let volume = volume.to_owned();
     Ok(Candidate { address, volume, bytes, superblock, bitmap })
 }

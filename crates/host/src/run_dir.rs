@@ -77,7 +77,8 @@ pub(crate) fn is_one(dir: &Path) -> bool {
 
 /// A Unix socket that is not connected.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let family = AddressFamily::UNIX;
+    let kind = SocketType::STREAM;
     Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
@@ -170,7 +171,8 @@ impl Drop for PassingLock {
 fn open_lock(dir: &Path, path: &Path) -> io::Result<LockedFile> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-    let (user, owner) = (rustix::process::geteuid(), std::fs::metadata(dir)?.uid());
+    let user = rustix::process::geteuid();
+    let owner = std::fs::metadata(dir)?.uid();
     let found = file.metadata()?;
     if found.uid() != owner && found.uid() == user.as_raw() {
         // Root in the directory of a user, who must get in as well.

@@ -353,7 +353,8 @@ fn log_events(
 ) -> io::Result<()> {
     tracing::info!(array = name, "is served");
     missing.iter().for_each(|line| tracing::warn!(array = name, "{line}"));
-    let (name, door) = (name.to_owned(), door.clone());
+    let name = name.to_owned();
+    let door = door.clone();
     let write = move || report::log(&name, &events, &door);
     thread::Builder::new().name("log".into()).spawn(write).map(drop)
 }

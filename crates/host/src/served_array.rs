@@ -63,7 +63,8 @@ impl ServedArray {
     }
 
     fn at(socket: &Path, pid: u32) -> Option<Self> {
-        let (name, run_dir) = (name_of(socket)?.to_owned(), socket.parent()?.to_owned());
+        let name = name_of(socket)?.to_owned();
+        let run_dir = socket.parent()?.to_owned();
         // Exports may listen anywhere. A directory that is gone tells nothing.
         let is_one = run_dir::is_one(&run_dir) || !run_dir.exists();
         is_one.then_some(Self { run_dir, name, pid })

@@ -118,7 +118,8 @@ impl Store {
         // The keys of hash maps are random, and different for everybody.
         let drawn = RandomState::new().hash_one(std::process::id());
         let Place::Directory { path, handle, .. } = &self.place else { return Ok(drawn) };
-        let (file, new) = (path.join(ID_FILE), path.join(".id.new"));
+        let file = path.join(ID_FILE);
+        let new = path.join(".id.new");
         let draw = || {
             std::fs::write(&new, drawn.to_le_bytes())
                 .and_then(|()| File::open(&new)?.sync_all())
@@ -257,8 +258,10 @@ impl Drop for MadeDirectories {
         }
         drop(lock);
         // Those that are not empty stay.
-        for path in self.missing.iter().filter(|_| empty) {
-            let _ = std::fs::remove_dir(path);
+        if empty {
+            for path in &self.missing {
+                let _ = std::fs::remove_dir(path);
+            }
         }
     }
 }

@@ -45,7 +45,10 @@ impl BlockDevice {
 
     /// The disk that a partition is a part of, and at which of its bytes that begins.
     pub(crate) fn disk(&self) -> Option<(Self, u64)> {
-        let disk = self.entry.parent().filter(|_| self.entry.join("partition").exists())?;
+        if !self.entry.join("partition").exists() {
+            return None;
+        }
+        let disk = self.entry.parent()?;
         Some((Self::at(disk.to_owned())?, self.sectors("start")?))
     }
 

@@ -125,7 +125,8 @@ fn median(mut rates: Vec<f64>) -> (f64, String) {
 }
 
 fn measure(cell: Cell, arena: &mut [u8], other: Option<Compute>) {
-    let (mut our_rates, mut other_rates) = (Vec::new(), Vec::new());
+    let mut our_rates = Vec::new();
+    let mut other_rates = Vec::new();
     let mut next = 0;
     rate(cell, ours, arena, &mut next);
     for _ in 0..REPETITIONS {

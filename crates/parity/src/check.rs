@@ -47,9 +47,11 @@ impl Kernels {
         let ordered = in_order(q_coefs, data, &mut space);
         let mut result = CheckResult::default();
         let mut suspect = Suspect::Unknown;
-        let (mut p_sum, mut q_sum) = ([0; CHECK_BLOCK_BYTES], [0; CHECK_BLOCK_BYTES]);
+        let mut p_sum = [0; CHECK_BLOCK_BYTES];
+        let mut q_sum = [0; CHECK_BLOCK_BYTES];
         for (bit, (p, q)) in blocks(p).zip(blocks(q)).enumerate() {
-            let (p_sum, q_sum) = (&mut p_sum[..p.len()], &mut q_sum[..p.len()]);
+            let p_sum = &mut p_sum[..p.len()];
+            let q_sum = &mut q_sum[..p.len()];
             let part = Part { at: bit * CHECK_BLOCK_BYTES, of: len };
             if let Some(data) = ordered {
                 self.pq_part(p_sum, q_sum, data, part);
@@ -57,7 +59,8 @@ impl Kernels {
                 self.xor_part(p_sum, data, part, false);
                 self.mul_part(&mut [&mut *q_sum], q_coefs, data, part, false);
             }
-            let (p_differs, q_differs) = (p_sum != p, q_sum != q);
+            let p_differs = p_sum != p;
+            let q_differs = q_sum != q;
             result.p_differs |= u64::from(p_differs) << bit;
             result.q_differs |= u64::from(q_differs) << bit;
             if p_differs || q_differs {

@@ -44,7 +44,8 @@ pub fn pq(p: &mut [u8], q: &mut [u8], data: &[&[u8]]) {
 ///
 /// ```
 /// // A lost strip of a RAID-5 is the sum of the others.
-/// let (a, b) = ([1, 2, 3], [7, 7, 7]);
+/// let a = [1, 2, 3];
+/// let b = [7, 7, 7];
 /// let mut p = [0; 3];
 /// braid_parity::combine(&mut [&mut p], &[1, 1], &[&a, &b], false);
 /// let mut lost = [0; 3];

@@ -105,7 +105,8 @@ fn xor_is_the_sum() {
     for_each_shape(|kernels, random, inputs, len| {
         let sum = weighted_sum(&vec![1; inputs.len()], inputs, len);
         let before = Strip::new(random, len);
-        let (mut replaced, mut increased) = (before.clone(), before.clone());
+        let mut replaced = before.clone();
+        let mut increased = before.clone();
         kernels.xor(replaced.get_mut(), inputs);
         kernels.xor_into(increased.get_mut(), inputs);
         let shape = (kernels.name(), len, inputs.len());
@@ -118,7 +119,8 @@ fn xor_is_the_sum() {
 fn pq_is_the_sum_and_the_weighted_sum() {
     for_each_shape(|kernels, random, inputs, len| {
         let before = random.strips(2, len);
-        let (mut p, mut q) = (before[0].clone(), before[1].clone());
+        let mut p = before[0].clone();
+        let mut q = before[1].clone();
         kernels.pq(p.get_mut(), q.get_mut(), inputs);
         let shape = (kernels.name(), len, inputs.len());
         let p_sum = weighted_sum(&vec![1; inputs.len()], inputs, len);
@@ -243,7 +245,8 @@ fn check_names_the_blocks_and_the_strip() {
                 strips[strip].get_mut()[at] ^= 0x41;
             }
         };
-        let (second, last) = (CHECK_BLOCK_BYTES, len - 1);
+        let second = CHECK_BLOCK_BYTES;
+        let last = len - 1;
         let mask = 1 << 63 | 1 << 1;
         for strip in 0..5 {
             let mut strips = strips.clone();

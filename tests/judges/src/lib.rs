@@ -79,7 +79,8 @@ impl Content {
     fn excuse(&self, offset: u64, expected: &mut [u8], found: &[u8]) {
         let end = offset + expected.len() as u64;
         for write in self.over.iter().filter(|write| write.seed == ANYTHING) {
-            let (from, until) = (write.offset.max(offset), (write.offset + write.length).min(end));
+            let from = write.offset.max(offset);
+            let until = (write.offset + write.length).min(end);
             if from < until {
                 let range = (from - offset) as usize..(until - offset) as usize;
                 expected[range.clone()].copy_from_slice(&found[range]);

@@ -31,7 +31,8 @@ fn md_assembles_what_nodes_store() {
     if let Err(reason) = available() {
         return skip(test, &reason);
     }
-    let (mut left, mut findings) = (Vec::new(), Vec::new());
+    let mut left = Vec::new();
+    let mut findings = Vec::new();
     for (number, shape) in OF_MD.iter().enumerate() {
         let name = format!("cluster-{}-{}-{}", shape.0, shape.1, shape.2);
         match support::attempt(|| live(&name, shape, number as u64)) {
@@ -104,7 +105,9 @@ fn again(array: &Left) {
     let base = array.members[0].parent().expect("a directory");
     let nodes = nodes(base, array.members.len());
     let served = Served::start(&array.name, &nodes::members(&nodes), &[]);
-    let (seed, offset, length) = (77, 3 << 20, 128 << 10);
+    let seed = 77;
+    let offset = 3 << 20;
+    let length = 128 << 10;
     served.expect(&array.content.clone().then(seed, offset, length), "after md wrote");
     served.stop();
 }

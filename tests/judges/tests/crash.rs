@@ -51,7 +51,8 @@ fn acknowledged_writes_survive_a_kill() {
         ("10", "f2", 3, "internal"),
         ("10", "o2", 3, "none"),
     ];
-    let (mut left, mut findings) = (Vec::new(), Vec::new());
+    let mut left = Vec::new();
+    let mut findings = Vec::new();
     for (number, (level, layout, devices, bitmap)) in shapes.iter().enumerate() {
         let name = format!("kill-{level}-{layout}-{bitmap}");
         let mut arguments = vec!["--bitmap", *bitmap];
@@ -106,8 +107,8 @@ fn start_writer(
     region: u64,
     number: u64,
 ) -> (Child, PathBuf) {
-    let (data, log) =
-        (directory.join(format!("data-{writer}")), directory.join(format!("log-{writer}")));
+    let data = directory.join(format!("data-{writer}"));
+    let log = directory.join(format!("log-{writer}"));
     let base = writer * region;
     let mut bytes = Vec::new();
     Content::of(NEW_SEED).write(&mut bytes, base, region).expect("memory");

@@ -141,10 +141,10 @@ impl Golden {
 
     /// RAID-10: how many copies of each chunk there are; otherwise 1.
     pub(crate) fn copies(&self) -> usize {
-        let Some((_, layout)) = self.arguments.split_once(" -p").filter(|_| self.level() == "10")
-        else {
-            return if self.level() == "10" { 2 } else { 1 };
-        };
+        if self.level() != "10" {
+            return 1;
+        }
+        let Some((_, layout)) = self.arguments.split_once(" -p") else { return 2 };
         let digit = layout.as_bytes()[1] - b'0';
         if self.after.starts_with("relayout") { 4 } else { usize::from(digit) }
     }
@@ -152,7 +152,8 @@ impl Golden {
     /// The guest's call that makes it.
     fn call(&self) -> String {
         let Self { name, raid_devices, after, arguments, .. } = self;
-        let (seed, directory) = (self.content.seed, self.directory.display());
+        let seed = self.content.seed;
+        let directory = self.directory.display();
         format!("one {name} {seed} {raid_devices} {after} {directory} {arguments}")
     }
 

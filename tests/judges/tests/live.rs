@@ -46,7 +46,8 @@ impl Mounted {
 
     /// Attach the array's file and mount it, after making the file system if that is asked for.
     fn new(system: &'static str, served_name: &str, base: &Path, make: bool) -> Self {
-        let (export, mount) = (base.join("export"), base.join("mnt"));
+        let export = base.join("export");
+        let mount = base.join("mnt");
         fs::create_dir_all(&mount).expect("a directory");
         let file = export.join(served_name);
         let attach = Run::of(sbin("losetup").args(["-f", "--show", "--direct-io=on"]).arg(&file));

@@ -95,7 +95,8 @@ fn qemu_reads_what_it_wrote() {
         command.args(["convert", "-f", "raw", "-O", "raw"]).args(more).args([from, to]);
         Run::of(&mut command).expect_success("qemu-img convert");
     };
-    let (uri, path) = (served.uri(), image.display().to_string());
+    let uri = served.uri();
+    let path = image.display().to_string();
     convert(&uri, &path, &["-W", "-m", "8"]);
     let mut file = std::fs::File::open(&image).expect("the copy");
     assert_eq!(content.check(&mut file, 0, served.size_bytes()), Ok(()));
@@ -136,12 +137,14 @@ fn several_clients_at_once() {
         return skip("several_clients_at_once", &reason);
     }
     let (_, served) = raid5("several");
-    let (first, second) = (Content::of(41), Content::of(42));
+    let first = Content::of(41);
+    let second = Content::of(42);
     served.fill(&first);
     let half = served.size_bytes() / 2 / 4096 * 4096;
     std::thread::scope(|scope| {
         for quarter in [0, 1] {
-            let (served, content) = (&served, &second);
+            let served = &served;
+            let content = &second;
             let at = quarter * half / 2;
             scope.spawn(move || {
                 served.write_from(&format!("part-{quarter}"), content, at, half / 2)

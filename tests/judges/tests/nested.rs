@@ -35,7 +35,8 @@ fn arrays_of_arrays_go_to_braid_and_back() {
         let names: Vec<String> = (0..each * count).map(|i| format!("m{i}")).collect();
         let members: Vec<PathBuf> = names.iter().map(|name| place.join(name)).collect();
         members.iter().for_each(|member| sparse_file(member, MEMBER_BYTES));
-        let (place, names) = (place.display(), names.join(" "));
+        let place = place.display();
+        let names = names.join(" ");
         let _ = writeln!(script, "nest {name} {seed} {outer} {inner} {each} {place} {names}");
         let content = Content::of(seed);
         let written = content.clone().then(BY_BRAID.0, BY_BRAID.1, BY_BRAID.2);

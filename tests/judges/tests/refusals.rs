@@ -114,7 +114,8 @@ fn assemble_and_cat_refuse_what_does_not_fit() {
     let array = |name: &str, directory: &str| {
         golden::copy(golden::named(name), &support::directory(directory))
     };
-    let (ours, other) = (array("raid5-3", "fit-ours"), array("raid5-4-ls", "fit-other"));
+    let ours = array("raid5-3", "fit-ours");
+    let other = array("raid5-4-ls", "fit-other");
     let truncated = array("raid5-3", "fit-truncated");
     shorten(&truncated[1], 4 << 20);
     let flipped = array("raid5-3", "fit-flipped");

@@ -51,7 +51,8 @@ fn what_md_left_in_disorder_is_brought_in_order() {
     if let Err(reason) = available() {
         return skip(test, &reason);
     }
-    let (mut left, mut findings) = (Vec::new(), Vec::new());
+    let mut left = Vec::new();
+    let mut findings = Vec::new();
     for (name, cure) in CASES {
         match support::attempt(|| revive(name, *cure)) {
             Ok(array) => left.push(array),

@@ -284,7 +284,7 @@ fn parse_rate(text: &str) -> Result<u64, Refusal> {
         Some((at, 'G' | 'g')) => (&plain[..at], 1_000_000_000),
         _ => (plain, 1),
     };
-    let number: Option<u64> = digits.parse().ok().filter(|_| !digits.starts_with('+'));
+    let number: Option<u64> = if digits.starts_with('+') { None } else { digits.parse().ok() };
     let rate = number.and_then(|number| number.checked_mul(unit));
     rate.filter(|rate| (1_000_000..=1_000_000_000_000).contains(rate))
         .ok_or_else(|| Refusal::new("not a rate from 1M to 1000G bits a second", "write 500M, say"))

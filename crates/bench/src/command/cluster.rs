@@ -91,7 +91,8 @@ fn check_block(
     nodes: u16,
     block: Option<Size>,
 ) -> Result<(), Failure> {
-    let (operation, object) = ("bench", "cluster");
+    let operation = "bench";
+    let object = "cluster";
     let raid_devices = nodes.into();
     let typed = Typed { operation, object, level, layout, raid_devices, chunk: block };
     let whole = block.is_none_or(|block| block.0.is_multiple_of(4096));

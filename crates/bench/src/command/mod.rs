@@ -36,7 +36,8 @@ fn lab_command(command: &LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Up { name, nodes, clients, link } => {
             leftovers::watch_signals(|| ())?;
-            let (name, link_bit_s) = (name.clone(), *link);
+            let name = name.clone();
+            let link_bit_s = *link;
             let blueprint = lab::Blueprint { name, clients: *clients, nodes: *nodes, link_bit_s };
             let lab = lab::Lab::up(&blueprint)?;
             let hosts = blueprint.hosts();
@@ -49,7 +50,8 @@ fn lab_command(command: &LabCommand) -> Result<(), Failure> {
             if spaces::take_down(name) {
                 return Ok(());
             }
-            let (object, next) = (format!("lab {name}"), "become root, and try again");
+            let object = format!("lab {name}");
+            let next = "become root, and try again";
             Err(Failure::refused("bench", object, "it could not be removed", next))
         }
         LabCommand::Bytes { name } => {

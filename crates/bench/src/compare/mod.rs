@@ -59,7 +59,8 @@ pub fn standard(name: &str, wishes: &Wishes) -> Result<Box<dyn Comparison>, Fail
     match name {
         "levels" => {
             let usual = usual!(levels);
-            let (runs, against) = (runs.unwrap_or(usual.runs), known(&levels::RIVALS));
+            let runs = runs.unwrap_or(usual.runs);
+            let against = known(&levels::RIVALS);
             Ok(Box::new(Levels(levels::Options { runs, against, ..usual })))
         }
         "states" => {
@@ -77,7 +78,8 @@ pub fn standard(name: &str, wishes: &Wishes) -> Result<Box<dyn Comparison>, Fail
         }
         "chunk" => {
             let usual = usual!(chunk);
-            let (rounds, against) = (runs.unwrap_or(usual.rounds), known(&chunk::RIVALS));
+            let rounds = runs.unwrap_or(usual.rounds);
+            let against = known(&chunk::RIVALS);
             Ok(Box::new(Chunk::new(chunk::Options { rounds, against, ..usual })))
         }
         _ => Err(unknown(name)),

@@ -58,9 +58,10 @@ impl Gap {
             case: case.map(str::to_owned),
             job: job.map(str::to_owned),
             // A failure of the case itself need not name it again.
-            reason: match case == Some(object) {
-                true => why.reason.clone(),
-                false => format!("{object}: {}", why.reason),
+            reason: if case == Some(object) {
+                why.reason.clone()
+            } else {
+                format!("{object}: {}", why.reason)
             },
             next: why.next.advice.to_string(),
         }

@@ -22,7 +22,8 @@ impl Spread {
     pub fn of(numbers: &[f64]) -> Option<Self> {
         let mut sorted = numbers.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let min = *sorted.first()?;
+        let max = *sorted.last()?;
         let half = sorted.len() / 2;
         let lower = sorted[(sorted.len() - 1) / 2];
         Some(Self { median: f64::midpoint(lower, sorted[half]), min, max })

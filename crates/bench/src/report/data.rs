@@ -52,7 +52,9 @@ fn published(chapter: &Chapter) -> Vec<Published> {
         let is_there = |one: &Published| {
             (&one.case, &one.job, &one.metric) == (&cell.case, &cell.job, &cell.metric)
         };
-        if let Some(value) = cell.published.filter(|_| !all.iter().any(is_there)) {
+        if !all.iter().any(is_there)
+            && let Some(value) = cell.published
+        {
             let [case, job, metric] = [&cell.case, &cell.job, &cell.metric].map(String::clone);
             all.push(Published { case, job, metric, value });
         }

@@ -43,7 +43,8 @@ fn write_chapter(page: &mut String, chapter: &Chapter) {
         page,
         "Not measured",
         gaps.map(|gap| {
-            let (what, why) = (where_it_is(gap), escape(&gap.reason));
+            let what = where_it_is(gap);
+            let why = escape(&gap.reason);
             format!("**{}**: {why}; {}", escape(&what), escape(&gap.next))
         }),
     );

@@ -112,7 +112,8 @@ impl FileSystem {
 
     fn mount_again(&mut self) -> Result<(), Failure> {
         let mount = Tool::find("mount", "mount")?;
-        let (device, dir) = (self.device.display().to_string(), self.dir.display().to_string());
+        let device = self.device.display().to_string();
+        let dir = self.dir.display().to_string();
         let mut words = vec![device.as_str(), dir.as_str()];
         if !self.options.is_empty() {
             words.extend(["-o", self.options.as_str()]);

@@ -136,7 +136,8 @@ impl Blueprint {
              link set br0 up\n",
         );
         for host in hosts {
-            let (space, mac) = (namespace(&self.name, host), mac(*host));
+            let space = namespace(&self.name, host);
+            let mac = mac(*host);
             let _ = write!(
                 script,
                 "link add p-{host} type veth peer name eth0 address {mac} netns {space}\n\
@@ -206,7 +207,8 @@ fn link(host: Host, hosts: &[Host]) -> String {
     let ip = host.address();
     let mut script = format!("link set lo up\naddr add {ip}/16 dev eth0\nlink set eth0 up\n");
     for other in hosts.iter().filter(|other| **other != host) {
-        let (ip, mac) = (other.address(), mac(*other));
+        let ip = other.address();
+        let mac = mac(*other);
         let _ = writeln!(script, "neigh add {ip} lladdr {mac} dev eth0 nud permanent");
     }
     script

@@ -57,7 +57,8 @@ impl Md {
             Failure::gap("md", "all of its numbers are taken", "stop what is not needed")
         })?;
         let device = PathBuf::from(format!("/dev/md{number}"));
-        let (name, count) = (device.display().to_string(), spec.members.len().to_string());
+        let name = device.display().to_string();
+        let count = spec.members.len().to_string();
         let mut words = vec!["--create", &name, "--run", "--quiet", "--assume-clean"];
         words.extend(["--metadata=1.2", "--bitmap=none", "--level", spec.level]);
         words.extend(spec.layout.iter().flat_map(|layout| ["--layout", *layout]));

@@ -142,9 +142,11 @@ fn last_words(output: &Output) -> String {
 /// A command line as it would be typed.
 fn typed(name: &str, args: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let word = |word: &String| match !word.is_empty() && word.chars().all(plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    let word = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            return word.clone();
+        }
+        format!("'{}'", word.replace('\'', "'\\''"))
     };
     std::iter::once(name.to_owned()).chain(args.iter().map(word)).collect::<Vec<_>>().join(" ")
 }

@@ -191,7 +191,8 @@ impl Start<'_> {
 /// Who wants to read is not told to assemble.
 fn to_read(mut next: Next) -> Next {
     if let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref() {
-        let (force, devices) = (options.force, devices.clone());
+        let force = options.force;
+        let devices = devices.clone();
         next.invocation = Some(Box::new(Invocation::Cat { force, devices }));
     }
     next

@@ -79,7 +79,8 @@ impl Families {
         for group in groups {
             let uuid = match &group.outer {
                 Some(outer) => Some(outer.set_uuid),
-                None => only.filter(|_| group.unknown),
+                None if group.unknown => only,
+                None => None,
             };
             let joined = arrays.iter_mut().find(|(known, _)| uuid.is_some() && *known == uuid);
             match joined {
@@ -121,7 +122,8 @@ impl Family {
 
 /// How the array is called, for people.
 pub(super) fn title(superblock: &Superblock) -> String {
-    let (name, uuid) = (superblock.name(), superblock.uuid_text());
+    let name = superblock.name();
+    let uuid = superblock.uuid_text();
     match short_name(&name) {
         "" => uuid,
         name => format!("{name} ({uuid})"),

@@ -58,7 +58,8 @@ impl Named {
             Some((first, rest)) if !is_member(first) => (Some(first.clone()), rest),
             _ => (None, words),
         };
-        let (mut paths, mut nodes) = (Vec::new(), Vec::new());
+        let mut paths = Vec::new();
+        let mut nodes = Vec::new();
         for word in rest {
             let usage = |reason: &str, next: Next| Failure::usage(operation, word, reason, next);
             match MemberArg::existing(word) {
@@ -118,7 +119,8 @@ pub(super) fn open_all(
 /// Opens whatever can be looked at and reads its metadata; the rest with the reasons. What comes
 /// twice is looked at once.
 pub(super) fn look(paths: &[PathBuf]) -> (Vec<Found>, Vec<member::OpenError>) {
-    let (mut found, mut odd) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
+    let mut odd = Vec::new();
     for path in paths {
         match member::peek(path) {
             Ok(device) => found.push(device),

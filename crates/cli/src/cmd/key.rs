@@ -56,7 +56,7 @@ pub(super) fn whole(operation: &str, object: &str, key: Key) -> Result<(), Failu
 /// The file that was named, or else the usual one. An empty name is none.
 fn file(args: &KeyFileArgs) -> Option<PathBuf> {
     match &args.key {
-        Some(named) => Some(PathBuf::from(named)).filter(|_| !named.is_empty()),
+        Some(named) => (!named.is_empty()).then(|| PathBuf::from(named)),
         None => Some(PathBuf::from(DEFAULT)).filter(|usual| usual.exists()),
     }
 }

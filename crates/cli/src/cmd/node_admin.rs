@@ -71,10 +71,7 @@ pub(super) fn status(args: &NodesArgs) -> Result<(), Failure> {
     } else {
         output::answer(&all.iter().map(text).collect::<String>())?;
     }
-    match all.iter().all(|seen| seen.found.is_ok()) {
-        true => Ok(()),
-        false => Err(Failure::Silent(1)),
-    }
+    if all.iter().all(|seen| seen.found.is_ok()) { Ok(()) } else { Err(Failure::Silent(1)) }
 }
 
 pub(super) fn delete(args: &VolumeArgs) -> Result<(), Failure> {
@@ -104,7 +101,7 @@ fn remove(remote: &mut Remote, volume: &str) -> Result<Option<[u8; 16]>, RemoteE
     };
     remote.remove_volume()?;
     let Some(array) = array else { return Ok(None) };
-    Ok(Some(array).filter(|_| remote.vote(array).is_ok_and(|vote| vote.granted > 0)))
+    Ok(remote.vote(array).is_ok_and(|vote| vote.granted > 0).then_some(array))
 }
 
 pub(super) fn forget(args: &ForgetArgs) -> Result<(), Failure> {
@@ -172,7 +169,8 @@ fn content(
     remote.wait_until(until);
     match remote::probe(&mut remote, address, volume, false)?.superblock {
         Ok(superblock) => {
-            let (uuid, name) = (superblock.set_uuid, short_name(&superblock.name()).to_owned());
+            let uuid = superblock.set_uuid;
+            let name = short_name(&superblock.name()).to_owned();
             let epoch = remote.vote(uuid)?.granted;
             Ok(Content::Member { uuid, name, epoch })
         }
@@ -224,7 +222,8 @@ fn text(seen: &Seen) -> String {
         text += &format!("  {}: {}{used}, {of}\n", volume.name, size(volume.bytes));
     }
     for &(array, epoch) in votes {
-        let (uuid, command) = (text_of_uuid(array), forgetting(&seen.address, array));
+        let uuid = text_of_uuid(array);
+        let command = forgetting(&seen.address, array);
         let once = "once that is gone, or has replaced this node";
         text += &format!(
             "  votes for array {uuid}, epoch {epoch}, without a member of it; {once}: {command}\n"

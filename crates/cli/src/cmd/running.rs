@@ -68,7 +68,9 @@ pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
         all.fail(operation, array.name().to_owned(), ControlError::Lost(array));
     }
     // Whoever finds nothing of their own may be looking for what root has started.
-    if let Some(dir) = beside(run_dir).filter(|_| all.found.is_empty()) {
+    if all.found.is_empty()
+        && let Some(dir) = beside(run_dir)
+    {
         for name in of_others(dir) {
             all.fail(operation, dir.join(name).display(), ControlError::Denied);
         }

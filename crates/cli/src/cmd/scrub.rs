@@ -80,7 +80,8 @@ fn refuse_other_work(run_dir: &Path, name: &str, kind: Kind) -> Result<(), Failu
 
 /// What was found, and where, in one line for each place.
 fn outcome(array: &ControlStatus, kind: Kind) -> String {
-    let (name, operation) = (&array.name, kind.name());
+    let name = &array.name;
+    let operation = kind.name();
     let unread = array.array.unreadable_sectors;
     let alone = array.array.uncompared_sectors;
     let mut ended = match unread {

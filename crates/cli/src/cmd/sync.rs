@@ -49,7 +49,8 @@ fn asked(args: &SyncArgs) -> Option<Verb> {
         return Some(Verb::Resume);
     }
     let bytes = |size: crate::args::Size| size.0;
-    let (min_bytes_s, max_bytes_s) = (args.min.map(bytes), args.max.map(bytes));
+    let min_bytes_s = args.min.map(bytes);
+    let max_bytes_s = args.max.map(bytes);
     (min_bytes_s.is_some() || max_bytes_s.is_some())
         .then_some(Verb::SyncLimits { min_bytes_s, max_bytes_s })
 }

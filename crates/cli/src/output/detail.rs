@@ -167,7 +167,8 @@ fn progress(work: Work) -> Option<(&'static str, u64)> {
 fn layout(text: &mut String, sb: &Superblock) {
     // mdadm has this line for raid0 even where nothing is to be said.
     let unsaid = || (sb.level == 0).then(|| "-unknown-".to_owned());
-    if let Some(name) = shape::layout_name(sb).filter(|_| sb.level != 4).or_else(unsaid) {
+    let said = if sb.level == 4 { None } else { shape::layout_name(sb) };
+    if let Some(name) = said.or_else(unsaid) {
         field(text, "Layout", name);
     }
     let chunk_kib = u64::from(sb.chunk_sectors) * SECTOR_BYTES / 1024;
@@ -302,7 +303,7 @@ pub(crate) fn export(array: &ControlStatus) -> String {
     for member in &array.array.members {
         let key = export_key(&member.device);
         let serves = matches!(member.state, MemberState::InSync | MemberState::Rebuilding);
-        let role = member.role.filter(|_| serves);
+        let role = if serves { member.role } else { None };
         let role = role.map_or_else(|| "spare".to_owned(), |role| role.to_string());
         let _ = writeln!(text, "MD_DEVICE_{key}_ROLE={role}");
         let _ = writeln!(text, "MD_DEVICE_{key}_DEV={}", member.device);

@@ -91,7 +91,8 @@ fn place(text: &mut String, member: &Examined) {
         field(text, "Internal Bitmap", format!("{offset} sectors from superblock"));
     } else if sb.has(feature::PPL | feature::MULTIPLE_PPLS) {
         let [o0, o1, s0, s1] = sb.bitmap_offset_sectors.to_le_bytes();
-        let (offset, size) = (i16::from_le_bytes([o0, o1]), u16::from_le_bytes([s0, s1]));
+        let offset = i16::from_le_bytes([o0, o1]);
+        let size = u16::from_le_bytes([s0, s1]);
         let place = format!("{size} sectors at offset {offset} sectors from superblock");
         field(text, "PPL", place);
     }
@@ -117,9 +118,10 @@ fn unused(member: &Examined) -> (u64, i128) {
         return (sb.data_offset.saturating_sub(end), after);
     }
     let mut first = sb.super_offset;
-    for at in [bitmap.filter(|_| sb.has(feature::BITMAP_OFFSET)), sb.bblog_sector()] {
-        first = first.min(at.unwrap_or(first));
+    if sb.has(feature::BITMAP_OFFSET) {
+        first = first.min(bitmap.unwrap_or(first));
     }
+    first = first.min(sb.bblog_sector().unwrap_or(first));
     (sb.data_offset, i128::from(first) - data_end)
 }
 

@@ -24,7 +24,8 @@ fn word(raw: &[u8], at: usize) -> u32 {
 
 /// The lines of `mdadm --examine`.
 pub(super) fn text(member: &Examined) -> String {
-    let (sb, raw) = (&member.superblock, &member.raw);
+    let sb = &member.superblock;
+    let raw = &member.raw;
     let mut text = format!("{}:\n", member.device);
     field(&mut text, "Magic", "a92b4efc");
     field(&mut text, "Version", "0.90.00");

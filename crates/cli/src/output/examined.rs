@@ -42,7 +42,9 @@ pub(super) fn field(text: &mut String, label: &str, value: impl std::fmt::Displa
 
 /// The lines from the layout to the blank one.
 pub(super) fn layout(text: &mut String, sb: &Superblock) {
-    if let Some(name) = shape::layout_name(sb).filter(|_| sb.level != 4) {
+    if sb.level != 4
+        && let Some(name) = shape::layout_name(sb)
+    {
         field(text, "Layout", name);
     }
     let chunk_kib = u64::from(sb.chunk_sectors) * SECTOR_BYTES / 1024;

@@ -147,7 +147,9 @@ fn head(sb: &Superblock, text: &mut String) {
     let level = shape::level_name(sb.level);
     let version = shape::version_name(sb.version);
     let _ = write!(text, "array {} ({}): {level}", sb.name(), sb.uuid_text());
-    if let Some(layout) = shape::layout_name(sb).filter(|_| sb.level != 4) {
+    if sb.level != 4
+        && let Some(layout) = shape::layout_name(sb)
+    {
         let _ = write!(text, ", {layout}");
     }
     let _ = writeln!(

@@ -28,7 +28,8 @@ pub(crate) fn size_both(bytes: u64) -> String {
         return String::new();
     }
     let (binary, decimal, prefix) = scale(bytes);
-    let (b, d) = (hundredths(bytes, binary), hundredths(bytes, decimal));
+    let b = hundredths(bytes, binary);
+    let d = hundredths(bytes, decimal);
     format!(" ({} {prefix}iB {} {prefix}B)", fraction(b), fraction(d))
 }
 

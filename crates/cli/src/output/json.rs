@@ -336,7 +336,7 @@ fn member(member: &MemberStatus) -> MemberJson {
     state.extend(flags.iter().filter(|(set, _)| *set).map(|(_, word)| word));
     MemberJson {
         // A faulty member holds its role no more.
-        role: member.role.filter(|_| member.state != MemberState::Faulty),
+        role: if member.state == MemberState::Faulty { None } else { member.role },
         number: Some(member.number),
         device: Some(member.device.clone()),
         state,

@@ -82,7 +82,8 @@ fn personality(text: &mut String, sb: &Superblock) {
         -1 => write!(text, " {chunk_kib}k rounding"),
         0 => write!(text, " {chunk_kib}k chunks"),
         4..=6 => {
-            let (level, layout) = (sb.level, sb.layout);
+            let level = sb.level;
+            let layout = sb.layout;
             write!(text, " level {level}, {chunk_kib}k chunk, algorithm {layout}")
         }
         XOR2D_MD_LEVEL => write!(text, " level 6, {chunk_kib}k chunk, algorithm {XOR2D_NAME}"),

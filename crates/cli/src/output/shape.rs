@@ -78,7 +78,10 @@ pub(crate) fn array_bytes(sb: &Superblock) -> Option<u64> {
         _ => return None,
     };
     let bytes = u128::from(sb.size_sectors) * 512 * u128::from(data);
-    u64::try_from(bytes.checked_div(u128::from(of))?).ok().filter(|_| data != 0)
+    if data == 0 {
+        return None;
+    }
+    u64::try_from(bytes.checked_div(u128::from(of))?).ok()
 }
 
 /// How an unclean stop is repaired.

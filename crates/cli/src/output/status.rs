@@ -98,7 +98,7 @@ fn member_line(member: &MemberStatus) -> String {
         MemberState::Spare => "spare",
         MemberState::Faulty => "faulty",
     };
-    let role = member.role.filter(|_| member.state != MemberState::Faulty);
+    let role = if member.state == MemberState::Faulty { None } else { member.role };
     let role = role.map_or_else(|| "-".to_owned(), |role| role.to_string());
     let errors = match member.errors {
         0 => String::new(),

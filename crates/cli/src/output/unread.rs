@@ -55,7 +55,8 @@ fn lines_of(
 ) -> String {
     let mut text = String::new();
     for (place, within) in places.iter().take(most) {
-        let (sectors, offset) = (place.sectors, place.array_sector * SECTOR_BYTES);
+        let sectors = place.sectors;
+        let offset = place.array_sector * SECTOR_BYTES;
         let within = within.as_ref().map_or_else(String::new, |name| format!(" of {name}"));
         let fate = fate(&devices(status, place).join(", "));
         let _ = writeln!(text, "  {sectors} sectors at array offset {offset}{within} {fate}");

@@ -39,7 +39,8 @@ pub(super) fn in_words(sync: &SyncStatus) -> Option<String> {
     }
     let total = u128::from(sync.total_sectors.max(1));
     let per_mille = u128::from(sync.done_sectors) * 1000 / total;
-    let (percent, tenth) = (per_mille / 10, per_mille % 10);
+    let percent = per_mille / 10;
+    let tenth = per_mille % 10;
     Some(format!("{} {percent}.{tenth}%, {}", sync.action.name(), pace(sync)))
 }
 

@@ -61,7 +61,9 @@ const LIMITED: &str = "this key is limited to array ";
 #[test]
 fn a_key_of_one_array_opens_that_and_no_other() {
     let cluster = Cluster::new();
-    let (lab, own, whole) = (&cluster.lab, cluster.key("x"), cluster.key("cluster"));
+    let lab = &cluster.lab;
+    let own = cluster.key("x");
+    let whole = cluster.key("cluster");
     let all = cluster.members("");
     let serve = format!("assemble --key {own} x{all} --export nbd:unix:x.sock");
     lab.ok(&serve, &[]);
@@ -89,7 +91,8 @@ fn a_key_of_one_array_opens_that_and_no_other() {
     assert!(lab.ok_text(&format!("examine{named} --key {own}"), &[]).contains("raid5"));
 
     // Of the other array there is nothing to be had.
-    let (node, theirs) = (&cluster.nodes[0].address, cluster.members("/y"));
+    let node = &cluster.nodes[0].address;
+    let theirs = cluster.members("/y");
     let absent = "there is no volume y of array ";
     cluster.refused(&format!("assemble{theirs} --key {own}"), absent);
     cluster.refused(&format!("assemble y{all} --key {own}"), absent);
@@ -148,7 +151,9 @@ fn an_array_is_taken_over_with_its_own_key() {
 fn a_key_of_one_array_makes_no_node_and_no_other_key() {
     let lab = Lab::new();
     let [whole, own, more] = ["whole", "own", "more"].map(|name| lab.path(name));
-    let (whole, own, more) = (whole.display(), own.display(), more.display());
+    let whole = whole.display();
+    let own = own.display();
+    let more = more.display();
     lab.ok(&format!("key new {whole}"), &[]);
     let uuid = "00112233:44556677:8899aabb:ccddeeff";
     lab.ok(&format!("key derive --array {uuid} --key {whole} {own}"), &[]);

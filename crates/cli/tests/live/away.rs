@@ -40,7 +40,8 @@ fn requests_wait_for_nodes_that_hang_and_none_fails() {
     let nodes = in_memory(&lab, 3);
     serve(&lab, &nodes, "");
     nodes[1..].iter().for_each(|node| node.signal(Signal::STOP));
-    let (socket, content) = (lab.path("x.sock"), noise(8 << 20));
+    let socket = lab.path("x.sock");
+    let content = noise(8 << 20);
     let content: Vec<u8> = content.iter().map(|byte| byte ^ 0x11).collect();
     let other = content.clone();
     let writer = std::thread::spawn(move || fill(&socket, "x", &other));

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 /// Two arrays with some members each, called `ov` and `other`.
 fn two(lab: &Lab) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let (ours, theirs) = (lab.members("m", 2, 8), lab.members("n", 3, 8));
+    let ours = lab.members("m", 2, 8);
+    let theirs = lab.members("n", 3, 8);
     lab.ok("create ov -l 1 -n 2 --assume-clean", &ours);
     lab.ok("create other -l 5 -n 3 --assume-clean", &theirs);
     (ours, theirs)

@@ -37,7 +37,8 @@ fn an_array_lives_over_nodes() {
     lab.ok("stop x", &[]);
 
     // Any two may be missing: it is read and written without them.
-    let (lost, left) = (nodes.split_off(3), &nodes);
+    let lost = nodes.split_off(3);
+    let left = &nodes;
     lost.into_iter().for_each(Node::kill);
     let serve = "--schedule encoder --export nbd:unix:x.sock";
     let output = lab.run(&format!("assemble x{all} {serve}"), &[]);
@@ -156,7 +157,8 @@ fn what_cannot_be_changes_nothing_on_any_node() {
 fn the_name_tells_which_array_over_nodes_is_meant() {
     let lab = Lab::new();
     let nodes = in_memory(&lab, 4);
-    let (ours, theirs) = (members(&nodes[..2], ""), members(&nodes[2..], ""));
+    let ours = members(&nodes[..2], "");
+    let theirs = members(&nodes[2..], "");
     lab.ok(&format!("create x -l 1 -n 2 --size 1M{ours}"), &[]);
     lab.ok(&format!("create y -l 1 -n 2 --size 1M{theirs}"), &[]);
     let all = members(&nodes[2..], "/y") + &members(&nodes[..2], "/x");
@@ -191,7 +193,8 @@ fn volumes(store: &Path) -> Vec<PathBuf> {
 fn nodes_with_a_key_serve_who_has_it() {
     let lab = Lab::new();
     let key = |name: &str| lab.path(name).display().to_string();
-    let (own, other) = (key("own.key"), key("other.key"));
+    let own = key("own.key");
+    let other = key("other.key");
     lab.ok(&format!("key new {own}"), &[]);
     lab.ok(&format!("key new {other}"), &[]);
     let line = lab.refused(1, &format!("key new {own}"), &[], &[]);

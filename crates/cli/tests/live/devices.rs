@@ -184,7 +184,8 @@ fn a_device_that_becomes_smaller_is_out() {
         let array = std::fs::File::options().read(true).write(true).open(on.join("x")).unwrap();
         let size = array.metadata().unwrap().len();
         // Strips of all members, behind the new end of one.
-        let (at, data) = (size - (4 << 20), vec![0xa5; 1 << 20]);
+        let at = size - (4 << 20);
+        let data = vec![0xa5; 1 << 20];
         array.write_all_at(&data, at).unwrap();
         array.sync_all().unwrap();
 

@@ -13,7 +13,8 @@ use rustix::process::Signal;
 /// Writes the first block of `x` again and again, until it is told to end or that fails.
 fn write_on(lab: &Lab, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     let mut stream = connect(&lab.path("x.sock"), "x", 8 << 20);
-    let (block, over) = (noise(4096), Arc::clone(over));
+    let block = noise(4096);
+    let over = Arc::clone(over);
     std::thread::spawn(move || {
         while !over.load(Ordering::Relaxed) && ask(&mut stream, 1, 0, &block).is_ok() {}
     })

@@ -42,7 +42,8 @@ fn with_one_spoiled(lab: &Lab, spoil: impl FnOnce(&Path)) -> (Vec<Node>, Vec<Pat
 fn starts_without(spoil: impl FnOnce(&Path), why: &str) {
     let lab = Lab::new();
     let (nodes, _stores, content) = with_one_spoiled(&lab, spoil);
-    let (all, spoiled) = (members(&nodes, ""), format!("node://{}/x", nodes[2].address));
+    let all = members(&nodes, "");
+    let spoiled = format!("node://{}/x", nodes[2].address);
     let explained = lab.ok_text(&format!("assemble x{all} --explain"), &[]);
     assert!(explained.contains(&format!("out  {spoiled}: {why}")), "{explained}");
     assert!(explained.contains("can start: degraded, a member is missing"), "{explained}");

@@ -140,19 +140,22 @@ fn schedules_build_every_cell() {
 fn builds(lab: &Lab, words: &str) {
     let map = layout(lab, words);
     let contents = contents(&map);
-    let (rows, members) = (number(&map["rows"]), number(&map["raid_devices"]));
+    let rows = number(&map["rows"]);
+    let members = number(&map["raid_devices"]);
     assert_eq!(contents.len() as u64, rows * members, "{words}: every cell");
     let data = list(&map["cells"]).iter().filter(|cell| cell["kind"] == "data");
     let indices: BTreeSet<u64> = data.map(|cell| number(&cell["index"])).collect();
     assert!(indices.iter().copied().eq(0..indices.len() as u64), "{words}: counted from 0");
 
     let nodes = usize::try_from(members).unwrap();
-    let (mut ingress, mut egress) = (vec![0; nodes], vec![0; nodes]);
+    let mut ingress = vec![0; nodes];
+    let mut egress = vec![0; nodes];
     // By node: what has arrived, and at which stage.
     let mut arrived: Vec<Vec<(u64, Terms)>> = vec![Vec::new(); nodes];
     let mut last = 0;
     for transfer in list(&map["schedule"]["transfers"]) {
-        let (stage, terms) = (number(&transfer["stage"]), terms(transfer));
+        let stage = number(&transfer["stage"]);
+        let terms = terms(transfer);
         assert!(stage >= last, "{words}: in order");
         last = stage;
         if transfer["from"] == "client" {

@@ -19,7 +19,8 @@ fn kept(stores: &[PathBuf]) -> Vec<(PathBuf, u64)> {
 fn an_array_over_nodes_is_read_without_being_assembled() {
     let lab = Lab::new();
     let (mut nodes, stores) = in_stores(&lab);
-    let (all, named) = (members(&nodes, ""), members(&nodes, "/x"));
+    let all = members(&nodes, "");
+    let named = members(&nodes, "/x");
     lab.ok(&format!("create x -l 5 -n 4 -c 64K --size 2M{all}"), &[]);
     lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
     let content = noise(6 << 20);
@@ -48,7 +49,8 @@ fn an_array_over_nodes_is_read_without_being_assembled() {
 fn what_was_not_stopped_cleanly_is_said() {
     let lab = Lab::new();
     let (nodes, _) = in_stores(&lab);
-    let (all, named) = (members(&nodes, ""), members(&nodes, "/x"));
+    let all = members(&nodes, "");
+    let named = members(&nodes, "/x");
     lab.ok(&format!("create x -l 5 -n 4 -c 64K --size 2M{all}"), &[]);
     let words = format!("assemble x{all} --export nbd:unix:x.sock --foreground");
     let mut client = lab.braid().args(words.split_whitespace()).spawn().expect("a client");

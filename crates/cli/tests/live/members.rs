@@ -134,7 +134,8 @@ fn create_overwrites_nothing_unasked() {
 #[test]
 fn create_warns_of_what_may_be_a_mistake() {
     let lab = Lab::new();
-    let (small, large) = (lab.members("s", 2, 16), lab.members("l", 1, 64));
+    let small = lab.members("s", 2, 16);
+    let large = lab.members("l", 1, 64);
     let warned = |words: &str, members: &[PathBuf]| {
         let output = lab.run(words, members);
         assert!(output.status.success());

@@ -207,7 +207,8 @@ fn a_node_is_replaced_while_it_serves() {
     lab.ok(&format!("assemble x{three} --export nbd:unix:x.sock"), &[]);
     let content = noise(8 << 20);
     fill(&lab.path("x.sock"), "x", &content);
-    let (old, new) = (nodes[1].address.clone(), nodes[3].address.clone());
+    let old = nodes[1].address.clone();
+    let new = nodes[3].address.clone();
     lab.ok("sync x --max 1M", &[]);
     lab.ok(&format!("replace x node://{old} --with node://{new}"), &[]);
     let seen = detail(&lab, "x");
@@ -235,7 +236,8 @@ fn a_node_that_was_replaced_under_load_is_free() {
     let three = members(&nodes[..3], "");
     lab.ok(&format!("create x -l 5 -n 3 --bitmap internal --size 4M{three}"), &[]);
     lab.ok(&format!("assemble x{three} --export nbd:unix:x.sock"), &[]);
-    let (old, new) = (nodes[1].address.clone(), nodes[3].address.clone());
+    let old = nodes[1].address.clone();
+    let new = nodes[3].address.clone();
     let over = AtomicBool::new(false);
     let load = |place: usize| {
         let mut stream = connect(&lab.path("x.sock"), "x", 8 << 20);

@@ -171,7 +171,8 @@ fn what_an_interrupted_create_left_is_named_with_what_removes_it() {
 fn a_node_that_is_told_to_ends_and_is_a_row_that_says_so() {
     let lab = Lab::new();
     let nodes = in_memory(&lab, 2);
-    let (gone, stays) = (&nodes[0].address, &nodes[1].address);
+    let gone = &nodes[0].address;
+    let stays = &nodes[1].address;
     lab.ok(&format!("node stop {gone}"), &[]);
     until("the end of a node", || status(&lab, gone)["state"] == "silent");
     let output = lab.run(&format!("node status {gone} {stays}"), &[]);

@@ -19,7 +19,8 @@ fn nodes(count: usize) -> String {
 fn wrong_words_for_members_on_nodes_are_refused_before_any_node_is_asked() {
     let lab = Lab::new();
     let members = lab.members("m", 1, 8);
-    let (four, five) = (nodes(4), nodes(5));
+    let four = nodes(4);
+    let five = nodes(5);
     let table = [
         ("create x -l 5 -n 1 node://host", "port"),
         ("create x -l 5 -n 1 node://host:0/v", "port"),
@@ -95,11 +96,14 @@ fn who_is_no_node_is_told_by_name() {
 /// Passes on what is said to this node at once, and each answer of it after a while.
 fn slow(node: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, node) = (listener.local_addr().unwrap().to_string(), node.to_owned());
+    let address = listener.local_addr().unwrap().to_string();
+    let node = node.to_owned();
     std::thread::spawn(move || {
         for client in listener.incoming() {
-            let (client, node) = (client.unwrap(), TcpStream::connect(&node).unwrap());
-            let (said, heard) = (client.try_clone().unwrap(), node.try_clone().unwrap());
+            let client = client.unwrap();
+            let node = TcpStream::connect(&node).unwrap();
+            let said = client.try_clone().unwrap();
+            let heard = node.try_clone().unwrap();
             std::thread::spawn(move || pass_on(said, heard, Duration::ZERO));
             std::thread::spawn(move || pass_on(node, client, Duration::from_millis(600)));
         }

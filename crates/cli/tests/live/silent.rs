@@ -32,8 +32,10 @@ fn half_deaf(node: &Node, whole: usize) -> String {
     };
     std::thread::spawn(move || {
         for (number, client) in listener.incoming().enumerate() {
-            let (client, node) = (client.unwrap(), TcpStream::connect(&node).unwrap());
-            let (client_too, node_too) = (client.try_clone().unwrap(), node.try_clone().unwrap());
+            let client = client.unwrap();
+            let node = TcpStream::connect(&node).unwrap();
+            let client_too = client.try_clone().unwrap();
+            let node_too = node.try_clone().unwrap();
             let hello = braid_host::fabric::frame::HELLO_BYTES;
             let first = if number < whole { usize::MAX } else { hello };
             std::thread::spawn(move || pass(client, node, first));

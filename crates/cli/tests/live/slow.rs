@@ -29,8 +29,10 @@ fn far_away(node: &Node) -> String {
     };
     thread::spawn(move || {
         for client in listener.incoming() {
-            let (client, node) = (client.unwrap(), TcpStream::connect(&node).unwrap());
-            let (client_too, node_too) = (client.try_clone().unwrap(), node.try_clone().unwrap());
+            let client = client.unwrap();
+            let node = TcpStream::connect(&node).unwrap();
+            let client_too = client.try_clone().unwrap();
+            let node_too = node.try_clone().unwrap();
             thread::spawn(move || pass(client, node));
             thread::spawn(move || pass(node_too, client_too));
         }

@@ -12,7 +12,8 @@ const BYTES: usize = 3 << 20;
 #[test]
 fn a_client_whose_array_is_taken_over_says_so_and_ends() {
     // The other client is on another machine.
-    let (lab, other) = (Lab::new(), Lab::new());
+    let lab = Lab::new();
+    let other = Lab::new();
     let nodes = in_memory(&lab, 4);
     let all = members(&nodes, "");
     lab.ok(&format!("create x -l 5 -n 4 --size 1M --assume-clean{all}"), &[]);

@@ -160,7 +160,8 @@ fn what_may_not_be_asked_is_not_called_empty() {
     };
     allow("run", 0o700);
     let blind = as_nobody(&lab, &["status"]);
-    let (out, err) = (text(&blind.stdout), text(&blind.stderr));
+    let out = text(&blind.stdout);
+    let err = text(&blind.stderr);
     assert_eq!((blind.status.code(), out.as_str()), (Some(1), ""), "{err}");
     assert!(err.contains("cannot be read: permission denied; "), "{err}");
     // As /run/braid is: everybody may look into it.
@@ -168,7 +169,8 @@ fn what_may_not_be_asked_is_not_called_empty() {
     allow("run", 0o755);
     for words in [&["status"][..], &["status", "--json"], &["detail", "--scan"]] {
         let denied = as_nobody(&lab, words);
-        let (out, err) = (text(&denied.stdout), text(&denied.stderr));
+        let out = text(&denied.stdout);
+        let err = text(&denied.stderr);
         assert_eq!((denied.status.code(), out.as_str()), (Some(1), ""), "{err}");
         let said = "home: permission denied; use the user who started the array, or root\n";
         assert!(err.ends_with(said), "{err}");
@@ -180,7 +182,8 @@ fn what_may_not_be_asked_is_not_called_empty() {
     }
     for words in [&["assemble", "--scan"][..], &["examine", "--scan"], &["assemble", "home"]] {
         let blind = as_nobody(&lab, words);
-        let (out, err) = (text(&blind.stdout), text(&blind.stderr));
+        let out = text(&blind.stdout);
+        let err = text(&blind.stderr);
         assert_eq!((blind.status.code(), out.as_str()), (Some(1), ""), "{err}");
         assert!(err.contains("--scan: none of the ") && err.contains("permission denied"), "{err}");
     }

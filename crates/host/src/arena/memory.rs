@@ -26,7 +26,8 @@ impl Piece {
 
     /// The pieces of which all lies in a range.
     pub(crate) fn inside(range: Range<u64>) -> impl Iterator<Item = Self> {
-        let (first, end) = (range.start.div_ceil(PIECE_BYTES), range.end / PIECE_BYTES);
+        let first = range.start.div_ceil(PIECE_BYTES);
+        let end = range.end / PIECE_BYTES;
         (first..end).filter_map(|number| u32::try_from(number).ok()).map(Self)
     }
 }

@@ -184,7 +184,8 @@ impl Block {
     }
 
     fn give(&mut self, slot: u64) {
-        let (word, bit) = ((slot / 64) as usize, 1u64 << (slot % 64));
+        let word = (slot / 64) as usize;
+        let bit = 1u64 << (slot % 64);
         assert_eq!(self.map[word] & bit, 0, "buffer released twice");
         self.map[word] |= bit;
         self.free += 1;

@@ -105,9 +105,13 @@ impl Place {
         let mut state = self.connections.lock();
         let readers = state.open.iter().filter(|open| open.doing == Doing::Reading).count();
         let own = state.open.iter_mut().find(|open| open.id == self.id);
-        let Some(own) = own.filter(|_| readers < MAX_READERS) else { return false };
-        own.doing = Doing::Reading;
-        true
+        match own {
+            Some(own) if readers < MAX_READERS => {
+                own.doing = Doing::Reading;
+                true
+            }
+            _ => false,
+        }
     }
 
     fn set(&self, doing: impl FnOnce(u64) -> Doing) {

@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn a_new_check_forgets_what_the_last_one_found() {
         let news = News::default();
-        let (sectors, member) = (8, Some(MemberId(2)));
+        let sectors = 8;
+        let member = Some(MemberId(2));
         let block = Some(StripeBlock { stripe: 4, row: Some(1) });
         let mismatch = |array_sector| ArrayEvent::Mismatch { array_sector, sectors, member, block };
         news.report(&mismatch(64));
@@ -124,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_difference_within_an_array_is_known_by_that() {
-        let (news, array) = (News::default(), Stack::array(MemberId(0)));
+        let news = News::default();
+        let array = Stack::array(MemberId(0));
         let event = ArrayEvent::Mismatch { array_sector: 8, sectors: 1, member: None, block: None };
         news.report(&ArrayEvent::Within { array, event: Box::new(event) });
         assert_eq!(news.mismatches()[0].within, Some(array));

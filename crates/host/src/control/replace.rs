@@ -28,10 +28,12 @@ impl Served {
         }
         let spare = self.spare(&self.status()?, with)?;
         let replaced = self.command(Command::ReplaceWith { old, spare });
-        replaced.map_err(|Refusal { reason, next }| match known {
-            true => Refusal { reason, next },
+        replaced.map_err(|Refusal { reason, next }| {
+            if known {
+                return Refusal { reason, next };
+            }
             // It was added, and may be of use as such.
-            false => Refusal { reason: format!("{reason} ({with} is a spare now)"), next },
+            Refusal { reason: format!("{reason} ({with} is a spare now)"), next }
         })
     }
 

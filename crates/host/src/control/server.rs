@@ -1,6 +1,7 @@
 //! The server's side of the control socket: a thread that accepts, and one for each connection.
 
 use std::io::{self, BufReader, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -164,6 +165,11 @@ fn stop(stream: &UnixStream, served: &Served, force: bool) -> io::Result<bool> {
         let result = result.map_or_else(Reply::Error, |()| Reply::Ok(Answer::Done));
         // The client may have gone away, and the other end of the channel with it.
         let _ = answer(&mut to, result);
+        if stopped {
+            // The process may end before this connection's thread, and its files stay open while
+            // the kernel waits for I/O on a device that does not answer: who asked would, too.
+            let _ = to.shutdown(Shutdown::Both);
+        }
         let _ = answered.send(stopped);
     };
     let asked = served.stop.send(StopRequest::Asked { force, told: Box::new(told) }).is_ok();

@@ -59,7 +59,8 @@ impl<T: Copy> Threads<T> {
         let (work, todo) = mpsc::channel::<(usize, Op)>();
         let (finished, done) = mpsc::channel();
         let todo = Arc::new(Mutex::new(todo));
-        let (files, sockets) = (Slab::default(), Slab::default());
+        let files = Slab::default();
+        let sockets = Slab::default();
         let mut threads = Self { memory, files, sockets, work, todo, finished, done, wake };
         for _ in 0..WORKERS {
             threads.add_worker()?;
@@ -72,8 +73,10 @@ impl<T: Copy> Threads<T> {
     /// # Errors
     /// When the thread cannot be had.
     pub(crate) fn add_worker(&mut self) -> io::Result<()> {
-        let (memory, todo) = (Arc::clone(&self.memory), Arc::clone(&self.todo));
-        let (finished, wake) = (self.finished.clone(), Arc::clone(&self.wake));
+        let memory = Arc::clone(&self.memory);
+        let todo = Arc::clone(&self.todo);
+        let finished = self.finished.clone();
+        let wake = Arc::clone(&self.wake);
         let work = move || {
             loop {
                 let next = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();

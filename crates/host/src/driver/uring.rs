@@ -6,6 +6,7 @@ mod pinned;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ use crate::driver::{Completion, Op};
 use slab::Slab;
 
 const ENTRIES: u32 = 512;
+/// All of a message, without a signal when nobody receives it.
+const WHOLE: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL).cast_unsigned();
+const READABLE: u32 = libc::POLLIN.cast_unsigned() as u32;
 
 /// An io_uring, the operations in it, and what their memory hangs on.
 pub(crate) struct Ring<T> {
@@ -68,7 +72,9 @@ impl<T: Copy> Ring<T> {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let pinned = Pinned::new(&ring, &memory);
-        let (slab, queued, headers) = (Slab::default(), VecDeque::new(), Vec::new());
+        let slab = Slab::default();
+        let queued = VecDeque::new();
+        let headers = Vec::new();
         Ok(Self { ring, memory, pinned, slab, queued, headers })
     }
 
@@ -185,25 +191,29 @@ impl<T: Copy> Ring<T> {
         let done = pending.done;
         match &mut pending.op {
             Op::Read { file, offset, buf } => {
-                let (rest, at) = (*buf, *offset);
-                let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
+                let rest = *buf;
+                let at = *offset;
+                let fd = Fd(file.as_raw_fd());
+                let address = memory.address(rest);
                 match pinned.index_of(ring, memory, rest) {
                     Some(i) => opcode::ReadFixed::new(fd, address, rest.len, i).offset(at).build(),
                     None => opcode::Read::new(fd, address, rest.len).offset(at).build(),
                 }
             }
             Op::Write { file, offset, buf, dsync } => {
-                let (rest, at) = (*buf, *offset);
+                let rest = *buf;
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
-                let (fd, address) = (Fd(file.as_raw_fd()), memory.address(rest));
+                let fd = Fd(file.as_raw_fd());
+                let address = memory.address(rest);
                 match pinned.index_of(ring, memory, rest) {
                     Some(i) => opcode::WriteFixed::new(fd, address, rest.len, i)
-                        .offset(at)
+                        .offset(*offset)
                         .rw_flags(flags)
                         .build(),
-                    None => {
-                        opcode::Write::new(fd, address, rest.len).offset(at).rw_flags(flags).build()
-                    }
+                    None => opcode::Write::new(fd, address, rest.len)
+                        .offset(*offset)
+                        .rw_flags(flags)
+                        .build(),
                 }
             }
             Op::Sync { file } => {
@@ -216,8 +226,8 @@ impl<T: Copy> Ring<T> {
                     .build()
             }
             Op::Accept { socket } => {
-                let (fd, none) = (Fd(socket.as_raw_fd()), std::ptr::null_mut());
-                opcode::Accept::new(fd, none, none.cast()).flags(libc::SOCK_CLOEXEC).build()
+                let fd = Fd(socket.as_raw_fd());
+                opcode::Accept::new(fd, null_mut(), null_mut()).flags(libc::SOCK_CLOEXEC).build()
             }
             Op::Receive { socket, bufs: [first, second] } if second.len == 0 => {
                 opcode::Recv::new(Fd(socket.as_raw_fd()), memory.address(*first), first.len).build()
@@ -236,14 +246,10 @@ impl<T: Copy> Ring<T> {
                 let header =
                     pending.header.get_or_insert_with(|| headers.pop().unwrap_or_else(Header::new));
                 message.fill(memory, done, &mut header.list);
-                let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-                opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point())
-                    .flags(flags.cast_unsigned())
-                    .build()
+                opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point()).flags(WHOLE).build()
             }
             Op::Readable { eventfd } => {
-                opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), libc::POLLIN.cast_unsigned().into())
-                    .build()
+                opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), READABLE).build()
             }
         }
     }
@@ -267,7 +273,8 @@ impl<T> Pending<T> {
 
     fn finish(self, result: Result<u32, Errno>) -> Completion<T> {
         let Self { token, op, .. } = self;
-        let (mut message, mut accepted) = (None, None);
+        let mut message = None;
+        let mut accepted = None;
         let result = match op {
             Op::Send { message: sent, .. } => {
                 message = Some(sent);

@@ -28,13 +28,15 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(arena: Arena, driver: Driver<Token>) -> Self {
-        let (requests, pending) = (Slab::default(), VecDeque::new());
+        let requests = Slab::default();
+        let pending = VecDeque::new();
         Self { driver, arena, requests, pending, now: Instant::default() }
     }
 
     /// Queues a request for the machine; offsets in bytes, multiples of a sector.
     pub(crate) fn request(&mut self, op: Op, offset: u64, len: u64, buf: Buf, owner: Owner) {
-        let (sector, sectors) = (offset / SECTOR_BYTES, len / SECTOR_BYTES);
+        let sector = offset / SECTOR_BYTES;
+        let sectors = len / SECTOR_BYTES;
         let request = Request { id: RequestId(0), op, sector, sectors, buf };
         let index = self.requests.insert((request, owner));
         self.requests[index].0.id = RequestId(index as u64);

@@ -75,7 +75,8 @@ enum JobKind {
 
 impl DoorSide {
     pub(crate) fn new(receiver: Receiver<Message>, holder: Holder) -> Self {
-        let (jobs, commands) = (Slab::default(), Slab::default());
+        let jobs = Slab::default();
+        let commands = Slab::default();
         Self { receiver, holder, jobs, queue: VecDeque::new(), commands }
     }
 

@@ -62,7 +62,9 @@ impl RangeOp {
         let next = sector * SECTOR_BYTES;
         let end = next + sectors * SECTOR_BYTES;
         let piece = Transfer::new(next, 0, false);
-        let (fua, then_sync, abandoned) = (false, false, false);
+        let fua = false;
+        let then_sync = false;
+        let abandoned = false;
         Self { io, member, file, next, end, fua, then_sync, step, piece, abandoned }
     }
 
@@ -149,7 +151,9 @@ impl Executor {
 
     pub(super) fn continue_range(&mut self, driver: &mut Driver<Token>, index: usize) {
         let range = &mut self.ranges[index];
-        let (file, offset, left) = (Arc::clone(&range.file), range.next, range.end - range.next);
+        let file = Arc::clone(&range.file);
+        let offset = range.next;
+        let left = range.end - range.next;
         let keep = FallocateFlags::KEEP_SIZE;
         let allocate = |file, mode: FallocateFlags| {
             let mode = mode.bits().cast_signed();

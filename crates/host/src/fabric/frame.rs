@@ -190,7 +190,7 @@ impl Hello {
         let blob = &self.blob[..self.blob.len().min(MAX_BLOB_BYTES)];
         let mut out = MAGIC.to_vec();
         out.extend(PROTOCOL_VERSION.to_le_bytes());
-        let array = self.array.filter(|_| self.keyed);
+        let array = if self.keyed { self.array } else { None };
         let limited = array.as_ref().map_or(&[][..], |array| &array[..]);
         let keyed = match (self.keyed, array.is_some()) {
             (false, _) => 0,
@@ -242,8 +242,10 @@ impl Hello {
         if version != PROTOCOL_VERSION {
             return Err(HelloError::Version(version));
         }
-        let theirs =
-            Kind::from_number(*kind).filter(|_| *keyed <= 4).ok_or(HelloError::Stranger)?;
+        let theirs = Kind::from_number(*kind).ok_or(HelloError::Stranger)?;
+        if *keyed > 4 {
+            return Err(HelloError::Stranger);
+        }
         if theirs.number() != self.kind.number() {
             return Err(HelloError::Fabric { theirs, ours: self.kind });
         }
@@ -316,7 +318,8 @@ impl Header {
         let [k0, k1, k2, k3, l0, l1, l2, l3, to @ .., i0, i1, i2, i3] = *bytes;
         let kind = u32::from_le_bytes([k0, k1, k2, k3]);
         let bytes = u32::from_le_bytes([l0, l1, l2, l3]);
-        let (to, imm) = (u64::from_le_bytes(to), u32::from_le_bytes([i0, i1, i2, i3]));
+        let to = u64::from_le_bytes(to);
+        let imm = u32::from_le_bytes([i0, i1, i2, i3]);
         match (kind, bytes) {
             (1, 1..) if bytes as usize <= MAX_MESSAGE_BYTES + SEAL_BYTES && to == 0 && imm == 0 => {
                 Ok(Self::Message { bytes })
@@ -402,7 +405,8 @@ mod tests {
         let node = Hello { keyed: true, ..hello(Kind::Tcp) };
         for encrypt in [false, true] {
             let client = Hello { encrypt, array: Some([7; 16]), ..node.clone() };
-            let (said, head) = (client.encode(), head(&client));
+            let said = client.encode();
+            let head = head(&client);
             assert_eq!(node.check(&head), Ok(16 + 7));
             assert_eq!(Hello::encrypts(&head), encrypt);
             let rest = &said[HELLO_BYTES..];

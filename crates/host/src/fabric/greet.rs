@@ -44,7 +44,8 @@ impl Says {
     /// With a fabric of this kind, and what it has to tell.
     pub(crate) fn new(network: Network, blob: Vec<u8>) -> Self {
         let Network { kind, key, encrypt } = network;
-        let (keyed, array) = (key.is_some(), key.and_then(|key| key.array()));
+        let keyed = key.is_some();
+        let array = key.and_then(|key| key.array());
         Self { hello: Arc::new(Hello { kind, keyed, encrypt, array, blob }), key }
     }
 }
@@ -122,7 +123,8 @@ impl Greeter {
     /// When no thread can be started.
     pub(crate) fn accept(&self) -> io::Result<()> {
         let Some(listener) = self.listener.clone() else { return Ok(()) };
-        let (says, tell) = (self.says.clone(), self.teller());
+        let says = self.says.clone();
+        let tell = self.teller();
         thread::Builder::new()
             .name("fabric-accept".into())
             .spawn(move || accept_all(&listener, &says, &tell))?;
@@ -131,7 +133,8 @@ impl Greeter {
 
     /// Connects to `HOST:PORT`.
     pub(crate) fn dial(&self, peer: PeerId, address: String) {
-        let (says, tell) = (self.says.clone(), self.teller());
+        let says = self.says.clone();
+        let tell = self.teller();
         let late = tell.clone();
         if Arc::strong_count(&self.dials) > MAX_DIALS {
             let reason = "cannot be reached: too many connections are being made already";
@@ -234,7 +237,8 @@ impl Strangers {
 }
 
 fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
-    let (waiting, turned_away) = (Mutex::default(), Mutex::new(Limit::new()));
+    let waiting = Mutex::default();
+    let turned_away = Mutex::new(Limit::new());
     let strangers = Arc::new(Strangers { waiting, turned_away });
     loop {
         let (stream, from) = match listener.accept() {
@@ -250,7 +254,9 @@ fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
             }
         };
         strangers.enter(&stream);
-        let (says, tell, here) = (says.clone(), tell.clone(), Arc::clone(&strangers));
+        let says = says.clone();
+        let tell = tell.clone();
+        let here = Arc::clone(&strangers);
         let own = Arc::clone(&stream);
         let greet = move || {
             let deadline = Instant::now() + PATIENCE;

@@ -76,7 +76,9 @@ pub(crate) fn new(
         let reason = "slices are sealed with a cluster key and over tcp only";
         return Err(Refusal::new(reason, "give --key, and use fabric tcp"));
     }
-    if let Some(array) = network.key.and_then(|key| key.array()).filter(|_| listener.is_some()) {
+    if listener.is_some()
+        && let Some(array) = network.key.and_then(|key| key.array())
+    {
         let reason = format!("the key is good for array {} alone", text_of_uuid(array));
         return Err(Refusal::new(reason, "give nodes the cluster key"));
     }

@@ -103,7 +103,9 @@ impl Seals {
             Ok(got) if got == bytes.len() => Ok(()),
             _ => Err(ended()),
         };
-        let (mut heard, mut told, mut none) = ([0; PROOF_BYTES], [0; PROOF_BYTES], [0; 0]);
+        let mut heard = [0; PROOF_BYTES];
+        let mut told = [0; PROOF_BYTES];
+        let mut none = [0; 0];
         if dialled {
             let mut proof = builder.build_initiator().map_err(wrong)?;
             proof.write_message(&[], &mut told).map_err(wrong)?;

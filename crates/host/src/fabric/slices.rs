@@ -54,7 +54,8 @@ impl SliceSeal {
 
     /// Seals the slice that is sent next: what follows it.
     pub(crate) fn close(&mut self, header: &[u8], slice: &mut [u8]) -> [u8; SEAL_BYTES] {
-        let (nonce, header) = (self.nonce(), Aad::from(header));
+        let nonce = self.nonce();
+        let header = Aad::from(header);
         let tag = self.key.seal_in_place_separate_tag(nonce, header, slice).expect("it is short");
         tag.as_ref().try_into().expect("16 bytes")
     }
@@ -66,7 +67,8 @@ impl SliceSeal {
         slice: &mut [u8],
         tag: [u8; SEAL_BYTES],
     ) -> Result<(), Broken> {
-        let (nonce, header) = (self.nonce(), Aad::from(header));
+        let nonce = self.nonce();
+        let header = Aad::from(header);
         let opened = self.key.open_in_place_separate_tag(nonce, header, Tag::from(tag), slice, 0..);
         opened.map(drop).map_err(|_| Broken)
     }

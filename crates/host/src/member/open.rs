@@ -353,7 +353,8 @@ pub fn check_distinct<'a>(
 /// How a member shares bytes with another, if it does. What both lie on is the lowest of each.
 fn shared(member: &[Place], other: &[Place]) -> Option<String> {
     let bottom = member.last().filter(|bottom| other.last().is_some_and(|o| o.overlaps(bottom)))?;
-    let (this, that) = (member.first()?, other.first()?);
+    let this = member.first()?;
+    let that = other.first()?;
     let name = that.path.display();
     Some(if this.path == that.path {
         "was named twice".to_owned()

@@ -76,7 +76,8 @@ fn one_file_under_two_names_is_found() {
     let second = dir.path().join("second");
     std::os::unix::fs::symlink(&path, &second).unwrap();
     let error = check_distinct(&[open(&second), open(&link)]).unwrap_err();
-    let (second, path) = (second.display(), path.display());
+    let second = second.display();
+    let path = path.display();
     assert_eq!(error.reason, format!("is the same device as {second}, both are {path}"));
 }
 
@@ -132,7 +133,8 @@ fn a_file_and_its_loop_device_are_one_member() {
     let path = file_of(dir.path(), "m0", 8 << 20);
     let Some(device) = Loop::over(&path, &[]) else { return };
     let Some(second) = Loop::over(&path, &[]) else { return };
-    let (file, looped) = (path.display(), device.path.display());
+    let file = path.display();
+    let looped = device.path.display();
     let reason = |first: &Path, other: &Path| {
         check_distinct(&[peek(first).unwrap(), peek(other).unwrap()]).unwrap_err().reason
     };

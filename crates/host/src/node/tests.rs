@@ -57,7 +57,8 @@ impl Machine for Keeper {
             Event::Done { io: IoId(1), result } => {
                 assert!(result.is_ok());
                 let from = Buf { offset: self.scratch.offset, len: BLOCK };
-                let (peer, io) = (self.peer, IoId(2));
+                let peer = self.peer;
+                let io = IoId(2);
                 let put = FabricOp::Put { io, peer, from, to: 77, imm: 5 };
                 self.actions.push_back(Action::Fabric(put));
             }
@@ -84,7 +85,8 @@ impl Machine for Keeper {
 }
 
 fn keeper(scratch: Scratch, _id: u64) -> Box<dyn Machine + Send> {
-    let (peer, actions) = (PeerId(0), VecDeque::new());
+    let peer = PeerId(0);
+    let actions = VecDeque::new();
     Box::new(Keeper { scratch, peer, volume: None, actions })
 }
 

@@ -95,7 +95,8 @@ fn requests_are_asked_without_an_epoch_and_answered() {
     assert_eq!((remote.node(), remote.used()), (Some(5), true));
     assert_eq!(remote.read(8, 512), Ok(vec![5; 512]));
     assert_eq!(remote.write(8, vec![6; 512]), Ok(()));
-    let (name, bytes) = ("a".to_owned(), vec![6; 512]);
+    let name = "a".to_owned();
+    let bytes = vec![6; 512];
     let asked = [
         (0, Message::OpenVolume { tag: 1, name, write: true }),
         (0, Message::ReadMeta { tag: 2, sector: 8, bytes: 512 }),

@@ -38,7 +38,8 @@ impl Private {
         // Nobody hears it when the array is not used any more.
         let run = move || drop(end.send(engine.run()));
         thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
-        let (name, doors) = (String::new(), Doors::default());
+        let name = String::new();
+        let doors = Doors::default();
         let mut running = Running { name, door, doors, engine: Some(engine_end) };
         let connected = array.nodes.map_or(Ok(Vec::new()), |nodes| {
             nodes.connected(&running.door, &news, stop, &stops).map_err(|not| not.why)

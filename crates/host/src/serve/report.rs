@@ -266,7 +266,8 @@ mod tests {
         assert_eq!(interrupted, "recovery interrupted: a member failed");
         let trusted = line(ArrayEvent::ParityTrusted { sectors: 8 }).unwrap();
         assert!(trusted.starts_with("repair took parity's word for 8 sectors"), "{trusted}");
-        let (member, block) = (None, None);
+        let member = None;
+        let block = None;
         let mismatch = ArrayEvent::Mismatch { array_sector: 0, sectors: 8, member, block };
         assert_eq!(line(mismatch), None);
         let mismatch = |member, row| {

@@ -91,7 +91,8 @@ impl Running {
     }
 
     fn say_who_is_waited_for(&self, refusal: &Refusal, patience: Duration) {
-        let (reason, seconds) = (&refusal.reason, patience.as_secs());
+        let reason = &refusal.reason;
+        let seconds = patience.as_secs();
         tracing::warn!(
             array = self.name,
             "told by a signal to stop, but {reason}; stops when that is over, in {seconds} s anyway"

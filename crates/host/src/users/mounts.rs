@@ -108,7 +108,7 @@ pub(crate) fn unescape(escaped: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(escaped.len());
     let mut rest = escaped;
     while let [first, after @ ..] = rest {
-        let code = after.get(..3).filter(|_| *first == b'\\');
+        let code = if *first == b'\\' { after.get(..3) } else { None };
         let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
         match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {

@@ -114,7 +114,7 @@ pub(super) fn listening_socket(line: &str) -> Option<(&str, PathBuf)> {
         rest = after;
         Some(word)
     };
-    let (_, _, _, flags, _, _) = (word()?, word()?, word()?, word()?, word()?, word()?);
-    let inode = word()?;
+    let words = [word()?, word()?, word()?, word()?, word()?, word()?, word()?];
+    let [_, _, _, flags, _, _, inode] = words;
     (flags == ACCEPTS && rest.starts_with('/')).then(|| (inode, PathBuf::from(rest)))
 }

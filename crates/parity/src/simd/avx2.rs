@@ -88,7 +88,8 @@ unsafe fn xor_column<const V: usize>(dst: *mut u8, srcs: &[&[u8]], at: usize, ac
 /// `at` on for that length.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn pq(p: &mut [u8], q: &mut [u8], data: &[&[u8]], at: usize) {
-    let (p_start, q_start) = (p.as_mut_ptr(), q.as_mut_ptr());
+    let p_start = p.as_mut_ptr();
+    let q_start = q.as_mut_ptr();
     let mut from = 0;
     // SAFETY: every column lies within `p`, for whose length the caller vouches.
     unsafe {
@@ -109,7 +110,8 @@ pub(super) unsafe fn pq(p: &mut [u8], q: &mut [u8], data: &[&[u8]], at: usize) {
 unsafe fn pq_column<const V: usize>(p: *mut u8, q: *mut u8, data: &[&[u8]], at: usize) {
     // SAFETY: the column lies within the slices, by the caller's promise.
     unsafe {
-        let (mut p_sum, mut q_sum) = (zero::<V>(), zero::<V>());
+        let mut p_sum = zero::<V>();
+        let mut q_sum = zero::<V>();
         for strip in data.iter().rev() {
             let x = load(strip.as_ptr().add(at));
             add(&mut p_sum, &x);

@@ -39,7 +39,8 @@ pub(super) unsafe fn pq(p: &mut [u8], q: &mut [u8], data: &[&[u8]], at: usize) {
     let mut space = space();
     let data = starts(&mut space, None, data, at);
     let len = p.len();
-    let (p, q) = (p.as_mut_ptr(), q.as_mut_ptr());
+    let p = p.as_mut_ptr();
+    let q = q.as_mut_ptr();
     let mut from = 0;
     // SAFETY: every column lies below `len`, which the caller vouches for.
     unsafe {
@@ -67,7 +68,8 @@ unsafe fn pq_column<const V: usize>(
     let two = matrix(2);
     // SAFETY: the column lies within the strips, by the caller's promise.
     unsafe {
-        let (mut p_sum, mut q_sum) = (zero::<V>(), zero::<V>());
+        let mut p_sum = zero::<V>();
+        let mut q_sum = zero::<V>();
         for strip in data.iter().rev() {
             let x = load(strip.add(from), mask);
             add(&mut p_sum, &x);

@@ -39,7 +39,8 @@ pub(super) fn xor(dst: &mut [u8], srcs: &[&[u8]], at: usize, accumulate: bool) {
 
 pub(super) fn pq(p: &mut [u8], q: &mut [u8], data: &[&[u8]], at: usize) {
     for block in blocks(p.len()) {
-        let (p, q) = (&mut p[block.clone()], &mut q[block.clone()]);
+        let p = &mut p[block.clone()];
+        let q = &mut q[block.clone()];
         p.fill(0);
         q.fill(0);
         for strip in data.iter().rev() {

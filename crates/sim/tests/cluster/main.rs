@@ -31,7 +31,7 @@ fn a_seed_is_the_same_run_each_time() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "long without optimization: cargo test --release")]
+#[ignore = "long: scripts/test.sh sim"]
 fn faults_of_the_world_are_noticed() {
     std::thread::scope(|scope| {
         for &(mutation, name) in Mutation::OVER_NODES {

@@ -83,7 +83,8 @@ pub(super) fn add(chapter: &mut Chapter, options: &Options, found: &Found) {
 }
 
 fn add_cell(chapter: &mut Chapter, found: &Found, disk: Disk, job: DiskJob) {
-    let (case, name) = (disk.name(), job.name());
+    let case = disk.name();
+    let name = job.name();
     let rate = |text: &str| Some(qemu_img::parse(text)?.bytes_s() / 1e6);
     let Some(measured) = found.measured(&case, &name, qemu_img::OUTPUT, rate) else { return };
     let cell = Cell::new(&case, &name, "bandwidth", "MB/s", measured);
@@ -178,12 +179,14 @@ fn rivals_table(chapter: &Chapter, options: &Options) -> Option<Table> {
             let rival = cell(chapter, &rival.name(), job);
             let Some((ours, rival)) = ours.zip(rival) else { return "-".to_owned() };
             let runs = ours.runs.min(rival.runs);
-            let (ours, rival) = (ours.spread, rival.spread);
+            let ours = ours.spread;
+            let rival = rival.spread;
             let median = number(ours.median / rival.median);
             if runs == 1 {
                 return median;
             }
-            let (worst, best) = (ours.min / rival.max, ours.max / rival.min);
+            let worst = ours.min / rival.max;
+            let best = ours.max / rival.min;
             format!("{median} ({}-{})", number(worst), number(best))
         };
         let name = format!("{} / {}", ours.name(), rival.name());
@@ -234,13 +237,15 @@ fn plot(chapter: &Chapter, options: &Options, write: bool) -> Plot {
 
 /// The worst and the best of what a disk keeps, against what was published and what is the goal.
 fn kept_sentence(chapter: &Chapter, disk: Disk) -> Option<String> {
-    let (name, goal) = (disk.name(), goal(disk)?);
+    let name = disk.name();
+    let goal = goal(disk)?;
     let ratios: Vec<(String, f64)> = DiskJob::ALL
         .iter()
         .filter_map(|job| Some((job.name(), cell(chapter, &name, &job.name())?.ratio?)))
         .collect();
     let of = |job: &str| ratios.iter().find(|(name, _)| name == job).map(|(_, ratio)| *ratio);
-    let (read, write) = (of("512K read")?, of("512K write")?);
+    let read = of("512K read")?;
+    let write = of("512K write")?;
     let as_published = as_published(disk).unwrap_or_default();
     let missed: Vec<String> = ratios
         .iter()
@@ -275,7 +280,8 @@ fn where_it_goes(chapter: &Chapter) -> Option<String> {
     for job in DiskJob::ALL {
         let seconds_a_byte =
             |disk: Disk| Some(1.0 / cell(chapter, &disk.name(), &job.name())?.spread.median);
-        let (array, device) = (seconds_a_byte(ARRAY)?, seconds_a_byte(Disk::Device)?);
+        let array = seconds_a_byte(ARRAY)?;
+        let device = seconds_a_byte(Disk::Device)?;
         let image = seconds_a_byte(IMAGE)?;
         if array / image < IMAGE_GOAL {
             let share = (device - array) / (image - array);
@@ -336,7 +342,8 @@ fn rival_sentence(chapter: &Chapter, (ours, rival): (Disk, Disk)) -> Option<Stri
         (_, most) if most < 1.0 => "loses everywhere",
         _ => "wins some and loses some",
     };
-    let (ours, rival) = (capital(&ours.name()), rival.name());
+    let ours = capital(&ours.name());
+    let rival = rival.name();
     Some(format!(
         "{ours} against {rival}, without RAID, in the same run: it {verdict}, from {} of its rate \
          ({}) to {} ({}).",

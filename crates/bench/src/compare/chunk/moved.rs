@@ -50,7 +50,8 @@ fn ratio(found: &Found, run: &Run) -> Option<f64> {
 }
 
 fn measured(found: &Found, case: &str, job: &str) -> Option<Measured> {
-    let (mut ratios, mut raw) = (Vec::new(), Vec::new());
+    let mut ratios = Vec::new();
+    let mut raw = Vec::new();
     for run in found.runs(case, job) {
         let Some(ratio) = ratio(found, run) else { continue };
         ratios.push(ratio);
@@ -63,7 +64,8 @@ fn measured(found: &Found, case: &str, job: &str) -> Option<Measured> {
 pub(super) fn add(chapter: &mut Chapter, options: &Options, found: &Found) {
     for counted in Counted::all(options) {
         for write in [false, true] {
-            let (case, job) = (counted.name(), counted_job(write));
+            let case = counted.name();
+            let job = counted_job(write);
             let Some(measured) = measured(found, &case, job) else { continue };
             let cell = Cell::new(&case, job, "moved", "B/B", measured);
             chapter.cells.push(Cell { bound: bound(&counted.0.level, write), ..cell });
@@ -177,7 +179,8 @@ fn sentence(chapter: &Chapter, options: &Options) -> Option<String> {
             None => verdicts.push((verdict, vec![moved])),
         }
     }
-    let (first, last) = (options.chunks_bytes.first()?, options.chunks_bytes.last()?);
+    let first = options.chunks_bytes.first()?;
+    let last = options.chunks_bytes.last()?;
     let parts = verdicts.iter().map(|(verdict, moved)| format!("{}: {verdict}", moved.join(", ")));
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| {

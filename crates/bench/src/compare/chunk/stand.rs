@@ -154,7 +154,8 @@ pub(super) fn counted(
     room: &Room,
 ) -> Result<Box<dyn Standing>, Failure> {
     let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
-    let (Counted(sweep), name) = (counted, counted.name());
+    let Counted(sweep) = counted;
+    let name = counted.name();
     let bytes = options.area_bytes.min(64 << 20);
     let member_bytes = member_bytes(&sweep.level, options.members, bytes);
     let files = room.member_files(&name, options.members, member_bytes)?;
@@ -247,7 +248,8 @@ fn bare(disk: Disk, options: &Options, room: &Room) -> Result<Stood, Failure> {
     fill(file, options.image_bytes)?;
     let mut image =
         Image { name: file.display().to_string(), format: "raw", bytes: options.image_bytes };
-    let (mut server, mut under) = (None, Under::default());
+    let mut server = None;
+    let mut under = Under::default();
     if disk == Disk::Nbdkit {
         let nbdkit = Nbdkit::serve(room, &disk.name(), file)?;
         image.name = nbdkit.uri();

@@ -57,7 +57,8 @@ fn add_cells(
     sweep: &Sweep,
     job: SweepJob,
 ) {
-    let (case, name) = (sweep.name(), job.name());
+    let case = sweep.name();
+    let name = job.name();
     let cores = found.server_cores(&case, &name).map(|cores| cores.median);
     for section in job.sections(options) {
         let read = |text: &str| rate(text, &section, job.write());
@@ -193,7 +194,8 @@ fn streams_plot(chapter: &Chapter, options: &Options, level: &str, write: bool) 
 /// What the chunk does to the smallest and to the largest requests.
 fn requests_sentence(chapter: &Chapter, options: &Options, level: &str) -> Option<String> {
     let mut parts = Vec::new();
-    let (first, last) = (options.requests_bytes.first()?, options.requests_bytes.last()?);
+    let first = options.requests_bytes.first()?;
+    let last = options.requests_bytes.last()?;
     for &request in if first == last { vec![first] } else { vec![first, last] } {
         for write in [false, true] {
             let job = SweepJob::Requests { write, depth: deepest(options) };
@@ -228,7 +230,8 @@ fn chunks_compared(chapter: &Chapter, options: &Options, level: &str, job: &str)
 
 /// What many virtual machines keep of what one had.
 fn streams_sentence(chapter: &Chapter, options: &Options) -> Option<String> {
-    let (one, most) = (options.streams.iter().min()?, options.streams.iter().max()?);
+    let one = options.streams.iter().min()?;
+    let most = options.streams.iter().max()?;
     let chunk = reference(options)?;
     let mut parts = Vec::new();
     for level in &options.levels {

@@ -33,7 +33,8 @@ impl Loads {
         };
         let stripes = 0..u64::from(family.period(nodes));
         let mut sum = Self::none(nodes);
-        let (mut blocks, mut client) = (0, 0);
+        let mut blocks = 0;
+        let mut client = 0;
         for (stripe, planner) in
             stripes.flat_map(|stripe| planners.iter().map(move |p| (stripe, *p)))
         {
@@ -125,7 +126,8 @@ pub(super) fn read(family: Family, nodes: u16, lost: u16, clients: u16) -> Optio
             held[usize::from(cell.node)] += 1;
         }
     }
-    let (all, most) = (held.iter().sum::<u32>(), held.iter().max()?);
+    let all = held.iter().sum::<u32>();
+    let most = held.iter().max()?;
     Some(f64::from(clients).min(f64::from(all) / f64::from(*most)))
 }
 

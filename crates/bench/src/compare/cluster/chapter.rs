@@ -63,7 +63,9 @@ fn cells(entry: &Entry, all: &[Entry]) -> Vec<Cell> {
         ..cell("share", "lines", entry.lines())
     };
     let mut cells = vec![rate, share];
-    if let Some(figures) = figures.filter(|_| entry.is_made_by_nodes()) {
+    if entry.is_made_by_nodes()
+        && let Some(figures) = figures
+    {
         let gain = cell("gain", "x", entry.lines().times(1.0 / figures.ceiling));
         cells.push(Cell { published: Some(figures.gain), ..gain });
     }
@@ -85,12 +87,14 @@ fn cells(entry: &Entry, all: &[Entry]) -> Vec<Cell> {
 /// What was published of the same.
 fn published(entry: &Entry) -> Vec<Published> {
     let figures = Figures::of(entry);
+    let made_by_nodes = if entry.is_made_by_nodes() { figures } else { None };
     let metrics = [
         ("share", figures.and_then(|figures| figures.share(entry))),
-        ("gain", figures.filter(|_| entry.is_made_by_nodes()).map(|figures| figures.gain)),
+        ("gain", made_by_nodes.map(|figures| figures.gain)),
     ];
     let one = |(metric, value): (&str, Option<f64>)| {
-        let (case, job) = (entry.case.clone(), entry.pattern.name().to_owned());
+        let case = entry.case.clone();
+        let job = entry.pattern.name().to_owned();
         Some(Published { case, job, metric: metric.to_owned(), value: value? })
     };
     metrics.into_iter().filter_map(one).collect()

@@ -117,7 +117,7 @@ fn entry(raws: &[Raw]) -> Option<Entry> {
         |of: &dyn Fn(&Line) -> Option<f64>| self::median(raws.iter().map(|raw| of(&raw.line)));
     let line_bytes_s = of_lines(&|line| Some(line.bytes_s))?;
     let made_by: WriteSchedule = schedule.parse().unwrap_or(WriteSchedule::Client);
-    let exchanged = setting.family().filter(|_| *pattern == Pattern::Write);
+    let exchanged = if *pattern == Pattern::Write { setting.family() } else { None };
     let exchanged = exchanged.and_then(|f| bounds::exchanged(f, setting.nodes, made_by));
     let bound = setting.bound(made_by, *pattern);
     Some(Entry {
@@ -206,7 +206,10 @@ impl Entry {
 
     /// How much faster than the same with parity made by the client.
     pub(super) fn times_client(&self, all: &[Self]) -> Option<f64> {
-        let client = self.client(all).filter(|_| self.schedule != "client")?;
+        if self.schedule == "client" {
+            return None;
+        }
+        let client = self.client(all)?;
         Some(self.data_bytes_s.median / client.data_bytes_s.median)
     }
 

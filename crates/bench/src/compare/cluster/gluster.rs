@@ -94,7 +94,8 @@ impl Volume {
         (scratch, files): (PathBuf, Guard),
         site: Site,
     ) -> Result<Self, String> {
-        let (setting, storage) = (setting.clone(), setting.storage);
+        let setting = setting.clone();
+        let storage = setting.storage;
         let mut daemons = Vec::new();
         for number in 0..NODES {
             let words = ["glusterd", "-N", "-p", "/run/glusterd.pid"].map(str::to_owned);
@@ -138,7 +139,8 @@ impl Volume {
 
     /// Writes the file, or reads it.
     fn copy(&self, pattern: Pattern) -> Result<(), String> {
-        let (count, file) = (format!("count={}", self.mebibytes), self.file.display());
+        let count = format!("count={}", self.mebibytes);
+        let file = self.file.display();
         let words = match pattern {
             Pattern::Read => {
                 [format!("if={file}"), "of=/dev/null".to_owned(), "iflag=direct".to_owned()]
@@ -180,7 +182,8 @@ impl Rig for Volume {
         if pattern == Pattern::Read && nothing_to_read {
             self.copy(Pattern::Write).map_err(|reason| failed(&reason))?;
         }
-        let (before, start) = (self.count(), Instant::now());
+        let before = self.count();
+        let start = Instant::now();
         self.copy(pattern).map_err(|reason| failed(&reason))?;
         let window_seconds = start.elapsed().as_secs_f64();
         let after = self.count();
@@ -224,7 +227,8 @@ fn alone(
 fn mount(site: &Site, scratch: &Path) -> Result<(Talk, PathBuf), String> {
     let mountpoint = scratch.join("mountpoint");
     fs::create_dir_all(&mountpoint).map_err(|error| system_error(&error))?;
-    let (server, path) = (Host::Node(0).address().to_string(), mountpoint.display().to_string());
+    let server = Host::Node(0).address().to_string();
+    let path = mountpoint.display().to_string();
     let words = ["glusterfs", "-N", "-s", &server, "--volfile-id=bench", &path];
     let client = alone(site, CLIENT, scratch, Storage::Memory, &words.map(str::to_owned))?;
     let mounts = format!("/proc/{}/mounts", client.id());

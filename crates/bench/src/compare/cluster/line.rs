@@ -32,7 +32,8 @@ pub struct Received {
 /// complain about goes below `scratch`.
 pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, String> {
     let system = |error: io::Error| system_error(&error);
-    let (from, to) = (Host::Client(0), Host::Node(0));
+    let from = Host::Client(0);
+    let to = Host::Node(0);
     let length = seconds.to_string();
     let mut command = site.braid(to);
     command.args([
@@ -115,7 +116,8 @@ fn receive(mut stream: TcpStream, warm_up: Duration, length: Duration) -> io::Re
     while began.elapsed() < warm_up {
         next()?;
     }
-    let (start, mut bytes) = (Instant::now(), 0);
+    let start = Instant::now();
+    let mut bytes = 0;
     while start.elapsed() < length {
         bytes += next()?;
     }

@@ -99,8 +99,10 @@ struct Window {
 impl Window {
     fn new(load: &Load, now: Instant) -> Self {
         let from = now + load.warm_up;
-        let (until, unit_bytes) = (from + load.length, load.unit_bytes());
-        let (mark, done) = ((now, 0), Done::default());
+        let until = from + load.length;
+        let unit_bytes = load.unit_bytes();
+        let mark = (now, 0);
+        let done = Done::default();
         Self { from, until, unit_bytes, mark, before: None, over: false, done }
     }
 
@@ -141,7 +143,8 @@ pub fn drive(door: &Door, load: &Load) -> Result<Done, String> {
     let (answer, answers) = mpsc::channel();
     let mut window = Window::new(load, Instant::now());
     let most = load.depth() * load.unit_bytes();
-    let (mut units, mut in_flight) = (0, 0);
+    let mut units = 0;
+    let mut in_flight = 0;
     let mut to_be_flushed = false;
     loop {
         while in_flight + load.unit_bytes() <= most && !window.over {
@@ -174,7 +177,8 @@ pub fn drive(door: &Door, load: &Load) -> Result<Done, String> {
 }
 
 fn message(pattern: Pattern, offset: u64, content: &[u8], answer: &Sender<Answer>) -> Message {
-    let (bytes, answer) = (content.len() as u64, answer.clone());
+    let bytes = content.len() as u64;
+    let answer = answer.clone();
     let tell = move |result| {
         // After an error nobody listens any longer.
         let _ = answer.send((Instant::now(), bytes, result));

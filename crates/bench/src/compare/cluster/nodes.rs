@@ -95,7 +95,8 @@ impl Nodes {
     fn start_node(&mut self, number: u16) -> Result<(), String> {
         let host = Host::Node(number);
         let system = |error: io::Error| system_error(&error);
-        let (ip, store) = (self.site.ip(host), self.scratch.join(host.to_string()));
+        let ip = self.site.ip(host);
+        let store = self.scratch.join(host.to_string());
         let mut command = self.site.braid(host);
         command.args(["node", "--foreground", "--no-key", "--listen", &format!("{ip}:0")]);
         command.args(["--fabric", &self.setting.fabric]);
@@ -181,10 +182,12 @@ impl Nodes {
 
 impl Rig for Nodes {
     fn line(&mut self) -> Result<Line, Failure> {
-        let (before, start) = (self.count(&[]), Instant::now());
+        let before = self.count(&[]);
+        let start = Instant::now();
         let bytes_s = line::measure(&self.site, self.seconds.min(1.0), &self.scratch)
             .map_err(|reason| failed(Host::Client(0), &reason))?;
-        let (after, seconds) = (self.count(&[]), start.elapsed().as_secs_f64());
+        let after = self.count(&[]);
+        let seconds = start.elapsed().as_secs_f64();
         let cpu = difference(before.nodes_cpu_s, after.nodes_cpu_s);
         Ok(Line { bytes_s, idle_nodes_cpu: cpu.map(|cpu| cpu / seconds) })
     }
@@ -230,9 +233,10 @@ impl Rig for Nodes {
 
 /// The array of a client.
 fn volume(client: u16, pattern: Pattern) -> String {
-    match pattern.leaves_some_behind() {
-        true => format!("bench{client}-{pattern}"),
-        false => format!("bench{client}"),
+    if pattern.leaves_some_behind() {
+        format!("bench{client}-{pattern}")
+    } else {
+        format!("bench{client}")
     }
 }
 

@@ -70,9 +70,10 @@ impl Varied {
     /// one that suits its number of nodes.
     fn title(self, entry: &Entry, suits: bool) -> String {
         let mut words = vec![entry.array()];
-        let block = match suits {
-            true => "blocks as they suit".to_owned(),
-            false => format!("blocks of {}", size(entry.block_bytes)),
+        let block = if suits {
+            "blocks as they suit".to_owned()
+        } else {
+            format!("blocks of {}", size(entry.block_bytes))
         };
         let fixed = [
             (Self::Nodes, number(entry.nodes, "node")),
@@ -109,9 +110,10 @@ fn plot(varied: Varied, title: String, group: &[&Entry], all: &[Entry]) -> Plot 
         .collect();
     series.extend(bounds(varied, group));
     series.extend(published(varied, group));
-    let label = match shaped {
-        true => "data, in lines (1 = one plain TCP stream on the same link)",
-        false => "data, MB/s",
+    let label = if shaped {
+        "data, in lines (1 = one plain TCP stream on the same link)"
+    } else {
+        "data, MB/s"
     };
     Plot {
         id: file_name(&format!("cluster {title}")),
@@ -165,7 +167,10 @@ fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
 /// What was published of the same array: a figure for all blocks.
 fn published(varied: Varied, group: &[&Entry]) -> Vec<Series> {
     let figures = group.iter().find_map(|entry| Figures::of(entry));
-    let Some(figures) = figures.filter(|_| varied == Varied::Block) else { return Vec::new() };
+    if varied != Varied::Block {
+        return Vec::new();
+    }
+    let Some(figures) = figures else { return Vec::new() };
     let places: BTreeSet<u64> = group.iter().map(|entry| varied.place(entry)).collect();
     let flat = |name: String, y: f64| Series {
         name,

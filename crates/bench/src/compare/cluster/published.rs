@@ -32,8 +32,10 @@ impl Figures {
             && entry.pattern == Pattern::Write
             && entry.storage == Storage::Memory
             && entry.link_bit_s.is_some();
-        let mut all = ALL.into_iter().filter(|_| same_code && same_test);
-        all.find(|one| (one.level, one.nodes) == (entry.level.as_str(), entry.nodes))
+        if !(same_code && same_test) {
+            return None;
+        }
+        ALL.into_iter().find(|one| (one.level, one.nodes) == (entry.level.as_str(), entry.nodes))
     }
 
     /// What was measured there with parity made by nodes, of the link.

@@ -44,7 +44,8 @@ pub fn rebuild(door: &Door) -> Result<Done, String> {
         device_uuid: DEVICE,
     };
     order(Command::Add(Box::new(new)))?;
-    let (began, mut window) = (Instant::now(), None::<(Instant, u64, u64)>);
+    let began = Instant::now();
+    let mut window = None::<(Instant, u64, u64)>;
     while began.elapsed() < PATIENCE {
         let status = door.status().ok_or_else(ended)?;
         let now = Instant::now();

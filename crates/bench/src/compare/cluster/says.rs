@@ -112,7 +112,10 @@ fn reads(entries: &[Entry]) -> Option<String> {
 /// Volumes in files beside volumes in memory.
 fn on_disk(entries: &[Entry]) -> Option<String> {
     let ratio = |entry: &Entry| {
-        let mut memory = entry.setting.clone().filter(|_| entry.storage == Storage::Disk)?;
+        if entry.storage != Storage::Disk {
+            return None;
+        }
+        let mut memory = entry.setting.clone()?;
         memory.storage = Storage::Memory;
         let same = |other: &&Entry| {
             other.setting.as_ref() == Some(&memory)
@@ -137,7 +140,10 @@ fn on_disk(entries: &[Entry]) -> Option<String> {
 
 fn beside_gluster(entries: &[Entry]) -> Option<String> {
     let ratio = |entry: &Entry| {
-        let beside = entry.gluster(entries).filter(|_| entry.is_made_by_nodes())?;
+        if !entry.is_made_by_nodes() {
+            return None;
+        }
+        let beside = entry.gluster(entries)?;
         Some(entry.data_bytes_s.median / beside.data_bytes_s.median)
     };
     let writes = entries.iter().filter(|entry| entry.pattern == Pattern::Write);

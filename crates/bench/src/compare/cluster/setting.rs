@@ -215,8 +215,11 @@ impl Raw {
         let total: f64 = self.clients.iter().map(|done| done.total_bytes as f64).sum();
         let total = total.max(1.0);
         let rate = |done: &Done| done.window_bytes as f64 / done.window_seconds.max(f64::EPSILON);
-        let (mut to_nodes, mut to_clients, mut by_nodes) = (0.0, 0.0, 0.0);
-        let (before, after) = (&self.before, &self.after);
+        let mut to_nodes = 0.0;
+        let mut to_clients = 0.0;
+        let mut by_nodes = 0.0;
+        let before = &self.before;
+        let after = &self.after;
         let both = after.traffic.iter().flatten().zip(before.traffic.iter().flatten());
         for ((host, after), (_, before)) in both {
             let sent = after.sent.saturating_sub(before.sent) as f64;

@@ -64,7 +64,10 @@ const fn title(pattern: Pattern) -> &'static str {
 /// The arrays of the publication.
 fn as_published(entries: &[Entry]) -> Option<Table> {
     let row = |entry: &Entry| {
-        let figures = Figures::of(entry).filter(|_| entry.is_made_by_nodes())?;
+        if !entry.is_made_by_nodes() {
+            return None;
+        }
+        let figures = Figures::of(entry)?;
         let client = entry.client(entries).map(Entry::lines);
         Some(vec![
             entry.case.clone(),
@@ -141,8 +144,10 @@ fn notes(entries: &[Entry]) -> String {
         ));
     }
     let small = |entry: &Entry| {
-        let small = entry.pattern == Pattern::Write4k;
-        let sent = entry.client_bytes_per_data_byte.filter(|_| small)?;
+        if entry.pattern != Pattern::Write4k {
+            return None;
+        }
+        let sent = entry.client_bytes_per_data_byte?;
         Some((sent - 1.0) * SMALL_BYTES)
     };
     if let Some(bytes) = most(&small) {

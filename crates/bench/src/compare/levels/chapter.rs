@@ -65,7 +65,9 @@ fn about(options: &Options) -> Vec<String> {
          cold."
             .to_owned(),
     );
-    let (size, loops, runtime) = (options.size_bytes, options.loops, options.runtime_ms);
+    let size = options.size_bytes;
+    let loops = options.loops;
+    let runtime = options.runtime_ms;
     let as_published = (published::SIZE_BYTES, published::LOOPS, published::RUNTIME_MS);
     if options.job.is_none() && (size, loops, runtime) != as_published {
         about.push(format!(
@@ -222,9 +224,11 @@ fn plot(numbers: &Numbers<'_>, level: Level) -> Option<Plot> {
         let bound = numbers.bound(case(Cache::Cold), job).or_else(|| numbers.bound(warm, job));
         Some(Point::at(0.0, bound?))
     };
-    let (name, style) = ("published (warm)".to_owned(), Style::Published);
+    let name = "published (warm)".to_owned();
+    let style = Style::Published;
     series.push(Series { name, style, points: points(&published) });
-    let (name, style) = ("bound".to_owned(), Style::Bound);
+    let name = "bound".to_owned();
+    let style = Style::Bound;
     series.push(Series { name, style, points: points(&bound) });
     let measured = series[..2].iter().any(|series| !series.points.is_empty());
     series.retain(|series| !series.points.is_empty());
@@ -295,7 +299,9 @@ fn published_cells(numbers: &Numbers<'_>, case: Case) -> Vec<Published> {
     for (job, ..) in published::JOBS {
         let Some((rate, iops)) = numbers.published(case, job) else { continue };
         for (metric, value) in [(RATE, rate), ("iops", iops)] {
-            let (case, job, metric) = (case.name(), job.to_owned(), metric.to_owned());
+            let case = case.name();
+            let job = job.to_owned();
+            let metric = metric.to_owned();
             all.push(Published { case, job, metric, value });
         }
     }

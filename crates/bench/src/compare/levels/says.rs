@@ -55,7 +55,8 @@ fn worst(numbers: &Numbers<'_>, job: &str, what: &str, levels: &[Level]) -> Opti
         };
         levels.iter().filter_map(one).collect()
     };
-    let (warm, cold) = (of(Cache::Warm), of(Cache::Cold));
+    let warm = of(Cache::Warm);
+    let cold = of(Cache::Cold);
     // Like is compared with like where that was measured.
     let (name, main, other) = match (warm.is_empty(), cold.is_empty()) {
         (true, true) => return None,

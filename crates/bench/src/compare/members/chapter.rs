@@ -22,7 +22,8 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
         cells.extend(METRICS.into_iter().filter_map(|column| cpu(&numbers, case, column)));
         published.extend(METRICS.into_iter().filter_map(|column| {
             let value = case.class.published(case.members, column)?;
-            let (case, job) = (case.name(), BONNIE.to_owned());
+            let case = case.name();
+            let job = BONNIE.to_owned();
             Some(Published { case, job, metric: column.name.to_owned(), value })
         }));
     }
@@ -229,7 +230,10 @@ fn plot(numbers: &Numbers<'_>, what: What) -> Option<Plot> {
     {
         // Seeks have none that is more than an estimate.
         let has_style = style != Style::Bound || bounded().any(|other| other == what);
-        for &class in classes.iter().filter(|_| has_style) {
+        if !has_style {
+            continue;
+        }
+        for &class in &classes {
             let points = points(numbers, class, what, style);
             let name = format!("{}{after}", class.name);
             series.extend((!points.is_empty()).then_some(Series { name, style, points }));

@@ -178,6 +178,7 @@ fn list(words: impl Iterator<Item = String>) -> String {
 fn range(numbers: &[f64]) -> String {
     let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
     let most = numbers.iter().copied().fold(0.0, f64::max);
-    let (least, most) = (format!("{least:.2}"), format!("{most:.2}"));
+    let least = format!("{least:.2}");
+    let most = format!("{most:.2}");
     if least == most { least } else { format!("{least} to {most}") }
 }

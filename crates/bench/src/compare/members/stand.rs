@@ -101,7 +101,8 @@ impl Stand {
     }
 
     fn read(&self, more: &str, note: &mut Note) -> Result<(), Failure> {
-        let (file, bytes) = (self.file(), self.reads_bytes);
+        let file = self.file();
+        let bytes = self.reads_bytes;
         let job = format!(
             "[{READS}]\nioengine=psync\nrw=read\nbs=8k\nfilename={}\nsize={bytes}\ninvalidate=0\n\
              {more}",
@@ -114,7 +115,8 @@ impl Stand {
 /// As its author ran it, but for what says how large the file is and what it is called. Without
 /// `-q` it says how far it is.
 fn words(options: &Options, name: &str, file_mib: u64, fs: &FileSystem) -> Vec<String> {
-    let (dir, ram_mib) = (fs.dir.display().to_string(), file_mib / 2);
+    let dir = fs.dir.display().to_string();
+    let ram_mib = file_mib / 2;
     let mut words = vec!["-d".to_owned(), dir, "-m".to_owned(), name.to_owned()];
     let mut say = |more: &str| words.extend(more.split(' ').map(str::to_owned));
     say(&format!("-u root -s {file_mib} -r {ram_mib}"));

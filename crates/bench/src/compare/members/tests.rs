@@ -29,7 +29,8 @@ fn found(folder: &Path, share: impl Fn(Case) -> f64, seeks: impl Fn(Case) -> f64
         folder.keep(place, &note, 2.0, Some(0.5)).expect("kept");
     };
     for case in Case::all() {
-        let (name, kb_s) = (case.name(), case.class.bound_kb_s(case.members) * share(case));
+        let name = case.name();
+        let kb_s = case.class.bound_kb_s(case.members) * share(case);
         let csv = line(&name, kb_s, 0.9 * kb_s, &format!("{:.0}", seeks(case)));
         keep(&name, BONNIE, bonnie::OUTPUT, csv);
         keep(&name, WARM, fio::OUTPUT, reads(2e6));

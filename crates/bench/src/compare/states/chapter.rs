@@ -145,7 +145,7 @@ fn swept(numbers: &Numbers<'_>, case: Case) -> Vec<Cell> {
         }
         push(Task::Cached(mb), &|cell| {
             let in_sync = case == states(Level::ALL[0])[0];
-            cell.published = published::cached_mb_s(mb).filter(|_| in_sync);
+            cell.published = if in_sync { published::cached_mb_s(mb) } else { None };
         });
     }
     push(Task::TwoReaders, &|cell| cell.bound = numbers.bound_mb_s(case, Flow::Read));
@@ -154,7 +154,8 @@ fn swept(numbers: &Numbers<'_>, case: Case) -> Vec<Cell> {
 
 /// What was found of a trace.
 fn traced(numbers: &Numbers<'_>, level: Level, flow: Flow) -> Vec<Cell> {
-    let (case, task) = (Case::Trace { level }.name(), Task::Trace(flow));
+    let case = Case::Trace { level }.name();
+    let task = Task::Trace(flow);
     let mut cells = Vec::new();
     for phase in [Phase::InSync, Phase::Degraded, Phase::Both] {
         let measured = numbers.traced(level, task, |course| course.use_mb_s(phase));
@@ -194,7 +195,8 @@ fn traced(numbers: &Numbers<'_>, level: Level, flow: Flow) -> Vec<Cell> {
 }
 
 fn limited(numbers: &Numbers<'_>, index: usize) -> Vec<Cell> {
-    let (case, task) = (Case::Limited.name(), Task::Limits(index).name());
+    let case = Case::Limited.name();
+    let task = Task::Limits(index).name();
     let cell = |metric: &str, measured: Option<Measured>| {
         Some(Cell::new(&case, &task, metric, "MB/s", measured?))
     };

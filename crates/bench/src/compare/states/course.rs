@@ -93,7 +93,8 @@ impl Course {
     pub(super) fn recovery_mb_s(&self, phase: Phase) -> Option<f64> {
         let time = self.time(phase)?;
         let mut within = self.progress().filter(|(at, _)| time.contains(at));
-        let (from, to) = (within.next()?, within.last()?);
+        let from = within.next()?;
+        let to = within.last()?;
         Some(speed_mb_s(from, to))
     }
 

@@ -67,7 +67,8 @@ impl Numbers<'_> {
 
     /// The first trace of a job.
     pub(super) fn course(&self, level: Level, task: Task) -> Option<Course> {
-        let (case, job) = (Case::Trace { level }.name(), task.name());
+        let case = Case::Trace { level }.name();
+        let job = task.name();
         let run = self.found.runs(&case, &job).next()?;
         Some(Course::of(&self.found.text(run, "trace.txt")?))
     }

@@ -72,7 +72,8 @@ mod tests {
             Some((array / mb_s(Case::Alone, flow, mb)? * 100.0).round() as u32)
         };
         let row = |state, flow| SIZES_MB.map(|mb| ratio(state, flow, mb).unwrap_or(0));
-        let (write, read) = (Flow::Write, Flow::Read);
+        let write = Flow::Write;
+        let read = Flow::Read;
         assert_eq!(row(State::InSync, write), [0, 77, 94, 100, 101, 101, 100, 97]);
         assert_eq!(row(State::Degraded, write), [0, 110, 103, 106, 103, 102, 100, 98]);
         assert_eq!(row(State::Recovering, write), [0, 105, 99, 102, 98, 99, 99, 95]);

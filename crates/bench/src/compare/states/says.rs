@@ -44,7 +44,8 @@ fn cost(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
 
 /// What dd and a recovery leave to each other.
 fn give_and_take(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
-    let (level, task) = (Level::ALL[0], Task::Trace(flow));
+    let level = Level::ALL[0];
+    let task = Task::Trace(flow);
     let dd = numbers.share(level, task, use_kept)?;
     let recovery = numbers.share(level, task, |course| recovery_kept(course, Phase::Both))?;
     let verb = match flow {
@@ -71,7 +72,8 @@ fn give_and_take(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
 
 /// Why they do not get what was wanted.
 fn why(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
-    let (level, task) = (Level::ALL[0], Task::Trace(flow));
+    let level = Level::ALL[0];
+    let task = Task::Trace(flow);
     let speed = numbers.share(level, task, |course| course.recovery_mb_s(Phase::Both))?;
     let alone = numbers.share(level, task, |course| course.recovery_mb_s(Phase::Alone))?;
     let degraded = numbers.share(level, task, |course| course.use_mb_s(Phase::Degraded))?;
@@ -135,9 +137,11 @@ fn cliff(numbers: &Numbers<'_>) -> Option<String> {
 }
 
 fn estimate(numbers: &Numbers<'_>) -> Option<String> {
-    let (level, task) = (Level::ALL[0], Task::Trace(Flow::Write));
+    let level = Level::ALL[0];
+    let task = Task::Trace(Flow::Write);
     let error = |phase| numbers.share(level, task, |course| course.estimate_error(phase));
-    let (with, after) = (error(Phase::Both)?, error(Phase::After)?);
+    let with = error(Phase::Both)?;
+    let after = error(Phase::After)?;
     Some(format!(
         "What mdstat says is left of a recovery is off by {:.0} % while dd writes and by {:.0} % \
          after it: it reckons with the mean speed of up to 30 s.",

@@ -126,7 +126,8 @@ impl Stand {
 
     /// Writes what will be read.
     pub(super) fn fill(&self, mb: u64) -> Result<(), Failure> {
-        let (of, count) = (format!("of={}", self.data()), format!("count={mb}"));
+        let of = format!("of={}", self.data());
+        let count = format!("count={mb}");
         let words = ["if=/dev/zero", of.as_str(), "bs=1MB", &count, "conv=fsync"];
         dd::run(&words, &mut Note::default()).map(drop)
     }

@@ -82,7 +82,8 @@ impl Sweep {
 
     fn write(&self, mb: u64, flags: &[&str], note: &mut Note) -> Result<String, Failure> {
         let file = self.stand.file("out");
-        let (of, bs) = (format!("of={file}"), format!("bs={mb}MB"));
+        let of = format!("of={file}");
+        let bs = format!("bs={mb}MB");
         let words = [&["if=/dev/zero", &of, &bs, "count=1"], flags].concat();
         let said = self.recovering(note, |note| dd::run(&words, note));
         // What still waits in memory goes with it.
@@ -115,7 +116,8 @@ impl Sweep {
     fn two_readers(&mut self, note: &mut Note) -> Result<String, Failure> {
         self.stand.fs.remount()?;
         let half = self.largest_mb / 2;
-        let (file, count) = (format!("if={}", self.stand.data()), format!("count={half}"));
+        let file = format!("if={}", self.stand.data());
+        let count = format!("count={half}");
         let skip = format!("skip={half}");
         let first = [file.as_str(), "of=/dev/null", "bs=1MB", &count];
         let second = [&first[..], &[&skip]].concat();
@@ -155,7 +157,8 @@ impl DirtyLimit {
     /// `None` where the kernel cannot do that.
     fn set(stand: &Stand, bytes: u64) -> Option<Self> {
         let folder = stand.write_back();
-        let (strict, share) = (folder.join("strict_limit"), folder.join("max_ratio"));
+        let strict = folder.join("strict_limit");
+        let share = folder.join("max_ratio");
         let before = |file| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
         let keep =
             |file: &std::path::Path, value| Guard::new(Leftover::Setting(file.to_owned(), value));

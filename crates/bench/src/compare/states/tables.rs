@@ -185,7 +185,8 @@ fn give_and_take(numbers: &Numbers<'_>) -> Table {
             rows.extend(give_and_take_row(numbers, level, flow));
         }
     }
-    let (kept, after) = (published::USE_KEPT, published::RECOVERY_AFTER);
+    let kept = published::USE_KEPT;
+    let after = published::RECOVERY_AFTER;
     Table {
         title: "What a recovery and a dd take from each other, MB/s".to_owned(),
         head: words(&[

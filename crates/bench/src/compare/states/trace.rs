@@ -114,7 +114,8 @@ impl<'a> Trace<'a> {
         let stand = &tracing.stand;
         let array = stand.array.as_ref().ok_or_else(none)?;
         let start = Instant::now();
-        let (until, text) = (start + tracing.patience, String::new());
+        let until = start + tracing.patience;
+        let text = String::new();
         Ok(Self { stand, array, note, start, until, sampled: None, text })
     }
 
@@ -160,12 +161,14 @@ impl<'a> Trace<'a> {
             let begun = Instant::now();
             let mut dd = match flow {
                 Flow::Write => {
-                    let (of, seek) = (format!("of={data}"), format!("seek={piece}"));
+                    let of = format!("of={data}");
+                    let seek = format!("seek={piece}");
                     let words = ["if=/dev/zero", &of, PIECE, "count=1", &seek];
                     dd::start(&[&words[..], &["oflag=sync", "conv=notrunc"]].concat(), self.note)?
                 }
                 Flow::Read => {
-                    let (file, skip) = (format!("if={data}"), format!("skip={piece}"));
+                    let file = format!("if={data}");
+                    let skip = format!("skip={piece}");
                     let words = [&file, "of=/dev/null", PIECE, "count=1", &skip, "iflag=direct"];
                     dd::start(&words, self.note)?
                 }

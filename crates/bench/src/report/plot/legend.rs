@@ -46,7 +46,8 @@ pub(super) fn height(entries: &[Entry]) -> i32 {
 pub(super) fn draw(area: &Area<'_>, entries: &[Entry], from: (i32, i32), x: &Scale) -> Drawn {
     let is_bars = matches!(x, Scale::Names(_));
     for entry in entries {
-        let (left, top) = (from.0 + entry.at.0, from.1 + entry.at.1);
+        let left = from.0 + entry.at.0;
+        let top = from.1 + entry.at.1;
         draw_sample(area, entry.look, (left, top + ROW / 2), is_bars)?;
         let at = (left + SAMPLE + 8, top + ROW / 2 - 8);
         area.draw(&Text::new(entry.name.clone(), at, font(LABEL, &INK)))?;

@@ -49,7 +49,8 @@ pub(super) fn svg(plot: &Plot) -> Result<String, Failure> {
         })?;
     }
     let (_, inner) = drawn.split_once('>').unwrap_or_default();
-    let (width, height) = (layout.width, layout.height);
+    let width = layout.width;
+    let height = layout.height;
     let title = clean(&plot.title);
     let frame = maud::html! {
         svg xmlns="http://www.w3.org/2000/svg" width=(width) height=(height)
@@ -118,7 +119,8 @@ fn draw(area: &Area<'_>, plot: &Plot, layout: &Layout) -> Drawn {
     let field = area.clone().margin(layout.top, 0, 0, 0).margin(0, 0, LEFT, RIGHT);
     let below = layout.height - layout.top - FIELD;
     let field = field.margin(0, below, 0, 0);
-    let (x, y) = (&layout.x, &layout.y);
+    let x = &layout.x;
+    let y = &layout.y;
     let chart = ChartBuilder::on(&field).build_cartesian_2d(x.low..x.high, y.low..y.high)?;
     draw_grid(area, &chart, plot, layout)?;
     series::Field { area, chart: &chart, layout }.draw(plot)?;
@@ -141,10 +143,12 @@ fn draw(area: &Area<'_>, plot: &Plot, layout: &Layout) -> Drawn {
 }
 
 fn draw_grid(area: &Area<'_>, chart: &Chart<'_, '_>, plot: &Plot, layout: &Layout) -> Drawn {
-    let (x, y) = (&layout.x, &layout.y);
+    let x = &layout.x;
+    let y = &layout.y;
     let across = y.ticks.iter().map(|tick| [(x.low, tick.place), (x.high, tick.place)]);
-    let upwards = x.ticks.iter().map(|tick| [(tick.place, y.low), (tick.place, y.high)]);
-    let upwards = upwards.filter(|_| !matches!(plot.x.scale, Scale::Names(_)));
+    let named = matches!(plot.x.scale, Scale::Names(_));
+    let upright = if named { &[][..] } else { &x.ticks[..] };
+    let upwards = upright.iter().map(|tick| [(tick.place, y.low), (tick.place, y.high)]);
     for line in across.chain(upwards) {
         let line = line.map(|end| chart.backend_coord(&end));
         area.draw(&PathElement::new(line, GRID.stroke_width(1)))?;
@@ -155,7 +159,8 @@ fn draw_grid(area: &Area<'_>, chart: &Chart<'_, '_>, plot: &Plot, layout: &Layou
 /// The lines at the left and below, and the numbers at the left.
 fn draw_axes(area: &Area<'_>, chart: &Chart<'_, '_>, layout: &Layout) -> Drawn {
     let corner = |place: (f64, f64)| chart.backend_coord(&place);
-    let (x, y) = (&layout.x, &layout.y);
+    let x = &layout.x;
+    let y = &layout.y;
     let ends = [(x.low, y.high), (x.low, y.low), (x.high, y.low)].map(corner);
     area.draw(&PathElement::new(ends.to_vec(), PALE_INK.stroke_width(1)))?;
     for Tick { place, label } in &y.ticks {

@@ -45,7 +45,8 @@ impl Ruler {
         match &axis.scale {
             Scale::Names(names) => Self::of_names(&axis.scale, names),
             Scale::Linear => {
-                let (low, high) = (low.min(0.0), (high * (1.0 + air)).max(0.0));
+                let low = low.min(0.0);
+                let high = (high * (1.0 + air)).max(0.0);
                 let high = if high > low { high } else { low + 1.0 };
                 let step = if sizes { power_of_two(high - low) } else { round(high - low) };
                 let high = if air > 0.0 { (high / step).ceil() * step } else { high };
@@ -56,7 +57,8 @@ impl Ruler {
                 Self { scale: Scale::Linear, low, high, ticks: ticks.collect() }
             }
             Scale::Log2 => {
-                let (low, high) = (low * (1.0 - air), high * (1.0 + air));
+                let low = low * (1.0 - air);
+                let high = high * (1.0 + air);
                 let steps = doublings(low, high);
                 Self::of_steps(&Scale::Log2, &steps, write)
             }
@@ -79,7 +81,8 @@ impl Ruler {
     /// second one is written, or third ...; of decades first only the powers of ten.
     fn of_steps(scale: &Scale, steps: &[f64], write: impl Fn(f64) -> String) -> Self {
         let place = |value: &f64| place(scale, *value);
-        let (low, high) = (steps.first().map_or(0.0, place), steps.last().map_or(1.0, place));
+        let low = steps.first().map_or(0.0, place);
+        let high = steps.last().map_or(1.0, place);
         let is_whole = |value: &&f64| (place(value) - place(value).round()).abs() < 1e-9;
         let mut written: Vec<f64> = steps.to_vec();
         if written.len() > STEPS {
@@ -126,7 +129,8 @@ fn power_of_two(length: f64) -> f64 {
 
 /// Powers of two around two values, at least two.
 fn doublings(low: f64, high: f64) -> Vec<f64> {
-    let (first, last) = (low.log2().floor(), high.log2().ceil());
+    let first = low.log2().floor();
+    let last = high.log2().ceil();
     let last = if last > first { last } else { first + 1.0 };
     up_to(last - first).map(|step| (first + step).exp2()).collect()
 }
@@ -136,7 +140,8 @@ fn decades(low: f64, high: f64) -> Vec<f64> {
     let first = low.log10().floor();
     let of_decade = |step: f64| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powf(first + step));
     let all: Vec<f64> = up_to(high.log10().ceil() - first + 1.0).flat_map(of_decade).collect();
-    let (near, far) = (low * (1.0 + 1e-9), high * (1.0 - 1e-9));
+    let near = low * (1.0 + 1e-9);
+    let far = high * (1.0 - 1e-9);
     let begin = all.iter().rposition(|step| *step <= near).unwrap_or(0);
     let end = all.iter().position(|step| *step >= far).unwrap_or(all.len() - 1);
     all[begin..=end.max(begin + 1).min(all.len() - 1)].to_vec()

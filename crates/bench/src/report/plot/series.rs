@@ -28,7 +28,8 @@ impl Field<'_, '_, '_> {
                 self.line(*look, &series.points)?;
             }
         }
-        let (x, y) = (&self.layout.x, &self.layout.y);
+        let x = &self.layout.x;
+        let y = &self.layout.y;
         for place in plot.rules.iter().filter_map(|rule| y.place(rule.value)) {
             let ends = [(x.low, place), (x.high, place)];
             let ends = ends.map(|end| self.chart.backend_coord(&end));
@@ -39,7 +40,8 @@ impl Field<'_, '_, '_> {
     }
 
     fn line(&self, look: Look, points: &[Point]) -> Drawn {
-        let (x, y) = (&self.layout.x, &self.layout.y);
+        let x = &self.layout.x;
+        let y = &self.layout.y;
         let place = |point: &Point| {
             let place = (x.place(point.x)?, y.place(point.y)?);
             Some((self.chart.backend_coord(&place), point.range))
@@ -64,7 +66,8 @@ impl Field<'_, '_, '_> {
 
     /// The bars of a place stand side by side and leave a fifth of it free.
     fn bar(&self, look: Look, point: Point, (index, many): (usize, usize)) -> Drawn {
-        let (x, y) = (&self.layout.x, &self.layout.y);
+        let x = &self.layout.x;
+        let y = &self.layout.y;
         let (Some(place), Some(top)) = (x.place(point.x), y.place(point.y)) else {
             return Ok(());
         };

@@ -123,7 +123,8 @@ fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
     let mut end = 0;
     for request in requests {
         if let Some(range) = request.range() {
-            let (bytes, goes_on) = (range.end - range.start, range.start == end);
+            let bytes = range.end - range.start;
+            let goes_on = range.start == end;
             end = range.end;
             let now_s = host.now_s();
             let through_disk_s = meter.take(bytes, goes_on, now_s);

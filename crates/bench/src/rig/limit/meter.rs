@@ -43,7 +43,7 @@ impl Meter {
         if let Some(rate) = self.rate.bytes_s {
             pass(&mut self.bytes_until_s, bytes as f64 / rate);
         }
-        if let Some(rate) = self.rate.iops.filter(|_| !goes_on) {
+        if !goes_on && let Some(rate) = self.rate.iops {
             pass(&mut self.requests_until_s, 1.0 / rate);
         }
         through_s

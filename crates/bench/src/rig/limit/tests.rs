@@ -41,11 +41,14 @@ fn direct(path: &Path) -> File {
 /// Requests a second of all threads together: so many on each file, each waiting for its answer.
 /// What comes before all of them run does not count.
 fn rate(files: &[PathBuf], depth: usize, ask: impl Fn(&File, u64) + Sync) -> f64 {
-    let (begin_s, end_s) = (0.2, 1.4);
+    let begin_s = 0.2;
+    let end_s = 1.4;
     let begun = Instant::now();
     let one = |path: &Path, lane: u64| {
         let file = direct(path);
-        let (mut first, mut last, mut counted) = (None, 0.0, 0_u32);
+        let mut first = None;
+        let mut last = 0.0;
+        let mut counted = 0_u32;
         for at in 0.. {
             ask(&file, lane * 7919 + at);
             let now = begun.elapsed().as_secs_f64();

@@ -89,7 +89,8 @@ fn explain(
 ) -> Explanation {
     let uuid = family.superblock.set_uuid;
     let runs = running.iter().find(|status| status.array.superblock.set_uuid == uuid);
-    let (nested, superblock) = (family.nested, family.superblock.clone());
+    let nested = family.nested;
+    let superblock = family.superblock.clone();
     let devices: Vec<Found> = family.into_devices().into_iter().chain(damaged).collect();
     let unavailable = match runs {
         Some(ControlStatus { name, pid, .. }) => {

@@ -37,12 +37,13 @@ struct Called {
 impl Called {
     /// The name by which it is to be found.
     fn wanted(&self) -> Option<&str> {
-        self.name.as_deref().filter(|_| !self.rename)
+        if self.rename { None } else { self.name.as_deref() }
     }
 
     /// What assembles these devices.
     fn invocation(&self, options: Options, devices: Vec<&str>) -> Invocation {
-        let (name, rename) = (self.name.clone(), self.rename);
+        let name = self.name.clone();
+        let rename = self.rename;
         let devices = devices.into_iter().map(str::to_owned).collect();
         Invocation::Assemble { name, rename, options, devices }
     }

@@ -67,7 +67,8 @@ fn probe(node: &NodeArg, network: Network) -> Result<Seen, RemoteError> {
 /// What lies on the volumes. A node that cannot be reached, or has no such volume, is done without,
 /// if it can be.
 fn look(object: &str, volumes: &[NodeArg], network: Network) -> Result<Vec<Candidate>, Failure> {
-    let (mut candidates, mut missing) = (Vec::new(), Vec::new());
+    let mut candidates = Vec::new();
+    let mut missing = Vec::new();
     for (node, answer) in volumes.iter().zip(ask_all(volumes, |node| probe(node, network))) {
         match answer {
             Ok(seen) if seen.used => {
@@ -108,7 +109,8 @@ fn config(plan: Startable, network: Network, object: &str) -> Result<Assembled, 
 
 fn copy(array: &Private, object: &str, offset: u64, length: u64) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    let (mut at, end) = (offset, offset + length);
+    let mut at = offset;
+    let end = offset + length;
     while at < end {
         let from = at / BLOCK_BYTES * BLOCK_BYTES;
         let to = end.next_multiple_of(BLOCK_BYTES).min(from + PART_BYTES);

@@ -176,7 +176,8 @@ fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
         let reason = "an array of 1 member is most likely a mistake";
         return Err(usage(reason, "use --force if it is not"));
     }
-    let (roles, spares) = (args.raid_devices as usize, args.spare_devices as usize);
+    let roles = args.raid_devices as usize;
+    let spares = args.spare_devices as usize;
     let given = args.members.len();
     if given == roles.saturating_add(spares) {
         return Ok(());
@@ -213,16 +214,19 @@ fn paths(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
 fn open(plan: &Creation) -> Result<Vec<Option<MemberFile>>, Failure> {
     let failed = |error: member::OpenError| {
         let missing = error.path.to_str().and_then(|word| similar(word, ["missing"]));
-        let next = match missing.filter(|_| !error.path.exists()) {
-            Some(meant) => format!("did you mean {meant}? {}", error.next.advice).into(),
-            None => error.next,
+        let next = match missing {
+            Some(meant) if !error.path.exists() => {
+                format!("did you mean {meant}? {}", error.next.advice).into()
+            }
+            _ => error.next,
         };
         Failure::refused("create", error.path.display(), error.reason, next)
     };
     let paths: Vec<PathBuf> = plan.members.iter().flatten().cloned().collect();
     let devices = found::open_distinct(&paths, |path| member::open(path, Mode::ReadWrite, true))
         .map_err(failed)?;
-    for device in devices.iter().filter(|_| !plan.force) {
+    let overwritten = if plan.force { &[][..] } else { &devices[..] };
+    for device in overwritten {
         let found = member::signature(device).map_err(|error| unreadable(device, &error))?;
         if let Some(found) = found {
             let reason = format!("holds {} at byte {}", found.what, found.offset);
@@ -241,7 +245,8 @@ fn warn(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<(), Failure> 
     let common = all && plan.size_sectors.is_none();
     let smallest = devices.iter().flatten().map(|device| device.sectors).min().unwrap_or(0);
     for device in devices.iter().flatten() {
-        let (name, path) = (&plan.name, device.path.display());
+        let name = &plan.name;
+        let path = device.path.display();
         let unused = device.sectors - smallest;
         if common && unused > device.sectors / 10 {
             let [unused, all] = [unused, device.sectors].map(|sectors| sectors * SECTOR_BYTES);
@@ -309,7 +314,8 @@ fn impossible(plan: &Creation, error: &CreateError) -> Failure {
             Failure::usage("create", &plan.name, reason, next)
         }
         CreateError::SizeTooSmall { size_sectors, unit_sectors } => {
-            let (bytes, chunk) = (size_sectors * SECTOR_BYTES, Size(unit_sectors * SECTOR_BYTES));
+            let bytes = size_sectors * SECTOR_BYTES;
+            let chunk = Size(unit_sectors * SECTOR_BYTES);
             let reason = format!("--size {bytes} is in bytes, less than a chunk of {chunk}");
             let next = format!("use at least {chunk}; {}", counted_in_kib(bytes));
             Failure::usage("create", &plan.name, reason, next)

@@ -56,7 +56,8 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     make(&places, &mut remotes, &blueprint, vote)?;
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
-    let (option, name) = (options(&args.network), shell_word(&args.name));
+    let option = options(&args.network);
+    let name = shell_word(&args.name);
     output::answer(&format!("braid assemble{option} {name} {}\n", words.join(" ")))
 }
 

@@ -42,7 +42,8 @@ const fn gcd(a: u64, b: u64) -> u64 {
 }
 
 fn parity_cells(geometry: &Geometry, rows: u64, chunk: u64) -> (Vec<Cell>, Vec<Equation>) {
-    let (mut cells, mut equations) = (Vec::new(), Vec::new());
+    let mut cells = Vec::new();
+    let mut equations = Vec::new();
     for row in 0..rows {
         let mut sums = [Vec::new(), Vec::new()];
         for index in 0..geometry.data_disks() {
@@ -67,7 +68,8 @@ fn parity_cells(geometry: &Geometry, rows: u64, chunk: u64) -> (Vec<Cell>, Vec<E
 }
 
 fn copy_cells(geometry: &Geometry, chunk: u64) -> (Vec<Cell>, Vec<Equation>) {
-    let (mut cells, mut equations) = (Vec::new(), Vec::new());
+    let mut cells = Vec::new();
+    let mut equations = Vec::new();
     for index in 0..geometry.array_sectors() / chunk {
         let place = |copy| {
             let strip = geometry.copy(index * chunk, copy);

@@ -26,7 +26,8 @@ fn run(tool: &str, args: &[&str]) -> Option<Output> {
 fn succeed(tool: &str, args: &[&str]) -> Option<String> {
     let output = run(tool, args)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let out = text(&output.stdout);
+    let err = text(&output.stderr);
     assert!(output.status.success(), "{tool} {args:?}:\n{out}{err}");
     Some(out)
 }
@@ -81,7 +82,8 @@ fn nbdcopy_and_qemu_read_back_what_was_written() {
         let mut engine = mirror(dir.path(), 2, size, 16 * MIB);
         let socket = listen(&mut engine, dir.path(), false);
         let served = Served::start(engine, threads);
-        let (source, back) = (dir.path().join("source"), dir.path().join("back"));
+        let source = dir.path().join("source");
+        let back = dir.path().join("back");
         std::fs::write(&source, noise(11, size as usize)).unwrap();
         let [source, back] = [&source, &back].map(|path| path.to_str().unwrap());
         // Over four connections with requests of the largest size.

@@ -149,7 +149,8 @@ impl Double {
         let index = self.ios[&io];
         let running = &self.requests[&index];
         if result.is_err() && running.request.op == Op::Read && running.reading + 1 < members {
-            let (request, next) = (running.request, running.reading + 1);
+            let request = running.request;
+            let next = running.reading + 1;
             self.requests.get_mut(&index).unwrap().reading = next;
             self.on_members(members, &request, next);
             self.complete(io, false);

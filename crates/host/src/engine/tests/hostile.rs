@@ -37,7 +37,8 @@ fn greedy(path: &Path, len: u32) -> UnixStream {
     for cookie in 0..64 {
         stream.write_all(&request(0, cookie, 0, len)).unwrap();
     }
-    let (deadline, mut before) = (Instant::now() + LONG, 0);
+    let deadline = Instant::now() + LONG;
+    let mut before = 0;
     loop {
         // The one who is asked last is answered after all that came before.
         let waiting = rustix::io::ioctl_fionread(&stream).unwrap();

@@ -27,7 +27,8 @@ pub(super) fn serve(
     patience: Patience,
 ) {
     let array = engine.machine.block().unwrap();
-    let (size, block) = (array.array_sectors() * SECTOR_BYTES, array.block_bytes());
+    let size = array.array_sectors() * SECTOR_BYTES;
+    let block = array.block_bytes();
     let mut server = Server::default();
     server.patience = patience;
     server.listen(listener, Device::new(name.into(), size, block, read_only)).unwrap();

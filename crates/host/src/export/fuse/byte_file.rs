@@ -129,7 +129,8 @@ impl ByteFile {
     }
 
     fn send_zero(&self, range: &Range<u64>, unmap: bool, done: Done) {
-        let (offset, len) = (range.start, range.end - range.start);
+        let offset = range.start;
+        let len = range.end - range.start;
         self.door.send(Message::WriteZeroes { offset, len, unmap, done });
     }
 
@@ -276,7 +277,8 @@ mod tests {
         let ranges =
             || edges.iter().flat_map(|a| edges.iter().filter(move |b| a < *b).map(move |b| *a..*b));
         for (i, range) in ranges().enumerate() {
-            let (from, to) = (range.start as u64, range.end as u64);
+            let from = range.start as u64;
+            let to = range.end as u64;
             let written = vec![i as u8; range.len()];
             wait(|done| file.write(from, written.clone(), i % 2 == 0, done)).unwrap();
             expected[range.clone()].copy_from_slice(&written);
@@ -290,7 +292,8 @@ mod tests {
             assert!(read == written, "read of {range:?}");
         }
         for range in ranges() {
-            let (from, to) = (range.start as u64, range.end as u64);
+            let from = range.start as u64;
+            let to = range.end as u64;
             wait(|done| file.write(0, expected[..5 * 4096].to_vec(), false, done)).unwrap();
             wait(|done| file.zero(from..to, true, done)).unwrap();
             let mut zeroed = expected[..5 * 4096].to_vec();

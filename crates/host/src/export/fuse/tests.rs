@@ -102,7 +102,8 @@ fn the_file_reads_and_writes_as_the_array() {
     expected[2 * MIB..3 * MIB].fill(0);
     fallocate(&file, FallocateFlags::empty(), 0, 8 * MIB as u64).unwrap();
     let zeroed = mounted.fake.asked.lock().unwrap().zeroed.clone();
-    let (mib, none) = (MIB as u64, 8 * MIB as u64 + 1);
+    let mib = MIB as u64;
+    let none = 8 * MIB as u64 + 1;
     assert_eq!(zeroed, [(4096..12_288, true), (2 * mib..3 * mib, false)]);
     fallocate(&file, FallocateFlags::empty(), 0, none).unwrap_err();
     fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096).unwrap_err();
@@ -137,7 +138,8 @@ struct Mapping(std::ptr::NonNull<u8>, usize);
 impl Mapping {
     fn new(file: &File, len: usize) -> rustix::io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED;
         // SAFETY: a new mapping at an address that the kernel chooses.
         let at = unsafe { mmap(std::ptr::null_mut(), len, access, flags, file, 0) }?;
         Ok(Self(std::ptr::NonNull::new(at.cast()).unwrap(), len))
@@ -199,9 +201,11 @@ fn kernel_before(major: u32, minor: u32) -> bool {
 #[test]
 fn names_stay_as_they_are() {
     let Some(mut mounted) = mounted(MIB, false) else { return };
-    let (file, other) = (mounted.path(), mounted.dir.path().join("other"));
+    let file = mounted.path();
+    let other = mounted.dir.path().join("other");
     let refused = |done: io::Result<()>| done.unwrap_err().raw_os_error();
-    let (not_permitted, busy) = (Errno::PERM.raw_os_error(), Errno::BUSY.raw_os_error());
+    let not_permitted = Errno::PERM.raw_os_error();
+    let busy = Errno::BUSY.raw_os_error();
     assert_eq!(refused(std::fs::remove_file(&file)), Some(not_permitted));
     assert_eq!(refused(std::fs::rename(&file, &other)), Some(busy));
     assert_eq!(refused(std::fs::create_dir(&other)), Some(not_permitted));

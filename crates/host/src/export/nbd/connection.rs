@@ -334,7 +334,8 @@ impl Connection {
 
     /// Starts a receive: first what is missing in the buffer being filled, then more input.
     fn receive(&mut self, core: &mut Core) {
-        let (start, end) = (self.start as usize, self.end as usize);
+        let start = self.start as usize;
+        let end = self.end as usize;
         if start > 0 {
             // SAFETY: no receive is in flight, the buffer is this connection's alone.
             let input = unsafe { core.arena.memory().bytes_mut(self.input) };

@@ -100,7 +100,8 @@ impl Server {
             Listener::Tcp(socket) => (OwnedFd::from(socket), true),
         };
         rustix::io::ioctl_fionbio(&socket, false)?;
-        let (socket, device) = (Arc::new(socket), Arc::new(device));
+        let socket = Arc::new(socket);
+        let device = Arc::new(device);
         self.listening.push(Listening { socket, tcp, device, retry_at: None });
         Ok(())
     }
@@ -260,7 +261,8 @@ impl Export for Server {
     fn relieve(&mut self, core: &mut Core) -> Option<User> {
         let mut worst = None;
         for (index, client) in &self.connections {
-            let (bytes, broken) = (client.common_bytes(), client.is_broken());
+            let bytes = client.common_bytes();
+            let broken = client.is_broken();
             if bytes > 0 && broken {
                 return None;
             }

@@ -470,7 +470,9 @@ pub fn fuzz_session(data: &[u8]) {
     };
     let mut out = Vec::new();
     let mut session = Session::new(Arc::new(export), &mut out);
-    let (mut start, mut end, mut payload) = (0, 0, 0usize);
+    let mut start = 0;
+    let mut end = 0;
+    let mut payload = 0usize;
     loop {
         let taken = payload.min(end - start);
         (start, payload) = (start + taken, payload - taken);

@@ -64,7 +64,9 @@ fn converse(read_only: bool, stream: &[u8], portion: usize) -> Outcome {
     let mut session = Session::new(export(read_only), &mut greeting);
     assert_eq!(greeting, b"NBDMAGICIHAVEOPT\0\x03");
     let mut outcome = Outcome::default();
-    let (mut start, mut end, mut payload) = (0, 0, 0);
+    let mut start = 0;
+    let mut end = 0;
+    let mut payload = 0;
     loop {
         let taken = usize::min(payload, end - start);
         (start, payload) = (start + taken, payload - taken);

@@ -106,9 +106,10 @@ impl<'a> Conversation<'a> {
         }
         link.up(Arc::clone(&conversation.endpoint), outbox);
         let peer = link.peer();
-        link.tell(vec![Event::Fabric(match dialled {
-            true => FabricEvent::Connected { peer },
-            false => FabricEvent::Accepted { peer, limit: link.limit() },
+        link.tell(vec![Event::Fabric(if dialled {
+            FabricEvent::Connected { peer }
+        } else {
+            FabricEvent::Accepted { peer, limit: link.limit() }
         })]);
         Ok(conversation)
     }
@@ -247,9 +248,11 @@ impl<'a> Conversation<'a> {
 
     /// Tells the peer where it may put, once the engine knows.
     fn admit(&mut self) -> Result<(), String> {
-        let Some(window) = self.link.take_window().filter(|_| self.window.is_none()) else {
+        let window = self.link.take_window();
+        if self.window.is_some() {
             return Ok(());
-        };
+        }
+        let Some(window) = window else { return Ok(()) };
         let arena = self.endpoint.arena();
         let region = Region::register(arena.domain(), arena.memory(), window, ffi::FI_REMOTE_WRITE);
         let region = self.window.insert(region.map_err(broken)?);

@@ -29,7 +29,8 @@ impl Domain {
     /// Opens the device that has this address, if the provider knows addresses.
     pub(super) fn open(provider: &str, source: Option<IpAddr>) -> Result<Arc<Self>, OfiError> {
         let info = Info::find(Some(provider), source)?;
-        let (mut fabric, mut domain) = (ptr::null_mut(), ptr::null_mut());
+        let mut fabric = ptr::null_mut();
+        let mut domain = ptr::null_mut();
         // SAFETY: the attributes come from libfabric; `fabric` is written on success.
         let code = unsafe {
             (Library::get().fi_fabric)(
@@ -118,7 +119,7 @@ impl Remote {
     pub(super) fn address(&self, offset: u64, bytes: u64) -> Option<u64> {
         let at = offset.checked_sub(self.start)?;
         let inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        self.base.checked_add(at).filter(|_| inside)
+        if inside { self.base.checked_add(at) } else { None }
     }
 }
 
@@ -151,11 +152,13 @@ impl Region {
         let start = memory.address(Buf { offset: range.start, len: 0 });
         let bytes = usize::try_from(range.end - range.start).expect("the memory is mapped");
         let key = domain.new_key()?;
-        let (mut mr, access) = (ptr::null_mut(), u64::from(access));
+        let mut mr = ptr::null_mut();
+        let access = u64::from(access);
         // SAFETY: the memory is mapped, and stays so for longer than the region lives.
         let code = unsafe {
             let domain = domain.as_ptr();
-            let (start, none) = (start.cast_const().cast(), ptr::null_mut());
+            let start = start.cast_const().cast();
+            let none = ptr::null_mut();
             ffi::fi_mr_reg(domain, start, bytes, access, 0, key, 0, &raw mut mr, none)
         };
         let mr = NonNull::new(mr).ok_or_else(|| OfiError::new("fi_mr_reg", code.into()))?;

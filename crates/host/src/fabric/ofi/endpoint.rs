@@ -63,7 +63,8 @@ impl Endpoint {
         let domain = Arc::clone(arena.domain());
         let queue = Queue::open(&domain)?;
         let mut attr = ffi::fi_av_attr { type_: ffi::FI_AV_TABLE, ..zeroed() };
-        let (mut av, mut ep) = (ptr::null_mut(), ptr::null_mut());
+        let mut av = ptr::null_mut();
+        let mut ep = ptr::null_mut();
         // SAFETY: the domain is open; `av` is written on success.
         let code = unsafe {
             ffi::fi_av_open(domain.as_ptr(), &raw mut attr, &raw mut av, ptr::null_mut())
@@ -85,7 +86,8 @@ impl Endpoint {
 
     fn enable(&self) -> Result<(), OfiError> {
         let both = u64::from(ffi::FI_TRANSMIT | ffi::FI_RECV);
-        let (ep, cq) = (self.ep.as_ptr(), self.queue.cq.as_ptr());
+        let ep = self.ep.as_ptr();
+        let cq = self.queue.cq.as_ptr();
         // SAFETY: all three are open, and live as long as the endpoint.
         let code = unsafe { ffi::fi_ep_bind(ep, self.av.as_ptr().cast(), 0) };
         OfiError::check("fi_ep_bind", code.into())?;
@@ -117,7 +119,8 @@ impl Endpoint {
             .copy_from_slice(&name[..name.len().min(MAX_NAME_BYTES)]);
         // SAFETY: the address vector is open, and there is more of a name than any provider reads.
         let count = unsafe {
-            let (av, name) = (self.av.as_ptr(), padded.as_ptr().cast());
+            let av = self.av.as_ptr();
+            let name = padded.as_ptr().cast();
             ffi::fi_av_insert(av, name, 1, &raw mut self.peer, 0, ptr::null_mut())
         };
         if count == 1 { Ok(()) } else { Err(OfiError::new("fi_av_insert", libc::EINVAL.into())) }
@@ -292,7 +295,8 @@ impl Queue {
         if self.wakes {
             return self.take(Some(limit), out);
         }
-        let (begun, mut nap) = (Instant::now(), NAPS[0]);
+        let begun = Instant::now();
+        let mut nap = NAPS[0];
         loop {
             let before = out.len();
             self.take(None, out)?;
@@ -307,7 +311,8 @@ impl Queue {
     /// Takes what there is; with a limit, waits for it.
     fn take(&self, limit: Option<Duration>, out: &mut Vec<Happened>) -> Result<(), OfiError> {
         let mut entries = [const { zeroed::<ffi::fi_cq_data_entry>() }; BATCH];
-        let (cq, to) = (self.cq.as_ptr(), entries.as_mut_ptr().cast());
+        let cq = self.cq.as_ptr();
+        let to = entries.as_mut_ptr().cast();
         let count = if let Some(limit) = limit {
             let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
             // SAFETY: the queue is open, and there is room for so many entries of its format.

@@ -53,7 +53,8 @@ impl Link {
         stream: TcpStream,
         news: Arc<News>,
     ) -> Self {
-        let (wish, state) = (AtomicU8::new(STAY), Mutex::new(State::Opening));
+        let wish = AtomicU8::new(STAY);
+        let state = Mutex::new(State::Opening);
         Self { peer, limit, stream, wish, state, window: Mutex::default(), news }
     }
 

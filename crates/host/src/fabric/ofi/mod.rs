@@ -90,7 +90,8 @@ impl Devices {
         let domain =
             Domain::open(&self.provider, address).map_err(|error| Refusal::plain(why(error)))?;
         // Puts come from here. Where they may go to, each peer is told for itself.
-        let (all, access) = (self.place.window(0..u64::MAX), ffi::FI_READ | ffi::FI_WRITE);
+        let all = self.place.window(0..u64::MAX);
+        let access = ffi::FI_READ | ffi::FI_WRITE;
         let arena = Region::register(&domain, &self.place.memory, all, access);
         let arena = arena.map_err(|error| {
             Refusal::new(why(error), "check the limit of locked memory, `ulimit -l`")
@@ -154,7 +155,8 @@ impl Ofi {
                 "use fabric tcp",
             ),
         })?;
-        let (provider, has_ip) = (info.provider(), info.has_ip());
+        let provider = info.provider();
+        let has_ip = info.has_ip();
         let says = Says::new(network, provider.clone().into_bytes());
         let greeter = Greeter::new(says, listener).map_err(|error| refused_by_system(&error))?;
         let wake = Arc::clone(greeter.wake());
@@ -192,7 +194,8 @@ impl Ofi {
 
     fn begin_link(&mut self, dialled: Option<PeerId>, greeted: Greeted) -> Result<(), Refusal> {
         let Greeted { stream, blob, limit, .. } = greeted;
-        let (ours, theirs) = (&self.devices.provider, String::from_utf8_lossy(&blob));
+        let ours = &self.devices.provider;
+        let theirs = String::from_utf8_lossy(&blob);
         if theirs != ours.as_str() {
             let reason = format!("uses libfabric's provider {theirs}, this is {ours}");
             return Err(Refusal::new(reason, "use the same on both"));
@@ -208,7 +211,8 @@ impl Ofi {
         let ours = stream.local_addr().map_err(unfit)?.ip();
         let peer = dialled.unwrap_or_else(|| self.accepted());
         let link = Arc::new(Link::new((peer, limit), stream, Arc::clone(&self.news)));
-        let (shared, devices) = (Arc::clone(&link), Arc::clone(&self.devices));
+        let shared = Arc::clone(&link);
+        let devices = Arc::clone(&self.devices);
         let run = move || conversation::run(&shared, || devices.arena(ours), dialled.is_some());
         let thread = thread::Builder::new().name("fabric-ofi".into()).spawn(run);
         let thread = thread

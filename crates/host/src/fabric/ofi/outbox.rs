@@ -85,7 +85,8 @@ impl Outbox {
     /// To a peer that has not admitted us yet.
     pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
         let free = (MESSAGES..2 * MESSAGES).collect();
-        let (taken, waiting) = (Slab::default(), VecDeque::new());
+        let taken = Slab::default();
+        let waiting = VecDeque::new();
         let sent = Counts::default();
         Self { endpoint, remote: None, taken, free, waiting, waiting_bytes: 0, sent }
     }
@@ -137,7 +138,8 @@ impl Outbox {
             Outgoing::Message(bytes) => {
                 let Some(&free) = self.free.last() else { return Ok(false) };
                 let index = self.taken.insert(Taken::Message(free));
-                let (buf, memory) = (slot(free, bytes.len()), self.endpoint.messages().memory());
+                let buf = slot(free, bytes.len());
+                let memory = self.endpoint.messages().memory();
                 // SAFETY: the slot is free: neither the device nor anybody else uses it.
                 unsafe { memory.bytes_mut(buf) }.copy_from_slice(bytes);
                 (self.endpoint.send(buf, index), index)

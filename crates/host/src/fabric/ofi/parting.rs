@@ -33,7 +33,9 @@ impl Conversation<'_> {
     /// Closes the endpoint, and answers all puts.
     pub(super) fn part(mut self, mut outbox: Outbox) {
         let begun = Instant::now();
-        let (mut quiet, mut told, mut last) = (0, false, begun);
+        let mut quiet = 0;
+        let mut told = false;
+        let mut last = begun;
         loop {
             if self.happened.is_empty() {
                 quiet += 1;
@@ -88,10 +90,14 @@ impl Conversation<'_> {
             }
             if let Ok(word) = <[u8; WORD_BYTES]>::try_from(&self.word[..]) {
                 self.word.clear();
-                match Word::decode(&word).filter(|_| self.farewell.is_none()) {
-                    Some(Word::Admission(remote)) => self.admission = Some(remote),
-                    Some(Word::Farewell(counts)) => self.farewell = Some(counts),
-                    None => return Err("it sent bytes that mean nothing".into()),
+                match Word::decode(&word) {
+                    Some(Word::Admission(remote)) if self.farewell.is_none() => {
+                        self.admission = Some(remote);
+                    }
+                    Some(Word::Farewell(counts)) if self.farewell.is_none() => {
+                        self.farewell = Some(counts);
+                    }
+                    _ => return Err("it sent bytes that mean nothing".into()),
                 }
             }
         }

@@ -61,7 +61,8 @@ enum Life {
 
 impl Connection {
     pub(super) fn new(stream: TcpStream, peer: PeerId, room: Buf, seals: Option<Seals>) -> Self {
-        let (mut slices_out, mut slices_into) = (None, None);
+        let mut slices_out = None;
+        let mut slices_into = None;
         let split = |Seals { out, into, slices }| {
             (slices_out, slices_into) = slices.map(|both| (both.out, both.into)).unzip();
             (out, into)
@@ -92,7 +93,8 @@ impl Connection {
 
     /// Receives what comes next.
     pub(super) fn receive(&mut self, driver: &mut Driver<Token>, index: usize) {
-        let (socket, bufs) = (Arc::clone(&self.socket), self.input.next());
+        let socket = Arc::clone(&self.socket);
+        let bufs = self.input.next();
         let token = Token::Fabric(FabricToken::Receive(index));
         driver.start(token, Op::Receive { socket, bufs });
         self.receiving = true;
@@ -263,7 +265,8 @@ mod tests {
 
     /// Of a socket: how long it waits for what it has sent, and for anything at all.
     fn borne(stream: &TcpStream) -> (u32, Duration) {
-        let (sent, idle) = (sockopt::tcp_user_timeout(stream), sockopt::tcp_keepidle(stream));
+        let sent = sockopt::tcp_user_timeout(stream);
+        let idle = sockopt::tcp_keepidle(stream);
         (sent.unwrap(), idle.unwrap())
     }
 

@@ -102,7 +102,8 @@ impl Input {
         }
         self.kept = if self.put.is_some() { 0 } else { end - start };
         if start > 0 && self.kept > 0 {
-            let (from, to) = (self.room.slice(start, self.kept), self.room.slice(0, self.kept));
+            let from = self.room.slice(start, self.kept);
+            let to = self.room.slice(0, self.kept);
             copy(&place.memory, from, to);
         }
         Ok(())

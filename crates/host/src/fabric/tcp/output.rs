@@ -43,7 +43,9 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new(seal: Option<Seal>, slices: Option<SliceSeal>) -> Self {
-        let (queue, under_way, spare) = (VecDeque::new(), Vec::new(), Box::default());
+        let queue = VecDeque::new();
+        let under_way = Vec::new();
+        let spare = Box::default();
         Self { seal, slices, queue, queued_bytes: 0, under_way, spare }
     }
 
@@ -67,7 +69,8 @@ impl Output {
     pub(super) fn next(&mut self, place: &Place) -> Option<Box<Outgoing>> {
         let mut message = std::mem::take(&mut self.spare);
         message.clear();
-        let (mut bytes, mut frames) = (0, 0);
+        let mut bytes = 0;
+        let mut frames = 0;
         while bytes < FULL_BYTES && frames < FULL_FRAMES {
             let Some(frame) = self.queue.pop_front() else { break };
             frames += 1;

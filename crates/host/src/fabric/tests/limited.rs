@@ -59,7 +59,8 @@ fn meddling(node: String, change: fn(&mut Vec<u8>)) -> String {
     std::thread::spawn(move || {
         let (mut client, _) = middle.accept().unwrap();
         let mut node = TcpStream::connect(node).unwrap();
-        let (mut back, mut to_client) = (node.try_clone().unwrap(), client.try_clone().unwrap());
+        let mut back = node.try_clone().unwrap();
+        let mut to_client = client.try_clone().unwrap();
         std::thread::spawn(move || std::io::copy(&mut back, &mut to_client));
         let mut said = vec![0; hello(Some(ARRAY)).encode().len()];
         client.read_exact(&mut said).unwrap();

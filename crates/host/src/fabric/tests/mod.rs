@@ -82,7 +82,8 @@ impl Make {
 
     /// Two sides with a connection: the dialler first, each with its name for the other.
     fn pair(self) -> ((Side, PeerId), (Side, PeerId)) {
-        let (mut a, mut b) = (self.side(false), self.side(true));
+        let mut a = self.side(false);
+        let mut b = self.side(true);
         let to_b = a.connect(PeerId(1), &b.address);
         wait_for(&mut [&mut a, &mut b], |sides| !sides[0].events.is_empty());
         let connected = fabric_event(a.events.pop_front());

@@ -8,13 +8,16 @@ const ENCRYPTED: Make = Make { encrypts: true, ..KEYED };
 /// Passes a connection on, and keeps what whoever dialled says.
 fn tapped(address: &str) -> (String, std::thread::JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (own, address) = (listener.local_addr().unwrap().to_string(), address.to_owned());
+    let own = listener.local_addr().unwrap().to_string();
+    let address = address.to_owned();
     let relay = std::thread::spawn(move || {
         let (mut from, _) = listener.accept().unwrap();
         let mut to = TcpStream::connect(address).unwrap();
-        let (mut back, mut to_dialler) = (to.try_clone().unwrap(), from.try_clone().unwrap());
+        let mut back = to.try_clone().unwrap();
+        let mut to_dialler = from.try_clone().unwrap();
         std::thread::spawn(move || std::io::copy(&mut back, &mut to_dialler));
-        let (mut said, mut some) = (Vec::new(), vec![0; 1 << 16]);
+        let mut said = Vec::new();
+        let mut some = vec![0; 1 << 16];
         while let Ok(got @ 1..) = from.read(&mut some) {
             said.extend(&some[..got]);
             if to.write_all(&some[..got]).is_err() {
@@ -29,7 +32,8 @@ fn tapped(address: &str) -> (String, std::thread::JoinHandle<Vec<u8>>) {
 
 /// Whether some of a slice is seen on its way from one side to the other, where it arrives.
 fn is_seen(dials: Make, listens: Make) -> bool {
-    let (mut a, mut b) = (dials.side(false), listens.side(true));
+    let mut a = dials.side(false);
+    let mut b = listens.side(true);
     let (address, relay) = tapped(&b.address);
     let to_b = a.connect(PeerId(1), &address);
     wait_for(&mut [&mut a, &mut b], |sides| !sides[0].events.is_empty());

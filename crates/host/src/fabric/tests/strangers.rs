@@ -118,13 +118,16 @@ fn a_recorded_proof_gets_nobody_in() {
     let mut side = KEYED.side(true);
     // All that somebody with the key says, as it passes here.
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, node) = (middle.local_addr().unwrap().to_string(), side.address.clone());
+    let address = middle.local_addr().unwrap().to_string();
+    let node = side.address.clone();
     let relay = std::thread::spawn(move || {
         let (mut client, _) = middle.accept().unwrap();
         let mut node = TcpStream::connect(node).unwrap();
-        let (mut back, mut to_client) = (node.try_clone().unwrap(), client.try_clone().unwrap());
+        let mut back = node.try_clone().unwrap();
+        let mut to_client = client.try_clone().unwrap();
         std::thread::spawn(move || std::io::copy(&mut back, &mut to_client));
-        let (mut said, mut some) = (Vec::new(), [0; 4096]);
+        let mut said = Vec::new();
+        let mut some = [0; 4096];
         loop {
             let got = client.read(&mut some).unwrap();
             if got == 0 {
@@ -243,7 +246,8 @@ fn nobody_is_dialled_without_end() {
     // Takes connections, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let (at_once, too_many) = (256, 44);
+    let at_once = 256;
+    let too_many = 44;
     for peer in 0..at_once + too_many {
         side.ask(FabricOp::Connect { peer: PeerId(peer), address: address.clone() });
     }

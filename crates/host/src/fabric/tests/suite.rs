@@ -201,7 +201,8 @@ fn start_puts(side: &mut Side, peer: PeerId, own: &mut Progress, me: usize, coun
     while own.started < count
         && let Some(slot) = own.free.pop()
     {
-        let (number, at) = (own.started, u64::from(slot) * MIB);
+        let number = own.started;
+        let at = u64::from(slot) * MIB;
         let from = Buf { offset: at, len: put_bytes(number) };
         let content = pattern(u64::from(number) * 2 + me as u64, from.len as usize);
         side.bytes(from).copy_from_slice(&content);
@@ -213,7 +214,8 @@ fn start_puts(side: &mut Side, peer: PeerId, own: &mut Progress, me: usize, coun
 }
 
 fn puts_proceed(side: &mut Side, progress: &mut [Progress; 2], me: usize, event: Event) {
-    let (own, other) = (me, 1 - me);
+    let own = me;
+    let other = 1 - me;
     match event {
         Event::Done { io, result } => {
             assert!(result.is_ok());
@@ -225,7 +227,8 @@ fn puts_proceed(side: &mut Side, progress: &mut [Progress; 2], me: usize, event:
             progress[own].half(slot);
         }
         Event::Fabric(FabricEvent::Placed { imm, .. }) => {
-            let (number, slot) = (imm >> 8, imm & 0xff);
+            let number = imm >> 8;
+            let slot = imm & 0xff;
             let len = put_bytes(number);
             let content = pattern(u64::from(number) * 2 + other as u64, len as usize);
             let offset = INBOX + u64::from(slot) * MIB;
@@ -408,7 +411,8 @@ fn who_takes_nothing_is_not_waited_for_when_cut(make: Make) {
 }
 
 fn hanging_up_while_dialling_is_silent(make: Make) {
-    let (mut a, mut b) = (make.side(false), make.side(true));
+    let mut a = make.side(false);
+    let mut b = make.side(true);
     a.connect(PeerId(1), &b.address.clone());
     a.ask(FabricOp::HangUp { peer: PeerId(1) });
     a.connect(PeerId(2), &b.address.clone());

@@ -28,7 +28,8 @@ pub(super) fn judge_again(name: String, config: &ClientConfig, how: How) -> Judg
     let of = |members: &[Option<ClientMember>]| {
         members.iter().flatten().next().map(|member| member.superblock.set_uuid)
     };
-    let (array, shape) = (of(&config.members), config.params);
+    let array = of(&config.members);
+    let shape = config.params;
     Box::new(move |places| {
         let node = |place: &VolumeAddress| NodeArg {
             address: place.address.clone(),

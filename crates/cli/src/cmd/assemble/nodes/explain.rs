@@ -50,7 +50,8 @@ pub(super) fn explain_nodes(
 ) -> Result<(), Failure> {
     let network = network("assemble", &args.network)?;
     let timeout = Duration::from_secs(args.node_timeout);
-    let (mut looked, mut out): (Vec<Looked>, Vec<Verdicted>) = (Vec::new(), Vec::new());
+    let mut looked: Vec<Looked> = Vec::new();
+    let mut out: Vec<Verdicted> = Vec::new();
     for (node, found) in volumes.iter().zip(ask_all(volumes, |node| look(node, network, timeout))) {
         let same = |found: &Looked| looked.iter().find(|one| one.voter.node == found.voter.node);
         let found = found.map_err(|error| error.why.reason).and_then(|found| match same(&found) {
@@ -94,7 +95,8 @@ pub(super) fn explain_nodes(
         }
     };
     let superblock = assembly.newest.map(|newest| *newest);
-    let (within, next) = (Vec::new(), Some(next));
+    let within = Vec::new();
+    let next = Some(next);
     let array = Explanation { superblock, verdicts, within, prospect, next };
     explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, args.json)
 }

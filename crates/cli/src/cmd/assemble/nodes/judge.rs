@@ -68,13 +68,13 @@ fn probe_free(
     loop {
         let mut remote = connect(node)?;
         let found = probe(&mut remote, node)?;
-        match remote.used() {
-            false => return Ok((remote, found)),
-            true if Instant::now() < until => std::thread::sleep(RETRY),
-            true => {
-                return Err(RemoteError { why: in_use(), kind: RemoteErrorKind::Busy });
-            }
+        if !remote.used() {
+            return Ok((remote, found));
         }
+        if Instant::now() >= until {
+            return Err(RemoteError { why: in_use(), kind: RemoteErrorKind::Busy });
+        }
+        std::thread::sleep(RETRY);
     }
 }
 
@@ -178,7 +178,8 @@ pub(super) fn judge(
     (take_over, timeout): (bool, Duration),
 ) -> Result<Judged, Failure> {
     let connect = |node: &NodeArg| Remote::connect_within(&node.address, network, timeout);
-    let (mut volumes, mut missing) = (volumes.to_vec(), Vec::new());
+    let mut volumes = volumes.to_vec();
+    let mut missing = Vec::new();
     // On connections of their own, all at once.
     let look = ask_all(&volumes, |node| probe(&mut connect(node)?, node));
     let mut looked_at = known(&mut volumes, look, &mut missing)?;
@@ -259,14 +260,11 @@ pub(super) fn not_taken(plan: &Startable, verdicts: &[(String, Verdict)]) -> Vec
     let taken: Vec<String> = taken.map(|m| member_name(&m.address, &m.volume)).collect();
     let out = verdicts.iter().filter(|(_, verdict)| !verdict.attached());
     let line = |(member, verdict): &(String, Verdict)| {
-        let fate = match taken.contains(member) {
-            true => "is given what it missed",
-            false => "is left out",
-        };
+        let fate = if taken.contains(member) { "is given what it missed" } else { "is left out" };
         format!("{member} {fate}: {verdict}")
     };
     // Whether it starts without is for the nodes to say.
-    let missing = Some(missing(plan)).filter(|_| plan.degraded() > 0);
+    let missing = (plan.degraded() > 0).then(|| missing(plan));
     out.map(line).chain(missing).collect()
 }
 
