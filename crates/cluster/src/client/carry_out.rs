@@ -26,7 +26,9 @@ impl Client {
             }
             LaneCommand::Reply(id, result) => {
                 if self.parts.keeper.has_stopped() {
-                    self.close();
+                    self.parts.close_visits();
+                    let (sessions, mut net) = self.parts.sessions();
+                    sessions.hang_up_all(&mut net);
                     // Nobody answers any more.
                     self.parts.out.requests.clear();
                     self.parts.phase = Phase::Stopped;
@@ -39,14 +41,6 @@ impl Client {
         }
     }
 
-    fn close(&mut self) {
-        let (sessions, mut net) = self.parts.sessions();
-        sessions.close_visits(&mut net);
-        self.parts.ownership.close(&mut self.parts.out);
-        let (sessions, mut net) = self.parts.sessions();
-        sessions.hang_up_all(&mut net);
-    }
-
     pub(super) fn carry_out_loss(&mut self, Loss { role, why, kind }: Loss) {
         let parts = &mut self.parts;
         if !parts.alive(role) {
@@ -55,7 +49,7 @@ impl Client {
         let id = parts.sessions.list.id(role);
         if kind == LossKind::Store && parts.keeper.needs(id) {
             // The array cannot go on without it: it waits for it.
-            if let Some(member) = &parts.sessions.list.get(role).member {
+            if let Some(member) = &parts.session(role).member {
                 let name = member::member_name(&member.address, &member.volume);
                 let reason = format!("{name}: {}", why.reason);
                 parts.ownership.refuse(Refusal::new(reason, why.next.clone()));

@@ -113,7 +113,7 @@ impl Client {
                 answer: answer @ Answer::Pipeline { ring, journal_bytes, parts_only },
             } => {
                 parts.engine.journals.told(role, journal_bytes, parts_only);
-                parts.sessions.list.get_mut(role).ring = ring;
+                parts.session_mut(role).ring = ring;
                 if parts.alive(role) {
                     parts.sessions.hold(role, Step::Prepared);
                     parts.start_goes_on();

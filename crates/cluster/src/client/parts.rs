@@ -8,6 +8,8 @@ use super::engine::{Cx, Engine, Shared};
 use super::membership::{Membership, writes_over};
 use super::out::Out;
 use super::ownership::{self, Ownership};
+use super::sessions::negotiation::Step;
+use super::sessions::session::Session;
 use super::sessions::{self, Net, Sessions};
 
 /// The machines of the client, side by side: each is called with what it may see, and none of them
@@ -126,6 +128,31 @@ impl Parts {
         let Self { keeper, out, shared, engine, .. } = self;
         let unanswered = !out.ios.is_empty() || !out.requests.is_empty();
         out.is_empty() && !unanswered && engine.holds_nothing(shared) && keeper.is_idle()
+    }
+
+    pub(super) fn session(&self, role: u16) -> &Session {
+        self.sessions.list.get(role)
+    }
+
+    pub(super) fn session_mut(&mut self, role: u16) -> &mut Session {
+        self.sessions.list.get_mut(role)
+    }
+
+    pub(super) fn copy_target(&self) -> u16 {
+        self.sessions.list.copy_target()
+    }
+
+    /// Goes on with a negotiation, and asks what is asked at this step.
+    pub(super) fn go_on(&mut self, role: u16, step: Step) {
+        let (sessions, mut net) = self.sessions();
+        sessions.go_on(&mut net, role, step);
+    }
+
+    /// Hangs up on those that are visited, and on witnesses.
+    pub(super) fn close_visits(&mut self) {
+        let (sessions, mut net) = self.sessions();
+        sessions.close_visits(&mut net);
+        self.ownership.close(&mut self.out);
     }
 
     pub(super) fn alive(&self, role: u16) -> bool {

@@ -26,9 +26,7 @@ impl Client {
     /// Gives up all connections, and with them whatever is under way.
     pub(crate) fn retire(&mut self) {
         self.keeper_side.retire(&mut self.parts);
-        let (sessions, mut net) = self.parts.sessions();
-        sessions.close_visits(&mut net);
-        self.parts.ownership.close(&mut self.parts.out);
+        self.parts.close_visits();
         self.parts.keeper.give_up();
         self.drain();
     }

@@ -66,8 +66,8 @@ impl KeeperSide {
 
     /// The old one is connected to it: the copy begins.
     pub(super) fn begin_copying(&mut self, parts: &mut Parts) {
-        let target = parts.sessions.list.copy_target();
-        let place = parts.sessions.list.get(target).place;
+        let target = parts.copy_target();
+        let place = parts.session(target).place;
         let origin = self.recovery.as_mut().map(|recovery| &mut recovery.origin);
         let Some(Origin::Copy { command, old }) = origin else {
             return self.fail(parts, target, None);
@@ -93,8 +93,8 @@ impl KeeperSide {
         let Origin::Copy { old, .. } = recovery.origin else { return None };
         let place = recovery.place;
         let spare = recovery.new.device.clone();
-        let target = parts.sessions.list.copy_target();
-        let is_at = |parts: &Parts, step| parts.sessions.list.get(target).is_coming_at(step);
+        let target = parts.copy_target();
+        let is_at = |parts: &Parts, step| parts.session(target).is_coming_at(step);
         let begun = [Step::Copying, Step::Flushing, Step::ReadingBack];
         if !begun.into_iter().any(|step| is_at(parts, step)) {
             return None;
@@ -122,32 +122,31 @@ impl KeeperSide {
             None => {}
         }
         if is_at(parts, Step::ReadingBack) {
-            parts.sessions.list.get_mut(target).due = parts.engine.read_back.due();
+            parts.session_mut(target).due = parts.engine.read_back.due();
         }
         if !is_at(parts, Step::Copying) {
             return None;
         }
-        parts.sessions.list.get_mut(target).due = parts.engine.copies.due();
+        parts.session_mut(target).due = parts.engine.copies.due();
         if parts.keeper.little_is_left() && parts.engine.copies.is_done() {
             parts.engine.copies.pause();
             let until = parts.keeper.now().plus_millis(PATIENCE_MILLIS);
-            parts.sessions.list.get_mut(target).due = Some(until);
-            let (sessions, mut net) = parts.sessions();
-            sessions.go_on(&mut net, target, Step::Flushing);
+            parts.session_mut(target).due = Some(until);
+            parts.go_on(target, Step::Flushing);
         }
         None
     }
 
     /// All that was copied is durable.
     pub(super) fn begin_to_read_back(parts: &mut Parts) {
-        let target = parts.sessions.list.copy_target();
-        parts.engine.read_back.begin(parts.sessions.list.get(target).place);
+        let target = parts.copy_target();
+        parts.engine.read_back.begin(parts.session(target).place);
         copy_step(parts, Step::ReadingBack);
     }
 
     /// The new one is of no use.
     fn not_copied(&mut self, parts: &mut Parts, spare: &str, reason: &'static str) {
-        let target = parts.sessions.list.copy_target();
+        let target = parts.copy_target();
         let why = Refusal::new(reason, ADVICE);
         self.fail(parts, target, Some(why.clone()));
         let spare = parts.keeper.spares().find(|one| one.device == spare).map(|one| one.member);
@@ -159,7 +158,7 @@ impl KeeperSide {
     fn retire_copied(&mut self, parts: &mut Parts, place: u16) -> Option<u16> {
         if !parts.votes_suffice_without(place) {
             // Nothing could be answered while the new one is taken in.
-            self.fail(parts, parts.sessions.list.copy_target(), Some(too_few_votes()));
+            self.fail(parts, parts.copy_target(), Some(too_few_votes()));
             return None;
         }
         if !parts.keeper.let_copied_go() {
@@ -192,7 +191,7 @@ impl KeeperSide {
 }
 
 fn copy_step(parts: &mut Parts, step: Step) {
-    let target = parts.sessions.list.copy_target();
+    let target = parts.copy_target();
     parts.sessions.hold(target, step);
-    parts.sessions.list.get_mut(target).due = None;
+    parts.session_mut(target).due = None;
 }

@@ -3,11 +3,11 @@
 
 use braid_array::action::NewMember;
 use braid_array::events::ArrayEvent;
-use braid_array::format::{BadBlocks, Role};
+use braid_array::format::Role;
 use braid_array::{Refusal, SECTOR_BYTES};
 
 use super::KeeperSide;
-use super::recovery::{Origin, moved};
+use super::recovery::{Origin, moved, new_member};
 use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
 use crate::client::sessions::negotiation::Step;
@@ -23,7 +23,7 @@ impl KeeperSide {
         let own = new.superblock.as_deref().map(|superblock| superblock.role());
         let vacant = |role: &u16| parts.keeper.is_vacant(*role) && !parts.alive(*role);
         parts.sessions.list.roles().filter(vacant).min_by_key(|&role| {
-            let session = parts.sessions.list.get(role);
+            let session = parts.session(role);
             let had = own == Some(Role::Active(role));
             (!had, session.member.is_some(), session.due.is_some())
         })
@@ -37,7 +37,7 @@ impl KeeperSide {
             let why = Refusal::new("is on the node of another member", next);
             return self.fail(parts, role, Some(why));
         }
-        go_on(parts, role, Step::Granting);
+        parts.go_on(role, Step::Granting);
     }
 
     /// A node that comes has granted the array.
@@ -53,8 +53,8 @@ impl KeeperSide {
     /// Has nodes that come drop what they have of slice-sets, once no takeover may ask them for
     /// that: these went on without them.
     pub(super) fn drop_leftovers(&self, parts: &mut Parts) {
-        for role in 0..=parts.sessions.list.copy_target() {
-            if !parts.sessions.list.get(role).is_coming_at(Step::Granted) {
+        for role in 0..=parts.copy_target() {
+            if !parts.session(role).is_coming_at(Step::Granted) {
                 continue;
             }
             let grant = match self.recovery.as_ref().filter(|recovery| recovery.role == role) {
@@ -63,7 +63,7 @@ impl KeeperSide {
             };
             let Some(incarnation) = grant.map(|grant| grant.incarnation) else { continue };
             if parts.is_out(incarnation) {
-                go_on(parts, role, Step::Resolving);
+                parts.go_on(role, Step::Resolving);
             }
         }
     }
@@ -78,10 +78,10 @@ impl KeeperSide {
             recovery.new.member = id;
             parts.keeper.candidate(&recovery.new, role)
         });
-        match (candidate, &mut parts.sessions.list.get_mut(role).member) {
+        match (candidate, &mut parts.session_mut(role).member) {
             (Ok(superblock), Some(member)) => {
                 member.superblock = superblock;
-                go_on(parts, role, Step::Preparing);
+                parts.go_on(role, Step::Preparing);
             }
             (candidate, _) => self.fail(parts, role, candidate.err()),
         }
@@ -92,7 +92,7 @@ impl KeeperSide {
         if !parts.engine.journals.are_used() {
             self.prepared(parts, role);
         } else if parts.engine.journals.suffices(role) {
-            go_on(parts, role, Step::Emptying);
+            parts.go_on(role, Step::Emptying);
         } else {
             let reason = "its volume has no journal that is large enough";
             let (sessions, mut net) = parts.sessions();
@@ -103,7 +103,7 @@ impl KeeperSide {
     /// All of a node that comes is there but the wires.
     pub(super) fn prepared(&mut self, parts: &mut Parts, role: u16) {
         let version = parts.engine.sets.version();
-        let target = parts.sessions.list.copy_target();
+        let target = parts.copy_target();
         let session = parts.sessions.list.get_mut(role);
         if role == target {
             // It has no part in anything yet.
@@ -120,31 +120,24 @@ impl KeeperSide {
     pub(super) fn take_back(&mut self, parts: &mut Parts, role: u16) {
         // Whoever was there before may have been complained about.
         parts.engine.sets.is_connected(role);
-        if role == parts.sessions.list.copy_target() {
+        if role == parts.copy_target() {
             return self.begin_copying(parts);
         }
         if self.is_recovery_target(role) {
             return self.take_in(parts, role);
         }
         let member_id = parts.sessions.list.id(role);
-        let session = parts.sessions.list.get_mut(role);
+        let session = parts.session_mut(role);
         let (Some(member), Some(superblock)) = (&session.member, session.returned.take()) else {
             return;
         };
-        let new = NewMember {
-            member: member_id,
-            device: member_name(&member.address, &member.volume),
-            device_sectors: session.volume_bytes / SECTOR_BYTES,
-            device_uuid: superblock.device_uuid,
-            superblock: Some(superblock),
-            bad_blocks: BadBlocks::default(),
-            readd: false,
-        };
+        let device = member_name(&member.address, &member.volume);
+        let new = new_member(member_id, device, session.volume_bytes, superblock);
         session.stands_anew();
         parts.shared.reads.stands_anew(role);
         let known = braid_array::broken("reconnect") && parts.keeper.is_in_sync(role);
         match if known { Ok(()) } else { parts.keeper.member_returned(&new, role) } {
-            Ok(()) => parts.sessions.list.get_mut(role).is_back(),
+            Ok(()) => parts.session_mut(role).is_back(),
             Err(why) => self.keeps_out(parts, role, why),
         }
     }
@@ -154,7 +147,7 @@ impl KeeperSide {
         if let Err(why) = self.try_take_in(parts, role) {
             return self.fail(parts, role, Some(why));
         }
-        let session = parts.sessions.list.get_mut(role);
+        let session = parts.session_mut(role);
         session.is_back();
         session.stands_anew();
         parts.shared.reads.stands_anew(role);
@@ -197,15 +190,10 @@ impl KeeperSide {
 
     /// The member of a role cannot be taken back: it has a past of its own.
     fn keeps_out(&mut self, parts: &mut Parts, role: u16, why: Refusal) {
-        let session = parts.sessions.list.get_mut(role);
+        let session = parts.session_mut(role);
         session.refused = Some(why.clone());
         let member = parts.sessions.list.id(role);
         parts.out.notify(ArrayEvent::MemberRefused { member, why });
         self.cut(parts, role);
     }
-}
-
-fn go_on(parts: &mut Parts, role: u16, step: Step) {
-    let (sessions, mut net) = parts.sessions();
-    sessions.go_on(&mut net, role, step);
 }

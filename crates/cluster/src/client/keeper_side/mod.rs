@@ -6,6 +6,7 @@ mod departed;
 mod joining;
 mod recovery;
 mod spare;
+mod visits;
 
 use braid_array::Instant;
 use braid_array::action::{CommandId, NewMember};
@@ -49,15 +50,15 @@ impl KeeperSide {
         Self {
             recovery: None,
             absents: Absents::new(absent, not_in),
-            departed: Departed::default(),
+            departed: Departed::new(),
             spares: Spares::new(spare_patience_ms),
         }
     }
 
     /// When somebody is to be tried.
     pub(super) fn deadline(&self, parts: &Parts) -> Option<Instant> {
-        let absent = self.absents.deadline().filter(|_| self.may_look_for_absent(parts));
-        let departed = self.departed.deadline().filter(|_| parts.may_return());
+        let absent = self.absents.visits.deadline().filter(|_| self.may_look_for_absent(parts));
+        let departed = self.departed.visits.deadline().filter(|_| parts.may_return());
         [absent, departed, self.spare_deadline(parts)].into_iter().flatten().min()
     }
 
@@ -120,7 +121,7 @@ impl KeeperSide {
 
     /// A node that comes is wired to the others, or is not.
     pub(super) fn wired(&mut self, parts: &mut Parts, role: u16, ok: bool) {
-        if parts.sessions.list.get(role).is_coming_at(Step::Wiring) {
+        if parts.session(role).is_coming_at(Step::Wiring) {
             if ok && parts.may_return() {
                 self.take_back(parts, role);
             } else {
@@ -132,12 +133,12 @@ impl KeeperSide {
 
     /// Nothing more is to be said to a node that has left.
     pub(super) fn over(&mut self) {
-        self.departed.is_told();
+        self.departed.visits.done();
     }
 
     /// A node that is no member now does not keep to the protocol, or cannot be used.
     pub(super) fn lose_stranger(&mut self, parts: &mut Parts, role: u16, why: Refusal) {
-        if parts.sessions.list.get(role).is_coming() {
+        if parts.session(role).is_coming() {
             let (sessions, mut net) = parts.sessions();
             sessions.end(&mut net, role);
             self.failed(parts, role, Some(why));
@@ -159,7 +160,7 @@ impl KeeperSide {
             self.fail(parts, role, Some(over));
         }
         for role in parts.sessions.list.roles() {
-            let session = parts.sessions.list.get(role);
+            let session = parts.session(role);
             if session.id.is_none_or(|id| parts.keeper.knows(id)) || session.alive() {
                 continue;
             }
@@ -167,7 +168,7 @@ impl KeeperSide {
                 self.fail(parts, role, None);
             }
             self.departs(parts, role);
-            parts.sessions.list.get_mut(role).clear();
+            parts.session_mut(role).clear();
         }
     }
 
@@ -180,8 +181,8 @@ impl KeeperSide {
 
     /// Nobody comes any more.
     pub(super) fn retire(&mut self, parts: &mut Parts) {
-        for role in 0..=parts.sessions.list.copy_target() {
-            if parts.sessions.list.get(role).is_coming() {
+        for role in 0..=parts.copy_target() {
+            if parts.session(role).is_coming() {
                 self.fail(parts, role, None);
             }
         }
@@ -189,7 +190,7 @@ impl KeeperSide {
 
     /// Where members are that were not found so far.
     pub(super) fn absent_places(&self) -> impl Iterator<Item = VolumeAddress> {
-        self.absents.places()
+        self.absents.visits.places().cloned()
     }
 
     /// Who is not in, while anybody could be.

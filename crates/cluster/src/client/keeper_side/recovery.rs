@@ -3,7 +3,8 @@
 
 use braid_array::action::{CommandId, NewMember};
 use braid_array::events::ArrayEvent;
-use braid_array::{Instant, MemberId, Refusal};
+use braid_array::format::{BadBlocks, Superblock};
+use braid_array::{Instant, MemberId, Refusal, SECTOR_BYTES};
 
 use super::KeeperSide;
 use crate::client::ClientMember;
@@ -76,6 +77,24 @@ impl Recovery {
     }
 }
 
+/// The member that lies on a volume of so many bytes, as the keeper takes it.
+pub(super) fn new_member(
+    member: MemberId,
+    device: String,
+    volume_bytes: u64,
+    superblock: Box<Superblock>,
+) -> NewMember {
+    NewMember {
+        member,
+        device,
+        device_sectors: volume_bytes / SECTOR_BYTES,
+        device_uuid: superblock.device_uuid,
+        superblock: Some(superblock),
+        bad_blocks: BadBlocks::default(),
+        readd: false,
+    }
+}
+
 pub(super) fn moved() -> Refusal {
     Refusal::new("other members have come or gone meanwhile", "add it again")
 }
@@ -124,12 +143,12 @@ impl KeeperSide {
         let volume = volume.to_owned();
         self.end_untold(parts);
         let copy = matches!(origin, Origin::Copy { .. });
-        let role = if copy { parts.sessions.list.copy_target() } else { place };
-        if parts.sessions.list.get(role).is_coming() {
+        let role = if copy { parts.copy_target() } else { place };
+        if parts.session(role).is_coming() {
             self.fail(parts, role, None);
         }
         let version = parts.engine.sets.version();
-        let session = parts.sessions.list.get_mut(role);
+        let session = parts.session_mut(role);
         let before = session.member.replace(ClientMember { address, volume, superblock });
         let before = before.map(|member| {
             let id = session.id.take();
@@ -157,7 +176,7 @@ impl KeeperSide {
         if role == parts.sessions.list.absent_visit() {
             self.absents.look_over(why, now);
         } else if role == parts.sessions.list.departed_visit() {
-            self.departed.visit_over(now);
+            self.departed.visits.failed(now);
         } else {
             self.target_lost(parts, role, why);
         }
@@ -168,7 +187,7 @@ impl KeeperSide {
         let Some(recovery) = self.recovery.take_if(|recovery| recovery.role == role) else {
             return;
         };
-        let session = parts.sessions.list.get_mut(role);
+        let session = parts.session_mut(role);
         session.place = role;
         match recovery.before {
             Some(Before { member, id, due }) => {
@@ -206,7 +225,7 @@ impl KeeperSide {
 
     /// The member of a role has left the array, or is given up.
     pub(super) fn departs(&mut self, parts: &Parts, role: u16) {
-        if let Some(address) = parts.sessions.list.get(role).address() {
+        if let Some(address) = parts.session(role).address() {
             self.departed.add(address.to_owned(), parts.keeper.now());
         }
     }
@@ -233,7 +252,7 @@ impl KeeperSide {
 fn end_copy(parts: &mut Parts, place: u16) {
     let (engine, mut cx) = parts.engine();
     engine.end_copy(&mut cx, place);
-    let session = parts.sessions.list.get(place);
+    let session = parts.session(place);
     if session.state == SessionState::Ready {
         parts.out.send(session.peer, &Message::Without { role: place });
     }

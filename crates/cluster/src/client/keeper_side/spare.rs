@@ -52,7 +52,7 @@ impl KeeperSide {
         if !parts.keeper.is_vacant(role) || parts.alive(role) {
             return None;
         }
-        let session = parts.sessions.list.get(role);
+        let session = parts.session(role);
         let waited_for = match session.state {
             SessionState::Missing => !self.absents.are_none(),
             SessionState::Negotiating(_) => true,

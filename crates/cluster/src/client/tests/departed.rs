@@ -60,7 +60,7 @@ fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
 fn nobody_is_told(client: &Client) -> bool {
     let list = &client.parts.sessions.list;
     let told = list.get(list.departed_visit()).is_connected();
-    !told && client.keeper_side.departed.deadline().is_none()
+    !told && client.keeper_side.departed.visits.deadline().is_none()
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
     client.handle(Instant(3), Event::Command { id: CommandId(1), command });
     run(&mut client, |_, _| false);
     let mut tries = 0;
-    while let Some(due) = client.keeper_side.departed.deadline() {
+    while let Some(due) = client.keeper_side.departed.visits.deadline() {
         client.handle(due, Event::Tick);
         for action in actions(&mut client) {
             if let Action::Fabric(FabricOp::Connect { peer, .. }) = action {
