@@ -56,7 +56,7 @@ pub fn foretell(
     };
     let all = granted.into_iter().chain(behind);
     let grants = all.map(|(number, voter)| (number, grant(voter))).collect();
-    let (ownership, cx, facts) = client.ownership();
+    let (ownership, cx, facts) = client.parts.ownership();
     ownership.foretell(grants);
     ownership.decision(&cx, facts).map(drop)
 }

@@ -6,11 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use braid_array::Instant;
 use braid_array::events::ArrayEvent;
 use braid_array::status::Status;
+use braid_array::{Instant, MemberId};
 
-use super::Client;
 use crate::ids::{Position, Slot};
 
 /// So many of the latest answers count.
@@ -54,7 +53,7 @@ fn median(mut all: Vec<u64>) -> u64 {
 }
 
 /// How long the latest answers of each node took. [`begin`](Self::begin) and
-/// [`end`](Self::end) time an operation; [`Client::look_at_latency`] compares the medians,
+/// [`end`](Self::end) time an operation; [`event`](Self::event) compares the medians,
 /// ten times a second at most. A node is slow when its median is 4 times that of the others and
 /// above 50 ms; it is told of once, and stays slow until its median is down to 2 times that of the
 /// others, or 25 ms.
@@ -132,22 +131,23 @@ impl LatencyTracker {
         let answers = self.answers.get(usize::from(role)).filter(|answers| answers.slow)?;
         answers.median().map(|micros| micros / 1000)
     }
-}
 
-impl Client {
-    /// Says so, once, when a node has become slow.
-    pub(super) fn look_at_latency(&mut self) {
-        let slow = self.out.latency.look(self.keeper.view().now());
-        let Some(Slow { role, micros, others_micros }) = slow else { return };
-        let (member, ms, others_ms) = (self.member_id(role), micros / 1000, others_micros / 1000);
-        let event = ArrayEvent::MemberSlow { member, ms, others_ms };
-        self.out.notify(event);
+    /// Says so, once, when a node has become slow; `member` is what it is called.
+    pub(super) fn event(
+        &mut self,
+        now: Instant,
+        member: impl FnOnce(u16) -> MemberId,
+    ) -> Option<ArrayEvent> {
+        let Slow { role, micros, others_micros } = self.look(now)?;
+        let ms = micros / 1000;
+        let others_ms = others_micros / 1000;
+        Some(ArrayEvent::MemberSlow { member: member(role), ms, others_ms })
     }
 
     /// The state of the array, with who is slow.
-    pub(super) fn mark_slow(&self, status: &mut Status) {
+    pub(super) fn mark(&self, status: &mut Status) {
         for member in &mut status.members {
-            member.slow_ms = member.role.and_then(|role| self.out.latency.slow_ms(role));
+            member.slow_ms = member.role.and_then(|role| self.slow_ms(role));
         }
     }
 }

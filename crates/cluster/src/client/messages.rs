@@ -1,16 +1,15 @@
-//! What comes from nodes: who has to hear of it, and what it answers.
+//! What comes from nodes: who has to hear of it.
 
+use braid_array::Refusal;
+use braid_array::fabric::FabricEvent;
 use braid_array::keeper::LaneReport;
 
+use super::Client;
 use super::engine::{Prepared, StoreFault};
-use super::latency::TimedOperation;
-use super::out::LossKind;
-use super::ownership::decision::Grant;
-use super::sessions::setup::SessionState;
-use super::{Client, FabricEvent, Message, Refusal, RequestKind};
-use crate::ids::SetVersion;
-use crate::pipeline::Params;
-use crate::wire::{JournalEntry, Leftover};
+use super::out::{LossKind, RequestKind};
+use super::sessions::negotiation::Step;
+use super::sessions::{Answer, SessionEvent};
+use crate::wire::Message;
 
 impl Client {
     pub(super) fn fabric(&mut self, event: FabricEvent) {
@@ -21,97 +20,58 @@ impl Client {
             | FabricEvent::Placed { peer, .. }
             | FabricEvent::Message { peer, .. } => *peer,
         };
-        if self.absents.are_looked_at_by(peer) {
-            return self.absent_event(event);
-        }
-        if self.departed.is_visited_by(peer) {
-            return self.departed_event(event);
-        }
-        if self.ownership.is_witness(peer) {
-            let (ownership, mut cx, facts) = self.ownership();
-            return ownership.witness_event(&mut cx, facts, peer, event);
-        }
-        let role =
-            self.sessions.iter().position(|session| session.peer == peer && session.is_connected());
-        let Some(role) = role.map(|role| role as u16) else { return };
-        let returns = !self.alive(role);
-        self.sessions[usize::from(role)].presence.heard = self.keeper.view().now();
-        match event {
-            FabricEvent::Connected { .. } if returns => self.return_connected(role),
-            FabricEvent::Lost { why, .. } if returns => {
-                self.target_hears(role, why);
-                self.return_lost(role);
+        let parts = &mut self.parts;
+        let Some(role) = parts.sessions.list.at(peer, parts.keeper.view().now()) else {
+            if parts.ownership.is_witness(peer) {
+                let (ownership, mut cx, facts) = parts.ownership();
+                ownership.witness_event(&mut cx, facts, peer, event);
             }
-            FabricEvent::Accepted { .. } => {}
-            FabricEvent::Connected { .. } => self.connected(role),
-            FabricEvent::Lost { why, .. } => self.lose(role, why),
+            return;
+        };
+        let visit = parts.sessions.list.is_visit(role);
+        match event {
+            FabricEvent::Placed { .. } if visit => {}
             FabricEvent::Placed { imm, .. } => {
                 self.sessions_touched = false;
-                let (engine, mut cx) = self.engine_as_is();
+                let (engine, mut cx) = parts.engine_as_is();
                 engine.placed(&mut cx, role, imm);
             }
             FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
                 Ok((_, message)) => self.message(role, message),
-                Err(_) => self.out.violates(role, "it does not speak the protocol"),
+                Err(_) => parts.out.violates(role, "it does not speak the protocol"),
             },
+            event => {
+                let (sessions, mut net) = parts.sessions();
+                sessions.event(&mut net, role, event);
+            }
         }
     }
 
-    pub(super) fn message(&mut self, role: u16, message: Message) {
+    fn message(&mut self, role: u16, message: Message) {
+        let list = &self.parts.sessions.list;
         match message {
-            Message::Prepared { .. } | Message::Finished { .. } if !self.alive(role) => {
-                self.out.violates(role, "it has a part in nothing");
+            Message::Prepared { .. } | Message::Finished { .. } if !list.alive(role) => {
+                self.parts.out.violates(role, "it has a part in nothing");
             }
             Message::Prepared { .. }
             | Message::Finished { .. }
             | Message::Copied { .. }
-            | Message::ReadFailed { .. } => self.engine_message(role, message),
-            Message::Ok { tag } => self.answered(role, tag, Ok(None)),
-            Message::Volume { tag, bytes, .. } => self.answered(role, tag, Ok(Some(bytes))),
-            Message::Meta { tag, bytes } if self.is_looked_at(role, tag) => {
-                self.out.requests.remove(&tag);
-                self.return_looked(role, &bytes);
-            }
-            Message::Meta { tag, bytes } => self.reread_came(role, tag, &bytes),
-            Message::Pong { tag, storage_silent_ms } => {
-                self.answered(role, tag, Ok(None));
-                self.heard_of_storage(role, storage_silent_ms);
-            }
-            Message::Identity { tag, node } => self.target_is(role, tag, node),
-            Message::Granted { tag, view, incarnation, node } if !self.alive(role) => {
-                let grant = Grant { view, incarnation, node };
-                self.return_granted(role, tag, Some(grant));
-            }
-            Message::Outvoted { tag, granted }
-                if !self.alive(role) && granted <= self.shared.params().epoch =>
+            | Message::ReadFailed { .. }
+                if !list.is_visit(role) =>
             {
-                self.return_granted(role, tag, None);
+                self.engine_message(role, message);
             }
-            Message::Granted { tag, view, incarnation, node } => {
-                self.granted(role, tag, Grant { view, incarnation, node });
+            message => {
+                let (sessions, mut net) = self.parts.sessions();
+                sessions.message(&mut net, role, message);
             }
-            Message::Leftovers { tag, params, items, next } => {
-                self.leftovers(role, tag, (params, items, next));
-            }
-            Message::Outvoted { tag, granted } => self.outvoted(role, tag, granted),
-            Message::PipelineReady { tag, ring, journal_bytes, parts_only } => {
-                self.engine.journals.told(role, journal_bytes, parts_only);
-                self.answered(role, tag, Ok(Some(ring)));
-            }
-            Message::JournalEntries { tag, mark, items, next } => {
-                self.journal_listed(role, tag, mark, items, next);
-            }
-            Message::Refused { tag, reason, advice, .. } => {
-                self.answered(role, tag, Err(Refusal::new(reason, advice)));
-            }
-            _ => self.out.violates(role, "it does not keep to the protocol"),
         }
     }
 
     /// What a node says of slice-sets and reads.
     fn engine_message(&mut self, role: u16, message: Message) {
         self.sessions_touched = false;
-        let (engine, mut cx) = self.engine_as_is();
+        let (engine, mut cx) = self.parts.engine_as_is();
         match message {
             Message::Prepared {
                 position,
@@ -140,145 +100,121 @@ impl Client {
         }
     }
 
-    /// What a node answers.
-    pub(super) fn take_request(&mut self, role: u16, tag: u32) -> Option<RequestKind> {
-        self.out.requests.get(&tag).filter(|(asked, _)| *asked == role)?;
-        self.keeper.hear(LaneReport::Answered(self.member_id(role)));
-        self.out.latency.end(role, TimedOperation::Request(tag), self.keeper.view().now());
-        Some(self.out.requests.remove(&tag)?.1)
+    /// What the sessions have come to.
+    pub(super) fn session_event(&mut self, event: SessionEvent) {
+        let Self { parts, keeper_side, .. } = self;
+        match event {
+            SessionEvent::Holds { role, step: Step::Granting } => {
+                let (ownership, mut cx, _) = parts.ownership();
+                ownership.request_grant(&mut cx, role);
+            }
+            SessionEvent::Holds { role, step } => keeper_side.holds(parts, role, step),
+            SessionEvent::Judge {
+                role,
+                answer: answer @ Answer::Pipeline { ring, journal_bytes, parts_only },
+            } => {
+                parts.engine.journals.told(role, journal_bytes, parts_only);
+                parts.session_mut(role).ring = ring;
+                if parts.alive(role) {
+                    parts.sessions.hold(role, Step::Prepared);
+                    parts.start_goes_on();
+                } else {
+                    keeper_side.judge(parts, role, answer);
+                }
+            }
+            SessionEvent::Judge { role, answer } => keeper_side.judge(parts, role, answer),
+            SessionEvent::Ready => parts.start_goes_on(),
+            SessionEvent::Wired { role, ok } => keeper_side.wired(parts, role, ok),
+            SessionEvent::Over => keeper_side.over(),
+            SessionEvent::Failed { role, why } => keeper_side.failed(parts, role, why),
+            SessionEvent::Unusable { role, why } => parts.give_up(role, why),
+            SessionEvent::Lost { role, why } => parts.lose(role, why),
+            SessionEvent::Silent { role, why } => self.lose_now(role, why, LossKind::Returns),
+            SessionEvent::Answered { role, kind, answer } => self.answered(role, kind, answer),
+            SessionEvent::Outvoted { role, kind, granted } => {
+                let (ownership, mut cx, facts) = parts.ownership();
+                ownership.outvoted(&mut cx, facts, (role, granted), kind);
+            }
+        }
     }
 
-    /// A kind is answered.
-    pub(super) fn answered(&mut self, role: u16, tag: u32, answer: Result<Option<u64>, Refusal>) {
-        let returning = self.sessions[usize::from(role)].state;
-        if let (SessionState::Returning(step), Some((asked, RequestKind::Return))) =
-            (returning, self.out.requests.get(&tag).copied())
-            && asked == role
-        {
-            self.out.requests.remove(&tag);
-            return self.return_answered(role, step, answer);
-        }
-        let Some(kind) = self.take_request(role, tag) else {
-            return self.out.violates(role, "it answers what was not asked");
-        };
+    /// A node answers what the engine, the votes and views, or the keeper have asked for.
+    fn answered(&mut self, role: u16, kind: RequestKind, answer: Answer) {
+        let parts = &mut self.parts;
         match (kind, answer) {
-            (RequestKind::Grant | RequestKind::ListLeftovers, answer) => {
-                self.vote_refused(role, answer.err());
-            }
             (
-                RequestKind::Reread | RequestKind::ResolveLeftovers | RequestKind::StoreView(_),
-                Err(why),
-            ) => self.vote_refused(role, Some(why)),
-            (RequestKind::Reread, Ok(_)) => {
-                let (ownership, mut cx, facts) = self.ownership();
+                RequestKind::Grant
+                | RequestKind::ListLeftovers
+                | RequestKind::Reread
+                | RequestKind::ResolveLeftovers
+                | RequestKind::StoreView(_),
+                answer,
+            ) => self.vote_answered(role, kind, answer),
+            (RequestKind::Journal, Answer::Journal { mark, items, next }) => {
+                let (engine, mut cx) = parts.engine();
+                engine.journals.listed(&mut cx, role, mark, items, next);
+                parts.start_journals();
+            }
+            (kind, answer) => self.done(role, kind, answer.outcome()),
+        }
+    }
+
+    /// A node has done what was asked for, or refuses.
+    fn done(&mut self, role: u16, kind: RequestKind, done: Result<(), Refusal>) {
+        let ok = done.is_ok();
+        let needed = match kind {
+            RequestKind::Meta | RequestKind::Flush(_) => true,
+            RequestKind::Journal => self.parts.engine.journals.are_needed(),
+            _ => false,
+        };
+        match (kind, done) {
+            (RequestKind::StoreCopied(_), Err(why)) => {
+                return self.keeper_side.lose_stranger(&mut self.parts, role, why);
+            }
+            (_, Err(why)) if needed => self.lose_now(role, why, LossKind::Fault),
+            _ => {}
+        }
+        match kind {
+            RequestKind::Meta => self.parts.keeper_mut().hear(LaneReport::UpdateDone),
+            RequestKind::Journal => {
+                self.parts.engine.journals.without(role);
+                self.parts.start_journals();
+            }
+            _ => {
+                let (engine, mut cx) = self.parts.engine();
+                engine.answered(&mut cx, role, kind, ok);
+            }
+        }
+    }
+
+    /// A node answers what a takeover, or a view, has asked for.
+    fn vote_answered(&mut self, role: u16, kind: RequestKind, answer: Answer) {
+        let (ownership, mut cx, facts) = self.parts.ownership();
+        match (kind, answer) {
+            (RequestKind::Grant, Answer::Granted(grant)) => {
+                ownership.granted(&mut cx, facts, role, grant);
+            }
+            (RequestKind::ListLeftovers, Answer::Leftovers { params, items, next }) => {
+                ownership.leftovers(&mut cx, facts, role, (params, items, next));
+            }
+            (RequestKind::Reread, Answer::Content(bytes)) => {
+                ownership.reread(&mut cx, facts, role, Some(&bytes));
+            }
+            (RequestKind::Reread, Answer::Volume { .. }) => {
                 ownership.reread(&mut cx, facts, role, None);
             }
-            (RequestKind::ResolveLeftovers, Ok(_)) => {
-                let (ownership, mut cx, facts) = self.ownership();
+            (RequestKind::ResolveLeftovers, Answer::Done) => {
                 ownership.answered(&mut cx, facts, role);
             }
-            (RequestKind::StoreView(order), Ok(_)) => {
-                let (ownership, mut cx, facts) = self.ownership();
+            (RequestKind::StoreView(order), Answer::Done) => {
                 ownership.view_recorded(&mut cx, facts, role, order);
             }
-            (
-                RequestKind::OpenVolume | RequestKind::OpenPipeline | RequestKind::Connect,
-                answer,
-            ) => self.setup_answered(role, kind, answer),
-            (RequestKind::Meta, answer) => {
-                if let Err(why) = answer {
-                    self.lose_now(role, why, LossKind::Fault);
-                }
-                self.keeper.hear(LaneReport::UpdateDone);
-            }
-            (RequestKind::Rewire, answer) => self.rewired(role, answer.is_ok()),
-            (RequestKind::Journal, answer) => self.journal_answered(role, answer.err()),
-            (RequestKind::StoreCopied(_), Err(why)) => self.lose_stranger(role, why),
-            (RequestKind::Flush(_), Err(why)) => {
+            // It cannot vote, or not keep what it was told.
+            (_, answer) => {
+                let nonsense = || Refusal::new("it does not keep to the protocol", "update it");
+                let why = answer.refusal().unwrap_or_else(nonsense);
                 self.lose_now(role, why, LossKind::Fault);
-                self.engine_answered(role, kind, false);
             }
-            (
-                RequestKind::Flush(_)
-                | RequestKind::LeaseRing
-                | RequestKind::ReturnRing
-                | RequestKind::StoreCopied(_),
-                answer,
-            ) => self.engine_answered(role, kind, answer.is_ok()),
-            (RequestKind::Return | RequestKind::Ping, _) => {}
         }
-    }
-
-    /// A node has granted what was requested.
-    fn granted(&mut self, role: u16, tag: u32, grant: Grant) {
-        if !matches!(self.take_request(role, tag), Some(RequestKind::Grant)) {
-            return self.out.violates(role, "it grants what was not asked");
-        }
-        let (ownership, mut cx, facts) = self.ownership();
-        ownership.granted(&mut cx, facts, role, grant);
-    }
-
-    /// Another client was granted an epoch as high as ours, or higher.
-    fn outvoted(&mut self, role: u16, tag: u32, granted: u32) {
-        let kind = self.take_request(role, tag);
-        let (ownership, mut cx, facts) = self.ownership();
-        ownership.outvoted(&mut cx, facts, (role, granted), kind);
-    }
-
-    /// A node says what it has of the predecessor's slice-sets.
-    fn leftovers(&mut self, role: u16, tag: u32, leftovers: (Option<Params>, Vec<Leftover>, u16)) {
-        if !matches!(self.take_request(role, tag), Some(RequestKind::ListLeftovers)) {
-            return self.out.violates(role, "it lists what was not asked");
-        }
-        let (ownership, mut cx, facts) = self.ownership();
-        ownership.leftovers(&mut cx, facts, role, leftovers);
-    }
-
-    /// A part of what lies on a member now.
-    fn reread_came(&mut self, role: u16, tag: u32, bytes: &[u8]) {
-        if !matches!(self.take_request(role, tag), Some(RequestKind::Reread)) {
-            return self.out.violates(role, "it tells what was not asked");
-        }
-        let (ownership, mut cx, facts) = self.ownership();
-        ownership.reread(&mut cx, facts, role, Some(bytes));
-    }
-
-    /// A node cannot vote, or not keep what it was told.
-    fn vote_refused(&mut self, role: u16, why: Option<Refusal>) {
-        let nonsense = || Refusal::new("it does not keep to the protocol", "update it");
-        self.lose_now(role, why.unwrap_or_else(nonsense), LossKind::Fault);
-    }
-
-    fn engine_answered(&mut self, role: u16, kind: RequestKind, ok: bool) {
-        let (engine, mut cx) = self.engine();
-        engine.answered(&mut cx, role, kind, ok);
-    }
-
-    /// A node lists what its journal holds.
-    fn journal_listed(
-        &mut self,
-        role: u16,
-        tag: u32,
-        mark: SetVersion,
-        items: Vec<JournalEntry>,
-        next: u32,
-    ) {
-        if !matches!(self.take_request(role, tag), Some(RequestKind::Journal)) {
-            return self.out.violates(role, "it lists what was not asked");
-        }
-        let (engine, mut cx) = self.engine();
-        engine.journals.listed(&mut cx, role, mark, items, next);
-        self.start_journals();
-    }
-
-    /// A journal has done what it was asked for, or cannot.
-    fn journal_answered(&mut self, role: u16, refused: Option<Refusal>) {
-        if let Some(why) = refused
-            && self.engine.journals.are_needed()
-        {
-            self.lose_now(role, why, LossKind::Fault);
-        }
-        self.engine.journals.without(role);
-        self.start_journals();
     }
 }

@@ -14,6 +14,9 @@ use super::latency::{LatencyTracker, TimedOperation};
 use crate::ids::Position;
 use crate::wire::Message;
 
+/// What helps when a node does not keep to the protocol.
+pub(super) const SAME_VERSION: &str = "use the same version of braid everywhere";
+
 /// What an I/O in flight is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoPurpose {
@@ -41,17 +44,14 @@ pub(super) enum RequestKind {
     /// What lies on its volume now.
     Reread,
     ResolveLeftovers,
-    OpenVolume,
-    OpenPipeline,
-    Connect,
+    /// What a step of a negotiation asks.
+    Negotiate,
     /// The number of the flush.
     Flush(u32),
     /// For the keeper's update.
     Meta,
     LeaseRing,
     ReturnRing,
-    /// A step of the negotiation with a node that is no member now.
-    Return,
     /// A member is wired to a node that comes back.
     Rewire,
     /// What the journal holds, or to store or forget that.
@@ -214,11 +214,16 @@ impl Out {
         message: impl FnOnce(u32) -> Message,
     ) {
         let tag = self.tag();
-        self.requests.insert(tag, (role, kind));
         if matches!(kind, RequestKind::Flush(_) | RequestKind::Meta) {
             self.latency.begin(role, TimedOperation::Request(tag), now);
         }
+        self.await_answer(role, tag, kind);
         self.send(peer, &message(tag));
+    }
+
+    /// A message with this tag is sent to a node.
+    pub(super) fn await_answer(&mut self, role: u16, tag: u32, kind: RequestKind) {
+        self.requests.insert(tag, (role, kind));
     }
 
     /// A node is gone: the requests that it has not answered.
@@ -252,7 +257,7 @@ impl Out {
 
     /// A node does not keep to the protocol.
     pub(super) fn violates(&mut self, role: u16, reason: &'static str) {
-        self.lose(role, Refusal::new(reason, "use the same version of braid everywhere"));
+        self.lose(role, Refusal::new(reason, SAME_VERSION));
     }
 
     /// Tells the keeper something: it hears it before anything else is done.

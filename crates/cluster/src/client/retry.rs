@@ -2,6 +2,8 @@
 
 /// How long a step of a negotiation may take.
 pub(super) const PATIENCE_MILLIS: u64 = 10_000;
+/// At the start a node that refuses is asked again after so long.
+pub(super) const RETRY_MILLIS: u64 = 100;
 /// The first attempt comes so long after the loss, each further one later than that before.
 const FIRST_MILLIS: u64 = 1_000;
 const LAST_MILLIS: u64 = 10_000;

@@ -2,7 +2,7 @@
 
 use braid_array::Op;
 use braid_array::events::ArrayEvent;
-use braid_array::fabric::PeerId;
+use braid_array::fabric::{FabricEvent, PeerId};
 use braid_array::format::Superblock;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::level::{Layout, Level};
@@ -18,10 +18,10 @@ mod silence;
 mod start;
 mod trim;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::fabric::FabricOp;
-use braid_array::{Buf, Outcome, RequestId};
+use braid_array::{Buf, Outcome, Refusal, RequestId};
 
 use super::*;
 use crate::Planner;
@@ -30,6 +30,7 @@ use crate::ids::{Generation, Position, Slot};
 use crate::pipeline::Slots;
 use crate::set::{Roles, Set, WriteStrategy};
 use crate::view::View;
+use crate::wire::Message;
 
 const NODES: u16 = 3;
 /// One stripe's data: two blocks of 4 KiB.
@@ -79,7 +80,7 @@ fn actions(client: &mut Client) -> Vec<Action> {
 }
 
 fn hear(client: &mut Client, role: u16, message: &Message) {
-    let (peer, bytes) = (client.sessions[usize::from(role)].peer, message.encode(1));
+    let (peer, bytes) = (client.parts.sessions.list.get(role).peer, message.encode(1));
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
 
@@ -132,7 +133,14 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
                     let (_, message) = Message::decode(bytes).expect("a message");
                     let of_peer = |link: &Session| link.peer == *peer;
                     // Nobody answers on a connection that is no member's.
-                    let role = client.sessions.iter().position(of_peer).map(|role| role as u16);
+                    let role = client
+                        .parts
+                        .sessions
+                        .list
+                        .members()
+                        .iter()
+                        .position(of_peer)
+                        .map(|role| role as u16);
                     let says =
                         |role: u16| answer(role, &message).filter(|_| !ignores(role, &message));
                     match role.and_then(|role| Some((role, says(role)?))) {
@@ -147,7 +155,7 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
 }
 
 fn lose(client: &mut Client, role: u16) {
-    let (peer, why) = (client.sessions[usize::from(role)].peer, Refusal::new("gone", ""));
+    let (peer, why) = (client.parts.sessions.list.get(role).peer, Refusal::new("gone", ""));
     client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, why }));
 }
 
@@ -192,7 +200,7 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
     let after = run(&mut client, |_, _| false);
     let puts = |action: &&Action| matches!(action, Action::Fabric(FabricOp::Put { .. }));
     assert_eq!((after.iter().filter(puts).count(), completed(&after)), (0, None));
-    let position = client.engine.open_positions()[0];
+    let position = client.parts.engine.open_positions()[0];
     for role in [0, 1] {
         staged(&mut client, role, (position, Generation(0)), true);
     }
@@ -233,7 +241,7 @@ fn a_node_lost_while_they_are_wired_costs_no_other() {
     let refused = refusal(tag(0).expect("asked"), "cannot connect to node 2");
     hear(&mut client, 0, &refused);
     hear(&mut client, 1, &Message::Ok { tag: tag(1).expect("asked") });
-    assert!(client.alive(0) && client.alive(1));
+    assert!(client.parts.alive(0) && client.parts.alive(1));
     // It is asked once more, now that it is known who is not there.
     let due = client.deadline().expect("a deadline");
     client.handle(due, Event::Tick);
@@ -516,7 +524,7 @@ fn what_is_kept_makes_room_for_what_is_read() {
     run(&mut client, |_, _| false);
     lose(&mut client, 0);
     let room = 7;
-    client.shared.leave_buffers(room);
+    client.parts.shared.leave_buffers(room);
     for round in 0..2 {
         // Stripes of three blocks each, two of which have room.
         for block in 0..20 {
@@ -527,10 +535,10 @@ fn what_is_kept_makes_room_for_what_is_read() {
             assert_eq!(over, [(block, Ok(()))], "round {round}");
         }
     }
-    let (engine, cx) = client.engine();
+    let (engine, cx) = client.parts.engine();
     engine.forget_all_kept(cx.shared);
-    assert_eq!(client.shared.free_buffers(), room);
-    assert!(client.engine.has_no_decodings());
+    assert_eq!(client.parts.shared.free_buffers(), room);
+    assert!(client.parts.engine.has_no_decodings());
 }
 
 #[test]
@@ -638,7 +646,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
             cut_off,
             received_bytes,
         };
-        let (peer, bytes) = (client.sessions[usize::from(role)].peer, message.encode(1));
+        let (peer, bytes) = (client.parts.sessions.list.get(role).peer, message.encode(1));
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);
     }

@@ -382,10 +382,9 @@ impl Journals {
         }
     }
 
-    /// What a journal is told that a node has which comes back: nothing of it counts.
-    pub(in crate::client) fn empty(&self, epoch: u32) -> impl FnOnce(u32) -> Message + use<> {
-        let mark = SetVersion::new(epoch, self.trimmed);
-        move |tag| Message::TrimJournal { tag, mark, all: true }
+    /// Up to where a journal holds nothing any more that counts: all of that of a node that comes.
+    pub(in crate::client) const fn mark(&self, epoch: u32) -> SetVersion {
+        SetVersion::new(epoch, self.trimmed)
     }
 }
 

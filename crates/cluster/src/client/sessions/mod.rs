@@ -1,15 +1,461 @@
-//! The sessions with the nodes: how each comes about, at the start and when a node comes back,
-//! takes the place of another one, or is given a copy; and how it ends.
+//! The sessions with the nodes, [`Sessions`].
 
-pub(super) mod absent;
-pub(super) mod copy_target;
-pub(super) mod departed;
-pub(super) mod losing;
-pub(super) mod presence;
-pub(super) mod recovery;
+mod answer;
+mod list;
+mod moves;
+pub(super) mod negotiation;
+mod presence;
 pub(super) mod refused;
-pub(super) mod returning;
-pub(super) mod setup;
-pub(super) mod silence;
-pub(super) mod spare;
-pub(super) mod step;
+pub(super) mod session;
+#[cfg(test)]
+mod tests;
+mod wiring;
+
+use std::collections::VecDeque;
+
+use braid_array::fabric::FabricEvent;
+use braid_array::format::{Superblock, Version};
+use braid_array::keeper::{KeeperView, LaneReport};
+use braid_array::{Instant, Refusal};
+
+use super::ClientMember;
+use super::latency::TimedOperation;
+use super::out::{Out, RequestKind};
+use super::retry::RETRY_MILLIS;
+use crate::assemble::SUPERBLOCK_SECTOR;
+use crate::ids::SetVersion;
+use crate::pipeline::Params;
+use crate::wire::Message;
+pub(super) use answer::Answer;
+use list::List;
+use negotiation::{Negotiation, Next, Purpose, Said, Step, next};
+use presence::silent;
+use refused::{IN_ITS_PLACE, ITS_STORE, is_other};
+use session::{Session, SessionState};
+use wiring::Wiring;
+
+/// Of two nodes that do not see each other the one that dials says so, and goes: the other may be
+/// silent for so much longer, and answers when it hears of that.
+const SILENT_MILLIS: u64 = 1000;
+const NETWORK: &str = "look at the network between the nodes";
+
+/// What negotiations go by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// The array's id.
+    pub(super) array: [u8; 16],
+    pub(super) params: Params,
+    /// What journals need not hold any more.
+    pub(super) mark: SetVersion,
+    /// The latest version of a slice-set.
+    pub(super) version: u64,
+    /// The array is being started.
+    pub(super) starting: bool,
+    /// Nodes may come back now.
+    pub(super) may_return: bool,
+}
+
+/// What the sessions get with each call: where messages go, and the keeper, who counts what members
+/// owe.
+#[derive(Debug)]
+pub(super) struct Net<'a> {
+    pub(super) keeper: KeeperView<'a>,
+    pub(super) out: &'a mut Out,
+    pub(super) facts: Facts,
+}
+
+impl Net<'_> {
+    pub(super) fn now(&self) -> Instant {
+        self.keeper.now()
+    }
+}
+
+/// What others have to do because of the sessions.
+#[derive(Debug)]
+pub(super) enum SessionEvent {
+    /// A session is at a step at which others decide when it goes on.
+    Holds { role: u16, step: Step },
+    /// What a node has said in a negotiation is to be judged.
+    Judge { role: u16, answer: Answer },
+    /// A member has its part.
+    Ready,
+    /// A node that comes is wired to the others, or is not.
+    Wired { role: u16, ok: bool },
+    /// Nothing more is to be said to a node that was visited.
+    Over,
+    /// A node that is no member does not become one now: why, if something stood against it.
+    Failed { role: u16, why: Option<Refusal> },
+    /// A member is there and cannot be used.
+    Unusable { role: u16, why: Refusal },
+    /// The connection to a member is over.
+    Lost { role: u16, why: Refusal },
+    /// A member, or its storage, says nothing.
+    Silent { role: u16, why: Refusal },
+    /// A node answers what another machine has asked for.
+    Answered { role: u16, kind: RequestKind, answer: Answer },
+    /// Another client was granted this epoch; if that is the answer to something, to what.
+    Outvoted { role: u16, kind: Option<RequestKind>, granted: u32 },
+}
+
+/// The sessions with all nodes: one for each role, one with a node to which a member is copied, and
+/// two for visits, to a node whose member is absent and to one whose member has left. It negotiates
+/// ([`negotiation`]), wires the nodes to each other, and asks whether they are there. With whom is
+/// negotiated, and why, others say; and what follows for them leaves it as [`SessionEvent`]s.
+///
+/// Order of calls: `begin`; `event` and `message` for what comes from a node, and `tick` when
+/// `deadline` says so; `next_event` after each, until there is none.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    /// By role; then come the copy target, and the visits.
+    pub(super) list: List,
+    /// It takes the array over from nobody, and changes nothing.
+    looks: bool,
+    /// A node that owes something and says nothing for so long is lost, in milliseconds.
+    timeout_ms: u64,
+    wiring: Option<Wiring>,
+    events: VecDeque<SessionEvent>,
+}
+
+impl Sessions {
+    pub(super) fn new(members: Vec<Option<ClientMember>>, looks: bool, timeout_ms: u64) -> Self {
+        let list = List::new(members);
+        Self { list, looks, timeout_ms, wiring: None, events: VecDeque::new() }
+    }
+
+    /// It changes nothing, and takes the array over from nobody.
+    pub(super) const fn looks(&self) -> bool {
+        self.looks
+    }
+
+    pub(super) const fn is_wiring(&self) -> bool {
+        self.wiring.is_some()
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<SessionEvent> {
+        self.events.pop_front()
+    }
+
+    /// Connects to every member.
+    pub(super) fn begin(&mut self, net: &mut Net<'_>) {
+        let purpose = if self.looks { Purpose::Look } else { Purpose::Start };
+        for role in self.list.roles() {
+            self.dial(net, role, purpose);
+        }
+    }
+
+    /// All are prepared: they are wired, or need no wires.
+    pub(super) fn wire_all(&mut self, net: &mut Net<'_>) {
+        for role in self.list.roles() {
+            if self.list.alive(role) && self.looks {
+                self.list.get_mut(role).state = SessionState::Ready;
+                self.tell(SessionEvent::Ready);
+            } else if self.list.alive(role) {
+                self.go_on(net, role, Step::Wiring);
+            }
+        }
+    }
+
+    /// Wires the next node that is prepared, one after the other. `over`: what was under way up to
+    /// a version does not reach it any more.
+    pub(super) fn wire_next(&mut self, net: &mut Net<'_>, over: impl Fn(u64) -> bool) {
+        if self.wiring.is_some() {
+            return;
+        }
+        let may = |session: &Session| session.is_coming_at(Step::Prepared) && over(session.lost_at);
+        let Some(role) = self.list.members().iter().position(may).map(|role| role as u16) else {
+            return;
+        };
+        let place = self.list.get(role).place;
+        if role == self.list.copy_target() && !self.list.alive(place) {
+            return self.fail(net, role, None);
+        }
+        self.wire(net, role);
+    }
+
+    /// What the fabric says of the connection of a session.
+    pub(super) fn event(&mut self, net: &mut Net<'_>, role: u16, event: FabricEvent) {
+        let session = self.list.get(role);
+        match event {
+            FabricEvent::Connected { .. } => {
+                let Some(negotiation) = session.negotiation() else { return };
+                if session.is_coming() && !self.list.is_visit(role) {
+                    // It puts what is read into any buffer of a request.
+                    net.out.admit(session.peer);
+                }
+                let next = next(negotiation, Said::Connected);
+                self.carry_out(net, role, next, Answer::Done);
+            }
+            FabricEvent::Lost { why, .. } if session.alive() => {
+                self.tell(SessionEvent::Lost { role, why });
+            }
+            FabricEvent::Lost { why, .. } => {
+                self.ended(net, role);
+                self.tell(SessionEvent::Failed { role, why: Some(why) });
+            }
+            _ => {}
+        }
+    }
+
+    /// What a node says, besides slice-sets and reads.
+    pub(super) fn message(&mut self, net: &mut Net<'_>, role: u16, message: Message) {
+        let Some((tag, answer)) = Answer::of(message) else {
+            return net.out.violates(role, "it does not keep to the protocol");
+        };
+        if self.list.is_visit(role) {
+            return self.negotiate(net, role, answer);
+        }
+        let kind = self.asked(net, role, tag);
+        match (kind, answer) {
+            (kind, Answer::Outvoted(granted))
+                if self.list.alive(role) || granted > net.facts.params.epoch =>
+            {
+                self.tell(SessionEvent::Outvoted { role, kind, granted });
+            }
+            (None, Answer::Outvoted(_)) => self.fail(net, role, None),
+            (None, answer) => net.out.violates(role, answer.unasked()),
+            (Some(RequestKind::Negotiate), answer) => self.negotiate(net, role, answer),
+            (Some(RequestKind::Rewire), answer) => {
+                self.rewired(net, role, answer.refusal().is_none());
+            }
+            (Some(RequestKind::Ping), Answer::Pong(silent_ms)) => {
+                let now = net.now();
+                let timeout_ms = self.timeout_ms;
+                if self.list.get_mut(role).presence.answered(now, silent_ms, timeout_ms) {
+                    self.is_silent(role, "its storage has not answered");
+                }
+            }
+            (Some(kind), answer) => self.tell(SessionEvent::Answered { role, kind, answer }),
+        }
+    }
+
+    /// What a node was asked that it answers now.
+    fn asked(&self, net: &mut Net<'_>, role: u16, tag: u32) -> Option<RequestKind> {
+        net.out.requests.get(&tag).filter(|(asked, _)| *asked == role)?;
+        if self.list.alive(role) {
+            net.out.report(LaneReport::Answered(self.list.id(role)));
+            net.out.latency.end(role, TimedOperation::Request(tag), net.keeper.now());
+        }
+        Some(net.out.requests.remove(&tag)?.1)
+    }
+
+    fn negotiate(&mut self, net: &mut Net<'_>, role: u16, answer: Answer) {
+        let Some(negotiation) = self.list.get(role).negotiation() else {
+            return net.out.violates(role, answer.unasked());
+        };
+        let next = next(negotiation, answer.said());
+        self.carry_out(net, role, next, answer);
+    }
+
+    /// Does what follows from an answer.
+    fn carry_out(&mut self, net: &mut Net<'_>, role: u16, next: Next, answer: Answer) {
+        if let Answer::Volume { bytes, .. } = answer {
+            self.list.get_mut(role).volume_bytes = bytes;
+        }
+        match next {
+            Next::Ask(step) => self.go_on(net, role, step),
+            Next::Hold(step) => {
+                self.hold(role, step);
+                self.tell(SessionEvent::Holds { role, step });
+            }
+            Next::Judge => self.judge(net, role, answer),
+            Next::Ready => {
+                self.list.get_mut(role).state = SessionState::Ready;
+                self.tell(SessionEvent::Ready);
+            }
+            Next::Wired(ok) => self.rewired(net, role, ok),
+            Next::Over => {
+                self.end(net, role);
+                self.tell(SessionEvent::Over);
+            }
+            Next::Again => self.refused_for_now(net, role, answer),
+            Next::GiveUp => {
+                if let Some(why) = answer.refusal() {
+                    self.tell(SessionEvent::Unusable { role, why });
+                }
+            }
+            Next::Refuse => self.is_refused(net, role, answer),
+            Next::Fail => self.fail(net, role, None),
+            Next::Violation => net.out.violates(role, answer.unasked()),
+        }
+    }
+
+    /// A node that comes refuses.
+    fn is_refused(&mut self, net: &mut Net<'_>, role: u16, answer: Answer) {
+        let Some(why) = answer.refusal() else { return };
+        let negotiation = self.list.get(role).negotiation();
+        let helps = match negotiation.map(|one| (one.purpose, one.step)) {
+            Some((Purpose::Return, Step::Opening)) => Some(ITS_STORE),
+            Some((Purpose::Absent, _)) => Some(IN_ITS_PLACE),
+            _ => None,
+        };
+        let why = match helps {
+            Some(advice) => Refusal::new(why.reason, advice),
+            None => why,
+        };
+        self.refuse(net, role, why);
+    }
+
+    /// A member that returns, or a spare, has to be what it was; all else others judge.
+    fn judge(&mut self, net: &mut Net<'_>, role: u16, answer: Answer) {
+        let bytes = match answer {
+            Answer::Content(bytes) if !self.list.is_visit(role) => bytes,
+            answer => return self.tell(SessionEvent::Judge { role, answer }),
+        };
+        let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &bytes);
+        let session = self.list.get_mut(role);
+        let Some(member) = &session.member else { return self.fail(net, role, None) };
+        if let Some(why) = is_other(&member.superblock, &found) {
+            return self.refuse(net, role, why);
+        }
+        session.returned = found.ok().map(Box::new);
+        self.go_on(net, role, Step::Preparing);
+    }
+
+    /// A member refuses at the start what it may do in a moment.
+    fn refused_for_now(&mut self, net: &mut Net<'_>, role: u16, answer: Answer) {
+        let now = net.now();
+        let session = self.list.get_mut(role);
+        let Some(why) = answer.refusal() else { return };
+        if now < session.patient_until {
+            session.retry_at = Some(now.plus_millis(RETRY_MILLIS));
+        } else if session.is_at(Step::Wiring) {
+            // Two nodes that are there do not see each other.
+            net.out.lose(role, why);
+        } else {
+            self.tell(SessionEvent::Unusable { role, why });
+        }
+    }
+
+    /// When there is something to do.
+    pub(super) fn deadline(&self, facts: &Facts, keeper: KeeperView<'_>) -> Option<Instant> {
+        let due = |session: &Session| match session.state {
+            SessionState::Negotiating(Negotiation { purpose, step }) if purpose.is_start() => {
+                let silent = session.patient_until.plus_millis(SILENT_MILLIS);
+                let silent = (step == Step::Wiring).then_some(silent);
+                session.retry_at.or(silent).filter(|_| facts.starting)
+            }
+            SessionState::Negotiating(_) => session.due,
+            SessionState::Lost => session.due.filter(|_| facts.may_return),
+            SessionState::Missing | SessionState::Ready => None,
+        };
+        self.list.all().filter_map(due).chain(self.silence_deadline(keeper)).min()
+    }
+
+    /// Asks again, tries those again whose time has come, and gives up what takes too long.
+    pub(super) fn tick(&mut self, net: &mut Net<'_>) {
+        let now = net.now();
+        for role in 0..=self.list.departed_visit() {
+            let session = self.list.get_mut(role);
+            if session.retry_at.is_some_and(|at| at <= now) && session.alive() {
+                session.retry_at = None;
+                self.ask(net, role);
+            } else if session.due.is_some_and(|due| due <= now) {
+                match session.state {
+                    SessionState::Lost if net.facts.may_return => {
+                        self.dial(net, role, Purpose::Return);
+                    }
+                    SessionState::Negotiating(_) => self.fail(net, role, None),
+                    _ => {}
+                }
+            }
+        }
+        if net.facts.starting {
+            self.lose_unwired(net);
+        }
+    }
+
+    /// A node waits for another one to connect, and the connection was lost: neither answers. One
+    /// is gone on without; what the others wait for is over with that.
+    fn lose_unwired(&mut self, net: &mut Net<'_>) {
+        let now = net.now();
+        let waits = |session: &Session| {
+            session.alive() && session.is_at(Step::Wiring) && session.retry_at.is_none()
+        };
+        let overdue = |session: &Session| {
+            waits(session) && session.patient_until.plus_millis(SILENT_MILLIS) <= now
+        };
+        let Some(role) = self.list.all().position(overdue) else { return };
+        net.out.lose(role as u16, Refusal::new("it does not get connected to the others", NETWORK));
+        for session in self.list.all_mut().filter(|session| waits(session)) {
+            session.patient_until = session.patient_until.max(now);
+        }
+    }
+
+    /// Roles of nodes that owe something, and since when they have said nothing.
+    fn silent(&self, keeper: KeeperView<'_>) -> impl Iterator<Item = (u16, Instant)> {
+        let owing = keeper.owing();
+        let owing = owing.filter_map(|(id, since)| Some((self.list.role_of(id)?, since)));
+        owing.filter(|&(role, _)| self.list.alive(role))
+    }
+
+    fn given_up_at(&self, role: u16, since: Instant) -> Instant {
+        self.list.get(role).presence.given_up_at(since, self.timeout_ms)
+    }
+
+    /// When each node is asked whether it is there, as others have said nothing since then.
+    fn pings_due(&self, since: Instant) -> impl Iterator<Item = (u16, Instant)> {
+        let asked = self.list.roles().filter(|&role| self.list.get(role).can_be_asked());
+        asked.filter_map(move |role| {
+            Some((role, self.list.get(role).presence.ping_due(since, self.timeout_ms)?))
+        })
+    }
+
+    fn silence_deadline(&self, keeper: KeeperView<'_>) -> Option<Instant> {
+        let first = self.silent(keeper).map(|(_, since)| since).min()?;
+        let given_up = self.silent(keeper).map(|(role, since)| self.given_up_at(role, since));
+        given_up.chain(self.pings_due(first).map(|(_, due)| due)).min()
+    }
+
+    /// Loses nodes that do not say that they are there.
+    pub(super) fn lose_silent(&mut self, net: &Net<'_>) {
+        let over = |&(role, since): &(u16, Instant)| self.given_up_at(role, since) <= net.now();
+        let over: Vec<(u16, Instant)> = self.silent(net.keeper).filter(over).collect();
+        for (role, _) in over {
+            self.is_silent(role, "has not answered");
+        }
+    }
+
+    /// Asks all whether they are there when one says nothing.
+    pub(super) fn look_for_silence(&mut self, net: &mut Net<'_>) {
+        let Some(first) = self.silent(net.keeper).map(|(_, since)| since).min() else { return };
+        let now = net.now();
+        let due: Vec<(u16, Instant)> =
+            self.pings_due(first).filter(|&(_, due)| due <= now).collect();
+        for (role, _) in due {
+            self.list.get_mut(role).presence.asked(first);
+            self.request(net, role, RequestKind::Ping, |tag| Message::Ping { tag });
+        }
+    }
+
+    fn is_silent(&mut self, role: u16, what: &str) {
+        let why = silent(what, self.timeout_ms);
+        self.tell(SessionEvent::Silent { role, why });
+    }
+
+    /// Hangs up on nodes that are visited.
+    pub(super) fn close_visits(&mut self, net: &mut Net<'_>) {
+        for role in [self.list.absent_visit(), self.list.departed_visit()] {
+            self.fail(net, role, None);
+        }
+    }
+
+    pub(super) fn hang_up_all(&mut self, net: &mut Net<'_>) {
+        for session in self.list.all_mut().filter(|session| session.is_connected()) {
+            session.state = SessionState::Lost;
+            net.out.hang_up(session.peer);
+        }
+    }
+
+    /// The copy target takes the role of the member that was copied to it; the session before it.
+    pub(super) fn exchange(&mut self, place: u16) -> Session {
+        let target = self.list.copy_target();
+        let none = Session::none(target);
+        let new = std::mem::replace(self.list.get_mut(target), none);
+        let old = std::mem::replace(self.list.get_mut(place), new);
+        let session = self.list.get_mut(place);
+        let prepared = Negotiation { purpose: Purpose::Spare, step: Step::Prepared };
+        session.state = SessionState::Negotiating(prepared);
+        session.gone_at = old.gone_at;
+        old
+    }
+}

@@ -1,17 +1,15 @@
-//! Members whose nodes are there again and are not taken back: why. It is told once for each
-//! reason, however often they are tried: to people, and to the node for its log.
+//! Why what lies on a volume is not the member that it should be.
 
 use braid_array::Refusal;
-use braid_array::events::ArrayEvent;
 use braid_array::format::{Superblock, SuperblockError};
-use braid_array::status::Status;
-
-use crate::client::{Client, Message};
-use crate::node::PARTING_TAG;
 
 /// What helps when another volume lies there than the member's.
-pub(in crate::client) const ITS_STORE: &str =
+pub(super) const ITS_STORE: &str =
     "start the node on the store that it had, or remove the member and add the node again";
+
+/// What helps when an absent member is not where it was.
+pub(in crate::client) const IN_ITS_PLACE: &str =
+    "start the node on the store that it had, or add another node in its place";
 
 pub(in crate::client) const ANOTHERS: &str = "its volume is that of another member of the array";
 
@@ -32,7 +30,7 @@ pub(in crate::client) fn is_of_another(
 }
 
 /// Why what lies on a volume is not the member that was lost, if it is not.
-pub(in crate::client) fn is_other(
+pub(super) fn is_other(
     member: &Superblock,
     found: &Result<Superblock, SuperblockError>,
 ) -> Option<Refusal> {
@@ -46,35 +44,4 @@ pub(in crate::client) fn is_other(
         return None;
     };
     Some(Refusal::new(reason, ITS_STORE))
-}
-
-impl Client {
-    /// The node of this role cannot be taken back as it is; it is tried again later.
-    pub(in crate::client) fn refuse_return(&mut self, role: u16, why: Refusal) {
-        if self.is_recovery_target(role) {
-            self.target_hears(role, why);
-        } else if self.sessions[usize::from(role)].refused.as_ref() != Some(&why) {
-            let told = Message::Refused {
-                tag: PARTING_TAG,
-                busy: false,
-                reason: why.reason.clone(),
-                advice: why.next.advice.to_string(),
-            };
-            self.send(role, &told);
-            let member = self.member_id(role);
-            let event = ArrayEvent::MemberRefused { member, why: why.clone() };
-            self.out.notify(event);
-            self.sessions[usize::from(role)].refused = Some(why);
-        }
-        self.return_fails(role);
-    }
-
-    pub(in crate::client) fn mark_refused(&self, status: &mut Status) {
-        for session in &self.sessions {
-            let member = status.members.iter_mut().find(|member| Some(member.member) == session.id);
-            if let Some(member) = member {
-                member.refused.clone_from(&session.refused);
-            }
-        }
-    }
 }

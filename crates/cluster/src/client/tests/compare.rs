@@ -129,15 +129,15 @@ fn ended(actions: &[Action]) -> Option<(SyncAction, u64, SyncEnd)> {
 fn a_check_of_what_fits_asks_for_digests_and_gives_its_buffers_back() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    let free = client.shared.free_buffers();
+    let free = client.parts.shared.free_buffers();
     let begun = scrub(&mut client, false);
-    assert!(client.shared.free_buffers() < free);
+    assert!(client.parts.shared.free_buffers() < free);
     let all = goes_well(&mut client, begun);
     assert_eq!(asked(&all).len(), 30, "three blocks of each of ten stripes");
     assert_eq!(reads(&all), []);
     assert_eq!(ended(&all), Some((SyncAction::Check, 0, SyncEnd::Complete)));
-    assert_eq!((client.shared.free_buffers(), opened(&all).len()), (free, 0));
-    assert!(client.engine.compares_nothing());
+    assert_eq!((client.parts.shared.free_buffers(), opened(&all).len()), (free, 0));
+    assert!(client.parts.engine.compares_nothing());
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn where_digests_do_not_fit_the_contents_are_read_and_say_what_is_true() {
     for (contents, expected) in [(0, 0), (1, 1)] {
         let mut client = client(Planner::Encoder { node: 0 });
         run(&mut client, |_, _| false);
-        let free = client.shared.free_buffers();
+        let free = client.parts.shared.free_buffers();
         let begun = scrub(&mut client, false);
         let all = goes(&mut client, begun, &[(64, 1), (4096, contents)]);
         assert_eq!((asked(&all).len(), reads(&all).len()), (33, 3));
         assert_eq!(told(&all).len(), expected);
         let sectors = 8 * expected as u64;
         assert_eq!(ended(&all), Some((SyncAction::Check, sectors, SyncEnd::Complete)));
-        assert_eq!(client.shared.free_buffers(), free);
+        assert_eq!(client.parts.shared.free_buffers(), free);
     }
 }
 
@@ -160,7 +160,7 @@ fn where_digests_do_not_fit_the_contents_are_read_and_say_what_is_true() {
 fn a_node_lost_before_the_contents_are_read_ends_a_check() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    let free = client.shared.free_buffers();
+    let free = client.parts.shared.free_buffers();
     let begun = scrub(&mut client, false);
     put_all(&mut client, &asked(&begun));
     let (wanted, mut rest) = comparisons(&mut client);
@@ -172,8 +172,8 @@ fn a_node_lost_before_the_contents_are_read_ends_a_check() {
     let (action, sectors, end) = ended(&all).expect("an end");
     assert_eq!((action, sectors), (SyncAction::Check, 0));
     assert!(matches!(end, SyncEnd::Interrupted { .. }), "{end:?}");
-    assert_eq!(client.shared.free_buffers(), free);
-    assert!(client.engine.compares_nothing());
+    assert_eq!(client.parts.shared.free_buffers(), free);
+    assert!(client.parts.engine.compares_nothing());
 }
 
 #[test]
@@ -181,18 +181,18 @@ fn a_check_gets_the_buffers_of_what_is_kept_for_readers() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
     let room = 10;
-    client.shared.leave_buffers(room);
+    client.parts.shared.leave_buffers(room);
     // As when a node was away, which is back.
     for stripe in 0..10 {
         let whom = Whom::Request(RequestId(99));
         let wanted = vec![Want { index: 0, into: Buf { offset: 0, len: 4096 }, whom }];
-        let (engine, mut cx) = client.engine();
+        let (engine, mut cx) = client.parts.engine();
         engine.decode(&mut cx, (StripeNo(stripe), 0, 4096), wanted);
         let (_, rest) = compute(&mut client);
         placed(&mut client, &reads(&rest));
         compute(&mut client);
     }
-    assert_eq!((client.engine.kept_decodings(), client.shared.free_buffers()), (10, 0));
+    assert_eq!((client.parts.engine.kept_decodings(), client.parts.shared.free_buffers()), (10, 0));
     let begun = scrub(&mut client, false);
     let all = goes_well(&mut client, begun);
     assert_eq!(ended(&all), Some((SyncAction::Check, 0, SyncEnd::Complete)));
@@ -259,7 +259,7 @@ fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
 fn what_cannot_be_read_is_told_and_the_check_goes_on() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    let free = client.shared.free_buffers();
+    let free = client.parts.shared.free_buffers();
     let begun = scrub(&mut client, false);
     let (bad, good): (Vec<_>, Vec<_>) = asked(&begun).into_iter().partition(|&(role, _)| role == 0);
     assert_eq!(bad.len(), 2, "of stripes 0 and 1");
@@ -272,14 +272,14 @@ fn what_cannot_be_read_is_told_and_the_check_goes_on() {
     let places = client.status().unreadable;
     assert_eq!((places[0].array_sector, places[0].sectors), (0, 8));
     assert_eq!(places[0].members, [MemberId(0)]);
-    assert_eq!(client.shared.free_buffers(), free);
+    assert_eq!(client.parts.shared.free_buffers(), free);
 }
 
 #[test]
 fn a_node_lost_meanwhile_ends_a_check_and_keeps_nothing() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    let free = client.shared.free_buffers();
+    let free = client.parts.shared.free_buffers();
     let begun = scrub(&mut client, false);
     let others: Vec<_> = asked(&begun).into_iter().filter(|&(role, _)| role != 1).collect();
     lose(&mut client, 1);
@@ -290,6 +290,6 @@ fn a_node_lost_meanwhile_ends_a_check_and_keeps_nothing() {
     let (action, sectors, end) = ended(&all).expect("an end");
     assert_eq!((action, sectors), (SyncAction::Check, 0));
     assert!(matches!(end, SyncEnd::Interrupted { .. }), "{end:?}");
-    assert_eq!(client.shared.free_buffers(), free);
-    assert!(client.engine.compares_nothing());
+    assert_eq!(client.parts.shared.free_buffers(), free);
+    assert!(client.parts.engine.compares_nothing());
 }

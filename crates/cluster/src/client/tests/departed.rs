@@ -56,6 +56,13 @@ fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
     (peer, run(client, |_, message| is_record(message)))
 }
 
+/// Nobody is told, or is to be told later.
+fn nobody_is_told(client: &Client) -> bool {
+    let list = &client.parts.sessions.list;
+    let told = list.get(list.departed_visit()).is_connected();
+    !told && client.keeper_side.departed.visits.deadline().is_none()
+}
+
 #[test]
 fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
     let mut client = client(Planner::Encoder { node: 0 });
@@ -75,14 +82,14 @@ fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
         _ => false,
     };
     assert!(run(&mut client, |_, _| false).iter().any(hung_up));
-    assert_eq!(client.departed.deadline(client.may_return()), None);
+    assert!(nobody_is_told(&client));
     // Nobody tells it once more when it is removed after that.
     client.handle(
         Instant(4),
         Event::Command { id: CommandId(2), command: Command::Remove(MemberId(0)) },
     );
     run(&mut client, |_, _| false);
-    assert!(client.sessions[0].member.is_none());
+    assert!(client.parts.sessions.list.get(0).member.is_none());
 }
 
 #[test]
@@ -93,7 +100,7 @@ fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
     client.handle(Instant(3), Event::Command { id: CommandId(1), command });
     run(&mut client, |_, _| false);
     let mut tries = 0;
-    while let Some(due) = client.departed.deadline(client.may_return()) {
+    while let Some(due) = client.keeper_side.departed.visits.deadline() {
         client.handle(due, Event::Tick);
         for action in actions(&mut client) {
             if let Action::Fabric(FabricOp::Connect { peer, .. }) = action {
@@ -110,7 +117,7 @@ fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
 fn a_node_that_is_a_member_again_is_not_told() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
-    client.departs("another name of n1".to_owned());
+    client.keeper_side.departed.add("another name of n1".to_owned(), Instant(2));
     let due = client.deadline().expect("it is told");
     client.handle(due, Event::Tick);
     let asked = run(&mut client, |_, _| false);
@@ -119,7 +126,7 @@ fn a_node_that_is_a_member_again_is_not_told() {
     tell(&mut client, peer, &Message::Identity { tag, node: 1 });
     let after = run(&mut client, |_, _| false);
     assert_eq!(sent(&after, |message| matches!(message, Message::Grant { .. })), []);
-    assert_eq!(client.departed.deadline(client.may_return()), None);
+    assert!(nobody_is_told(&client));
 }
 
 #[test]
@@ -128,13 +135,13 @@ fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
     run(&mut client, |_, _| false);
     lose(&mut client, 0);
     let records = sent(&run(&mut client, |_, message| is_record(message)), is_record);
-    let due = client.return_deadline().expect("it is tried again");
+    let due = client.deadline().expect("it is tried again");
     client.handle(due, Event::Tick);
     let after = run(&mut client, |_, message| is_record(message) || is_settle(message));
     assert_eq!(sent(&after, is_settle), [], "a takeover may still ask for it");
     record(&mut client, &records);
     let after = run(&mut client, |_, message| is_settle(message));
-    let own = client.sessions[0].peer;
+    let own = client.parts.sessions.list.get(0).peer;
     let settles = sent(&after, is_settle);
     assert!(matches!(settles[..], [(peer, _)] if peer == own), "{settles:?}");
 }

@@ -51,15 +51,15 @@ fn a_node_that_refuses_to_be_wired_and_is_lost_is_counted_once() {
     lose(&mut client, 0);
     run(&mut client, |_, _| false);
     let asked = wiring(&mut client);
-    let own = client.sessions[0].peer.0 as u16;
+    let own = client.parts.sessions.list.get(0).peer.0 as u16;
     let tag = |role| asked[&role];
     assert_eq!(asked.len(), 3, "{asked:?}");
     hear(&mut client, 0, &refusal(tag(own), "cannot connect to node 1"));
     lose(&mut client, 0);
     hear(&mut client, 1, &Message::Ok { tag: tag(1) });
-    assert!(client.wiring.is_some(), "node 2 has not answered");
+    assert!(client.parts.sessions.is_wiring(), "node 2 has not answered");
     hear(&mut client, 2, &Message::Ok { tag: tag(2) });
-    assert!(client.wiring.is_none() && !client.alive(0));
+    assert!(!client.parts.sessions.is_wiring() && !client.parts.alive(0));
 }
 
 /// What lies on the node of role 0.
@@ -77,7 +77,7 @@ fn own() -> Superblock {
 
 /// Node 0 was lost and is there again, with this superblock on its volume, or without a volume.
 fn come_back(client: &mut Client, superblock: Option<&[u8]>) -> Vec<Action> {
-    let due = client.return_deadline().expect("it is tried again");
+    let due = client.deadline().expect("it is tried again");
     client.handle(due, Event::Tick);
     let is_asked = |message: &Message| match superblock {
         Some(_) => matches!(message, Message::ReadMeta { .. }),
@@ -142,6 +142,6 @@ fn why_a_node_is_not_taken_back_is_told_once_for_each_reason() {
         assert!(refused.next.advice.contains("the store that it had"), "{refused}");
     }
     come_back(&mut client, Some(&own().encode()));
-    assert!(client.alive(0));
+    assert!(client.parts.alive(0));
     assert_eq!(client.status().members[0].refused, None);
 }

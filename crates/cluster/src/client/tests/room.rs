@@ -30,7 +30,7 @@ fn a_store_without_room_that_the_array_needs_is_waited_for() {
 #[test]
 fn what_a_store_cannot_read_fails_that_write_alone() {
     let (client, after) = fails_a_write(false);
-    assert!(!client.has_too_few() && client.alive(0));
+    assert!(!client.has_too_few() && client.parts.alive(0));
     let dropped = |message: &Message| matches!(message, Message::Abort { .. });
     assert!(said(&after, dropped) > 0, "{after:?}");
 }

@@ -54,7 +54,7 @@ fn of_nodes_that_owe_an_answer_only_the_one_that_hangs_is_lost() {
     assert_eq!(cut(&actions(&mut client)), Vec::<u32>::new());
     tick(&mut client, 5001);
     assert_eq!(cut(&actions(&mut client)), [1]);
-    assert!(client.alive(0) && !client.alive(1) && client.alive(2));
+    assert!(client.parts.alive(0) && !client.parts.alive(1) && client.parts.alive(2));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn two_nodes_that_hang_are_lost_as_soon_as_one_though_only_one_owed_anything() {
     run(&mut client, |_, _| false);
     submit(&mut client, Op::Read, 0, 8);
     actions(&mut client);
-    let asked = client.keeper.view().owing().count();
+    let asked = client.parts.keeper.view().owing().count();
     let lost = cuts(&mut client, |role| (role == 0).then_some(u64::MAX));
     assert_eq!(asked, 1);
     assert_eq!(lost.iter().map(|(_, peer)| *peer).collect::<Vec<_>>(), [1, 2]);
@@ -131,7 +131,7 @@ fn a_node_that_hangs_while_the_array_is_set_up_is_not_waited_for() {
         tick(&mut client, millis);
         run(&mut client, |role, _| role == 1);
     }
-    assert!(client.alive(0) && !client.alive(1));
+    assert!(client.parts.alive(0) && !client.parts.alive(1));
     submit(&mut client, Op::Read, 0, 8);
 }
 
@@ -155,7 +155,9 @@ fn two_nodes_that_do_not_see_each_other_hold_nothing_up() {
     let waits = asked(&said, 1).expect("it is asked");
     let mut millis = 0;
     while let Some(tag) = asked(&said, 0) {
-        assert!(client.alive(0) && matches!(client.phase, Phase::Setup) && millis < 10_000);
+        assert!(
+            client.parts.alive(0) && matches!(client.parts.phase, Phase::Setup) && millis < 10_000
+        );
         hear(&mut client, 0, &refusal(tag, "cannot connect to node n1"));
         millis += 200;
         tick(&mut client, millis);
@@ -164,8 +166,8 @@ fn two_nodes_that_do_not_see_each_other_hold_nothing_up() {
     assert!(millis > 1000, "the other may turn out to be lost");
     hear(&mut client, 1, &Message::Ok { tag: waits });
     hear(&mut client, 2, &Message::Ok { tag: waits + 1 });
-    assert!(matches!(client.phase, Phase::Running), "{:?}", client.phase);
-    assert!(!client.alive(0) && client.alive(1) && !client.writes_over());
+    assert!(matches!(client.parts.phase, Phase::Running), "{:?}", client.parts.phase);
+    assert!(!client.parts.alive(0) && client.parts.alive(1) && !client.parts.writes_over());
 }
 
 #[test]

@@ -64,7 +64,9 @@ fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
         }
         let Some((peer, message)) = asked.pop_front() else { return given };
         let of_peer = |link: &Session| link.peer == peer && link.is_connected();
-        let Some(role) = client.sessions.iter().position(of_peer) else { continue };
+        let Some(role) = client.parts.sessions.list.members().iter().position(of_peer) else {
+            continue;
+        };
         let event = match message {
             None => FabricEvent::Connected { peer },
             Some(message) => match answer_with_journal(role as u16, &message) {
@@ -82,11 +84,14 @@ fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
 fn a_start_that_loses_too_many_ends_at_whatever_moment() {
     let mut whole = with_journals();
     let answers = start(&mut whole, usize::MAX, &[]);
-    assert!(matches!(whole.phase, Phase::Running) && !whole.writes_over());
+    assert!(matches!(whole.parts.phase, Phase::Running) && !whole.parts.writes_over());
     for moment in 0..answers {
         let mut client = with_journals();
         start(&mut client, moment, &[1, 2]);
         assert!(client.is_set_up() && client.has_too_few(), "after {moment} answers");
-        assert!(client.sessions.iter().all(|link| !link.is_connected()), "after {moment} answers");
+        assert!(
+            client.parts.sessions.list.members().iter().all(|link| !link.is_connected()),
+            "after {moment} answers"
+        );
     }
 }

@@ -1,0 +1,143 @@
+//! Members whose nodes could not be reached when the array was assembled.
+
+use std::collections::BTreeMap;
+
+use braid_array::format::{Role, Superblock, Version};
+use braid_array::status::AbsentStatus;
+use braid_array::{Instant, Refusal};
+
+use super::KeeperSide;
+use super::recovery::{Origin, new_member};
+use super::visits::Visits;
+use crate::assemble::SUPERBLOCK_SECTOR;
+use crate::client::parts::Parts;
+use crate::client::retry::pause_millis;
+use crate::client::sessions::negotiation::Purpose;
+use crate::client::sessions::refused::{ANOTHERS, IN_ITS_PLACE, is_of_another};
+use crate::client::sessions::session::SessionState;
+use crate::member::{VolumeAddress, member_name};
+
+/// Absent members. They come back by themselves as those do that were lost; but nothing is known of
+/// them save where they are. So the client first connects to the node and reads the superblock:
+/// that tells whose place the member has. Then it becomes a [`recovery target`](super::recovery).
+#[derive(Debug)]
+pub(super) struct Absents {
+    pub(super) visits: Visits,
+    /// Why these and others are not in, by name; status tells them.
+    why: BTreeMap<String, Refusal>,
+}
+
+fn device(place: &VolumeAddress) -> String {
+    member_name(&place.address, &place.volume)
+}
+
+impl Absents {
+    /// Addresses of nodes, and the volumes there; and what is known of these and others.
+    pub(super) fn new(places: Vec<(String, String)>, why: Vec<(String, Refusal)>) -> Self {
+        let due = Instant(0).plus_millis(pause_millis(0));
+        let mut visits = Visits::new(u32::MAX);
+        for (address, volume) in places {
+            visits.add(VolumeAddress { address, volume }, 1, due);
+        }
+        Self { visits, why: why.into_iter().collect() }
+    }
+
+    fn place(&self, name: &str) -> Option<VolumeAddress> {
+        self.visits.places().find(|place| device(place) == name).cloned()
+    }
+
+    /// Is nobody looked for?
+    pub(super) fn are_none(&self) -> bool {
+        self.visits.places().next().is_none()
+    }
+
+    /// It is a member again.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.why.remove(name);
+        if let Some(place) = self.place(name) {
+            self.visits.forget(&place);
+        }
+    }
+
+    /// Why these and others are not in.
+    pub(super) fn status(&self) -> Vec<AbsentStatus> {
+        let status = |(device, why): (&String, &Refusal)| AbsentStatus {
+            device: device.clone(),
+            why: why.clone(),
+        };
+        self.why.iter().map(status).collect()
+    }
+
+    /// The connection over which one was looked at is over; it is tried again later.
+    pub(super) fn look_over(&mut self, why: Option<Refusal>, now: Instant) {
+        if let (Some(place), Some(why)) = (self.visits.failed(now), why) {
+            self.why.insert(device(&place), why);
+        }
+    }
+
+    /// It did not become a member.
+    pub(super) fn failed(&mut self, name: &str, now: Instant) {
+        if let Some(place) = self.place(name) {
+            self.visits.postpone(&place, now);
+        }
+    }
+}
+
+/// Has a role nobody whom it waits for?
+fn is_open(parts: &Parts, role: u16) -> bool {
+    let nobody = parts.session(role).state == SessionState::Missing;
+    nobody && parts.keeper.view().is_vacant(role)
+}
+
+pub(super) fn has_open_role(parts: &Parts) -> bool {
+    parts.sessions.list.roles().any(|role| is_open(parts, role))
+}
+
+impl KeeperSide {
+    pub(super) fn may_look_for_absent(&self, parts: &Parts) -> bool {
+        let wanted = !self.absents.are_none() && self.recovery.is_none();
+        wanted && parts.may_return() && has_open_role(parts)
+    }
+
+    /// Connects to the next one whose time has come.
+    pub(super) fn look_for_absent(&mut self, parts: &mut Parts) {
+        if !self.may_look_for_absent(parts) {
+            return;
+        }
+        let Some(place) = self.absents.visits.next(parts.keeper.view().now()) else { return };
+        self.absents.visits.begin(place.clone());
+        let (sessions, mut net) = parts.sessions();
+        let visit = sessions.list.absent_visit();
+        sessions.visit(&mut net, visit, Purpose::Absent, place);
+    }
+
+    /// What lies on the volume of one that is looked at. It has a superblock: is it a member, and
+    /// nobody has its place?
+    pub(super) fn absent_found(&mut self, parts: &mut Parts, bytes: &[u8]) {
+        let (sessions, mut net) = parts.sessions();
+        let visit = sessions.list.absent_visit();
+        let volume_bytes = sessions.list.get(visit).volume_bytes;
+        // A node grants nothing on a connection that has a volume already.
+        sessions.end(&mut net, visit);
+        let Some(place) = self.absents.visits.failed(net.now()) else { return };
+        let mut refuse = |reason: String| {
+            self.absents.why.insert(device(&place), Refusal::new(reason, IN_ITS_PLACE));
+        };
+        let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
+        if let Some(Refusal { reason, .. }) = is_of_another(parts.ownership.array(), &decoded) {
+            return refuse(reason);
+        }
+        let Ok(found) = decoded else { return };
+        let Role::Active(role) = found.role() else { return };
+        let exists = parts.sessions.list.roles().any(|one| one == role);
+        if exists && !is_open(parts, role) {
+            return refuse(ANOTHERS.to_owned());
+        }
+        let Some(member) = parts.keeper.view().free_id() else { return };
+        if exists && self.may_look_for_absent(parts) {
+            let new = new_member(member, device(&place), volume_bytes, Box::new(found));
+            // If it cannot now, it is looked at again later.
+            let _ = self.begin_recovery(parts, Origin::Absent, new, role);
+        }
+    }
+}

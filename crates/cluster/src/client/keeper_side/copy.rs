@@ -1,0 +1,199 @@
+//! A member that is replaced while it serves: a spare is given a copy of it, and then its role.
+//!
+//! ```text
+//!  connected, as who comes back ─► wired to the old one ─► copying ─► little left: flushing,
+//!    any failure: all is as before                                     reading back
+//!                                                                         ▼
+//!        comes back, or a spare ◄── failure ── wired to all ◄── the old one retires, exchanged
+//! ```
+//! The copy target has a session of its own, behind those with the members. When the two are
+//! exchanged the new one comes the way of a node that comes back, and gets from the others what the
+//! bitmap marks.
+
+use braid_array::action::CommandId;
+use braid_array::{MemberId, Refusal};
+
+use super::KeeperSide;
+use super::recovery::{Before, Origin};
+use crate::client::engine::Verdict;
+use crate::client::parts::Parts;
+use crate::client::retry::PATIENCE_MILLIS;
+use crate::client::sessions::negotiation::Step;
+
+const ADVICE: &str = "see whether its storage is well, and replace the member by another one";
+
+fn too_few_votes() -> Refusal {
+    let reason = "without its node too few of those that vote would be left";
+    Refusal::new(reason, "start the witness, and replace it then")
+}
+
+impl KeeperSide {
+    /// Begins to replace a member by a spare, by this one if it is named.
+    pub(in crate::client) fn replace(
+        &mut self,
+        parts: &mut Parts,
+        id: CommandId,
+        old: MemberId,
+        spare: Option<MemberId>,
+    ) {
+        if let Err(why) = self.try_replace(parts, id, old, spare) {
+            parts.out.reply(id, Err(why));
+        }
+    }
+
+    fn try_replace(
+        &mut self,
+        parts: &mut Parts,
+        command: CommandId,
+        old: MemberId,
+        spare: Option<MemberId>,
+    ) -> Result<(), Refusal> {
+        parts.may_change()?;
+        parts.keeper.view().may_be_copied(old)?;
+        if self.recovery.is_some() {
+            return Err(Refusal::new("another node is being added", "wait for that, try again"));
+        }
+        let new =
+            parts.keeper.view().spares().find(|one| spare.is_none_or(|spare| spare == one.member));
+        let none = || Refusal::new("there is no spare to copy it to", "add a spare first");
+        let new = new.ok_or_else(none)?;
+        let role = parts.sessions.list.role_of(old);
+        let role = role.ok_or_else(|| Refusal::new("its node is not there", "add a spare"))?;
+        if !parts.votes_suffice_without(role) {
+            return Err(too_few_votes());
+        }
+        self.begin_recovery(parts, Origin::Copy { command: Some(command), old }, new, role)
+    }
+
+    /// The old one is connected to it: the copy begins.
+    pub(super) fn begin_copying(&mut self, parts: &mut Parts) {
+        let target = parts.copy_target();
+        let place = parts.session(target).place;
+        let origin = self.recovery.as_mut().map(|recovery| &mut recovery.origin);
+        let Some(Origin::Copy { command, old }) = origin else {
+            return self.fail(parts, target, None);
+        };
+        let command = command.take();
+        let old = *old;
+        if let Err(why) = parts.keeper_mut().begin_copying(old) {
+            return self.fail(parts, target, Some(why));
+        }
+        parts.shared.reads.stands_anew(target);
+        parts.engine.copies.begin(place, parts.shared.pipeline.base_reads());
+        copy_step(parts, Step::Copying);
+        if let Some(id) = command {
+            parts.out.reply(id, Ok(()));
+        }
+    }
+
+    /// Goes on with the copy. Once all of it is durable, and can be read, the old one is done
+    /// without: when what the keeper has asked for because of that is carried out, the two are to
+    /// be exchanged. Whose role?
+    pub(in crate::client) fn advance_copy(&mut self, parts: &mut Parts) -> Option<u16> {
+        let recovery = self.recovery.as_ref()?;
+        let Origin::Copy { old, .. } = recovery.origin else { return None };
+        let place = recovery.place;
+        let spare = recovery.new.device.clone();
+        let target = parts.copy_target();
+        let is_at = |parts: &Parts, step| parts.session(target).is_coming_at(step);
+        let begun = [Step::Copying, Step::Flushing, Step::ReadingBack];
+        if !begun.into_iter().any(|step| is_at(parts, step)) {
+            return None;
+        }
+        let gone = if !parts.keeper.view().spares().any(|one| one.device == spare) {
+            Some("the spare is gone")
+        } else if !parts.keeper.view().is_copied(old) {
+            Some("it has failed")
+        } else {
+            None
+        };
+        if let Some(reason) = gone {
+            let why = Refusal::new(reason, "add a spare, replace it again");
+            self.fail(parts, target, Some(why));
+            return None;
+        }
+        let (engine, mut cx) = parts.engine();
+        engine.advance_copy(&mut cx);
+        match parts.engine.read_back.take_verdict() {
+            Some(Verdict::Copied) => return self.retire_copied(parts, place),
+            Some(Verdict::NotCopied(reason)) => {
+                self.not_copied(parts, &spare, reason);
+                return None;
+            }
+            None => {}
+        }
+        if is_at(parts, Step::ReadingBack) {
+            parts.session_mut(target).due = parts.engine.read_back.due();
+        }
+        if !is_at(parts, Step::Copying) {
+            return None;
+        }
+        parts.session_mut(target).due = parts.engine.copies.due();
+        if parts.keeper.view().little_is_left() && parts.engine.copies.is_done() {
+            parts.engine.copies.pause();
+            let until = parts.keeper.view().now().plus_millis(PATIENCE_MILLIS);
+            parts.session_mut(target).due = Some(until);
+            parts.go_on(target, Step::Flushing);
+        }
+        None
+    }
+
+    /// All that was copied is durable.
+    pub(super) fn begin_to_read_back(parts: &mut Parts) {
+        let target = parts.copy_target();
+        parts.engine.read_back.begin(parts.session(target).place);
+        copy_step(parts, Step::ReadingBack);
+    }
+
+    /// The new one is of no use.
+    fn not_copied(&mut self, parts: &mut Parts, spare: &str, reason: &'static str) {
+        let target = parts.copy_target();
+        let why = Refusal::new(reason, ADVICE);
+        self.fail(parts, target, Some(why.clone()));
+        let spare =
+            parts.keeper.view().spares().find(|one| one.device == spare).map(|one| one.member);
+        if let Some(spare) = spare {
+            parts.keeper_mut().lose_member(spare, why);
+        }
+    }
+
+    fn retire_copied(&mut self, parts: &mut Parts, place: u16) -> Option<u16> {
+        if !parts.votes_suffice_without(place) {
+            // Nothing could be answered while the new one is taken in.
+            self.fail(parts, parts.copy_target(), Some(too_few_votes()));
+            return None;
+        }
+        if !parts.keeper_mut().let_copied_go() {
+            parts.engine.copies.resume();
+            copy_step(parts, Step::Copying);
+            return None;
+        }
+        Some(place)
+    }
+
+    /// The old one is gone: the new one takes its place.
+    pub(in crate::client) fn exchange(&mut self, parts: &mut Parts, place: u16) {
+        let copied = |origin| matches!(origin, Origin::Copy { .. });
+        let recovery = self.recovery.as_mut().filter(|recovery| copied(recovery.origin));
+        let Some(recovery) = recovery else { return };
+        let (engine, mut cx) = parts.engine();
+        engine.end_copy(&mut cx, place);
+        let now = parts.keeper.view().now();
+        let old = parts.sessions.exchange(place);
+        parts.shared.reads.exchange(place);
+        let session = parts.sessions.list.get_mut(place);
+        session.due = Some(now.plus_millis(PATIENCE_MILLIS));
+        session.lost_at = parts.engine.sets.version();
+        // If it fails now, the old one comes back.
+        recovery.origin = Origin::Copied;
+        recovery.role = place;
+        recovery.before = Before::of(old, now);
+        self.wire_next(parts);
+    }
+}
+
+fn copy_step(parts: &mut Parts, step: Step) {
+    let target = parts.copy_target();
+    parts.sessions.hold(target, step);
+    parts.session_mut(target).due = None;
+}

@@ -1,0 +1,114 @@
+//! Nodes whose members have left the array are told to drop the slice-sets that they keep of it.
+
+use braid_array::Instant;
+
+use super::KeeperSide;
+use super::visits::Visits;
+use crate::client::ownership::decision::Grant;
+use crate::client::parts::Parts;
+use crate::client::sessions::negotiation::{Purpose, Step};
+use crate::client::sessions::session::Session;
+use crate::member::VolumeAddress;
+
+/// About ten minutes.
+const MAX_TRIES: u32 = 60;
+
+/// Nodes whose members were replaced, failed or removed. They may keep slice-sets prepared, with
+/// their rings and volumes, until a client resolves these, and no takeover asks them any more. So
+/// each is told to drop them, on a connection of its own, one node at a time, once no view that a
+/// later client may take for the newest has its member in sync. A node that is away is tried again
+/// so many times; if it was away all that time it keeps them until it starts again, or is added
+/// again.
+#[derive(Debug)]
+pub(in crate::client) struct Departed {
+    pub(in crate::client) visits: Visits,
+    /// As which member of old views the one that is being told has granted the array.
+    granted: Option<u64>,
+}
+
+fn place(address: String) -> VolumeAddress {
+    VolumeAddress { address, volume: String::new() }
+}
+
+impl Departed {
+    pub(super) const fn new() -> Self {
+        Self { visits: Visits::new(MAX_TRIES), granted: None }
+    }
+
+    /// The member on this node has left the array.
+    pub(in crate::client) fn add(&mut self, address: String, now: Instant) {
+        let place = place(address);
+        self.visits.forget(&place);
+        if !braid_array::broken("departed-told") {
+            self.visits.add(place, 0, now);
+        }
+    }
+}
+
+impl KeeperSide {
+    /// Connects to the next one whose time has come.
+    pub(super) fn look_for_departed(&mut self, parts: &mut Parts) {
+        let now = parts.keeper.view().now();
+        while let Some(place) = self.departed.visits.next(now)
+            && parts.may_return()
+        {
+            let is_there = |session: &Session| {
+                session.member.as_ref().is_some_and(|member| member.address == place.address)
+            };
+            let members = parts.sessions.list.members();
+            match (0..).zip(members).find(|(_, session)| is_there(session)) {
+                Some((role, _)) if self.is_recovery_target(role) => {
+                    self.departed.visits.postpone(&place, now);
+                }
+                // It is told on its way back.
+                Some((_, session)) if session.alive() || session.due.is_some() => {
+                    self.departed.visits.forget(&place);
+                }
+                _ => self.visit_departed(parts, place),
+            }
+        }
+    }
+
+    fn visit_departed(&mut self, parts: &mut Parts, place: VolumeAddress) {
+        self.departed.visits.begin(place.clone());
+        self.departed.granted = None;
+        let (sessions, mut net) = parts.sessions();
+        let visit = sessions.list.departed_visit();
+        sessions.visit(&mut net, visit, Purpose::Departed, place);
+    }
+
+    /// The one that is being told is this node. If it is that of a member that is there or comes
+    /// back, or of a witness, it has nothing to drop.
+    pub(super) fn departed_is(&mut self, parts: &mut Parts, node: u64) {
+        let list = &parts.sessions.list;
+        let nodes = list.copy_target();
+        let connected = |voter: u16| voter >= nodes || list.get(voter).is_connected();
+        let has_part = parts.ownership.voters_on(node).any(connected);
+        let (sessions, mut net) = parts.sessions();
+        let visit = sessions.list.departed_visit();
+        if has_part {
+            sessions.end(&mut net, visit);
+            self.departed.visits.done();
+        } else {
+            sessions.go_on(&mut net, visit, Step::Granting);
+        }
+    }
+
+    /// It has granted the array, and waits to be told.
+    pub(super) fn departed_granted(&mut self, parts: &mut Parts, grant: &Grant) {
+        self.departed.granted = Some(grant.incarnation);
+        parts.sessions.hold(parts.sessions.list.departed_visit(), Step::Granted);
+        self.resolve_departed(parts);
+    }
+
+    /// Has it drop what it keeps, once no takeover may ask it for that.
+    pub(super) fn resolve_departed(&self, parts: &mut Parts) {
+        let visit = parts.sessions.list.departed_visit();
+        if parts.session(visit).is_coming_at(Step::Granted)
+            && let Some(incarnation) = self.departed.granted
+            && parts.is_out(incarnation)
+        {
+            parts.go_on(visit, Step::Resolving);
+        }
+    }
+}

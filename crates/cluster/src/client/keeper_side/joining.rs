@@ -1,0 +1,200 @@
+//! How a node that comes gets its part: one that returns, which the keeper has back, and one that
+//! is taken in.
+
+use braid_array::action::NewMember;
+use braid_array::events::ArrayEvent;
+use braid_array::format::Role;
+use braid_array::{Refusal, SECTOR_BYTES};
+
+use super::KeeperSide;
+use super::recovery::{Origin, moved, new_member};
+use crate::client::ownership::decision::Grant;
+use crate::client::parts::Parts;
+use crate::client::sessions::negotiation::Step;
+use crate::member::member_name;
+
+/// What makes one with a journal.
+const NEW_VOLUME: &str = "remove it (`braid node delete`) and add the node again";
+
+impl KeeperSide {
+    /// The role that a node gets: that which it had, or else one whose member has been removed,
+    /// then one whose member will not come back by itself.
+    pub(super) fn place_for(parts: &Parts, new: &NewMember) -> Option<u16> {
+        let own = new.superblock.as_deref().map(|superblock| superblock.role());
+        let vacant = |role: &u16| parts.keeper.view().is_vacant(*role) && !parts.alive(*role);
+        parts.sessions.list.roles().filter(vacant).min_by_key(|&role| {
+            let session = parts.session(role);
+            let had = own == Some(Role::Active(role));
+            (!had, session.member.is_some(), session.due.is_some())
+        })
+    }
+
+    /// A recovery target is this node.
+    pub(super) fn target_is(&mut self, parts: &mut Parts, role: u16, node: u64) {
+        let other = |other: u16| other != role && !parts.keeper.view().is_vacant(other);
+        if parts.ownership.voters_on(node).any(other) {
+            let next = "use a node of its own for each member";
+            let why = Refusal::new("is on the node of another member", next);
+            return self.fail(parts, role, Some(why));
+        }
+        parts.go_on(role, Step::Granting);
+    }
+
+    /// A node that comes has granted the array.
+    pub(super) fn granted(&mut self, parts: &mut Parts, role: u16, grant: Grant) {
+        match self.recovery.as_mut().filter(|recovery| recovery.role == role) {
+            Some(recovery) => recovery.grant = Some(grant),
+            None => parts.ownership.has_granted(role, Some(grant)),
+        }
+        parts.sessions.hold(role, Step::Granted);
+        self.drop_leftovers(parts);
+    }
+
+    /// Has nodes that come drop what they have of slice-sets, once no takeover may ask them for
+    /// that: these went on without them.
+    pub(super) fn drop_leftovers(&self, parts: &mut Parts) {
+        for role in 0..=parts.copy_target() {
+            if !parts.session(role).is_coming_at(Step::Granted) {
+                continue;
+            }
+            let grant = match self.recovery.as_ref().filter(|recovery| recovery.role == role) {
+                Some(recovery) => recovery.grant.as_ref(),
+                None => parts.ownership.grant_of(role),
+            };
+            let Some(incarnation) = grant.map(|grant| grant.incarnation) else { continue };
+            if parts.is_out(incarnation) {
+                parts.go_on(role, Step::Resolving);
+            }
+        }
+    }
+
+    /// The volume of a recovery target is open, and has this size: is there a place for it?
+    pub(super) fn target_opened(&mut self, parts: &mut Parts, role: u16, bytes: u64) {
+        let device_sectors = parts.engine.journals.sectors_before(bytes / SECTOR_BYTES);
+        let Some(recovery) = &mut self.recovery else { return };
+        recovery.new.device_sectors = device_sectors;
+        let id = parts.keeper.view().id_for(&recovery.new.device).ok_or_else(moved);
+        let candidate = id.and_then(|id| {
+            recovery.new.member = id;
+            parts.keeper.view().candidate(&recovery.new, role)
+        });
+        match (candidate, &mut parts.session_mut(role).member) {
+            (Ok(superblock), Some(member)) => {
+                member.superblock = superblock;
+                parts.go_on(role, Step::Preparing);
+            }
+            (candidate, _) => self.fail(parts, role, candidate.err()),
+        }
+    }
+
+    /// The pipeline of a node that comes is there: does its journal suffice?
+    pub(super) fn pipeline_ready(&mut self, parts: &mut Parts, role: u16) {
+        if !parts.engine.journals.are_used() {
+            self.prepared(parts, role);
+        } else if parts.engine.journals.suffices(role) {
+            parts.go_on(role, Step::Emptying);
+        } else {
+            let reason = "its volume has no journal that is large enough";
+            let (sessions, mut net) = parts.sessions();
+            sessions.refuse(&mut net, role, Refusal::new(reason, NEW_VOLUME));
+        }
+    }
+
+    /// All of a node that comes is there but the wires.
+    pub(super) fn prepared(&mut self, parts: &mut Parts, role: u16) {
+        let version = parts.engine.sets.version();
+        let target = parts.copy_target();
+        let session = parts.sessions.list.get_mut(role);
+        if role == target {
+            // It has no part in anything yet.
+            session.lost_at = 0;
+        } else if parts.engine.journals.are_used() {
+            // Records that name its role are from before: none may be left.
+            session.lost_at = version;
+        }
+        parts.sessions.hold(role, Step::Prepared);
+        self.wire_next(parts);
+    }
+
+    /// The node is wired: the keeper has the member again.
+    pub(super) fn take_back(&mut self, parts: &mut Parts, role: u16) {
+        // Whoever was there before may have been complained about.
+        parts.engine.sets.is_connected(role);
+        if role == parts.copy_target() {
+            return self.begin_copying(parts);
+        }
+        if self.is_recovery_target(role) {
+            return self.take_in(parts, role);
+        }
+        let member_id = parts.sessions.list.id(role);
+        let session = parts.session_mut(role);
+        let (Some(member), Some(superblock)) = (&session.member, session.returned.take()) else {
+            return;
+        };
+        let device = member_name(&member.address, &member.volume);
+        let new = new_member(member_id, device, session.volume_bytes, superblock);
+        session.stands_anew();
+        parts.shared.reads.stands_anew(role);
+        let known = braid_array::broken("reconnect") && parts.keeper.view().is_in_sync(role);
+        match if known { Ok(()) } else { parts.keeper_mut().member_returned(&new, role) } {
+            Ok(()) => parts.session_mut(role).is_back(),
+            Err(why) => self.keeps_out(parts, role, why),
+        }
+    }
+
+    /// A recovery target is wired: the keeper has a member more.
+    fn take_in(&mut self, parts: &mut Parts, role: u16) {
+        if let Err(why) = self.try_take_in(parts, role) {
+            return self.fail(parts, role, Some(why));
+        }
+        let session = parts.session_mut(role);
+        session.is_back();
+        session.stands_anew();
+        parts.shared.reads.stands_anew(role);
+        let Some(recovery) = self.recovery.take() else { return };
+        parts.ownership.has_granted(role, recovery.grant);
+        if let Some(before) = recovery.before {
+            self.departed.add(before.member.address, parts.keeper.view().now());
+        }
+    }
+
+    fn try_take_in(&mut self, parts: &mut Parts, role: u16) -> Result<(), Refusal> {
+        let recovery = self.recovery.as_mut().ok_or_else(moved)?;
+        parts.hear_reports();
+        let keeper = &mut parts.keeper;
+        let device = recovery.new.device.as_str();
+        let left = !keeper.view().spares().any(|spare| spare.device == device);
+        if matches!(recovery.origin, Origin::Spare | Origin::Copied) && left {
+            return Err(moved());
+        }
+        recovery.new.member = keeper.view().id_for(&recovery.new.device).ok_or_else(moved)?;
+        let session = parts.sessions.list.get_mut(role);
+        // Its pipeline begins there.
+        let place = session.member.as_ref().map(|member| member.superblock.data_offset);
+        if Some(keeper.view().candidate(&recovery.new, role)?.data_offset) != place {
+            return Err(moved());
+        }
+        match recovery.origin {
+            Origin::Command(command) => keeper.take_in(Some(command), &recovery.new, role)?,
+            Origin::Spare => keeper.take_in(None, &recovery.new, role)?,
+            Origin::Copied => keeper.take_in_copy(&recovery.new, role)?,
+            Origin::Copy { .. } => return Err(moved()),
+            Origin::Absent => {
+                // If the keeper does not want it, that is for good.
+                self.absents.forget(&recovery.new.device);
+                keeper.member_returned(&recovery.new, role)?;
+            }
+        }
+        session.id = Some(recovery.new.member);
+        Ok(())
+    }
+
+    /// The member of a role cannot be taken back: it has a past of its own.
+    fn keeps_out(&mut self, parts: &mut Parts, role: u16, why: Refusal) {
+        let session = parts.session_mut(role);
+        session.refused = Some(why.clone());
+        let member = parts.sessions.list.id(role);
+        parts.out.notify(ArrayEvent::MemberRefused { member, why });
+        self.cut(parts, role);
+    }
+}

@@ -1,0 +1,260 @@
+//! Nodes that are taken in while the array runs, in the place of one that was lost, removed or
+//! absent.
+
+use braid_array::action::{CommandId, NewMember};
+use braid_array::events::ArrayEvent;
+use braid_array::format::{BadBlocks, Superblock};
+use braid_array::{Instant, MemberId, Refusal, SECTOR_BYTES};
+
+use super::KeeperSide;
+use crate::client::ClientMember;
+use crate::client::ownership::decision::Grant;
+use crate::client::parts::Parts;
+use crate::client::sessions::Net;
+use crate::client::sessions::negotiation::Purpose;
+use crate::client::sessions::session::{Session, SessionState};
+use crate::member::member_parts;
+use crate::wire::Message;
+
+/// Why one is taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// An administrator adds it.
+    Command(CommandId),
+    /// It was not there at the start.
+    Absent,
+    /// It is a spare, and wanted.
+    Spare,
+    /// It is a spare to which this member is copied; once that has begun the command is answered.
+    Copy { command: Option<CommandId>, old: MemberId },
+    /// It has a copy, and takes the place of the member that it was made of.
+    Copied,
+}
+
+impl Origin {
+    const fn purpose(self) -> Purpose {
+        match self {
+            Self::Command(_) | Self::Absent => Purpose::Recover,
+            Self::Spare | Self::Copied => Purpose::Spare,
+            Self::Copy { .. } => Purpose::Copy,
+        }
+    }
+}
+
+/// Whose place is taken, and when it would have been tried again.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) member: ClientMember,
+    id: Option<MemberId>,
+    due: Option<Instant>,
+}
+
+impl Before {
+    /// The member of a session, which is to be tried at once if it is needed again.
+    pub(super) fn of(session: Session, now: Instant) -> Option<Self> {
+        Some(Self { member: session.member?, id: session.id, due: Some(now) })
+    }
+}
+
+/// The node that is being taken in; there is at most one at a time. It takes the role `place`, and
+/// is given all that belongs to that role. When it is lost or refused, the session of the role is
+/// that of the former member again, and the command, if there is one, is refused.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    pub(super) origin: Origin,
+    pub(super) new: NewMember,
+    /// Which session is its own: that of its role, or that of the copy target.
+    pub(super) role: u16,
+    /// The role that it is to have.
+    pub(super) place: u16,
+    pub(super) before: Option<Before>,
+    pub(super) grant: Option<Grant>,
+}
+
+impl Recovery {
+    pub(super) const fn session(&self) -> u16 {
+        self.role
+    }
+}
+
+/// The member that lies on a volume of so many bytes, as the keeper takes it.
+pub(super) fn new_member(
+    member: MemberId,
+    device: String,
+    volume_bytes: u64,
+    superblock: Box<Superblock>,
+) -> NewMember {
+    NewMember {
+        member,
+        device,
+        device_sectors: volume_bytes / SECTOR_BYTES,
+        device_uuid: superblock.device_uuid,
+        superblock: Some(superblock),
+        bad_blocks: BadBlocks::default(),
+        readd: false,
+    }
+}
+
+pub(super) fn moved() -> Refusal {
+    Refusal::new("other members have come or gone meanwhile", "add it again")
+}
+
+impl KeeperSide {
+    pub(super) fn is_recovery_target(&self, role: u16) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| recovery.role == role)
+    }
+
+    /// Is a node being taken in, other than one to which a member is copied? The place of one that
+    /// is missing goes before that.
+    pub(super) fn is_taking_in(&self) -> bool {
+        let copied = |one: &Recovery| matches!(one.origin, Origin::Copy { command: None, .. });
+        self.recovery.as_ref().is_some_and(|one| !copied(one))
+    }
+
+    /// A member is missing, and another node is to have its role: nobody waits for the one that is
+    /// being taken in by itself, nor for a copy.
+    pub(super) fn end_untold(&mut self, parts: &mut Parts) {
+        let untold = |one: &&Recovery| match one.origin {
+            Origin::Absent | Origin::Spare | Origin::Copy { command: None, .. } => true,
+            Origin::Command(_) | Origin::Copy { .. } | Origin::Copied => false,
+        };
+        if let Some(role) = self.recovery.as_ref().filter(untold).map(Recovery::session) {
+            let why = Refusal::new("another member is missing", "begin again");
+            self.fail(parts, role, Some(why));
+        }
+    }
+
+    /// Begins to take a node in as the member of this role.
+    pub(super) fn begin_recovery(
+        &mut self,
+        parts: &mut Parts,
+        origin: Origin,
+        mut new: NewMember,
+        place: u16,
+    ) -> Result<(), Refusal> {
+        let (address, volume) = member_parts(&new.device).ok_or_else(|| {
+            let reason = format!("{} is on no node, and the array is over nodes", new.device);
+            Refusal::new(reason, "add node://HOST:PORT/VOLUME")
+        })?;
+        new.member = parts.keeper.view().id_for(&new.device).ok_or_else(moved)?;
+        new.device_sectors = parts.engine.journals.sectors_before(new.device_sectors);
+        let superblock = parts.keeper.view().candidate(&new, place)?;
+        let address = address.to_owned();
+        let volume = volume.to_owned();
+        self.end_untold(parts);
+        let copy = matches!(origin, Origin::Copy { .. });
+        let role = if copy { parts.copy_target() } else { place };
+        if parts.session(role).is_coming() {
+            self.fail(parts, role, None);
+        }
+        let version = parts.engine.sets.version();
+        let session = parts.session_mut(role);
+        let before = session.member.replace(ClientMember { address, volume, superblock });
+        let before = before.map(|member| {
+            let id = session.id.take();
+            Before { member, id, due: session.due }
+        });
+        session.place = place;
+        session.lost_at = version;
+        session.refused = None;
+        self.recovery = Some(Recovery { origin, new, role, place, before, grant: None });
+        let (sessions, mut net) = parts.sessions();
+        sessions.dial(&mut net, role, origin.purpose());
+        Ok(())
+    }
+
+    /// Hangs up on a node with which it does not come to an end.
+    pub(super) fn fail(&mut self, parts: &mut Parts, role: u16, why: Option<Refusal>) {
+        let (sessions, mut net) = parts.sessions();
+        sessions.end(&mut net, role);
+        self.failed(parts, role, why);
+    }
+
+    /// An attempt to get a node is over, and it is none of the members: all is as before.
+    pub(in crate::client) fn failed(&mut self, parts: &mut Parts, role: u16, why: Option<Refusal>) {
+        let now = parts.keeper.view().now();
+        if role == parts.sessions.list.absent_visit() {
+            self.absents.look_over(why, now);
+        } else if role == parts.sessions.list.departed_visit() {
+            self.departed.visits.failed(now);
+        } else {
+            self.target_lost(parts, role, why);
+        }
+    }
+
+    /// A recovery target is gone before it was a member: all is as before.
+    fn target_lost(&mut self, parts: &mut Parts, role: u16, why: Option<Refusal>) {
+        let Some(recovery) = self.recovery.take_if(|recovery| recovery.role == role) else {
+            return;
+        };
+        let session = parts.session_mut(role);
+        session.place = role;
+        match recovery.before {
+            Some(Before { member, id, due }) => {
+                // Who was failed by the administrator stays away; who is to be tried again has his
+                // turn next, however often others are tried in his place.
+                session.member = Some(member);
+                session.id = id;
+                session.due = due;
+            }
+            None => session.clear(),
+        }
+        let long = || Refusal::new("does not get ready", "");
+        let Refusal { reason, next } = why.unwrap_or_else(long);
+        let why = Refusal { reason, next: next.or("see the log of its node, try again") };
+        if matches!(recovery.origin, Origin::Copy { .. }) {
+            end_copy(parts, recovery.place);
+        }
+        let now = parts.keeper.view().now();
+        match recovery.origin {
+            Origin::Command(id) | Origin::Copy { command: Some(id), .. } => {
+                parts.out.reply(id, Err(why));
+            }
+            // A copy has ended before its end; nobody waits for it.
+            Origin::Copy { command: None, old } => {
+                parts.keeper_mut().end_copying(why.reason.clone());
+                let Refusal { reason, next } = why;
+                let event = ArrayEvent::NotReplaced { member: old, reason: reason.into(), next };
+                parts.out.notify(event);
+            }
+            Origin::Copied => {}
+            Origin::Absent => self.absents.failed(&recovery.new.device, now),
+            Origin::Spare => self.spares.failed(now),
+        }
+    }
+
+    /// The member of a role has left the array, or is given up.
+    pub(super) fn departs(&mut self, parts: &Parts, role: u16) {
+        if let Some(address) = parts.session(role).address() {
+            self.departed.add(address.to_owned(), parts.keeper.view().now());
+        }
+    }
+
+    /// Whoever does not answer may not take what was sent either: nobody waits for that.
+    pub(in crate::client) fn cut(&mut self, parts: &mut Parts, role: u16) {
+        parts.cut(role);
+        self.departs(parts, role);
+    }
+
+    /// Wires the next node that is prepared, once what was under way when it was lost does not
+    /// reach it any more.
+    pub(in crate::client) fn wire_next(&mut self, parts: &mut Parts) {
+        let oldest = parts.engine.sets.oldest().unwrap_or(u64::MAX);
+        let facts = parts.facts();
+        let Parts { keeper, out, sessions, engine, .. } = parts;
+        out.report_to(keeper);
+        let mut net = Net { keeper: keeper.view(), out, facts };
+        let journals = &engine.journals;
+        sessions.wire_next(&mut net, |lost_at| lost_at < oldest && journals.allow(lost_at));
+    }
+}
+
+/// There is nobody to copy to any more.
+fn end_copy(parts: &mut Parts, place: u16) {
+    let (engine, mut cx) = parts.engine();
+    engine.end_copy(&mut cx, place);
+    let session = parts.session(place);
+    if session.state == SessionState::Ready {
+        parts.out.send(session.peer, &Message::Without { role: place });
+    }
+}

@@ -1,0 +1,87 @@
+//! Nodes that are visited one after the other, and again later when they are away.
+
+use braid_array::Instant;
+
+use crate::client::retry::pause_millis;
+use crate::member::VolumeAddress;
+
+#[derive(Debug)]
+struct Node {
+    place: VolumeAddress,
+    /// Attempts that failed.
+    tries: u32,
+    /// When it is tried again.
+    due: Instant,
+}
+
+/// Those that are to be visited, and the one that is.
+#[derive(Debug)]
+pub(in crate::client) struct Visits {
+    nodes: Vec<Node>,
+    visited: Option<VolumeAddress>,
+    /// So many attempts may fail.
+    most: u32,
+}
+
+impl Visits {
+    pub(super) const fn new(most: u32) -> Self {
+        Self { nodes: Vec::new(), visited: None, most }
+    }
+
+    /// One more is to be visited, after so many attempts.
+    pub(super) fn add(&mut self, place: VolumeAddress, tries: u32, due: Instant) {
+        self.nodes.push(Node { place, tries, due });
+    }
+
+    pub(super) fn forget(&mut self, place: &VolumeAddress) {
+        self.nodes.retain(|node| node.place != *place);
+    }
+
+    pub(super) fn postpone(&mut self, place: &VolumeAddress, now: Instant) {
+        for node in self.nodes.iter_mut().filter(|node| node.place == *place) {
+            node.due = now.plus_millis(pause_millis(node.tries));
+            node.tries += 1;
+        }
+        self.nodes.retain(|node| node.tries < self.most);
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = &VolumeAddress> {
+        self.nodes.iter().map(|node| &node.place)
+    }
+
+    /// When the next one is visited.
+    pub(in crate::client) fn deadline(&self) -> Option<Instant> {
+        if self.visited.is_some() {
+            return None;
+        }
+        self.nodes.iter().map(|node| node.due).min()
+    }
+
+    /// The next one whose time has come, if none is visited.
+    pub(super) fn next(&self, now: Instant) -> Option<VolumeAddress> {
+        if self.visited.is_some() {
+            return None;
+        }
+        let next = self.nodes.iter().find(|node| node.due <= now);
+        next.map(|node| node.place.clone())
+    }
+
+    /// This one is being visited.
+    pub(super) fn begin(&mut self, place: VolumeAddress) {
+        self.visited = Some(place);
+    }
+
+    /// It came to nothing; it is tried again later.
+    pub(super) fn failed(&mut self, now: Instant) -> Option<VolumeAddress> {
+        let place = self.visited.take()?;
+        self.postpone(&place, now);
+        Some(place)
+    }
+
+    /// No more visits are needed.
+    pub(super) fn done(&mut self) {
+        if let Some(place) = self.visited.take() {
+            self.forget(&place);
+        }
+    }
+}

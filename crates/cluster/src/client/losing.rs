@@ -1,0 +1,61 @@
+//! Nodes that are lost: what was asked of one, or was to be, goes without it.
+
+use braid_array::Refusal;
+use braid_array::keeper::LaneReport;
+
+use super::Phase;
+use super::out::RequestKind;
+use super::parts::Parts;
+
+impl Parts {
+    /// The connection to a node is over; it may come back.
+    pub(super) fn lose(&mut self, role: u16, why: Refusal) {
+        let running = matches!(self.phase, Phase::Running);
+        let id = self.sessions.list.id(role);
+        let (sessions, mut net) = self.sessions();
+        let unanswered = sessions.lost(&mut net, role);
+        if !(braid_array::broken("reconnect") && running) {
+            self.keeper_mut().lose_member(id, why);
+        }
+        self.goes_without(role, unanswered);
+        let (sessions, net) = self.sessions();
+        sessions.await_return(&net, role);
+    }
+
+    /// A node is given up: what was sent to it is not waited for.
+    pub(super) fn cut(&mut self, role: u16) {
+        let (sessions, mut net) = self.sessions();
+        net.out.cut(sessions.list.get(role).peer);
+        let unanswered = sessions.lost(&mut net, role);
+        self.goes_without(role, unanswered);
+    }
+
+    /// What was asked of a node, or was to be, goes without it.
+    fn goes_without(&mut self, role: u16, unanswered: Vec<RequestKind>) {
+        let (engine, mut cx) = self.engine();
+        engine.without(&mut cx, role);
+        let (sessions, mut net) = self.sessions();
+        sessions.tell_without(&mut net, role);
+        for kind in unanswered {
+            match kind {
+                RequestKind::Flush(_) => {
+                    let (engine, mut cx) = self.engine();
+                    engine.answered(&mut cx, role, kind, true);
+                }
+                RequestKind::Meta => self.keeper_mut().hear(LaneReport::UpdateDone),
+                RequestKind::Rewire => {
+                    let (sessions, mut net) = self.sessions();
+                    sessions.rewired(&mut net, role, false);
+                }
+                _ => {}
+            }
+        }
+        let (ownership, mut cx, facts) = self.ownership();
+        ownership.without(&mut cx, facts, role);
+        self.engine.journals.without(role);
+        self.start_journals();
+        self.start_goes_on();
+        let (engine, mut cx) = self.engine();
+        engine.reads_without(&mut cx, role);
+    }
+}

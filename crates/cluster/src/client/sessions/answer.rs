@@ -1,0 +1,115 @@
+//! What nodes answer.
+
+use braid_array::Refusal;
+
+use super::negotiation::Said;
+use crate::client::out::SAME_VERSION;
+use crate::client::ownership::decision::Grant;
+use crate::ids::SetVersion;
+use crate::pipeline::Params;
+use crate::wire::{JournalEntry, Leftover, Message};
+
+/// What a node answers, whatever it was asked.
+#[derive(Clone, Debug)]
+pub(in crate::client) enum Answer {
+    Done,
+    Volume {
+        bytes: u64,
+        used: bool,
+    },
+    /// What lies on a volume.
+    Content(Vec<u8>),
+    /// Which node it is.
+    Identity(u64),
+    Granted(Grant),
+    /// The epoch that another client was granted.
+    Outvoted(u32),
+    Pipeline {
+        ring: u64,
+        journal_bytes: u64,
+        parts_only: bool,
+    },
+    Leftovers {
+        params: Option<Params>,
+        items: Vec<Leftover>,
+        next: u16,
+    },
+    Journal {
+        mark: SetVersion,
+        items: Vec<JournalEntry>,
+        next: u32,
+    },
+    /// It is there; for how many milliseconds its storage has not answered.
+    Pong(u32),
+    Refused(Refusal),
+}
+
+impl Answer {
+    /// With the number of what was asked; `None` when it is no answer.
+    pub(super) fn of(message: Message) -> Option<(u32, Self)> {
+        Some(match message {
+            Message::Ok { tag } => (tag, Self::Done),
+            Message::Volume { tag, bytes, used, .. } => (tag, Self::Volume { bytes, used }),
+            Message::Meta { tag, bytes } => (tag, Self::Content(bytes)),
+            Message::Identity { tag, node } => (tag, Self::Identity(node)),
+            Message::Granted { tag, view, incarnation, node } => {
+                (tag, Self::Granted(Grant { view, incarnation, node }))
+            }
+            Message::Outvoted { tag, granted } => (tag, Self::Outvoted(granted)),
+            Message::PipelineReady { tag, ring, journal_bytes, parts_only } => {
+                (tag, Self::Pipeline { ring, journal_bytes, parts_only })
+            }
+            Message::Leftovers { tag, params, items, next } => {
+                (tag, Self::Leftovers { params, items, next })
+            }
+            Message::JournalEntries { tag, mark, items, next } => {
+                (tag, Self::Journal { mark, items, next })
+            }
+            Message::Pong { tag, storage_silent_ms } => (tag, Self::Pong(storage_silent_ms)),
+            Message::Refused { tag, reason, advice, .. } => {
+                (tag, Self::Refused(Refusal::new(reason, advice)))
+            }
+            _ => return None,
+        })
+    }
+
+    pub(super) const fn said(&self) -> Said {
+        match self {
+            Self::Done => Said::Done,
+            Self::Volume { used, .. } => Said::Volume { used: *used },
+            Self::Content(_) => Said::Content,
+            Self::Identity(_) => Said::Identity,
+            Self::Granted(_) => Said::Granted,
+            Self::Outvoted(_) => Said::Outvoted,
+            Self::Pipeline { .. } => Said::Pipeline,
+            Self::Refused(_) => Said::Refused,
+            Self::Leftovers { .. } | Self::Journal { .. } | Self::Pong(_) => Said::Other,
+        }
+    }
+
+    /// What is wrong when nobody asked for it.
+    pub(in crate::client) const fn unasked(&self) -> &'static str {
+        match self {
+            Self::Granted(_) => "it grants what was not asked",
+            Self::Leftovers { .. } | Self::Journal { .. } => "it lists what was not asked",
+            Self::Content(_) | Self::Identity(_) => "it tells what was not asked",
+            _ => "it answers what was not asked",
+        }
+    }
+
+    /// Whether it has done what it was asked for.
+    pub(in crate::client) fn outcome(self) -> Result<(), Refusal> {
+        match self {
+            Self::Done | Self::Pong(_) => Ok(()),
+            Self::Refused(why) => Err(why),
+            answer => Err(Refusal::new(answer.unasked(), SAME_VERSION)),
+        }
+    }
+
+    pub(in crate::client) fn refusal(self) -> Option<Refusal> {
+        match self {
+            Self::Refused(why) => Some(why),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What a session does, one step at a time: it is dialed, asks, is over.
+
+use braid_array::Refusal;
+use braid_array::events::ArrayEvent;
+use braid_array::fabric::PeerId;
+use braid_array::keeper::LaneReport;
+
+use super::negotiation::{Negotiation, Purpose, Step, message};
+use super::presence::Presence;
+use super::session::{Session, SessionState};
+use super::wiring::{Wiring, others};
+use super::{Net, SessionEvent, Sessions};
+use crate::client::out::RequestKind;
+use crate::client::retry::{PATIENCE_MILLIS, pause_millis};
+use crate::member::VolumeAddress;
+use crate::node::PARTING_TAG;
+use crate::wire::{Message, PeerAddress};
+
+/// At the start a volume that its last client has just left may be taken for a moment, and one of
+/// two nodes that do not see each other may turn out to be lost.
+const START_MILLIS: u64 = 3000;
+
+impl Sessions {
+    pub(super) fn tell(&mut self, event: SessionEvent) {
+        self.events.push_back(event);
+    }
+
+    /// Connects to the node of a session.
+    pub(in crate::client) fn dial(&mut self, net: &mut Net<'_>, role: u16, purpose: Purpose) {
+        let Some(address) = self.list.get(role).address().map(str::to_owned) else { return };
+        let departed = self.list.departed_visit();
+        if !purpose.is_visit() && self.list.get(departed).address() == Some(&address) {
+            // It is about to become a member again: a grant would end its new connection.
+            self.fail(net, departed, None);
+        }
+        let peer = net.out.connect(address);
+        let due = net.now().plus_millis(PATIENCE_MILLIS);
+        let session = self.list.get_mut(role);
+        session.peer = peer;
+        session.state = SessionState::Negotiating(Negotiation { purpose, step: Step::Connecting });
+        session.due = (!purpose.is_start()).then_some(due);
+    }
+
+    /// Connects to a node over one of the connections for visits.
+    pub(in crate::client) fn visit(
+        &mut self,
+        net: &mut Net<'_>,
+        visit: u16,
+        purpose: Purpose,
+        place: VolumeAddress,
+    ) {
+        self.list.get_mut(visit).visited = Some(place);
+        self.dial(net, visit, purpose);
+    }
+
+    /// The session is at a step at which others decide.
+    pub(in crate::client) fn hold(&mut self, role: u16, step: Step) {
+        let session = self.list.get_mut(role);
+        if let SessionState::Negotiating(negotiation) = &mut session.state {
+            negotiation.step = step;
+        }
+    }
+
+    /// Goes on to a step, and asks what is asked there.
+    pub(in crate::client) fn go_on(&mut self, net: &mut Net<'_>, role: u16, step: Step) {
+        self.hold(role, step);
+        let until = net.now().plus_millis(START_MILLIS);
+        let session = self.list.get_mut(role);
+        if session.alive() {
+            session.patient_until = until;
+            session.retry_at = None;
+        }
+        if session.alive() && step == Step::Opening {
+            // It puts what is read into any buffer of a request.
+            net.out.admit(session.peer);
+        }
+        self.ask(net, role);
+    }
+
+    /// Those that a node is to connect to: all that are there, or for a copy the one that is
+    /// copied, without an address, so that it waits for that one, which connects.
+    fn peers_of(&self, role: u16) -> Vec<PeerAddress> {
+        if role != self.list.copy_target() {
+            return others(self.list.members(), role);
+        }
+        let old = self.list.get(role).place;
+        let ring = self.list.get(old).ring;
+        vec![PeerAddress { role: old, address: String::new(), ring }]
+    }
+
+    /// Asks a node what its step asks: the one way in which anything is negotiated.
+    pub(super) fn ask(&self, net: &mut Net<'_>, role: u16) {
+        let session = self.list.get(role);
+        let Some(negotiation) = session.negotiation() else { return };
+        let wires = negotiation.step == Step::Wiring;
+        let peers = if wires { self.peers_of(role) } else { Vec::new() };
+        let peer = session.peer;
+        let id = session.id.filter(|_| session.alive());
+        let question = session.question(peers);
+        let asked = |tag| message(negotiation, tag, &net.facts, question);
+        if negotiation.purpose.is_visit() {
+            // One question at a time, and nobody waits for the answer.
+            asked(0).into_iter().for_each(|message| net.out.send(peer, &message));
+            return;
+        }
+        let tag = net.out.tag();
+        let Some(message) = asked(tag) else { return };
+        if let Some(id) = id {
+            net.out.report(LaneReport::Asked(id));
+        }
+        net.out.await_answer(role, tag, RequestKind::Negotiate);
+        net.out.send(peer, &message);
+    }
+
+    /// Sends a member a message that is answered with its tag.
+    pub(in crate::client) fn request(
+        &mut self,
+        net: &mut Net<'_>,
+        role: u16,
+        kind: RequestKind,
+        message: impl FnOnce(u32) -> Message,
+    ) {
+        if let Some(id) = self.list.get(role).id {
+            net.out.report(LaneReport::Asked(id));
+        }
+        let peer = self.list.get(role).peer;
+        net.out.request((role, peer), kind, net.keeper.now(), message);
+    }
+
+    /// A node that comes is wired to the others, and they to it.
+    pub(super) fn wire(&mut self, net: &mut Net<'_>, role: u16) {
+        let target = self.list.get(role);
+        let place = target.place;
+        // Others know it by its role; who is copied knows it by its own.
+        let own: Vec<PeerAddress> = target.peer_address(place).into_iter().collect();
+        let others: Vec<u16> = if role == self.list.copy_target() {
+            vec![place]
+        } else {
+            others(self.list.members(), role).iter().map(|other| other.role).collect()
+        };
+        self.wiring = Some(Wiring::new(role, others.iter().copied()));
+        for other in others {
+            let peers = own.clone();
+            self.request(net, other, RequestKind::Rewire, |tag| Message::Connect { tag, peers });
+        }
+        self.go_on(net, role, Step::Wiring);
+    }
+
+    /// One of those that are being wired has answered, or is lost, or both.
+    pub(in crate::client) fn rewired(&mut self, net: &mut Net<'_>, one: u16, ok: bool) {
+        let Some(wiring) = &mut self.wiring else { return };
+        let role = wiring.role;
+        if wiring.answered(one, ok) {
+            // The others need not wait for it.
+            self.tell_without(net, role);
+        }
+        if let Some(ok) = self.wiring.as_ref().and_then(Wiring::result) {
+            self.wiring = None;
+            self.tell(SessionEvent::Wired { role, ok });
+        }
+    }
+
+    /// The nodes hang up on one that is lost, so that nothing of it comes any more.
+    pub(in crate::client) fn tell_without(&mut self, net: &mut Net<'_>, lost: u16) {
+        if lost == self.list.copy_target() {
+            // Only the one that is copied is connected to it, and is told by itself.
+            return;
+        }
+        let wired = |session: &&Session| {
+            session.alive() && (session.state == SessionState::Ready || session.is_at(Step::Wiring))
+        };
+        let wired: Vec<PeerId> =
+            self.list.members().iter().filter(wired).map(|session| session.peer).collect();
+        for peer in wired {
+            net.out.send(peer, &Message::Without { role: lost });
+        }
+    }
+
+    /// The connection to a member is over: what it has not answered.
+    pub(in crate::client) fn lost(&mut self, net: &mut Net<'_>, role: u16) -> Vec<RequestKind> {
+        let now = net.now();
+        let session = self.list.get_mut(role);
+        session.state = SessionState::Lost;
+        session.gone_at.get_or_insert(now);
+        session.presence = Presence::default();
+        net.out.forget(role)
+    }
+
+    /// The connection to a node was lost: it is tried again after a while.
+    pub(in crate::client) fn await_return(&mut self, net: &Net<'_>, role: u16) {
+        let now = net.now();
+        let session = self.list.get_mut(role);
+        session.due = Some(now.plus_millis(pause_millis(session.tries)));
+        session.tries = (session.tries + 1).min(10);
+        session.lost_at = net.facts.version;
+    }
+
+    /// Hangs up on a node with which it did not come to an end.
+    pub(in crate::client) fn end(&mut self, net: &mut Net<'_>, role: u16) {
+        net.out.hang_up(self.list.get(role).peer);
+        self.ended(net, role);
+    }
+
+    /// The connection to a node is over with which it did not come to an end.
+    pub(super) fn ended(&mut self, net: &mut Net<'_>, role: u16) {
+        let session = self.list.get_mut(role);
+        let Some(Negotiation { purpose, step }) = session.negotiation() else { return };
+        if purpose.is_visit() {
+            session.state = SessionState::Missing;
+            session.visited = None;
+            session.due = None;
+            return;
+        }
+        session.state = SessionState::Lost;
+        net.out.requests.retain(|_, (asked, _)| *asked != role);
+        self.await_return(net, role);
+        if step == Step::Wiring {
+            self.rewired(net, role, false);
+        }
+    }
+
+    /// The same, and others are told.
+    pub(super) fn fail(&mut self, net: &mut Net<'_>, role: u16, why: Option<Refusal>) {
+        if self.list.get(role).is_coming() {
+            self.end(net, role);
+            self.tell(SessionEvent::Failed { role, why });
+        }
+    }
+
+    /// A node cannot be used as it is. If it is a member that returns that is said once for each
+    /// reason, however often it is tried: to people, and to the node for its log.
+    pub(in crate::client) fn refuse(&mut self, net: &mut Net<'_>, role: u16, why: Refusal) {
+        let returns = |negotiation: Negotiation| negotiation.purpose == Purpose::Return;
+        let session = self.list.get_mut(role);
+        if !session.negotiation().is_some_and(returns) {
+            return self.fail(net, role, Some(why));
+        }
+        if session.refused.as_ref() != Some(&why) {
+            let told = Message::Refused {
+                tag: PARTING_TAG,
+                busy: false,
+                reason: why.reason.clone(),
+                advice: why.next.advice.to_string(),
+            };
+            net.out.send(session.peer, &told);
+            if let Some(member) = session.id {
+                net.out.notify(ArrayEvent::MemberRefused { member, why: why.clone() });
+            }
+            session.refused = Some(why);
+        }
+        self.fail(net, role, None);
+    }
+}

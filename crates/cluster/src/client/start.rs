@@ -1,0 +1,90 @@
+//! The start of an array, from the first connection to where it can serve.
+//!
+//! ```text
+//! connected ─► taken over ─► volumes open, prepared ─► journals are read ─► wired ─► running
+//! ```
+//! Nodes are wired to each other when all are prepared. Who only has a look asks for no votes, and
+//! needs no wires for reads.
+
+use braid_array::{Action, Refusal};
+
+use super::Phase;
+use super::parts::Parts;
+use super::sessions::negotiation::Step;
+
+impl Parts {
+    /// Connects to every node.
+    pub(super) fn begin_start(&mut self, looks: bool) {
+        let buf = self.shared.zeroes();
+        self.out.push(Action::Store { buf, bytes: vec![0; buf.len as usize] });
+        let (sessions, mut net) = self.sessions();
+        sessions.begin(&mut net);
+        if !looks {
+            let (ownership, mut cx, _) = self.ownership();
+            ownership.begin(&mut cx);
+        }
+        self.start_goes_on();
+    }
+
+    /// The array is taken over: volumes are opened.
+    pub(super) fn open_volumes(&mut self) {
+        let (sessions, mut net) = self.sessions();
+        for role in sessions.list.roles() {
+            if sessions.list.alive(role) {
+                sessions.go_on(&mut net, role, Step::Opening);
+            }
+        }
+    }
+
+    /// Wires the nodes when all are prepared; serves when all are ready. When too many are lost the
+    /// others are given up, whatever they were asked: each comes by here when it is gone.
+    pub(super) fn start_goes_on(&mut self) {
+        if !self.is_starting() {
+            return;
+        }
+        let ends = self.has_too_few() && !braid_array::broken("start-ends");
+        if ends && self.sessions.list.any_alive() {
+            self.keeper_mut().give_up();
+        } else if self.sessions.list.all_ready() {
+            self.phase = Phase::Running;
+            self.keeper_mut().begin();
+        } else if self.sessions.list.all_at(Step::Prepared) && self.may_be_wired() {
+            let (sessions, mut net) = self.sessions();
+            sessions.wire_all(&mut net);
+        }
+    }
+
+    /// Who only has a look needs no journals.
+    fn may_be_wired(&mut self) -> bool {
+        if self.sessions.looks() {
+            return true;
+        }
+        let (engine, mut cx) = self.engine();
+        engine.journals.are_ready(&mut cx)
+    }
+
+    /// Goes on with what journals held when nothing is waited for, and views say who was lost.
+    pub(super) fn start_journals(&mut self) {
+        if !self.is_starting() {
+            return;
+        }
+        while self.engine.journals.wants_views() {
+            let (ownership, mut cx, _) = self.ownership();
+            if !ownership.lost_are_recorded(&mut cx) {
+                return;
+            }
+            let view = self.ownership.view().clone();
+            let (engine, mut cx) = self.engine();
+            if engine.journals.views_told(&mut cx, &view) {
+                return self.start_goes_on();
+            }
+        }
+    }
+
+    /// The node is there, but another client has the volume, or it has no room: the array must not
+    /// go on as if the node were dead.
+    pub(super) fn give_up(&mut self, role: u16, why: Refusal) {
+        let (ownership, mut cx, _) = self.ownership();
+        ownership.give_up(&mut cx, role, why);
+    }
+}

@@ -1,0 +1,157 @@
+//! The order of one turn.
+//!
+//! Whenever anything is done, what the machines have for each other is carried out first, with
+//! [`drain`](Client::drain): what the keeper asks for, the losses of nodes, one at a time, and the
+//! events of votes and sessions, each in order. No machine calls another one by itself, so nothing
+//! changes beneath one that is at something.
+//!
+//! In a turn, when the executor has taken all actions, the keeper and the engine do what they can
+//! without waiting, until neither goes on. Then views record who is lost or in sync; nodes that
+//! come are told, wired and copied to; and members hear which slice-sets are committed, and what is
+//! read.
+
+use braid_array::Refusal;
+use braid_array::keeper::LaneReport;
+
+use super::out::LossKind;
+use super::ownership::OwnershipEvent;
+use super::{Client, Phase};
+
+impl Client {
+    /// Carries out what waits, before anything else is done: losses one at a time, each with what
+    /// the keeper asks for because of it, in order.
+    pub(super) fn drain(&mut self) {
+        while self.drain_one() {
+            self.parts.refresh();
+        }
+    }
+
+    /// Carries one thing out; was there any?
+    fn drain_one(&mut self) -> bool {
+        let parts = &mut self.parts;
+        parts.out.report_to(&mut parts.keeper);
+        if let Some(command) = parts.keeper.next_command() {
+            self.carry_out(command);
+        } else if let Some(loss) = parts.out.next_loss() {
+            self.carry_out_loss(loss);
+        } else if let Some(event) = parts.ownership.next_event() {
+            self.ownership_event(event);
+        } else if let Some(event) = parts.sessions.next_event() {
+            self.session_event(event);
+        } else if parts.engine.sets.wait_for_losses() {
+            let (engine, mut cx) = parts.engine();
+            return engine.losses_carried_out(&mut cx);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// What votes and views have come to.
+    fn ownership_event(&mut self, event: OwnershipEvent) {
+        match event {
+            OwnershipEvent::Resolved { stale, fits } => {
+                for role in stale {
+                    let why = Refusal::new("has missed writes", "it is given them");
+                    self.lose_now(role, why, LossKind::Returns);
+                }
+                // Not before it is known who misses something: the bitmap still says what.
+                if fits {
+                    self.parts.keeper_mut().hear(LaneReport::NothingToResync);
+                }
+                self.parts.open_volumes();
+            }
+            OwnershipEvent::Answered => self.parts.start_journals(),
+        }
+    }
+
+    /// Has the keeper do what it can do now, and opens the slice-sets that wait for it. Did any go
+    /// on, so that there may be more to do?
+    fn advance_keeper(&mut self) -> bool {
+        loop {
+            self.parts.hear_reports();
+            let updates = self.parts.keeper.view().updates();
+            self.tell_members();
+            self.parts.keeper_mut().drive_sync();
+            self.drain();
+            let (engine, mut cx) = self.parts.engine_as_is();
+            engine.start_work(&mut cx);
+            engine.open_sets(&mut cx);
+            self.parts.keeper_mut().drive_meta();
+            self.drain();
+            self.parts.with_traffic(|keeper, traffic| keeper.drive_removals(traffic));
+            self.drain();
+            self.parts.with_traffic(|keeper, traffic| keeper.drive_stop(traffic));
+            self.drain();
+            self.parts.keeper_mut().drive_meta();
+            self.drain();
+            let (engine, mut cx) = self.parts.engine_as_is();
+            if engine.losses_told(&mut cx) {
+                return true;
+            }
+            if self.parts.keeper.view().updates() == updates {
+                return false;
+            }
+        }
+    }
+
+    /// Time has gone on: what is due is begun, or given up.
+    pub(super) fn tick(&mut self) {
+        let (sessions, mut net) = self.parts.sessions();
+        sessions.tick(&mut net);
+        self.drain();
+        self.keeper_side.tick(&mut self.parts);
+        let (ownership, mut cx, facts) = self.parts.ownership();
+        ownership.tick(&mut cx, facts);
+        let (sessions, net) = self.parts.sessions();
+        sessions.lose_silent(&net);
+        self.drain();
+        let (sessions, mut net) = self.parts.sessions();
+        sessions.look_for_silence(&mut net);
+        if matches!(self.parts.phase, Phase::Running) {
+            self.parts.keeper_mut().tick();
+        }
+    }
+
+    /// Does whatever can be done without waiting: what the keeper and the engine can go on with,
+    /// then what follows from that for views and nodes that come and go, and in the end what nodes
+    /// are told of slice-sets and reads.
+    pub(super) fn run_ready(&mut self) {
+        if matches!(self.parts.phase, Phase::Setup | Phase::Stopped) {
+            return;
+        }
+        self.drain();
+        let (engine, mut cx) = self.parts.engine_as_is();
+        engine.begin(&mut cx);
+        loop {
+            let (engine, mut cx) = self.parts.engine_as_is();
+            engine.start_gathers(&mut cx);
+            if self.advance_keeper() {
+                continue;
+            }
+            let (engine, mut cx) = self.parts.engine_as_is();
+            let went_on = engine.trim(&mut cx) || engine.start_decodes(&mut cx);
+            self.drain();
+            if !went_on {
+                break;
+            }
+        }
+        self.keeper_side.forget_removed(&mut self.parts);
+        let (ownership, mut cx, _) = self.parts.ownership();
+        ownership.record_changes(&mut cx);
+        self.drain();
+        self.keeper_side.advance(&mut self.parts);
+        self.parts.say_who_is_slow();
+        let (engine, mut cx) = self.parts.engine();
+        engine.send_commits(&mut cx);
+        self.keeper_side.wire_next(&mut self.parts);
+        if let Some(place) = self.keeper_side.advance_copy(&mut self.parts) {
+            self.drain();
+            self.keeper_side.exchange(&mut self.parts, place);
+        }
+        self.drain();
+        let (engine, mut cx) = self.parts.engine();
+        engine.send_reads(&mut cx);
+        self.parts.hear_reports();
+    }
+}
