@@ -198,9 +198,7 @@ impl Decodes {
         if !decode.for_set && cx.shared.areas.is_written(key) {
             return Err(Unfit::Busy);
         }
-        let planner = cx.shared.pipeline.planner(0);
-        let plan = cx.shared.pipeline.plan(range.stripe, planner).ok_or(Unfit::Never)?;
-        let view = stripe::view(cx, &range, &plan.code, &decode.without);
+        let view = stripe::view(cx, &range, &decode.without).ok_or(Unfit::Never)?;
         let strips = wanted.iter().map(|want| want.index as usize);
         let load = |member: MemberId| cx.shared.reads.load(member.0);
         let fetch = Fetch::new(&view, &decode.held, strips, load);
@@ -209,7 +207,7 @@ impl Decodes {
         let Some(decode) = self.jobs.get_mut(&job) else { return Err(Unfit::Never) };
         let mut more = fetch.plan(&view, stripe::rows(range.len), &mut decode.held, staged);
         for want in wanted {
-            more.copy(decode.held[&plan.code.data()[want.index as usize]], want.into);
+            more.copy(decode.held[&view.code.data()[want.index as usize]], want.into);
         }
         decode.run.extend(more);
         decode.wanted.extend(wanted);
