@@ -21,7 +21,8 @@ const ROW_SECTORS: u64 = 1 << 32;
 pub(super) fn view(cx: &mut Cx<'_>, range: &Extent, without: &BTreeSet<u16>) -> Option<StripeView> {
     let planner = cx.shared.pipeline.planner(0);
     let code = Arc::clone(&cx.shared.pipeline.plan(range.stripe, planner)?.code);
-    let reads = |node| cx.readable(node) && !without.contains(&node);
+    let lost = cx.lost();
+    let reads = |node| !lost.contains(node) && !without.contains(&node);
     let role = |cell: Cell| RoleView {
         reader: reads(cell.node).then(|| place(cell)),
         ..RoleView::default()
