@@ -21,6 +21,18 @@ pub struct Step {
     pub inputs: Vec<Term>,
 }
 
+impl Step {
+    /// A cell from one equation it is part of, by the number of that.
+    #[must_use]
+    pub fn by_equation(code: &StripeCode, cell: Cell, number: usize) -> Self {
+        let equation = &code.equations()[number];
+        let own = equation.coef(cell);
+        let others = equation.all_terms().filter(|term| term.cell != cell);
+        let inputs = others.map(|Term { cell, coef }| Term { cell, coef: gf::div(coef, own) });
+        Self { cell, inputs: inputs.collect() }
+    }
+}
+
 /// Sums that give every lost block back when they are formed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
@@ -100,7 +112,8 @@ impl Recovery {
 
     /// Each lost cell by an equation, in this order.
     pub fn by_equations(code: &StripeCode, cells: &[(Cell, usize)]) -> Self {
-        let steps = cells.iter().map(|&(cell, number)| solve(code, number, cell)).collect();
+        let steps =
+            cells.iter().map(|&(cell, number)| Step::by_equation(code, cell, number)).collect();
         Self { steps }
     }
 
@@ -152,7 +165,7 @@ fn peel(code: &StripeCode, unknown: &mut [bool]) -> Vec<Step> {
             continue;
         };
         unknown[code.slot(cell)] = false;
-        steps.push(solve(code, number, cell));
+        steps.push(Step::by_equation(code, cell, number));
         for &other in code.involved(cell) {
             left[other] -= 1;
             if left[other] == 1 {
@@ -161,15 +174,6 @@ fn peel(code: &StripeCode, unknown: &mut [bool]) -> Vec<Step> {
         }
     }
     steps
-}
-
-/// `cell` from one equation it is part of.
-fn solve(code: &StripeCode, number: usize, cell: Cell) -> Step {
-    let equation = &code.equations()[number];
-    let own = equation.coef(cell);
-    let others = equation.all_terms().filter(|term| term.cell != cell);
-    let inputs = others.map(|Term { cell, coef }| Term { cell, coef: gf::div(coef, own) });
-    Step { cell, inputs: inputs.collect() }
 }
 
 /// Gauss and Jordan over the equations with unknowns; what becomes the only unknown of one comes

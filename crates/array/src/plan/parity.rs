@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Plan, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::Compute;
-use crate::code::{Cell, Equation, KnownCode, Part, Term, Way};
+use crate::code::{Cell, Equation, KnownCode, Part, StripeCode, Term, Way};
 
 /// How many sums are formed at once at most.
 const MAX_OUTPUTS: usize = 2;
@@ -221,9 +221,9 @@ impl Cut<'_> {
         true
     }
 
-    /// New contents of a data strip, or what it holds.
+    /// New contents of a strip, or what is in its slot.
     fn source(&self, index: usize, slots: &mut Slots) -> Buf {
-        match self.covered[index] {
+        match self.covered.get(index).copied().flatten() {
             Some(Source::Buf(buf)) => buf,
             Some(Source::Zeroes { .. }) => self.zero.slice(0, self.rows.of(self.zero).len),
             None => self.rows.of(slots.get(index)),
@@ -269,9 +269,8 @@ impl Cut<'_> {
     fn encode(&self, plan: &mut Plan, slots: &mut Slots) {
         let held: Vec<&Equation> = self.view.held().collect();
         for set in sets(&held) {
-            let strips = set[0].terms.iter().map(|term| self.view.code.number(term.cell));
-            let inputs = strips.map(|index| self.source(index, slots)).collect();
-            plan.computes.push_back(sum(self.view, set, self.rows, inputs, slots));
+            let compute = sum(&self.view.code, set, |strip| self.source(strip, slots));
+            plan.computes.push_back(compute);
         }
         self.write_sums(plan, slots, &held);
     }
@@ -329,15 +328,13 @@ impl Cut<'_> {
 
 /// Sums about the same data, from that data.
 pub(super) fn sum(
-    view: &StripeView,
+    code: &StripeCode,
     set: &[&Equation],
-    rows: Rows,
-    inputs: Vec<Buf>,
-    slots: &mut Slots,
+    mut strip: impl FnMut(usize) -> Buf,
 ) -> Compute {
+    let inputs = set[0].terms.iter().map(|term| strip(code.number(term.cell))).collect();
     let coefs = set.iter().flat_map(|equation| equation.terms.iter().map(|term| term.coef));
-    let strips = set.iter().map(|equation| view.code.number(equation.parity));
-    let outputs = strips.map(|strip| rows.of(slots.get(strip))).collect();
+    let outputs = set.iter().map(|equation| strip(code.number(equation.parity))).collect();
     Compute::Sum { inputs, coefs: coefs.collect(), outputs, accumulate: false }
 }
 

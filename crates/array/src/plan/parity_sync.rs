@@ -5,7 +5,7 @@ use super::parity::{Slots, StripeView, read_strip, recover, sets, sum};
 use super::{Place, Plan, Rows, Taken, Unrecoverable, form};
 use crate::Buf;
 use crate::action::{Checked, Compute};
-use crate::code::{Cell, Doubt, Equation, Kind, Misfit, Recovery, StripeCode, Term, doubts};
+use crate::code::{Cell, Doubt, Equation, Kind, Misfit, Step, StripeCode, Term, doubts};
 
 /// A strip to rebuild, by the number of its cell, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,8 +250,8 @@ fn said(
     equation: usize,
     output: Buf,
 ) -> Compute {
-    let by_equation = Recovery::by_equations(code, &[(cell, equation)]);
-    form(&by_equation.steps()[0].inputs, |cell| strip(code.number(cell)), output)
+    let step = Step::by_equation(code, cell, equation);
+    form(&step.inputs, |cell| strip(code.number(cell)), output)
 }
 
 /// After a check found a difference: makes the unit fit again from the strips in memory. With
@@ -269,11 +269,7 @@ pub fn mend(view: &StripeView, rows: Rows, strips: &[Buf], located: Option<usize
     }
     let all: Vec<&Equation> = code.equations().iter().collect();
     for set in sets(&all) {
-        let inputs = set[0].terms.iter().map(|term| strips[code.number(term.cell)]).collect();
-        let coefs = set.iter().flat_map(|equation| equation.terms.iter().map(|term| term.coef));
-        let sums = set.iter().map(|equation| code.number(equation.parity));
-        let (coefs, outputs) = (coefs.collect(), sums.map(|strip| strips[strip]).collect());
-        plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
+        plan.computes.push_back(sum(code, set, |strip| strips[strip]));
         for equation in set {
             let strip = code.number(equation.parity);
             plan.write(&view.cells[strip], rows, strips[strip], false);
@@ -312,9 +308,7 @@ pub fn resync_degraded(
     }
     let held: Vec<&Equation> = view.held().collect();
     for set in sets(&held) {
-        let strips = set[0].terms.iter().map(|term| view.code.number(term.cell));
-        let inputs = strips.map(|strip| rows.of(slots.get(strip))).collect();
-        plan.computes.push_back(sum(view, set, rows, inputs, &mut slots));
+        plan.computes.push_back(sum(&view.code, set, |strip| rows.of(slots.get(strip))));
     }
     let held = held.iter().map(|equation| view.code.number(equation.parity));
     for strip in lost.into_iter().chain(held) {

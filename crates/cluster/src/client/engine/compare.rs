@@ -7,9 +7,9 @@
 //!      └─► Fitting ─► Doubting ─► over
 //!                         └─► Righting ─► Repairing ─► over
 //! ```
-//! Each of the first four carries a plan out. Nothing is written to the slice meanwhile. A repair ends with a slice-set that makes every sum
-//! anew, of the data as they are or, where a data block is known to be wrong, of what the others
-//! say it should be.
+//! Each of the first four carries a plan out. Nothing is written to the slice meanwhile. A repair
+//! ends with a slice-set that makes every sum anew, of the data as they are or, where a data block
+//! is known to be wrong, of what the others say it should be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,6 @@ use super::stripe;
 use crate::client::Key;
 use crate::client::out::IoPurpose;
 use crate::digest::digest_bytes;
-use crate::ids::Position;
 
 /// A slice that is being compared. No pipeline has longer slices than one comparison tells blocks
 /// apart of.
@@ -80,11 +79,9 @@ impl Compares {
         key: Key,
         fix: Fix,
     ) -> bool {
-        let planner = cx.shared.pipeline.planner(Position(0));
-        let Some(plan) = cx.shared.pipeline.plan(key.stripe, planner) else { return false };
         let extent = cx.shared.whole_slice(key);
-        let code = Arc::clone(&plan.code);
-        let view = stripe::view(cx, &extent, &code, &BTreeSet::new());
+        let Some(view) = stripe::view(cx, &extent, &BTreeSet::new()) else { return false };
+        let code = Arc::clone(&view.code);
         // A slice-set whose parities the client makes must not wait for one comparison after the
         // other.
         let own = view.cells.len() + 2;

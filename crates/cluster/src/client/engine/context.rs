@@ -134,16 +134,12 @@ impl Cx<'_> {
         (0..self.members.nodes()).filter(|&role| !self.readable(role)).collect()
     }
 
-    /// Do the sums of this slice fit its data, for all that is known?
-    pub(super) fn sums_fit(&self, key: Key) -> bool {
-        let (start, end) = self.shared.space.range(key);
-        self.keeper.in_step(start, end)
-    }
-
-    /// Do they tell what lost data was? Copies do, each of which is all there is to know.
+    /// Do the sums of this slice tell what lost data was? Copies do, each of which is all there is
+    /// to know.
     pub(super) fn sums_count(&self, key: Key) -> bool {
         let copies = self.shared.space.redundancy() == Redundancy::Copies;
-        copies || self.shared.forced || self.sums_fit(key)
+        let (start, end) = self.shared.space.range(key);
+        copies || self.shared.forced || self.keeper.in_step(start, end)
     }
 
     /// Nothing may change any more.

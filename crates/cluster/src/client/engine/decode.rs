@@ -18,7 +18,7 @@ use super::context::{Cx, Note, Shared};
 use super::extent::{Extent, Range, Want, Whom, Whose};
 use super::stripe;
 use crate::client::out::IoPurpose;
-use crate::ids::{Position, StripeNo};
+use crate::ids::StripeNo;
 
 /// Blocks of one range of a stripe, read and formed.
 #[derive(Debug)]
@@ -199,9 +199,7 @@ impl Decodes {
         if !decode.for_set && cx.shared.areas.is_written(key) {
             return Err(Unfit::Busy);
         }
-        let planner = cx.shared.pipeline.planner(Position(0));
-        let plan = cx.shared.pipeline.plan(range.stripe, planner).ok_or(Unfit::Never)?;
-        let view = stripe::view(cx, &range, &plan.code, &decode.without);
+        let view = stripe::view(cx, &range, &decode.without).ok_or(Unfit::Never)?;
         let strips = wanted.iter().map(|want| want.index as usize);
         let load = |member: MemberId| cx.shared.reads.load(member.0);
         let fetch = Fetch::new(&view, &decode.held, strips, load);
@@ -210,7 +208,7 @@ impl Decodes {
         let Some(decode) = self.jobs.get_mut(&job) else { return Err(Unfit::Never) };
         let mut more = fetch.plan(&view, stripe::rows(range.len), &mut decode.held, staged);
         for want in wanted {
-            more.copy(decode.held[&plan.code.data()[want.index as usize]], want.into);
+            more.copy(decode.held[&view.code.data()[want.index as usize]], want.into);
         }
         decode.run.extend(more);
         decode.wanted.extend(wanted);

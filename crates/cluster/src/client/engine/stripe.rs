@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use braid_array::code::{Cell, KnownCode};
+use braid_array::code::Cell;
 use braid_array::plan::parity::StripeView;
 use braid_array::plan::{MemberIo, Place, RoleView, Rows};
 use braid_array::{IoOp, MemberId, SECTOR_BYTES};
@@ -12,28 +12,26 @@ use braid_array::{IoOp, MemberId, SECTOR_BYTES};
 use super::context::Cx;
 use super::extent::{Extent, Piece, Whose};
 use super::reads::Reads;
+use crate::ids::Position;
 
 /// From one row of a member to the next, where plans say what to read: each row is read by itself.
 const ROW_SECTORS: u64 = 1 << 32;
 
-/// What can be read of a range of a stripe, by all nodes or `without` some. Plans write nothing
-/// there: what is written goes through pipelines.
-pub(super) fn view(
-    cx: &Cx<'_>,
-    range: &Extent,
-    code: &Arc<KnownCode>,
-    without: &BTreeSet<u16>,
-) -> StripeView {
-    let reads = |node| cx.readable(node) && !without.contains(&node);
+/// What can be read of a range of a stripe, by all nodes or `without` some; `None` when the stripe
+/// has no code. Plans write nothing there: what is written goes through pipelines.
+pub(super) fn view(cx: &mut Cx<'_>, range: &Extent, without: &BTreeSet<u16>) -> Option<StripeView> {
+    let planner = cx.shared.pipeline.planner(Position(0));
+    let code = Arc::clone(&cx.shared.pipeline.plan(range.stripe, planner)?.code);
+    let lost = cx.lost();
+    let reads = |node| !lost.contains(node) && !without.contains(&node);
     let role = |cell: Cell| RoleView {
         reader: reads(cell.node).then(|| place(cell)),
         ..RoleView::default()
     };
     let sums = code.equations().iter().map(|equation| equation.parity);
     let cells = code.data().iter().copied().chain(sums).map(role).collect();
-    let key = cx.shared.key_of(range);
-    let (parity_valid, sums_count) = (cx.sums_fit(key), cx.sums_count(key));
-    StripeView { code: Arc::clone(code), cells, parity_valid, sums_count }
+    let sums_count = cx.sums_count(cx.shared.key_of(range));
+    Some(StripeView { code, cells, parity_valid: false, sums_count })
 }
 
 /// All rows of strips of this length.
