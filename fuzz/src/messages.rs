@@ -1,6 +1,7 @@
 //! Messages between clients and nodes: several in a row, each with two bytes of length in front,
 //! and what they make of the node they are sent to.
 
+use braid_cluster::ids::{Generation, Position, SetVersion, Slot, StripeNo};
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
 use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, VolumeInfo};
@@ -43,12 +44,12 @@ fn set(random: &mut Random, params: Params) -> Set {
     let blocks = Pipeline::new(params).expect("a pipeline").data_blocks();
     let mut touched = Touched::none(blocks);
     (0..1 + random.below(3)).for_each(|_| touched.insert(random.below(blocks as usize) as u32));
-    let position = random.below(params.wide.count.into()) as u16;
+    let position = Position(random.below(params.wide.count.into()) as u16);
     Set {
         position,
-        generation: random.below(2) as u32,
-        version: random.next(),
-        stripe: random.below(100) as u64,
+        generation: Generation(random.below(2) as u32),
+        number: random.next(),
+        stripe: StripeNo(random.below(100) as u64),
         offset: 0,
         len: 4096,
         strategy: [
@@ -56,7 +57,7 @@ fn set(random: &mut Random, params: Params) -> Set {
             WriteStrategy::ReadModifyWrite,
             WriteStrategy::Reconstruct,
         ][random.below(3)],
-        planner: Planner::Encoder { node: position % params.nodes },
+        planner: Planner::Encoder { node: position.encoder(params.nodes) },
         fua: random.below(2) == 0,
         touched: if random.below(2) == 0 { Touched::all(blocks) } else { touched },
         missing: Roles([0, 0, 1, 1 << random.below(64)][random.below(4)]),
@@ -80,8 +81,8 @@ fn session(random: &mut Random) -> Vec<Message> {
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
         Message::Grant { tag, array: [1; 16], epoch: random.below(3) as u32, client: 1 },
-        Message::Commit { sets: vec![(position, random.below(2) as u32)] },
-        Message::Abort { position, generation: random.below(2) as u32 },
+        Message::Commit { sets: vec![(position, Generation(random.below(2) as u32))] },
+        Message::Abort { position, generation: Generation(random.below(2) as u32) },
         Message::Without { role: random.below(8) as u16 },
         Message::Join { session: random.next(), role: random.below(8) as u16, array: [1; 16] },
         Message::OpenVolume { tag, name, write: true },
@@ -91,10 +92,10 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::OpenPipeline { tag, role: 0, data_sector: 64, params },
         Message::Connect { tag, peers: vec![peer] },
         Message::BeginSet { set },
-        Message::Read { slot: 1, sector: 64, bytes: 4096, to: 0 },
-        Message::Digest { slot: 2, sector: 64, bytes: 4096, to: 0 },
-        Message::Copy { slot: 3, sector: 64, bytes: 4096, into: 0 },
-        Message::StoreCopied { tag, slot: 0, sector: 64, bytes: 4096 },
+        Message::Read { slot: Slot(1), sector: 64, bytes: 4096, to: 0 },
+        Message::Digest { slot: Slot(2), sector: 64, bytes: 4096, to: 0 },
+        Message::Copy { slot: Slot(3), sector: 64, bytes: 4096, into: Slot(0) },
+        Message::StoreCopied { tag, slot: Slot(0), sector: 64, bytes: 4096 },
         Message::Flush { tag },
         Message::LeaseRing { tag },
         Message::ReturnRing { tag, all: random.below(2) == 0 },
@@ -104,33 +105,36 @@ fn session(random: &mut Random) -> Vec<Message> {
 
 /// What else is said, by clients, nodes and administrators.
 fn others(random: &mut Random) -> Vec<Message> {
-    let (tag, generation) = (random.below(9) as u32, random.below(2) as u32);
+    let tag = random.below(9) as u32;
+    let few = random.below(2) as u32;
     let [node, number, bytes] = [(); 3].map(|()| random.next() >> random.below(64));
-    let (slot, position) = (random.below(8) as u16, random.below(8) as u16);
-    let (version, array) = ((random.below(3) as u32, number), [1; 16]);
+    let at = random.below(8) as u16;
+    let position = Position(random.below(8) as u16);
+    let version = SetVersion::new(random.below(3) as u32, number);
+    let array = [1; 16];
     let (text, flag) = ("text".repeat(random.below(20)), random.below(2) == 0);
     let mut all = vec![
         Message::Volume { tag, bytes, node, used: flag },
         Message::Meta { tag, bytes: vec![1; 512] },
         Message::PipelineReady { tag, ring: number, journal_bytes: bytes, parts_only: flag },
-        Message::Finished { position, generation, ok: flag },
-        Message::Copied { slot },
-        Message::ReadFailed { slot },
+        Message::Finished { position, generation: Generation(few), ok: flag },
+        Message::Copied { slot: Slot(at) },
+        Message::ReadFailed { slot: Slot(at) },
         Message::Ok { tag },
         Message::Refused { tag, busy: flag, reason: text.clone(), advice: text.clone() },
         Message::Missing { imm: random.next() as u32 },
         Message::Granted { tag, view: view(random), incarnation: number, node },
-        Message::Outvoted { tag, granted: generation },
+        Message::Outvoted { tag, granted: few },
         Message::ReadVote { tag, array },
-        Message::VoteIs { tag, granted: generation, view: view(random), incarnation: number, node },
+        Message::VoteIs { tag, granted: few, view: view(random), incarnation: number, node },
         Message::Forget { tag, array },
-        Message::ListLeftovers { tag, from: slot },
+        Message::ListLeftovers { tag, from: at },
         Message::ResolveLeftovers { tag, commit: vec![version; random.below(3)] },
-        Message::ListJournal { tag, from: generation },
+        Message::ListJournal { tag, from: few },
         Message::ReplayJournal { tag, above: version, without: vec![version; random.below(3)] },
         Message::TrimJournal { tag, mark: version, all: flag },
         Message::Ping { tag },
-        Message::Pong { tag, storage_silent_ms: generation },
+        Message::Pong { tag, storage_silent_ms: few },
         Message::NodeStatus { tag, after: text },
         Message::RemoveVolume { tag },
         Message::Shutdown { tag },
@@ -143,14 +147,15 @@ fn others(random: &mut Random) -> Vec<Message> {
 
 fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
     let params = params(random);
-    let (version, ok) = ((1, random.next()), random.below(2) == 0);
+    let version = SetVersion::new(1, random.next());
+    let ok = random.below(2) == 0;
     let staged = Some(set(random, params)).filter(|_| ok);
     let roles = Roles(random.next());
     let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: ok };
     [
         Message::Prepared {
-            position: 1,
-            generation: 1,
+            position: Position(1),
+            generation: Generation(1),
             ok,
             own_fault: !ok,
             no_room: ok,

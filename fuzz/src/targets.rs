@@ -5,6 +5,7 @@ use crate::{foretell, hello, messages, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
+use braid_cluster::ids::SetVersion;
 use braid_cluster::journal::{Header, Kind, Log, Record};
 use braid_cluster::view::{View, Vote, Witness};
 use braid_host::export::nbd::fuzz_session;
@@ -181,11 +182,11 @@ fn make_journal(random: &mut Random) -> Vec<u8> {
         log_bytes: random.next() >> random.below(64) << 12,
         tail: random.next() >> random.below(64) << 12,
         first: random.next(),
-        mark: (random.next() as u32, random.next()),
+        mark: SetVersion::new(random.next() as u32, random.next()),
         parts_only: random.below(2) == 0,
     };
     let record = Record {
-        version: (random.next() as u32, random.next()),
+        version: SetVersion::new(random.next() as u32, random.next()),
         sequence: random.next(),
         kind: if random.below(2) == 0 { Kind::Content } else { Kind::Blank },
         holders: Roles(random.next()),
@@ -218,8 +219,8 @@ fn run_journal(bytes: &[u8]) {
     let mut log = Log::new(&header);
     let look = log.look();
     log.looked(look, record.as_ref());
-    log.append((1, 1), 8192);
-    let (_, first) = log.begins((1, 1));
+    log.append(SetVersion::new(1, 1), 8192);
+    let (_, first) = log.begins(SetVersion::new(1, 1));
     log.trim(first);
 }
 

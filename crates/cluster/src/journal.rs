@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 
 use crc32c::crc32c;
 
+use crate::ids::SetVersion;
 use crate::set::Roles;
 
 #[cfg(test)]
@@ -41,9 +42,6 @@ const MAX_ROWS: usize = (PAGE_BYTES as usize - HEAD_BYTES) / 8;
 /// Records that a start does not find, and that must not be taken for later ones, are fewer.
 const LEAP: u64 = 1 << 32;
 
-/// The epoch of a client and its number for a slice-set.
-pub type Version = (u32, u64);
-
 /// What is to be known before the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -56,7 +54,7 @@ pub struct Header {
     /// Its sequence.
     pub first: u64,
     /// Slice-sets up to this one are stored durably everywhere.
-    pub mark: Version,
+    pub mark: SetVersion,
     /// Only slice-sets over a part of a stripe are recorded.
     pub parts_only: bool,
 }
@@ -76,7 +74,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Which slice-set.
-    pub version: Version,
+    pub version: SetVersion,
     /// One more than that of the record before.
     pub sequence: u64,
     /// What it is for.
@@ -129,9 +127,14 @@ impl Header {
         let whole = journal_bytes / PAGE_BYTES * PAGE_BYTES;
         match whole.checked_sub(HEADERS_BYTES) {
             None | Some(0) => None,
-            Some(log_bytes) => {
-                Some(Self { sequence: 0, log_bytes, tail: 0, first: 1, mark: (0, 0), parts_only })
-            }
+            Some(log_bytes) => Some(Self {
+                sequence: 0,
+                log_bytes,
+                tail: 0,
+                first: 1,
+                mark: SetVersion::new(0, 0),
+                parts_only,
+            }),
         }
     }
 
@@ -147,10 +150,10 @@ impl Header {
         let mut out = FORMAT.to_le_bytes().to_vec();
         out.extend(u16::from(self.parts_only).to_le_bytes());
         out.extend(array);
-        for number in [self.sequence, self.log_bytes, self.tail, self.first, self.mark.1] {
+        for number in [self.sequence, self.log_bytes, self.tail, self.first, self.mark.number] {
             out.extend(number.to_le_bytes());
         }
-        out.extend(self.mark.0.to_le_bytes());
+        out.extend(self.mark.epoch.to_le_bytes());
         page(HEADER, out)
     }
 
@@ -163,7 +166,7 @@ impl Header {
             log_bytes: page.long(40)?,
             tail: page.long(48)?,
             first: page.long(56)?,
-            mark: (page.word(72)?, page.long(64)?),
+            mark: SetVersion::new(page.word(72)?, page.long(64)?),
             parts_only: page.short(14)? == 1,
         };
         let aligned = (header.log_bytes | header.tail).is_multiple_of(PAGE_BYTES);
@@ -235,8 +238,8 @@ impl Record {
         let mut out = vec![kind, 0];
         out.extend((self.rows.len() as u16).to_le_bytes());
         out.extend(array);
-        out.extend(self.version.1.to_le_bytes());
-        out.extend(self.version.0.to_le_bytes());
+        out.extend(self.version.number.to_le_bytes());
+        out.extend(self.version.epoch.to_le_bytes());
         out.extend(self.len.to_le_bytes());
         let crc = u64::from(self.crc);
         for &number in [self.sequence, self.holders.0, crc].iter().chain(&self.rows) {
@@ -260,12 +263,17 @@ impl Record {
             let rows = (0..rows).map(|row| page.long(HEAD_BYTES + 8 * row));
             rows.collect::<Option<Vec<u64>>>()
         });
-        let (version, len) = ((page.word(40)?, page.long(32)?), page.word(44)?);
-        let (sequence, holders) = (page.long(48)?, Roles(page.long(56)?));
-        let (rows, crc) = (rows.flatten()?, page.word(64)?);
-        let record = Self { version, sequence, kind, holders, len, rows, crc };
+        let record = Self {
+            version: SetVersion::new(page.word(40)?, page.long(32)?),
+            sequence: page.long(48)?,
+            kind,
+            holders: Roles(page.long(56)?),
+            len: page.word(44)?,
+            rows: rows.flatten()?,
+            crc: page.word(64)?,
+        };
         let aligned = record.rows.iter().all(|row| row.is_multiple_of(512));
-        (aligned && len.is_multiple_of(512)).then_some(record)
+        (aligned && record.len.is_multiple_of(512)).then_some(record)
     }
 }
 
@@ -278,7 +286,7 @@ const fn row_bytes(len: u32) -> u64 {
 struct Entry {
     at: u64,
     bytes: u64,
-    version: Version,
+    version: SetVersion,
 }
 
 /// The log: where the next record goes, and which are still needed.
@@ -305,8 +313,12 @@ impl Log {
     /// Of a journal that is found with this header, before its records are.
     #[must_use]
     pub const fn new(header: &Header) -> Self {
-        let (bytes, head, next) = (header.log_bytes, header.tail, header.first);
-        Self { bytes, head, next, entries: VecDeque::new() }
+        Self {
+            bytes: header.log_bytes,
+            head: header.tail,
+            next: header.first,
+            entries: VecDeque::new(),
+        }
     }
 
     /// Where the next record would be; `None` when there cannot be one.
@@ -337,7 +349,7 @@ impl Log {
         self.entries.iter().all(|entry| at + bytes <= entry.at || entry.at + entry.bytes <= at)
     }
 
-    fn push(&mut self, at: u64, bytes: u64, version: Version) -> u64 {
+    fn push(&mut self, at: u64, bytes: u64, version: SetVersion) -> u64 {
         self.entries.push_back(Entry { at, bytes, version });
         self.head = at + bytes;
         self.next += 1;
@@ -345,20 +357,22 @@ impl Log {
     }
 
     /// Takes room for a record: where it goes, and its sequence. `None` when there is none.
-    pub fn append(&mut self, version: Version, bytes: u64) -> Option<(u64, u64)> {
+    pub fn append(&mut self, version: SetVersion, bytes: u64) -> Option<(u64, u64)> {
         let tail = self.entries.front().map(|entry| entry.at);
         let at = match tail {
-            Some(tail) if self.head <= tail => Some(self.head).filter(|at| at + bytes <= tail),
-            _ if self.head + bytes <= self.bytes => Some(self.head),
-            Some(tail) => Some(0).filter(|_| bytes <= tail),
-            None => Some(0).filter(|_| bytes <= self.bytes),
-        }?;
+            Some(tail) if self.head <= tail && self.head + bytes <= tail => self.head,
+            Some(tail) if self.head <= tail => return None,
+            _ if self.head + bytes <= self.bytes => self.head,
+            // From the beginning again.
+            _ if bytes <= tail.unwrap_or(self.bytes) => 0,
+            _ => return None,
+        };
         Some((at, self.push(at, bytes, version)))
     }
 
     /// Where the log begins when slice-sets up to this one need no records: byte and sequence.
     #[must_use]
-    pub fn begins(&self, mark: Version) -> (u64, u64) {
+    pub fn begins(&self, mark: SetVersion) -> (u64, u64) {
         let left = self.entries.iter().position(|entry| entry.version > mark);
         let left = left.unwrap_or(self.entries.len());
         let at = self.entries.get(left).map_or(self.head, |entry| entry.at);

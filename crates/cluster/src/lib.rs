@@ -29,6 +29,7 @@ pub mod create;
 mod digest;
 pub mod failover;
 pub mod family;
+pub mod ids;
 pub mod journal;
 mod member;
 pub mod node;

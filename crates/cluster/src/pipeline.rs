@@ -20,6 +20,7 @@ use braid_array::refusal::{Advised, Next};
 use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
+use crate::ids::{Position, Slot, StripeNo};
 use crate::schedule::{Planner, Schedule};
 use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Roles, Set, WriteStrategy};
 use braid_array::code::Losses;
@@ -111,7 +112,7 @@ pub struct Pipeline {
     /// By position, then node: where its slots begin in the ring.
     starts: Vec<Vec<u64>>,
     /// Positions that may be used at any time.
-    base: Range<u16>,
+    base: Range<Position>,
     /// By node: where the slots for reads of the base begin, and all others.
     read_starts: [Vec<u64>; 2],
     losses: Losses,
@@ -137,7 +138,7 @@ impl Pipeline {
             data_blocks: code.data().len() as u32,
             rooms: Vec::new(),
             starts: Vec::new(),
-            base: 0..0,
+            base: Position(0)..Position(0),
             read_starts: [Vec::new(), Vec::new()],
             losses: params.family.losses(params.nodes)?,
             plans: VecDeque::new(),
@@ -154,43 +155,51 @@ impl Pipeline {
         self.base = self.smallest_base();
         self.starts = vec![Vec::new(); usize::from(self.positions())];
         let mut ends = vec![0; usize::from(self.params.nodes)];
-        self.base.clone().for_each(|position| self.place(position, &mut ends));
+        for position in Position::all(self.base.start.0..self.base.end.0) {
+            self.place(position, &mut ends);
+        }
         self.read_starts[0].clone_from(&ends);
         let bytes = u64::from(self.base_reads()) * u64::from(self.params.reads.bytes);
         ends.iter_mut().for_each(|end| *end += bytes);
-        let others = (0..self.positions()).filter(|position| !self.base.contains(position));
-        others.collect::<Vec<u16>>().into_iter().for_each(|p| self.place(p, &mut ends));
+        for position in Position::all(0..self.positions()) {
+            if !self.base.contains(&position) {
+                self.place(position, &mut ends);
+            }
+        }
         self.read_starts[1] = ends;
         Ok(())
     }
 
     /// Puts a position behind what there is.
-    fn place(&mut self, position: u16, ends: &mut Vec<u64>) {
-        self.starts[usize::from(position)].clone_from(ends);
+    fn place(&mut self, position: Position, ends: &mut Vec<u64>) {
+        self.starts[position.index()].clone_from(ends);
         let bytes = u64::from(self.position_bytes(position));
-        let encoder = usize::from(position % self.params.nodes);
+        let encoder = usize::from(position.encoder(self.params.nodes));
         for (end, room) in ends.iter_mut().zip(&self.rooms[encoder]) {
             *end += u64::from(room.received + room.fresh + u32::from(self.rows)) * bytes;
         }
     }
 
     /// The fewest positions whose encoders cannot all be missing; short ones if there are enough.
-    fn smallest_base(&self) -> Range<u16> {
+    fn smallest_base(&self) -> Range<Position> {
         let Params { nodes, wide, .. } = self.params;
         let fewest = |all: Range<u16>| {
             let enough = |&end: &u16| {
-                let encodes = |role| (all.start..end).any(|position| position % nodes == role);
+                let encodes =
+                    |role| Position::all(all.start..end).any(|at| at.encoder(nodes) == role);
                 !self.losses.survives(encodes)
             };
             (all.start + 1..=all.end).find(enough).map(|end| all.start..end)
         };
         let short = fewest(wide.count..self.positions());
-        short.or_else(|| fewest(0..wide.count)).unwrap_or(0..self.positions())
+        let base = short.or_else(|| fewest(0..wide.count)).unwrap_or(0..self.positions());
+        Position(base.start)..Position(base.end)
     }
 
     /// What a position with this encoder needs at each node, whoever is missing.
     fn rooms_of(&mut self, encoder: u16) -> Result<Vec<Room>, PipelineError> {
-        let (rows, data) = (u32::from(self.rows), self.data_blocks);
+        let rows = u32::from(self.rows);
+        let data = self.data_blocks;
         let sums = rows * u32::from(self.params.nodes) - data;
         // The encoder may get all the data; everybody gets what he stores, or its value.
         let room = |node| match node == encoder {
@@ -202,7 +211,7 @@ impl Pipeline {
             return Ok(rooms);
         }
         for stripe in 0..u64::from(self.params.family.period(self.params.nodes)) {
-            let plan = self.plan(stripe, self.params.planner);
+            let plan = self.plan(StripeNo(stripe), self.params.planner);
             let plan = plan.ok_or(PipelineError::Planner(self.params.planner.name()))?;
             for (node, room) in rooms.iter_mut().enumerate() {
                 room.received = room.received.max(plan.received[node]);
@@ -243,8 +252,8 @@ impl Pipeline {
 
     /// The longest range of a slice-set at this position.
     #[must_use]
-    pub const fn position_bytes(&self, position: u16) -> u32 {
-        if position < self.params.wide.count {
+    pub const fn position_bytes(&self, position: Position) -> u32 {
+        if position.0 < self.params.wide.count {
             self.params.wide.bytes
         } else {
             self.params.narrow.bytes
@@ -254,7 +263,7 @@ impl Pipeline {
     /// By whom parities are added up at this position when all are there, unless the client does
     /// it.
     #[must_use]
-    pub const fn planner(&self, position: u16) -> Planner {
+    pub const fn planner(&self, position: Position) -> Planner {
         match self.params.planner {
             Planner::Encoder { .. } => self.encoder(position),
             other => other,
@@ -264,30 +273,35 @@ impl Pipeline {
     /// The same without some: always an encoder, as chains may lead through those. `None` when it
     /// is missing: then the position rests.
     #[must_use]
-    pub fn planner_without(&self, position: u16, missing: Roles) -> Option<Planner> {
-        let there = !missing.contains(position % self.params.nodes);
+    pub fn planner_without(&self, position: Position, missing: Roles) -> Option<Planner> {
+        let there = !missing.contains(position.encoder(self.params.nodes));
         let planner =
             if missing.is_empty() { self.planner(position) } else { self.encoder(position) };
         there.then_some(planner)
     }
 
-    const fn encoder(&self, position: u16) -> Planner {
-        Planner::Encoder { node: position % self.params.nodes }
+    const fn encoder(&self, position: Position) -> Planner {
+        Planner::Encoder { node: position.encoder(self.params.nodes) }
+    }
+
+    /// Which of the layouts that a family's stripes take in turn this one has.
+    pub(crate) fn variant(&self, stripe: StripeNo) -> u16 {
+        (stripe.0 % u64::from(self.params.family.period(self.params.nodes))) as u16
     }
 
     /// The plan for a stripe when all are there; `None` when the family has no such schedule.
-    pub fn plan(&mut self, stripe: u64, planner: Planner) -> Option<Arc<PlacedSchedule>> {
+    pub fn plan(&mut self, stripe: StripeNo, planner: Planner) -> Option<Arc<PlacedSchedule>> {
         self.plan_without(stripe, planner, Roles::NONE)
     }
 
     fn plan_without(
         &mut self,
-        stripe: u64,
+        stripe: StripeNo,
         planner: Planner,
         missing: Roles,
     ) -> Option<Arc<PlacedSchedule>> {
         let Params { family, nodes, .. } = self.params;
-        let variant = (stripe % u64::from(family.period(nodes))) as u16;
+        let variant = self.variant(stripe);
         if let Some(plan) = self.plans_of(missing).get(&(variant, planner, None)) {
             return Some(Arc::clone(plan));
         }
@@ -314,7 +328,7 @@ impl Pipeline {
         if !self.losses.survives(|role| lost.contains(role)) {
             return None;
         }
-        let variant = (set.stripe % u64::from(params.family.period(params.nodes))) as u16;
+        let variant = self.variant(set.stripe);
         let key = (variant, Planner::Chain, Some(role));
         if let Some(plan) = self.plans_of(set.missing).get(&key) {
             return Some(Arc::clone(plan));
@@ -337,8 +351,8 @@ impl Pipeline {
     /// The plan of a slice-set that a client may open here; `None` when it may not.
     pub fn plan_of(&mut self, set: &Set) -> Option<Arc<PlacedSchedule>> {
         let Params { chunk_bytes, stripes, nodes, .. } = self.params;
-        let fits = set.position < self.positions()
-            && set.stripe < stripes
+        let fits = set.position.0 < self.positions()
+            && set.stripe.0 < stripes
             && (1..=self.position_bytes(set.position)).contains(&set.len)
             && set.offset.checked_add(set.len).is_some_and(|end| end <= chunk_bytes)
             && (set.offset | set.len).is_multiple_of(SECTOR_BYTES as u32)
@@ -376,7 +390,7 @@ impl Pipeline {
 
     /// The positions that may be used at any time.
     #[must_use]
-    pub const fn base(&self) -> &Range<u16> {
+    pub const fn base(&self) -> &Range<Position> {
         &self.base
     }
 
@@ -395,8 +409,8 @@ impl Pipeline {
 
     /// Slices that can arrive at a node for one slice-set at this position.
     #[must_use]
-    pub fn arrivals(&self, position: u16, node: u16) -> u32 {
-        self.rooms[usize::from(position % self.params.nodes)][usize::from(node)].received
+    pub fn arrivals(&self, position: Position, node: u16) -> u32 {
+        self.rooms[usize::from(position.encoder(self.params.nodes))][usize::from(node)].received
     }
 
     /// The slot of an arrival that a plan does not have.
@@ -423,11 +437,11 @@ impl Pipeline {
     /// # Panics
     /// When there is none of that number.
     #[must_use]
-    pub fn read_slot(&self, node: u16, number: u16) -> Buf {
+    pub fn read_slot(&self, node: u16, slot: Slot) -> Buf {
         let reads = self.params.reads;
-        assert!(number < reads.count, "read slot {number} of {}", reads.count);
-        let (starts, number) = match number.checked_sub(self.base_reads()) {
-            None => (&self.read_starts[0], number),
+        assert!(slot.0 < reads.count, "read slot {slot} of {}", reads.count);
+        let (starts, number) = match slot.0.checked_sub(self.base_reads()) {
+            None => (&self.read_starts[0], slot.0),
             Some(number) => (&self.read_starts[1], number),
         };
         let offset = starts[usize::from(node)] + u64::from(number) * u64::from(reads.bytes);
@@ -436,9 +450,15 @@ impl Pipeline {
 
     /// First byte of a row's range of a slice-set, from where the member's data begin.
     #[must_use]
-    pub fn member_byte(&self, stripe: u64, row: u16, offset: u32) -> u64 {
-        let block = stripe * u64::from(self.rows) + u64::from(row);
+    pub fn member_byte(&self, stripe: StripeNo, row: u16, offset: u32) -> u64 {
+        let block = stripe.0 * u64::from(self.rows) + u64::from(row);
         block * u64::from(self.params.chunk_bytes) + u64::from(offset)
+    }
+
+    /// Bytes of the data of a member.
+    #[must_use]
+    pub fn member_bytes(&self) -> u64 {
+        self.member_byte(StripeNo(self.params.stripes), 0, 0)
     }
 
     /// Bytes of the array.
@@ -449,12 +469,12 @@ impl Pipeline {
     }
 
     fn room(&self, set: &Set, node: u16) -> Room {
-        self.rooms[usize::from(set.position % self.params.nodes)][usize::from(node)]
+        self.rooms[usize::from(set.position.encoder(self.params.nodes))][usize::from(node)]
     }
 
     fn slot(&self, set: &Set, node: u16, number: u32) -> Buf {
         let bytes = self.position_bytes(set.position);
-        let start = self.starts[usize::from(set.position)][usize::from(node)];
+        let start = self.starts[set.position.index()][usize::from(node)];
         Buf { offset: start + u64::from(number) * u64::from(bytes), len: set.len }
     }
 }

@@ -1,6 +1,7 @@
 //! Slice-sets: the unit in which stripes are written. A slice-set is the same range of every block
 //! of one stripe; some or all of its data blocks are given new content.
 
+use crate::ids::{Generation, Position, StripeNo};
 use crate::schedule::Planner;
 
 /// Which data blocks of a stripe are given new content, by data index.
@@ -158,13 +159,14 @@ pub enum WriteStrategy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
     /// Its place in the pipeline; free again when all nodes have closed it.
-    pub position: u16,
+    pub position: Position,
     /// How often the position has been used, so that what is late can be told.
-    pub generation: u32,
-    /// Grows with every slice-set of an epoch; the order of slice-sets over the same bytes.
-    pub version: u64,
+    pub generation: Generation,
+    /// Grows with every slice-set of an epoch: the order of slice-sets over the same bytes. The
+    /// epoch and it are the [version](crate::ids::SetVersion).
+    pub number: u64,
     /// Which stripe.
-    pub stripe: u64,
+    pub stripe: StripeNo,
     /// First byte of the range, from the beginning of every block.
     pub offset: u32,
     /// Length of the range.
@@ -209,7 +211,7 @@ pub const MAX_POSITIONS: u16 = 1 << POSITION_BITS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imm {
     /// Position of its slice-set.
-    pub position: u16,
+    pub position: Position,
     /// Number of the transfer in its schedule.
     pub transfer: u16,
     /// The lowest 10 bits of the generation.
@@ -226,15 +228,15 @@ impl Imm {
 
     /// What of a generation fits into an announcement.
     #[must_use]
-    pub const fn generation(generation: u32) -> u16 {
-        (generation & 0x3ff) as u16
+    pub const fn generation(generation: Generation) -> u16 {
+        (generation.0 & 0x3ff) as u16
     }
 
     /// As 32 bits.
     #[must_use]
     pub fn encode(self) -> u32 {
         u32::from(self.generation) << (TRANSFER_BITS + POSITION_BITS)
-            | u32::from(self.position) << TRANSFER_BITS
+            | u32::from(self.position.0) << TRANSFER_BITS
             | u32::from(self.transfer)
     }
 
@@ -243,7 +245,7 @@ impl Imm {
     pub const fn decode(bits: u32) -> Self {
         Self {
             generation: (bits >> (TRANSFER_BITS + POSITION_BITS)) as u16,
-            position: (bits >> TRANSFER_BITS & (MAX_POSITIONS as u32 - 1)) as u16,
+            position: Position((bits >> TRANSFER_BITS & (MAX_POSITIONS as u32 - 1)) as u16),
             transfer: (bits & (MAX_TRANSFERS as u32 - 1)) as u16,
         }
     }
@@ -256,10 +258,10 @@ mod tests {
     #[test]
     fn announcements_come_back() {
         for (position, transfer, generation) in [(0, 0, 0), (1023, 4095, 1023), (5, 77, 512)] {
-            let imm = Imm { position, transfer, generation };
+            let imm = Imm { position: Position(position), transfer, generation };
             assert_eq!(Imm::decode(imm.encode()), imm);
         }
-        assert_eq!(Imm::generation(1024 + 3), 3);
+        assert_eq!(Imm::generation(Generation(1024 + 3)), 3);
     }
 
     #[test]

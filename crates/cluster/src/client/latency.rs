@@ -10,6 +10,8 @@ use braid_array::events::ArrayEvent;
 use braid_array::status::Status;
 use braid_array::{Instant, MemberId};
 
+use crate::ids::{Position, Slot};
+
 /// So many of the latest answers count.
 const ANSWERS: usize = 16;
 /// Of fewer nothing is concluded.
@@ -25,9 +27,9 @@ const PERIOD_MILLIS: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TimedOperation {
     /// Read into a slot.
-    Read(u16),
+    Read(Slot),
     /// Store the slice-set at a position.
-    Store(u16),
+    Store(Position),
     /// A flush or metadata: the tag.
     Request(u32),
 }
@@ -165,8 +167,8 @@ mod tests {
         for number in 0..times {
             let asked = begin.plus_millis(number * 1000);
             for (role, millis) in (0..).zip(takes) {
-                tracker.begin(role, TimedOperation::Store(7), asked);
-                tracker.end(role, TimedOperation::Store(7), asked.plus_millis(millis));
+                tracker.begin(role, TimedOperation::Store(Position(7)), asked);
+                tracker.end(role, TimedOperation::Store(Position(7)), asked.plus_millis(millis));
             }
             begins = begins.or(tracker.look(asked.plus_millis(900)));
         }
@@ -212,11 +214,11 @@ mod tests {
     #[test]
     fn what_was_not_asked_is_no_answer() {
         let mut tracker = LatencyTracker::new(2);
-        tracker.begin(0, TimedOperation::Read(3), at(0));
-        tracker.end(0, TimedOperation::Read(4), at(9));
-        tracker.end(1, TimedOperation::Read(3), at(9));
+        tracker.begin(0, TimedOperation::Read(Slot(3)), at(0));
+        tracker.end(0, TimedOperation::Read(Slot(4)), at(9));
+        tracker.end(1, TimedOperation::Read(Slot(3)), at(9));
         assert!(tracker.answers.iter().all(|answers| answers.micros.is_empty()));
-        tracker.end(0, TimedOperation::Read(3), at(9));
+        tracker.end(0, TimedOperation::Read(Slot(3)), at(9));
         assert_eq!(tracker.answers[0].micros, [9000]);
     }
 }

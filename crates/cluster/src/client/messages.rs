@@ -87,7 +87,7 @@ impl Client {
                 engine.prepared(&mut cx, prepared);
             }
             Message::Finished { position, generation, ok } => {
-                engine.finished(&mut cx, role, (position, generation), ok);
+                engine.finished(&mut cx, role, position, generation, ok);
             }
             Message::Copied { slot } => {
                 engine.copied(&mut cx, role, slot);

@@ -38,6 +38,7 @@ use braid_array::{
     Action, BlockMachine, Instant, Machine, MemberId, Request, RequestError, SECTOR_BYTES,
 };
 
+use crate::ids::SliceKey;
 use crate::member;
 pub use crate::member::{ClientMember, Found};
 use crate::pipeline::{Params, Pipeline};
@@ -61,8 +62,7 @@ fn rules(params: &Params, forced: bool) -> Rules {
     Rules::over_nodes(4.max(usize::from(params.wide.count) * 3 / 4), forced)
 }
 
-/// A slice of a stripe: the stripe, and the number of the slice in its blocks.
-type Key = (u64, u32);
+type Key = SliceKey;
 
 /// How far the array is.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ use braid_array::{Action, Buf, Compute, Instant, IoId, Refusal};
 
 use super::Key;
 use super::latency::{LatencyTracker, TimedOperation};
+use crate::ids::Position;
 use crate::wire::Message;
 
 /// What helps when a node does not keep to the protocol.
@@ -19,11 +20,11 @@ pub(super) const SAME_VERSION: &str = "use the same version of braid everywhere"
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoPurpose {
     /// A slice is being sent.
-    Put { position: u16 },
+    Put { position: Position },
     /// The pieces of a slice are being put together.
-    Copy { position: u16 },
+    Copy { position: Position },
     /// A parity is being formed: the number of its equation.
-    Sum { position: u16, equation: usize },
+    Sum { position: Position, equation: usize },
     /// A step of a decoding.
     Decode { job: u32 },
     /// A step of a comparison.

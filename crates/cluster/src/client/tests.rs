@@ -26,6 +26,7 @@ use braid_array::{Buf, Outcome, Refusal, RequestId};
 use super::*;
 use crate::Planner;
 use crate::family::Family;
+use crate::ids::{Generation, Position, Slot};
 use crate::pipeline::Slots;
 use crate::set::{Roles, Set, WriteStrategy};
 use crate::view::View;
@@ -201,7 +202,7 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
     assert_eq!((after.iter().filter(puts).count(), completed(&after)), (0, None));
     let position = client.parts.engine.open_positions()[0];
     for role in [0, 1] {
-        staged(&mut client, role, (position, 0), true);
+        staged(&mut client, role, (position, Generation(0)), true);
     }
     // The others have all that is theirs: it goes without the parity.
     let goes = |message: &Message| matches!(message, Message::Commit { .. });
@@ -259,11 +260,11 @@ fn a_node_lost_while_they_are_wired_costs_no_other() {
 
 /// Begins to write the first stripe: position and generation of its slice-set, of which all is
 /// sent.
-fn begin_write(client: &mut Client) -> (u16, u32) {
+fn begin_write(client: &mut Client) -> (Position, Generation) {
     begin(client, false)
 }
 
-fn begin(client: &mut Client, fua: bool) -> (u16, u32) {
+fn begin(client: &mut Client, fua: bool) -> (Position, Generation) {
     submit(client, Op::Write { fua }, 0, STRIPE_SECTORS);
     let mut place = None;
     for action in run(client, |_, _| false) {
@@ -283,7 +284,12 @@ fn begin(client: &mut Client, fua: bool) -> (u16, u32) {
 }
 
 /// A node says that it has its part of a slice-set.
-fn staged(client: &mut Client, role: u16, (position, generation): (u16, u32), ok: bool) {
+fn staged(
+    client: &mut Client,
+    role: u16,
+    (position, generation): (Position, Generation),
+    ok: bool,
+) {
     let (own_fault, cut_off) = (!ok, Roles::NONE);
     let (no_room, received_bytes) = (false, 0);
     hear(
@@ -302,7 +308,7 @@ fn staged(client: &mut Client, role: u16, (position, generation): (u16, u32), ok
 }
 
 /// All nodes have a slice-set staged, and store it.
-fn store(client: &mut Client, place: (u16, u32)) {
+fn store(client: &mut Client, place: (Position, Generation)) {
     for role in 0..NODES {
         staged(client, role, place, true);
     }
@@ -420,7 +426,7 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
 }
 
 /// The slots in which a node is asked to read, and the node.
-fn reads(actions: &[Action]) -> Vec<(PeerId, u16)> {
+fn reads(actions: &[Action]) -> Vec<(PeerId, Slot)> {
     let read = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => match Message::decode(bytes) {
             Ok((_, Message::Read { slot, .. })) => Some((*peer, slot)),
@@ -457,9 +463,9 @@ fn compute(client: &mut Client) -> (Over, Vec<Action>) {
     (over, rest)
 }
 
-fn placed(client: &mut Client, asked: &[(PeerId, u16)]) {
+fn placed(client: &mut Client, asked: &[(PeerId, Slot)]) {
     for &(peer, slot) in asked {
-        let placed = FabricEvent::Placed { peer, imm: slot.into() };
+        let placed = FabricEvent::Placed { peer, imm: slot.0.into() };
         client.handle(Instant(4), Event::Fabric(placed));
     }
 }
@@ -614,7 +620,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     let opened = |actions: &[Action]| -> Vec<u64> {
         let opens = actions.iter().filter_map(|action| match action {
             Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
-                Ok((_, Message::BeginSet { set })) => Some(set.stripe),
+                Ok((_, Message::BeginSet { set })) => Some(set.stripe.0),
                 _ => None,
             },
             _ => None,

@@ -15,23 +15,24 @@ use slab::Slab;
 use self::answers::Line;
 pub(super) use self::answers::refused;
 use super::ids::{ArrayId, ClientId};
+use crate::ids::{Position, Slot};
 use crate::wire::Message;
 
 /// What an answer is about.
 #[derive(Clone, Debug)]
 pub(super) enum Flight {
     /// A task of the slice-set at a position.
-    Task { client: ClientId, position: u16, task: u16 },
+    Task { client: ClientId, position: Position, task: u16 },
     /// What a task is to store, compared with what is there.
-    Same { client: ClientId, position: u16, task: u16 },
+    Same { client: ClientId, position: Position, task: u16 },
     /// A read into a slot.
-    Read { client: ClientId, slot: u16 },
+    Read { client: ClientId, slot: Slot },
     /// What was read into a slot becomes its digest.
-    Digest { client: ClientId, slot: u16 },
+    Digest { client: ClientId, slot: Slot },
     /// The put of what was read.
-    ReadPut { client: ClientId, slot: u16 },
+    ReadPut { client: ClientId, slot: Slot },
     /// What came from the node that is copied, into the store.
-    StoreCopied { client: ClientId, tag: u32, slot: u16 },
+    StoreCopied { client: ClientId, tag: u32, slot: Slot },
     /// A flush that a client asked for.
     Flush { client: ClientId, tag: u32 },
     /// A few bytes on their way from the store into a page, for a message or a `look`.

@@ -10,6 +10,7 @@ use super::pipeline::{Opening, ReadRequest, StoreCopied, Wanted};
 use super::sessions::PARTING_TAG;
 use super::volumes::{Check, MetaOp, OpenRequest};
 use super::votes::{Request, Want};
+use crate::ids::Slot;
 use crate::pipeline::Params;
 use crate::wire::{MAX_LISTED, MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
 
@@ -72,7 +73,12 @@ impl Node {
         }
     }
 
-    fn read(&mut self, client: ClientId, slot: u16, request: ReadRequest) -> Result<(), Violation> {
+    fn read(
+        &mut self,
+        client: ClientId,
+        slot: Slot,
+        request: ReadRequest,
+    ) -> Result<(), Violation> {
         let pipe = self.pipes.opened(client, "a read before OpenPipeline")?;
         pipe.read(slot, request, &mut self.out)
     }

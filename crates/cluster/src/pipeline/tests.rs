@@ -4,6 +4,7 @@ use braid_array::level::{Layout, Level};
 
 use super::*;
 use crate::family::Family;
+use crate::ids::{Generation, Position, Slot, StripeNo};
 use crate::program::{Destination, Output};
 use crate::set::Touched;
 
@@ -28,11 +29,12 @@ fn md(level: Level) -> Family {
 }
 
 fn set(pipeline: &Pipeline, position: u16, stripe: u64) -> Set {
+    let position = Position(position);
     Set {
         position,
-        generation: 0,
-        version: 0,
-        stripe,
+        generation: Generation(0),
+        number: 0,
+        stripe: StripeNo(stripe),
         offset: 0,
         len: pipeline.position_bytes(position),
         strategy: WriteStrategy::FullStripe,
@@ -97,7 +99,7 @@ fn no_two_slots_of_open_slice_sets_overlap() {
             }
         }
         for (node, slots) in &mut all {
-            slots.extend((0..4).map(|number| pipeline.read_slot(*node, number)));
+            slots.extend((0..4).map(|number| pipeline.read_slot(*node, Slot(number))));
             slots.sort_by_key(|slot| slot.offset);
             for pair in slots.windows(2) {
                 let end = pair[0].offset + u64::from(pair[0].len);
@@ -163,7 +165,7 @@ fn slice_sets_without_some_roles_keep_to_the_same_slots() {
         for (a, b) in (0..nodes).flat_map(|a| (0..=a).map(move |b| (a, b))) {
             for position in 0..nodes {
                 let missing = [a, b].into_iter().collect();
-                let planner = pipeline.planner_without(position, missing);
+                let planner = pipeline.planner_without(Position(position), missing);
                 assert_eq!(planner.is_none(), missing.contains(position));
                 let Some(planner) = planner else { continue };
                 let set = Set { missing, planner, ..set(&pipeline, position, u64::from(b)) };
@@ -206,7 +208,8 @@ fn a_small_write_moves_what_it_must() {
     for index in 0..12 {
         let mut touched = Touched::none(12);
         touched.insert(index);
-        let home = pipeline.plan(0, Planner::Client).expect("a plan").code.data()[index as usize];
+        let home = pipeline.plan(StripeNo(0), Planner::Client).expect("a plan").code.data()
+            [index as usize];
         // The home of the block encodes: it sends the difference to both parities.
         let set = Set {
             strategy: WriteStrategy::ReadModifyWrite,
@@ -236,8 +239,8 @@ fn what_a_client_may_not_open_has_no_plan() {
     let mut some = Touched::none(12);
     some.insert(1);
     let bad = [
-        Set { position: 200, ..good.clone() },
-        Set { stripe: 1000, ..good.clone() },
+        Set { position: Position(200), ..good.clone() },
+        Set { stripe: StripeNo(1000), ..good.clone() },
         Set { len: 65536 + 512, ..good.clone() },
         Set { offset: 512, ..good.clone() },
         Set { len: 100, ..good.clone() },
@@ -284,7 +287,7 @@ fn roles_are_missing_only_where_the_rest_can_be_written() {
     let good = [
         whole.clone(),
         Set { planner: Planner::Client, ..whole.clone() },
-        Set { planner: Planner::Client, position: 1, ..whole.clone() },
+        Set { planner: Planner::Client, position: Position(1), ..whole.clone() },
         Set { missing: Roles(1 << 1 | 1 << 4), ..whole.clone() },
         part(WriteStrategy::ReadModifyWrite, &[there]),
         part(WriteStrategy::ReadModifyWrite, &[there, lost[0]]),

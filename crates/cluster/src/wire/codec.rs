@@ -1,6 +1,7 @@
 //! How the fields of messages become bytes and come back.
 
 use crate::family::Family;
+use crate::ids::{Generation, Position, SetVersion, Slot, StripeNo};
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
@@ -53,6 +54,21 @@ macro_rules! number {
 }
 number!(u8, u16, u32, u64, i32);
 
+/// Numbers with a type of their own.
+macro_rules! wrapped {
+    ($($type:ident),*) => {$(
+        impl Field for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                self.0.put(out);
+            }
+            fn get(input: &mut &[u8]) -> Result<Self, WireError> {
+                Field::get(input).map(Self)
+            }
+        }
+    )*};
+}
+wrapped!(Position, Generation, Slot, StripeNo, Roles);
+
 /// Fields one after the other.
 macro_rules! record {
     ($type:ident { $($field:ident),* $(,)? }) => {
@@ -67,6 +83,7 @@ macro_rules! record {
     };
 }
 record!(Slots { count, bytes });
+record!(SetVersion { epoch, number });
 record!(PeerAddress { role, address, ring });
 record!(Witness { node, address });
 record!(VolumeInfo { name, bytes, written });
@@ -75,7 +92,7 @@ record!(Leftover { version, staged, ok });
 record!(Set {
     position,
     generation,
-    version,
+    number,
     stripe,
     offset,
     len,
@@ -101,8 +118,8 @@ impl<A: Field, B: Field> Field for (A, B) {
 trait Listed: Field {}
 impl Listed for u64 {}
 impl Listed for [u8; 16] {}
-impl Listed for (u16, u32) {}
-impl Listed for (u32, u64) {}
+impl Listed for (Position, Generation) {}
+impl Listed for SetVersion {}
 impl Listed for PeerAddress {}
 impl Listed for Witness {}
 impl Listed for VolumeInfo {}
@@ -197,8 +214,11 @@ impl Field for Params {
         self.silence_ms.put(out);
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let (session, epoch, nodes) = (u64::get(input)?, u32::get(input)?, u16::get(input)?);
-        let (level, layout) = (i32::get(input)?, u32::get(input)?);
+        let session = u64::get(input)?;
+        let epoch = u32::get(input)?;
+        let nodes = u16::get(input)?;
+        let level = i32::get(input)?;
+        let layout = u32::get(input)?;
         let family = Family::decode(level, layout, u32::from(nodes)).ok();
         let family = family.filter(|family| family.encode() == (level, layout));
         Ok(Self {
@@ -303,7 +323,8 @@ impl Field for Touched {
         }
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        let (blocks, all) = (u32::get(input)?, bool::get(input)?);
+        let blocks = u32::get(input)?;
+        let all = bool::get(input)?;
         if blocks > MAX_BLOCKS {
             return Err(WireError::Value("number of blocks"));
         }
@@ -321,14 +342,5 @@ impl Field for Touched {
             true => Err(WireError::Value("list of all blocks")),
             false => Ok(touched),
         }
-    }
-}
-
-impl Field for Roles {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-    fn get(input: &mut &[u8]) -> Result<Self, WireError> {
-        u64::get(input).map(Self)
     }
 }

@@ -1,5 +1,7 @@
 use super::*;
 use crate::family::Family;
+use crate::ids::{Generation, Position, SetVersion, Slot, StripeNo};
+use crate::pipeline::Params;
 use crate::schedule::Planner;
 use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
@@ -49,7 +51,9 @@ fn params(slots: Slots) -> Params {
 }
 
 fn view() -> View {
-    let (members, voters, voted) = (vec![5, 0, 7], vec![1, 2, 3, 4], vec![9, 2, 3, 4]);
+    let members = vec![5, 0, 7];
+    let voters = vec![1, 2, 3, 4];
+    let voted = vec![9, 2, 3, 4];
     let witnesses = vec![Witness { node: 4, address: "[::1]:7000".into() }];
     View { epoch: 7, count: 2, torn: true, members, voters, voted, witnesses }
 }
@@ -59,10 +63,10 @@ fn some() -> Vec<Message> {
     let mut touched = Touched::none(12);
     [3, 11].into_iter().for_each(|index| touched.insert(index));
     let set = Set {
-        position: 7,
-        generation: 5,
-        version: 1 << 40,
-        stripe: 99,
+        position: Position(7),
+        generation: Generation(5),
+        number: 1 << 40,
+        stripe: StripeNo(99),
         offset: 4096,
         len: 8192,
         strategy: WriteStrategy::ReadModifyWrite,
@@ -92,21 +96,23 @@ fn some() -> Vec<Message> {
         Message::BeginSet { set: set.clone() },
         Message::BeginSet { set: whole },
         Message::BeginSet { set: Set { strategy: WriteStrategy::Restore(300), ..set.clone() } },
-        Message::Finished { position: 7, generation: 5, ok: false },
+        Message::Finished { position: Position(7), generation: Generation(5), ok: false },
         Message::Prepared {
-            position: 7,
-            generation: 5,
+            position: Position(7),
+            generation: Generation(5),
             ok: false,
             own_fault: true,
             no_room: true,
             cut_off: Roles(1 << 63),
             received_bytes: 1 << 50,
         },
-        Message::Commit { sets: vec![(7, 5), (1023, u32::MAX)] },
-        Message::Abort { position: 7, generation: 5 },
+        Message::Commit {
+            sets: vec![(Position(7), Generation(5)), (Position(1023), Generation(u32::MAX))],
+        },
+        Message::Abort { position: Position(7), generation: Generation(5) },
         Message::Without { role: 3 },
-        Message::Read { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
-        Message::Digest { slot: 3, sector: 4096, bytes: 65536, to: 1 << 33 },
+        Message::Read { slot: Slot(3), sector: 4096, bytes: 65536, to: 1 << 33 },
+        Message::Digest { slot: Slot(3), sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Refused { tag: 9, busy: true, reason: "no".into(), advice: "wait".into() },
         Message::Missing { imm: 0x1234_5678 },
         Message::Ping { tag: 10 },
@@ -125,14 +131,17 @@ fn takeover() -> Vec<Message> {
         Message::VoteIs { tag: 1, granted: 8, view: View::default(), incarnation: 9, node: 3 },
         Message::ListLeftovers { tag: 3, from: 9 },
         Message::Leftovers { tag: 3, params: None, items: Vec::new(), next: 0 },
-        Message::ResolveLeftovers { tag: 4, commit: vec![(7, 1 << 40), (8, 1)] },
+        Message::ResolveLeftovers {
+            tag: 4,
+            commit: vec![SetVersion::new(7, 1 << 40), SetVersion::new(8, 1)],
+        },
     ]
 }
 
 fn leftovers(set: Set, params: Params) -> Message {
     let items = vec![
-        Leftover { version: (7, 1 << 40), staged: Some(set), ok: true },
-        Leftover { version: (7, 3), staged: None, ok: false },
+        Leftover { version: SetVersion::new(7, 1 << 40), staged: Some(set), ok: true },
+        Leftover { version: SetVersion::new(7, 3), staged: None, ok: false },
     ];
     Message::Leftovers { tag: 3, params: Some(params), items, next: 1 }
 }

@@ -2,6 +2,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
+use braid_cluster::ids::{Generation, Position};
 use braid_cluster::wire::PROTOCOL_VERSION;
 
 use super::*;
@@ -119,7 +120,7 @@ fn answers_that_mean_nothing_are_no_answers() {
     let answers = [
         Message::Ok { tag: 7 },
         Message::Meta { tag: 1, bytes: vec![0; 1024] },
-        Message::Finished { position: 0, generation: 0, ok: true },
+        Message::Finished { position: Position(0), generation: Generation(0), ok: true },
         Message::Volume { tag: 1, bytes: 4096, node: 5, used: true },
     ];
     for answer in answers {

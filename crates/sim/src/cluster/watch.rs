@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_array::Buf;
+use braid_cluster::ids::Position;
 use braid_cluster::program::Output;
 use braid_cluster::wire::Message;
 use braid_cluster::{Pipeline, Set};
@@ -54,7 +55,7 @@ pub struct Watch {
     /// By connection.
     sessions: BTreeMap<usize, u64>,
     /// By process, session and position.
-    open: BTreeMap<(usize, u64, u16), Set>,
+    open: BTreeMap<(usize, u64, Position), Set>,
     /// By process.
     sent: BTreeMap<usize, Sent>,
 }
@@ -122,7 +123,7 @@ impl Watch {
                 }
             }
             (Message::Read { slot, .. }, Some(session)) => {
-                let beyond = |pipeline: &Pipeline| *slot >= pipeline.base_reads();
+                let beyond = |pipeline: &Pipeline| slot.0 >= pipeline.base_reads();
                 told.fault = self.beyond(to, session, beyond);
             }
             (Message::Join { session, .. }, _) => {

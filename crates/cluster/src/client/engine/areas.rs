@@ -112,9 +112,8 @@ impl Areas {
 
     /// Whether the stripe before it is being written as a whole: then the writer goes on in this
     /// one as soon as that is answered.
-    pub(super) fn is_next(&self, (stripe, slice): Key) -> bool {
-        let before = stripe.checked_sub(1).and_then(|before| self.get((before, slice)));
-        before.is_some_and(|area| area.whole)
+    pub(super) fn is_next(&self, key: Key) -> bool {
+        key.before().and_then(|before| self.get(before)).is_some_and(|area| area.whole)
     }
 
     /// Forgets a slice in which nothing goes on.
@@ -152,7 +151,7 @@ impl Areas {
         if !whole {
             return;
         }
-        let next = self.map.get_mut(&(key.0 + 1, key.1));
+        let next = self.map.get_mut(&key.after());
         if let Some(gather) = next.and_then(|area| area.gathers.front_mut()) {
             gather.patience.extend(Patience::some(now));
         }

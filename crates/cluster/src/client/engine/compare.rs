@@ -27,6 +27,7 @@ use super::extent::{Extent, Piece, Whose};
 use crate::client::out::IoPurpose;
 use crate::client::{BLOCK_BYTES, Key};
 use crate::digest::digest_bytes;
+use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
 use doubt::{Doubt, Misfit};
 
@@ -105,8 +106,8 @@ impl Compares {
         key: Key,
         fix: Fix,
     ) -> bool {
-        let planner = cx.shared.pipeline.planner(0);
-        let Some(plan) = cx.shared.pipeline.plan(key.0, planner) else { return false };
+        let planner = cx.shared.pipeline.planner(Position(0));
+        let Some(plan) = cx.shared.pipeline.plan(key.stripe, planner) else { return false };
         let extent = cx.shared.whole_slice(key);
         let cells: Vec<Cell> = plan.code.cells().collect();
         // A slice-set whose parities the client makes must not wait for one comparison after the
@@ -267,10 +268,10 @@ impl Compare {
         };
         let at = self.extent.at + misfit.blocks.trailing_zeros() * BLOCK_BYTES;
         let sectors = misfit.blocks.count_ones() * BLOCK_BYTES / SECTOR_BYTES as u32;
-        let array_sector = cx.shared.array_sector(key.0, index, at);
+        let array_sector = cx.shared.array_sector(key.stripe, index, at);
         let member = misfit.wrong.map(|cell| cx.members.id(cell.node));
         let row = misfit.wrong.map(|cell| cell.row);
-        let block = Some(StripeBlock { stripe: key.0, row });
+        let block = Some(StripeBlock { stripe: key.stripe.0, row });
         cx.keeper.mismatch(array_sector, sectors, member, block);
     }
 
@@ -293,7 +294,7 @@ impl Compare {
             lost.entry(index).or_default().push(cx.members.id(cell.node));
         }
         let unread = |(index, members)| Unread {
-            array_sector: cx.shared.array_sector(key.0, index, self.extent.at),
+            array_sector: cx.shared.array_sector(key.stripe, index, self.extent.at),
             sectors: u64::from(self.extent.len) / SECTOR_BYTES,
             members,
         };

@@ -15,6 +15,7 @@ use super::staging::Staging;
 use crate::client::Key;
 use crate::client::membership::{Membership, writes_over};
 use crate::client::out::{Out, RequestKind};
+use crate::ids::{Position, StripeNo};
 use crate::pipeline::{Params, Pipeline};
 use crate::set::Roles;
 use crate::wire::Message;
@@ -23,13 +24,13 @@ use crate::wire::Message;
 #[derive(Debug)]
 pub(super) enum Note {
     /// A block is there that a slice-set wanted back, or cannot be had.
-    Fetched { position: u16, result: Result<(), RequestError> },
+    Fetched { position: Position, result: Result<(), RequestError> },
     /// A read that waited for a slice-set to be stored.
     Read(Piece),
     /// What was answered is to be durable before this request is.
     Flush(RequestId),
     /// A slice-set was stored by all nodes that have a part in it.
-    Stored { key: Key, position: u16 },
+    Stored { key: Key, position: Position },
     /// A slice-set was aborted, or has more to do: it waits for a position again.
     Again { job: PendingSet, wide: bool },
     /// A slice-set of background work is over.
@@ -72,13 +73,13 @@ impl Shared {
     }
 
     pub(super) fn key_of(&self, range: &Extent) -> Key {
-        (range.stripe, range.at / self.slice_bytes())
+        Key { stripe: range.stripe, slice: range.at / self.slice_bytes() }
     }
 
     /// All of a slice, in each block of its stripe.
     pub(super) fn whole_slice(&self, key: Key) -> Extent {
-        let at = key.1 * self.slice_bytes();
-        Extent { stripe: key.0, index: 0, at, len: self.slice_len(key.1) }
+        let at = key.slice * self.slice_bytes();
+        Extent { stripe: key.stripe, index: 0, at, len: self.slice_len(key.slice) }
     }
 
     /// The first part of a byte range of the array.
@@ -90,7 +91,7 @@ impl Shared {
         let data = u64::from(self.pipeline.data_blocks());
         let len = (slice - at % slice).min(chunk - at).min(end - start);
         Extent {
-            stripe: block / data,
+            stripe: StripeNo(block / data),
             index: (block % data) as u32,
             at: at as u32,
             len: len as u32,
@@ -98,8 +99,8 @@ impl Shared {
     }
 
     /// Where in the array this byte of a data block lies.
-    pub(super) fn array_sector(&self, stripe: u64, index: u32, at: u32) -> u64 {
-        let block = stripe * u64::from(self.pipeline.data_blocks()) + u64::from(index);
+    pub(super) fn array_sector(&self, stripe: StripeNo, index: u32, at: u32) -> u64 {
+        let block = stripe.0 * u64::from(self.pipeline.data_blocks()) + u64::from(index);
         (block * u64::from(self.params().chunk_bytes) + u64::from(at)) / SECTOR_BYTES
     }
 

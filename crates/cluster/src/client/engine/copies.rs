@@ -12,6 +12,7 @@ use super::extent::{Piece, Whose};
 use crate::client::Key;
 use crate::client::out::RequestKind;
 use crate::client::retry::PATIENCE_MILLIS;
+use crate::ids::Slot;
 use crate::wire::Message;
 
 /// A slice that is being copied.
@@ -28,7 +29,7 @@ struct Slice {
 struct OnItsWay {
     key: Key,
     row: u16,
-    into: u16,
+    into: Slot,
 }
 
 /// The copy of a serving member. The old one reads what belongs to a slice and puts it to the
@@ -46,7 +47,7 @@ pub(in crate::client) struct Copies {
     slices: BTreeMap<Key, Slice>,
     /// Blocks that wait for a slot at the target.
     waiting: VecDeque<(Key, u16)>,
-    free: Vec<u16>,
+    free: Vec<Slot>,
     /// By number.
     under_way: BTreeMap<u32, OnItsWay>,
     next: u32,
@@ -59,7 +60,7 @@ pub(in crate::client) struct Copies {
 impl Copies {
     /// The copy of this role begins, through so many slots.
     pub(in crate::client) fn begin(&mut self, role: u16, slots: u16) {
-        let free = (0..slots).rev().collect();
+        let free = Slot::all(slots).rev().collect();
         let role = Some(role);
         *self = Self { role, copying: true, free, next: self.next, ..Self::default() };
     }
@@ -121,7 +122,7 @@ impl Copies {
         let target = cx.members.copy_target();
         let entry = cx.members.entry(target);
         let slice = cx.shared.whole_slice(key);
-        let byte = cx.shared.pipeline.member_byte(key.0, row, slice.at);
+        let byte = cx.shared.pipeline.member_byte(key.stripe, row, slice.at);
         let sector = entry.data_sector + byte / SECTOR_BYTES;
         let bytes = slice.len;
         let now = cx.now();

@@ -17,6 +17,7 @@ use braid_array::{Buf, RequestError};
 use super::context::{Cx, Note, Shared};
 use super::extent::{Extent, Piece, Range, Want, Whom, Whose};
 use crate::client::out::IoPurpose;
+use crate::ids::{Position, StripeNo};
 
 /// Blocks of one range of a stripe, read and formed.
 #[derive(Debug)]
@@ -125,8 +126,8 @@ impl Decodes {
     }
 
     /// What is kept of a range is not what is there any more.
-    pub(super) fn forget_kept(&mut self, cx: &mut Cx<'_>, stripe: u64, offset: u32, len: u32) {
-        let ranges = self.shared.range((stripe, 0, 0)..(stripe + 1, 0, 0));
+    pub(super) fn forget_kept(&mut self, cx: &mut Cx<'_>, stripe: StripeNo, offset: u32, len: u32) {
+        let ranges = self.shared.range((stripe, 0, 0)..(stripe.next(), 0, 0));
         let hit = |at: u32, other: u32| at < offset + len && offset < at + other;
         let old = ranges.filter(|&(&(_, at, other), _)| hit(at, other)).map(|(_, &job)| job);
         let old: Vec<u32> = old.filter(|job| self.kept.contains(job)).collect();
@@ -209,7 +210,7 @@ impl Decodes {
         if !decode.for_set && cx.shared.areas.is_written(key) {
             return Err(Unfit::Busy);
         }
-        let planner = cx.shared.pipeline.planner(0);
+        let planner = cx.shared.pipeline.planner(Position(0));
         let plan = cx.shared.pipeline.plan(range.stripe, planner).ok_or(Unfit::Never)?;
         let cell = |want: &Want| plan.code.data()[want.index as usize];
         let mut lost: BTreeSet<u16> = cx.lost().iter().collect();

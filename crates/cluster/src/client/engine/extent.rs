@@ -4,11 +4,12 @@ use braid_array::code::Cell;
 use braid_array::{Buf, RequestId};
 
 use crate::client::Key;
+use crate::ids::{Position, Slot, StripeNo};
 
 /// A part of a request, or of what background work is at, that lies in one slice of one block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Extent {
-    pub(in crate::client) stripe: u64,
+    pub(in crate::client) stripe: StripeNo,
     /// Data index.
     pub(in crate::client) index: u32,
     /// First byte, from the beginning of the block.
@@ -37,11 +38,11 @@ pub(in crate::client) struct Want {
 pub(in crate::client) enum Whom {
     Request(RequestId),
     /// The slice-set at a position: the block is lost, and goes into sums.
-    Set(u16),
+    Set(Position),
 }
 
 /// Stripe, first byte in its blocks, length.
-pub(in crate::client) type Range = (u64, u32, u32);
+pub(in crate::client) type Range = (StripeNo, u32, u32);
 
 /// What a node is asked to read.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +66,7 @@ pub(in crate::client) enum Whose {
     /// The copy of a member: which block of it, and the slot at the copy target.
     Copy {
         number: u32,
-        into: u16,
+        into: Slot,
     },
     /// The same, read back.
     ReadBack,

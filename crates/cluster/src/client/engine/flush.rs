@@ -8,6 +8,7 @@ use super::context::Cx;
 use super::journals::Journals;
 use super::sets::Sets;
 use crate::client::out::RequestKind;
+use crate::ids::Position;
 use crate::wire::Message;
 
 /// A flush on its way to the nodes.
@@ -15,7 +16,7 @@ use crate::wire::Message;
 struct Flush {
     request: RequestId,
     /// Positions of slice-sets that were answered and have to be stored first.
-    after: BTreeSet<u16>,
+    after: BTreeSet<Position>,
     /// Nodes that have not answered, once they were asked.
     left: Option<u32>,
     /// All slice-sets up to this version are stored by then.
@@ -60,7 +61,7 @@ impl Flushes {
         cx: &mut Cx<'_>,
         sets: &Sets,
         journals: &mut Journals,
-        position: u16,
+        position: Position,
     ) {
         let waited =
             |(&number, flush): (&u32, &mut Flush)| flush.after.remove(&position).then_some(number);

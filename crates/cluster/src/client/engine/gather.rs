@@ -156,7 +156,8 @@ impl Stretch {
         };
         for (&index, pieces) in &mut self.pieces {
             let mut left = len;
-            let (mut before, mut after) = (Vec::new(), Vec::new());
+            let mut before = Vec::new();
+            let mut after = Vec::new();
             for piece in pieces.drain(..) {
                 let here = piece.len.min(left);
                 left -= here;
@@ -185,7 +186,8 @@ fn range(fragments: &[Fragment], from: u32, to: u32, touched: Touched) -> Stretc
         blank: true,
     };
     for fragment in fragments {
-        let (start, end) = (fragment.at.max(from), fragment.end().min(to));
+        let start = fragment.at.max(from);
+        let end = fragment.end().min(to);
         if start >= end || !range.touched.contains(fragment.index) {
             continue;
         }
@@ -251,7 +253,8 @@ mod tests {
         let ranges = gather.cut(2);
         assert_eq!(ranges.len(), 1);
         assert_eq!((ranges[0].offset, ranges[0].len), (0, 12288));
-        let (first, second) = (Buf { offset: 0, len: 4096 }, Buf { offset: 1 << 20, len: 8192 });
+        let first = Buf { offset: 0, len: 4096 };
+        let second = Buf { offset: 1 << 20, len: 8192 };
         assert_eq!(ranges[0].pieces[&0], [first, second]);
         assert_eq!(ranges[0].requests.len(), 3);
     }

@@ -6,6 +6,7 @@ use super::{Engine, Shared};
 use crate::client::Key;
 use crate::client::membership::Membership;
 use crate::client::out::{IoPurpose, Out, RequestKind};
+use crate::ids::Position;
 
 /// The keeper's words for a write: first and last place in its space, and whether it is open.
 type Write = (u64, u64, bool);
@@ -97,8 +98,8 @@ impl Engine {
 }
 
 /// By position, the puts and the computations under way for slice-sets.
-fn in_flight(out: &Out) -> BTreeMap<u16, (u32, u32)> {
-    let mut in_flight: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
+fn in_flight(out: &Out) -> BTreeMap<Position, (u32, u32)> {
+    let mut in_flight: BTreeMap<Position, (u32, u32)> = BTreeMap::new();
     for purpose in out.ios.values() {
         match purpose {
             IoPurpose::Put { position } => in_flight.entry(*position).or_default().0 += 1,

@@ -10,7 +10,8 @@ use braid_array::{Refusal, SECTOR_BYTES};
 use super::context::{Cx, Shared};
 use super::partial::PartialParityLog;
 use crate::client::out::RequestKind;
-use crate::journal::{HEADERS_BYTES, Kind, PAGE_BYTES, Record, Version};
+use crate::ids::{SetVersion, SliceKey};
+use crate::journal::{HEADERS_BYTES, Kind, PAGE_BYTES, Record};
 use crate::set::Set;
 use crate::view::View;
 use crate::wire::{JournalEntry, Message};
@@ -71,7 +72,7 @@ pub(in crate::client) struct Journals {
     /// Roles from which an answer is still to come.
     waiting: BTreeSet<u16>,
     /// By role, what was recorded.
-    lists: BTreeMap<u16, (Version, Vec<JournalEntry>)>,
+    lists: BTreeMap<u16, (SetVersion, Vec<JournalEntry>)>,
     /// By version, the most that a slice-set takes of a log.
     sizes: BTreeMap<u64, u64>,
     used: u64,
@@ -85,10 +86,10 @@ pub(in crate::client) struct Journals {
 }
 
 /// Which of the recorded slice-sets do not go, and up to which one all are stored.
-fn decide(lists: &BTreeMap<u16, (Version, Vec<JournalEntry>)>) -> (Version, Vec<Version>) {
+fn decide(lists: &BTreeMap<u16, (SetVersion, Vec<JournalEntry>)>) -> (SetVersion, Vec<SetVersion>) {
     let mark = lists.values().map(|(mark, _)| *mark).max().unwrap_or_default();
-    let mark = if braid_array::broken("trim-mark") { (0, 0) } else { mark };
-    let mut found: BTreeMap<Version, (BTreeSet<u16>, bool, u64)> = BTreeMap::new();
+    let mark = if braid_array::broken("trim-mark") { SetVersion::default() } else { mark };
+    let mut found: BTreeMap<SetVersion, (BTreeSet<u16>, bool, u64)> = BTreeMap::new();
     for (&role, (_, items)) in lists {
         for item in items.iter().filter(|item| item.version > mark) {
             let (have, void, holders) = found.entry(item.version).or_default();
@@ -97,7 +98,7 @@ fn decide(lists: &BTreeMap<u16, (Version, Vec<JournalEntry>)>) -> (Version, Vec<
             *holders |= item.holders.0;
         }
     }
-    let dropped = |(_, (have, void, holders)): &(Version, (BTreeSet<u16>, bool, u64))| {
+    let dropped = |(_, (have, void, holders)): &(SetVersion, (BTreeSet<u16>, bool, u64))| {
         let lacks = |role: &u16| *holders >> role & 1 == 1 && !have.contains(role);
         *void
             || if braid_array::broken("all-hold") {
@@ -236,7 +237,7 @@ impl Journals {
         &mut self,
         cx: &mut Cx<'_>,
         role: u16,
-        mark: Version,
+        mark: SetVersion,
         items: Vec<JournalEntry>,
         next: u32,
     ) {
@@ -312,12 +313,13 @@ impl Journals {
             return;
         }
         if !set.log {
-            return self.parts.note_unrecorded(set.version);
+            return self.parts.note_unrecorded(set.number);
         }
         let bytes = recorded_bytes(shared, set.len);
-        self.sizes.insert(set.version, bytes);
+        self.sizes.insert(set.number, bytes);
         self.used += bytes;
-        self.parts.note_recorded((set.stripe, set.offset / shared.slice_bytes()), set.version);
+        let slice = set.offset / shared.slice_bytes();
+        self.parts.note_recorded(SliceKey { stripe: set.stripe, slice }, set.number);
     }
 
     /// Has journals trimmed that are half full, or that a node which comes back has no part in. All
@@ -335,7 +337,7 @@ impl Journals {
                 if cx.keeper.checkpoint_is_complete(number) && cx.losses_told() {
                     self.trim = Some((Trim::Noting, version));
                     self.flushed(Some(version));
-                    let mark = (cx.shared.params().epoch, version);
+                    let mark = SetVersion::new(cx.shared.params().epoch, version);
                     let all = self.left;
                     self.request_all(cx, |tag| Message::TrimJournal { tag, mark, all });
                 }
@@ -371,8 +373,8 @@ impl Journals {
     }
 
     /// Up to where a journal holds nothing any more that counts: all of that of a node that comes.
-    pub(in crate::client) const fn mark(&self, epoch: u32) -> Version {
-        (epoch, self.trimmed)
+    pub(in crate::client) const fn mark(&self, epoch: u32) -> SetVersion {
+        SetVersion::new(epoch, self.trimmed)
     }
 }
 
@@ -393,17 +395,24 @@ mod tests {
 
     #[test]
     fn what_all_have_goes_and_nothing_that_is_trimmed_or_void() {
-        let noted = |version, holders, void| JournalEntry { version: (1, version), holders, void };
+        let noted = |version, holders, void| JournalEntry {
+            version: SetVersion::new(1, version),
+            holders,
+            void,
+        };
         let all = Roles(0b111);
-        let list = |mark, items| ((1, mark), items);
+        let list = |mark, items| (SetVersion::new(1, mark), items);
         let lists = BTreeMap::from([
             (0, list(2, vec![noted(2, all, false), noted(3, all, false), noted(5, all, false)])),
             (1, list(1, vec![noted(2, all, false), noted(3, all, false), noted(4, all, false)])),
             (2, list(1, vec![noted(3, all, false), noted(5, all, false), noted(5, all, true)])),
         ]);
-        assert_eq!(decide(&lists), ((1, 2), vec![(1, 4), (1, 5)]));
+        assert_eq!(
+            decide(&lists),
+            (SetVersion::new(1, 2), vec![SetVersion::new(1, 4), SetVersion::new(1, 5)])
+        );
         // Role 3 holds the array no more.
         let lists = BTreeMap::from([(0, list(0, vec![noted(1, Roles(0b1001), false)]))]);
-        assert_eq!(decide(&lists), ((1, 0), vec![]));
+        assert_eq!(decide(&lists), (SetVersion::new(1, 0), vec![]));
     }
 }

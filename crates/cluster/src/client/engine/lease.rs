@@ -8,6 +8,7 @@ use super::context::{Cx, Shared};
 use super::sets::Sets;
 use crate::client::membership::Membership;
 use crate::client::out::RequestKind;
+use crate::ids::{Position, Slot};
 use crate::pipeline::{Pipeline, PlacedSchedule};
 use crate::set::{Roles, Set};
 use crate::wire::Message;
@@ -18,7 +19,7 @@ const IDLE_MILLIS: u64 = 5_000;
 const RETRY_MILLIS: u64 = 5_000;
 
 /// Positions of which the memory is granted; `None` is all of them.
-type Granted = Option<Range<u16>>;
+type Granted = Option<Range<Position>>;
 
 /// What the client may use of the nodes' rings: the base of each, or all of it. All of it is used
 /// only while every node that is there has granted that.
@@ -77,7 +78,7 @@ impl Lease {
     }
 
     /// Which positions may be used.
-    pub(super) fn usable(&self, cx: &Cx<'_>) -> impl Fn(u16) -> bool + use<> {
+    pub(super) fn usable(&self, cx: &Cx<'_>) -> impl Fn(Position) -> bool + use<> {
         let rests = self.resting;
         let granted = self.granted_positions(cx.members, &cx.shared.pipeline);
         move |position| !rests && has_memory(&granted, position)
@@ -89,7 +90,7 @@ impl Lease {
         members: &Membership,
         pipeline: &'a Pipeline,
         missing: Roles,
-    ) -> impl Fn(u16) -> bool + use<'a> {
+    ) -> impl Fn(Position) -> bool + use<'a> {
         let granted = self.granted_positions(members, pipeline);
         move |position| {
             has_memory(&granted, position) && pipeline.planner_without(position, missing).is_some()
@@ -121,7 +122,7 @@ impl Lease {
     pub(super) fn has_position(
         &self,
         cx: &Cx<'_>,
-        mut free: impl Iterator<Item = u16>,
+        mut free: impl Iterator<Item = Position>,
         missing: Roles,
     ) -> bool {
         !self.resting && free.any(self.serves(cx.members, &cx.shared.pipeline, missing))
@@ -130,7 +131,7 @@ impl Lease {
     /// Where another node than its home encodes a lone block, more travels: more is wanted.
     pub(super) fn miss_home(&mut self, nodes: u16, set: &Set, plan: &PlacedSchedule) {
         let home = || set.touched.iter().next().map(|i| plan.code.data()[i as usize].node);
-        self.short |= set.touched.count() == 1 && home() != Some(set.position % nodes);
+        self.short |= set.touched.count() == 1 && home() != Some(set.position.encoder(nodes));
     }
 
     /// Requests more, or returns it.
@@ -220,19 +221,19 @@ impl Lease {
     }
 }
 
-fn has_memory(granted: &Granted, position: u16) -> bool {
+fn has_memory(granted: &Granted, position: Position) -> bool {
     granted.as_ref().is_none_or(|granted| granted.contains(&position))
 }
 
 /// The positions of a kind.
-fn positions_of(cx: &Cx<'_>, kind: usize) -> Range<u16> {
+fn positions_of(cx: &Cx<'_>, kind: usize) -> impl Iterator<Item = Position> + use<> {
     let wide = cx.shared.params().wide.count;
-    if kind == 0 { 0..wide } else { wide..cx.shared.pipeline.positions() }
+    Position::all(if kind == 0 { 0..wide } else { wide..cx.shared.pipeline.positions() })
 }
 
 /// Is anything in use beyond the base; or anything at all?
 pub(super) fn is_in_use(shared: &Shared, sets: &Sets, base: bool) -> bool {
-    let first = if base { 0 } else { shared.pipeline.base_reads() };
+    let first = Slot(if base { 0 } else { shared.pipeline.base_reads() });
     let in_base = shared.pipeline.base();
     shared.reads.any_from(first)
         || sets.positions().any(|position| base || !in_base.contains(&position))

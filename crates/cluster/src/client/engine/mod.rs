@@ -67,6 +67,7 @@ use staging::Staging;
 use work::{Task, Work};
 
 use super::out::{IoPurpose, RequestKind};
+use crate::ids::{Generation, Position, Slot};
 use crate::pipeline::Pipeline;
 use crate::set::Roles;
 
@@ -193,8 +194,9 @@ impl Engine {
     }
 
     /// A node has put what was read.
-    pub(super) fn placed(&mut self, cx: &mut Cx<'_>, role: u16, slot: u32) {
-        let Some(piece) = take_read(cx, role, slot) else {
+    pub(super) fn placed(&mut self, cx: &mut Cx<'_>, role: u16, imm: u32) {
+        let slot = u16::try_from(imm).map(Slot);
+        let Some(piece) = slot.ok().and_then(|slot| take_read(cx, role, slot)) else {
             return cx.out.violates(role, "it sends what was not asked for");
         };
         match piece.whose {
@@ -213,16 +215,16 @@ impl Engine {
     }
 
     /// A node that is copied has put what was read to the other one.
-    pub(super) fn copied(&mut self, cx: &mut Cx<'_>, role: u16, slot: u16) {
-        match take_read(cx, role, slot.into()).map(|piece| piece.whose) {
+    pub(super) fn copied(&mut self, cx: &mut Cx<'_>, role: u16, slot: Slot) {
+        match take_read(cx, role, slot).map(|piece| piece.whose) {
             Some(Whose::Copy { number, .. }) => self.copies.sent(cx, number),
             _ => cx.out.violates(role, "it copies what was not asked for"),
         }
         self.pass_on(cx);
     }
 
-    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, role: u16, slot: u16) {
-        let Some(piece) = take_read(cx, role, slot.into()) else {
+    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, role: u16, slot: Slot) {
+        let Some(piece) = take_read(cx, role, slot) else {
             return cx.out.violates(role, "it answers what was not asked");
         };
         if role == cx.members.copy_target() {
@@ -262,8 +264,15 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    pub(super) fn finished(&mut self, cx: &mut Cx<'_>, role: u16, set: (u16, u32), ok: bool) {
-        self.sets.finished(cx, role, set, ok);
+    pub(super) fn finished(
+        &mut self,
+        cx: &mut Cx<'_>,
+        role: u16,
+        position: Position,
+        generation: Generation,
+        ok: bool,
+    ) {
+        self.sets.finished(cx, role, position, generation, ok);
         self.pass_on(cx);
     }
 
@@ -339,8 +348,8 @@ impl Engine {
     }
 
     /// What waited for a slice-set to be stored need not wait for it any more.
-    fn stored(&mut self, cx: &mut Cx<'_>, key: super::Key, position: u16) {
-        let wide = position < cx.shared.params().wide.count;
+    fn stored(&mut self, cx: &mut Cx<'_>, key: super::Key, position: Position) {
+        let wide = position.0 < cx.shared.params().wide.count;
         self.sets.mix.credit(cx.now(), self.queue.waits(wide));
         if let Some(area) = cx.shared.areas.get_mut(key) {
             area.committing -= 1;
@@ -509,7 +518,7 @@ impl Engine {
 }
 
 fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
-    let planner = cx.shared.pipeline.planner(0);
+    let planner = cx.shared.pipeline.planner(Position(0));
     let Some(plan) = cx.shared.pipeline.plan(extent.stripe, planner) else {
         return cx.part_over(id, Err(RequestError::Failed));
     };
@@ -524,10 +533,10 @@ fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
 }
 
 /// A read is answered; what it was for.
-fn take_read(cx: &mut Cx<'_>, role: u16, slot: u32) -> Option<Piece> {
+fn take_read(cx: &mut Cx<'_>, role: u16, slot: Slot) -> Option<Piece> {
     let piece = cx.shared.reads.take(role, slot)?;
     let now = cx.now();
     cx.answered(role);
-    cx.out.latency.end(role, super::latency::TimedOperation::Read(slot as u16), now);
+    cx.out.latency.end(role, super::latency::TimedOperation::Read(slot), now);
     Some(piece)
 }

@@ -3,6 +3,7 @@
 use super::context::Cx;
 use super::lease::Lease;
 use super::sets::Sets;
+use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
 use crate::set::{Roles, Touched};
 
@@ -35,8 +36,8 @@ impl Wanted<'_> {
         // The home of a lone block, else whoever keeps most.
         let lone = self.touched.count() == 1;
         let home = self.touched.iter().next().map(|i| self.plan.code.data()[i as usize].node);
-        let worth = |position: u16| {
-            let node = position % nodes;
+        let worth = |position: Position| {
+            let node = position.encoder(nodes);
             if lone { u32::from(Some(node) == home) } else { kept[usize::from(node)] }
         };
         let most = free().map(|(_, position)| worth(position)).max()?;

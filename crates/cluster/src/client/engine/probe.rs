@@ -2,9 +2,10 @@
 
 use super::extent::Extent;
 use super::{Cx, Engine, Range, Shared, Want};
+use crate::ids::Position;
 
 impl Engine {
-    pub(in crate::client) fn open_positions(&self) -> Vec<u16> {
+    pub(in crate::client) fn open_positions(&self) -> Vec<Position> {
         self.sets.positions().collect()
     }
 

@@ -18,6 +18,7 @@ use super::position::Wanted;
 use super::sets::{MAX_TRIES, Sets};
 use super::work::Work;
 use crate::client::Key;
+use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
 use crate::pipeline::{brought_back, lost_blocks, way};
 use crate::schedule::Planner;
@@ -113,7 +114,7 @@ impl Queue {
         for _ in 0..listed {
             let Some(key) = cx.shared.areas.next_listed() else { break };
             let blocks = u64::from(cx.shared.pipeline.data_blocks());
-            let whole = blocks * u64::from(cx.shared.slice_len(key.1));
+            let whole = blocks * u64::from(cx.shared.slice_len(key.slice));
             let alone = sets.all_answered() && self.is_empty();
             let now = cx.now();
             let Some(area) = cx.shared.areas.get(key) else { continue };
@@ -267,8 +268,8 @@ impl Queue {
         let blank = whole && first.range.blank;
         let makes = || whole && redundant && !blank && below.sets.mix.client_makes_next();
         let by_client = *first.by_client.get_or_insert_with(makes);
-        let stripe = first.key.0;
-        let planner = cx.shared.pipeline.planner(0);
+        let stripe = first.key.stripe;
+        let planner = cx.shared.pipeline.planner(Position(0));
         let Some(plan) = cx.shared.pipeline.plan(stripe, planner) else { return false };
         let (strategy, touched) = strategy(cx, &plan, first, missing);
         let scattered = first.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
@@ -289,7 +290,7 @@ impl Queue {
         let buffers = scattered + sums + fetched;
         let Some(staged) = below.decodes.stage(cx.shared, buffers, len) else { return false };
         let Some(pending) = self.pending[kind].pop_front() else { return false };
-        let Some((position, generation, version)) = below.sets.use_position(of, at) else {
+        let Some((position, generation, number)) = below.sets.use_position(of, at) else {
             return false;
         };
         let encoder = cx.shared.pipeline.planner_without(position, missing);
@@ -298,7 +299,7 @@ impl Queue {
         let set = Set {
             position,
             generation,
-            version,
+            number,
             stripe,
             offset: pending.range.offset,
             len,
@@ -336,15 +337,15 @@ impl Queue {
         missing.remove(role);
         let usable = below.lease.usable(cx);
         let Some(at) = below.sets.free(of).position(usable) else { return false };
-        let Some((position, generation, version)) = below.sets.use_position(of, at) else {
+        let Some((position, generation, number)) = below.sets.use_position(of, at) else {
             return false;
         };
         let Some(pending) = self.pending[kind].pop_front() else { return false };
         let set = Set {
             position,
             generation,
-            version,
-            stripe: pending.key.0,
+            number,
+            stripe: pending.key.stripe,
             offset: pending.range.offset,
             len: pending.range.len,
             strategy: WriteStrategy::Restore(role),

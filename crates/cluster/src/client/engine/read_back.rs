@@ -125,7 +125,7 @@ impl ReadBack {
         let Some(slot) = cx.shared.reads.occupy(target, base, given) else {
             return self.came(cx, true, false);
         };
-        let byte = cx.shared.pipeline.member_byte(key.0, row, extent.at);
+        let byte = cx.shared.pipeline.member_byte(key.stripe, row, extent.at);
         let sector = cx.members.entry(target).data_sector + byte / SECTOR_BYTES;
         let bytes = extent.len;
         let to = given.into.offset;

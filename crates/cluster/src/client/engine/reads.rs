@@ -10,6 +10,7 @@ use super::extent::{Extent, Piece, Whose};
 use crate::client::latency::TimedOperation;
 use crate::client::membership::Membership;
 use crate::client::out::Out;
+use crate::ids::Slot;
 use crate::pipeline::Pipeline;
 use crate::wire::Message;
 
@@ -18,7 +19,7 @@ use crate::wire::Message;
 struct Port {
     /// By slot: what it is read for.
     slots: Vec<Option<Piece>>,
-    free: Vec<u16>,
+    free: Vec<Slot>,
     queue: VecDeque<Piece>,
 }
 
@@ -33,7 +34,7 @@ impl Reads {
     pub(in crate::client) fn new(nodes: u16, slots: u16) -> Self {
         let port = |_| Port {
             slots: (0..slots).map(|_| None).collect(),
-            free: (0..slots).rev().collect(),
+            free: Slot::all(slots).rev().collect(),
             queue: VecDeque::new(),
         };
         Self { ports: (0..=nodes).map(port).collect(), slots }
@@ -50,8 +51,8 @@ impl Reads {
     }
 
     /// Is a slot from this one on in use, at any node?
-    pub(super) fn any_from(&self, first: u16) -> bool {
-        self.ports.iter().any(|port| port.slots.iter().skip(first.into()).any(Option::is_some))
+    pub(super) fn any_from(&self, first: Slot) -> bool {
+        self.ports.iter().any(|port| port.slots.iter().skip(first.index()).any(Option::is_some))
     }
 
     pub(super) fn nothing_waits(&self) -> bool {
@@ -69,11 +70,11 @@ impl Reads {
     }
 
     /// Uses a free slot below this one for a read that the caller sends.
-    pub(super) fn occupy(&mut self, role: u16, end: u16, piece: Piece) -> Option<u16> {
+    pub(super) fn occupy(&mut self, role: u16, end: u16, piece: Piece) -> Option<Slot> {
         let port = &mut self.ports[usize::from(role)];
-        let at = port.free.iter().rposition(|&slot| slot < end)?;
+        let at = port.free.iter().rposition(|&slot| slot.0 < end)?;
         let slot = port.free.swap_remove(at);
-        port.slots[usize::from(slot)] = Some(piece);
+        port.slots[slot.index()] = Some(piece);
         Some(slot)
     }
 
@@ -104,10 +105,10 @@ impl Reads {
     }
 
     /// A node has answered a read; what it was for.
-    pub(super) fn take(&mut self, role: u16, slot: u32) -> Option<Piece> {
+    pub(super) fn take(&mut self, role: u16, slot: Slot) -> Option<Piece> {
         let port = &mut self.ports[usize::from(role)];
-        let piece = port.slots.get_mut(slot as usize)?.take()?;
-        port.free.push(slot as u16);
+        let piece = port.slots.get_mut(slot.index())?.take()?;
+        port.free.push(slot);
         Some(piece)
     }
 
@@ -124,7 +125,7 @@ impl Reads {
         let slots = self.slots;
         let port = &mut self.ports[usize::from(role)];
         port.slots.fill_with(|| None);
-        port.free = (0..slots).rev().collect();
+        port.free = Slot::all(slots).rev().collect();
     }
 
     /// The copy target takes over a role: its port goes with it.
@@ -151,7 +152,7 @@ impl Reads {
 }
 
 /// What asks a node to read.
-fn message(pipeline: &Pipeline, piece: &Piece, slot: u16, data_sector: u64) -> Message {
+fn message(pipeline: &Pipeline, piece: &Piece, slot: Slot, data_sector: u64) -> Message {
     let Extent { stripe, at, len, .. } = piece.extent;
     let sector = data_sector + pipeline.member_byte(stripe, piece.cell.row, at) / SECTOR_BYTES;
     let bytes = len;

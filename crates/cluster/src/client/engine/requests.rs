@@ -191,7 +191,7 @@ fn covers(shared: &Shared, range: Range<u64>, extent: &Extent) -> bool {
     let chunk = u64::from(shared.params().chunk_bytes);
     let blocks = u64::from(shared.pipeline.data_blocks());
     let slice = extent.at / shared.slice_bytes();
-    let first = extent.stripe * blocks * chunk + u64::from(slice * shared.slice_bytes());
+    let first = extent.stripe.0 * blocks * chunk + u64::from(slice * shared.slice_bytes());
     let last = first + (blocks - 1) * chunk + u64::from(shared.slice_len(slice));
     range.start <= first && last <= range.end
 }

@@ -7,6 +7,7 @@ use braid_array::level::Level;
 
 use crate::client::Key;
 use crate::family::{Family, FamilyError, XOR2D_NAME};
+use crate::ids::StripeNo;
 use crate::pipeline::Pipeline;
 
 /// The sync space of an array over nodes, in sectors: the slices of all stripes, one after the
@@ -47,15 +48,18 @@ impl Space {
 
     /// The slice that a place is in.
     pub(in crate::client) const fn key(&self, sector: u64) -> Key {
-        let (stripe, within) = (sector / self.per_stripe(), sector % self.per_stripe());
-        (stripe, (within / (self.slice_sectors * self.width)) as u32)
+        let within = sector % self.per_stripe();
+        Key {
+            stripe: StripeNo(sector / self.per_stripe()),
+            slice: (within / (self.slice_sectors * self.width)) as u32,
+        }
     }
 
     /// Where in the space a slice lies.
-    pub(in crate::client) fn range(&self, (stripe, slice): Key) -> (u64, u64) {
-        let first = u64::from(slice) * self.slice_sectors;
+    pub(in crate::client) fn range(&self, key: Key) -> (u64, u64) {
+        let first = u64::from(key.slice) * self.slice_sectors;
         let last = (first + self.slice_sectors).min(self.chunk_sectors);
-        let start = stripe * self.per_stripe();
+        let start = key.stripe.0 * self.per_stripe();
         (start + first * self.width, start + last * self.width)
     }
 
@@ -71,7 +75,10 @@ impl Space {
     /// The slice that a row is in, where stripes do not take as much of the space as of a member.
     const fn key_of_row(&self, row: u64) -> Key {
         let within = row % self.stripe_rows();
-        (row / self.stripe_rows(), (within / (self.slice_sectors * self.rows)) as u32)
+        Key {
+            stripe: StripeNo(row / self.stripe_rows()),
+            slice: (within / (self.slice_sectors * self.rows)) as u32,
+        }
     }
 }
 
@@ -158,8 +165,8 @@ impl SyncSpace for Space {
         if !self.is_by_role() {
             return sector;
         }
-        let (stripe, slice) = self.key(sector);
-        stripe * self.stripe_rows() + u64::from(slice) * self.slice_sectors * self.rows
+        let key = self.key(sector);
+        key.stripe.0 * self.stripe_rows() + u64::from(key.slice) * self.slice_sectors * self.rows
     }
 
     fn survives(&self, lost: &dyn Fn(u16) -> bool) -> bool {

@@ -7,6 +7,7 @@ use braid_array::{MemberId, SECTOR_BYTES};
 
 use super::context::Cx;
 use crate::client::Key;
+use crate::ids::Position;
 use crate::pipeline::lost_blocks;
 use crate::set::Roles;
 
@@ -122,11 +123,11 @@ impl Work {
 
 /// What of the array lies in this slice on nodes that are lost.
 fn lost_of(cx: &mut Cx<'_>, key: Key) -> Vec<Unread> {
-    let planner = cx.shared.pipeline.planner(0);
-    let Some(plan) = cx.shared.pipeline.plan(key.0, planner) else { return Vec::new() };
+    let planner = cx.shared.pipeline.planner(Position(0));
+    let Some(plan) = cx.shared.pipeline.plan(key.stripe, planner) else { return Vec::new() };
     let slice = cx.shared.whole_slice(key);
     let unread = |index: u32| Unread {
-        array_sector: cx.shared.array_sector(key.0, index, slice.at),
+        array_sector: cx.shared.array_sector(key.stripe, index, slice.at),
         sectors: u64::from(slice.len) / SECTOR_BYTES,
         members: vec![cx.members.id(plan.code.data()[index as usize].node)],
     };

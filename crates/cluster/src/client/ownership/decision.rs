@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::Refusal;
 
+use crate::ids::SetVersion;
 use crate::set::Set;
 use crate::view::{View, Witness, majority};
 use crate::wire::Leftover;
@@ -157,10 +158,10 @@ pub(in crate::client) fn committed(
     leftovers: &BTreeMap<u16, Vec<Leftover>>,
     here: impl Fn(u16) -> bool,
     parts: impl Fn(&Set) -> Option<Vec<u16>>,
-) -> Vec<(u32, u64)> {
+) -> Vec<SetVersion> {
     let staged =
         leftovers.values().flatten().filter_map(|item| Some((item.version, item.staged.as_ref()?)));
-    let sets: BTreeMap<(u32, u64), &Set> = staged.collect();
+    let sets: BTreeMap<SetVersion, &Set> = staged.collect();
     let held = |role: &u16, version| {
         let has = |item: &Leftover| item.version == version && item.ok;
         leftovers.get(role).is_some_and(|leftovers| leftovers.iter().any(has))
@@ -169,7 +170,7 @@ pub(in crate::client) fn committed(
         let has = |item: &Leftover| item.version == version && item.ok && item.staged.is_none();
         leftovers.get(role).is_some_and(|leftovers| leftovers.iter().any(has))
     };
-    let goes = |&(version, set): &((u32, u64), &Set)| {
+    let goes = |&(version, set): &(SetVersion, &Set)| {
         let whole = !set.missing.iter().any(&here);
         whole
             && parts(set).is_some_and(|roles| {
@@ -190,15 +191,16 @@ pub(in crate::client) fn committed(
 mod tests {
     use super::*;
     use crate::Planner;
+    use crate::ids::{Generation, Position, StripeNo};
     use crate::set::{Roles, Touched, WriteStrategy};
 
     #[test]
     fn what_left_one_out_who_holds_the_array_was_not_answered() {
         let set = Set {
-            position: 0,
-            generation: 0,
-            version: 7,
-            stripe: 0,
+            position: Position(0),
+            generation: Generation(0),
+            number: 7,
+            stripe: StripeNo(0),
             offset: 0,
             len: 4096,
             strategy: WriteStrategy::FullStripe,
@@ -208,10 +210,10 @@ mod tests {
             missing: Roles(0b100),
             log: false,
         };
-        let item = Leftover { version: (1, 7), staged: Some(set), ok: true };
+        let item = Leftover { version: SetVersion::new(1, 7), staged: Some(set), ok: true };
         let leftovers = BTreeMap::from([(0, vec![item.clone()]), (1, vec![item])]);
         let parts = |_: &Set| Some(vec![0, 1]);
-        assert_eq!(committed(&leftovers, |role| role < 2, parts), [(1, 7)]);
+        assert_eq!(committed(&leftovers, |role| role < 2, parts), [SetVersion::new(1, 7)]);
         assert_eq!(committed(&leftovers, |role| role < 3, parts), []);
     }
 }

@@ -21,6 +21,7 @@ use super::ClientConfig;
 use super::engine::Cx;
 use super::membership::writes_over;
 use super::out::RequestKind;
+use crate::ids::SetVersion;
 use crate::pipeline::{Params, Pipeline};
 use crate::set::{Roles, Set};
 use crate::view::View;
@@ -112,7 +113,7 @@ pub(super) struct Ownership {
     /// The predecessor's pipeline.
     left: Option<Params>,
     /// Which of them are committed.
-    commit: Vec<(u32, u64)>,
+    commit: Vec<SetVersion>,
     /// The newest view that is recorded, or on its way.
     view: View,
     /// The voters that have it.

@@ -5,6 +5,7 @@ use braid_array::Refusal;
 use super::negotiation::Said;
 use crate::client::out::SAME_VERSION;
 use crate::client::ownership::decision::Grant;
+use crate::ids::SetVersion;
 use crate::pipeline::Params;
 use crate::wire::{JournalEntry, Leftover, Message};
 
@@ -34,7 +35,7 @@ pub(in crate::client) enum Answer {
         next: u16,
     },
     Journal {
-        mark: (u32, u64),
+        mark: SetVersion,
         items: Vec<JournalEntry>,
         next: u32,
     },

@@ -23,6 +23,7 @@ use super::latency::TimedOperation;
 use super::out::{Out, RequestKind};
 use super::retry::RETRY_MILLIS;
 use crate::assemble::SUPERBLOCK_SECTOR;
+use crate::ids::SetVersion;
 use crate::pipeline::Params;
 use crate::wire::Message;
 pub(super) use answer::Answer;
@@ -45,7 +46,7 @@ pub(super) struct Facts {
     pub(super) array: [u8; 16],
     pub(super) params: Params,
     /// What journals need not hold any more.
-    pub(super) mark: (u32, u64),
+    pub(super) mark: SetVersion,
     /// The latest version of a slice-set.
     pub(super) version: u64,
     /// The array is being started.

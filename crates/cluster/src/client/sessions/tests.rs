@@ -6,6 +6,7 @@ use super::negotiation::{Negotiation, Next, Purpose, Question, Said, Step, messa
 use crate::Planner;
 use crate::client::sessions::Facts;
 use crate::family::Family;
+use crate::ids::SetVersion;
 use crate::pipeline::{Params, Slots};
 use crate::wire::{Message, PeerAddress};
 use braid_array::level::{Layout, Level};
@@ -186,7 +187,7 @@ fn facts() -> Facts {
         reads: slots,
         silence_ms: 4000,
     };
-    let mark = (2, 5);
+    let mark = SetVersion::new(2, 5);
     Facts { array: [3; 16], params, mark, version: 0, starting: false, may_return: true }
 }
 
@@ -210,7 +211,7 @@ fn a_step_asks_where_a_node_has_to_answer() {
     let params = facts().params;
     let prepare = Message::OpenPipeline { tag: 9, role: 1, data_sector: 64, params };
     assert_eq!(asked(Purpose::Copy, Step::Preparing), Some(prepare));
-    let empty = Message::TrimJournal { tag: 9, mark: (2, 5), all: true };
+    let empty = Message::TrimJournal { tag: 9, mark: facts().mark, all: true };
     assert_eq!(asked(Purpose::Return, Step::Emptying), Some(empty));
 }
 

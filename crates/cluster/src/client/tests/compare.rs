@@ -6,9 +6,10 @@ use braid_array::{Checked, Compute, IoId};
 use super::super::engine::{Want, Whom};
 use super::*;
 use crate::Set;
+use crate::ids::{Slot, StripeNo};
 
 /// Digests and contents that nodes were asked for, by role.
-fn asked(actions: &[Action]) -> Vec<(u16, u16)> {
+fn asked(actions: &[Action]) -> Vec<(u16, Slot)> {
     let digest = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => match Message::decode(bytes) {
             Ok((_, Message::Digest { slot, .. })) => Some((*peer, slot)),
@@ -41,8 +42,8 @@ fn scrub(client: &mut Client, repair: bool) -> Vec<Action> {
     run(client, |_, _| false)
 }
 
-fn put_all(client: &mut Client, asked: &[(u16, u16)]) {
-    let of = |&(role, slot): &(u16, u16)| (PeerId(role.into()), slot);
+fn put_all(client: &mut Client, asked: &[(u16, Slot)]) {
+    let of = |&(role, slot): &(u16, Slot)| (PeerId(role.into()), slot);
     placed(client, &asked.iter().map(of).collect::<Vec<_>>());
 }
 
@@ -182,7 +183,7 @@ fn a_check_gets_the_buffers_of_what_is_kept_for_readers() {
         let whom = Whom::Request(RequestId(99));
         let wanted = vec![Want { index: 0, into: Buf { offset: 0, len: 4096 }, whom }];
         let (engine, mut cx) = client.parts.engine();
-        engine.decode(&mut cx, (stripe, 0, 4096), wanted);
+        engine.decode(&mut cx, (StripeNo(stripe), 0, 4096), wanted);
         let (_, rest) = compute(&mut client);
         placed(&mut client, &reads(&rest));
         compute(&mut client);
@@ -206,7 +207,7 @@ fn a_write_waits_for_the_comparison_of_its_slice_alone() {
     let request = Request { id, op, sector, sectors: STRIPE_SECTORS, buf };
     client.submit(Instant(2), request).expect("the array runs");
     let sets = opened(&run(&mut client, |_, _| false));
-    assert_eq!(sets.iter().map(|set| set.stripe).collect::<Vec<_>>(), [9]);
+    assert_eq!(sets.iter().map(|set| set.stripe.0).collect::<Vec<_>>(), [9]);
     put_all(&mut client, &asked(&begun));
     let (wanted, mut rest) = comparisons(&mut client);
     wanted.iter().for_each(|&(io, _)| differs(&mut client, io, 0));
@@ -214,7 +215,7 @@ fn a_write_waits_for_the_comparison_of_its_slice_alone() {
     assert!(
         opened(&rest)
             .iter()
-            .any(|set| set.stripe == 0 && set.strategy == WriteStrategy::FullStripe)
+            .any(|set| set.stripe == StripeNo(0) && set.strategy == WriteStrategy::FullStripe)
     );
 }
 
@@ -238,13 +239,14 @@ fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
     let after = run(&mut client, |_, _| false);
     let sets = opened(&after);
     assert_eq!(sets.len(), 1, "{sets:?}");
-    let (stripe, strategy, touched) = (sets[0].stripe, sets[0].strategy, sets[0].touched.count());
+    let (stripe, strategy, touched) = (sets[0].stripe.0, sets[0].strategy, sets[0].touched.count());
     assert_eq!((stripe, strategy, touched), (0, WriteStrategy::Reconstruct, 0));
     assert_eq!(told(&after), [(0, 8, None)]);
     store(&mut client, (sets[0].position, sets[0].generation));
     let sets = opened(&run(&mut client, |_, _| false));
     assert!(
-        sets.iter().any(|set| set.stripe == 0 && set.strategy == WriteStrategy::FullStripe),
+        sets.iter()
+            .any(|set| set.stripe == StripeNo(0) && set.strategy == WriteStrategy::FullStripe),
         "{sets:?}"
     );
 }

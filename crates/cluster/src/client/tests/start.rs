@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use braid_array::format::superblock::feature;
 
 use super::*;
+use crate::ids::SetVersion;
 
 /// What nodes have room for in their journals.
 const JOURNAL_BYTES: u64 = 1 << 20;
@@ -16,9 +17,12 @@ fn answer_with_journal(role: u16, message: &Message) -> Option<Message> {
             let journal_bytes = JOURNAL_BYTES;
             Some(Message::PipelineReady { tag, ring: 0, journal_bytes, parts_only: false })
         }
-        Message::ListJournal { tag, .. } => {
-            Some(Message::JournalEntries { tag, mark: (0, 0), items: Vec::new(), next: 0 })
-        }
+        Message::ListJournal { tag, .. } => Some(Message::JournalEntries {
+            tag,
+            mark: SetVersion::default(),
+            items: Vec::new(),
+            next: 0,
+        }),
         Message::ReplayJournal { tag, .. } | Message::TrimJournal { tag, .. } => {
             Some(Message::Ok { tag })
         }

@@ -32,7 +32,7 @@ fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
         }
         for (role, Set { position, generation, strategy, stripe, .. }) in opened {
             if strategy == WriteStrategy::Zero && role == 0 {
-                blank.push(stripe);
+                blank.push(stripe.0);
             }
             hear(&mut client, role, &Message::Finished { position, generation, ok: true });
         }

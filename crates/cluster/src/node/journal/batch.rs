@@ -4,6 +4,7 @@ use braid_array::action::Compute;
 use braid_array::{Action, Buf, IoOp, SECTOR_BYTES};
 
 use super::Journal;
+use crate::ids::Position;
 use crate::journal::{Log, PAGE_BYTES, Record};
 use crate::node::out::{Flight, Out};
 
@@ -11,7 +12,7 @@ use crate::node::out::{Flight, Out};
 /// are not known yet.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) position: u16,
+    pub(crate) position: Position,
     pub(crate) record: Record,
     pub(crate) contents: Vec<Buf>,
 }
@@ -36,7 +37,7 @@ pub(super) struct Batch {
 }
 
 /// Whether the slice-set at a position is recorded now, or cannot be.
-pub(crate) type Recorded = (u16, bool);
+pub(crate) type Recorded = (Position, bool);
 
 impl Journal {
     /// A slice-set is to be recorded when the records before are durable.
@@ -113,7 +114,7 @@ impl Journal {
         let Some(mut batch) = self.batch.take() else { return };
         batch.step = Step::Writes;
         for (sector, Entry { position, record, contents }) in &batch.entries {
-            let page = self.page(*position, PAGE_BYTES);
+            let page = self.page(position.0, PAGE_BYTES);
             out.push(Action::Store { buf: page, bytes: record.encode(&self.array) });
             let rows = (0..contents.len()).map(|row| record.row_byte(row));
             for (byte, buf) in rows.zip(contents.iter().copied()).chain([(0, page)]) {

@@ -7,7 +7,8 @@ use braid_array::{Action, Buf, IoOp, Refusal, SECTOR_BYTES};
 
 use super::scan::Ready;
 use super::{Journal, Start};
-use crate::journal::{Header, Kind, PAGE_BYTES, Record, Version};
+use crate::ids::SetVersion;
+use crate::journal::{Header, Kind, PAGE_BYTES, Record};
 use crate::node::STORAGE;
 use crate::node::ids::Violation;
 use crate::node::out::{Flight, Out};
@@ -87,7 +88,7 @@ impl Journal {
     fn trim(
         &mut self,
         tag: u32,
-        mark: Version,
+        mark: SetVersion,
         all: bool,
         header: Header,
         out: &mut Out,
@@ -125,13 +126,13 @@ impl Journal {
     }
 
     /// What replays the records above a version, in order.
-    fn steps(&self, above: Version, without: &[Version]) -> VecDeque<IoOp> {
+    fn steps(&self, above: SetVersion, without: &[SetVersion]) -> VecDeque<IoOp> {
         let mut records: Vec<&(u64, Record)> = self.found.iter().collect();
         records.sort_by_key(|(_, record)| (record.version, record.sequence));
         if braid_array::broken("replay-order") {
             records.reverse();
         }
-        let counts = |version: Version| version > above && !without.contains(&version);
+        let counts = |version: SetVersion| version > above && !without.contains(&version);
         let mut steps = VecDeque::new();
         for (at, record) in records.into_iter().filter(|(_, record)| counts(record.version)) {
             for (number, &row) in record.rows.iter().enumerate() {

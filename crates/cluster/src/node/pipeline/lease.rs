@@ -1,6 +1,7 @@
 //! How much of its ring a client may use: the base, or all.
 
 use super::seat::Seat;
+use crate::ids::{Position, Slot};
 
 /// A client gives memory back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +36,15 @@ impl Lease {
     }
 
     /// Is memory granted for a position?
-    pub(super) fn covers(&self, position: u16, seat: &Seat) -> bool {
+    pub(super) fn covers(&self, position: Position, seat: &Seat) -> bool {
         self.whole || seat.pipeline.base().contains(&position)
     }
 
-    pub(super) fn may_use(&self, position: u16, seat: &Seat) -> bool {
+    pub(super) fn may_use(&self, position: Position, seat: &Seat) -> bool {
         !self.returns_all() && self.covers(position, seat)
     }
 
-    pub(super) fn may_read_at(&self, slot: u16, seat: &Seat) -> bool {
-        !self.returns_all() && (self.whole || slot < seat.pipeline.base_reads())
+    pub(super) fn may_read_at(&self, slot: Slot, seat: &Seat) -> bool {
+        !self.returns_all() && (self.whole || slot.0 < seat.pipeline.base_reads())
     }
 }

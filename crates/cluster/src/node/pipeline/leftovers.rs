@@ -4,6 +4,7 @@ use braid_array::IoOp;
 
 use super::open_set::{OpenSet, Stage};
 use super::pipe::Pipe;
+use crate::ids::SetVersion;
 use crate::node::ids::ClientId;
 use crate::node::out::{Flight, Out};
 use crate::wire::Leftover;
@@ -16,7 +17,7 @@ const MAX_LISTED_BYTES: usize = 6000;
 pub(super) struct Resolving {
     by: ClientId,
     tag: u32,
-    commit: Vec<(u32, u64)>,
+    commit: Vec<SetVersion>,
     /// Operations that are not answered.
     unanswered: usize,
     flushing: bool,
@@ -66,9 +67,10 @@ impl Pipe {
     /// What a client that comes next is told of.
     pub(super) fn leftovers(&self) -> Vec<Leftover> {
         let epoch = self.seat.epoch();
-        let stored = self.sets.stored().map(|(version, ok)| (version, None, ok));
-        let staged = self.whole().map(|open| (open.set.version, Some(open.set.clone()), true));
-        let item = |(version, staged, ok)| Leftover { version: (epoch, version), staged, ok };
+        let stored = self.sets.stored().map(|(number, ok)| (number, None, ok));
+        let staged = self.whole().map(|open| (open.set.number, Some(open.set.clone()), true));
+        let item =
+            |(number, staged, ok)| Leftover { version: SetVersion::new(epoch, number), staged, ok };
         staged.chain(stored).map(item).collect()
     }
 
@@ -78,10 +80,10 @@ impl Pipe {
     }
 
     /// A client says which of the slice-sets take the place of what is stored: stores them.
-    pub(super) fn resolve(&mut self, by: ClientId, tag: u32, commit: &[(u32, u64)], out: &mut Out) {
+    pub(super) fn resolve(&mut self, by: ClientId, tag: u32, commit: &[SetVersion], out: &mut Out) {
         let mut unanswered = 0;
         for OpenSet { set, part, .. } in self.whole() {
-            if !commit.contains(&(self.seat.epoch(), set.version)) {
+            if !commit.contains(&self.seat.version(set)) {
                 continue;
             }
             for task in &part.tasks {
@@ -120,11 +122,10 @@ impl Pipe {
     }
 
     /// All that was committed is stored, and the rest is dropped.
-    pub(super) fn close_leftovers(&mut self, commit: &[(u32, u64)]) {
-        let epoch = self.seat.epoch();
-        for number in self.sets.numbers() {
-            let version = self.sets.get(number).map(|open| open.set.version);
-            let stored = version.is_some_and(|version| commit.contains(&(epoch, version)));
+    pub(super) fn close_leftovers(&mut self, commit: &[SetVersion]) {
+        for number in self.sets.all() {
+            let version = self.sets.get(number).map(|open| self.seat.version(&open.set));
+            let stored = version.is_some_and(|version| commit.contains(&version));
             self.sets.close(number, stored.then_some(true));
         }
     }

@@ -29,6 +29,7 @@ use super::RingUse;
 use super::ids::{ArrayId, ClientId, Held, Violation};
 use super::journal::{Bounds, Journal, Ready};
 use super::out::Out;
+use crate::ids::{SetVersion, Slot};
 use crate::pipeline::{Params, Pipeline};
 use crate::wire::{Leftover, Message};
 
@@ -162,7 +163,7 @@ impl Pipes {
         }
         let pipeline = Pipeline::new(params)?;
         let volume_bytes = held.volume.bytes;
-        let used = pipeline.member_byte(params.stripes, 0, 0);
+        let used = pipeline.member_bytes();
         let end = data_sector.checked_mul(SECTOR_BYTES).and_then(|start| start.checked_add(used));
         if end.is_none_or(|end| end > volume_bytes) {
             let name = &held.name;
@@ -262,7 +263,7 @@ impl Pipes {
     }
 
     /// What was read has left a slot.
-    pub(super) fn read_put(&mut self, client: ClientId, slot: u16, out: &mut Out) {
+    pub(super) fn read_put(&mut self, client: ClientId, slot: Slot, out: &mut Out) {
         if let Some(pipe) = self.serving(client, out) {
             pipe.read_put(slot, out);
             self.finish_return(client, out);
@@ -393,7 +394,7 @@ impl Pipes {
         by: ClientId,
         tag: u32,
         array: ArrayId,
-        commit: &[(u32, u64)],
+        commit: &[SetVersion],
         out: &mut Out,
     ) {
         let orphans = self.orphans_of(array, out);
@@ -446,7 +447,7 @@ impl Pipes {
 fn bounds(seat: &Seat) -> Option<Bounds> {
     let array = seat.written_array()?;
     let start = seat.data_sector * SECTOR_BYTES;
-    let end = start + seat.pipeline.member_byte(seat.pipeline.params().stripes, 0, 0);
+    let end = start + seat.pipeline.member_bytes();
     Some(Bounds {
         array,
         member: seat.member,

@@ -16,7 +16,7 @@ use braid_array::code::{Cell, Content};
 
 /// A slot of the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum SetSlot {
     /// In which this transfer arrives.
     Arrival(usize),
     /// In which a chain of this row would arrive, if it did not begin here.
@@ -38,17 +38,17 @@ pub(super) enum Work {
         from: Endpoint,
     },
     /// Read a row.
-    Read { row: u16, into: Slot },
+    Read { row: u16, into: SetSlot },
     /// Add up.
-    Sum { inputs: Vec<(Slot, u8)>, output: Slot, accumulate: bool },
+    Sum { inputs: Vec<(SetSlot, u8)>, output: SetSlot, accumulate: bool },
     /// Read a row, of use if that succeeds.
-    Peek { row: u16, into: Slot },
+    Peek { row: u16, into: SetSlot },
     /// Write a row, unless it is the same as what is there.
-    Store { row: u16, from: Slot, unless: Option<Slot> },
+    Store { row: u16, from: SetSlot, unless: Option<SetSlot> },
     /// Make a row read as zeroes.
     Blank { row: u16 },
     /// Send on.
-    Put { node: u16, transfer: usize, from: Slot },
+    Put { node: u16, transfer: usize, from: SetSlot },
 }
 
 impl Work {
@@ -94,8 +94,8 @@ impl Part {
         let mut fresh = 0;
         for step in program.steps() {
             let (output, next) = match step.output {
-                Output::Received(transfer) => (Slot::Arrival(transfer), fresh),
-                Output::Fresh => (Slot::Fresh(fresh), fresh + 1),
+                Output::Received(transfer) => (SetSlot::Arrival(transfer), fresh),
+                Output::Fresh => (SetSlot::Fresh(fresh), fresh + 1),
             };
             fresh = next;
             match builder.own_data(step) {
@@ -134,7 +134,7 @@ struct Builder<'a> {
     /// By transfer: the task that waits for it.
     arrivals: BTreeMap<usize, u16>,
     /// By transfer: where its value lies, and from which task on.
-    values: BTreeMap<usize, (Slot, u16)>,
+    values: BTreeMap<usize, (SetSlot, u16)>,
     /// By row: the task that reads the old content.
     olds: BTreeMap<u16, u16>,
 }
@@ -189,7 +189,7 @@ impl Builder<'_> {
         if self.strategy == WriteStrategy::ReadModifyWrite && value_needed {
             after.push(self.old(row));
         }
-        self.task(Work::Store { row, from: Slot::Arrival(transfer), unless: None }, &after);
+        self.task(Work::Store { row, from: SetSlot::Arrival(transfer), unless: None }, &after);
     }
 
     /// Everything of this node reads as zeroes, parities too: those of zeroes are.
@@ -201,12 +201,12 @@ impl Builder<'_> {
     }
 
     /// Everything else: a sum, or one value as it is, that is sent or becomes a parity.
-    fn step(&mut self, step: &Step, output: Slot) {
-        let values: Vec<(Slot, u16)> =
+    fn step(&mut self, step: &Step, output: SetSlot) {
+        let values: Vec<(SetSlot, u16)> =
             step.inputs.iter().map(|input| self.value(input.transfer)).collect();
         let (from, done) = match step.destination {
             Destination::Store { row } if self.strategy == WriteStrategy::ReadModifyWrite => {
-                let output = Slot::Old(row);
+                let output = SetSlot::Old(row);
                 let old = self.old(row);
                 (output, self.sum(&step.inputs, &values, output, Some(old)))
             }
@@ -219,7 +219,7 @@ impl Builder<'_> {
             Destination::Node { node, transfer } => Work::Put { node, transfer, from },
             // No data changes: the parities may be right, and unwritten as the data.
             Destination::Store { row } if self.touched.count() == 0 => {
-                let into = Slot::Old(row);
+                let into = SetSlot::Old(row);
                 let peek = self.task(Work::Peek { row, into }, &[]);
                 self.task(Work::Store { row, from, unless: Some(into) }, &[done, peek]);
                 return;
@@ -234,35 +234,35 @@ impl Builder<'_> {
     fn sum(
         &mut self,
         inputs: &[Input],
-        values: &[(Slot, u16)],
-        output: Slot,
+        values: &[(SetSlot, u16)],
+        output: SetSlot,
         old: Option<u16>,
     ) -> u16 {
         let mut after: Vec<u16> = values.iter().map(|&(_, task)| task).chain(old).collect();
         after.sort_unstable();
         after.dedup();
         let all = values.iter().zip(inputs).map(|(&(slot, _), input)| (slot, input.coef));
-        let others: Vec<(Slot, u8)> = all.filter(|&(slot, _)| slot != output).collect();
+        let others: Vec<(SetSlot, u8)> = all.filter(|&(slot, _)| slot != output).collect();
         let accumulate = old.is_some() || others.len() < values.len();
         self.task(Work::Sum { inputs: others, output, accumulate }, &after)
     }
 
     /// Where the value of a transfer lies, and from which task on.
-    fn value(&mut self, transfer: usize) -> (Slot, u16) {
+    fn value(&mut self, transfer: usize) -> (SetSlot, u16) {
         if let Some(&value) = self.values.get(&transfer) {
             return value;
         }
         // A lost block's value comes from the client.
         let own = self.plan.code.data().get(transfer).filter(|cell| cell.node == self.node);
         let row = own.map(|cell| cell.row);
-        let slot = Slot::Arrival(transfer);
+        let slot = SetSlot::Arrival(transfer);
         let value = match row {
             Some(row) if !self.plan.arrives(transfer, self.touched) => {
                 (slot, self.task(Work::Read { row, into: slot }, &[]))
             }
             Some(row) if self.strategy == WriteStrategy::ReadModifyWrite => {
                 let after = [self.arrive(transfer), self.old(row)];
-                let output = Slot::Old(row);
+                let output = SetSlot::Old(row);
                 let sum = Work::Sum { inputs: vec![(slot, 1)], output, accumulate: true };
                 (output, self.task(sum, &after))
             }
@@ -286,7 +286,7 @@ impl Builder<'_> {
         if let Some(&task) = self.olds.get(&row) {
             return task;
         }
-        let task = self.task(Work::Read { row, into: Slot::Old(row) }, &[]);
+        let task = self.task(Work::Read { row, into: SetSlot::Old(row) }, &[]);
         self.olds.insert(row, task);
         task
     }

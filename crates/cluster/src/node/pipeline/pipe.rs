@@ -13,6 +13,7 @@ use super::reads::Reads;
 use super::seat::Seat;
 use super::sets::{Early, Sets};
 use super::slot::{ReadRequest, StoreCopied};
+use crate::ids::{Generation, Position, Slot};
 use crate::journal::{Kind, Record};
 use crate::node::ids::{ArrayId, Violation};
 use crate::node::journal::{Entry, Journal};
@@ -141,8 +142,8 @@ impl Pipe {
     /// What a neighbour did not send will not come.
     fn cut(&mut self, neighbour: u16, out: &mut Out) {
         self.neighbours.cut(neighbour);
-        for number in self.sets.numbers() {
-            self.with_set(number, out, |set, context| set.lost(neighbour, context));
+        for position in self.sets.all() {
+            self.with_set(position, out, |set, context| set.lost(neighbour, context));
         }
     }
 
@@ -155,7 +156,7 @@ impl Pipe {
     /// The client asks for a part of its volume.
     pub(crate) fn read(
         &mut self,
-        slot: u16,
+        slot: Slot,
         request: ReadRequest,
         out: &mut Out,
     ) -> Result<(), Violation> {
@@ -166,13 +167,13 @@ impl Pipe {
     }
 
     /// The store has filled a slot, or what was there is its digest now; or not.
-    pub(crate) fn read_done(&mut self, slot: u16, ok: bool, out: &mut Out) {
+    pub(crate) fn read_done(&mut self, slot: Slot, ok: bool, out: &mut Out) {
         let beside = self.neighbours.ring_of(self.neighbours.beside());
         self.reads.read_done(slot, ok, beside, &self.seat, out);
     }
 
     /// The bytes have left a slot.
-    pub(super) fn read_put(&mut self, slot: u16, out: &mut Out) {
+    pub(super) fn read_put(&mut self, slot: Slot, out: &mut Out) {
         self.reads.read_put(slot, &self.seat, out);
     }
 
@@ -190,14 +191,14 @@ impl Pipe {
     }
 
     /// A copy is in the store, or cannot be stored.
-    pub(crate) fn copy_stored(&mut self, slot: u16, tag: u32, ok: bool, out: &mut Out) {
+    pub(crate) fn copy_stored(&mut self, slot: Slot, tag: u32, ok: bool, out: &mut Out) {
         self.reads.copy_stored(slot, tag, ok, &self.seat, out);
     }
 
     /// The client gives back all that it may use, or what is beyond the base.
     pub(super) fn begin_return(&mut self, tag: u32, all: bool) -> Result<(), Violation> {
         let base = self.seat.pipeline.base();
-        let gone = |position: u16| all || !base.contains(&position);
+        let gone = |position: Position| all || !base.contains(&position);
         let may = self.lease.returning.is_none()
             && !self.sets.busy().any(gone)
             && self.reads.may_return(self.first_returned(all));
@@ -218,24 +219,24 @@ impl Pipe {
     }
 
     /// The first slot for reads that is given back.
-    fn first_returned(&self, all: bool) -> u16 {
-        if all { 0 } else { self.seat.pipeline.base_reads() }
+    fn first_returned(&self, all: bool) -> Slot {
+        Slot(if all { 0 } else { self.seat.pipeline.base_reads() })
     }
 
     /// The client opens a slice-set.
     pub(crate) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
-        let number = set.position;
+        let position = set.position;
         let violation = Violation("a slice-set that may not be opened");
-        if !self.seat.write || !self.lease.may_use(number, &self.seat) {
+        if !self.seat.write || !self.lease.may_use(position, &self.seat) {
             return Err(violation);
         }
         let plan = self.seat.pipeline.plan_of(&set).ok_or(violation)?;
         let early = self.sets.open(set, plan, &self.seat)?;
-        self.advance(number, out);
+        self.advance(position, out);
         for Early { imm, from, placed } in early {
             self.slice_arrived(imm, from, placed, out)?;
         }
-        self.with_set(number, out, OpenSet::begin);
+        self.with_set(position, out, OpenSet::begin);
         Ok(())
     }
 
@@ -279,81 +280,85 @@ impl Pipe {
     }
 
     /// The executor has carried a task out.
-    pub(crate) fn done(&mut self, number: u16, task: u16, ok: bool, out: &mut Out) {
-        self.with_set(number, out, |set, context| set.done(task, ok, context));
+    pub(crate) fn done(&mut self, position: Position, task: u16, ok: bool, out: &mut Out) {
+        self.with_set(position, out, |set, context| set.done(task, ok, context));
     }
 
     /// What is to be stored was compared with what is there.
-    pub(crate) fn compared(&mut self, number: u16, task: u16, same: bool, out: &mut Out) {
-        self.with_set(number, out, |set, context| set.compared(task, same, context));
+    pub(crate) fn compared(&mut self, position: Position, task: u16, same: bool, out: &mut Out) {
+        self.with_set(position, out, |set, context| set.compared(task, same, context));
     }
 
     /// The client says that a slice-set takes the place of what is stored.
     pub(crate) fn commit(
         &mut self,
-        number: u16,
-        generation: u32,
+        position: Position,
+        generation: Generation,
         out: &mut Out,
     ) -> Result<(), Violation> {
-        if !self.decided(number, generation)?.ok {
+        if !self.decided(position, generation)?.ok {
             return Err(Violation("a Commit of a slice-set that is not whole"));
         }
-        self.with_set(number, out, OpenSet::store);
+        self.with_set(position, out, OpenSet::store);
         Ok(())
     }
 
     /// The client says that a slice-set is not to be stored.
     pub(crate) fn abort(
         &mut self,
-        number: u16,
-        generation: u32,
+        position: Position,
+        generation: Generation,
         out: &mut Out,
     ) -> Result<(), Violation> {
         let used = self.is_journal_used();
-        let open = self.decided(number, generation)?;
+        let open = self.decided(position, generation)?;
         // What is recorded of it must not come back after what is written there next.
         if open.ok && open.set.log && used {
             open.stage = Stage::Aborting;
-            self.record(number, out);
+            self.record(position, out);
         } else {
-            self.close(number, out);
+            self.close(position, out);
         }
         Ok(())
     }
 
     /// The slice-set that a client decides about.
-    fn decided(&mut self, number: u16, generation: u32) -> Result<&mut OpenSet, Violation> {
+    fn decided(
+        &mut self,
+        position: Position,
+        generation: Generation,
+    ) -> Result<&mut OpenSet, Violation> {
         let waits = |open: &&mut OpenSet| {
             open.set.generation == generation && open.stage == Stage::Prepared
         };
-        let open = self.sets.get_mut(number).filter(waits);
+        let open = self.sets.get_mut(position).filter(waits);
         open.ok_or(Violation("a decision on what is not prepared"))
     }
 
     /// Has something happen to a slice-set that is open, and goes on with it.
     fn with_set<T>(
         &mut self,
-        number: u16,
+        position: Position,
         out: &mut Out,
         act: impl FnOnce(&mut OpenSet, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let mut context = Context { seat: &self.seat, neighbours: &self.neighbours, out };
-        let result = act(self.sets.get_mut(number)?, &mut context);
-        self.advance(number, out);
+        let result = act(self.sets.get_mut(position)?, &mut context);
+        self.advance(position, out);
         Some(result)
     }
 
     /// Goes on with a slice-set whose tasks may be over.
-    fn advance(&mut self, number: u16, out: &mut Out) {
+    fn advance(&mut self, position: Position, out: &mut Out) {
         let used = self.is_journal_used();
-        let Some(open) = self.sets.get_mut(number) else { return };
+        let Some(open) = self.sets.get_mut(position) else { return };
         match open.stage {
             Stage::Preparing if open.is_made() && open.ok && open.set.log && used => {
                 open.stage = Stage::Recording;
-                self.record(number, out);
+                self.record(position, out);
             }
-            Stage::Preparing if open.is_made() => self.tell_prepared(number, out),
-            Stage::Committing if open.is_stored() => self.close(number, out),
+            Stage::Preparing if open.is_made() => self.tell_prepared(position, out),
+            Stage::Committing if open.is_stored() => self.close(position, out),
             _ => {}
         }
     }
@@ -363,8 +368,8 @@ impl Pipe {
     }
 
     /// Records a slice-set when the records before are durable.
-    fn record(&mut self, number: u16, out: &mut Out) {
-        if let Some(open) = self.sets.get(number)
+    fn record(&mut self, position: Position, out: &mut Out) {
+        if let Some(open) = self.sets.get(position)
             && let Some(journal) = &mut self.journal
         {
             journal.push(entry(open, &self.seat));
@@ -375,30 +380,30 @@ impl Pipe {
     /// Goes on with what is recorded.
     pub(super) fn drive_journal(&mut self, out: &mut Out) {
         while let Some(recorded) = self.journal.as_mut().and_then(|journal| journal.advance(out)) {
-            for (number, ok) in recorded {
-                self.recorded(number, ok, out);
+            for (position, ok) in recorded {
+                self.recorded(position, ok, out);
             }
         }
     }
 
     /// A slice-set is recorded, or cannot be.
-    fn recorded(&mut self, number: u16, ok: bool, out: &mut Out) {
-        let Some(open) = self.sets.get_mut(number) else { return };
+    fn recorded(&mut self, position: Position, ok: bool, out: &mut Out) {
+        let Some(open) = self.sets.get_mut(position) else { return };
         open.ok &= ok;
         open.own_fault |= !ok;
         if open.stage == Stage::Aborting {
-            self.close(number, out);
+            self.close(position, out);
         } else {
-            self.tell_prepared(number, out);
+            self.tell_prepared(position, out);
         }
     }
 
     /// The client hears how it went.
-    fn tell_prepared(&mut self, number: u16, out: &mut Out) {
-        let Some(open) = self.sets.get_mut(number) else { return };
+    fn tell_prepared(&mut self, position: Position, out: &mut Out) {
+        let Some(open) = self.sets.get_mut(position) else { return };
         open.stage = Stage::Prepared;
         let prepared = Message::Prepared {
-            position: number,
+            position,
             generation: open.set.generation,
             ok: open.ok,
             own_fault: open.own_fault,
@@ -418,12 +423,12 @@ impl Pipe {
     }
 
     /// A slice-set is over.
-    fn close(&mut self, number: u16, out: &mut Out) {
-        let Some(open) = self.sets.get(number) else { return };
+    fn close(&mut self, position: Position, out: &mut Out) {
+        let Some(open) = self.sets.get(position) else { return };
         let ok = open.ok;
         let stored = (open.stage == Stage::Committing).then_some(ok);
-        let Some(Set { generation, .. }) = self.sets.close(number, stored) else { return };
-        self.seat.tell(&Message::Finished { position: number, generation, ok }, out);
+        let Some(Set { generation, .. }) = self.sets.close(position, stored) else { return };
+        self.seat.tell(&Message::Finished { position, generation, ok }, out);
     }
 }
 
@@ -455,7 +460,7 @@ fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> Entry {
     // answered.
     let involved = part.plan.involved(set.strategy, &set.touched).into_iter();
     let holders = involved.chain(set.missing.iter()).collect();
-    let version = (seat.epoch(), set.version);
+    let version = seat.version(set);
     let record = Record { version, sequence: 0, kind, holders, len: set.len, rows, crc: 0 };
     Entry { position: set.position, record, contents }
 }

@@ -8,6 +8,7 @@ use braid_array::{IoOp, Refusal, SECTOR_BYTES};
 use super::seat::Seat;
 use super::slot::{CopySlot, ReadRequest, ReadSlot, StoreCopied, Wanted};
 use crate::digest::{UNIT_BYTES, digest, digest_bytes};
+use crate::ids::Slot;
 use crate::node::ids::{Violation, within};
 use crate::node::out::{Flight, Out};
 use crate::wire::Message;
@@ -28,34 +29,34 @@ impl Reads {
 
     /// Nothing is read into slots from this one on, though bytes may still be leaving, and no copy
     /// comes.
-    pub(super) fn may_return(&self, first: u16) -> bool {
+    pub(super) fn may_return(&self, first: Slot) -> bool {
         let leaving = |slot: &ReadSlot| matches!(slot, ReadSlot::Free | ReadSlot::Putting);
-        self.slots[usize::from(first)..].iter().all(leaving)
+        self.slots[first.index()..].iter().all(leaving)
             && self.copies.iter().all(|copy| *copy == CopySlot::Free)
     }
 
     /// Slots from this one on are not in use.
-    pub(super) fn are_free(&self, first: u16) -> bool {
-        self.slots[usize::from(first)..].iter().all(|slot| *slot == ReadSlot::Free)
+    pub(super) fn are_free(&self, first: Slot) -> bool {
+        self.slots[first.index()..].iter().all(|slot| *slot == ReadSlot::Free)
     }
 
     /// The client asks for a part of its volume.
     pub(super) fn read(
         &mut self,
-        slot: u16,
+        slot: Slot,
         request: ReadRequest,
         seat: &Seat,
         out: &mut Out,
     ) -> Result<(), Violation> {
         let violation = Violation("a read that does not fit its slot");
-        let index = usize::from(slot);
+        let index = slot.index();
         let state = self.slots.get_mut(index).ok_or(violation)?;
         let reads = seat.pipeline.params().reads;
         let fits = request.bytes > 0
             && request.bytes <= reads.bytes
             && u64::from(request.bytes).is_multiple_of(SECTOR_BYTES);
         let digests = request.wanted != Wanted::Digest || request.bytes.is_multiple_of(UNIT_BYTES);
-        let copies = matches!(request.wanted, Wanted::Copy(at) if at >= reads.count);
+        let copies = matches!(request.wanted, Wanted::Copy(at) if at.0 >= reads.count);
         if !fits || !digests || copies || self.copies[index] != CopySlot::Free {
             return Err(violation);
         }
@@ -72,8 +73,8 @@ impl Reads {
         Ok(())
     }
 
-    fn begin_read(&mut self, slot: u16, request: ReadRequest, seat: &Seat, out: &mut Out) {
-        self.slots[usize::from(slot)] = ReadSlot::Reading(request);
+    fn begin_read(&mut self, slot: Slot, request: ReadRequest, seat: &Seat, out: &mut Out) {
+        self.slots[slot.index()] = ReadSlot::Reading(request);
         let flight = Flight::Read { client: seat.client, slot };
         let op = IoOp::Read { sector: request.sector, buf: seat.read_buf(slot, request.bytes) };
         out.io(flight, seat.member, op);
@@ -83,13 +84,13 @@ impl Reads {
     /// connection to the other node of the role, and its ring.
     pub(super) fn read_done(
         &mut self,
-        slot: u16,
+        slot: Slot,
         ok: bool,
         beside: Option<(PeerId, u64)>,
         seat: &Seat,
         out: &mut Out,
     ) {
-        let (request, digested) = match self.slots[usize::from(slot)] {
+        let (request, digested) = match self.slots[slot.index()] {
             ReadSlot::Reading(request) => (request, false),
             ReadSlot::Digesting(request) => (request, true),
             ReadSlot::Free | ReadSlot::Putting | ReadSlot::Queued(_) => return,
@@ -103,7 +104,7 @@ impl Reads {
                 let then = match (request.wanted, beside) {
                     (Wanted::Copy(at), Some((peer, ring))) => {
                         let to = ring.wrapping_add(seat.pipeline.read_slot(seat.role, at).offset);
-                        out.put(flight, peer, buf, to, at.into());
+                        out.put(flight, peer, buf, to, at.0.into());
                         ReadSlot::Putting
                     }
                     _ => ReadSlot::Free,
@@ -117,21 +118,21 @@ impl Reads {
             Wanted::Digest | Wanted::Content => {
                 let bytes = if digested { digest_bytes(request.bytes) } else { request.bytes };
                 let from = seat.read_buf(slot, bytes);
-                out.put(flight, seat.peer, from, request.to, u32::from(slot));
+                out.put(flight, seat.peer, from, request.to, u32::from(slot.0));
                 (ReadSlot::Putting, None)
             }
         };
-        self.slots[usize::from(slot)] = then;
+        self.slots[slot.index()] = then;
         if let Some(said) = said {
             seat.tell(&said, out);
         }
     }
 
     /// The bytes have left, or the connection to the client is broken.
-    pub(super) fn read_put(&mut self, slot: u16, seat: &Seat, out: &mut Out) {
-        match self.slots[usize::from(slot)] {
+    pub(super) fn read_put(&mut self, slot: Slot, seat: &Seat, out: &mut Out) {
+        match self.slots[slot.index()] {
             ReadSlot::Queued(next) => self.begin_read(slot, next, seat, out),
-            _ => self.slots[usize::from(slot)] = ReadSlot::Free,
+            _ => self.slots[slot.index()] = ReadSlot::Free,
         }
     }
 
@@ -168,11 +169,11 @@ impl Reads {
             && bytes <= seat.pipeline.params().reads.bytes
             && u64::from(bytes).is_multiple_of(SECTOR_BYTES)
             && within(sector, bytes, seat.volume_bytes);
-        let free = self.slots.get(usize::from(slot)) == Some(&ReadSlot::Free);
+        let free = self.slots.get(slot.index()) == Some(&ReadSlot::Free);
         if !fits || !free || !seat.write {
             return Err(violation);
         }
-        let copy = &mut self.copies[usize::from(slot)];
+        let copy = &mut self.copies[slot.index()];
         match copy {
             CopySlot::Placed => self.store_copy(request, seat, out),
             CopySlot::Free if connected => *copy = CopySlot::Requested(request),
@@ -184,7 +185,7 @@ impl Reads {
 
     fn store_copy(&mut self, request: StoreCopied, seat: &Seat, out: &mut Out) {
         let StoreCopied { tag, slot, sector, bytes } = request;
-        self.copies[usize::from(slot)] = CopySlot::Storing;
+        self.copies[slot.index()] = CopySlot::Storing;
         out.received_bytes += u64::from(bytes);
         let flight = Flight::StoreCopied { client: seat.client, tag, slot };
         let op = IoOp::Write { sector, buf: seat.read_buf(slot, bytes), fua: false };
@@ -194,13 +195,13 @@ impl Reads {
     /// A copy is in the store, or cannot be stored.
     pub(super) fn copy_stored(
         &mut self,
-        slot: u16,
+        slot: Slot,
         tag: u32,
         ok: bool,
         seat: &Seat,
         out: &mut Out,
     ) {
-        self.copies[usize::from(slot)] = CopySlot::Free;
+        self.copies[slot.index()] = CopySlot::Free;
         out.report(seat.client, tag, ok, "the volume cannot be written");
     }
 

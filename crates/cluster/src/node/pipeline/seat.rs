@@ -3,7 +3,8 @@
 use braid_array::fabric::PeerId;
 use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
 
-use super::part::{Part, Slot, Work};
+use super::part::{Part, SetSlot, Work};
+use crate::ids::{SetVersion, Slot};
 use crate::node::ids::{ArrayId, ClientId};
 use crate::node::out::Out;
 use crate::pipeline::Pipeline;
@@ -36,6 +37,11 @@ impl Seat {
         self.pipeline.params().epoch
     }
 
+    /// The version of a slice-set of the client.
+    pub(super) const fn version(&self, set: &Set) -> SetVersion {
+        SetVersion::new(self.epoch(), set.number)
+    }
+
     /// The array, when the client writes.
     pub(super) fn written_array(&self) -> Option<ArrayId> {
         if self.write { self.array } else { None }
@@ -47,18 +53,18 @@ impl Seat {
     }
 
     /// A slot of a slice-set, in the arena.
-    pub(super) fn slot(&self, part: &Part, set: &Set, slot: Slot) -> Buf {
+    pub(super) fn slot(&self, part: &Part, set: &Set, slot: SetSlot) -> Buf {
         let buf = match slot {
-            Slot::Arrival(transfer) => self.pipeline.arrival(&part.plan, set, transfer),
-            Slot::Idle(rank) => self.pipeline.idle(set, self.role, rank),
-            Slot::Fresh(fresh) => self.pipeline.fresh(set, self.role, fresh),
-            Slot::Old(row) => self.pipeline.old(set, self.role, row),
+            SetSlot::Arrival(transfer) => self.pipeline.arrival(&part.plan, set, transfer),
+            SetSlot::Idle(rank) => self.pipeline.idle(set, self.role, rank),
+            SetSlot::Fresh(fresh) => self.pipeline.fresh(set, self.role, fresh),
+            SetSlot::Old(row) => self.pipeline.old(set, self.role, row),
         };
         Buf { offset: self.ring + buf.offset, ..buf }
     }
 
     /// A slot for reads, in the arena.
-    pub(super) fn read_buf(&self, slot: u16, bytes: u32) -> Buf {
+    pub(super) fn read_buf(&self, slot: Slot, bytes: u32) -> Buf {
         let buf = self.pipeline.read_slot(self.role, slot).slice(0, bytes);
         Buf { offset: self.ring + buf.offset, ..buf }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::open_set::{OpenSet, Stage, TaskState};
 use super::part::Part;
 use super::seat::Seat;
+use crate::ids::{Generation, Position};
 use crate::node::ids::Violation;
 use crate::pipeline::PlacedSchedule;
 use crate::schedule::{Endpoint, Planner};
@@ -25,9 +26,9 @@ pub(super) struct Early {
 
 /// A place for one slice-set.
 #[derive(Debug, Default)]
-struct Position {
+struct PositionState {
     /// Of the latest slice-set.
-    generation: Option<u32>,
+    generation: Option<Generation>,
     open: Option<OpenSet>,
     /// The version of the latest slice-set that was committed, and whether all of it is stored.
     stored: Option<(u64, bool)>,
@@ -39,7 +40,7 @@ struct Position {
 /// The positions by number, with what each holds, and the parts of common slice-sets.
 #[derive(Debug)]
 pub(super) struct Sets {
-    positions: Vec<Position>,
+    positions: Vec<PositionState>,
     /// Positions with a slice-set.
     open: usize,
     /// Of slice-sets that are common, by what they depend on.
@@ -48,16 +49,16 @@ pub(super) struct Sets {
 
 impl Sets {
     pub(super) fn new(positions: u16) -> Self {
-        let positions = (0..positions).map(|_| Position::default()).collect();
+        let positions = (0..positions).map(|_| PositionState::default()).collect();
         Self { positions, open: 0, parts: BTreeMap::new() }
     }
 
-    pub(super) fn get(&self, number: u16) -> Option<&OpenSet> {
-        self.positions.get(usize::from(number))?.open.as_ref()
+    pub(super) fn get(&self, number: Position) -> Option<&OpenSet> {
+        self.positions.get(number.index())?.open.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut OpenSet> {
-        self.positions.get_mut(usize::from(number))?.open.as_mut()
+    pub(super) fn get_mut(&mut self, number: Position) -> Option<&mut OpenSet> {
+        self.positions.get_mut(number.index())?.open.as_mut()
     }
 
     /// Those that are open.
@@ -65,9 +66,9 @@ impl Sets {
         self.positions.iter().filter_map(|position| position.open.as_ref())
     }
 
-    /// Numbers of all positions.
-    pub(super) fn numbers(&self) -> std::ops::Range<u16> {
-        0..self.positions.len() as u16
+    /// All positions.
+    pub(super) fn all(&self) -> impl Iterator<Item = Position> + use<> {
+        Position::all(0..self.positions.len() as u16)
     }
 
     /// Versions that were stored last, by position, and whether all of each is stored.
@@ -76,9 +77,10 @@ impl Sets {
     }
 
     /// Positions with a slice-set, or something of one that comes.
-    pub(super) fn busy(&self) -> impl Iterator<Item = u16> {
-        let busy = |position: &Position| position.open.is_some() || !position.early.is_empty();
-        (0..).zip(&self.positions).filter(move |(_, position)| busy(position)).map(|(at, _)| at)
+    pub(super) fn busy(&self) -> impl Iterator<Item = Position> {
+        let busy = |position: &PositionState| position.open.is_some() || !position.early.is_empty();
+        let numbered = self.all().zip(&self.positions);
+        numbered.filter(move |(_, position)| busy(position)).map(|(number, _)| number)
     }
 
     /// All that is open waits for the client to decide.
@@ -102,7 +104,7 @@ impl Sets {
         seat: &Seat,
     ) -> Result<Vec<Early>, Violation> {
         let part = self.part(&set, plan, seat);
-        let position = &mut self.positions[usize::from(set.position)];
+        let position = &mut self.positions[set.position.index()];
         let newer = position.generation.is_none_or(|generation| generation < set.generation);
         if position.open.is_some() || !newer {
             return Err(Violation("a slice-set at a position that is not free"));
@@ -127,16 +129,15 @@ impl Sets {
         if self.parts.len() >= KEPT_PARTS {
             self.parts.clear();
         }
-        let params = seat.pipeline.params();
-        let variant = set.stripe % u64::from(params.family.period(params.nodes));
-        let key = (set.missing, variant as u16, set.planner, set.strategy);
+        let variant = seat.pipeline.variant(set.stripe);
+        let key = (set.missing, variant, set.planner, set.strategy);
         Arc::clone(self.parts.entry(key).or_insert_with(new))
     }
 
     /// Keeps what comes for a slice-set that is not open yet, if it may be that of this pipeline.
     pub(super) fn keep(&mut self, early: Early, may: bool, seat: &Seat) -> Result<(), Violation> {
         let number = early.imm.position;
-        let position = self.positions.get_mut(usize::from(number));
+        let position = self.positions.get_mut(number.index());
         let position = position.ok_or(Violation("a slice for no position"))?;
         let most = seat.pipeline.arrivals(number, seat.role) as usize;
         let known = position.early.iter().any(|other| other.imm == early.imm);
@@ -148,14 +149,14 @@ impl Sets {
     }
 
     /// Closes a slice-set. `stored`: whether all of it is stored, when it was committed.
-    pub(super) fn close(&mut self, number: u16, stored: Option<bool>) -> Option<Set> {
-        let position = self.positions.get_mut(usize::from(number))?;
+    pub(super) fn close(&mut self, number: Position, stored: Option<bool>) -> Option<Set> {
+        let position = self.positions.get_mut(number.index())?;
         let open = position.open.take()?;
         self.open -= 1;
         let set = open.set.clone();
         position.states = open.into_states();
         if let Some(ok) = stored {
-            position.stored = Some((set.version, ok));
+            position.stored = Some((set.number, ok));
         }
         Some(set)
     }

@@ -1,12 +1,14 @@
 //! A slot for reads: memory of a client, and what goes on there.
 
+use crate::ids::Slot;
+
 /// What a client wants of a part of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Content,
     Digest,
     /// A copy in this slot of the node that is to take this one's place.
-    Copy(u16),
+    Copy(Slot),
     /// The same, and that node is gone: it goes nowhere, though another one may be there by then.
     OrphanedCopy,
 }
@@ -52,7 +54,7 @@ pub(super) enum CopySlot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoreCopied {
     pub(crate) tag: u32,
-    pub(crate) slot: u16,
+    pub(crate) slot: Slot,
     pub(crate) sector: u64,
     pub(crate) bytes: u32,
 }

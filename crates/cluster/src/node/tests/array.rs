@@ -8,6 +8,7 @@ use braid_array::level::{Layout, Level};
 
 use super::world::World;
 use crate::family::Family;
+use crate::ids::{Generation, Position, StripeNo};
 use crate::pipeline::{Params, Pipeline, Slots};
 use crate::schedule::Planner;
 use crate::set::{Imm, Roles, Set, Touched, WriteStrategy};
@@ -52,7 +53,7 @@ pub(super) struct Array {
     pub(super) pipeline: Pipeline,
     /// By stripe, then data index: what the blocks must hold.
     model: Vec<Vec<Vec<u8>>>,
-    generations: Vec<u32>,
+    generations: Vec<Generation>,
 }
 
 pub(super) fn params(family: Family, nodes: u16, planner: Planner) -> Params {
@@ -86,8 +87,7 @@ impl Array {
 
     fn on(mut world: World, family: Family, nodes: u16, planner: Planner) -> Self {
         let pipeline = Pipeline::new(params(family, nodes, planner)).expect("a pipeline");
-        let stripes = pipeline.params().stripes;
-        let bytes = DATA_SECTOR * 512 + pipeline.member_byte(stripes, 0, 0);
+        let bytes = DATA_SECTOR * 512 + pipeline.member_bytes();
         let peers: Vec<PeerId> = (0..usize::from(nodes)).map(|site| world.dial(site)).collect();
         peers.iter().for_each(|&peer| world.grant(peer, ARRAY, 1));
         for &peer in &peers {
@@ -109,8 +109,8 @@ impl Array {
             }
         }
         let blocks = vec![vec![0; CHUNK as usize]; pipeline.data_blocks() as usize];
-        let model = vec![blocks; stripes as usize];
-        let generations = vec![0; usize::from(pipeline.positions())];
+        let model = vec![blocks; pipeline.params().stripes as usize];
+        let generations = vec![Generation(0); usize::from(pipeline.positions())];
         Self { world, peers, rings, pipeline, model, generations }
     }
 
@@ -154,13 +154,14 @@ impl Array {
 
     /// The next slice-set at a position, a whole slice.
     pub(super) fn set(&mut self, position: u16, stripe: u64) -> Set {
-        let generation = &mut self.generations[usize::from(position)];
-        *generation += 1;
+        let position = Position(position);
+        let generation = &mut self.generations[position.index()];
+        *generation = generation.next();
         Set {
             position,
             generation: *generation,
-            version: 0,
-            stripe,
+            number: 0,
+            stripe: StripeNo(stripe),
             offset: 0,
             len: SLICE,
             strategy: WriteStrategy::FullStripe,
@@ -190,7 +191,7 @@ impl Array {
     /// The same when only these blocks get other content: the others are put as they are.
     pub(super) fn write_some(&mut self, set: &Set, new: &Touched) {
         let range = set.offset as usize..(set.offset + set.len) as usize;
-        let stripe = set.stripe as usize;
+        let stripe = set.stripe.0 as usize;
         let old = self.model[stripe].clone();
         for index in new.iter() {
             let bytes = self.world.bytes(set.len as usize);
@@ -205,7 +206,7 @@ impl Array {
                 Content::Data(index) => Terms::block(index),
                 Content::Sum(number) => plan.code.terms(plan.code.equations()[number].parity),
             };
-            let mut bytes = self.content(set.stripe, &terms)[range.clone()].to_vec();
+            let mut bytes = self.content(set.stripe.0, &terms)[range.clone()].to_vec();
             let home = plan.code.cell(number).node;
             if set.strategy == WriteStrategy::ReadModifyWrite && set.missing.contains(home) {
                 let old = &old[number][range.clone()];
@@ -221,7 +222,7 @@ impl Array {
     /// Opens a slice-set that makes its range read as zeroes.
     pub(super) fn blank(&mut self, set: &Set) {
         let range = set.offset as usize..(set.offset + set.len) as usize;
-        for block in &mut self.model[set.stripe as usize] {
+        for block in &mut self.model[set.stripe.0 as usize] {
             block[range.clone()].fill(0);
         }
         self.write_some(set, &Touched::none(set.touched.blocks()));
@@ -239,7 +240,7 @@ impl Array {
 
     /// What lies in a cell.
     pub(super) fn cell(&mut self, stripe: u64, cell: Cell) -> &mut [u8] {
-        let at = DATA_SECTOR * 512 + self.pipeline.member_byte(stripe, cell.row, 0);
+        let at = DATA_SECTOR * 512 + self.pipeline.member_byte(StripeNo(stripe), cell.row, 0);
         let site = &mut self.world.sites[usize::from(cell.node)];
         let volume = site.volumes.get_mut("v").expect("every node has it");
         &mut volume[at as usize..][..CHUNK as usize]
@@ -249,7 +250,7 @@ impl Array {
     /// when it is whole everywhere.
     pub(super) fn run(&mut self) {
         self.world.run();
-        let mut staged: BTreeMap<(u16, u32), (Vec<PeerId>, bool)> = BTreeMap::new();
+        let mut staged: BTreeMap<(Position, Generation), (Vec<PeerId>, bool)> = BTreeMap::new();
         let heard = std::mem::take(&mut self.world.heard);
         for (peer, message) in heard {
             match message {
@@ -276,7 +277,7 @@ impl Array {
 
     /// Every node has closed these slice-sets, and well.
     pub(super) fn expect_closed(&mut self, sets: &[Set]) {
-        let mut closed: BTreeMap<(u16, u32), usize> = BTreeMap::new();
+        let mut closed: BTreeMap<(Position, Generation), usize> = BTreeMap::new();
         for (peer, message) in std::mem::take(&mut self.world.heard) {
             match message {
                 Message::Finished { position, generation, ok: true, .. } => {
@@ -329,7 +330,7 @@ impl Array {
         let code = family.code(nodes, stripe).expect("a code");
         let wrong = |&row: &u16| {
             let block = self.content(stripe, &code.terms(Cell { row, node }));
-            let at = DATA_SECTOR * 512 + self.pipeline.member_byte(stripe, row, 0);
+            let at = DATA_SECTOR * 512 + self.pipeline.member_byte(StripeNo(stripe), row, 0);
             let volume = &self.world.sites[usize::from(node)].volumes["v"];
             volume[at as usize..][..CHUNK as usize] != block
         };

@@ -6,6 +6,7 @@ use braid_array::level::{FarSets, Layout, Level, Raid10Layout};
 
 use super::array::{Array, CHUNK, RUBBISH, levels, md};
 use crate::family::Family;
+use crate::ids::Position;
 use crate::pipeline::{lost_blocks, way};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
@@ -29,7 +30,9 @@ fn write_without(array: &mut Array, missing: Roles) {
     let stripes = array.pipeline.params().stripes;
     let (mut sets, first) = (Vec::new(), array.world.random(stripes));
     for position in 0..array.pipeline.positions() {
-        let Some(planner) = array.pipeline.planner_without(position, missing) else { continue };
+        let Some(planner) = array.pipeline.planner_without(Position(position), missing) else {
+            continue;
+        };
         let stripe = (first + u64::from(position)) % stripes;
         let code = code(array, stripe);
         let new = array.some();

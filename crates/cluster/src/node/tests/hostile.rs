@@ -5,6 +5,7 @@ use braid_array::fabric::PeerId;
 
 use super::array::{ARRAY, Array, ENCODER, params};
 use crate::family::Family;
+use crate::ids::{Generation, Position, Slot, StripeNo};
 use crate::node::PARTING_TAG;
 use crate::pipeline::Params;
 use crate::schedule::Planner;
@@ -57,8 +58,8 @@ fn clients_that_break_the_rules_are_hung_up() {
             array.world.send(peer, &Message::Connect { tag: 1, peers });
         });
     }
-    let copy = Message::Copy { slot: 0, sector: 16, bytes: 512, into: 4096 };
-    let take = |bytes| Message::StoreCopied { tag: 1, slot: 0, sector: 16, bytes };
+    let copy = Message::Copy { slot: Slot(0), sector: 16, bytes: 512, into: Slot(4096) };
+    let take = |bytes| Message::StoreCopied { tag: 1, slot: Slot(0), sector: 16, bytes };
     for message in [copy, take(0), take(1 << 30), take(100)] {
         is_violation(|array, peer| array.world.send(peer, &message));
     }
@@ -95,8 +96,8 @@ fn who_only_reads_sends_nodes_nowhere() {
 #[test]
 fn slice_sets_that_make_no_sense_end_the_pipeline() {
     let changes: [fn(&mut Set); 5] = [
-        |set| set.position = 1000,
-        |set| set.stripe = 1 << 40,
+        |set| set.position = Position(1000),
+        |set| set.stripe = StripeNo(1 << 40),
         |set| set.len = 8192,
         |set| set.planner = Planner::Chain,
         |set| set.touched = Touched::all(5),
@@ -112,9 +113,10 @@ fn slice_sets_that_make_no_sense_end_the_pipeline() {
     is_violation(|array, peer| {
         let set = array.set(0, 0);
         array.world.send(peer, &Message::BeginSet { set: set.clone() });
-        array
-            .world
-            .send(peer, &Message::BeginSet { set: Set { generation: set.generation + 1, ..set } });
+        array.world.send(
+            peer,
+            &Message::BeginSet { set: Set { generation: set.generation.next(), ..set } },
+        );
     });
     is_violation(|array, peer| {
         let set = array.set(0, 0);
@@ -126,11 +128,15 @@ fn slice_sets_that_make_no_sense_end_the_pipeline() {
 
 #[test]
 fn decisions_on_what_is_not_staged_end_the_pipeline() {
-    let go = |position, generation| Message::Commit { sets: vec![(position, generation)] };
+    let go = |position, generation| Message::Commit {
+        sets: vec![(Position(position), Generation(generation))],
+    };
     is_violation(|array, peer| array.world.send(peer, &go(0, 1)));
     is_violation(|array, peer| array.world.send(peer, &go(u16::MAX, 0)));
     is_violation(|array, peer| array.world.send(peer, &Message::Without { role: 5 }));
-    for again in [go(0, 1), go(0, 2), Message::Abort { position: 0, generation: 1 }] {
+    for again in
+        [go(0, 1), go(0, 2), Message::Abort { position: Position(0), generation: Generation(1) }]
+    {
         is_violation(|array, peer| {
             let set = array.set(0, 0);
             array.world.send(peer, &Message::BeginSet { set });
@@ -149,7 +155,9 @@ fn decisions_on_what_is_not_staged_end_the_pipeline() {
 
 #[test]
 fn slices_that_nobody_waits_for_end_the_pipeline() {
-    let imm = |position, transfer, generation| Imm { position, transfer, generation }.encode();
+    let imm = |position, transfer, generation| {
+        Imm { position: Position(position), transfer, generation }.encode()
+    };
     let some = |array: &mut Array, peer, imms: &[u32]| {
         let to = array.rings[0];
         imms.iter().for_each(|&imm| array.world.put(peer, to, imm, vec![0; 512]));
@@ -181,10 +189,10 @@ fn slices_that_nobody_waits_for_end_the_pipeline() {
 
 #[test]
 fn reads_that_do_not_fit_end_the_pipeline() {
-    let read = |slot, sector, bytes| Message::Read { slot, sector, bytes, to: 0 };
+    let read = |slot, sector, bytes| Message::Read { slot: Slot(slot), sector, bytes, to: 0 };
     let bad =
         [read(3, 0, 512), read(0, 0, 0), read(0, 0, 100), read(0, 0, 16384), read(0, 1 << 60, 512)];
-    let digest = |slot, sector, bytes| Message::Digest { slot, sector, bytes, to: 0 };
+    let digest = |slot, sector, bytes| Message::Digest { slot: Slot(slot), sector, bytes, to: 0 };
     let no_digests = [
         digest(3, 0, 4096),
         digest(0, 0, 0),
@@ -340,9 +348,9 @@ fn any_message(array: &mut Array) -> Message {
             Message::BeginSet { set: Set { strategy, touched, ..set } }
         }
         11 if number.is_multiple_of(2) => {
-            Message::Digest { slot: number, sector, bytes: 4096, to: 0 }
+            Message::Digest { slot: Slot(number), sector, bytes: 4096, to: 0 }
         }
-        11 => Message::Read { slot: number, sector, bytes: 512, to: 0 },
+        11 => Message::Read { slot: Slot(number), sector, bytes: 512, to: 0 },
         _ => Message::Missing { imm: u32::from(number) << 12 | sector as u32 },
     }
 }

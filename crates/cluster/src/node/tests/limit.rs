@@ -6,6 +6,7 @@ use braid_array::fabric::PeerId;
 use super::array::{ARRAY, Array, DATA_SECTOR, ENCODER, params};
 use super::world::World;
 use crate::family::Family;
+use crate::ids::Slot;
 use crate::node::PARTING_TAG;
 use crate::pipeline::Params;
 use crate::view::View;
@@ -129,7 +130,7 @@ fn what_no_client_says_ends_the_connection() {
         Message::Pong { tag: 9, storage_silent_ms: 0 },
         Message::Outvoted { tag: 9, granted: 1 },
         Message::Granted { tag: 9, view: View::default(), incarnation: 1, node: 1 },
-        Message::ReadFailed { slot: 0 },
+        Message::ReadFailed { slot: Slot(0) },
     ];
     for message in answers {
         for first in [true, false] {

@@ -5,6 +5,7 @@ use braid_array::level::Level;
 
 use super::array::{Array, CHUNK, RUBBISH, levels, md};
 use crate::family::Family;
+use crate::ids::Position;
 use crate::pipeline::Params;
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
@@ -30,7 +31,7 @@ fn fill(array: &mut Array, roles: Roles) {
 /// At all positions at once, every slice of every stripe.
 fn restore_all(array: &mut Array, role: u16, missing: Roles) {
     let (positions, stripes) = (array.pipeline.positions(), array.pipeline.params().stripes);
-    let bytes = array.pipeline.position_bytes(0);
+    let bytes = array.pipeline.position_bytes(Position(0));
     let slices: Vec<(u64, u32)> = (0..stripes)
         .flat_map(|stripe| (0..CHUNK / bytes).map(move |slice| (stripe, slice * bytes)))
         .collect();

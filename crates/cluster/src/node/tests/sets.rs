@@ -5,6 +5,7 @@ use braid_array::level::{Layout, Level};
 
 use super::array::{Array, CHUNK, ENCODER};
 use crate::family::Family;
+use crate::ids::{Generation, Position, Slot, StripeNo};
 use crate::schedule::Planner;
 use crate::set::{Set, Touched, WriteStrategy};
 use crate::wire::Message;
@@ -165,21 +166,23 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
         let mut closed = Vec::new();
         for (_, message) in std::mem::take(&mut array.world.heard) {
             match message {
-                Message::Finished { position, generation: 1, .. } => closed.push(position),
+                Message::Finished { position, generation: Generation(1), .. } => {
+                    closed.push(position);
+                }
                 other => panic!("{other:?}"),
             }
         }
         // All end at all nodes, and the one after the loss was not stored.
         for position in 0..6 {
-            let here = closed.iter().filter(|&&at| at == position);
+            let here = closed.iter().filter(|&&at| at == Position(position));
             assert_eq!(here.count(), 5, "position {position}, seed {seed}");
         }
-        let from = 16 * 512 + array.pipeline.member_byte(2, 0, 0) as usize;
+        let from = 16 * 512 + array.pipeline.member_byte(StripeNo(2), 0, 0) as usize;
         let stored = |volume: &[u8]| volume[from..].iter().any(|&byte| byte != 0);
         assert!(!array.world.sites.iter().any(|s| stored(&s.volumes["v"])), "seed {seed}");
         assert!(array.world.sites.iter().all(|site| braid_array::Machine::idle(&site.node)));
         let peer = array.peers[0];
-        array.world.send(peer, &Message::Read { slot: 1, sector: 16, bytes: 512, to: 4096 });
+        array.world.send(peer, &Message::Read { slot: Slot(1), sector: 16, bytes: 512, to: 4096 });
         array.run();
         assert_eq!(array.world.placed, [(peer, 1)]);
     }

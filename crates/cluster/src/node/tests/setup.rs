@@ -10,6 +10,7 @@ use super::array::{Array, DATA_SECTOR, ENCODER, params};
 use super::world::World;
 use crate::Node;
 use crate::family::Family;
+use crate::ids::Slot;
 use crate::node::PARTING_TAG;
 use crate::wire::{Message, PeerAddress};
 
@@ -268,7 +269,7 @@ fn reads_come_and_slots_are_used_again() {
     let volume = array.world.sites[1].volumes.get_mut("v").expect("it is there");
     volume[start..start + 32768].copy_from_slice(&content);
     for round in 0..100 {
-        let slot = array.world.random(3) as u16;
+        let slot = Slot(array.world.random(3) as u16);
         let bytes = 512 * (1 + array.world.random(16) as u32);
         let at = 512 * array.world.random(48);
         let sector = DATA_SECTOR + at / 512;
@@ -277,13 +278,13 @@ fn reads_come_and_slots_are_used_again() {
         while array.world.placed.is_empty() {
             assert!(array.world.step(), "round {round}");
         }
-        assert_eq!(array.world.placed.pop(), Some((peer, slot.into())));
+        assert_eq!(array.world.placed.pop(), Some((peer, slot.0.into())));
         let came = &array.world.client_arena[1024..][..bytes as usize];
         assert_eq!(came, &content[at as usize..][..bytes as usize]);
     }
     array.world.sites[1].bad_sectors.insert(DATA_SECTOR + 3);
-    let read = Message::Read { slot: 0, sector: DATA_SECTOR, bytes: 4096, to: 0 };
-    assert_eq!(ask(&mut array.world, peer, &read), Some(Message::ReadFailed { slot: 0 }));
+    let read = Message::Read { slot: Slot(0), sector: DATA_SECTOR, bytes: 4096, to: 0 };
+    assert_eq!(ask(&mut array.world, peer, &read), Some(Message::ReadFailed { slot: Slot(0) }));
     assert_eq!(
         ask(&mut array.world, peer, &Message::Flush { tag: 9 }),
         Some(Message::Ok { tag: 9 })
@@ -295,7 +296,7 @@ fn a_digest_is_that_of_what_is_stored_and_takes_a_64th() {
     let mut array = Array::new(Family::Xor2d, 5, ENCODER, 2);
     let (peer, start) = (array.peers[1], DATA_SECTOR as usize * 512);
     for round in 0..50 {
-        let slot = array.world.random(3) as u16;
+        let slot = Slot(array.world.random(3) as u16);
         let bytes = 4096 * (1 + array.world.random(2) as usize);
         let content = array.world.bytes(bytes);
         let volume = array.world.sites[1].volumes.get_mut("v").expect("it is there");
@@ -307,15 +308,15 @@ fn a_digest_is_that_of_what_is_stored_and_takes_a_64th() {
         while array.world.placed.is_empty() {
             assert!(array.world.step(), "round {round}");
         }
-        assert_eq!(array.world.placed.pop(), Some((peer, slot.into())));
+        assert_eq!(array.world.placed.pop(), Some((peer, slot.0.into())));
         let came = &array.world.client_arena[1024..][..bytes as usize];
         let (digest, rest) = came.split_at(bytes as usize / 64);
         assert_eq!(digest, crate::digest::tests::of(&content), "round {round}");
         assert!(rest.iter().all(|&byte| byte == 0xee), "round {round}");
     }
     array.world.sites[1].bad_sectors.insert(DATA_SECTOR + 3);
-    let digest = Message::Digest { slot: 0, sector: DATA_SECTOR, bytes: 4096, to: 0 };
-    assert_eq!(ask(&mut array.world, peer, &digest), Some(Message::ReadFailed { slot: 0 }));
+    let digest = Message::Digest { slot: Slot(0), sector: DATA_SECTOR, bytes: 4096, to: 0 };
+    assert_eq!(ask(&mut array.world, peer, &digest), Some(Message::ReadFailed { slot: Slot(0) }));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::array::{Array, ENCODER, params};
 use crate::family::Family;
+use crate::ids::{Position, Slot};
 use crate::pipeline::Pipeline;
 use crate::wire::Message;
 
@@ -61,7 +62,9 @@ fn what_was_not_granted_must_not_be_used() {
     let lean = || Array::lean(Family::Xor2d, NODES, 2 * ring);
     let position = |array: &Array| {
         let base = array.pipeline.base().clone();
-        (0..array.pipeline.positions()).find(|position| !base.contains(position)).expect("one")
+        (0..array.pipeline.positions())
+            .find(|&position| !base.contains(&Position(position)))
+            .expect("one")
     };
     let open = |array: &mut Array| {
         let set = array.set(position(array), 0);
@@ -73,7 +76,7 @@ fn what_was_not_granted_must_not_be_used() {
     assert_eq!(used(&array), 0);
     let mut array = lean();
     let slot = array.pipeline.base_reads();
-    ask(&mut array, &Message::Read { slot, sector: 0, bytes: 4096, to: 0 });
+    ask(&mut array, &Message::Read { slot: Slot(slot), sector: 0, bytes: 4096, to: 0 });
     assert!(array.world.lost.contains(&array.peers[0]));
     // With a grant it may, and then not give back what is open.
     let mut array = lean();

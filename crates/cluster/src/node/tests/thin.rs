@@ -4,6 +4,7 @@ use braid_array::code::Content;
 
 use super::array::{Array, ENCODER};
 use crate::family::Family;
+use crate::ids::StripeNo;
 use crate::set::{Set, Touched, WriteStrategy};
 
 /// Written everywhere in one stripe.
@@ -66,7 +67,7 @@ fn of_parities_only_those_are_written_that_are_wrong() {
         resync(&mut array, 4);
         assert_eq!(writes(&array), before);
 
-        let plan = array.pipeline.plan(3, ENCODER).expect("a plan");
+        let plan = array.pipeline.plan(StripeNo(3), ENCODER).expect("a plan");
         let mut parities = plan.code.cells().filter(|&cell| {
             matches!(plan.code.content(cell), Content::Sum(_)) && cell.node == (seed % 5) as u16
         });
@@ -83,10 +84,10 @@ fn of_parities_only_those_are_written_that_are_wrong() {
 #[test]
 fn what_cannot_be_read_is_written() {
     let mut array = written(3, 7);
-    let plan = array.pipeline.plan(3, ENCODER).expect("a plan");
+    let plan = array.pipeline.plan(StripeNo(3), ENCODER).expect("a plan");
     let is_sum = |cell: &_| matches!(plan.code.content(*cell), Content::Sum(_));
     let cell = plan.code.cells().find(is_sum).expect("a parity");
-    let byte = array.pipeline.member_byte(3, cell.row, 0);
+    let byte = array.pipeline.member_byte(StripeNo(3), cell.row, 0);
     let site = &mut array.world.sites[usize::from(cell.node)];
     let before = site.writes;
     site.unreadable.push(super::array::DATA_SECTOR + byte / 512);

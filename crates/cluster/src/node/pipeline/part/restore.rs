@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Builder, Part, Slot, Work};
+use super::{Builder, Part, SetSlot, Work};
 use crate::pipeline::PlacedSchedule;
 use crate::schedule::{Chains, Link};
 use crate::set::{Touched, WriteStrategy};
@@ -23,9 +23,9 @@ impl Part {
             if link.to == node && node == chains.role() {
                 let arrived = builder.arrive(transfer);
                 let row = link.row;
-                let into = Slot::Old(row);
+                let into = SetSlot::Old(row);
                 let peek = builder.task(Work::Peek { row, into }, &[]);
-                let from = Slot::Arrival(transfer);
+                let from = SetSlot::Arrival(transfer);
                 let store = Work::Store { row, from, unless: Some(into) };
                 builder.task(store, &[arrived, peek]);
             }
@@ -39,12 +39,12 @@ impl Builder<'_> {
     fn link(&mut self, transfer: usize, link: &Link) {
         let mut after: Vec<u16> = link.own.iter().map(|&(row, _)| self.old(row)).collect();
         let from = match (link.before, &link.own[..]) {
-            (None, &[(row, 1)]) => Slot::Old(row),
+            (None, &[(row, 1)]) => SetSlot::Old(row),
             (before, own) => {
                 // Nothing arrives for the first of a chain, so its sum has that room.
-                let output = before.map_or(Slot::Idle(link.row), Slot::Arrival);
+                let output = before.map_or(SetSlot::Idle(link.row), SetSlot::Arrival);
                 after.extend(before.map(|before| self.arrive(before)));
-                let inputs = own.iter().map(|&(row, coef)| (Slot::Old(row), coef)).collect();
+                let inputs = own.iter().map(|&(row, coef)| (SetSlot::Old(row), coef)).collect();
                 let accumulate = before.is_some();
                 let sum = self.task(Work::Sum { inputs, output, accumulate }, &after);
                 after = vec![sum];

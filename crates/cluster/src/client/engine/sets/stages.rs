@@ -1,0 +1,132 @@
+//! The stages of a slice-set, from the time when all have its new content to its end.
+
+use braid_array::RequestError;
+
+use super::{OpenSet, Sets, Stage};
+use crate::client::engine::context::{Cx, Note};
+use crate::client::latency::TimedOperation;
+use crate::ids::Position;
+use crate::wire::Message;
+
+impl Sets {
+    /// Does the next thing with a slice-set when nothing is under way that has to be over before.
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_>, position: Position) {
+        if cx.out.has_losses() {
+            self.waits_for_losses = true;
+            return;
+        }
+        let over = cx.writes_over();
+        let told = cx.losses_told();
+        let Some(open) = self.open.get_mut(&position) else { return };
+        if !open.is_due() {
+            return;
+        }
+        match open.stage {
+            Stage::Preparing | Stage::Held if !open.ok || open.parts.is_empty() || over => {
+                self.abort(cx, position);
+            }
+            Stage::Preparing | Stage::Held => {
+                open.stage = Stage::Held;
+                if told || braid_array::broken("go-needs-view") {
+                    self.commit(cx, position, told);
+                } else if braid_array::broken("view-before-ack") && !open.set.fua {
+                    let answered = std::mem::take(&mut open.job.range.requests);
+                    answered.into_iter().for_each(|id| cx.part_over(id, Ok(())));
+                }
+            }
+            // Who was lost meanwhile may lack it.
+            Stage::Committing if !told => {}
+            Stage::Committing | Stage::Aborted => self.end(cx, position),
+        }
+    }
+
+    /// All have the new content: it takes the place of the old.
+    fn commit(&mut self, cx: &mut Cx<'_>, position: Position, told: bool) {
+        let Some(open) = self.open.get_mut(&position) else { return };
+        open.stage = Stage::Committing;
+        open.waits = open.parts.clone();
+        let now = cx.now();
+        let key = open.job.key;
+        let fua = open.set.fua;
+        for &role in &open.parts {
+            self.commits[usize::from(role)].push((position, open.set.generation));
+            cx.owes(role);
+            cx.out.latency.begin(role, TimedOperation::Store(position), now);
+        }
+        if let Some(area) = cx.shared.areas.get_mut(key) {
+            area.committing += 1;
+        }
+        if !fua {
+            cx.shared.areas.answered(key, now);
+        }
+        if fua || !told {
+            return;
+        }
+        let lasts = open.job.range.fua && !braid_array::broken("flush-waits");
+        for id in std::mem::take(&mut open.job.range.requests) {
+            if lasts {
+                // It is recorded, and what it lies upon may be neither that nor durable.
+                cx.note(Note::Flush(id));
+            } else {
+                cx.part_over(id, Ok(()));
+            }
+        }
+    }
+
+    /// Tells the nodes which slice-sets are committed.
+    pub(in crate::client::engine) fn send_commits(&mut self, cx: &mut Cx<'_>) {
+        for (role, commits) in (0..).zip(&mut self.commits) {
+            if !commits.is_empty() && cx.members.alive(role) {
+                cx.send(role, &Message::Commit { sets: std::mem::take(commits) });
+            }
+        }
+    }
+
+    fn abort(&mut self, cx: &mut Cx<'_>, position: Position) {
+        let Some(open) = self.open.get_mut(&position) else { return };
+        open.stage = Stage::Aborted;
+        open.waits = open.parts.clone();
+        let generation = open.set.generation;
+        for &role in &open.parts {
+            // One that is just being given up is taken out of it next.
+            if cx.members.alive(role) {
+                cx.send(role, &Message::Abort { position, generation });
+            }
+            cx.owes(role);
+        }
+        if open.parts.is_empty() {
+            self.end(cx, position);
+        }
+    }
+
+    /// Ends a slice-set that all have finished.
+    fn end(&mut self, cx: &mut Cx<'_>, position: Position) {
+        let Some(open) = self.open.remove(&position) else { return };
+        let wide = position.0 < self.wide;
+        self.free[usize::from(!wide)].push_back(position);
+        let OpenSet { set, mut job, staged, stage, .. } = open;
+        cx.shared.staging.give(staged);
+        if stage == Stage::Aborted {
+            job.tries += 1;
+            self.cut_off_due = true;
+            return cx.note(Note::Again { job, wide });
+        }
+        let key = job.key;
+        let ok = !cx.keeper.has_failed();
+        if ok && job.goes_on_after(set.strategy) {
+            cx.note(Note::Stored { key, position });
+            return cx.note(Note::Again { job, wide });
+        }
+        if job.background {
+            cx.note(Note::WorkSetOver { key, ok });
+        } else {
+            let (start, end) = cx.shared.space.range(key);
+            cx.keeper.end_write(start, end, !ok);
+        }
+        cx.note(Note::Stored { key, position });
+        let now = cx.now();
+        cx.shared.areas.set_over(key, now);
+        let result = if ok { Ok(()) } else { Err(RequestError::Failed) };
+        job.range.requests.into_iter().for_each(|id| cx.part_over(id, result));
+    }
+}

@@ -1,0 +1,119 @@
+//! What names places, counts and versions: a type for each, so that none is taken for another. On
+//! the wire and in journals each is its number.
+
+use std::fmt;
+use std::ops::Range;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $number);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A place in every ring of a pipeline, which one slice-set at a time uses.
+    Position(u16);
+    /// How often a position had been used before, so that what is late can be told.
+    Generation(u32);
+    /// A slot for reads in the ring of a node.
+    Slot(u16);
+    /// A stripe of an array, from the first.
+    StripeNo(u64);
+}
+
+/// A slice of a stripe: the same range of each of its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SliceKey {
+    /// The stripe.
+    pub stripe: StripeNo,
+    /// Which of the slices that its blocks are cut into.
+    pub slice: u32,
+}
+
+/// The version of a slice-set: of two over the same bytes the greater is written later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SetVersion {
+    /// Of the client that writes it.
+    pub epoch: u32,
+    /// The client's own number for it; grows with every slice-set of the epoch.
+    pub number: u64,
+}
+
+impl SetVersion {
+    /// That of a client's slice-set of this number.
+    #[must_use]
+    pub const fn new(epoch: u32, number: u64) -> Self {
+        Self { epoch, number }
+    }
+}
+
+impl Position {
+    /// Those with these numbers.
+    pub fn all(numbers: Range<u16>) -> impl Iterator<Item = Self> {
+        numbers.map(Self)
+    }
+
+    /// Where it is in a list of all positions.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The role of the node that adds up at this position, of so many nodes.
+    #[must_use]
+    pub const fn encoder(self, nodes: u16) -> u16 {
+        self.0 % nodes
+    }
+}
+
+impl Slot {
+    /// All, of so many.
+    pub fn all(count: u16) -> impl DoubleEndedIterator<Item = Self> {
+        (0..count).map(Self)
+    }
+
+    /// Where it is in a list of all slots.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl StripeNo {
+    /// The stripe after it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl SliceKey {
+    /// The same slice of the stripe before, if there is one.
+    #[must_use]
+    pub fn before(self) -> Option<Self> {
+        let stripe = self.stripe.0.checked_sub(1)?;
+        Some(Self { stripe: StripeNo(stripe), ..self })
+    }
+
+    /// The same slice of the stripe after it.
+    #[must_use]
+    pub const fn after(self) -> Self {
+        Self { stripe: self.stripe.next(), ..self }
+    }
+}
+
+impl Generation {
+    /// That of the next use of the position.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
