@@ -211,7 +211,7 @@ fn a_step_asks_where_a_node_has_to_answer() {
     let params = facts().params;
     let prepare = Message::OpenPipeline { tag: 9, role: 1, data_sector: 64, params };
     assert_eq!(asked(Purpose::Copy, Step::Preparing), Some(prepare));
-    let empty = Message::TrimJournal { tag: 9, mark: SetVersion::new(2, 5), all: true };
+    let empty = Message::TrimJournal { tag: 9, mark: facts().mark, all: true };
     assert_eq!(asked(Purpose::Return, Step::Emptying), Some(empty));
 }
 
