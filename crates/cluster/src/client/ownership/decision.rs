@@ -85,7 +85,9 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
         // Who votes besides members' nodes, a view has to say.
         None => Some((of_members().count(), majority)).filter(|(here, majority)| here < majority),
     };
-    if let Some((asked, majority)) = lacks.filter(|_| !alone) {
+    if let Some((asked, majority)) = lacks
+        && !alone
+    {
         let reason = format!("{asked} nodes that vote are there, and {majority} are needed");
         let witnesses = newest.map_or(&[][..], |view| &view.witnesses);
         return Err(Refusal::new(reason, who_to_start(grants, witnesses)));
@@ -112,7 +114,9 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     let fits = intact || recorded && newest.is_some_and(|view| !view.torn);
     let alone_hold = intact && marked && !recorded;
     let holds = |role: u16| if alone_hold { kept(role) } else { holds(role) };
-    let incarnation = |role| grants.get(&role).filter(|_| holds(role)).map_or(0, |g| g.incarnation);
+    let incarnation = |role| {
+        if holds(role) { grants.get(&role).map_or(0, |grant| grant.incarnation) } else { 0 }
+    };
     let whole = (0..nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role));
     let doubtful = marked
         && !fits
@@ -152,22 +156,25 @@ fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String 
     }
 }
 
-/// Which slice-sets are committed: those that all hold who have a part in them, and are `here`. One
-/// from which any of these was left out, as lost, was not answered: nobody had noted that.
+/// Which slice-sets are committed: those that every node holds that is `here` and has a part in
+/// them. A slice-set that left out, as lost, a node that is here is not: no view had recorded that
+/// loss, so it cannot have been answered.
 pub(in crate::client) fn committed(
     leftovers: &BTreeMap<u16, Vec<Leftover>>,
     here: impl Fn(u16) -> bool,
     parts: impl Fn(&Set) -> Option<Vec<u16>>,
 ) -> Vec<SetVersion> {
-    let staged =
-        leftovers.values().flatten().filter_map(|item| Some((item.version, item.staged.as_ref()?)));
-    let sets: BTreeMap<SetVersion, &Set> = staged.collect();
+    let prepared = leftovers
+        .values()
+        .flatten()
+        .filter_map(|item| Some((item.version, item.prepared.as_ref()?)));
+    let sets: BTreeMap<SetVersion, &Set> = prepared.collect();
     let held = |role: &u16, version| {
         let has = |item: &Leftover| item.version == version && item.ok;
         leftovers.get(role).is_some_and(|leftovers| leftovers.iter().any(has))
     };
     let stored = |role: &u16, version| {
-        let has = |item: &Leftover| item.version == version && item.ok && item.staged.is_none();
+        let has = |item: &Leftover| item.version == version && item.ok && item.prepared.is_none();
         leftovers.get(role).is_some_and(|leftovers| leftovers.iter().any(has))
     };
     let goes = |&(version, set): &(SetVersion, &Set)| {
@@ -210,7 +217,7 @@ mod tests {
             missing: Roles(0b100),
             log: false,
         };
-        let item = Leftover { version: SetVersion::new(1, 7), staged: Some(set), ok: true };
+        let item = Leftover { version: SetVersion::new(1, 7), prepared: Some(set), ok: true };
         let leftovers = BTreeMap::from([(0, vec![item.clone()]), (1, vec![item])]);
         let parts = |_: &Set| Some(vec![0, 1]);
         assert_eq!(committed(&leftovers, |role| role < 2, parts), [SetVersion::new(1, 7)]);

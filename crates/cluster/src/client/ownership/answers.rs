@@ -1,0 +1,191 @@
+//! What nodes and witnesses answer.
+
+use braid_array::Refusal;
+use braid_array::events::ArrayEvent;
+use braid_array::fabric::{FabricEvent, PeerId};
+
+use super::decision::Grant;
+use super::witnesses::Said;
+use super::{Facts, Ownership, Stage};
+use crate::client::engine::Cx;
+use crate::client::out::RequestKind;
+use crate::pipeline::Params;
+use crate::view::View;
+use crate::wire::{Leftover, Message};
+
+impl Ownership {
+    /// A node has granted what was requested.
+    pub(in crate::client) fn granted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: Facts,
+        role: u16,
+        grant: Grant,
+    ) {
+        self.learn_of_witnesses(cx, &grant.view);
+        self.grants.insert(role, grant);
+        self.answered(cx, facts, role);
+    }
+
+    /// In a takeover: a voter tells where others are.
+    fn learn_of_witnesses(&mut self, cx: &mut Cx<'_>, view: &View) {
+        if !self.looks && !cx.keeper.is_read_only() {
+            self.witnesses.learn(view);
+        }
+        self.begin(cx);
+    }
+
+    /// Another client was granted an epoch as high as ours, or higher: it is asked for again with a
+    /// higher one, if that was the answer to a request for a vote.
+    pub(in crate::client) fn outvoted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: Facts,
+        (voter, granted): (u16, u32),
+        kind: Option<RequestKind>,
+    ) {
+        if matches!(kind, Some(RequestKind::Grant)) && !self.follows {
+            self.outvoted = self.outvoted.max(granted);
+            return self.answered(cx, facts, voter);
+        }
+        // It is the parting word of the node, or refuses a view of ours: nothing that we say is
+        // listened to any more.
+        self.fenced = true;
+        cx.out.notify(ArrayEvent::TakenOver);
+        let why = Refusal::new("another client has taken the array over", "use that one");
+        self.give_up(cx, voter, why);
+    }
+
+    /// A view is recorded at a voter.
+    pub(in crate::client) fn view_recorded(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: Facts,
+        voter: u16,
+        order: (u32, u32),
+    ) {
+        let node = self.grants.get(&voter).map(|grant| grant.node);
+        if order == self.view.order() {
+            self.have_view.extend(node);
+            // From now on they hear of it.
+            if self.view_holds() {
+                self.vouched = false;
+                self.claimed = self.holders();
+            }
+        }
+        self.answered(cx, facts, voter);
+    }
+
+    /// A voter has answered what a takeover waits for.
+    pub(in crate::client) fn answered(&mut self, cx: &mut Cx<'_>, facts: Facts, voter: u16) {
+        self.waiting.remove(&voter);
+        self.advance(cx, facts);
+    }
+
+    /// What lies on a member was read again, a part of it.
+    pub(in crate::client) fn reread(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: Facts,
+        role: u16,
+        part: Option<&[u8]>,
+    ) {
+        if let Some(part) = part {
+            self.reread.take(role, part);
+        }
+        if self.reread.go_on(cx, role) {
+            self.answered(cx, facts, role);
+        }
+    }
+
+    /// A node says what it has of the predecessor's slice-sets.
+    pub(in crate::client) fn leftovers(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: Facts,
+        role: u16,
+        (params, items, next): (Option<Params>, Vec<Leftover>, u16),
+    ) {
+        self.left = params.or(self.left);
+        let leftovers = self.leftovers.entry(role).or_default();
+        leftovers.extend(items);
+        if next > 0 && usize::from(next) == leftovers.len() {
+            let message = |tag| Message::ListLeftovers { tag, from: next };
+            return cx.request(role, RequestKind::ListLeftovers, message);
+        }
+        self.answered(cx, facts, role);
+    }
+
+    /// A voter is gone: its answer is not waited for.
+    pub(in crate::client) fn without(&mut self, cx: &mut Cx<'_>, facts: Facts, voter: u16) {
+        self.waiting.remove(&voter);
+        if self.stage != Stage::Over {
+            self.grants.remove(&voter);
+            self.lost.insert(voter);
+        }
+        self.advance(cx, facts);
+    }
+
+    /// What comes over the connection to a witness.
+    pub(in crate::client) fn witness_event(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: Facts,
+        peer: PeerId,
+        event: FabricEvent,
+    ) {
+        let now = cx.keeper.now();
+        let grant = self.grant(cx.shared.params());
+        let Some(said) = self.witnesses.event(peer, event, grant, cx.out, now) else { return };
+        match said {
+            Said::Granted(number, grant) => self.witness_granted(cx, facts, number, grant),
+            Said::Recorded(number, order) => self.view_recorded(cx, facts, number, order),
+            Said::Lost(number) => self.without(cx, facts, number),
+            Said::Outvoted(number, RequestKind::Grant, granted)
+                if !facts.starting && granted <= cx.shared.params().epoch =>
+            {
+                self.witnesses.cut(number, cx.out, now);
+                self.without(cx, facts, number);
+            }
+            Said::Outvoted(number, RequestKind::Grant, granted)
+                if facts.starting && !self.follows =>
+            {
+                let kind = Some(RequestKind::Grant);
+                self.outvoted(cx, facts, (number, granted), kind);
+            }
+            Said::Outvoted(_, _, granted) => {
+                let role = cx.members.alive_roles().next().unwrap_or(0);
+                self.outvoted(cx, facts, (role, granted), None);
+            }
+        }
+    }
+
+    fn witness_granted(&mut self, cx: &mut Cx<'_>, facts: Facts, number: u16, grant: Grant) {
+        if facts.starting {
+            self.learn_of_witnesses(cx, &grant.view);
+        }
+        let lacks = grant.view.order() < self.view.order();
+        self.grants.insert(number, grant);
+        // It may have been known by another address.
+        if let Some(other) = self.witnesses.forget_same(number, cx.out) {
+            self.forget_witness(other);
+        }
+        if !facts.starting {
+            self.voters_due = true;
+            if lacks {
+                self.waiting.insert(number);
+                let now = cx.keeper.now();
+                return self.witnesses.record_at(number, self.view.clone(), cx.out, now);
+            }
+        }
+        self.answered(cx, facts, number);
+    }
+
+    /// Dials witnesses again whose time has come, and gives up who owes an answer for too long.
+    pub(in crate::client) fn tick(&mut self, cx: &mut Cx<'_>, facts: Facts) {
+        let now = cx.keeper.now();
+        for number in self.witnesses.tick(facts.may_return, cx.out, now) {
+            self.without(cx, facts, number);
+        }
+    }
+}

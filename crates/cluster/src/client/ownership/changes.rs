@@ -1,0 +1,107 @@
+//! What voters are told from then on: who is lost, and who is in sync.
+
+use braid_array::Refusal;
+use braid_array::keeper::LaneReport;
+
+use super::Ownership;
+use super::decision::START;
+use crate::client::engine::Cx;
+use crate::client::membership::writes_over;
+use crate::view::View;
+
+impl Ownership {
+    /// Has it recorded when somebody is lost, and when parts of the array begin to wait for a
+    /// resync, or none does any more. When too many are lost nothing changes, views neither.
+    /// Nothing is answered before it is certain that those who come later hear of a loss.
+    pub(in crate::client) fn record_changes(&mut self, cx: &mut Cx<'_>) {
+        // Where a person answers for the voters they need not know any more who was lost.
+        let stops = cx.keeper.is_stopping() && !self.needs_votes(cx);
+        let over = cx.keeper.is_read_only() || stops || writes_over(cx.keeper);
+        if over || !self.waiting.is_empty() {
+            return;
+        }
+        let torn = cx.keeper.has_to_resync() && !braid_array::broken("torn-recorded");
+        let mut view = self.view.clone();
+        for (role, member) in (0..).zip(&mut view.members) {
+            let holds = cx.members.readable(cx.keeper, role);
+            // Whoever comes next goes by superblocks, too: these may not say yet who is in sync in
+            // its place.
+            if holds || cx.keeper.arrivals_told() {
+                let grant = if holds { self.grants.get(&role) } else { None };
+                *member = grant.map_or(0, |grant| grant.incarnation);
+            }
+        }
+        self.change_voters(&mut view, cx.shared.params().nodes, self.view_holds());
+        self.voters_due = false;
+        let view = View { torn, ..view };
+        if view == self.view {
+            self.look_at_votes(cx);
+        } else {
+            self.record(cx, View { count: view.count + 1, ..view });
+        }
+    }
+
+    /// Too few voters are there to take note of a loss, and nobody waits for another: nothing can
+    /// be answered any more.
+    fn look_at_votes(&self, cx: &mut Cx<'_>) {
+        let noted = cx.members.losses_noted(cx.keeper);
+        if self.needs_votes(cx) && !self.view_holds() && !noted {
+            cx.report(LaneReport::Unservable);
+        }
+    }
+
+    /// Do voters have to know who was lost? Not where a person answers for the others.
+    fn needs_votes(&self, cx: &Cx<'_>) -> bool {
+        !(self.stands_alone(cx) || writes_over(cx.keeper))
+    }
+
+    /// Will no later client ask this incarnation of a node for what it has prepared? What was
+    /// answered is with the others then, or was answered without it.
+    pub(in crate::client) fn is_out(&self, cx: &Cx<'_>, incarnation: u64) -> bool {
+        let claimed = self.claimed.iter().any(|&(_, claimed)| claimed == incarnation);
+        !claimed || !self.needs_votes(cx)
+    }
+
+    /// Does whoever comes later hear of all who were lost? They are recorded if not; the client
+    /// gives up when too many are, or too few are left to note it.
+    pub(in crate::client) fn lost_are_recorded(&mut self, cx: &mut Cx<'_>) -> bool {
+        let over = writes_over(cx.keeper);
+        if !self.waiting.is_empty() || cx.out.has_losses() {
+            return false;
+        }
+        if over && braid_array::broken("start-ends") {
+            return false;
+        }
+        let mut view = self.view.clone();
+        for (role, member) in (0..).zip(&mut view.members) {
+            *member = if cx.members.alive(role) { *member } else { 0 };
+        }
+        let known = view == self.view;
+        let noted = known && (self.stands_alone(cx) || self.view_holds());
+        if over {
+            let why = Refusal::new("too many nodes were lost meanwhile", START);
+            self.refuse_to_start(cx, why);
+        } else if !known {
+            self.record(cx, View { count: view.count + 1, ..view });
+        } else if !noted {
+            let why = Refusal::new("too few nodes took note of who was lost", START);
+            self.refuse_to_start(cx, why);
+        }
+        noted && !over
+    }
+
+    /// If the node of this role were lost, could the others take note of that?
+    pub(in crate::client) fn votes_suffice_without(&self, cx: &Cx<'_>, role: u16) -> bool {
+        let nodes = cx.members.nodes();
+        let there = |voter: u16| {
+            if voter < nodes {
+                voter != role && cx.members.alive(voter)
+            } else {
+                self.witnesses.is_here(voter)
+            }
+        };
+        let here = self.grants.iter().filter(|&(&voter, _)| there(voter));
+        let here = here.map(|(_, grant)| grant.node).collect();
+        !self.needs_votes(cx) || self.view.holds(&here)
+    }
+}

@@ -1,0 +1,169 @@
+//! The takeover, step by step: from the votes to the leftovers that are resolved.
+
+use std::collections::BTreeMap;
+
+use braid_array::Refusal;
+use braid_array::events::ArrayEvent;
+use braid_array::keeper::{Redundancy, SyncSpace};
+
+use super::decision::{Decision, Findings, Grant, START, committed, decide};
+use super::{Facts, Ownership, OwnershipEvent, Stage};
+use crate::client::engine::Cx;
+use crate::client::out::RequestKind;
+use crate::pipeline::Pipeline;
+use crate::set::Set;
+use crate::wire::Message;
+
+impl Ownership {
+    /// Goes on with the takeover when nothing is waited for.
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_>, facts: Facts) {
+        while facts.starting && self.waiting.is_empty() {
+            match self.stage {
+                Stage::Granting if self.outvoted >= cx.shared.params().epoch => {
+                    return self.request_again(cx);
+                }
+                Stage::Granting => {
+                    self.stage = Stage::Rereading;
+                    self.waiting.extend(self.reread.begin(cx));
+                }
+                Stage::Rereading if self.reread.changed() => {
+                    cx.out.notify(ArrayEvent::MembersChanged);
+                    let reason = "another client changed the array while it was being started";
+                    return self.refuse_to_start(cx, Refusal::new(reason, "start it again"));
+                }
+                Stage::Rereading => {
+                    if !self.decide(cx, facts) {
+                        return;
+                    }
+                }
+                Stage::Listing => self.record_first(cx, facts),
+                Stage::Recording if !self.stands_alone(cx) && !self.view_holds() => {
+                    let why = Refusal::new("too few nodes took note of the client", START);
+                    return self.refuse_to_start(cx, why);
+                }
+                Stage::Resolving
+                    if braid_array::broken("decide-after-view") && self.have_view.is_empty() =>
+                {
+                    self.stage = Stage::Recording;
+                    self.record(cx, self.view.clone());
+                }
+                Stage::Recording => {
+                    self.stage = Stage::Resolving;
+                    if !braid_array::broken("decide-after-view") {
+                        self.request_all(cx, RequestKind::ResolveLeftovers);
+                    }
+                    if braid_array::broken("resolved-before-serving") {
+                        self.waiting.clear();
+                    }
+                }
+                Stage::Resolving => {
+                    self.stage = Stage::Over;
+                    self.voters_due = true;
+                    let stale = std::mem::take(&mut self.decision.stale);
+                    let fits = self.decision.fits;
+                    return self.events.push_back(OwnershipEvent::Resolved { stale, fits });
+                }
+                Stage::Over => return self.events.push_back(OwnershipEvent::Answered),
+            }
+        }
+    }
+
+    /// Requests the votes of all again, for a higher epoch.
+    fn request_again(&mut self, cx: &mut Cx<'_>) {
+        let epoch = self.outvoted.saturating_add(1);
+        cx.shared.pipeline.set_epoch(epoch);
+        cx.out.epoch = epoch;
+        self.grants.clear();
+        let roles: Vec<u16> = cx.members.alive_roles().collect();
+        self.waiting.extend(&roles);
+        roles.into_iter().for_each(|role| self.request_grant(cx, role));
+        let grant = self.grant(cx.shared.params());
+        let now = cx.keeper.now();
+        self.waiting.extend(self.witnesses.request_grants(grant, cx.out, now));
+    }
+
+    /// Who holds the array, by the votes that are granted.
+    pub(in crate::client) fn decision(
+        &self,
+        cx: &Cx<'_>,
+        facts: Facts,
+    ) -> Result<Decision, Refusal> {
+        let space = &cx.shared.space;
+        let findings = Findings {
+            epoch: cx.shared.params().epoch,
+            nodes: cx.shared.params().nodes,
+            grants: &self.grants,
+            in_sync: &|role| cx.keeper.is_in_sync(role),
+            lost: &self.lost,
+            alone: self.stands_alone(cx),
+            vouched: self.vouched,
+            survives: &|lost| space.survives(lost),
+            parities: matches!(space.redundancy(), Redundancy::Parity(_)),
+            marked: cx.keeper.has_to_resync(),
+            recorded: facts.recorded,
+            ppl: facts.ppl,
+        };
+        decide(&findings)
+    }
+
+    /// The same of what somebody would be granted who only asks.
+    pub(in crate::client) fn foretell(&mut self, grants: BTreeMap<u16, Grant>) {
+        self.grants = grants;
+    }
+
+    fn decide(&mut self, cx: &mut Cx<'_>, facts: Facts) -> bool {
+        match self.decision(cx, facts) {
+            Ok(decision) => self.decision = decision,
+            Err(why) => {
+                self.refuse_to_start(cx, why);
+                return false;
+            }
+        }
+        self.view = self.decision.view.clone();
+        for number in self.witnesses.keep_those_of(&self.view, cx.out) {
+            self.forget_witness(number);
+        }
+        self.stage = Stage::Listing;
+        self.request_all(cx, RequestKind::ListLeftovers);
+        true
+    }
+
+    /// All is known: what is decided is recorded.
+    fn record_first(&mut self, cx: &mut Cx<'_>, facts: Facts) {
+        self.stage = Stage::Recording;
+        let left = self.left;
+        let parts = |set: &Set| {
+            let mut pipeline = Pipeline::new(left?).ok()?;
+            Some(pipeline.plan_of(set)?.involved(set.strategy, &set.touched).into_iter().collect())
+        };
+        let here = |role: u16| self.view.has(role) && self.grants.contains_key(&role);
+        self.commit = committed(&self.leftovers, here, parts);
+        let broken = self.leftovers.values().flatten().any(|item| !item.ok);
+        let prepared = self.leftovers.values().flatten().any(|item| item.prepared.is_some());
+        self.decision.fits &= !broken || facts.recorded;
+        self.view.torn |= broken && !facts.recorded && !braid_array::broken("torn-recorded");
+        if cx.keeper.is_read_only() && !prepared && !facts.live {
+            // Nothing changes that anybody has to know of.
+            return;
+        }
+        if braid_array::broken("decide-after-view") {
+            self.stage = Stage::Resolving;
+            self.have_view.clear();
+            return self.request_all(cx, RequestKind::ResolveLeftovers);
+        }
+        self.record(cx, self.view.clone());
+    }
+
+    /// Requests something of all that are there.
+    fn request_all(&mut self, cx: &mut Cx<'_>, kind: RequestKind) {
+        let roles: Vec<u16> = cx.members.alive_roles().collect();
+        self.waiting.extend(&roles);
+        for role in roles {
+            let commit = self.commit.clone();
+            cx.request(role, kind, |tag| match kind {
+                RequestKind::ListLeftovers => Message::ListLeftovers { tag, from: 0 },
+                _ => Message::ResolveLeftovers { tag, commit },
+            });
+        }
+    }
+}
