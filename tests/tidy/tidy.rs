@@ -30,8 +30,6 @@ const MAX_FIELDS: usize = 25;
 /// The crates and folders whose types are so small, and whose methods call from file to file in one
 /// direction.
 const SMALL_TYPES: &[&str] = &["crates/array/src", "crates/cluster/src", "crates/host/src"];
-/// Types that are several machines still, with their methods and fields: they may only shrink.
-const LARGER_TYPES: &[(&str, usize, usize)] = &[];
 /// What lies on members has the fields that md's formats have.
 const FORMATS: &str = "crates/array/src/format";
 
@@ -76,10 +74,6 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/parity/src", &[]),
     ("crates/host/src", &[]),
 ];
-
-/// Where several values may still be bound at once, and flags be matched or filtered by: these
-/// crates only, and only until they are done.
-const STILL_TERSE: &[&str] = &["crates/array", "crates/cluster", "crates/sim"];
 
 enum Outside {
     None,
@@ -144,9 +138,6 @@ fn lines_functions_and_files_are_short() {
 fn lines_say_one_thing() {
     let mut findings = Vec::new();
     for path in sources(&["rs"]) {
-        if STILL_TERSE.iter().any(|name| path.starts_with(root().join(name))) {
-            continue;
-        }
         findings.extend(terse(&read(&path)).iter().map(|(line, what)| at(&path, *line, what)));
     }
     report(&findings);
@@ -216,19 +207,15 @@ fn types_are_one_machine_each() {
         let sources: Vec<_> = sources(&["rs"]).into_iter().filter(within).map(source).collect();
         assert!(!sources.is_empty(), "{name} holds no files");
         for ((path, name), found) in types::types(&sources) {
-            let most = LARGER_TYPES.iter().find(|(larger, ..)| *larger == name);
-            let (_, methods, fields) = most.copied().unwrap_or(("", MAX_METHODS, MAX_FIELDS));
             let format = path.starts_with(root().join(FORMATS));
-            if found.methods.len() > methods || found.fields > fields && !format {
+            if found.methods.len() > MAX_METHODS || found.fields > MAX_FIELDS && !format {
                 let size = format!("{} methods, {} fields", found.methods.len(), found.fields);
                 findings.push(at(&path, 1, &format!("{name} has {size}")));
             }
-            if most.is_none() {
-                let arrows = found.arrows();
-                let circles = circles::circles(&arrows);
-                let told = circles.iter().map(|circle| circle.join(", "));
-                findings.extend(told.map(|files| at(&path, 1, &format!("{name}: {files}"))));
-            }
+            let arrows = found.arrows();
+            let circles = circles::circles(&arrows);
+            let told = circles.iter().map(|circle| circle.join(", "));
+            findings.extend(told.map(|files| at(&path, 1, &format!("{name}: {files}"))));
         }
     }
     report(&findings);
