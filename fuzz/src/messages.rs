@@ -154,7 +154,7 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
     let version = SetVersion::new(1, random.next());
     let ok = random.below(2) == 0;
     let set = set(random, params);
-    let staged = ok.then_some(set);
+    let prepared = ok.then_some(set);
     let roles = Roles(random.next());
     let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: ok };
     [
@@ -170,7 +170,7 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
         Message::Leftovers {
             tag,
             params: ok.then_some(params),
-            items: vec![Leftover { version, staged, ok }; random.below(3)],
+            items: vec![Leftover { version, prepared, ok }; random.below(3)],
             next: 1,
         },
         Message::JournalEntries {

@@ -189,7 +189,7 @@ fn make_journal(random: &mut Random) -> Vec<u8> {
     let record = Record {
         version: SetVersion::new(random.next() as u32, random.next()),
         sequence: random.next(),
-        kind: if random.below(2) == 0 { Kind::Content } else { Kind::Blank },
+        kind: if random.below(2) == 0 { Kind::Content } else { Kind::Zeroes },
         holders: Roles(random.next()),
         len: random.next() as u32 & !511,
         rows: (0..random.below(504)).map(|_| random.next() & !511).collect(),

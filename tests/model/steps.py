@@ -197,7 +197,7 @@ class Move:
             if nodes[i].prom <= c.epoch and nodes[i].inc == c.incs[i]:
                 done = nodes[:i] + (settle(cfg, nodes[i], c.decided),) + nodes[i + 1:]
                 yield self.go_on(f'settles {i}', done, settled=c.settled | 1 << i)
-        early = 'settled-before-serving' in self.off and c.settled
+        early = 'resolved-before-serving' in self.off and c.settled
         if c.settled & view.members == view.members or early:
             yield from self.serves()
         if c.views < cfg.views:

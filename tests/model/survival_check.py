@@ -126,7 +126,7 @@ RULES = [
     ('all-hold', 'raid5', 'a set goes iff all that are in sync hold it, not if any does'),
     ('prepared-counts', 'raid5', 'prepared is enough at a takeover, nobody need have stored it'),
     ('decide-after-view', 'raid5', 'who decides is recorded before anybody goes'),
-    ('settled-before-serving', 'raid5-2', 'all are settled before anything is served'),
+    ('resolved-before-serving', 'raid5-2', 'all are settled before anything is served'),
     ('torn-recorded', 'raid5-cut', 'a view says that a resync is due until it is done'),
     ('intent', 'raid5', 'the region is marked on all of S before a set opens'),
     ('clear-after-flush', 'raid5', 'a mark goes after a flush of all'),

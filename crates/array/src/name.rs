@@ -77,7 +77,8 @@ mod tests {
         for (bad, why) in table {
             assert_eq!(check_name(bad), Err(why), "{bad:?}");
         }
-        let (long, wide) = ("x".repeat(33), "ü".repeat(17));
+        let long = "x".repeat(33);
+        let wide = "ü".repeat(17);
         assert_eq!(check_name(&long), Err(NameError::TooLong { bytes: 33 }));
         assert_eq!(check_name(&wide), Err(NameError::TooLong { bytes: 34 }));
     }

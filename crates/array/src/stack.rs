@@ -42,7 +42,7 @@ enum Then {
     /// A stop of the inner arrays.
     StopInner,
     /// An inner array that is whole again becomes a member of the outer one anew.
-    Rejoin(u16),
+    TakeBack(u16),
 }
 
 /// An array of arrays.
@@ -219,7 +219,9 @@ impl Stack {
                 }
                 return None;
             }
-            Some(Then::Rejoin(number)) if pending.result.is_ok() && self.rejoin(id, number) => {
+            Some(Then::TakeBack(number))
+                if pending.result.is_ok() && self.take_back(id, number) =>
+            {
                 return None;
             }
             _ => {}

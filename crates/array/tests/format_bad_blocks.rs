@@ -40,7 +40,8 @@ fn insert_and_remove_do_what_a_set_of_sectors_does() {
     for start in [vec![], vec![(2, 3)], vec![(0, 2), (5, 1), (9, 3)]] {
         let base = log_of(&start);
         for (sector, sectors) in ranges() {
-            let (mut grown, mut shrunk) = (base.clone(), base.clone());
+            let mut grown = base.clone();
+            let mut shrunk = base.clone();
             assert!(grown.insert(sector, sectors) && shrunk.remove(sector, sectors));
             for at in 0..SECTORS {
                 let inside = (sector..sector + sectors).contains(&at);

@@ -118,6 +118,13 @@ impl Candidate {
         member_name(&self.address, &self.volume)
     }
 
+    /// A member that lies there, and carries this.
+    fn with(&self, superblock: Superblock) -> ClientMember {
+        let address = self.address.clone();
+        let volume = self.volume.clone();
+        ClientMember { address, volume, superblock }
+    }
+
     fn to_local(&self) -> local::Candidate {
         local::Candidate {
             device: self.name(),
@@ -190,12 +197,12 @@ fn judge(candidates: &[Candidate], options: Options) -> local::Assembly {
     let others: Vec<_> = candidates.iter().filter(|one| !blank(one)).cloned().collect();
     let mut judged = judge_all(&others, options);
     let mut verdicts = judged.verdicts.into_iter();
-    let verdict = |candidate: &Candidate| match blank(candidate) {
-        false => verdicts.next(),
-        true => {
-            let reason = SuperblockError::NoMagic.to_string();
-            Some((candidate.name(), Verdict::Unreadable { reason }))
+    let verdict = |candidate: &Candidate| {
+        if !blank(candidate) {
+            return verdicts.next();
         }
+        let reason = SuperblockError::NoMagic.to_string();
+        Some((candidate.name(), Verdict::Unreadable { reason }))
     };
     judged.verdicts = candidates.iter().filter_map(verdict).collect();
     judged
@@ -240,14 +247,13 @@ fn plan(
         member.standing != Standing::Spare && member.superblock.events == newest.events
     };
     let one_has_newest = config.members.iter().any(has_newest);
-    let (mut sizes, mut spares) = (Vec::new(), Vec::new());
+    let mut sizes = Vec::new();
+    let mut spares = Vec::new();
     for member in &config.members {
         if let (Standing::Spare, Some(found)) =
             (member.standing, candidates.iter().find(|c| c.name() == member.device))
         {
-            let (address, volume) = (found.address.clone(), found.volume.clone());
-            let superblock = member.superblock.clone();
-            spares.push(ClientMember { address, volume, superblock });
+            spares.push(found.with(member.superblock.clone()));
             continue;
         }
         let (Standing::InSync { role } | Standing::Rebuilding { role, replacement: false, .. }) =
@@ -259,10 +265,9 @@ fn plan(
         let Some(found) = candidates.iter().find(|c| c.name() == member.device) else { continue };
         let Ok(own) = &found.superblock else { continue };
         sizes.push(if newest.size_sectors == 0 { own.data_size } else { newest.size_sectors });
-        let (address, volume) = (found.address.clone(), found.volume.clone());
         let roles = config.superblock.roles.clone();
         let superblock = Superblock { roles, ..as_held(own, newest, member, one_has_newest) };
-        *place = Some(ClientMember { address, volume, superblock });
+        *place = Some(found.with(superblock));
     }
     if !options.read_only {
         let behind = left_behind(newest, verdicts, candidates, (&members, &spares));
@@ -271,8 +276,9 @@ fn plan(
         }
     }
     let stripe_sectors = u64::from(code.rows()) * (u64::from(chunk_bytes) / SECTOR_BYTES);
-    let stripes = whole_stripes(&sizes, stripe_sectors);
-    let Some(stripes) = stripes.filter(|_| chunk_bytes.is_multiple_of(4096)) else {
+    let in_blocks = chunk_bytes.is_multiple_of(4096);
+    let stripes = if in_blocks { whole_stripes(&sizes, stripe_sectors) } else { None };
+    let Some(stripes) = stripes else {
         return Err(Refusal::new("its members do not consist of whole stripes", LOCALLY));
     };
     Ok(Startable {
@@ -316,14 +322,9 @@ fn left_behind(
         let Role::Active(role) = own.role() else { continue };
         let vacant = members.get(usize::from(role)).is_some_and(Option::is_none);
         if vacant && !behind.contains_key(&role) {
-            // Another one may have become a member with its number while it was away.
-            let free = (0..).find(|number| !numbers.contains(number)).unwrap_or(0);
-            let number = if numbers.contains(&own.dev_number) { free } else { own.dev_number };
-            numbers.insert(number);
-            let superblock = catching_up(own, newest, *re_add_possible);
-            let superblock = Superblock { dev_number: number, ..superblock };
-            let (address, volume) = (found.address.clone(), found.volume.clone());
-            behind.insert(role, ClientMember { address, volume, superblock });
+            let superblock = catching_up(own, newest, *re_add_possible, &numbers);
+            numbers.insert(superblock.dev_number);
+            behind.insert(role, found.with(superblock));
         }
     }
     behind
@@ -355,10 +356,19 @@ fn as_held(
 }
 
 /// The superblock of a member that was left behind, as one that is being rebuilt: `marked`, where
-/// the bitmap says so alone.
+/// the bitmap says so alone. Another one may have become a member with its number while it was
+/// away: then it gets the lowest that is not `taken`.
 #[must_use]
-pub fn catching_up(own: &Superblock, newest: &Superblock, marked: bool) -> Superblock {
+pub fn catching_up(
+    own: &Superblock,
+    newest: &Superblock,
+    marked: bool,
+    taken: &BTreeSet<u32>,
+) -> Superblock {
     let mut superblock = as_of(own, newest);
+    if taken.contains(&superblock.dev_number) {
+        superblock.dev_number = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
+    }
     superblock.recovery_offset = 0;
     superblock.feature_map |= feature::RECOVERY_OFFSET;
     if marked {

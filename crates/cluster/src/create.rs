@@ -102,7 +102,8 @@ impl NewArray {
         let nodes = u16::try_from(device_uuids.len()).map_err(too_many)?;
         let code = self.family.code(nodes, 0)?;
         let has_chunk = self.family.has_chunk();
-        let chunk_bytes = match self.chunk_bytes.filter(|_| has_chunk) {
+        let chunk_bytes = if has_chunk { self.chunk_bytes } else { None };
+        let chunk_bytes = match chunk_bytes {
             Some(bytes) if bytes == 0 || bytes % 4096 != 0 => {
                 return Err(CreateError::Chunk(bytes));
             }
@@ -130,7 +131,7 @@ impl NewArray {
             level,
             layout,
             chunk_sectors,
-            size_sectors: Some(size_sectors).filter(|_| self.family.is_redundant()),
+            size_sectors: self.family.is_redundant().then_some(size_sectors),
             bitmap: self.bitmap_of(size_bytes),
             assume_clean: true,
         };
@@ -177,5 +178,5 @@ const MAX_BITMAP_CHUNK_BYTES: u64 = 64 << 20;
 /// How much of a member a bit stands for; `None` leaves it to md's rule.
 fn chunk_of_bitmap(size_bytes: u64) -> Option<u32> {
     let chunk = (size_bytes / BITS).next_power_of_two().max(MIN_BITMAP_CHUNK_BYTES);
-    u32::try_from(chunk).ok().filter(|_| chunk < MAX_BITMAP_CHUNK_BYTES)
+    if chunk < MAX_BITMAP_CHUNK_BYTES { u32::try_from(chunk).ok() } else { None }
 }

@@ -17,7 +17,7 @@ use crate::member::VolumeAddress;
 
 /// How often it is asked whether the nodes have been found.
 const LOOK_MS: u64 = 200;
-/// Clients that are begun until one serves: what another one changed is settled once this one has
+/// Clients that are begun until one serves: what another one changed is resolved once this one has
 /// the votes.
 const FIRST_CLIENTS: u32 = 3;
 
@@ -232,7 +232,8 @@ impl FailoverClient {
             State::Serving if self.client.has_too_few() => {
                 let first = || (self.now.plus_millis(self.fail_timeout_ms), None);
                 let (until, why) = self.before.take().unwrap_or_else(first);
-                let (over, seen) = (false, self.client.status());
+                let over = false;
+                let seen = self.client.status();
                 self.away = Some(Away { until, over, seen, why });
                 self.end_client();
             }
@@ -259,7 +260,7 @@ impl FailoverClient {
                 self.state = State::Serving;
                 self.late = self.held.iter().map(|request| request.id).collect();
                 let before = self.away.take().map(|away| (away.until, away.why));
-                self.before = before.filter(|_| !self.late.is_empty());
+                self.before = if self.late.is_empty() { None } else { before };
                 self.say_unsaid();
             }
             State::Ending | State::Looking(_) | State::Starting => return false,

@@ -65,7 +65,7 @@ pub enum Kind {
     /// The rows get the content that follows.
     Content,
     /// The rows read as zeroes.
-    Blank,
+    Zeroes,
     /// What was recorded of the slice-set must not be stored.
     Void,
 }
@@ -203,7 +203,7 @@ impl Record {
     pub const fn bytes_of(kind: Kind, rows: usize, len: u32) -> u64 {
         let content = match kind {
             Kind::Content => rows as u64 * row_bytes(len),
-            Kind::Blank | Kind::Void => 0,
+            Kind::Zeroes | Kind::Void => 0,
         };
         PAGE_BYTES + content
     }
@@ -213,7 +213,7 @@ impl Record {
     pub fn content_bytes(&self) -> u64 {
         match self.kind {
             Kind::Content => self.rows.len() as u64 * u64::from(self.len),
-            Kind::Blank | Kind::Void => 0,
+            Kind::Zeroes | Kind::Void => 0,
         }
     }
 
@@ -232,7 +232,7 @@ impl Record {
         assert!(self.rows.len() <= MAX_ROWS, "rows of a member");
         let kind = match self.kind {
             Kind::Content => 0,
-            Kind::Blank => 1,
+            Kind::Zeroes => 1,
             Kind::Void => 2,
         };
         let mut out = vec![kind, 0];
@@ -254,7 +254,7 @@ impl Record {
         let page = Page::open(bytes, RECORD, array)?;
         let kind = match page.short(12)? {
             0 => Kind::Content,
-            1 => Kind::Blank,
+            1 => Kind::Zeroes,
             2 => Kind::Void,
             _ => return None,
         };

@@ -4,13 +4,13 @@
 mod params;
 mod placed;
 mod restore;
+mod strategy;
 #[cfg(test)]
 mod tests;
-mod ways;
 
 pub use params::Params;
 pub use placed::PlacedSchedule;
-pub use ways::{brought_back, lost_blocks, way};
+pub use strategy::{brought_back, lost_blocks, write_strategy};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Range, RangeInclusive};
@@ -202,9 +202,12 @@ impl Pipeline {
         let data = self.data_blocks;
         let sums = rows * u32::from(self.params.nodes) - data;
         // The encoder may get all the data; everybody gets what he stores, or its value.
-        let room = |node| match node == encoder {
-            true => Room { received: data.max(rows), fresh: sums },
-            false => Room { received: rows, fresh: 0 },
+        let room = |node| {
+            if node == encoder {
+                Room { received: data.max(rows), fresh: sums }
+            } else {
+                Room { received: rows, fresh: 0 }
+            }
         };
         let mut rooms: Vec<Room> = (0..self.params.nodes).map(room).collect();
         if let Planner::Encoder { .. } = self.params.planner {
@@ -370,7 +373,7 @@ impl Pipeline {
             return None;
         }
         let plan = self.plan_without(set.stripe, set.planner, set.missing)?;
-        ways::allowed(&plan.code, set.strategy, &set.touched, set.missing).then_some(plan)
+        strategy::allowed(&plan.code, set.strategy, &set.touched, set.missing).then_some(plan)
     }
 
     /// Bytes of a node's ring.

@@ -152,7 +152,8 @@ mod tests {
                 .steps()
                 .iter()
                 .filter(|step| matches!(step.destination, Destination::Node { .. }));
-            let (sums, sent) = (sums.count(), sent.count());
+            let sums = sums.count();
+            let sent = sent.count();
             // Three of four cells of nodes 1 to 3 are data, node 4 has parities only.
             assert_eq!((sums, sent), [(8, 7), (0, 3), (0, 3), (0, 3), (0, 0)][usize::from(node)]);
             let stored = program.steps().iter().take_while(|step| step.inputs[0].transfer < 12);

@@ -114,8 +114,10 @@ impl Witness {
         let (len, after) = after.split_first_chunk()?;
         let (address, after) = after.split_at_checked(u16::from_le_bytes(*len).into())?;
         *rest = after;
-        let address =
-            str::from_utf8(address).ok().filter(|_| address.len() <= MAX_ADDRESS_BYTES)?;
+        if address.len() > MAX_ADDRESS_BYTES {
+            return None;
+        }
+        let address = str::from_utf8(address).ok()?;
         Some(Self { node: u64::from_le_bytes(*node), address: address.to_owned() })
     }
 }

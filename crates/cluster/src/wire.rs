@@ -59,8 +59,8 @@ pub const MAX_LISTED: usize = 64;
 pub struct Leftover {
     /// The client's epoch and its number for the slice-set.
     pub version: SetVersion,
-    /// It, if it is staged; otherwise it was stored.
-    pub staged: Option<Set>,
+    /// It, if it is prepared; otherwise it was stored.
+    pub prepared: Option<Set>,
     /// Nothing went wrong with that.
     pub ok: bool,
 }
@@ -94,10 +94,7 @@ impl Message {
         let kind = u8::get(input)?;
         let epoch = u32::get(input)?;
         let message = Self::get(kind, input)?;
-        match input.is_empty() {
-            true => Ok((epoch, message)),
-            false => Err(WireError::Long),
-        }
+        if input.is_empty() { Ok((epoch, message)) } else { Err(WireError::Long) }
     }
 }
 

@@ -180,7 +180,8 @@ fn a_single_wanted_block_needs_only_its_part_of_the_chain() {
         assert!(some.steps().len() < all.steps().len());
     }
     assert_eq!(all.only(&[], |_| false).steps(), []);
-    let (first, last) = (&all.steps()[0].cell, &all.steps()[all.steps().len() - 1].cell);
+    let first = &all.steps()[0].cell;
+    let last = &all.steps()[all.steps().len() - 1].cell;
     assert_eq!(all.only([first, last], |cell| cell == last).steps(), [all.steps()[0].clone()]);
 }
 

@@ -91,7 +91,7 @@ impl Bench {
         let cell = |number| {
             let Cell { row, node } = self.code.cell(number);
             let place = Place { member: MemberId(node), sector: u64::from(row) * STEP };
-            let there = Some(place).filter(|_| !lost.contains(&node));
+            let there = (!lost.contains(&node)).then_some(place);
             RoleView { reader: there, unreadable: None, writers: [there, None] }
         };
         let cells = (0..self.strips.len()).map(cell).collect();
@@ -229,7 +229,8 @@ fn what_is_written_comes_back_whoever_is_gone() {
                 segments.push(Segment { index: index as u32, rows, source });
             }
             bench.lose(&lost);
-            let (view, zero) = (bench.view(&lost, true), bench.zero());
+            let view = bench.view(&lost, true);
+            let zero = bench.zero();
             let plan = write(Plan::default(), &view, &segments, zero, false, &mut bench.taken())
                 .expect("survives");
             bench.run(&plan);
@@ -279,7 +280,8 @@ fn lost_members_are_rebuilt() {
         let mut bench = Bench::new(code);
         let expected = bench.strips.clone();
         bench.lose(&lost);
-        let (view, whole) = (bench.view(&lost, true), bench.view(&[], true));
+        let view = bench.view(&lost, true);
+        let whole = bench.view(&[], true);
         let gone = |&strip: &usize| view.cells[strip].reader.is_none();
         // A strip goes to its holder and to a replacement.
         let targets = (0..expected.len()).filter(gone).flat_map(|strip| {
@@ -304,7 +306,8 @@ fn what_does_not_fit_is_found_and_made_right() {
             let checked = bench.run(&plan.plan);
             assert!(checked.iter().all(|checked| checked.differs() == 0));
             assert_eq!(wrong_strip(&code, &checked), None);
-            let (sound, sums) = (bench.strips.clone(), code.equations().len());
+            let sound = bench.strips.clone();
+            let sums = code.equations().len();
             bench.strips[strip][7] ^= 0x10;
             let plan = check(&view, WHOLE, &mut bench.taken());
             let checked = bench.run(&plan.plan);
@@ -312,8 +315,8 @@ fn what_does_not_fit_is_found_and_made_right() {
             let wrong = wrong_strip(&code, &checked);
             let is_data = strip < code.data().len();
             let told = code.rows() > 1 || sums > 1 && !is_data;
-            assert_eq!(wrong, Some(strip).filter(|_| told));
-            let located = wrong.filter(|_| is_data);
+            assert_eq!(wrong, told.then_some(strip));
+            let located = if is_data { wrong } else { None };
             bench.run(&mend(&view, WHOLE, &plan.strips, located));
             assert!(bench.fits(&[]));
             assert!(bench.strips == sound || !told, "strip {strip}");
@@ -339,7 +342,7 @@ fn what_the_sums_say_of_a_strip_tells_which_is_wrong() {
             tell(&mut found, &compared);
             let misfits: Vec<Misfit> = found.iter().flat_map(Doubt::misfits).collect();
             let told: Vec<_> = misfits.iter().map(|misfit| (misfit.wrong, misfit.blocks)).collect();
-            assert_eq!(told, [(Some(code.cell(strip)).filter(|_| sums > 1), 1)]);
+            assert_eq!(told, [((sums > 1).then_some(code.cell(strip)), 1)]);
             bench.run(&right(&code, &plan.strips, &misfits));
             if sums > 1 && view.is_data(strip) {
                 assert!(bench.bytes(plan.strips[strip]) == sound, "strip {strip}");

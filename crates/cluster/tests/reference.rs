@@ -75,8 +75,10 @@ fn the_encoder_meets_the_bounds_and_nothing_is_below_them() {
     for nodes in 4..=34u32 {
         let xor2d = Xor2d::new(nodes).expect("4 to 34 nodes");
         let rows = u32::from(xor2d.code().rows());
-        let (fewest, data) = ((rows * (nodes - 1)) as usize, rows * (nodes - 2));
-        let (mut ingress, mut egress) = (vec![0; nodes as usize], vec![0; nodes as usize]);
+        let fewest = (rows * (nodes - 1)) as usize;
+        let data = rows * (nodes - 2);
+        let mut ingress = vec![0; nodes as usize];
+        let mut egress = vec![0; nodes as usize];
         for schedule in encoders(&xor2d) {
             assert_eq!((schedule.node_transfers(), schedule.hops()), (fewest, 3));
             assert_eq!(schedule.client_egress(), data);

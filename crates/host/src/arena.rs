@@ -185,17 +185,17 @@ impl Arena {
     }
 
     /// A part for one more client, if there is one.
-    pub(crate) fn settle(&mut self) -> Option<Holder> {
+    pub(crate) fn admit(&mut self) -> Option<Holder> {
         self.free_homes.pop().map(|home| Holder { home, common_bytes: 0 })
     }
 
-    /// Whether `settle` would give something.
+    /// Whether `admit` would give something.
     pub(crate) const fn has_room(&self) -> bool {
         !self.free_homes.is_empty()
     }
 
     /// Takes back the part of a client that has released everything.
-    pub(crate) fn leave(&mut self, holder: Holder) {
+    pub(crate) fn release_holder(&mut self, holder: Holder) {
         debug_assert_eq!(holder.common_bytes, 0, "memory of a client that left is lost");
         self.free_homes.push(holder.home);
     }
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn buffers_are_aligned_disjoint_and_writable() {
         let mut arena = Arena::new(5000, 32 << 20).unwrap();
-        let mut holder = arena.settle().unwrap();
+        let mut holder = arena.admit().unwrap();
         let lens = [512, 4096, 4097, 65_536, 65_537, 262_144, 262_145, 1 << 20, 100];
         let mut bufs: Vec<Buf> =
             lens.iter().map(|&len| arena.allocate(&mut holder, len).unwrap()).collect();
@@ -365,7 +365,7 @@ mod tests {
         let mut arena = Arena::new(0, 64 << 20).unwrap();
         let lens = [1 << 20, 4096, 256 << 10, 100_000, 512];
         let mut holders = Vec::new();
-        while let Some(mut holder) = arena.settle() {
+        while let Some(mut holder) = arena.admit() {
             let len = lens[holders.len() % lens.len()];
             let bufs = take_all(&mut arena, &mut holder, len);
             assert!(!bufs.is_empty(), "client {} gets nothing", holders.len());
@@ -381,10 +381,10 @@ mod tests {
         assert!(arena.was_short() && !arena.was_short());
         for (mut holder, bufs) in holders {
             bufs.into_iter().for_each(|buf| arena.release(&mut holder, buf));
-            arena.leave(holder);
+            arena.release_holder(holder);
         }
         assert_eq!(arena.common.whole_bytes(), 64 << 20);
-        let mut again = arena.settle().unwrap();
+        let mut again = arena.admit().unwrap();
         assert_eq!(take_all(&mut arena, &mut again, 1 << 20).len(), 12 + 1);
     }
 
@@ -393,7 +393,7 @@ mod tests {
         let mut arena = Arena::new(0, 1 << 20).unwrap();
         let inputs: Vec<Buf> = std::iter::from_fn(|| arena.allocate_input()).collect();
         assert_eq!(inputs.len() as u64, INPUTS);
-        let mut holder = arena.settle().unwrap();
+        let mut holder = arena.admit().unwrap();
         assert!(arena.allocate(&mut holder, 1 << 20).is_some());
         arena.release_input(inputs[3]);
         assert_eq!(arena.allocate_input(), Some(inputs[3]));

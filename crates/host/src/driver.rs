@@ -205,9 +205,9 @@ impl<T: Copy> Driver<T> {
     }
 
     /// Lets go of a piece of the arena on which there is no operation: it will be given back.
-    pub(crate) fn let_go(&mut self, piece: Piece) {
+    pub(crate) fn release(&mut self, piece: Piece) {
         if let Self::Ring(ring) = self {
-            ring.let_go(piece);
+            ring.release(piece);
         }
     }
 

@@ -47,7 +47,9 @@ pub const REQUEST_BYTES: u64 = 64 << 20;
 /// Called with every event of the array, on the engine's thread; must not block.
 pub type EventHook = Box<dyn FnMut(&ArrayEvent) + Send>;
 
-/// An engine that has not been started.
+/// The event loop of one process: a machine, its arena, what carries out its actions, exports and
+/// the door through which requests come. Made by [`new`](Self::new); exports, fabric and store are
+/// added; then [`run`](Self::run) has it until the machine has stopped.
 pub struct Engine {
     machine: AnyMachine,
     arena: Arena,
@@ -75,7 +77,7 @@ impl Engine {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, receiver) = mpsc::channel();
-        let holder = arena.settle().ok_or(io::ErrorKind::OutOfMemory)?;
+        let holder = arena.admit().ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {
             executor: Executor::new(members, arena.zeroes()),
             machine,
@@ -264,7 +266,7 @@ impl Loop {
         let Core { arena, driver, now, .. } = &mut self.core;
         let memory = Arc::clone(arena.memory());
         let mut give_back = |piece: Piece| {
-            driver.let_go(piece);
+            driver.release(piece);
             memory.give_back(piece);
         };
         let more = arena.cool(&mut give_back);

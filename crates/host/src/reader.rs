@@ -143,7 +143,7 @@ impl Reader {
         let inner = arrays.collect::<Result<Vec<_>, _>>()?;
         let machine: Box<dyn BlockMachine> =
             if inner.is_empty() { Box::new(outer) } else { Box::new(Stack::new(outer, inner)?) };
-        let mut holder = arena.settle().ok_or("no memory for requests")?;
+        let mut holder = arena.admit().ok_or("no memory for requests")?;
         let buffer = arena.allocate(&mut holder, Request::MAX_BYTES);
         let buffer = buffer.ok_or("no memory for requests")?;
         Ok(Self { machine, parts, sources, arena, buffer, next_request: 0, started: Clock::now() })

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use braid_array::{Buf, Request, RequestError, RequestId};
 
 use crate::device_io::bytes_of;
-use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::oracle::{LogicalTime, Oracle, Range, WriteToken};
 use crate::report::Failure;
 use crate::stamp::{self, Serial, ZEROES};
 use crate::workload::Kind;
@@ -34,7 +34,7 @@ pub struct Flight {
     /// To which sectors.
     pub range: Range,
     /// When it was submitted, which no other request was.
-    pub moment: Moment,
+    pub moment: LogicalTime,
     serial: Serial,
     /// What is read stays there: all copies were equal when it was submitted.
     equal: bool,
@@ -151,7 +151,7 @@ impl Judge {
     }
 
     /// The machine has taken it. `equal`: all copies are known to be equal.
-    pub fn submitted(&mut self, client: usize, draft: Draft, equal: bool) -> Moment {
+    pub fn submitted(&mut self, client: usize, draft: Draft, equal: bool) -> LogicalTime {
         let Draft { request, serial, kind, range } = draft;
         let moment = match kind {
             Kind::Read => self.oracle.read_submitted(),
@@ -226,7 +226,7 @@ impl Judge {
     }
 
     /// The moment, which all requests submitted so far come before.
-    pub fn moment(&mut self) -> Moment {
+    pub fn moment(&mut self) -> LogicalTime {
         self.oracle.flush_submitted()
     }
 

@@ -49,16 +49,16 @@ impl Range {
     }
 }
 
-/// A moment in the oracle's own time, which orders submissions and completions.
+/// A time of the oracle's logical clock, which orders submissions and completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct LogicalTime(u64);
 
 /// A write in flight, as the oracle gave it out.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteToken {
     pub(crate) range: Range,
     pub(crate) serial: Serial,
-    pub(crate) submitted: Moment,
+    pub(crate) submitted: LogicalTime,
 }
 
 /// The contents that each sector may have: one that is durable (a *settled* cell), or several with
@@ -66,8 +66,8 @@ pub struct WriteToken {
 ///
 /// What is submitted and answered is told in the order in which it happens: writes by
 /// [`write_submitted`](Self::write_submitted) and [`write_completed`](Self::write_completed), reads
-/// and flushes alike, each with the [`Moment`] of its submission. An answered flush and a
-/// [`power_cut`](Self::power_cut) settle cells.
+/// and flushes alike, each with the [`LogicalTime`] of its submission. An answered flush and a
+/// [`power_cut`](Self::power_cut) make cells settled again.
 #[derive(Debug)]
 pub struct Oracle {
     cells: Vec<Cell>,
@@ -76,7 +76,7 @@ pub struct Oracle {
     now: u64,
     next_serial: Serial,
     /// When the reads in flight were submitted.
-    reads: Vec<Moment>,
+    reads: Vec<LogicalTime>,
     /// Blocks of 4 KiB are written as a whole.
     pub(crate) whole_blocks: bool,
 }
@@ -150,14 +150,14 @@ impl Oracle {
         for sector in range.sector..range.sector + range.sectors {
             self.open_cell(sector).push(entry);
         }
-        WriteToken { range, serial, submitted: Moment(submitted) }
+        WriteToken { range, serial, submitted: LogicalTime(submitted) }
     }
 
     fn open_cell(&mut self, sector: u64) -> &mut Vec<Entry> {
         let cell = &mut self.cells[sector as usize];
         if let Cell::Settled(serial) = *cell {
             let mut entries = Vec::with_capacity(4);
-            entries.push(Entry::settled(serial));
+            entries.push(Entry::durable(serial));
             *cell = Cell::Open(entries);
             self.open.push(sector);
         }
@@ -194,14 +194,14 @@ impl Oracle {
     }
 
     /// A read is about to be submitted.
-    pub fn read_submitted(&mut self) -> Moment {
-        let moment = Moment(self.tick());
+    pub fn read_submitted(&mut self) -> LogicalTime {
+        let moment = LogicalTime(self.tick());
         self.reads.push(moment);
         moment
     }
 
     /// A read failed or will never be answered.
-    pub fn read_abandoned(&mut self, moment: Moment) {
+    pub fn read_abandoned(&mut self, moment: LogicalTime) {
         self.reads.retain(|m| *m != moment);
     }
 
@@ -209,7 +209,7 @@ impl Oracle {
     /// every copy of it is known to be equal.
     pub fn read_completed(
         &mut self,
-        moment: Moment,
+        moment: LogicalTime,
         sector: u64,
         bytes: &[u8],
         narrow: bool,
@@ -248,10 +248,10 @@ impl Oracle {
     }
 
     /// Which of the contents that a sector may have is there.
-    fn found(&self, sector: u64, data: &[u8], moment: Moment) -> Option<(usize, Entry)> {
+    fn found(&self, sector: u64, data: &[u8], moment: LogicalTime) -> Option<(usize, Entry)> {
         match &self.cells[sector as usize] {
             Cell::Settled(serial) => {
-                holds(data, sector, *serial).then(|| (0, Entry::settled(*serial)))
+                holds(data, sector, *serial).then(|| (0, Entry::durable(*serial)))
             }
             Cell::Open(entries) => {
                 let is = |e: &Entry| e.replaced > moment.0 && holds(data, sector, e.serial);
@@ -260,7 +260,7 @@ impl Oracle {
         }
     }
 
-    fn violation(&self, sector: u64, moment: Moment, data: &[u8]) -> Violation {
+    fn violation(&self, sector: u64, moment: LogicalTime, data: &[u8]) -> Violation {
         let expected = match &self.cells[sector as usize] {
             Cell::Settled(serial) => stamp::name(*serial),
             Cell::Open(entries) => {
@@ -276,12 +276,12 @@ impl Oracle {
     }
 
     /// A flush is about to be submitted.
-    pub fn flush_submitted(&mut self) -> Moment {
-        Moment(self.tick())
+    pub fn flush_submitted(&mut self) -> LogicalTime {
+        LogicalTime(self.tick())
     }
 
     /// A flush was answered: writes answered before it was submitted are durable.
-    pub fn flush_completed(&mut self, moment: Moment) {
+    pub fn flush_completed(&mut self, moment: LogicalTime) {
         let oldest_read = self.oldest_read();
         let mut open = std::mem::take(&mut self.open);
         open.retain(|&sector| {
@@ -328,7 +328,7 @@ impl Oracle {
 
     /// Of what was answered before this moment, all that is not durable may be lost, unless it was
     /// written again since.
-    pub fn lose_before(&mut self, moment: Moment) {
+    pub fn lose_before(&mut self, moment: LogicalTime) {
         for &sector in &self.open {
             let Cell::Open(entries) = &mut self.cells[sector as usize] else { continue };
             let old = |e: &mut Entry| e.completed < moment.0;
@@ -384,7 +384,7 @@ impl Oracle {
         let now = self.now;
         let entries = self.open_cell(sector);
         entries.retain(|e| e.completed == NEVER);
-        entries.push(Entry { submitted: now, completed: now, ..Entry::settled(ANY) });
+        entries.push(Entry { submitted: now, completed: now, ..Entry::durable(ANY) });
     }
 
     fn oldest_read(&self) -> u64 {
@@ -398,7 +398,7 @@ fn alternatives(entries: &[Entry]) -> Vec<Entry> {
     serials.sort_unstable();
     serials.dedup();
     let cut = serials.len() > 1;
-    serials.into_iter().map(|serial| Entry { cut, ..Entry::settled(serial) }).collect()
+    serials.into_iter().map(|serial| Entry { cut, ..Entry::durable(serial) }).collect()
 }
 
 fn holds(data: &[u8], sector: u64, serial: Serial) -> bool {
@@ -406,7 +406,7 @@ fn holds(data: &[u8], sector: u64, serial: Serial) -> bool {
 }
 
 /// Contents that were complete before the read, and are not what it saw, are not there.
-fn narrow_to(entries: &mut [Entry], at: usize, moment: Moment, now: u64) {
+fn narrow_to(entries: &mut [Entry], at: usize, moment: LogicalTime, now: u64) {
     if entries[at].completed >= moment.0 || entries[at].serial == ANY {
         return;
     }
@@ -435,7 +435,7 @@ impl Entry {
         }
     }
 
-    const fn settled(serial: Serial) -> Self {
+    const fn durable(serial: Serial) -> Self {
         Self { serial, completed: 0, durable: true, ..Self::in_flight() }
     }
 

@@ -12,7 +12,7 @@ use crate::device_io::bytes_of;
 use crate::disk::Disk;
 use crate::executor::{Executor, Output};
 use crate::judge::{self, Flight, Judge, Read};
-use crate::oracle::{Moment, Range};
+use crate::oracle::{LogicalTime, Range};
 use crate::part::{Part, Parts, arrays, holder};
 use crate::past::Snapshot;
 use crate::report::Failure;
@@ -86,7 +86,7 @@ pub struct World<M> {
     /// It was started by force: what parity says counts, right or wrong.
     pub forced: bool,
     /// Devices with bad sectors, and since when these are rewritten.
-    pub damaged: BTreeMap<usize, Option<(Moment, Instant)>>,
+    pub damaged: BTreeMap<usize, Option<(LogicalTime, Instant)>>,
     /// Devices that answer nothing.
     pub hangs: Vec<Hang>,
     /// Devices without room, and until when.

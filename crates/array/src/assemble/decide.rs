@@ -222,12 +222,14 @@ impl<'a> Table<'a> {
 
     /// Tells members that the array left behind from those that went on without it.
     fn part_lineages(&mut self) {
-        let (newest, other) = (self.superblock().events, &self.candidates[self.newest].device);
+        let newest = self.superblock().events;
+        let other = &self.candidates[self.newest].device;
         for index in 0..self.verdicts.len() {
             if matches!(self.verdicts[index], Verdict::Stale { .. })
                 && self.lineage(index) == Lineage::WentAlone
             {
-                let (other, events) = (other.clone(), self.events(index));
+                let other = other.clone();
+                let events = self.events(index);
                 self.verdicts[index] = Verdict::WentAlone { other, events, newest };
             }
         }

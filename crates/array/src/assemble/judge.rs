@@ -88,7 +88,8 @@ impl Judge<'_> {
     }
 
     fn stale(&self, superblock: &Superblock) -> Verdict {
-        let (events, newest) = (superblock.events, self.newest.events);
+        let events = superblock.events;
+        let newest = self.newest.events;
         Verdict::Stale { events, newest, re_add_possible: false }
     }
 }

@@ -21,7 +21,8 @@ pub(crate) enum Lineage {
 /// Compares what a member's superblock says with the device numbers and roles of those members
 /// that are in sync now.
 pub(crate) fn lineage(left: &Superblock, current: impl Iterator<Item = (u32, u16)>) -> Lineage {
-    let (mut knows_one, mut misses_one) = (false, false);
+    let mut knows_one = false;
+    let mut misses_one = false;
     for (number, role) in current {
         let listed = left.role_of(number) == Role::Active(role);
         knows_one |= listed && number != left.dev_number;

@@ -4,17 +4,17 @@ use super::stripe::{Cell, StripeCode};
 
 /// How a write makes the sums fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Strategy {
     /// From what is written alone.
-    Whole,
+    FullStripe,
     /// All sums anew, from what is written and the other data, which is read (md:
     /// reconstruct-write).
-    Reconstruct,
+    ReconstructWrite,
     /// Only the sums that change, by what changes: the old data is read, and they are (md:
     /// read-modify-write).
-    Delta,
-    /// As [`Way::Reconstruct`]; but first data is brought back that cannot be read.
-    Recover,
+    ReadModifyWrite,
+    /// As [`Strategy::ReconstructWrite`]; but first data is brought back that cannot be read.
+    RecoverFirst,
 }
 
 /// A write, and what can be done about it.
@@ -34,7 +34,7 @@ pub struct Part<'a> {
 impl Part<'_> {
     /// The way with the fewest reads and writes.
     #[must_use]
-    pub fn way(&self) -> Way {
+    pub fn strategy(&self) -> Strategy {
         let Self { code, covered, readable, held, .. } = *self;
         let copies = code.equations().iter().all(|equation| equation.terms.len() == 1);
         let sums = code.equations().iter().filter(|equation| held(equation.parity));
@@ -42,11 +42,12 @@ impl Part<'_> {
         let data = || (0..).zip(code.data());
         let written = data().filter(|(index, _)| covered(*index)).count();
         if written == code.data().len() || all == 0 || copies {
-            return Way::Whole;
+            return Strategy::FullStripe;
         }
         let changes = |cell: Cell| covered(code.number(cell));
         let changed = sums.filter(|equation| equation.terms.iter().any(|term| changes(term.cell)));
-        let (mut sums, mut delta) = (0, self.in_step);
+        let mut sums = 0;
+        let mut delta = self.in_step;
         for equation in changed {
             sums += 1;
             delta &= readable(equation.parity);
@@ -54,14 +55,16 @@ impl Part<'_> {
         delta &= data().all(|(index, &cell)| !covered(index) || readable(cell));
         let reconstruct = data().all(|(index, &cell)| covered(index) || readable(cell));
         match (delta, reconstruct) {
-            (false, false) => Way::Recover,
-            (true, false) => Way::Delta,
-            (false, true) => Way::Reconstruct,
+            (false, false) => Strategy::RecoverFirst,
+            (true, false) => Strategy::ReadModifyWrite,
+            (false, true) => Strategy::ReconstructWrite,
             // The one reads and writes what changes; the other reads the rest of the data, and
             // writes all sums.
             // At a tie the one touches fewer members.
-            (true, true) if 2 * (written + sums) <= code.data().len() + all => Way::Delta,
-            (true, true) => Way::Reconstruct,
+            (true, true) if 2 * (written + sums) <= code.data().len() + all => {
+                Strategy::ReadModifyWrite
+            }
+            (true, true) => Strategy::ReconstructWrite,
         }
     }
 }

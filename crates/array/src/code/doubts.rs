@@ -49,8 +49,10 @@ impl Doubt {
     /// The suspects that are cleared where two of the equations say different things of them.
     #[must_use]
     pub fn to_compare(&self) -> Vec<Cell> {
-        let several = self.equations.len() > 1;
-        self.suspects.iter().filter(|_| several).map(|suspect| suspect.cell).collect()
+        if self.equations.len() < 2 {
+            return Vec::new();
+        }
+        self.suspects.iter().map(|suspect| suspect.cell).collect()
     }
 
     /// In these blocks, that suspect is not the one.

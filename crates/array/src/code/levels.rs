@@ -111,7 +111,8 @@ pub(super) fn parity(geometry: &Geometry, stripe: u64) -> StripeCode {
 
 fn copies(geometry: &Geometry, rows: u16) -> StripeCode {
     let chunk_sectors = u64::from(CHUNK_SECTORS);
-    let (mut data, mut equations) = (Vec::new(), Vec::new());
+    let mut data = Vec::new();
+    let mut equations = Vec::new();
     for index in 0..geometry.array_sectors() / chunk_sectors {
         let place = |copy| {
             let strip = geometry.copy(index * chunk_sectors, copy);

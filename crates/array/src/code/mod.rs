@@ -9,7 +9,7 @@ mod losses;
 pub mod stripe;
 pub mod terms;
 
-pub use choose::{Part, Way};
+pub use choose::{Part, Strategy};
 pub use codes::{Answers, Codes, KnownCode};
 pub use decode::{Recovery, Step, Sums};
 pub use doubts::{Doubt, Misfit, doubts};

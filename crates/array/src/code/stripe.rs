@@ -101,7 +101,8 @@ impl StripeCode {
     pub fn new(nodes: u16, rows: u16, data: Vec<Cell>, equations: Vec<Equation>) -> Self {
         let cells = usize::from(nodes) * usize::from(rows);
         assert_eq!(data.len() + equations.len(), cells, "every cell holds data or a sum");
-        let (numbers, starts) = (vec![0; cells], vec![0; cells + 1]);
+        let numbers = vec![0; cells];
+        let starts = vec![0; cells + 1];
         let involved = Vec::new();
         let mut code = Self { nodes, rows, data, equations, numbers, starts, involved };
         let sums = code.equations.iter().map(|equation| equation.parity);

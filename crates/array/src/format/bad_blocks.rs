@@ -79,7 +79,8 @@ impl BadBlocks {
             if raw == u64::MAX {
                 break;
             }
-            let (start, sectors) = (u128::from(raw >> 10) << shift, (raw & 0x3ff) << shift);
+            let start = u128::from(raw >> 10) << shift;
+            let sectors = (raw & 0x3ff) << shift;
             match u64::try_from(start) {
                 Ok(start) if ends_on_a_device(start, sectors) => ranges.push((start, sectors)),
                 _ => return Err(BadBlocksError::OutOfRange { entry }),
@@ -141,7 +142,8 @@ impl BadBlocks {
         let end = sector.saturating_add(sectors);
         let index = self.ranges.partition_point(|(start, len)| start + len <= sector);
         let (start, len) = *self.ranges.get(index)?;
-        let (first, last) = (start.max(sector), (start + len).min(end));
+        let first = start.max(sector);
+        let last = (start + len).min(end);
         (first < last).then(|| (first, last - first))
     }
 

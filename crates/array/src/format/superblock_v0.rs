@@ -55,14 +55,16 @@ pub(super) fn decode(sector: u64, bytes: &[u8]) -> Result<Superblock, Superblock
     let Some(bytes) = bytes.get(..SUPERBLOCK_BYTES) else {
         return Err(SuperblockError::Truncated { bytes: bytes.len() });
     };
-    let (major, minor) = (u32_at(bytes, 4), u32_at(bytes, 8));
+    let major = u32_at(bytes, 4);
+    let minor = u32_at(bytes, 8);
     if major != 0 || !(90..=91).contains(&minor) {
         let minor = if major == 0 { minor } else { 0 };
         return Err(SuperblockError::WrongVersion { major, minor });
     }
     let mut copy = bytes.to_vec();
     put(&mut copy, CHECKSUM_AT, [0; 4]);
-    let (stored, computed) = (u32_at(bytes, CHECKSUM_AT), checksum(&copy));
+    let stored = u32_at(bytes, CHECKSUM_AT);
+    let computed = checksum(&copy);
     if fold(stored) != fold(computed) {
         return Err(SuperblockError::BadChecksum { stored, computed });
     }

@@ -31,7 +31,8 @@ impl Mirrors {
         size_sectors: u64,
     ) -> Result<Self, GeometryError> {
         let chunk_sectors = u64::from(shape.chunk_sectors);
-        let (near, far) = (u32::from(layout.near), u32::from(layout.far));
+        let near = u32::from(layout.near);
+        let far = u32::from(layout.far);
         let raid_disks = shape.raid_disks;
         let part_rows = size_sectors / chunk_sectors / u64::from(far);
         let chunks = part_rows * u64::from(raid_disks) / u64::from(near);
@@ -64,7 +65,8 @@ impl Mirrors {
 
     /// Copies count as in md: all far copies of the first near copy, then those of the second.
     pub(super) fn find(&self, sector: u64, copy: u32) -> Strip {
-        let (near_copy, far_copy) = (copy / self.far, copy % self.far);
+        let near_copy = copy / self.far;
+        let far_copy = copy % self.far;
         let chunk = sector / self.chunk_sectors;
         let slot = chunk * u64::from(self.near) + u64::from(near_copy);
         let disks = u64::from(self.raid_disks);

@@ -89,7 +89,8 @@ impl Zones {
 fn zones(member_sectors: &[u64], shape: &Shape<'_>) -> Result<Vec<Zone>, GeometryError> {
     let chunk_sectors = u64::from(shape.chunk_sectors);
     let mut zones = Vec::new();
-    let (mut start, mut member_start) = (0, 0);
+    let mut start = 0;
+    let mut member_start = 0;
     loop {
         let longer = (0..).zip(member_sectors).filter(|&(_, &size)| size > member_start);
         let roles: Vec<u16> = longer.clone().map(|(number, _)| role(number)).collect();

@@ -143,7 +143,8 @@ fn md_raid10_places(layout: Raid10Layout, disks: u32, part_rows: u64, chunk: u64
     }
     let mut places = Vec::new();
     for _ in 0..layout.near {
-        let (mut far_disk, mut far_row) = (disk, row);
+        let mut far_disk = disk;
+        let mut far_row = row;
         places.push((far_disk, far_row));
         for _ in 1..layout.far {
             let next = far_disk + u32::from(layout.near);

@@ -114,7 +114,7 @@ impl Keeper {
 
     /// What was copied is durable: the old member is done without, and its role is free for who has
     /// nearly all of it. False when that cannot be now, and the copy goes on.
-    pub fn let_copied_go(&mut self) -> bool {
+    pub fn retire_copied(&mut self) -> bool {
         let Some(old) = self.sync.complete_copying(&mut self.core) else { return false };
         self.fail_member(old, "was replaced", Fault::default());
         true

@@ -82,7 +82,8 @@ pub const SAFE_MODE_MS: u64 = 200;
 ///    of them [`next_command`](Self::next_command) until it returns `None`.
 ///
 /// One turn of step 4, which repeats until nothing is queued: an update that is queued begins, and
-/// for each one that is done the second update of a failure is queued, the checkpoint advances, and
+/// for each one that is done the second update of a failure is queued (who failed is written with
+/// two event counts, so that the lost member is stale by md's margin), the checkpoint advances, and
 /// commands and writes that waited are answered; then background work advances, members that have
 /// become quiet are removed, and the stop advances.
 ///

@@ -84,7 +84,8 @@ pub(crate) struct Verdict {
 /// like is right; without such, or with too few comparisons to tell, the first, as in md.
 pub(crate) fn verdict(copies: usize, checked: &[Checked]) -> Verdict {
     let pair = |a: usize, b: usize| {
-        let (low, high) = (a.min(b), a.max(b));
+        let low = a.min(b);
+        let high = a.max(b);
         // Row by row of a triangle.
         checked.get(low * (2 * copies - low - 1) / 2 + high - low - 1)
     };

@@ -154,7 +154,8 @@ impl Plan {
 
     /// Adds the copying of a buffer into another one as long.
     pub fn copy(&mut self, from: Buf, to: Buf) {
-        let (inputs, outputs) = (vec![from], vec![to]);
+        let inputs = vec![from];
+        let outputs = vec![to];
         self.computes.push_back(Compute::Sum {
             inputs,
             coefs: vec![1],

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Plan, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::Compute;
-use crate::code::{Cell, Equation, KnownCode, Part, StripeCode, Term, Way};
+use crate::code::{Cell, Equation, KnownCode, Part, Strategy, StripeCode, Term};
 
 /// How many sums are formed at once at most.
 const MAX_OUTPUTS: usize = 2;
@@ -175,7 +175,7 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    fn way(&self) -> Way {
+    fn strategy(&self) -> Strategy {
         let view = self.view;
         let part = Part {
             code: &view.code,
@@ -184,21 +184,21 @@ impl Cut<'_> {
             held: &|cell| view.of(cell).writable(),
             in_step: view.parity_valid,
         };
-        part.way()
+        part.strategy()
     }
 
     fn plan(&self, plan: &mut Plan, slots: &mut Slots) -> Result<(), Unrecoverable> {
         if self.zero_everything(plan) {
             return Ok(());
         }
-        match self.way() {
-            Way::Whole => self.encode(plan, slots),
-            Way::Reconstruct => {
+        match self.strategy() {
+            Strategy::FullStripe => self.encode(plan, slots),
+            Strategy::ReconstructWrite => {
                 self.read_uncovered(plan, slots);
                 self.encode(plan, slots);
             }
-            Way::Delta => self.delta(plan, slots),
-            Way::Recover => {
+            Strategy::ReadModifyWrite => self.delta(plan, slots),
+            Strategy::RecoverFirst => {
                 self.recover_uncovered(plan, slots)?;
                 self.read_uncovered(plan, slots);
                 self.encode(plan, slots);
@@ -294,7 +294,8 @@ impl Cut<'_> {
                 inputs.push(self.rows.of(slots.get(index)));
                 inputs.push(self.source(index, slots));
             }
-            let (mut coefs, mut outputs) = (Vec::new(), Vec::new());
+            let mut coefs = Vec::new();
+            let mut outputs = Vec::new();
             for equation in set {
                 let strip = code.number(equation.parity);
                 read_strip(self.view, strip, self.rows, plan, slots);
@@ -383,7 +384,8 @@ pub(super) fn recover(
             read_strip(view, strip, rows, plan, slots);
             inputs.push(rows.of(slots.get(strip)));
         }
-        let (coefs, outputs) = (sums.coefs.clone(), outputs.to_vec());
+        let coefs = sums.coefs.clone();
+        let outputs = outputs.to_vec();
         plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
     }
     Ok(())

@@ -134,7 +134,8 @@ fn compare(view: &StripeView, rows: Rows, mut plan: Plan, slots: &mut Slots) -> 
 pub fn fits(code: &StripeCode, strips: &[Buf], made: impl FnOnce() -> Buf) -> Vec<Compute> {
     let (data, sums) = strips.split_at(code.data().len());
     if let Some(q_coefs) = checked_at_once(code) {
-        let (data, q) = (data.to_vec(), sums.get(1).copied());
+        let data = data.to_vec();
+        let q = sums.get(1).copied();
         return vec![Compute::Check { data, q_coefs, p: sums[0], q }];
     }
     let made = made();
@@ -291,7 +292,8 @@ pub fn resync_degraded(
     rows: Rows,
     taken: &mut Taken,
 ) -> Result<Plan, Unrecoverable> {
-    let (lost, sums) = (view.lost(), view.code.equations().len());
+    let lost = view.lost();
+    let sums = view.code.equations().len();
     let writable = lost.iter().any(|&strip| view.cells[strip].writable());
     if lost.len() > sums {
         return Err(Unrecoverable);

@@ -42,7 +42,7 @@ impl Stack {
         };
         if matches!(command, Command::Add(_)) && !array.is_redundant() {
             let pending = self.pending.iter_mut().find(|pending| pending.id == id);
-            pending.into_iter().for_each(|it| it.then = Some(Then::Rejoin(index as u16)));
+            pending.into_iter().for_each(|it| it.then = Some(Then::TakeBack(index as u16)));
         }
         array.handle(self.now, Event::Command { id, command });
     }
@@ -108,14 +108,14 @@ impl Stack {
 
     /// An inner array that had been failed got a member. When it lacks none, the outer array takes
     /// it back. False when there is nothing to wait for.
-    pub(super) fn rejoin(&mut self, id: CommandId, number: u16) -> bool {
+    pub(super) fn take_back(&mut self, id: CommandId, number: u16) -> bool {
         let index = usize::from(number);
         if self.inner[index].has_failed() {
             return false;
         }
         let member = MemberId(number);
         let (command, then) = if self.outer.has(member) {
-            (Command::Remove(member), Some(Then::Rejoin(number)))
+            (Command::Remove(member), Some(Then::TakeBack(number)))
         } else {
             (Command::Add(Box::new(self.join(index))), None)
         };

@@ -292,7 +292,8 @@ fn an_array_with_another_kind_of_bitmap_is_refused_and_nothing_dropped() {
     let (reason, next, _) = refusal(&[gone.clone(), gone.clone(), gone]);
     assert_eq!(reason, "no member's bitmap can be read");
     let next = next.advice;
-    let (drop, resync) = (next.find("--update=no-bitmap"), next.find("--update=resync"));
+    let drop = next.find("--update=no-bitmap");
+    let resync = next.find("--update=resync");
     assert!(drop.is_some() && drop < resync, "{next}");
 }
 

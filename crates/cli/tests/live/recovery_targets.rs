@@ -46,7 +46,7 @@ fn another_node_takes_the_place_of_one_that_died() {
     assert_eq!(said["epoch"], said["view"]["epoch"], "{said}");
     assert_eq!(said["sync"]["copied_bytes"], 4 << 20, "{said}");
     let votes = |address: &str| said["voters"].as_array().unwrap().contains(&json!(address));
-    until("the vote of the newcomer", || {
+    until("the vote of the new node", || {
         let voters = detail(&lab, "x")["voters"].to_string();
         voters.contains(&spare.address) && !voters.contains(&address)
     });

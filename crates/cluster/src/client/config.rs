@@ -91,7 +91,8 @@ impl ClientConfig {
 
     /// The array, as its keeper takes it; `None` without members.
     pub(super) fn kept(&self) -> Option<Config> {
-        let (spares, bitmap) = (self.spares.clone(), self.bitmap.clone());
+        let spares = self.spares.clone();
+        let bitmap = self.bitmap.clone();
         member::kept(&self.members, spares, bitmap, self.read_only, super::BLOCK_BYTES)
     }
 }

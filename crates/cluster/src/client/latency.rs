@@ -1,7 +1,7 @@
 //! How fast nodes answer: a write waits for the slowest node that has a part in it, so people want
 //! to know which it is.
 //!
-//! What is timed is what a node does alone: reads, storing what is staged, flushes, metadata. How
+//! What is timed is what a node does alone: reads, storing what is prepared, flushes, metadata. How
 //! long staging takes would say nothing: there nodes wait for one another.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -112,9 +112,10 @@ impl LatencyTracker {
         for (role, answers) in (0..).zip(&mut self.answers) {
             let others = (0..).zip(&medians).filter(|(other, _)| *other != role);
             let others: Vec<u64> = others.filter_map(|(_, median)| *median).collect();
-            let Some(micros) = medians[usize::from(role)].filter(|_| !others.is_empty()) else {
+            let Some(micros) = medians[usize::from(role)] else { continue };
+            if others.is_empty() {
                 continue;
-            };
+            }
             let others_micros = median(others);
             let ease = if answers.slow { 2 } else { 1 };
             let slow = micros * ease > LEAST_MICROS && micros * ease > TIMES * others_micros;

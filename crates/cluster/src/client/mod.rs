@@ -227,7 +227,7 @@ impl Machine for Client {
         let returns = running && !keeper.view().is_stopping();
         [
             engine.deadline(shared, keeper.view().now(), returns),
-            keeper.view().deadline().filter(|_| running),
+            if running { keeper.view().deadline() } else { None },
             sessions.deadline(&self.parts.facts(), keeper.view()),
             ownership.deadline(self.parts.may_return()),
             self.keeper_side.deadline(&self.parts),

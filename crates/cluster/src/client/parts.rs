@@ -12,9 +12,9 @@ use super::sessions::negotiation::Step;
 use super::sessions::session::Session;
 use super::sessions::{self, Net, Sessions};
 
-/// The machines of the client, side by side: each is called with what it may see, and none of them
-/// sees another one but through this. What one has for the others waits in its queue until the
-/// client has it carried out.
+/// The machines of the client, side by side: each is called with what it may see, and none calls
+/// another one. What one has for the others waits in its queue until the client carries it out.
+/// [`KeeperSide`](super::keeper_side::KeeperSide) stands outside, as it works on all of them.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) phase: Phase,

@@ -10,10 +10,10 @@ use braid_array::level::{Layout, Level};
 mod compare;
 mod decision;
 mod departed;
+mod lease;
 mod reread;
 mod returning;
 mod room;
-mod share;
 mod silence;
 mod start;
 mod trim;
@@ -68,7 +68,8 @@ fn config(planner: Planner) -> ClientConfig {
         ..Superblock::blank()
     };
     let member = |role: u16| {
-        let (address, volume) = (format!("n{role}"), "v".to_owned());
+        let address = format!("n{role}");
+        let volume = "v".to_owned();
         let superblock = Superblock { dev_number: role.into(), ..superblock.clone() };
         Some(ClientMember { address, volume, superblock })
     };
@@ -80,7 +81,8 @@ fn actions(client: &mut Client) -> Vec<Action> {
 }
 
 fn hear(client: &mut Client, role: u16, message: &Message) {
-    let (peer, bytes) = (client.parts.sessions.list.get(role).peer, message.encode(1));
+    let peer = client.parts.sessions.list.get(role).peer;
+    let bytes = message.encode(1);
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
 
@@ -141,8 +143,9 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
                         .iter()
                         .position(of_peer)
                         .map(|role| role as u16);
-                    let says =
-                        |role: u16| answer(role, &message).filter(|_| !ignores(role, &message));
+                    let says = |role: u16| {
+                        if ignores(role, &message) { None } else { answer(role, &message) }
+                    };
                     match role.and_then(|role| Some((role, says(role)?))) {
                         Some((role, answer)) => hear(client, role, &answer),
                         None => rest.push(action),
@@ -155,7 +158,8 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
 }
 
 fn lose(client: &mut Client, role: u16) {
-    let (peer, why) = (client.parts.sessions.list.get(role).peer, Refusal::new("gone", ""));
+    let peer = client.parts.sessions.list.get(role).peer;
+    let why = Refusal::new("gone", "");
     client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, why }));
 }
 
@@ -202,7 +206,7 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
     assert_eq!((after.iter().filter(puts).count(), completed(&after)), (0, None));
     let position = client.parts.engine.open_positions()[0];
     for role in [0, 1] {
-        staged(&mut client, role, (position, Generation(0)), true);
+        prepared(&mut client, role, (position, Generation(0)), true);
     }
     // The others have all that is theirs: it goes without the parity.
     let goes = |message: &Message| matches!(message, Message::Commit { .. });
@@ -214,7 +218,8 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
 fn a_stop_while_nodes_are_asked_leaves_nothing_to_wait_for() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |role, _| role == 1);
-    let (id, command) = (CommandId(1), Command::Stop);
+    let id = CommandId(1);
+    let command = Command::Stop;
     client.handle(Instant(3), Event::Command { id, command });
     let after = run(&mut client, |_, _| false);
     assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));
@@ -284,14 +289,16 @@ fn begin(client: &mut Client, fua: bool) -> (Position, Generation) {
 }
 
 /// A node says that it has its part of a slice-set.
-fn staged(
+fn prepared(
     client: &mut Client,
     role: u16,
     (position, generation): (Position, Generation),
     ok: bool,
 ) {
-    let (own_fault, cut_off) = (!ok, Roles::NONE);
-    let (no_room, received_bytes) = (false, 0);
+    let own_fault = !ok;
+    let cut_off = Roles::NONE;
+    let no_room = false;
+    let received_bytes = 0;
     hear(
         client,
         role,
@@ -307,10 +314,10 @@ fn staged(
     );
 }
 
-/// All nodes have a slice-set staged, and store it.
+/// All nodes have a slice-set prepared, and store it.
 fn store(client: &mut Client, place: (Position, Generation)) {
     for role in 0..NODES {
-        staged(client, role, place, true);
+        prepared(client, role, place, true);
     }
     let (position, generation) = place;
     let goes = said(&run(client, |_, _| false), |message| match message {
@@ -352,7 +359,7 @@ fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
     for role in 0..NODES {
         let so_far = run(&mut client, |_, _| false);
         assert_eq!((completed(&so_far), said(&so_far, |_| true)), (None, 0));
-        staged(&mut client, role, (position, generation), true);
+        prepared(&mut client, role, (position, generation), true);
     }
     let answered = run(&mut client, |_, _| false);
     let goes = |message: &Message| matches!(message, Message::Commit { .. });
@@ -371,7 +378,7 @@ fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
     // One that is to be durable is not answered before it is stored.
     let (position, generation) = begin(&mut client, true);
     for role in 0..NODES {
-        staged(&mut client, role, (position, generation), true);
+        prepared(&mut client, role, (position, generation), true);
     }
     let gone = run(&mut client, |_, _| false);
     assert_eq!((said(&gone, goes), completed(&gone)), (usize::from(NODES), None));
@@ -388,7 +395,7 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
     let (position, generation) = begin_write(&mut client);
     for (role, ok) in [(0, true), (1, true), (2, false)] {
         assert_eq!(completed(&run(&mut client, |_, _| false)), None);
-        staged(&mut client, role, (position, generation), ok);
+        prepared(&mut client, role, (position, generation), ok);
     }
     let after = run(&mut client, |_, _| false);
     let drops = |message: &Message| matches!(message, Message::Abort { .. });
@@ -419,7 +426,7 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
     }
     let (position, generation) = again.expect("it is tried again");
     for role in [0, 1] {
-        staged(&mut client, role, (position, generation), true);
+        prepared(&mut client, role, (position, generation), true);
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Ok(())));
     assert_eq!(client.status().members.iter().map(|m| m.errors).collect::<Vec<_>>(), [0, 0, 1]);
@@ -450,7 +457,8 @@ type Over = Vec<(u64, Result<(), RequestError>)>;
 
 /// Carries out computations; the requests that complete, and what is left.
 fn compute(client: &mut Client) -> (Over, Vec<Action>) {
-    let (mut over, mut rest) = (Vec::new(), Vec::new());
+    let mut over = Vec::new();
+    let mut rest = Vec::new();
     while let Some(action) = client.poll() {
         match action {
             Action::Compute { io, .. } => {
@@ -508,9 +516,10 @@ fn what_cannot_be_read_fails_only_those_who_need_it() {
         let (completed, rest) = compute(&mut client);
         over.extend(completed);
         for (peer, slot) in reads(&rest) {
-            match peer == parity {
-                true => hear(&mut client, 2, &Message::ReadFailed { slot }),
-                false => placed(&mut client, &[(peer, slot)]),
+            if peer == parity {
+                hear(&mut client, 2, &Message::ReadFailed { slot });
+            } else {
+                placed(&mut client, &[(peer, slot)]);
             }
         }
     }
@@ -592,13 +601,15 @@ fn a_stop_does_not_wait_for_a_node_that_says_nothing() {
     let mut client = client(Planner::Encoder { node: 0 });
     run(&mut client, |_, _| false);
     let place = begin_write(&mut client);
-    let (id, command) = (CommandId(1), Command::Stop);
+    let id = CommandId(1);
+    let command = Command::Stop;
     client.handle(Instant(3), Event::Command { id, command });
     for role in [0, 2] {
-        staged(&mut client, role, place, true);
+        prepared(&mut client, role, place, true);
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), None);
-    let (mut due, mut answer) = (Instant(3), None);
+    let mut due = Instant(3);
+    let mut answer = None;
     while answer.is_none() {
         due = client.deadline().expect("a deadline");
         client.handle(due, Event::Tick);
@@ -635,8 +646,11 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     client.handle(Instant(900_000_000), Event::Tick);
     assert_eq!(opened(&run(&mut client, |_, _| false)), [0; 0]);
     for role in 0..NODES {
-        let (ok, own_fault, cut_off) = (true, false, Roles::NONE);
-        let (no_room, received_bytes) = (false, 0);
+        let ok = true;
+        let own_fault = false;
+        let cut_off = Roles::NONE;
+        let no_room = false;
+        let received_bytes = 0;
         let message = Message::Prepared {
             position,
             generation,
@@ -646,7 +660,8 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
             cut_off,
             received_bytes,
         };
-        let (peer, bytes) = (client.parts.sessions.list.get(role).peer, message.encode(1));
+        let peer = client.parts.sessions.list.get(role).peer;
+        let bytes = message.encode(1);
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);
     }
@@ -672,7 +687,8 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
 #[test]
 fn superblocks_do_not_tell_of_a_loss_that_the_array_does_not_survive() {
     let mut client = written();
-    let (id, command) = (CommandId(1), Command::Stop);
+    let id = CommandId(1);
+    let command = Command::Stop;
     client.handle(Instant(3), Event::Command { id, command });
     let flush = |message: &Message| matches!(message, Message::Flush { .. });
     let asked = run(&mut client, |_, message| flush(message));

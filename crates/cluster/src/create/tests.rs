@@ -9,7 +9,9 @@ use crate::family::XOR2D_MD_LEVEL;
 fn new(family: Family, chunk_bytes: Option<u32>, size_bytes: u64) -> NewArray {
     let name = "host:a".to_owned();
     let bitmap = NewBitmap::Default;
-    let (set_uuid, journal_bytes, parts_only) = ([7; 16], 0, false);
+    let set_uuid = [7; 16];
+    let journal_bytes = 0;
+    let parts_only = false;
     NewArray {
         name,
         set_uuid,

@@ -2,7 +2,7 @@
 //! them is best.
 
 use crate::set::{Roles, Touched, WriteStrategy};
-use braid_array::code::{Cell, Part, StripeCode, Way};
+use braid_array::code::{Cell, Part, Strategy, StripeCode};
 
 /// The data blocks that the missing roles hold, by index, ascending.
 pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u32> {
@@ -13,7 +13,11 @@ pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u3
 /// The way to write these blocks with the fewest reads and writes of members; and all blocks that
 /// are put then. See [`brought_back`] for what the client has to have before.
 #[must_use]
-pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (WriteStrategy, Touched) {
+pub fn write_strategy(
+    code: &StripeCode,
+    touched: &Touched,
+    missing: Roles,
+) -> (WriteStrategy, Touched) {
     let part = Part {
         code,
         covered: &|index| touched.contains(index as u32),
@@ -22,14 +26,14 @@ pub fn way(code: &StripeCode, touched: &Touched, missing: Roles) -> (WriteStrate
         in_step: true,
     };
     let mut put = touched.clone();
-    let strategy = match part.way() {
-        Way::Whole => WriteStrategy::FullStripe,
-        Way::Delta => WriteStrategy::ReadModifyWrite,
-        Way::Reconstruct => WriteStrategy::Reconstruct,
-        Way::Recover if is_less_by_difference(code, touched, missing) => {
+    let strategy = match part.strategy() {
+        Strategy::FullStripe => WriteStrategy::FullStripe,
+        Strategy::ReadModifyWrite => WriteStrategy::ReadModifyWrite,
+        Strategy::ReconstructWrite => WriteStrategy::Reconstruct,
+        Strategy::RecoverFirst if is_less_by_difference(code, touched, missing) => {
             WriteStrategy::ReadModifyWrite
         }
-        Way::Recover => {
+        Strategy::RecoverFirst => {
             lost_blocks(code, missing).for_each(|index| put.insert(index));
             if put.is_all() { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }
         }
@@ -130,14 +134,15 @@ mod tests {
 
     #[test]
     fn lost_blocks_are_brought_back_only_for_sums_that_need_them() {
-        let (mirror, raid5, raid6) =
-            (code(Level::Raid1, 3), code(Level::Raid5, 6), code(Level::Raid6, 8));
+        let mirror = code(Level::Raid1, 3);
+        let raid5 = code(Level::Raid5, 6);
+        let raid6 = code(Level::Raid6, 8);
         let home = |code: &StripeCode, index: usize| code.data()[index].node;
         let parity = raid5.equations()[0].parity.node;
         let two = [home(&raid6, 0), home(&raid6, 1)];
         let best = |code, touched: &[u32], missing: &[u16], strategy, put: &[u32]| {
             let missing = missing.iter().copied().collect();
-            let found = way(code, &some(code, touched), missing);
+            let found = write_strategy(code, &some(code, touched), missing);
             assert_eq!(found, (strategy, some(code, put)), "{touched:?} without {missing:?}");
         };
         best(&mirror, &[0], &[home(&mirror, 0)], WriteStrategy::FullStripe, &[0]);
@@ -160,7 +165,7 @@ mod tests {
         let code = Family::Xor2d.code(9, 0).expect("9 nodes");
         let lost = lost_blocks(&code, [3].into_iter().collect()).next().expect("it has data");
         let written = some(&code, &[lost]);
-        let found = way(&code, &written, [3].into_iter().collect());
+        let found = write_strategy(&code, &written, [3].into_iter().collect());
         assert_eq!(found, (WriteStrategy::ReadModifyWrite, written.clone()));
         let all = brought_back(&code, (found.0, &found.1), &written, [3].into_iter().collect());
         assert_eq!(all, [lost]);
@@ -174,7 +179,7 @@ mod tests {
                 let touched = some(&code, &touched);
                 for (a, b) in (0..code.nodes()).flat_map(|a| (0..=a).map(move |b| (a, b))) {
                     let missing = [a, b].into_iter().collect();
-                    let (strategy, put) = way(&code, &touched, missing);
+                    let (strategy, put) = write_strategy(&code, &touched, missing);
                     assert!(allowed(&code, strategy, &put, missing), "{put:?} without {missing:?}");
                     let lost: Vec<u32> = lost_blocks(&code, missing).collect();
                     for index in 0..touched.blocks() {

@@ -217,7 +217,8 @@ fn a_small_write_moves_what_it_must() {
             ..set(&pipeline, 10 + home.node, 3)
         };
         let plan = pipeline.plan_of(&set).expect("a plan");
-        let (mut stored, mut sent) = (0, 0);
+        let mut stored = 0;
+        let mut sent = 0;
         for node in plan.involved(set.strategy, &set.touched) {
             for step in plan.part(node, set.strategy, &set.touched).steps() {
                 match step.destination {

@@ -81,7 +81,8 @@ impl Chains {
                 terms.add(coef, &code.terms(Cell { row, node: link.from }));
             }
             let inputs = link.before.map(|transfer| Input { transfer, coef: 1 });
-            let (from, inputs) = (Endpoint::Node(link.from), inputs.into_iter().collect());
+            let from = Endpoint::Node(link.from);
+            let inputs = inputs.into_iter().collect();
             transfers.push(Transfer { stage, from, to: link.to, inputs, terms });
         }
         Schedule { nodes: code.nodes(), transfers, sums: Vec::new() }

@@ -30,7 +30,8 @@ pub enum Fault {
 }
 
 pub(super) fn verify(schedule: &Schedule, code: &StripeCode) -> Result<(), Fault> {
-    let (transfers, data) = (schedule.transfers(), code.data());
+    let transfers = schedule.transfers();
+    let data = code.data();
     if schedule.nodes() != code.nodes() || schedule.sums().len() != code.equations().len() {
         return Err(Fault::OtherCode);
     }

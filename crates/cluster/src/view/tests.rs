@@ -3,7 +3,8 @@ use super::*;
 const ARRAY: [u8; 16] = [7; 16];
 
 fn vote() -> Vote {
-    let (members, voters) = (vec![0x1122_3344_5566_7788, 0, 3], vec![10, 11, 12, 13]);
+    let members = vec![0x1122_3344_5566_7788, 0, 3];
+    let voters = vec![10, 11, 12, 13];
     let witnesses = vec![Witness { node: 13, address: "w:7000".into() }];
     let view =
         View { epoch: 8, count: 3, torn: true, members, voters, voted: vec![14, 11], witnesses };
@@ -110,7 +111,8 @@ fn two_can_go_on(joint: &View) -> bool {
 
 #[test]
 fn while_voters_change_no_two_clients_go_on() {
-    let (voters, voted) = (vec![0, 1, 3], vec![0, 1, 2]);
+    let voters = vec![0, 1, 3];
+    let voted = vec![0, 1, 2];
     let joint = View { epoch: 1, count: 2, voters, voted, ..View::default() };
     assert!(!two_can_go_on(&joint));
     // Only a majority of the new ones is not enough.

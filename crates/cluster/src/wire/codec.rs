@@ -88,7 +88,7 @@ record!(PeerAddress { role, address, ring });
 record!(Witness { node, address });
 record!(VolumeInfo { name, bytes, written });
 record!(JournalEntry { version, holders, void });
-record!(Leftover { version, staged, ok });
+record!(Leftover { version, prepared, ok });
 record!(Set {
     position,
     generation,
@@ -338,9 +338,9 @@ impl Field for Touched {
         }
         let mut touched = Self::none(blocks);
         (0..blocks).filter(|&index| set(index)).for_each(|index| touched.insert(index));
-        match touched.is_all() {
-            true => Err(WireError::Value("list of all blocks")),
-            false => Ok(touched),
+        if touched.is_all() {
+            return Err(WireError::Value("list of all blocks"));
         }
+        Ok(touched)
     }
 }

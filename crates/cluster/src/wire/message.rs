@@ -232,13 +232,13 @@ messages! {
         /// link is.
         received_bytes: u64,
     }
-    /// Client: what is staged here takes the place of what is stored, and is to go on at all other
-    /// nodes too. Answer to each: `Finished`.
+    /// Client: what is prepared here takes the place of what is stored, and is to go on at all
+    /// other nodes too. Answer to each: `Finished`.
     21 Commit {
         /// Positions, each with its generation.
         sets: Vec<(Position, Generation)>,
     }
-    /// Client: what is staged here is not stored. Answer: `Finished`.
+    /// Client: what is prepared here is not stored. Answer: `Finished`.
     22 Abort {
         /// The position.
         position: Position,
@@ -342,14 +342,14 @@ messages! {
     35 Leftovers {
         /// The number that the request carried.
         tag: u32,
-        /// What the pipeline was, if something is staged.
+        /// What the pipeline was, if something is prepared.
         params: Option<Params>,
         /// Slice-sets, the latest at each position.
         items: Vec<Leftover>,
         /// With which one to go on; 0 at the end.
         next: u16,
     }
-    /// Client: of what is staged here of its predecessors' these go, and all others are dropped.
+    /// Client: of what is prepared here of its predecessors' these go, and all others are dropped.
     /// Answer: `Ok`, when they are durable.
     36 ResolveLeftovers {
         /// The number that the answer carries, chosen by the sender.

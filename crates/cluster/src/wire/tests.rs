@@ -140,8 +140,8 @@ fn takeover() -> Vec<Message> {
 
 fn leftovers(set: Set, params: Params) -> Message {
     let items = vec![
-        Leftover { version: SetVersion::new(7, 1 << 40), staged: Some(set), ok: true },
-        Leftover { version: SetVersion::new(7, 3), staged: None, ok: false },
+        Leftover { version: SetVersion::new(7, 1 << 40), prepared: Some(set), ok: true },
+        Leftover { version: SetVersion::new(7, 3), prepared: None, ok: false },
     ];
     Message::Leftovers { tag: 3, params: Some(params), items, next: 1 }
 }

@@ -89,7 +89,8 @@ mod gf27 {
     }
 
     pub(super) fn add(u: u16, v: u16) -> u16 {
-        let (a, b) = (digits(u), digits(v));
+        let a = digits(u);
+        let b = digits(v);
         element([a[0] + b[0], a[1] + b[1], a[2] + b[2]])
     }
 
@@ -98,7 +99,8 @@ mod gf27 {
     }
 
     pub(super) fn mul(u: u16, v: u16) -> u16 {
-        let (mut sum, mut power) = (0, u);
+        let mut sum = 0;
+        let mut power = u;
         for digit in digits(v) {
             for _ in 0..digit {
                 sum = add(sum, power);
@@ -174,7 +176,8 @@ mod tests {
     /// Rows on the cycle through row 0.
     fn cycle(a: &[u16], b: &[u16]) -> u16 {
         let step = |row: usize| b.iter().position(|&d| d == a[row]).expect("a permutation");
-        let (mut row, mut length) = (step(0), 1);
+        let mut row = step(0);
+        let mut length = 1;
         while row != 0 {
             (row, length) = (step(row), length + 1);
         }

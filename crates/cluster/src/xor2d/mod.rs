@@ -169,7 +169,8 @@ mod tests {
     #[test]
     fn an_even_number_of_nodes_is_the_odd_one_below_and_a_node_of_data() {
         for odd in (5..34).step_by(2) {
-            let (less, more) = (Xor2d::new(odd).expect("odd"), Xor2d::new(odd + 1).expect("even"));
+            let less = Xor2d::new(odd).expect("odd");
+            let more = Xor2d::new(odd + 1).expect("even");
             let q = odd as u16 - 1;
             for (a, b) in less.code().equations().iter().zip(more.code().equations()) {
                 let moved = |cell: Cell| match cell.node {

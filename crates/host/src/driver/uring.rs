@@ -89,8 +89,8 @@ impl<T: Copy> Ring<T> {
     }
 
     /// Lets go of a piece of the arena on which there is no operation.
-    pub(crate) fn let_go(&mut self, piece: Piece) {
-        self.pinned.let_go(&self.ring, piece);
+    pub(crate) fn release(&mut self, piece: Piece) {
+        self.pinned.release(&self.ring, piece);
     }
 
     /// From now on a piece of the arena may be registered.

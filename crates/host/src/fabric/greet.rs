@@ -214,7 +214,7 @@ impl Strangers {
     }
 
     /// It is one no more. False when it was its turn to go.
-    fn leave(&self, stream: &Arc<TcpStream>) -> bool {
+    fn remove(&self, stream: &Arc<TcpStream>) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let at = waiting.iter().position(|other| Arc::ptr_eq(other, stream));
         at.and_then(|at| waiting.remove(at)).is_some()
@@ -262,7 +262,7 @@ fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
             let deadline = Instant::now() + PATIENCE;
             let greeted = exchange(&own, &says, false, deadline);
             let heard = greeted.and_then(|greeted| await_word(&own, deadline).map(|()| greeted));
-            let stays = here.leave(&own);
+            let stays = here.remove(&own);
             match (heard, own.try_clone()) {
                 (Ok(heard), Ok(stream)) if stays => {
                     let result = Ok(heard.on(stream));
@@ -276,7 +276,7 @@ fn accept_all(listener: &TcpListener, says: &Says, tell: &Teller) {
             }
         };
         if thread::Builder::new().name("fabric-greet".into()).spawn(greet).is_err() {
-            strangers.leave(&stream);
+            strangers.remove(&stream);
         }
     }
 }

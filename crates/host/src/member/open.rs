@@ -218,7 +218,7 @@ fn open_unlocked(path: &Path, mode: Mode, claim: bool) -> Result<MemberFile, Ope
         block_device,
         below: Vec::new(),
     };
-    settle_alignment(&mut member, mode)?;
+    choose_alignment(&mut member, mode)?;
     Ok(member)
 }
 
@@ -275,7 +275,7 @@ fn size_bytes(file: &File, kind: Kind) -> io::Result<u64> {
 
 /// Finds the alignment that I/O with O_DIRECT needs, by asking and then by trying. A file for
 /// which no alignment up to 4096 will do is opened without O_DIRECT.
-fn settle_alignment(member: &mut MemberFile, mode: Mode) -> Result<(), OpenError> {
+fn choose_alignment(member: &mut MemberFile, mode: Mode) -> Result<(), OpenError> {
     if !member.direct {
         return Ok(());
     }

@@ -56,7 +56,7 @@ impl Session {
         }
         self.cluster.note(&[55, role.into()], || format!("node {role} COMES LATE"));
         // Nothing relies on what it had.
-        self.cluster.restart_newcomer(role);
+        self.cluster.restart_recovery_target(role);
         let until = self.cluster.world.now().plus_millis(PATIENCE_MILLIS);
         while self.cluster.left_out().contains(&role) && !self.promises.failed {
             if !self.step()? || self.cluster.world.now() >= until {

@@ -17,7 +17,7 @@ use super::nodes::Cluster;
 use super::process::Process;
 use super::scenario::Scenario;
 use crate::judge::{Flight, Judge};
-use crate::oracle::{Moment, Range};
+use crate::oracle::{LogicalTime, Range};
 use crate::report::Failure;
 use crate::rng::Rng;
 use crate::workload::Kind;
@@ -64,7 +64,7 @@ impl Finder for Search {
 #[derive(Clone, Copy, Debug)]
 struct Forgotten {
     /// What was answered until then may be lost.
-    until: Moment,
+    until: LogicalTime,
     /// The next flush has to fail; else it fails unless what whole stripes were given is there, as
     /// no journal has it.
     surely: bool,

@@ -8,12 +8,12 @@
 //! compares everything with what lies on the volumes ([`final_check`], [`content`]).
 //!
 //! At times another array lives on the same nodes ([`guest`]), a client goes on whose array was
-//! taken over ([`fenced_client`]), another node takes the place of a lost one ([`newcomer`]) or of
-//! one that serves ([`spare`]), and those leave the array; more nodes go away
-//! than the array can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a bit
-//! changes on a volume ([`bit_rot`]). Lives end at a drawn [`kill_point`], have an [`idle_phase`],
-//! and some clients come for a short time ([`short_lived_clients`]); and some seeds are about many
-//! that follow one another ([`relay`]).
+//! taken over ([`fenced_client`]), another node takes the place of a lost one ([`recovery_target`])
+//! or of one that serves ([`spare`]), and those leave the array; more nodes go away than the array
+//! can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a bit changes on a
+//! volume ([`bit_rot`]). Lives end at a drawn [`kill_point`], have an [`idle_phase`], and some
+//! clients come for a short time ([`short_lived_clients`]); and some seeds are about many that
+//! follow one another ([`relay`]).
 
 mod absent;
 mod away;
@@ -27,10 +27,10 @@ pub mod guest;
 mod idle_phase;
 pub mod io;
 mod kill_point;
-pub mod newcomer;
 pub mod nodes;
 pub mod process;
 pub mod promises;
+pub mod recovery_target;
 mod relay;
 mod replay;
 mod requests;

@@ -15,12 +15,12 @@ use super::session::{ARRAY, Session, VOLUME};
 /// The command that adds one.
 pub const ADD: CommandId = CommandId(3);
 
-/// Newcomers' numbers begin here.
+/// Recovery targets' numbers begin here.
 const FIRST: u64 = 100;
 
 /// A node that was offered to the client.
 #[derive(Clone, Copy, Debug)]
-pub struct Newcomer {
+pub struct RecoveryTarget {
     pub(super) id: u64,
     pub(super) process: usize,
     pub(super) incarnation: u64,
@@ -40,9 +40,9 @@ impl Cluster {
         self.ids[usize::from(role)] >= FIRST
     }
 
-    /// A newcomer that is being rebuilt dies of a power cut and is back at once: nothing relies on
-    /// what it had.
-    pub fn restart_newcomer(&mut self, role: u16) {
+    /// A recovery target that is being rebuilt dies of a power cut and is back at once: nothing
+    /// relies on what it had.
+    pub fn restart_recovery_target(&mut self, role: u16) {
         let at = usize::from(role);
         let before = self.nodes[at];
         self.world.kill(before);
@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     /// Has the client told to add a new node.
-    pub(super) fn offer_as(&mut self, client: usize, command: CommandId) -> Newcomer {
+    pub(super) fn offer_as(&mut self, client: usize, command: CommandId) -> RecoveryTarget {
         let sectors = self.disk(0).sectors();
         let disk = content::blank(sectors, &self.scenario, &ARRAY);
         let device_sectors = disk.sectors();
@@ -80,7 +80,7 @@ impl Cluster {
             device_uuid: [0x80 | id as u8; 16],
         };
         self.world.command(client, command, Command::Add(Box::new(new)));
-        Newcomer { id, process, incarnation }
+        RecoveryTarget { id, process, incarnation }
     }
 
     /// The role of a member of the client.
@@ -95,21 +95,21 @@ impl Cluster {
 impl Session {
     /// Offers the client a new node in the place of one that it has gone on without.
     pub fn offer(&mut self) {
-        self.newcomer = Some(self.cluster.offer_as(self.client, ADD));
+        self.recovery_target = Some(self.cluster.offer_as(self.client, ADD));
     }
 
-    /// The newcomer was taken in, or not: what lies on it tells, and in which role.
+    /// The recovery target was taken in, or not: what lies on it tells, and in which role.
     pub(super) fn added(&mut self) {
-        let Some(newcomer) = self.newcomer.take() else { return };
-        match self.cluster.role_on(newcomer.process) {
-            Some(role) => self.has_role(newcomer, role),
-            None => self.cluster.world.kill(newcomer.process),
+        let Some(recovery_target) = self.recovery_target.take() else { return };
+        match self.cluster.role_on(recovery_target.process) {
+            Some(role) => self.has_role(recovery_target, role),
+            None => self.cluster.world.kill(recovery_target.process),
         }
     }
 
-    /// A newcomer is the member of this role now, and nobody needs the one before.
-    pub(super) fn has_role(&mut self, newcomer: Newcomer, role: u16) {
-        let Newcomer { id, process, incarnation } = newcomer;
+    /// A recovery target is the member of this role now, and nobody needs the one before.
+    pub(super) fn has_role(&mut self, recovery_target: RecoveryTarget, role: u16) {
+        let RecoveryTarget { id, process, incarnation } = recovery_target;
         self.cluster.note(&[57, id, role.into()], || format!("node {id} HAS ROLE {role}"));
         let at = usize::from(role);
         let old = std::mem::replace(&mut self.cluster.nodes[at], process);

@@ -166,7 +166,7 @@ fn go_on(session: &mut Session, died: bool) -> Result<bool, Failure> {
     Ok(!session.those_behind_serve(true)?)
 }
 
-/// The client died while a newcomer was being rebuilt: the next one goes on with that.
+/// The client died while a recovery target was being rebuilt: the next one goes on with that.
 fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
     session.cluster.note(&[54], || "REBUILD".to_owned());
     if session.phase != Phase::Stopped {
@@ -198,15 +198,16 @@ fn replace(session: &mut Session) {
         session.offer_spare();
     }
     let lost = session.promises.dropped.iter().any(|&role| !session.cluster.is_new(role));
-    let may =
-        session.cluster.scenario.newcomer && session.promises.in_step && session.newcomer.is_none();
+    let may = session.cluster.scenario.recovery_target
+        && session.promises.in_step
+        && session.recovery_target.is_none();
     if lost && may && session.cluster.rng.percent(2) {
         session.drop_guest();
         session.offer();
     } else if let Some(role) = session.rebuilding().first().copied()
         && session.cluster.rng.below(5000) < 1
     {
-        session.cluster.restart_newcomer(role);
+        session.cluster.restart_recovery_target(role);
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Scenario {
     /// Another array is written on the same nodes.
     pub guest: bool,
     /// Another node takes the place of one that is lost.
-    pub newcomer: bool,
+    pub recovery_target: bool,
     /// A spare is added.
     pub spare: bool,
     /// Members are replaced by the spare while they serve.
@@ -95,7 +95,7 @@ impl Scenario {
             largest_sectors: 2048,
             bad_sectors: false,
             guest: false,
-            newcomer: false,
+            recovery_target: false,
             spare: false,
             replaces: false,
             spare_patience_ms: SPARE_PATIENCE_MS,
@@ -150,7 +150,7 @@ impl Scenario {
             largest_sectors: if long { 8 } else { largest.clamp(8, 512) },
             bad_sectors: redundant && rng.percent(15) && !looked_for,
             guest: nodes <= 8 && rng.percent(15),
-            newcomer: rng.percent(40),
+            recovery_target: rng.percent(40),
             spare: redundant && rng.percent(20),
             spare_patience_ms: rng.pick(&[0, 100, 2_000, 20_000]),
             witnesses: if witnessed { aside.pick(&[1, 1, 2]) } else { 0 },
@@ -159,7 +159,7 @@ impl Scenario {
             replaces: false,
         };
         // Volumes that carry nothing yet take all of the cluster key.
-        scenario.limited &= !scenario.newcomer && !scenario.spare;
+        scenario.limited &= !scenario.recovery_target && !scenario.spare;
         let marks = redundant && bitmap.is_some() && !scenario.limited;
         scenario.replaces = marks && aside.percent(50);
         scenario.spare |= scenario.replaces;
@@ -187,7 +187,7 @@ impl Scenario {
         let cut = self.lives.ends_with(&[End::PowerCut]);
         if !journal && cut {
             // Nothing is rebuilt from sums that may not fit.
-            self.newcomer = false;
+            self.recovery_target = false;
             self.spare = false;
             self.bad_sectors = false;
             self.replaces = false;

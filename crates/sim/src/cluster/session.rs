@@ -7,9 +7,9 @@ use braid_cluster::pipeline::Params;
 
 use super::fenced_client::FencedClient;
 use super::guest::Guest;
-use super::newcomer::{ADD, Newcomer};
 use super::nodes::Cluster;
 use super::promises::{Happened, Promises};
+use super::recovery_target::{ADD, RecoveryTarget};
 use super::scenario::Scenario;
 use super::spare::{REPLACED, SPARE};
 use super::suspects::{Map, Suspects};
@@ -63,9 +63,9 @@ pub struct Session {
     /// What the protocol promises.
     pub promises: Promises,
     /// A node that the client is to take in.
-    pub newcomer: Option<Newcomer>,
+    pub recovery_target: Option<RecoveryTarget>,
     /// A node that is a spare, or is to be one.
-    pub spare: Option<Newcomer>,
+    pub spare: Option<RecoveryTarget>,
     /// Processes of nodes whose members were replaced by the client that runs.
     pub(super) departed: Vec<usize>,
     /// Roles of nodes that are to be lost in this life.
@@ -112,7 +112,7 @@ impl Session {
             judge,
             suspects,
             promises: Promises::default(),
-            newcomer: None,
+            recovery_target: None,
             spare: None,
             departed: Vec::new(),
             planned: Vec::new(),

@@ -14,7 +14,7 @@ impl Session {
     /// Some come and go, one after the other, nobody vouching for anything. With `all`, they reach
     /// all nodes that are there.
     pub(super) fn short_lived_clients(&mut self, all: bool) -> Result<(), Failure> {
-        // Newcomers whom not all superblocks name are nobody's members yet.
+        // Recovery targets whom not all superblocks name are nobody's members yet.
         if !self.rebuilding().is_empty() {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use braid_array::status::{MemberState, MemberStatus};
 use braid_cluster::client::ClientMember;
 
 use super::content;
-use super::newcomer::Newcomer;
+use super::recovery_target::RecoveryTarget;
 use super::session::{Phase, Session, VOLUME};
 use crate::report::Failure;
 
@@ -42,7 +42,7 @@ impl Session {
         let number = member.filter(|member| ok && member.state == MemberState::Spare);
         let Some(number) = number.map(|member| member.number) else {
             // It was given a role at once, or refused.
-            self.newcomer = self.spare.take();
+            self.recovery_target = self.spare.take();
             return self.added();
         };
         let mut superblock = status.superblock;
@@ -135,17 +135,17 @@ impl Session {
     /// It dies of a power cut, and is back at once.
     fn restart_spare(&mut self) {
         self.look_at_spare();
-        let Some(Newcomer { id, process, .. }) = self.spare else { return };
+        let Some(RecoveryTarget { id, process, .. }) = self.spare else { return };
         self.cluster.note(&[59, id], || format!("RESTART spare {id}"));
         self.cluster.world.kill(process);
         let mut disk = self.cluster.disk_of(process).clone();
         disk.power_cut(&mut self.cluster.rng);
         let (process, incarnation) = self.cluster.start_node_as(id, disk, Some(process));
-        self.spare = Some(Newcomer { id, process, incarnation });
+        self.spare = Some(RecoveryTarget { id, process, incarnation });
     }
 
     fn cut_spare_off(&mut self) {
-        let Some(Newcomer { id, process, .. }) = self.spare else { return };
+        let Some(RecoveryTarget { id, process, .. }) = self.spare else { return };
         let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
         self.cluster.note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
         let node = self.cluster.node(role);

@@ -1,6 +1,8 @@
 //! How clients are started: from what lies on the volumes then, by whoever says which nodes are
 //! missing.
 
+use std::collections::BTreeSet;
+
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Superblock};
 use braid_cluster::assemble::{Assembly, Candidate, Options, Start, catching_up, decide};
@@ -145,7 +147,9 @@ impl Session {
             roles.clone().filter(current).map(|role| self.cluster.disk(role)).collect();
         let bitmap = content::bitmap(&disks).map_err(Failure)?;
         let superblocks = disks.iter().filter_map(|disk| content::superblock(disk).ok());
-        let newest = superblocks.max_by_key(|superblock| superblock.events);
+        let superblocks: Vec<Superblock> = superblocks.collect();
+        let mut numbers: BTreeSet<u32> = superblocks.iter().map(|own| own.dev_number).collect();
+        let newest = superblocks.into_iter().max_by_key(|superblock| superblock.events);
         let mut by_role = Vec::new();
         let mut all_found = Vec::new();
         for role in roles {
@@ -165,7 +169,8 @@ impl Session {
                 let had_all = !superblock.has(feature::RECOVERY_OFFSET)
                     || superblock.has(feature::RECOVERY_BITMAP);
                 let marked = had_all && since.is_some_and(|since| superblock.events >= since);
-                superblock = catching_up(&superblock, newest, marked);
+                superblock = catching_up(&superblock, newest, marked, &numbers);
+                numbers.insert(superblock.dev_number);
             }
             let clean = superblock.resync_offset == MAX_SECTOR;
             self.promises.heard(Happened::MemberFound { clean, recorded });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_cluster::pipeline::Params;
 
-use crate::oracle::{Moment, Range};
+use crate::oracle::{LogicalTime, Range};
 
 /// A slice of a stripe: the stripe, and the number of the slice in its blocks.
 pub type Slice = (u64, u32);
@@ -54,11 +54,11 @@ impl Map {
 #[derive(Debug)]
 struct Unsure {
     /// When it was submitted.
-    write: Moment,
+    write: LogicalTime,
     range: Range,
     slices: BTreeSet<Slice>,
     /// When it was answered.
-    done: Option<Moment>,
+    done: Option<LogicalTime>,
 }
 
 /// The slices in which parities may not fit, by what was answered so far. A write that was not
@@ -90,13 +90,13 @@ impl Suspects {
     }
 
     /// A write was submitted at this moment.
-    pub fn begins(&mut self, write: Moment, range: Range) {
+    pub fn begins(&mut self, write: LogicalTime, range: Range) {
         let slices = self.map.slices(range);
         self.unsure.push(Unsure { write, range, slices, done: None });
     }
 
     /// A write was answered, `now`.
-    pub fn ends(&mut self, write: Moment, now: Moment, ok: bool, durable: bool) {
+    pub fn ends(&mut self, write: LogicalTime, now: LogicalTime, ok: bool, durable: bool) {
         let Some(at) = self.unsure.iter().position(|unsure| unsure.write == write) else { return };
         if !ok {
             let unsure = self.unsure.remove(at);
@@ -109,7 +109,7 @@ impl Suspects {
     }
 
     /// What was answered before this moment is durable.
-    pub fn flushed(&mut self, moment: Moment) {
+    pub fn flushed(&mut self, moment: LogicalTime) {
         self.unsure.retain(|unsure| unsure.done.is_none_or(|done| done > moment));
     }
 
@@ -126,7 +126,7 @@ impl Suspects {
     }
 
     /// A resync has ended; what it made right is not durable yet.
-    pub fn resynced(&mut self, now: Moment) {
+    pub fn resynced(&mut self, now: LogicalTime) {
         let slices = std::mem::take(&mut self.torn);
         let range = Range::default();
         self.unsure.push(Unsure { write: now, range, slices, done: Some(now) });

@@ -170,7 +170,7 @@ impl Session {
         for role in behind {
             let node = self.cluster.node(role);
             if !self.cluster.world.processes[node].alive || self.cluster.rng.percent(50) {
-                self.cluster.restart_newcomer(role);
+                self.cluster.restart_recovery_target(role);
                 restarted = true;
             }
             self.cluster.world.thaw(node);

@@ -1,7 +1,7 @@
 //! The executor and the oracle under the simplest machine there is: two plain mirrors.
 
 use super::*;
-use crate::oracle::{Moment, Oracle, Range, WriteToken};
+use crate::oracle::{LogicalTime, Oracle, Range, WriteToken};
 use crate::stamp;
 use braid_array::request::Full;
 use braid_array::status::Status;
@@ -134,7 +134,7 @@ impl Bench {
     }
 
     fn flush(&mut self) {
-        let moment: Moment = self.oracle.flush_submitted();
+        let moment: LogicalTime = self.oracle.flush_submitted();
         self.request(Op::Flush, 0);
         self.oracle.flush_completed(moment);
     }

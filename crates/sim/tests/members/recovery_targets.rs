@@ -139,7 +139,7 @@ fn goes_on(array: &mut Array<Nodes>, copied: u64) {
 }
 
 #[test]
-fn a_newcomer_that_dies_goes_on_with_what_it_lacks() {
+fn a_recovery_target_that_dies_goes_on_with_what_it_lacks() {
     for code in codes() {
         let (mut array, copied) = half_rebuilt(code);
         let node = usize::from(code.members);

@@ -244,24 +244,25 @@ impl Array {
         &mut disk.image_mut()[at as usize..][..CHUNK as usize]
     }
 
-    /// Has all happen that is under way, and says of what is staged then whether it goes: it does
+    /// Has all happen that is under way, and says of what is prepared then whether it goes: it does
     /// when it is whole everywhere.
     pub(super) fn run(&mut self) {
         self.world.run();
-        let mut staged: BTreeMap<(Position, Generation), (Vec<PeerId>, bool)> = BTreeMap::new();
+        let mut prepared: BTreeMap<(Position, Generation), (Vec<PeerId>, bool)> = BTreeMap::new();
         let heard = std::mem::take(&mut self.world.heard);
         for (peer, message) in heard {
             match message {
                 Message::Prepared { position, generation, ok, .. } => {
-                    let (peers, whole) =
-                        staged.entry((position, generation)).or_insert_with(|| (Vec::new(), true));
+                    let (peers, whole) = prepared
+                        .entry((position, generation))
+                        .or_insert_with(|| (Vec::new(), true));
                     peers.push(peer);
                     *whole &= ok;
                 }
                 other => self.world.heard.push((peer, other)),
             }
         }
-        for ((position, generation), (peers, whole)) in staged {
+        for ((position, generation), (peers, whole)) in prepared {
             for peer in peers {
                 let message = if whole {
                     Message::Commit { sets: vec![(position, generation)] }

@@ -111,7 +111,8 @@ fn a_member_that_comes_back_is_given_what_is_marked_and_nothing_else() {
         let sectors: u64 = written[&1].iter().map(|(_, sectors)| sectors).sum();
         assert_eq!(sectors, 2 * UNIT, "level {level}: {:?}", written[&1]);
         for (sector, sectors) in &written[&1] {
-            let (start, end) = (sector - DATA_OFFSET, sector - DATA_OFFSET + sectors);
+            let start = sector - DATA_OFFSET;
+            let end = sector - DATA_OFFSET + sectors;
             assert!(expected.iter().any(|marked| marked.0 <= start && end <= marked.1));
         }
         assert_eq!(written.len(), 1, "level {level}: only the one that was away");

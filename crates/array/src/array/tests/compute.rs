@@ -38,7 +38,8 @@ impl World {
             }
             Compute::Crc { .. } => unreachable!("no journals here"),
             Compute::Compare { a, b } => {
-                let (a, b) = (self.bytes(a).to_vec(), self.bytes(b).to_vec());
+                let a = self.bytes(a).to_vec();
+                let b = self.bytes(b).to_vec();
                 let p_differs = braid_parity::equal_blocks(&a, &b);
                 Outcome::Checked(Checked { p_differs, ..Checked::default() })
             }

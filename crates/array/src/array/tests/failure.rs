@@ -224,7 +224,8 @@ fn a_failed_member_is_two_events_behind_when_a_write_is_acknowledged() {
             _ => Fate::Serve,
         });
         assert!(world.begin_write(0, &noise(1, 65536)), "level {level}: not acknowledged");
-        let (failed, kept) = (world.superblock(0).events, world.superblock(1).events);
+        let failed = world.superblock(0).events;
+        let kept = world.superblock(1).events;
         assert!(failed + 2 <= kept, "level {level}: events {failed} and {kept}");
     }
 }

@@ -35,7 +35,8 @@ fn ask(world: &mut World, op: Op, content: &[u8]) -> usize {
 
 /// Fails member 1; what was answered by that.
 fn fail(world: &mut World) -> Vec<Result<(), RequestError>> {
-    let (id, command) = (crate::action::CommandId(0), Command::Fail(MemberId(1)));
+    let id = crate::action::CommandId(0);
+    let command = Command::Fail(MemberId(1));
     world.array.handle(world.now, Event::Command { id, command });
     world.run_until_idle();
     world.answers.retain(|(id, _)| *id != RequestId(0));

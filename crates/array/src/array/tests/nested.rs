@@ -125,7 +125,8 @@ fn an_array_without_redundancy_is_rebuilt_on_a_new_leaf() {
     for dies in [true, false] {
         let mut world = striped();
         let mut content = fill(&mut world);
-        let (array, leaf) = (Stack::array(MemberId(0)), Stack::leaf(0, MemberId(1)));
+        let array = Stack::array(MemberId(0));
+        let leaf = Stack::leaf(0, MemberId(1));
         if dies {
             world.disks[1] = None;
             let new = noise(3, 65536);

@@ -42,7 +42,8 @@ fn a_discard_reads_as_zeroes_where_there_is_redundancy() {
         let what = format!("level {level} layout {layout:#x} disks {disks}");
         let mut world = World::new(level, layout, disks, chunk);
         let mut content = fill(&mut world);
-        let (from, to) = (7, world.array.array_sectors() - 9);
+        let from = 7;
+        let to = world.array.array_sectors() - 9;
         assert_eq!(discard(&mut world, from, to - from)[0].1, Ok(()), "{what}");
         content[(from * SECTOR_BYTES) as usize..(to * SECTOR_BYTES) as usize].fill(0);
         compare(&mut world, &content, &what);
@@ -76,7 +77,8 @@ fn bad_blocks_are_not_read_and_rewriting_clears_them() {
         [(1, 0, 2, 0), (5, 2, 3, 16), (6, 2, 4, 16), (10, 0x102, 4, 16)]
     {
         let what = format!("level {level}");
-        let (start, sectors) = (DATA_OFFSET + 32, 16);
+        let start = DATA_OFFSET + 32;
+        let sectors = 16;
         let mut world = World::with(level, layout, disks, chunk, |config| {
             assert!(config.members[0].bad_blocks.insert(start, sectors));
             config.members[0].superblock.feature_map |= feature::BAD_BLOCKS;

@@ -96,7 +96,8 @@ fn after_an_unclean_stop_a_replacement_is_given_everything_again() {
         let content = world.read(0, sectors.min(2048)).unwrap();
         assert_eq!(world.check(), 0, "level {level}: the replacement differs");
         assert_eq!(world.read(0, sectors.min(2048)).unwrap(), content);
-        let (old, new) = (world.data(0, 0, MEMBER_SECTORS), world.data(disks as usize, 0, 2048));
+        let old = world.data(0, 0, MEMBER_SECTORS);
+        let new = world.data(disks as usize, 0, 2048);
         assert!(old == new, "level {level}");
     }
 }

@@ -123,7 +123,8 @@ fn zeroes_read_as_zeroes_and_keep_parity() {
     for &(level, layout, disks, chunk) in SHAPES {
         let mut world = World::new(level, layout, disks, chunk);
         let mut content = fill(&mut world);
-        let (from, to) = (13, world.array.array_sectors() - 29);
+        let from = 13;
+        let to = world.array.array_sectors() - 29;
         world.request(Op::WriteZeroes { fua: true, unmap: true }, from, to - from, Buf::default());
         assert_eq!(world.run().len(), 1);
         content[(from * SECTOR_BYTES) as usize..(to * SECTOR_BYTES) as usize].fill(0);

@@ -450,7 +450,8 @@ fn a_write_beside_an_unreadable_strip_outlives_its_coming_back() {
     world.begin_command(Command::Pause(true));
     // Of every fourth stripe, the missing member and the one after it have data; no resync has come
     // to the twentieth.
-    let (sector, row) = (20 * 2 * 16, 20 * 16);
+    let sector = 20 * 2 * 16;
+    let row = 20 * 16;
     world.bad.push((MemberId(1), DATA_OFFSET + row + 3));
     let data = noise(77, 8 * 512);
     assert!(world.begin_write(sector, &data));

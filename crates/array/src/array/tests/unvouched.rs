@@ -256,8 +256,10 @@ fn a_repair_of_raid6_without_a_member_takes_no_parity_for_data() {
             let what = format!("disk {missing}, log {with_log}");
             let mut world = torn_raid6(|config| {
                 let members = config.members.iter_mut().map(|member| &mut member.superblock);
-                for superblock in members.chain([&mut config.superblock]).filter(|_| !with_log) {
-                    superblock.bblog_size_sectors = 0;
+                for superblock in members.chain([&mut config.superblock]) {
+                    if !with_log {
+                        superblock.bblog_size_sectors = 0;
+                    }
                 }
             });
             let before = parts(&mut world);

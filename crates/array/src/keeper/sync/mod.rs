@@ -6,9 +6,9 @@
 
 mod copying;
 mod finish;
-mod pace;
 mod ranges;
 mod scrub;
+mod speed;
 mod state;
 mod units;
 mod unread;
@@ -126,7 +126,7 @@ impl Sync {
             self.copied_sectors = 0;
         }
         self.unread = Places::default();
-        self.pace.restart(core.now, from);
+        self.speed.restart(core.now, from);
         self.checkpoint_at = core.now.plus_millis(CHECKPOINT_MS);
         core.out.notify(ArrayEvent::SyncStarted(action));
         self.pump(core);
@@ -254,13 +254,13 @@ impl Sync {
 
     /// Issues units while the window and the speed limit allow.
     fn pump(&mut self, core: &mut Core) {
-        self.pace.mark(core.now, self.low_water());
+        self.speed.mark(core.now, self.low_water());
         let mut skipped = 0;
         while self.interrupted.is_none()
             && !self.paused
             && self.cursor < self.end
             && self.units.len() < core.rules.units_at_once
-            && self.pace.next_at().is_some_and(|at| at <= core.now)
+            && self.speed.next_at().is_some_and(|at| at <= core.now)
         {
             if self.issue_unit(core) {
                 self.charge_speed(core);
@@ -278,7 +278,7 @@ impl Sync {
                 && self.copying.as_mut().is_some_and(|copying| copying.goes_round(core))
             {
                 self.cursor = 0;
-                self.pace.restart(core.now, 0);
+                self.speed.restart(core.now, 0);
                 return;
             }
             self.note_progress(core);

@@ -12,7 +12,7 @@ const SLACK_NANOS: u64 = 50_000_000;
 
 /// Limits and measured speed of background work, in bytes per second and member.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct Speed {
     pub(super) min_bytes_s: u64,
     pub(super) max_bytes_s: u64,
     /// Work may go on at this time: the limits.
@@ -21,7 +21,7 @@ pub(super) struct Pace {
     marks: VecDeque<(Instant, u64)>,
 }
 
-impl Default for Pace {
+impl Default for Speed {
     fn default() -> Self {
         Self {
             min_bytes_s: 10 << 20,
@@ -32,7 +32,7 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl Speed {
     /// Measures from here: work begins, or another speed is asked of it.
     pub(super) fn restart(&mut self, now: Instant, done_sectors: u64) {
         self.not_before = now;

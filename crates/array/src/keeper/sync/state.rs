@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::copying::Copying;
-use super::pace::Pace;
 use super::scrub::Scrub;
+use super::speed::Speed;
 use super::unread::Places;
 use super::unsynced::Unsynced;
 use super::{FULL_MS, Unit, Work};
@@ -65,7 +65,7 @@ pub(in crate::keeper) struct Sync {
     pub(super) recovery_waits: Option<String>,
     pub(in crate::keeper) unread: Places,
     pub(in crate::keeper) scrub: Scrub,
-    pub(super) pace: Pace,
+    pub(super) speed: Speed,
     pub(super) checkpoint_at: Instant,
 }
 
@@ -114,7 +114,7 @@ impl Sync {
 
     /// Is it under way, and not held?
     pub(in crate::keeper) fn goes_on(&self) -> bool {
-        !self.is_idle() && !self.paused && self.pace.next_at().is_some()
+        !self.is_idle() && !self.paused && self.speed.next_at().is_some()
     }
 
     /// When the speed limit or the next checkpoint wants attention.
@@ -125,7 +125,7 @@ impl Sync {
         if self.phase != Phase::Running || self.paused {
             return None;
         }
-        Some(self.pace.next_at().filter(|at| *at > now).unwrap_or(self.checkpoint_at))
+        Some(self.speed.next_at().filter(|at| *at > now).unwrap_or(self.checkpoint_at))
     }
 
     /// Changes the limits that are given, in bytes per second and member.
@@ -135,9 +135,9 @@ impl Sync {
         min: Option<u64>,
         max: Option<u64>,
     ) {
-        self.pace.min_bytes_s = min.unwrap_or(self.pace.min_bytes_s);
-        self.pace.max_bytes_s = max.unwrap_or(self.pace.max_bytes_s);
-        self.pace.restart(now, self.low_water());
+        self.speed.min_bytes_s = min.unwrap_or(self.speed.min_bytes_s);
+        self.speed.max_bytes_s = max.unwrap_or(self.speed.max_bytes_s);
+        self.speed.restart(now, self.low_water());
     }
 
     pub(in crate::keeper) const fn is_paused(&self) -> bool {
@@ -146,22 +146,22 @@ impl Sync {
 
     pub(in crate::keeper) fn pause(&mut self, now: Instant, paused: bool) {
         self.paused = paused;
-        self.pace.restart(now, self.low_water());
+        self.speed.restart(now, self.low_water());
     }
 
     pub(in crate::keeper) fn status(&self, now: Instant) -> SyncStatus {
         let limits = SyncStatus {
             paused: self.paused,
             copied_sectors: self.copied_sectors,
-            min_bytes_per_s: self.pace.min_bytes_s,
-            max_bytes_per_s: Some(self.pace.max_bytes_s).filter(|max| *max != u64::MAX),
+            min_bytes_per_s: self.speed.min_bytes_s,
+            max_bytes_per_s: Some(self.speed.max_bytes_s).filter(|max| *max != u64::MAX),
             ..SyncStatus::default()
         };
         if self.phase == Phase::Idle {
             return limits;
         }
         let done = self.low_water();
-        let bytes_per_s = if self.paused { 0 } else { self.pace.bytes_per_s(now, done) };
+        let bytes_per_s = if self.paused { 0 } else { self.speed.bytes_per_s(now, done) };
         let left = (self.end - done.min(self.end)) * SECTOR_BYTES;
         SyncStatus {
             action: self.action,

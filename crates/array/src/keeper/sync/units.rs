@@ -120,7 +120,7 @@ impl Sync {
     pub(super) fn charge_speed(&mut self, core: &Core) {
         let last = core.metadata.clean.last_request;
         let busy = last.is_some_and(|at| core.now < at.plus_millis(BUSY_MS));
-        self.pace.charge(core.now, core.space.unit_sectors(), busy);
+        self.speed.charge(core.now, core.space.unit_sectors(), busy);
     }
 
     /// The lane does a unit in so many more parts than one; each is answered for itself.

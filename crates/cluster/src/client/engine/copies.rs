@@ -98,7 +98,10 @@ impl Copies {
 
     /// Asks for what finds a slot.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
-        let Some(node) = self.role.filter(|_| self.copying) else { return };
+        let Some(node) = self.role else { return };
+        if !self.copying {
+            return;
+        }
         while let Some(into) = self.free.pop() {
             let Some((key, row)) = self.waiting.pop_front() else {
                 return self.free.push(into);

@@ -49,13 +49,13 @@ enum Trim {
 /// prepared ─► Listing ─► Telling ─► Replaying ─► Telling ─► Over
 ///             then, at first and whenever they are half full: checkpoint ─► trim
 /// ```
-/// A slice-set of the predecessor is stored when all who have a part in it, and hold the array,
-/// have it recorded: it may have been answered. No other was. A node that is lost before it has
-/// listed what it recorded does not hold the array any more, and views say so before the others
-/// store anything: otherwise a later client that finds it again would decide differently. The same
-/// holds for one that is lost before it has stored what goes, before the others forget that. Before
-/// they do the keeper makes a checkpoint: a copy of a volume from before it, which may lack what
-/// they had recorded, is stale by its event count.
+/// A slice-set of the predecessor is stored if every node that has a part in it and holds the array
+/// has recorded it: only such a one may have been answered. If a node is lost before it has listed
+/// its records, a view says first that it does not hold the array any more (*telling*), and only
+/// then do the others store: otherwise a later client that finds that node again would decide
+/// differently. If one is lost before it has stored what is to be stored, a view says so before the
+/// others drop these records. Before they drop any the keeper makes a checkpoint: a copy of a
+/// volume from before it, which may lack what was recorded, is stale by its event count.
 #[derive(Debug)]
 pub(in crate::client) struct Journals {
     /// By role, how much its log holds, and whether it is for parts of stripes alone.

@@ -118,7 +118,8 @@ impl Share {
     /// Sets the share by the window that has ended, and begins another.
     fn look(&mut self) {
         let busiest = self.received_bytes.iter().map(|(first, last)| last.saturating_sub(*first));
-        let (node, own) = (busiest.max().unwrap_or(0) as f64, self.sent_bytes as f64);
+        let node = busiest.max().unwrap_or(0) as f64;
+        let own = self.sent_bytes as f64;
         if node.max(own) > 0.0 {
             let step = GAIN * (node - own) / node.max(own);
             // Without pressure no link is a bottleneck, and the nodes may as well do it.
@@ -139,9 +140,10 @@ mod tests {
 
     /// The share after a while when `clients` of them write as fast as links of one speed let
     /// them, over `nodes` nodes with a 2-D XOR code.
-    fn settled(clients: f64, nodes: f64) -> f64 {
+    fn steady(clients: f64, nodes: f64) -> f64 {
         let mut mix = Mix::of_both(1);
-        let (mut received, mut now) = (0.0, Instant(0));
+        let mut received = 0.0;
+        let mut now = Instant(0);
         for _ in 0..200 {
             let Mix::Share(Share { share, .. }) = mix else { unreachable!("made so") };
             // Per byte of data: what the client sends, and what one node receives.
@@ -168,7 +170,7 @@ mod tests {
             let g = (2.0 * nodes - 3.0) / (nodes * (nodes - 2.0));
             let eps = (clients * g - 1.0) / (1.0 + clients * (nodes - 3.0) / (2.0 * nodes));
             let best = (eps * (nodes - 2.0) / 2.0).clamp(0.0, 1.0);
-            let found = settled(clients, nodes);
+            let found = steady(clients, nodes);
             assert!((found - best).abs() < 0.02, "{clients} of {nodes}: {found}, best {best}");
         }
     }

@@ -101,8 +101,15 @@ impl Shared {
 
 /// The machines that carry out requests and background work. The client calls it with a [`Cx`]:
 /// `submit` for requests, `io_done`, `placed`, `copied`, `read_failed` and `answered` for results,
-/// `without` for a node that is lost, and in each turn `begin`, then `start_work`, `open_sets`,
-/// `losses_told`, `trim` and `start_decodes` until nothing goes on, then `send`.
+/// `without` for a node that is lost. In each turn come, in this order,
+///
+/// - `begin`, once; then, again and again until none of the rest goes on:
+/// - `start_gathers`: writes that were gathered by slice wait for a position,
+/// - `start_work`: units of the keeper's background work do, too,
+/// - `open_sets`: slice-sets whose writes the members know of get their positions,
+/// - `losses_told`: those are committed that waited for somebody to hear of a loss,
+/// - `trim` of journals, and `start_decodes` of lost blocks;
+/// - in the end `send_commits` and `send_reads`, which tell the nodes.
 #[derive(Debug)]
 pub(super) struct Engine {
     writes: Writes,

@@ -20,7 +20,7 @@ use super::work::Work;
 use crate::client::Key;
 use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
-use crate::pipeline::{brought_back, lost_blocks, way};
+use crate::pipeline::{brought_back, lost_blocks, write_strategy};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
 
@@ -406,7 +406,7 @@ fn strategy(
         return (WriteStrategy::Zero, range.touched.clone());
     }
     if !pending.background {
-        return way(&plan.code, &range.touched, missing);
+        return write_strategy(&plan.code, &range.touched, missing);
     }
     let mut put = range.touched.clone();
     lost_blocks(&plan.code, cx.lost()).for_each(|index| put.insert(index));

@@ -40,7 +40,8 @@ impl Engine {
         now: Instant,
         returns_memory: bool,
     ) -> Option<Instant> {
-        let rest = self.lease.rest_due(self.is_idle(shared)).filter(|_| returns_memory);
+        let idle = self.is_idle(shared);
+        let rest = if returns_memory { self.lease.rest_due(idle) } else { None };
         shared.areas.deadline(now).into_iter().chain(rest).min()
     }
 }

@@ -163,7 +163,7 @@ impl KeeperSide {
             self.fail(parts, parts.copy_target(), Some(too_few_votes()));
             return None;
         }
-        if !parts.keeper_mut().let_copied_go() {
+        if !parts.keeper_mut().retire_copied() {
             parts.engine.copies.resume();
             copy_step(parts, Step::Copying);
             return None;

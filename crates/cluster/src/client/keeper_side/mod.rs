@@ -22,15 +22,14 @@ use departed::Departed;
 use recovery::{Origin, Recovery};
 use spare::Spares;
 
-/// With which nodes is negotiated besides the members that are there, and why; and what becomes of
-/// that with the keeper. Members that return by themselves are taken back ([`joining`]). A node is
-/// given the role of a member that is lost, removed or absent ([`recovery`]): one that an
-/// administrator adds, an [`absent`] member, or a [`spare`]. A member that serves is exchanged for
-/// a [`copy`]. And [`departed`] nodes are told to drop what they have.
+/// Decides which nodes join, return, replace another, are copied to or are dropped, by commands and
+/// by itself, and tells the keeper what became of that. Members that return by themselves are taken
+/// back ([`joining`]). A node is given the role of a member that is lost, removed or absent
+/// ([`recovery`]): one that an administrator adds, an [`absent`] member, or a [`spare`]. A member
+/// that serves is exchanged for a [`copy`]. And [`departed`] nodes are told to drop what they have.
 ///
 /// It sees the sessions and the other machines with each call, and is told of what sessions come
-/// to. Of all that is not a command it is the one that has the keeper take members in, and end what
-/// was begun for one.
+/// to. Nothing else has the keeper take a member in.
 #[derive(Debug)]
 pub(super) struct KeeperSide {
     /// A node that is to be of the array.
@@ -57,9 +56,14 @@ impl KeeperSide {
 
     /// When somebody is to be tried.
     pub(super) fn deadline(&self, parts: &Parts) -> Option<Instant> {
-        let absent = self.absents.visits.deadline().filter(|_| self.may_look_for_absent(parts));
-        let departed = self.departed.visits.deadline().filter(|_| parts.may_return());
-        [absent, departed, self.spare_deadline(parts)].into_iter().flatten().min()
+        let mut due = self.spare_deadline(parts);
+        if self.may_look_for_absent(parts) {
+            due = due.into_iter().chain(self.absents.visits.deadline()).min();
+        }
+        if parts.may_return() {
+            due = due.into_iter().chain(self.departed.visits.deadline()).min();
+        }
+        due
     }
 
     /// Begins with whose time has come.

@@ -61,7 +61,7 @@ impl KeeperSide {
         let gone_at = session.gone_at.unwrap_or_default();
         let due = if waited_for { gone_at.plus_millis(self.spares.patience_ms) } else { gone_at };
         // Who is just coming back is not sent away, but that takes only so long.
-        let attempt = session.due.filter(|_| session.is_coming());
+        let attempt = if session.is_coming() { session.due } else { None };
         Some(attempt.map_or(due, |until| due.max(until)))
     }
 

@@ -99,8 +99,9 @@ pub(super) enum SessionEvent {
 
 /// The sessions with all nodes: one for each role, one with a node to which a member is copied, and
 /// two for visits, to a node whose member is absent and to one whose member has left. It negotiates
-/// ([`negotiation`]), wires the nodes to each other, and asks whether they are there. With whom is
-/// negotiated, and why, others say; and what follows for them leaves it as [`SessionEvent`]s.
+/// ([`negotiation`]), wires the nodes to each other, and asks whether they are there. Others
+/// decide with which nodes it negotiates, and why; what they have to do about it leaves as
+/// [`SessionEvent`]s.
 ///
 /// Order of calls: `begin`; `event` and `message` for what comes from a node, and `tick` when
 /// `deadline` says so; `next_event` after each, until there is none.
@@ -108,7 +109,7 @@ pub(super) enum SessionEvent {
 pub(super) struct Sessions {
     /// By role; then come the copy target, and the visits.
     pub(super) list: List,
-    /// It takes the array over from nobody, and changes nothing.
+    /// It only looks: it asks for no votes, takes nothing over, and changes nothing.
     looks: bool,
     /// A node that owes something and says nothing for so long is lost, in milliseconds.
     timeout_ms: u64,
@@ -332,11 +333,11 @@ impl Sessions {
             SessionState::Negotiating(Negotiation { purpose, step }) if purpose.is_start() => {
                 let silent = session.patient_until.plus_millis(SILENT_MILLIS);
                 let silent = (step == Step::Wiring).then_some(silent);
-                session.retry_at.or(silent).filter(|_| facts.starting)
+                if facts.starting { session.retry_at.or(silent) } else { None }
             }
             SessionState::Negotiating(_) => session.due,
-            SessionState::Lost => session.due.filter(|_| facts.may_return),
-            SessionState::Missing | SessionState::Ready => None,
+            SessionState::Lost if facts.may_return => session.due,
+            SessionState::Lost | SessionState::Missing | SessionState::Ready => None,
         };
         self.list.all().filter_map(due).chain(self.silence_deadline(keeper)).min()
     }

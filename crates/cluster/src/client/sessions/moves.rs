@@ -95,7 +95,7 @@ impl Sessions {
         let wires = negotiation.step == Step::Wiring;
         let peers = if wires { self.peers_of(role) } else { Vec::new() };
         let peer = session.peer;
-        let id = session.id.filter(|_| session.alive());
+        let id = if session.alive() { session.id } else { None };
         let question = session.question(peers);
         let asked = |tag| message(negotiation, tag, &net.facts, question);
         if negotiation.purpose.is_visit() {

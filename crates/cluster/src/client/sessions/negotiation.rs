@@ -97,7 +97,7 @@ pub(in crate::client) enum Step {
     ReadingBack,
 }
 
-/// One way to a part in the array.
+/// Why one negotiates with a node, and how far that is: a column and a row of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Negotiation {
     pub(in crate::client) purpose: Purpose,

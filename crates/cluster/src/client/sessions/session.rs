@@ -26,8 +26,9 @@ pub(in crate::client) enum SessionState {
 /// Missing ─► Negotiating ─► Ready ─► Lost ─► Negotiating, as a node that returns
 ///                └──► Missing or Lost
 /// ```
-/// A member is *alive* from the start on, or from when it is ready, until it is lost: all that is
-/// written is written with it. While it returns it is connected, and has a part in nothing.
+/// A member is *alive* until it is lost: one that is there at the start from then on, one that
+/// comes later from when it is ready. All that is written is written with it. While it returns it
+/// is connected, and has a part in nothing.
 #[derive(Debug)]
 pub(in crate::client) struct Session {
     pub(in crate::client) member: Option<ClientMember>,

@@ -37,7 +37,8 @@ fn opened(actions: &[Action]) -> Vec<Set> {
 
 /// Begins a check or repair: what it asks for first.
 fn scrub(client: &mut Client, repair: bool) -> Vec<Action> {
-    let (id, command) = (CommandId(1), Command::Scrub { repair });
+    let id = CommandId(1);
+    let command = Command::Scrub { repair };
     client.handle(Instant(3), Event::Command { id, command });
     run(client, |_, _| false)
 }
@@ -49,7 +50,8 @@ fn put_all(client: &mut Client, asked: &[(u16, Slot)]) {
 
 /// The comparisons that a batch asks for, and of how many bytes; everything else is done.
 fn comparisons(client: &mut Client) -> (Vec<(IoId, u32)>, Vec<Action>) {
-    let (mut wanted, mut rest) = (Vec::new(), Vec::new());
+    let mut wanted = Vec::new();
+    let mut rest = Vec::new();
     loop {
         let batch = run(client, |_, _| false);
         if batch.is_empty() {
@@ -207,7 +209,8 @@ fn a_write_waits_for_the_comparison_of_its_slice_alone() {
     assert_eq!(opened(&run(&mut client, |_, _| false)), []);
     let buf = Buf { offset: 1 << 16, len: 8192 };
     let op = Op::Write { fua: false };
-    let (id, sector) = (RequestId(8), 9 * STRIPE_SECTORS);
+    let id = RequestId(8);
+    let sector = 9 * STRIPE_SECTORS;
     let request = Request { id, op, sector, sectors: STRIPE_SECTORS, buf };
     client.submit(Instant(2), request).expect("the array runs");
     let sets = opened(&run(&mut client, |_, _| false));
@@ -243,7 +246,9 @@ fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
     let after = run(&mut client, |_, _| false);
     let sets = opened(&after);
     assert_eq!(sets.len(), 1, "{sets:?}");
-    let (stripe, strategy, touched) = (sets[0].stripe.0, sets[0].strategy, sets[0].touched.count());
+    let stripe = sets[0].stripe.0;
+    let strategy = sets[0].strategy;
+    let touched = sets[0].touched.count();
     assert_eq!((stripe, strategy, touched), (0, WriteStrategy::Reconstruct, 0));
     assert_eq!(told(&after), [(0, 8, None)]);
     store(&mut client, (sets[0].position, sets[0].generation));

@@ -105,7 +105,8 @@ fn parities_are_in_doubt_where_too_few_never_died() {
 /// A mirror of two whose witness is node 9; these roles are there, and it is.
 fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal> {
     let witnesses = vec![Witness { node: 9, address: "w:7000".into() }];
-    let (members, voters) = (vec![100, 101], vec![0, 1, 9]);
+    let members = vec![100, 101];
+    let voters = vec![0, 1, 9];
     let before = View { epoch: 3, count: 1, members, voters, witnesses, ..View::default() };
     // Role 1 was lost, of which it has not heard.
     let after = View { count: 2, members: vec![100, 0], ..before.clone() };

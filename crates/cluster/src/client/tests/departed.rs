@@ -24,7 +24,7 @@ fn is_record(message: &Message) -> bool {
     matches!(message, Message::StoreView { .. })
 }
 
-fn is_settle(message: &Message) -> bool {
+fn is_resolve(message: &Message) -> bool {
     matches!(message, Message::ResolveLeftovers { .. })
 }
 
@@ -71,11 +71,11 @@ fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
     client.handle(Instant(3), Event::Command { id: CommandId(1), command });
     let records = sent(&run(&mut client, |_, message| is_record(message)), is_record);
     let (peer, after) = visit(&mut client);
-    assert_eq!(sent(&after, is_settle), [], "a takeover may still ask for it");
+    assert_eq!(sent(&after, is_resolve), [], "a takeover may still ask for it");
     record(&mut client, &records);
     let after = run(&mut client, |_, _| false);
     let resolve = Message::ResolveLeftovers { tag: 0, commit: Vec::new() };
-    assert_eq!(sent(&after, is_settle), [(peer, resolve)]);
+    assert_eq!(sent(&after, is_resolve), [(peer, resolve)]);
     tell(&mut client, peer, &Message::Ok { tag: 0 });
     let hung_up = |action: &Action| match action {
         Action::Fabric(FabricOp::HangUp { peer: from }) => *from == peer,
@@ -137,11 +137,11 @@ fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
     let records = sent(&run(&mut client, |_, message| is_record(message)), is_record);
     let due = client.deadline().expect("it is tried again");
     client.handle(due, Event::Tick);
-    let after = run(&mut client, |_, message| is_record(message) || is_settle(message));
-    assert_eq!(sent(&after, is_settle), [], "a takeover may still ask for it");
+    let after = run(&mut client, |_, message| is_record(message) || is_resolve(message));
+    assert_eq!(sent(&after, is_resolve), [], "a takeover may still ask for it");
     record(&mut client, &records);
-    let after = run(&mut client, |_, message| is_settle(message));
+    let after = run(&mut client, |_, message| is_resolve(message));
     let own = client.parts.sessions.list.get(0).peer;
-    let settles = sent(&after, is_settle);
-    assert!(matches!(settles[..], [(peer, _)] if peer == own), "{settles:?}");
+    let resolves = sent(&after, is_resolve);
+    assert!(matches!(resolves[..], [(peer, _)] if peer == own), "{resolves:?}");
 }

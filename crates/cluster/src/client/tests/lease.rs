@@ -63,7 +63,8 @@ fn short() -> (Client, Vec<(u16, u32)>) {
 
 fn submit_as(client: &mut Client, stripe: u64) {
     let buf = Buf { offset: 0, len: STRIPE_SECTORS as u32 * 512 };
-    let (sector, sectors) = (stripe * STRIPE_SECTORS, STRIPE_SECTORS);
+    let sector = stripe * STRIPE_SECTORS;
+    let sectors = STRIPE_SECTORS;
     let op = Op::Write { fua: false };
     let request = Request { id: RequestId(100 + stripe), op, sector, sectors, buf };
     client.submit(Instant(2), request).expect("the array runs");

@@ -16,8 +16,10 @@ const SECTORS: u64 = 400_000;
 
 fn superblock() -> Superblock {
     let blank = Superblock::blank();
-    let (raid_disks, feature_map) = (NODES.into(), blank.feature_map | feature::BITMAP_OFFSET);
-    let (data_offset, super_offset) = (64, SUPERBLOCK_SECTOR);
+    let raid_disks = NODES.into();
+    let feature_map = blank.feature_map | feature::BITMAP_OFFSET;
+    let data_offset = 64;
+    let super_offset = SUPERBLOCK_SECTOR;
     let resync_offset = MAX_SECTOR;
     let own = Superblock { raid_disks, data_offset, super_offset, resync_offset, ..blank };
     Superblock { bitmap_offset_sectors: 8, data_size: SECTORS, feature_map, ..own }
@@ -53,7 +55,8 @@ fn talk(
     last: (&Superblock, &Bitmap),
     epochs: &mut Vec<u32>,
 ) -> (Vec<Message>, Vec<ArrayEvent>) {
-    let (mut said, mut events) = (Vec::new(), Vec::new());
+    let mut said = Vec::new();
+    let mut events = Vec::new();
     while let Some(action) = machine.poll() {
         let event = match action {
             Action::Fabric(FabricOp::Connect { peer, .. }) => FabricEvent::Connected { peer },
@@ -91,7 +94,8 @@ fn recorded(said: &[Message]) -> usize {
 #[test]
 fn members_that_are_as_they_were_are_gone_on_with() {
     let mut client = made(judged());
-    let (superblock, bitmap) = (superblock(), bitmap(&[35_000]));
+    let superblock = superblock();
+    let bitmap = bitmap(&[35_000]);
     let (said, events) = talk(&mut client, (&superblock, &bitmap), &mut Vec::new());
     let reads = |message: &&Message| matches!(message, Message::ReadMeta { .. });
     let first_record = said.iter().position(|said| matches!(said, Message::StoreView { .. }));
@@ -138,7 +142,8 @@ fn another_client_begins_with_what_they_hold_now() {
     let scratch = Scratch { offset: 1 << 20, bytes: Client::scratch_bytes(&config) };
     let mut lasting =
         FailoverClient::new(config, scratch, Box::new(Board::default()), 60_000).expect("a raid5");
-    let (superblock, bitmap) = (superblock(), bitmap(&[]));
+    let superblock = superblock();
+    let bitmap = bitmap(&[]);
     let mut epochs = Vec::new();
     let (said, events) = talk(&mut lasting, (&superblock, &bitmap), &mut epochs);
     assert_eq!((recorded(&said), events), (0, Vec::new()));

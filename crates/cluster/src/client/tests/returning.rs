@@ -119,7 +119,8 @@ fn why_a_node_is_not_taken_back_is_told_once_for_each_reason() {
     run(&mut client, |_, _| false);
     let foreign = Superblock { set_uuid: [5; 16], ..own() }.encode();
     let another = Superblock { device_uuid: [6; 16], ..own() }.encode();
-    let (nothing, parting) = (vec![0; 4096], crate::node::PARTING_TAG);
+    let nothing = vec![0; 4096];
+    let parting = crate::node::PARTING_TAG;
     let causes: [(Option<&[u8]>, &str); 4] = [
         (None, "there is no such volume"),
         (Some(&nothing), "its volume is empty: it has no superblock"),

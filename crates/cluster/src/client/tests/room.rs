@@ -9,12 +9,14 @@ fn fails_a_write(no_room: bool) -> (Client, Vec<Action>) {
     lose(&mut client, 2);
     run(&mut client, |_, _| false);
     let (position, generation) = begin_write(&mut client);
-    let (cut_off, received_bytes) = (Roles::NONE, 0);
-    let (ok, own_fault) = (false, true);
-    staged(&mut client, 1, (position, generation), true);
-    let staged =
+    let cut_off = Roles::NONE;
+    let received_bytes = 0;
+    let ok = false;
+    let own_fault = true;
+    prepared(&mut client, 1, (position, generation), true);
+    let prepared =
         Message::Prepared { position, generation, ok, own_fault, no_room, cut_off, received_bytes };
-    hear(&mut client, 0, &staged);
+    hear(&mut client, 0, &prepared);
     let after = run(&mut client, |_, _| false);
     (client, after)
 }

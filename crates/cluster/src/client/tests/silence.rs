@@ -77,7 +77,8 @@ fn a_node_whose_storage_hangs_is_lost_although_it_answers() {
 /// Lets time go on to the next deadline, again and again, for 20 s. Nodes tell since when their
 /// storage has not answered, or say nothing. In which milliseconds connections are cut, and whose.
 fn cuts(client: &mut Client, storage: impl Fn(u16) -> Option<u64>) -> Vec<(u64, u32)> {
-    let (mut now, mut all) = (0_u64, Vec::new());
+    let mut now = 0_u64;
+    let mut all = Vec::new();
     while now < 20_000 {
         loop {
             let after = actions(client);

@@ -42,7 +42,8 @@ fn with_journals() -> Client {
 /// Starts a client; after so many answers these nodes are lost, and say nothing more. Without any
 /// it goes on until set-up is over. How many answers there were.
 fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
-    let (mut given, mut asked) = (0, VecDeque::new());
+    let mut given = 0;
+    let mut asked = VecDeque::new();
     for now in 2.. {
         for action in actions(client) {
             match action {

@@ -9,7 +9,9 @@ fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
     run(&mut client, |_, _| false);
     let request = Request { id: RequestId(7), op, sector, sectors, buf: Buf { offset: 0, len: 0 } };
     client.submit(Instant(2), request).expect("the array runs");
-    let (mut blank, mut puts, mut answer) = (Vec::new(), 0, None);
+    let mut blank = Vec::new();
+    let mut puts = 0;
+    let mut answer = None;
     for _ in 0..10 {
         let mut opened = Vec::new();
         for action in run(&mut client, |_, _| false) {
@@ -28,7 +30,7 @@ fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
             }
         }
         for (role, set) in &opened {
-            staged(&mut client, *role, (set.position, set.generation), true);
+            prepared(&mut client, *role, (set.position, set.generation), true);
         }
         for (role, Set { position, generation, strategy, stripe, .. }) in opened {
             if strategy == WriteStrategy::Zero && role == 0 {

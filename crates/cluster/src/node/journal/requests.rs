@@ -143,7 +143,7 @@ impl Journal {
                 }
                 match record.kind {
                     Kind::Void => {}
-                    Kind::Blank => steps.push_back(IoOp::WriteZeroes {
+                    Kind::Zeroes => steps.push_back(IoOp::WriteZeroes {
                         sector: to / SECTOR_BYTES,
                         sectors: len / SECTOR_BYTES,
                         unmap: true,

@@ -38,7 +38,7 @@ pub(super) fn page(all: &[Leftover], from: u16) -> (Vec<Leftover>, u16) {
     let mut items = Vec::new();
     let mut bytes = 0;
     for item in all.iter().skip(from.into()) {
-        let blocks = item.staged.as_ref().map_or(0, |set| set.touched.blocks() / 8);
+        let blocks = item.prepared.as_ref().map_or(0, |set| set.touched.blocks() / 8);
         bytes += 100 + blocks as usize;
         if bytes > MAX_LISTED_BYTES {
             break;
@@ -68,10 +68,13 @@ impl Pipe {
     pub(super) fn leftovers(&self) -> Vec<Leftover> {
         let epoch = self.seat.epoch();
         let stored = self.sets.stored().map(|(number, ok)| (number, None, ok));
-        let staged = self.whole().map(|open| (open.set.number, Some(open.set.clone()), true));
-        let item =
-            |(number, staged, ok)| Leftover { version: SetVersion::new(epoch, number), staged, ok };
-        staged.chain(stored).map(item).collect()
+        let prepared = self.whole().map(|open| (open.set.number, Some(open.set.clone()), true));
+        let item = |(number, prepared, ok)| Leftover {
+            version: SetVersion::new(epoch, number),
+            prepared,
+            ok,
+        };
+        prepared.chain(stored).map(item).collect()
     }
 
     /// Is something of this client's request under way?

@@ -144,7 +144,7 @@ impl OpenSet {
                 {
                     self.give_up(task, node, context);
                 }
-                Work::Arrive { .. } | Work::Store { .. } | Work::Blank { .. } => {}
+                Work::Arrive { .. } | Work::Store { .. } | Work::Zeroes { .. } => {}
                 _ if what.needs == 0 => self.start(task, context),
                 _ => {}
             }
@@ -275,7 +275,7 @@ impl OpenSet {
                 let op = IoOp::Read { sector: seat.sector(set, row), buf: slot(into) };
                 out.io(flight, seat.member, op);
             }
-            Work::Store { .. } | Work::Blank { .. } => self.start_store(task, context),
+            Work::Store { .. } | Work::Zeroes { .. } => self.start_store(task, context),
             Work::Sum { inputs, output, accumulate } => {
                 let compute = Compute::Sum {
                     inputs: inputs.iter().map(|&(input, _)| slot(input)).collect(),

@@ -46,14 +46,14 @@ pub(super) enum Work {
     /// Write a row, unless it is the same as what is there.
     Store { row: u16, from: SetSlot, unless: Option<SetSlot> },
     /// Make a row read as zeroes.
-    Blank { row: u16 },
+    Zeroes { row: u16 },
     /// Send on.
     Put { node: u16, transfer: usize, from: SetSlot },
 }
 
 impl Work {
     pub(super) const fn is_store(&self) -> bool {
-        matches!(self, Self::Store { .. } | Self::Blank { .. })
+        matches!(self, Self::Store { .. } | Self::Zeroes { .. })
     }
 }
 
@@ -196,7 +196,7 @@ impl Builder<'_> {
     fn blank(&mut self) {
         let own = self.plan.code.cells().filter(|cell| cell.node == self.node);
         for row in own.map(|cell| cell.row).collect::<Vec<u16>>() {
-            self.task(Work::Blank { row }, &[]);
+            self.task(Work::Zeroes { row }, &[]);
         }
     }
 

@@ -444,9 +444,9 @@ fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> Entry {
                 rows.push(byte(row));
                 contents.push(seat.slot(part, set, from));
             }
-            Work::Blank { row } => {
+            Work::Zeroes { row } => {
                 rows.push(byte(row));
-                kind = Kind::Blank;
+                kind = Kind::Zeroes;
             }
             _ => {}
         }

@@ -82,7 +82,7 @@ impl Seat {
                 let buf = self.slot(part, set, from);
                 Some(IoOp::Write { sector: self.sector(set, row), buf, fua })
             }
-            Work::Blank { row } => {
+            Work::Zeroes { row } => {
                 let sectors = u64::from(set.len) / SECTOR_BYTES;
                 let sector = self.sector(set, row);
                 Some(IoOp::WriteZeroes { sector, sectors, unmap: true, fua })

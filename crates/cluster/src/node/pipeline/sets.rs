@@ -37,13 +37,13 @@ struct PositionState {
     early: Vec<Early>,
 }
 
-/// The positions by number, with what each holds, and the parts of common slice-sets.
+/// The positions by number, with what each holds, and the parts that many slice-sets share.
 #[derive(Debug)]
 pub(super) struct Sets {
     positions: Vec<PositionState>,
     /// Positions with a slice-set.
     open: usize,
-    /// Of slice-sets that are common, by what they depend on.
+    /// Parts that many slice-sets share, by what they depend on.
     parts: BTreeMap<(Roles, u16, Planner, WriteStrategy), Arc<Part>>,
 }
 

@@ -69,7 +69,7 @@ impl Volumes {
             && entry.writer.is_some_and(|id| {
                 !out.is_here(id) && !self.users.get(&id).is_some_and(|user| user.leftovers)
             });
-        let passed = braid_array::broken("settled-before-serving");
+        let passed = braid_array::broken("resolved-before-serving");
         if matches!(entry.state, State::Open(_)) && (!leaves || passed) {
             self.decide(&name, request, false, out);
         } else {
@@ -110,7 +110,7 @@ impl Volumes {
             return out.refuse(client, tag, why);
         }
         let writer_here = entry.writer.is_some_and(|id| out.is_here(id));
-        let passed = braid_array::broken("settled-before-serving") && !writer_here;
+        let passed = braid_array::broken("resolved-before-serving") && !writer_here;
         if let Some(writer) = entry.writer
             && write
             && !passed

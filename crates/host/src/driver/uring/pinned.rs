@@ -61,7 +61,7 @@ impl Pinned {
     }
 
     /// Lets go of a piece on which there is no I/O.
-    pub(super) fn let_go(&mut self, ring: &Ring, piece: Piece) {
+    pub(super) fn release(&mut self, ring: &Ring, piece: Piece) {
         let Some(state) = self.pieces.get_mut(piece.0 as usize) else { return };
         if *state == State::Pinned {
             *state = State::Free;
@@ -83,7 +83,7 @@ impl Pinned {
 
     /// A piece may not be registered any more.
     pub(super) fn bar(&mut self, ring: &Ring, piece: Piece) {
-        self.let_go(ring, piece);
+        self.release(ring, piece);
         if let Some(state) = self.pieces.get_mut(piece.0 as usize) {
             *state = State::Barred;
         }

@@ -202,7 +202,7 @@ impl Connection {
         let (used, step) = self.session.step(input, &mut self.out.bytes);
         self.start += u32::try_from(used).expect("no more than was given");
         if self.session.transmits() && self.holder.is_none() {
-            self.holder = core.arena.settle();
+            self.holder = core.arena.admit();
             debug_assert!(self.holder.is_some(), "let in although there is no room");
         }
         match step {
@@ -471,7 +471,7 @@ impl Connection {
         }
         core.arena.release_input(self.input);
         if let Some(holder) = self.holder.take() {
-            core.arena.leave(holder);
+            core.arena.release_holder(holder);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Lobby {
     }
 
     /// A connection has come to commands, or is over. It need not be here.
-    pub(super) fn leave(&mut self, connection: usize) {
+    pub(super) fn remove(&mut self, connection: usize) {
         self.0.retain(|guest| guest.connection != connection);
     }
 
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(lobby.overdue(Instant(4)), None);
         assert_eq!(lobby.overdue(Instant(5)), Some(100));
         assert_eq!(lobby.overdue(Instant(5)), None);
-        lobby.leave(985);
+        lobby.remove(985);
         assert_eq!(lobby.overdue(Instant(6)), Some(986));
     }
 }

@@ -185,7 +185,7 @@ impl Server {
             self.connections[index].set_room(room);
             self.connections[index].advance(core);
             if self.connections[index].transmits() {
-                self.lobby.leave(index);
+                self.lobby.remove(index);
             }
         }
         self.to_flush.push(index);
@@ -235,7 +235,7 @@ impl Export for Server {
             connection.flush(core);
             if connection.finished() && !connection.listed {
                 self.connections.remove(index).dissolve(core);
-                self.lobby.leave(index);
+                self.lobby.remove(index);
             }
         }
     }

@@ -267,14 +267,14 @@ impl<'a> Conversation<'a> {
             return Ok(true);
         }
         let farewell = self.farewell;
-        if self.link.is_leaving() || farewell.is_some() {
+        if self.link.is_closing() || farewell.is_some() {
             self.leaving.get_or_insert_with(Instant::now);
         }
         let late = self.leaving.is_some_and(|since| since.elapsed() > PATIENCE);
         if farewell == Some(self.received) || late {
             return Ok(true);
         }
-        if self.link.is_leaving() && !self.said_farewell && self.outbox(|outbox| outbox.is_idle()) {
+        if self.link.is_closing() && !self.said_farewell && self.outbox(|outbox| outbox.is_idle()) {
             let sent = Word::Farewell(self.outbox(|outbox| outbox.sent())).encode();
             // So few bytes always fit; if the peer is gone, that shows soon enough.
             let _ = self.link.stream().write_all(&sent);

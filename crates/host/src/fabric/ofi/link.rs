@@ -24,8 +24,8 @@ pub(super) struct Link {
     limit: Option<[u8; 16]>,
     /// On which the hellos were exchanged.
     stream: TcpStream,
-    /// `STAY`, `LEAVE` or `CUT`.
-    wish: AtomicU8,
+    /// `STAY`, `CLOSE` or `CUT`.
+    end: AtomicU8,
     state: Mutex<State>,
     /// Where the peer may put, until the thread has told it.
     window: Mutex<Option<Range<u64>>>,
@@ -35,7 +35,7 @@ pub(super) struct Link {
 /// Go on.
 const STAY: u8 = 0;
 /// End when all is on its way.
-const LEAVE: u8 = 1;
+const CLOSE: u8 = 1;
 /// End.
 const CUT: u8 = 2;
 
@@ -53,9 +53,9 @@ impl Link {
         stream: TcpStream,
         news: Arc<News>,
     ) -> Self {
-        let wish = AtomicU8::new(STAY);
+        let end = AtomicU8::new(STAY);
         let state = Mutex::new(State::Opening);
-        Self { peer, limit, stream, wish, state, window: Mutex::default(), news }
+        Self { peer, limit, stream, end, state, window: Mutex::default(), news }
     }
 
     /// Sends something, or gives it back when the connection does not stand.
@@ -82,34 +82,34 @@ impl Link {
     }
 
     /// Ends the connection when what was sent is on its way.
-    pub(super) fn leave(&self) {
-        self.wish(LEAVE);
+    pub(super) fn close(&self) {
+        self.ask_for(CLOSE);
     }
 
     /// Ends the connection.
     pub(super) fn cut(&self) {
-        self.wish(CUT);
+        self.ask_for(CUT);
         if matches!(*self.state(), State::Opening) {
             // The thread may wait for the peer's introduction.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
     }
 
-    fn wish(&self, wish: u8) {
-        self.wish.fetch_max(wish, Ordering::Relaxed);
+    fn ask_for(&self, end: u8) {
+        self.end.fetch_max(end, Ordering::Relaxed);
         if let State::Up(endpoint, _) = &*self.state() {
             endpoint.wake();
         }
     }
 
     /// Whether the engine wants to end the connection.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.wish.load(Ordering::Relaxed) >= LEAVE
+    pub(super) fn is_closing(&self) -> bool {
+        self.end.load(Ordering::Relaxed) >= CLOSE
     }
 
     /// Whether the engine wants it at once.
     pub(super) fn is_cut(&self) -> bool {
-        self.wish.load(Ordering::Relaxed) >= CUT
+        self.end.load(Ordering::Relaxed) >= CUT
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

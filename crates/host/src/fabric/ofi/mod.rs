@@ -245,7 +245,7 @@ impl Ofi {
 
     fn hang_up(&mut self, peer: PeerId) {
         if let Some(link) = self.peers.remove(&peer).and_then(|peer| peer.link) {
-            link.leave();
+            link.close();
         }
     }
 

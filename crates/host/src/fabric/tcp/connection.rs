@@ -52,7 +52,7 @@ pub(super) struct Connection {
 enum Life {
     Open,
     /// The machine hung up.
-    Leaving,
+    Closing,
     /// That too is over.
     Left,
     /// It is over, and the machine is to be told why.
@@ -111,12 +111,12 @@ impl Connection {
         self.receiving = false;
         match result {
             // There may be something to send yet.
-            Ok(0) | Err(_) if self.life == Life::Leaving => Ok(false),
+            Ok(0) | Err(_) if self.life == Life::Closing => Ok(false),
             Ok(0) => Err("it closed the connection".into()),
             Ok(bytes) if self.life == Life::Open => {
                 self.input.take_in(place, self.peer, bytes, events).map(|()| true)
             }
-            Ok(_) if self.life == Life::Leaving => Ok(true),
+            Ok(_) if self.life == Life::Closing => Ok(true),
             Ok(_) => Err("it is over".into()),
             Err(errno) => Err(why(errno)),
         }
@@ -137,7 +137,7 @@ impl Connection {
             let token = Token::Fabric(FabricToken::Send(index));
             driver.start(token, Op::Send { socket, message });
             self.sending = true;
-        } else if self.life == Life::Leaving {
+        } else if self.life == Life::Closing {
             // All is on its way. The other side sees the end of it and closes, too.
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
         }
@@ -157,9 +157,9 @@ impl Connection {
     }
 
     /// The machine hangs up.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn close(&mut self) {
         if self.life == Life::Open {
-            self.life = Life::Leaving;
+            self.life = Life::Closing;
             if self.input.abandon() {
                 // What is under way into the arena must not arrive there any more.
                 let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
@@ -173,7 +173,7 @@ impl Connection {
     pub(super) fn break_off(&mut self, reason: String) {
         match self.life {
             Life::Open => self.life = Life::Broken(reason),
-            Life::Leaving => self.life = Life::Left,
+            Life::Closing => self.life = Life::Left,
             Life::Left | Life::Broken(_) => return,
         }
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
@@ -183,7 +183,7 @@ impl Connection {
     pub(super) fn is_over(&self) -> bool {
         let ended = match self.life {
             Life::Open => false,
-            Life::Leaving => self.output.is_empty(),
+            Life::Closing => self.output.is_empty(),
             Life::Left | Life::Broken(_) => true,
         };
         ended && !self.receiving && !self.sending

@@ -166,7 +166,7 @@ impl Tcp {
 
     fn hang_up(&mut self, peer: PeerId) {
         if let Some(Some(index)) = self.peers.remove(&peer) {
-            self.connections[index].leave();
+            self.connections[index].close();
             self.gathered.push(index);
         }
     }
@@ -175,7 +175,7 @@ impl Tcp {
         if let Some(index) = self.index(peer) {
             self.hang_up(peer);
             self.connections[index].break_off("the machine ends it".into());
-            self.settle(index);
+            self.remove_ended(index);
         } else {
             self.hang_up(peer);
         }
@@ -190,7 +190,7 @@ impl Tcp {
             Ok(false) => {}
             Err(reason) => connection.break_off(reason),
         }
-        self.settle(index);
+        self.remove_ended(index);
     }
 
     fn sent(&mut self, index: usize, result: Result<u32, Errno>, message: Option<Box<Outgoing>>) {
@@ -200,11 +200,11 @@ impl Tcp {
             self.answer(io, outcome);
         }
         self.gathered.push(index);
-        self.settle(index);
+        self.remove_ended(index);
     }
 
     /// Buries a connection that has ended.
-    fn settle(&mut self, index: usize) {
+    fn remove_ended(&mut self, index: usize) {
         if !self.connections[index].is_over() {
             return;
         }
@@ -259,7 +259,7 @@ impl Fabric for Tcp {
             // It may be here twice, and be over by now.
             if self.connections.get(index).is_some() {
                 self.connections[index].send(&self.place, driver, index);
-                self.settle(index);
+                self.remove_ended(index);
             }
         }
     }

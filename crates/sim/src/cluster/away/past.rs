@@ -16,7 +16,7 @@ const CHECKPOINT_MS: u64 = 36_000;
 const NEVER_IDLE_MS: u64 = 150;
 /// By then a client has noticed that a node is gone.
 const NOTICED_MS: u64 = 500;
-/// By then nodes have stored what they staged.
+/// By then nodes have stored what they prepared.
 const STORED_MS: u64 = 1_000;
 
 /// What a node's machine had on its disk.

@@ -11,7 +11,7 @@ use crate::workload::Kind;
 
 /// When it is asked for something.
 #[derive(Clone, Copy, Debug)]
-enum Pace {
+enum Arrival {
     /// Before so many of a hundred events.
     Often(u64),
     /// From time to time, so that it lives long enough for lost nodes to come back and for marks
@@ -28,7 +28,7 @@ struct Life {
     left: u64,
     /// Or until then.
     end: KillPoint,
-    pace: Pace,
+    arrival: Arrival,
     /// When a node or witness is lost, or a connection.
     trouble_at: Option<u64>,
     /// It gets whole stripes to write.
@@ -66,7 +66,7 @@ impl Life {
                 3..8 if served => KillPoint::after_a_message(cluster),
                 _ => KillPoint::never(),
             },
-            pace: if slow { Pace::Trickle(Instant(0)) } else { Pace::Often(often) },
+            arrival: if slow { Arrival::Trickle(Instant(0)) } else { Arrival::Often(often) },
             trouble_at,
             whole,
             flushes,
@@ -76,9 +76,9 @@ impl Life {
 
     /// Is it to be asked for something now?
     fn is_due(&mut self, cluster: &mut Cluster) -> bool {
-        match &mut self.pace {
-            Pace::Often(percent) => cluster.rng.percent(*percent),
-            Pace::Trickle(due) => {
+        match &mut self.arrival {
+            Arrival::Often(percent) => cluster.rng.percent(*percent),
+            Arrival::Trickle(due) => {
                 let now = cluster.world.now();
                 let is_due = *due <= now;
                 if is_due {
@@ -114,7 +114,7 @@ impl Relay<'_> {
             if life.trouble_at == Some(life.left) {
                 self.trouble();
                 let rng = &mut self.cluster.rng;
-                if rng.percent(50) && matches!(life.pace, Pace::Often(_)) {
+                if rng.percent(50) && matches!(life.arrival, Arrival::Often(_)) {
                     let soon = rng.pick(&[1, 4, 15, 40, 120]);
                     life.left = life.left.min(1 + rng.below(soon));
                 }
