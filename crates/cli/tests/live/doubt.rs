@@ -51,6 +51,10 @@ fn who_asks_whether_an_array_starts_hears_what_its_start_says() {
         let state = detail(&lab, "x")["state"].clone();
         state.to_string().contains("degraded") && state.to_string().contains("active")
     });
+    // Else the node that is away is taken back as if nothing had been.
+    until("the others to have it on record that one is away", || {
+        lab.ok_text(&format!("examine node://{}/x", addresses[0]), &[]).contains("AA. (")
+    });
     nodes.iter().for_each(|node| node.signal(Signal::STOP));
     nodes.into_iter().for_each(Node::kill);
     until("an array that waits", || !detail(&lab, "x")["waiting"].is_null());
