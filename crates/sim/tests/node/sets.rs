@@ -1,18 +1,14 @@
 //! Slice-sets of every code, schedule and strategy, in any order of events.
 
 use braid_array::events::ArrayEvent;
-use braid_array::level::{Layout, Level};
+use braid_array::level::Level;
 use braid_cluster::Family;
 use braid_cluster::ids::{Generation, Position, Slot, StripeNo};
 use braid_cluster::schedule::Planner;
 use braid_cluster::set::{Set, Touched, WriteStrategy};
 use braid_cluster::wire::Message;
 
-use super::array::{Array, CHUNK, ENCODER};
-
-fn md(level: Level) -> Family {
-    Family::Md { level, layout: Layout::default_for(level) }
-}
+use super::array::{Array, CHUNK, ENCODER, md};
 
 /// Families, nodes, and who may add up.
 fn kinds() -> Vec<(Family, u16, Vec<Planner>)> {
