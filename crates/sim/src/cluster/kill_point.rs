@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use braid_cluster::ids::SetVersion;
+use braid_cluster::wire::Message;
+
 use super::nodes::Cluster;
 use crate::rng::Rng;
 
@@ -53,6 +56,11 @@ struct Wait {
 }
 
 impl Sign {
+    /// A message of the same kind as this one is sent.
+    fn of(message: &Message) -> Self {
+        Self::Sent(message.encode(0)[0])
+    }
+
     const fn passed_over(self, skip: u64) -> Wait {
         Wait { sign: self, requests: 0, skip, before: None }
     }
@@ -108,6 +116,27 @@ impl KillPoint {
     /// Of a client that lives until somebody has come back.
     pub(super) fn after_a_return(cluster: &mut Cluster) -> Self {
         Self::after(Sign::Joined.passed_over(0), &mut cluster.rng, &[4, 100, 400])
+    }
+
+    /// Of a client that tells nodes which slice-sets are committed.
+    pub(super) fn after_a_commit(cluster: &mut Cluster) -> Self {
+        let skip = cluster.rng.below(6 * u64::from(cluster.scenario.params.nodes));
+        let sign = Sign::of(&Message::Commit { sets: Vec::new() });
+        Self::after(sign.passed_over(skip), &mut cluster.rng, &[1, 4])
+    }
+
+    /// Of a client that has journals trimmed.
+    pub(super) fn after_a_trim(cluster: &mut Cluster) -> Self {
+        let skip = cluster.rng.below(2 * u64::from(cluster.scenario.params.nodes));
+        let mark = SetVersion::default();
+        let sign = Sign::of(&Message::TrimJournal { tag: 0, mark, all: false });
+        Self::after(sign.passed_over(skip), &mut cluster.rng, &[1, 4])
+    }
+
+    /// Of a client that has just made durable what it was asked to.
+    pub(super) fn after_a_flush(cluster: &mut Cluster) -> Self {
+        let skip = cluster.rng.below(6);
+        Self::after(Sign::Flushed.passed_over(skip), &mut cluster.rng, &[1, 4])
     }
 
     /// At most one of `most` events after a sign.

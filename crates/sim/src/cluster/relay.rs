@@ -9,6 +9,7 @@ use braid_array::status::ArrayState;
 use braid_cluster::client::ClientConfig;
 use braid_cluster::view::View;
 
+use self::focus::Focus;
 use super::nodes::Cluster;
 use crate::judge::{self, Judge, Read};
 use crate::oracle::Range as Sectors;
@@ -19,6 +20,7 @@ use crate::workload::Kind;
 pub(super) mod array;
 mod between;
 mod finish;
+pub(super) mod focus;
 mod life;
 mod starts;
 
@@ -57,6 +59,8 @@ struct Runner {
 /// by now: from them follows what the judge excuses.
 struct Relay<'a> {
     cluster: &'a mut Cluster,
+    /// Where most of the clients die.
+    focus: Focus,
     /// What may be read.
     judge: Judge,
     /// How many the array has.
@@ -86,7 +90,7 @@ pub(super) fn is_due(seed: u64) -> bool {
 }
 
 /// Lets clients follow one another, and looks at what is there in the end.
-pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
+pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
     let sectors = cluster.layout.sectors();
     let mut relay = Relay {
         judge: Judge::new(sectors).of_whole_blocks(),
@@ -100,6 +104,7 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
         short: false,
         began_at: 0,
         served: false,
+        focus,
         cluster,
     };
     let all: Vec<u16> = (0..relay.cluster.scenario.params.nodes).collect();
@@ -266,6 +271,10 @@ impl Relay<'_> {
                 let flight = self.judge.answered(process, id)?;
                 runner.sure &= result.is_ok();
                 let stays = runner.sure;
+                // A flush of nothing tells nobody anything.
+                let due = flight.kind == Kind::Flush && !self.judge.oracle.answers_are_durable();
+                let lasts = result.is_ok() && (flight.kind.fua() || due);
+                self.cluster.world.signs.flushed += u64::from(lasts);
                 let world = &mut self.cluster.world;
                 world.note(&[77, process as u64, id.0, u64::from(result.is_ok())], || {
                     format!("COMPLETE {process} {} {:?} {result:?}", id.0, flight.kind)

@@ -26,8 +26,9 @@ const RETURN_MILLIS: u64 = 4_000;
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let relay = options.mutation.is_none() && relay::is_due(seed);
+    let focus = relay::focus::Focus::of(seed);
     let scenario = if relay {
-        relay::array::draw(&mut rng)
+        relay::array::draw(&mut rng, focus)
     } else {
         Scenario::draw(&mut rng, options.mutation)
     };
@@ -37,7 +38,7 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
         }
         let mut cluster = Cluster::new(scenario, rng, trace);
         if relay {
-            relay::run(&mut cluster)?;
+            relay::run(&mut cluster, focus)?;
         } else if cluster.rng.percent(12) && away::fits(&cluster.scenario) {
             away::run(&mut cluster)?;
         } else {

@@ -3,6 +3,7 @@
 use braid_array::level::{Layout, Level};
 use braid_cluster::Family;
 
+use super::focus::Focus;
 use crate::cluster::scenario::{self, Scenario};
 use crate::rng::Rng;
 
@@ -30,7 +31,17 @@ const ARRAYS: [(Family, u16, u16); 14] = [
 ];
 
 /// What such a seed is about.
-pub(in crate::cluster) fn draw(rng: &mut Rng) -> Scenario {
+pub(in crate::cluster) fn draw(rng: &mut Rng, focus: Focus) -> Scenario {
+    loop {
+        let mut scenario = any(rng, focus);
+        if focus.fits(&scenario) {
+            focus.prepare(&mut scenario);
+            return scenario;
+        }
+    }
+}
+
+fn any(rng: &mut Rng, focus: Focus) -> Scenario {
     let (family, nodes, witnesses) = rng.pick(&ARRAYS);
     let mut params = scenario::params(rng, family, nodes);
     while !params.chunk_bytes.is_power_of_two() {
@@ -38,6 +49,7 @@ pub(in crate::cluster) fn draw(rng: &mut Rng) -> Scenario {
     }
     params.stripes = params.stripes.min(rng.between(1, 2));
     let journal = rng.percent(70);
+    let journal = focus.needs_journals().unwrap_or(journal);
     let room = rng.pick(&[1, 1, 4]) * scenario::journal_bytes(rng, &params);
     let bitmap = rng.pick(&[None, Some(4096), Some(4096), Some(16384), Some(65536)]);
     Scenario {

@@ -3,6 +3,7 @@
 use braid_cluster::client::NODE_TIMEOUT_MS;
 
 use super::Relay;
+use super::focus::Focus;
 use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
 
@@ -16,6 +17,10 @@ impl Relay<'_> {
         // Who is cut off from this client may be from the next one, too.
         let cut_off = self.cluster.rng.percent(50);
         let away = if cut_off { self.cluster.more_losses(&[]) } else { Vec::new() };
+        let next = || all.iter().copied().filter(|role| !away.contains(role)).collect();
+        if just_then && self.ends_in_focus(all) {
+            return next();
+        }
         if let Some(client) = self.client.take() {
             let lost = if just_then { 8 } else { 5 };
             match self.cluster.rng.below(10) {
@@ -42,7 +47,24 @@ impl Relay<'_> {
             14..17 => self.come_to_rest(),
             _ => {}
         }
-        all.iter().copied().filter(|role| !away.contains(role)).collect()
+        next()
+    }
+
+    /// Ends a client in the moment that the relay is about: with it goes what it had sent, or all
+    /// lose power, and nothing else happens. False when it is to end as any other.
+    fn ends_in_focus(&mut self, all: &[u16]) -> bool {
+        if self.focus == Focus::Nothing || self.cluster.rng.percent(20) {
+            return false;
+        }
+        let Some(client) = self.client.take() else { return false };
+        if self.focus != Focus::Flushes {
+            self.lose_what_is_under_way(client.process, &[]);
+        }
+        self.kill(client.process);
+        if self.focus == Focus::Flushes && self.may_lose_power() {
+            self.lose_power(all);
+        }
+        true
     }
 
     /// A client is cut off from these, or from any.

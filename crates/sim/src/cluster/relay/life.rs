@@ -3,11 +3,15 @@
 use braid_array::Instant;
 use braid_cluster::pipeline::Params;
 
+use super::focus::Focus;
 use super::{BLOCK_SECTORS, MAX_BLOCKS, Relay};
 use crate::cluster::kill_point::KillPoint;
 use crate::cluster::nodes::Cluster;
 use crate::report::Failure;
 use crate::workload::Kind;
+
+/// So many are enough to start an array and to write to it.
+const EVENTS_TO_FOCUS: u64 = 3000;
 
 /// When it is asked for something.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +78,20 @@ impl Life {
         }
     }
 
+    /// Leads it to the moment that the relay is about, more often than not.
+    fn focus(&mut self, focus: Focus, cluster: &mut Cluster, blocks: u64) {
+        let Some(end) = focus.end(cluster) else { return };
+        self.end = end;
+        self.left = self.left.max(EVENTS_TO_FOCUS);
+        self.trouble_at = None;
+        self.arrival = Arrival::Often(40);
+        self.whole = focus == Focus::Flushes;
+        self.flushes = true;
+        // All clients meet at the same blocks.
+        let params = &cluster.scenario.params;
+        self.corner = (!self.whole).then(|| (self.left, summed_up(params, blocks, 0, 0)));
+    }
+
     /// Is it to be asked for something now?
     fn is_due(&mut self, cluster: &mut Cluster) -> bool {
         match &mut self.arrival {
@@ -92,14 +110,26 @@ impl Life {
     }
 }
 
-/// The blocks of a stripe that are summed up with one another.
+/// Blocks of any stripe that are summed up with one another.
 fn corner(cluster: &mut Cluster, blocks: u64) -> Vec<u64> {
-    let Params { stripes, chunk_bytes, .. } = cluster.scenario.params;
-    let chunk = u64::from(chunk_bytes) / (512 * BLOCK_SECTORS);
-    let stripe = blocks / stripes;
-    let rng = &mut cluster.rng;
-    let first = rng.below(stripes) * stripe + rng.below(chunk);
-    (0..stripe / chunk).map(|index| first + index * chunk).collect()
+    let Cluster { scenario, rng, .. } = cluster;
+    let params = &scenario.params;
+    let stripe = rng.below(params.stripes);
+    let at = rng.below(chunk_blocks(params));
+    summed_up(params, blocks, stripe, at)
+}
+
+/// The blocks of a stripe that are summed up with one another, `at` so many from where their
+/// chunks begin.
+fn summed_up(params: &Params, blocks: u64, stripe: u64, at: u64) -> Vec<u64> {
+    let chunk = chunk_blocks(params);
+    let each = blocks / params.stripes;
+    let first = stripe * each + at;
+    (0..each / chunk).map(|index| first + index * chunk).collect()
+}
+
+fn chunk_blocks(params: &Params) -> u64 {
+    u64::from(params.chunk_bytes) / (512 * BLOCK_SECTORS)
 }
 
 impl Relay<'_> {
@@ -110,6 +140,7 @@ impl Relay<'_> {
         self.begin(roles);
         let served = std::mem::take(&mut self.served);
         let mut life = Life::draw(self.cluster, self.blocks, served);
+        life.focus(self.focus, self.cluster, self.blocks);
         while life.left > 0 && self.client.is_some() && !self.is_refused() {
             if life.trouble_at == Some(life.left) {
                 self.trouble();

@@ -1,0 +1,85 @@
+//! What some relays are about above all: moments that count for a rule and are rare in all others.
+
+use braid_cluster::pipeline::Params;
+
+use crate::cluster::kill_point::KillPoint;
+use crate::cluster::nodes::Cluster;
+use crate::cluster::scenario::Scenario;
+use crate::fault::FaultProfile;
+use crate::rng::Rng;
+
+/// Fewer nodes write every block of a stripe whenever one is written.
+const NODES_OF_PARTS: u16 = 5;
+
+/// Where most clients of a relay die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cluster) enum Focus {
+    /// Anywhere.
+    Nothing,
+    /// While nodes are told which slice-sets are committed, and some never hear of it. Stores take
+    /// much longer than messages: the next client could serve before these slice-sets are stored.
+    Commits,
+    /// While nodes are told to trim their journals, and some never hear of it: what they hold still
+    /// is older than what the others have dropped.
+    Trims,
+    /// With all others, when a flush was just answered, of what journals do not hold.
+    Flushes,
+}
+
+impl Focus {
+    /// That of a seed. Drawn aside: seeds without one are what they would be if there were none.
+    pub(in crate::cluster) fn of(seed: u64) -> Self {
+        match Rng::new(seed ^ 0x0066_6f63_7573).below(20) {
+            0..2 => Self::Commits,
+            2..4 => Self::Trims,
+            4 => Self::Flushes,
+            _ => Self::Nothing,
+        }
+    }
+
+    /// Can it be seen on such an array?
+    pub(super) fn fits(self, scenario: &Scenario) -> bool {
+        let Params { family, nodes, .. } = scenario.params;
+        match self {
+            Self::Nothing | Self::Commits => true,
+            Self::Trims => family.has_parities() && nodes >= NODES_OF_PARTS,
+            Self::Flushes => family.has_parities(),
+        }
+    }
+
+    /// Has the array to have journals, or none? Nothing where that does not matter.
+    pub(super) const fn needs_journals(self) -> Option<bool> {
+        match self {
+            Self::Nothing => None,
+            Self::Commits => Some(false),
+            Self::Trims | Self::Flushes => Some(true),
+        }
+    }
+
+    /// Changes what else of the array matters.
+    pub(super) fn prepare(self, scenario: &mut Scenario) {
+        match self {
+            Self::Nothing | Self::Trims => {}
+            Self::Commits => {
+                let profile = &mut scenario.profile;
+                *profile = FaultProfile {
+                    disk_nanos: 2_000_000,
+                    net_nanos: 1_000,
+                    compute_nanos: 1,
+                    ..*profile
+                };
+            }
+            Self::Flushes => scenario.parts_only = true,
+        }
+    }
+
+    /// Where a client dies; nothing when that may be anywhere.
+    pub(super) fn end(self, cluster: &mut Cluster) -> Option<KillPoint> {
+        match self {
+            Self::Nothing => None,
+            Self::Commits => cluster.rng.percent(70).then(|| KillPoint::after_a_commit(cluster)),
+            Self::Trims => cluster.rng.percent(50).then(|| KillPoint::after_a_trim(cluster)),
+            Self::Flushes => cluster.rng.percent(70).then(|| KillPoint::after_a_flush(cluster)),
+        }
+    }
+}
