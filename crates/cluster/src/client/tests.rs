@@ -81,7 +81,7 @@ fn actions(client: &mut Client) -> Vec<Action> {
 }
 
 fn hear(client: &mut Client, role: u16, message: &Message) {
-    let peer = client.parts.sessions.list.get(role).peer;
+    let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
     let bytes = message.encode(1);
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
@@ -133,7 +133,7 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
                 }
                 Action::Fabric(FabricOp::Send { peer, bytes }) => {
                     let (_, message) = Message::decode(bytes).expect("a message");
-                    let of_peer = |link: &Session| link.peer == *peer;
+                    let of_peer = |link: &Session| link.peer == Some(*peer);
                     // Nobody answers on a connection that is no member's.
                     let role = client
                         .parts
@@ -158,7 +158,7 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
 }
 
 fn lose(client: &mut Client, role: u16) {
-    let peer = client.parts.sessions.list.get(role).peer;
+    let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
     let why = Refusal::new("gone", "");
     client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, why }));
 }
@@ -660,7 +660,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
             cut_off,
             received_bytes,
         };
-        let peer = client.parts.sessions.list.get(role).peer;
+        let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
         let bytes = message.encode(1);
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);

@@ -32,7 +32,7 @@ fn place(address: String) -> VolumeAddress {
 
 impl Departed {
     pub(super) const fn new() -> Self {
-        Self { visits: Visits::new(MAX_TRIES), granted: None }
+        Self { visits: Visits::new(Some(MAX_TRIES)), granted: None }
     }
 
     /// The member on this node has left the array.

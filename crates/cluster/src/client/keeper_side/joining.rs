@@ -126,13 +126,14 @@ impl KeeperSide {
         if self.is_recovery_target(role) {
             return self.take_in(parts, role);
         }
-        let member_id = parts.sessions.list.id(role);
         let session = parts.session_mut(role);
-        let (Some(member), Some(superblock)) = (&session.member, session.returned.take()) else {
+        let superblock = session.returned.take();
+        let (Some(id), Some(member), Some(superblock)) = (session.id, &session.member, superblock)
+        else {
             return;
         };
         let device = member_name(&member.address, &member.volume);
-        let new = new_member(member_id, device, session.volume_bytes, superblock);
+        let new = new_member(id, device, session.volume_bytes, superblock);
         session.stands_anew();
         parts.shared.reads.stands_anew(role);
         let known = braid_array::broken("reconnect") && parts.keeper.view().is_in_sync(role);
@@ -193,8 +194,9 @@ impl KeeperSide {
     fn keeps_out(&mut self, parts: &mut Parts, role: u16, why: Refusal) {
         let session = parts.session_mut(role);
         session.refused = Some(why.clone());
-        let member = parts.sessions.list.id(role);
-        parts.out.notify(ArrayEvent::MemberRefused { member, why });
+        if let Some(member) = session.id {
+            parts.out.notify(ArrayEvent::MemberRefused { member, why });
+        }
         self.cut(parts, role);
     }
 }

@@ -256,7 +256,7 @@ impl Ownership {
     /// The array must not go on as if the node were dead.
     pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, role: u16, why: Refusal) {
         self.refused.get_or_insert(why.clone());
-        cx.report(LaneReport::Lost(cx.members.id(role), why));
+        cx.report_of(role, |member| LaneReport::Lost(member, why));
         cx.report(LaneReport::Unservable);
     }
 

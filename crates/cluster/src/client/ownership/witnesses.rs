@@ -31,7 +31,8 @@ struct Witness {
     node: Option<u64>,
     /// The administrator wants it, whatever views say.
     named: bool,
-    peer: PeerId,
+    /// Its connection, once there was one.
+    peer: Option<PeerId>,
     state: State,
     /// What it owes an answer to.
     asked: Option<(u32, RequestKind)>,
@@ -84,7 +85,7 @@ impl Witnesses {
             address,
             node,
             named,
-            peer: PeerId(u32::MAX),
+            peer: None,
             state: State::Away,
             asked: None,
             due: Some(Instant(0)),
@@ -99,7 +100,7 @@ impl Witnesses {
     }
 
     fn at(&self, peer: PeerId) -> Option<usize> {
-        self.list.iter().position(|one| one.peer == peer && one.state != State::Away)
+        self.list.iter().position(|one| one.peer == Some(peer) && one.state != State::Away)
     }
 
     fn by_number(&self, number: u16) -> Option<usize> {
@@ -279,7 +280,7 @@ impl Witnesses {
 
 impl Witness {
     fn dial(&mut self, out: &mut Out, due: Instant) -> u16 {
-        self.peer = out.connect(self.address.clone());
+        self.peer = Some(out.connect(self.address.clone()));
         self.state = State::Dialing;
         self.due = Some(due);
         self.number

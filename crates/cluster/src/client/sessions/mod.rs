@@ -233,7 +233,7 @@ impl Sessions {
     fn asked(&self, net: &mut Net<'_>, role: u16, tag: u32) -> Option<RequestKind> {
         net.out.requests.get(&tag).filter(|(asked, _)| *asked == role)?;
         if self.list.alive(role) {
-            net.out.report(LaneReport::Answered(self.list.id(role)));
+            net.out.report_of(self.list.id(role), LaneReport::Answered);
             net.out.latency.end(role, TimedOperation::Request(tag), net.keeper.now());
         }
         Some(net.out.requests.remove(&tag)?.1)

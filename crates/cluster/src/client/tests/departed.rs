@@ -141,7 +141,7 @@ fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
     assert_eq!(sent(&after, is_resolve), [], "a takeover may still ask for it");
     record(&mut client, &records);
     let after = run(&mut client, |_, message| is_resolve(message));
-    let own = client.parts.sessions.list.get(0).peer;
+    let own = client.parts.sessions.list.get(0).peer.expect("a connection");
     let resolves = sent(&after, is_resolve);
     assert!(matches!(resolves[..], [(peer, _)] if peer == own), "{resolves:?}");
 }

@@ -64,7 +64,7 @@ fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
             continue;
         }
         let Some((peer, message)) = asked.pop_front() else { return given };
-        let of_peer = |link: &Session| link.peer == peer && link.is_connected();
+        let of_peer = |link: &Session| link.peer == Some(peer) && link.is_connected();
         let Some(role) = client.parts.sessions.list.members().iter().position(of_peer) else {
             continue;
         };
