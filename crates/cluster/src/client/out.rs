@@ -11,7 +11,7 @@ use braid_array::{Action, Buf, Compute, Instant, IoId, MemberId, Refusal};
 
 use super::Key;
 use super::latency::{LatencyTracker, TimedOperation};
-use crate::ids::Position;
+use crate::ids::{Epoch, Position};
 use crate::wire::Message;
 
 /// What helps when a node does not keep to the protocol.
@@ -39,7 +39,7 @@ pub(super) enum IoPurpose {
 pub(super) enum RequestKind {
     Grant,
     /// The order of the view among views.
-    StoreView((u32, u32)),
+    StoreView((Epoch, u32)),
     ListLeftovers,
     /// What lies on its volume now.
     Reread,
@@ -85,7 +85,7 @@ pub(super) enum LossKind {
 /// out by the client, so that no machine changes beneath another one.
 #[derive(Debug)]
 pub(super) struct Out {
-    pub(super) epoch: u32,
+    pub(super) epoch: Epoch,
     actions: VecDeque<Action>,
     pub(super) ios: BTreeMap<IoId, IoPurpose>,
     next_io: u64,
@@ -100,7 +100,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    pub(super) fn new(nodes: u16, epoch: u32, next_peer: u32) -> Self {
+    pub(super) fn new(nodes: u16, epoch: Epoch, next_peer: u32) -> Self {
         Self {
             epoch,
             actions: VecDeque::new(),

@@ -8,6 +8,7 @@ use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
 use crate::client::sessions::negotiation::{Purpose, Step};
 use crate::client::sessions::session::Session;
+use crate::ids::NodeId;
 use crate::member::VolumeAddress;
 
 /// About ten minutes.
@@ -79,7 +80,7 @@ impl KeeperSide {
 
     /// The one that is being told is this node. If it is that of a member that is there or comes
     /// back, or of a witness, it has nothing to drop.
-    pub(super) fn departed_is(&mut self, parts: &mut Parts, node: u64) {
+    pub(super) fn departed_is(&mut self, parts: &mut Parts, node: NodeId) {
         let list = &parts.sessions.list;
         let nodes = list.copy_target();
         let connected = |voter: u16| voter >= nodes || list.get(voter).is_connected();

@@ -11,6 +11,7 @@ use super::recovery::{Origin, moved, new_member};
 use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
 use crate::client::sessions::negotiation::Step;
+use crate::ids::NodeId;
 use crate::member::member_name;
 
 /// What makes one with a journal.
@@ -30,7 +31,7 @@ impl KeeperSide {
     }
 
     /// A recovery target is this node.
-    pub(super) fn target_is(&mut self, parts: &mut Parts, role: u16, node: u64) {
+    pub(super) fn target_is(&mut self, parts: &mut Parts, role: u16, node: NodeId) {
         let other = |other: u16| other != role && !parts.keeper.view().is_vacant(other);
         if parts.ownership.voters_on(node).any(other) {
             let next = "use a node of its own for each member";
