@@ -8,6 +8,7 @@ use braid_array::format::{Bitmap, Superblock, Version};
 use braid_cluster::assemble::{Candidate, Options, SUPERBLOCK_SECTOR, Start, decide};
 use braid_cluster::client::{Voter, foretell, witnesses_of};
 use braid_cluster::create::{NewArray, NewBitmap};
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::{View, Witness};
 use braid_cluster::wire::Message;
@@ -21,7 +22,7 @@ const NODES: u8 = 5;
 pub(crate) fn make(random: &mut Random) -> Vec<u8> {
     let mut bytes = vec![random.next() as u8, random.next() as u8 | random.next() as u8];
     for number in 0..NODES as usize + random.below(3) {
-        let mut encoded = vote(random, number as u64).encode(0);
+        let mut encoded = vote(random, number as u64).encode(Epoch::BEFORE_ANY);
         if random.below(4) == 0 {
             let reach = encoded.len();
             mutate(random, &mut encoded, reach);
@@ -34,24 +35,24 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
 
 fn vote(random: &mut Random, node: u64) -> Message {
     let few = |random: &mut Random| [0, 1, 2, 3, u64::MAX][random.below(5)];
-    let list = |random: &mut Random, usual: usize| {
+    let list = |random: &mut Random, usual: usize| -> Vec<u64> {
         let count = if random.below(2) == 0 { usual } else { random.below(12) };
         (0..count).map(|n| if random.below(4) == 0 { few(random) } else { n as u64 + 1 }).collect()
     };
     let address = ["[::1]:7000", "", "\n\x1b[31m", "10.0.0.9:99999"][random.below(4)].to_owned();
     let view = View {
-        epoch: few(random) as u32,
+        epoch: Epoch(few(random) as u32),
         count: few(random) as u32,
         torn: random.below(2) == 0,
         members: list(random, NODES.into()),
-        voters: list(random, NODES.into()),
-        voted: list(random, 0),
-        witnesses: vec![Witness { node: few(random), address }; random.below(3)],
+        voters: list(random, NODES.into()).into_iter().map(NodeId).collect(),
+        voted: list(random, 0).into_iter().map(NodeId).collect(),
+        witnesses: vec![Witness { node: NodeId(few(random)), address }; random.below(3)],
     };
-    let granted = few(random) as u32;
+    let granted = Epoch(few(random) as u32);
     let incarnation = node + 1;
     let node = if random.below(4) == 0 { few(random) } else { node + 1 };
-    Message::VoteIs { tag: 1, granted, view, incarnation, node }
+    Message::VoteIs { tag: 1, granted, view, incarnation, node: NodeId(node) }
 }
 
 pub(crate) fn run(bytes: &[u8]) {

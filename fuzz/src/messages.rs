@@ -1,7 +1,7 @@
 //! Messages between clients and nodes: several in a row, each with two bytes of length in front,
 //! and what they make of the node they are sent to.
 
-use braid_cluster::ids::{Generation, Position, SetVersion, Slot, StripeNo};
+use braid_cluster::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot, StripeNo};
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
 use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, VolumeInfo};
@@ -21,7 +21,7 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
         }
     }
     for message in messages {
-        let mut encoded = message.encode(random.below(3) as u32);
+        let mut encoded = message.encode(Epoch(random.below(3) as u32));
         if random.below(3) == 0 {
             let reach = encoded.len();
             mutate(random, &mut encoded, reach);
@@ -67,9 +67,10 @@ fn set(random: &mut Random, params: Params) -> Set {
 
 fn view(random: &mut Random) -> View {
     let members = vec![random.next(); random.below(8)];
-    let voters = vec![random.next(); 3];
-    let witnesses = vec![Witness { node: 1, address: "10.0.0.9:7000".into() }; random.below(3)];
-    View { epoch: 1, count: 1, members, voters, witnesses, ..View::default() }
+    let voters = vec![NodeId(random.next()); 3];
+    let witnesses =
+        vec![Witness { node: NodeId(1), address: "10.0.0.9:7000".into() }; random.below(3)];
+    View { epoch: Epoch(1), count: 1, members, voters, witnesses, ..View::default() }
 }
 
 /// What a client says, in order.
@@ -83,7 +84,7 @@ fn session(random: &mut Random) -> Vec<Message> {
     let name = "volume".to_owned();
     vec![
         Message::CreateVolume { tag, name: name.clone(), bytes: 1 << 20 },
-        Message::Grant { tag, array: [1; 16], epoch: random.below(3) as u32, client: 1 },
+        Message::Grant { tag, array: [1; 16], epoch: Epoch(random.below(3) as u32), client: 1 },
         Message::Commit { sets: vec![(position, Generation(random.below(2) as u32))] },
         Message::Abort { position, generation: Generation(random.below(2) as u32) },
         Message::Without { role: random.below(8) as u16 },
@@ -111,9 +112,10 @@ fn others(random: &mut Random) -> Vec<Message> {
     let tag = random.below(9) as u32;
     let few = random.below(2) as u32;
     let [node, number, bytes] = [(); 3].map(|()| random.next() >> random.below(64));
+    let node = NodeId(node);
     let at = random.below(8) as u16;
     let position = Position(random.below(8) as u16);
-    let version = SetVersion::new(random.below(3) as u32, number);
+    let version = SetVersion::new(Epoch(random.below(3) as u32), number);
     let array = [1; 16];
     let text = "text".repeat(random.below(20));
     let flag = random.below(2) == 0;
@@ -128,9 +130,9 @@ fn others(random: &mut Random) -> Vec<Message> {
         Message::Refused { tag, busy: flag, reason: text.clone(), advice: text.clone() },
         Message::Missing { imm: random.next() as u32 },
         Message::Granted { tag, view: view(random), incarnation: number, node },
-        Message::Outvoted { tag, granted: few },
+        Message::Outvoted { tag, granted: Epoch(few) },
         Message::ReadVote { tag, array },
-        Message::VoteIs { tag, granted: few, view: view(random), incarnation: number, node },
+        Message::VoteIs { tag, granted: Epoch(few), view: view(random), incarnation: number, node },
         Message::Forget { tag, array },
         Message::ListLeftovers { tag, from: at },
         Message::ResolveLeftovers { tag, commit: vec![version; random.below(3)] },
@@ -151,7 +153,7 @@ fn others(random: &mut Random) -> Vec<Message> {
 
 fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
     let params = params(random);
-    let version = SetVersion::new(1, random.next());
+    let version = SetVersion::new(Epoch(1), random.next());
     let ok = random.below(2) == 0;
     let set = set(random, params);
     let prepared = ok.then_some(set);
@@ -182,7 +184,7 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
         Message::NodeInfo {
             tag,
             version: "1.2.3".into(),
-            node: random.next(),
+            node: NodeId(random.next()),
             total_bytes: random.next(),
             free_bytes: random.next(),
             ring_bytes: random.next(),
@@ -244,7 +246,7 @@ mod tests {
     fn each_message_that_there_is_is_among_them() {
         let random = &mut Random::new(1);
         let all = session(random).into_iter().chain(others(random));
-        let made: BTreeSet<u8> = all.map(|message| message.encode(0)[0]).collect();
+        let made: BTreeSet<u8> = all.map(|message| message.encode(Epoch::BEFORE_ANY)[0]).collect();
         let known: BTreeSet<u8> = Message::KINDS.iter().copied().collect();
         assert_eq!(made, known, "kinds of messages");
     }

@@ -5,7 +5,7 @@ use crate::{foretell, hello, messages, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
-use braid_cluster::ids::SetVersion;
+use braid_cluster::ids::{Epoch, NodeId, SetVersion};
 use braid_cluster::journal::{Header, Kind, Log, Record};
 use braid_cluster::view::{View, Vote, Witness};
 use braid_host::export::nbd::fuzz_session;
@@ -145,18 +145,18 @@ const ARRAY: [u8; 16] = [7; 16];
 
 fn make_votes(random: &mut Random) -> Vec<u8> {
     let slot = |random: &mut Random| {
-        let named = |random: &mut Random, most| (0..random.below(most)).map(|n| n as u64).collect();
+        let named = |random: &mut Random, most| (0..random.below(most)).map(|n| n as u64);
         let address = "w".repeat(random.below(300));
         let view = View {
-            epoch: random.next() as u32,
+            epoch: Epoch(random.next() as u32),
             count: random.next() as u32,
             torn: random.below(2) == 0,
-            members: named(random, 40),
-            voters: named(random, 70),
-            voted: named(random, 9),
-            witnesses: vec![Witness { node: 1, address }; random.below(4)],
+            members: named(random, 40).collect(),
+            voters: named(random, 70).map(NodeId).collect(),
+            voted: named(random, 9).map(NodeId).collect(),
+            witnesses: vec![Witness { node: NodeId(1), address }; random.below(4)],
         };
-        let vote = Vote { granted: random.next() as u32, to: random.next(), view };
+        let vote = Vote { granted: Epoch(random.next() as u32), to: random.next(), view };
         let mut slot = vote.encode(&ARRAY, random.next());
         let mut rest = slot.split_off(12);
         mutate(random, &mut rest, 128);
@@ -183,11 +183,11 @@ fn make_journal(random: &mut Random) -> Vec<u8> {
         log_bytes: random.next() >> random.below(64) << 12,
         tail: random.next() >> random.below(64) << 12,
         first: random.next(),
-        mark: SetVersion::new(random.next() as u32, random.next()),
+        mark: SetVersion::new(Epoch(random.next() as u32), random.next()),
         parts_only: random.below(2) == 0,
     };
     let record = Record {
-        version: SetVersion::new(random.next() as u32, random.next()),
+        version: SetVersion::new(Epoch(random.next() as u32), random.next()),
         sequence: random.next(),
         kind: if random.below(2) == 0 { Kind::Content } else { Kind::Zeroes },
         holders: Roles(random.next()),
@@ -220,8 +220,8 @@ fn run_journal(bytes: &[u8]) {
     let mut log = Log::new(&header);
     let look = log.look();
     log.looked(look, record.as_ref());
-    log.append(SetVersion::new(1, 1), 8192);
-    let (_, first) = log.begins(SetVersion::new(1, 1));
+    log.append(SetVersion::new(Epoch(1), 1), 8192);
+    let (_, first) = log.begins(SetVersion::new(Epoch(1), 1));
     log.trim(first);
 }
 

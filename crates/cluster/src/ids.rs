@@ -27,6 +27,10 @@ ids! {
     Slot(u16);
     /// A stripe of an array, from the first.
     StripeNo(u64);
+    /// Which client has an array: of two clients the later one has the higher epoch.
+    Epoch(u32);
+    /// A node, as a voter and where its volumes are: a number that no other node has.
+    NodeId(u64);
 }
 
 /// A slice of a stripe: the same range of each of its blocks.
@@ -42,7 +46,7 @@ pub struct SliceKey {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetVersion {
     /// Of the client that writes it.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// The client's own number for it; grows with every slice-set of the epoch.
     pub number: u64,
 }
@@ -50,7 +54,7 @@ pub struct SetVersion {
 impl SetVersion {
     /// That of a client's slice-set of this number.
     #[must_use]
-    pub const fn new(epoch: u32, number: u64) -> Self {
+    pub const fn new(epoch: Epoch, number: u64) -> Self {
         Self { epoch, number }
     }
 }
@@ -107,6 +111,17 @@ impl SliceKey {
     #[must_use]
     pub const fn after(self) -> Self {
         Self { stripe: self.stripe.next(), ..self }
+    }
+}
+
+impl Epoch {
+    /// Before any client had the array: what says so comes from none.
+    pub const BEFORE_ANY: Self = Self(0);
+
+    /// The next one. The last one has none and stays.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
     }
 }
 

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 
 use crc32c::crc32c;
 
-use crate::ids::SetVersion;
+use crate::ids::{Epoch, SetVersion};
 use crate::set::Roles;
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ impl Header {
                 log_bytes,
                 tail: 0,
                 first: 1,
-                mark: SetVersion::new(0, 0),
+                mark: SetVersion::new(Epoch::BEFORE_ANY, 0),
                 parts_only,
             }),
         }
@@ -153,7 +153,7 @@ impl Header {
         for number in [self.sequence, self.log_bytes, self.tail, self.first, self.mark.number] {
             out.extend(number.to_le_bytes());
         }
-        out.extend(self.mark.epoch.to_le_bytes());
+        out.extend(self.mark.epoch.0.to_le_bytes());
         page(HEADER, out)
     }
 
@@ -166,7 +166,7 @@ impl Header {
             log_bytes: page.long(40)?,
             tail: page.long(48)?,
             first: page.long(56)?,
-            mark: SetVersion::new(page.word(72)?, page.long(64)?),
+            mark: SetVersion::new(Epoch(page.word(72)?), page.long(64)?),
             parts_only: page.short(14)? == 1,
         };
         let aligned = (header.log_bytes | header.tail).is_multiple_of(PAGE_BYTES);
@@ -239,7 +239,7 @@ impl Record {
         out.extend((self.rows.len() as u16).to_le_bytes());
         out.extend(array);
         out.extend(self.version.number.to_le_bytes());
-        out.extend(self.version.epoch.to_le_bytes());
+        out.extend(self.version.epoch.0.to_le_bytes());
         out.extend(self.len.to_le_bytes());
         let crc = u64::from(self.crc);
         for &number in [self.sequence, self.holders.0, crc].iter().chain(&self.rows) {
@@ -264,7 +264,7 @@ impl Record {
             rows.collect::<Option<Vec<u64>>>()
         });
         let record = Self {
-            version: SetVersion::new(page.word(40)?, page.long(32)?),
+            version: SetVersion::new(Epoch(page.word(40)?), page.long(32)?),
             sequence: page.long(48)?,
             kind,
             holders: Roles(page.long(56)?),

@@ -20,7 +20,7 @@ use braid_array::refusal::{Advised, Next};
 use braid_array::{Buf, SECTOR_BYTES};
 
 use crate::family::FamilyError;
-use crate::ids::{Position, Slot, StripeNo};
+use crate::ids::{Epoch, Position, Slot, StripeNo};
 use crate::schedule::{Planner, Schedule};
 use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Roles, Set, WriteStrategy};
 use braid_array::code::Losses;
@@ -231,7 +231,7 @@ impl Pipeline {
     }
 
     /// Changes the epoch, of which nothing else depends.
-    pub const fn set_epoch(&mut self, epoch: u32) {
+    pub const fn set_epoch(&mut self, epoch: Epoch) {
         self.params.epoch = epoch;
     }
 

@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 
 use crc32c::crc32c;
 
+use crate::ids::{Epoch, NodeId};
+
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +35,7 @@ pub const MAX_ADDRESS_BYTES: usize = 300;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// As a voter.
-    pub node: u64,
+    pub node: NodeId,
     /// Where it listens, `HOST:PORT`.
     pub address: String,
 }
@@ -41,8 +43,8 @@ pub struct Witness {
 /// Who is in sync: the newest one counts, by epoch and then by count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Of the client that made it; 0 when there is none.
-    pub epoch: u32,
+    /// Of the client that made it; `BEFORE_ANY` when there is none.
+    pub epoch: Epoch,
     /// How many of that client's there are, with this one.
     pub count: u32,
     /// What was under way when everything stopped may not fit: a resync is due.
@@ -50,10 +52,10 @@ pub struct View {
     /// By role, the incarnation of the node with which the member was in sync; 0 when it is not.
     pub members: Vec<u64>,
     /// The nodes that vote.
-    pub voters: Vec<u64>,
+    pub voters: Vec<NodeId>,
     /// Those that voted before, while it is not certain that all who ask hear of the change: until
     /// then a majority of either is needed. Empty at other times.
-    pub voted: Vec<u64>,
+    pub voted: Vec<NodeId>,
     /// Where those of them are found that have no member.
     pub witnesses: Vec<Witness>,
 }
@@ -61,7 +63,7 @@ pub struct View {
 impl View {
     /// How it stands among others.
     #[must_use]
-    pub const fn order(&self) -> (u32, u32) {
+    pub const fn order(&self) -> (Epoch, u32) {
         (self.epoch, self.count)
     }
 
@@ -74,20 +76,20 @@ impl View {
     /// Which of the groups, each of which has to agree, does not: how many of it are `here`, and
     /// how many it takes. Any two clients that all groups agree to have asked one node in common.
     #[must_use]
-    pub fn lacks(&self, here: &BTreeSet<u64>) -> Option<(usize, usize)> {
+    pub fn lacks(&self, here: &BTreeSet<NodeId>) -> Option<(usize, usize)> {
         let groups = self.groups().map(|voters| (among(voters, here), majority(voters.len())));
         groups.into_iter().find(|(here, majority)| here < majority)
     }
 
     /// Do so many voters have it that every client that comes later hears of it?
     #[must_use]
-    pub fn holds(&self, has: &BTreeSet<u64>) -> bool {
+    pub fn holds(&self, has: &BTreeSet<NodeId>) -> bool {
         let less = usize::from(braid_array::broken("record-quorum"));
-        let enough = |voters: &[u64]| among(voters, has) + less + majority(voters.len());
+        let enough = |voters: &[NodeId]| among(voters, has) + less + majority(voters.len());
         self.groups().all(|voters| enough(voters) > voters.len())
     }
 
-    fn groups(&self) -> impl Iterator<Item = &[u64]> {
+    fn groups(&self) -> impl Iterator<Item = &[NodeId]> {
         [&self.voters, &self.voted].into_iter().map(Vec::as_slice).filter(|group| !group.is_empty())
     }
 
@@ -118,7 +120,8 @@ impl Witness {
             return None;
         }
         let address = str::from_utf8(address).ok()?;
-        Some(Self { node: u64::from_le_bytes(*node), address: address.to_owned() })
+        let node = NodeId(u64::from_le_bytes(*node));
+        Some(Self { node, address: address.to_owned() })
     }
 }
 
@@ -126,7 +129,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.first_chunk()?))
 }
 
-fn among(voters: &[u64], known: &BTreeSet<u64>) -> usize {
+fn among(voters: &[NodeId], known: &BTreeSet<NodeId>) -> usize {
     voters.iter().filter(|voter| known.contains(voter)).count()
 }
 
@@ -134,7 +137,7 @@ fn among(voters: &[u64], known: &BTreeSet<u64>) -> usize {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vote {
     /// The highest epoch granted.
-    pub granted: u32,
+    pub granted: Epoch,
     /// The client that was granted it, which may ask again: for a node that was away.
     pub to: u64,
     /// The newest view recorded.
@@ -155,7 +158,7 @@ impl Vote {
         out.extend((view.voters.len() as u16).to_le_bytes());
         out.extend(array);
         out.extend(sequence.to_le_bytes());
-        for number in [self.granted, view.epoch, view.count, u32::from(view.torn) * TORN] {
+        for number in [self.granted.0, view.epoch.0, view.count, u32::from(view.torn) * TORN] {
             out.extend(number.to_le_bytes());
         }
         out.extend((view.members.len() as u16).to_le_bytes());
@@ -163,11 +166,14 @@ impl Vote {
         out.extend((view.witnesses.len() as u16).to_le_bytes());
         out.extend([0; 2]);
         out.extend(self.to.to_le_bytes());
-        for number in view.members.iter().chain(&view.voters).chain(&view.voted) {
-            out.extend(number.to_le_bytes());
+        for incarnation in &view.members {
+            out.extend(incarnation.to_le_bytes());
+        }
+        for voter in view.voters.iter().chain(&view.voted) {
+            out.extend(voter.0.to_le_bytes());
         }
         for Witness { node, address } in &view.witnesses {
-            out.extend(node.to_le_bytes());
+            out.extend(node.0.to_le_bytes());
             out.extend((address.len() as u16).to_le_bytes());
             out.extend(address.as_bytes());
         }
@@ -195,15 +201,15 @@ impl Vote {
         let mut rest = &slot[end..];
         let witnesses = (0..short(60)?).map(|_| Witness::decode(&mut rest));
         let view = View {
-            epoch: word(44)?,
+            epoch: Epoch(word(44)?),
             count: word(48)?,
             torn: word(52)? & TORN != 0,
             members: numbers.by_ref().take(members).collect(),
-            voters: numbers.by_ref().take(voters).collect(),
-            voted: numbers.collect(),
+            voters: numbers.by_ref().take(voters).map(NodeId).collect(),
+            voted: numbers.map(NodeId).collect(),
             witnesses: witnesses.collect::<Option<_>>()?,
         };
-        Some((long(32)?, Self { granted: word(40)?, to: long(64)?, view }))
+        Some((long(32)?, Self { granted: Epoch(word(40)?), to: long(64)?, view }))
     }
 
     /// What a vote file says: the newest of its slots that are whole, with its sequence.

@@ -2,7 +2,7 @@
 //! the epoch of the sender, then the fields in the order in which they are declared. Strings and
 //! lists have a length of 16 bits in front. Decoding takes hostile bytes.
 
-use crate::ids::SetVersion;
+use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::Slots;
 use crate::set::{Roles, Set};
 
@@ -79,7 +79,7 @@ pub struct JournalEntry {
 impl Message {
     /// As bytes.
     #[must_use]
-    pub fn encode(&self, epoch: u32) -> Vec<u8> {
+    pub fn encode(&self, epoch: Epoch) -> Vec<u8> {
         let mut out = Vec::new();
         self.put(&mut out, epoch);
         out
@@ -89,10 +89,10 @@ impl Message {
     ///
     /// # Errors
     /// [`WireError`] for anything that `encode` does not make.
-    pub fn decode(mut bytes: &[u8]) -> Result<(u32, Self), WireError> {
+    pub fn decode(mut bytes: &[u8]) -> Result<(Epoch, Self), WireError> {
         let input = &mut bytes;
         let kind = u8::get(input)?;
-        let epoch = u32::get(input)?;
+        let epoch = Epoch::get(input)?;
         let message = Self::get(kind, input)?;
         if input.is_empty() { Ok((epoch, message)) } else { Err(WireError::Long) }
     }

@@ -12,6 +12,7 @@ use braid_array::action::Command;
 use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::{AnyMachine, Machine, Refusal};
+use braid_cluster::ids::NodeId;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -119,7 +120,7 @@ fn node_machine(setup: &NodeSetup) -> impl FnOnce(Scratch, u64) -> Box<dyn Machi
     move |scratch, id| {
         // The keys of hash maps are random, and different for everybody.
         let incarnation = RandomState::new().hash_one(std::process::id()).max(1);
-        let node = braid_cluster::node::Node::new(scratch, id, incarnation);
+        let node = braid_cluster::node::Node::new(scratch, NodeId(id), incarnation);
         let node = match limit {
             Some(bytes) => node.with_limit(bytes),
             None => node,

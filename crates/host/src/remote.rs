@@ -14,6 +14,7 @@ use braid_array::format::{Bitmap, BitmapError, Superblock, SuperblockError, Vers
 use braid_array::refusal::{Next, Refusal};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 use braid_cluster::client::Voter;
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::view::View;
 use braid_cluster::wire::{Message, VolumeInfo};
 
@@ -31,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub const MAX_META_BYTES: u32 = 4096;
 
 /// Who asks like this is no client of an array, and has no place among them.
-const NO_EPOCH: u32 = 0;
+const NO_EPOCH: Epoch = Epoch::BEFORE_ANY;
 
 /// Why a node did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,11 +108,11 @@ pub struct NodeSurvey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// As which client's.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// As what a member there would be in sync now.
     pub incarnation: u64,
     /// Its number.
-    pub node: u64,
+    pub node: NodeId,
 }
 
 /// A connection to a node. It has at most one volume open, which is closed when it is dropped.
@@ -123,7 +124,7 @@ pub struct Remote {
     until: Option<Instant>,
     tag: u32,
     /// What the node says of itself, and of the volume that is open.
-    node: Option<u64>,
+    node: Option<NodeId>,
     used: bool,
     volume_bytes: u64,
     /// Why nothing more can be asked.
@@ -205,7 +206,7 @@ impl Remote {
 
     /// The number of the node, once a volume is open: two addresses may lead to one.
     #[must_use]
-    pub const fn node(&self) -> Option<u64> {
+    pub const fn node(&self) -> Option<NodeId> {
         self.node
     }
 
@@ -286,14 +287,16 @@ impl Remote {
     /// # Errors
     /// [`RemoteError`].
     pub fn fence(&mut self, array: [u8; 16], client: u64) -> Result<Granted, RemoteError> {
-        let mut epoch = 1;
+        let mut epoch = Epoch(1);
         loop {
             match self.ask(|tag| Message::Grant { tag, array, epoch, client })? {
                 Message::Granted { incarnation, node, .. } => {
                     return Ok(Granted { epoch, incarnation, node });
                 }
-                Message::Outvoted { granted, .. } if granted >= epoch && granted < u32::MAX => {
-                    epoch = granted + 1;
+                Message::Outvoted { granted, .. }
+                    if granted >= epoch && granted < granted.next() =>
+                {
+                    epoch = granted.next();
                 }
                 _ => return Err(out_of_turn()),
             }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use braid_array::format::{SuperblockError, Version};
 use braid_array::{Refusal, SECTOR_BYTES};
+use braid_cluster::ids::Epoch;
 use braid_host::fabric::Network;
 use braid_host::key::text_of_uuid;
 use braid_host::remote::{self, NodeSurvey, Remote, RemoteError, RemoteErrorKind};
@@ -33,7 +34,7 @@ struct Found {
     /// What lies on each of its volumes.
     contents: Vec<Content>,
     /// Arrays of which it keeps a vote and no member, and the epochs granted.
-    votes: Vec<([u8; 16], u32)>,
+    votes: Vec<([u8; 16], Epoch)>,
 }
 
 /// What lies on a volume.
@@ -43,7 +44,7 @@ enum Content {
         uuid: [u8; 16],
         name: String,
         /// Of whoever served it last.
-        epoch: u32,
+        epoch: Epoch,
     },
     /// Nothing where its superblock goes: `create` writes that last, so it may have been
     /// interrupted.
@@ -101,7 +102,7 @@ fn remove(remote: &mut Remote, volume: &str) -> Result<Option<[u8; 16]>, RemoteE
     };
     remote.remove_volume()?;
     let Some(array) = array else { return Ok(None) };
-    Ok(remote.vote(array).is_ok_and(|vote| vote.granted > 0).then_some(array))
+    Ok(remote.vote(array).is_ok_and(|vote| vote.granted > Epoch::BEFORE_ANY).then_some(array))
 }
 
 pub(super) fn forget(args: &ForgetArgs) -> Result<(), Failure> {
@@ -145,7 +146,7 @@ fn look(address: &str, network: Network) -> Seen {
 }
 
 /// Those of arrays that have no member here. What lies on a volume that cannot be read may be one.
-fn votes(remote: &mut Remote, all: &[[u8; 16]], contents: &[Content]) -> Vec<([u8; 16], u32)> {
+fn votes(remote: &mut Remote, all: &[[u8; 16]], contents: &[Content]) -> Vec<([u8; 16], Epoch)> {
     if contents.iter().any(|content| matches!(content, Content::Unknown)) {
         return Vec::new();
     }
@@ -271,13 +272,13 @@ fn as_json(seen: &Seen) -> Value {
             "array": array,
             "bytes": volume.bytes,
             "client": client,
-            "granted_epoch": epoch,
+            "granted_epoch": epoch.map(|epoch| epoch.0),
             "leftover": matches!(content, Content::Nothing) && !volume.written,
         })
     });
     let votes = votes.iter().map(|&(array, epoch)| {
         let forget = forgetting(&seen.address, array);
-        json!({ "array_uuid": text_of_uuid(array), "granted_epoch": epoch, "forget": forget })
+        json!({ "array_uuid": text_of_uuid(array), "granted_epoch": epoch.0, "forget": forget })
     });
     json!({
         "address": seen.address,

@@ -48,7 +48,7 @@ impl Client {
             return self.keeper_side.lose_stranger(parts, role, why);
         }
         let id = parts.sessions.list.id(role);
-        if kind == LossKind::Store && parts.keeper.view().needs(id) {
+        if kind == LossKind::Store && id.is_some_and(|id| parts.keeper.view().needs(id)) {
             // The array cannot go on without it: it waits for it.
             if let Some(member) = &parts.session(role).member {
                 let name = member::member_name(&member.address, &member.volume);
@@ -56,7 +56,7 @@ impl Client {
                 parts.ownership.refuse(Refusal::new(reason, why.next.clone()));
             }
         }
-        parts.keeper_mut().lose_member(id, why);
+        parts.lose_member(id, why);
         while let Some(command) = self.parts.keeper.next_command() {
             self.carry_out(command);
         }

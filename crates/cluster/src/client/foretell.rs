@@ -6,19 +6,20 @@ use braid_array::array::Scratch;
 
 use super::ownership::decision::Grant;
 use super::{Client, ClientConfig, ClientMember};
+use crate::ids::{Epoch, NodeId};
 use crate::view::{View, Witness};
 
 /// What a node that votes says to who only asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Voter {
     /// The highest epoch that it has granted.
-    pub granted: u32,
+    pub granted: Epoch,
     /// The newest view that it was told of.
     pub view: View,
     /// As a member of which it would be in sync now.
     pub incarnation: u64,
     /// Who it is as a voter.
-    pub node: u64,
+    pub node: NodeId,
 }
 
 /// Who may have to be asked besides the members, by what they say: the witnesses of the newest

@@ -137,12 +137,12 @@ impl LatencyTracker {
     pub(super) fn event(
         &mut self,
         now: Instant,
-        member: impl FnOnce(u16) -> MemberId,
+        member: impl FnOnce(u16) -> Option<MemberId>,
     ) -> Option<ArrayEvent> {
         let Slow { role, micros, others_micros } = self.look(now)?;
         let ms = micros / 1000;
         let others_ms = others_micros / 1000;
-        Some(ArrayEvent::MemberSlow { member: member(role), ms, others_ms })
+        Some(ArrayEvent::MemberSlow { member: member(role)?, ms, others_ms })
     }
 
     /// The state of the array, with who is slow.

@@ -15,7 +15,7 @@ impl Parts {
         let (sessions, mut net) = self.sessions();
         let unanswered = sessions.lost(&mut net, role);
         if !(braid_array::broken("reconnect") && running) {
-            self.keeper_mut().lose_member(id, why);
+            self.lose_member(id, why);
         }
         self.goes_without(role, unanswered);
         let (sessions, net) = self.sessions();

@@ -10,7 +10,8 @@ use crate::set::Roles;
 /// A node with a role, or the copy target behind them.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) peer: PeerId,
+    /// Its connection, once there was one.
+    pub(super) peer: Option<PeerId>,
     /// The member, as the keeper calls it.
     pub(super) id: Option<MemberId>,
     /// It has a part in what is written.
@@ -72,9 +73,9 @@ impl Membership {
         (0..self.nodes()).filter(|&role| self.alive(role))
     }
 
-    /// What the keeper calls the member of a role that is there.
-    pub(super) fn id(&self, role: u16) -> MemberId {
-        self.entry(role).id.unwrap_or(MemberId(u16::MAX))
+    /// What the keeper calls the member of a role, if it has one.
+    pub(super) fn id(&self, role: u16) -> Option<MemberId> {
+        self.entry(role).id
     }
 
     /// Is the node of this role there, with all that it is to hold?

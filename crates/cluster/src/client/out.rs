@@ -7,11 +7,11 @@ use braid_array::action::CommandId;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::keeper::{Keeper, LaneReport};
-use braid_array::{Action, Buf, Compute, Instant, IoId, Refusal};
+use braid_array::{Action, Buf, Compute, Instant, IoId, MemberId, Refusal};
 
 use super::Key;
 use super::latency::{LatencyTracker, TimedOperation};
-use crate::ids::Position;
+use crate::ids::{Epoch, Position};
 use crate::wire::Message;
 
 /// What helps when a node does not keep to the protocol.
@@ -39,7 +39,7 @@ pub(super) enum IoPurpose {
 pub(super) enum RequestKind {
     Grant,
     /// The order of the view among views.
-    StoreView((u32, u32)),
+    StoreView((Epoch, u32)),
     ListLeftovers,
     /// What lies on its volume now.
     Reread,
@@ -85,7 +85,7 @@ pub(super) enum LossKind {
 /// out by the client, so that no machine changes beneath another one.
 #[derive(Debug)]
 pub(super) struct Out {
-    pub(super) epoch: u32,
+    pub(super) epoch: Epoch,
     actions: VecDeque<Action>,
     pub(super) ios: BTreeMap<IoId, IoPurpose>,
     next_io: u64,
@@ -100,7 +100,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    pub(super) fn new(nodes: u16, epoch: u32, next_peer: u32) -> Self {
+    pub(super) fn new(nodes: u16, epoch: Epoch, next_peer: u32) -> Self {
         Self {
             epoch,
             actions: VecDeque::new(),
@@ -179,21 +179,26 @@ impl Out {
         self.next_peer
     }
 
-    pub(super) fn hang_up(&mut self, peer: PeerId) {
+    pub(super) fn hang_up(&mut self, peer: Option<PeerId>) {
+        let Some(peer) = peer else { return };
         self.push(Action::Fabric(FabricOp::HangUp { peer }));
     }
 
     /// Hangs up, and what was sent is not waited for.
-    pub(super) fn cut(&mut self, peer: PeerId) {
+    pub(super) fn cut(&mut self, peer: Option<PeerId>) {
+        let Some(peer) = peer else { return };
         self.push(Action::Fabric(FabricOp::Cut { peer }));
     }
 
     /// Lets a node put what is read into any buffer of a request.
-    pub(super) fn admit(&mut self, peer: PeerId) {
+    pub(super) fn admit(&mut self, peer: Option<PeerId>) {
+        let Some(peer) = peer else { return };
         self.push(Action::Fabric(FabricOp::Admit { peer, window: 0..u64::MAX }));
     }
 
-    pub(super) fn send(&mut self, peer: PeerId, message: &Message) {
+    /// Sends a message to a node, if it was ever connected.
+    pub(super) fn send(&mut self, peer: Option<PeerId>, message: &Message) {
+        let Some(peer) = peer else { return };
         let bytes = message.encode(self.epoch);
         self.push(Action::Fabric(FabricOp::Send { peer, bytes }));
     }
@@ -208,7 +213,7 @@ impl Out {
     /// Sends a message that is answered with its tag.
     pub(super) fn request(
         &mut self,
-        (role, peer): (u16, PeerId),
+        (role, peer): (u16, Option<PeerId>),
         kind: RequestKind,
         now: Instant,
         message: impl FnOnce(u32) -> Message,
@@ -263,6 +268,17 @@ impl Out {
     /// Tells the keeper something: it hears it before anything else is done.
     pub(super) fn report(&mut self, report: LaneReport) {
         self.reports.push_back(report);
+    }
+
+    /// Tells the keeper something of a member, where a role has one.
+    pub(super) fn report_of(
+        &mut self,
+        member: Option<MemberId>,
+        report: impl FnOnce(MemberId) -> LaneReport,
+    ) {
+        if let Some(member) = member {
+            self.report(report(member));
+        }
     }
 
     /// The keeper hears what it is told: after each call of the engine or of the votes, before

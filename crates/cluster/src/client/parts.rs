@@ -191,6 +191,14 @@ impl Parts {
         }
     }
 
+    /// The keeper goes on without the member of a role, if that has one.
+    pub(super) fn lose_member(&mut self, member: Option<MemberId>, why: Refusal) {
+        let keeper = self.keeper_mut();
+        if let Some(member) = member {
+            keeper.lose_member(member, why);
+        }
+    }
+
     /// The keeper hears what was reported to it.
     pub(super) fn hear_reports(&mut self) {
         self.out.report_to(&mut self.keeper);

@@ -72,7 +72,7 @@ impl Client {
     pub(crate) fn followed_by(&self, config: ClientConfig) -> ClientConfig {
         let params = config.params;
         let params =
-            crate::pipeline::Params { epoch: self.parts.shared.params().epoch + 1, ..params };
+            crate::pipeline::Params { epoch: self.parts.shared.params().epoch.next(), ..params };
         ClientConfig { params, follows: true, first_peer: self.parts.out.next_peer(), ..config }
     }
 }

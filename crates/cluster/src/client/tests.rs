@@ -26,7 +26,7 @@ use braid_array::{Buf, Outcome, Refusal, RequestId};
 use super::*;
 use crate::Planner;
 use crate::family::Family;
-use crate::ids::{Generation, Position, Slot};
+use crate::ids::{Epoch, Generation, NodeId, Position, Slot};
 use crate::pipeline::Slots;
 use crate::set::{Roles, Set, WriteStrategy};
 use crate::view::View;
@@ -50,7 +50,7 @@ fn config(planner: Planner) -> ClientConfig {
     let slots = |count| Slots { count, bytes: 4096 };
     let params = Params {
         session: 1,
-        epoch: 1,
+        epoch: Epoch(1),
         family: Family::Md { level: Level::Raid5, layout: Layout::default_for(Level::Raid5) },
         nodes: NODES,
         chunk_bytes: 4096,
@@ -81,8 +81,8 @@ fn actions(client: &mut Client) -> Vec<Action> {
 }
 
 fn hear(client: &mut Client, role: u16, message: &Message) {
-    let peer = client.parts.sessions.list.get(role).peer;
-    let bytes = message.encode(1);
+    let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
+    let bytes = message.encode(Epoch(1));
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
 
@@ -94,12 +94,12 @@ const fn incarnation(role: u16) -> u64 {
 fn answer(role: u16, message: &Message) -> Option<Message> {
     match *message {
         Message::OpenVolume { tag, .. } => {
-            Some(Message::Volume { tag, bytes: 1 << 30, node: 1, used: false })
+            Some(Message::Volume { tag, bytes: 1 << 30, node: NodeId(1), used: false })
         }
         Message::Grant { tag, .. } => {
             let view = View::default();
             let incarnation = incarnation(role);
-            Some(Message::Granted { tag, view, incarnation, node: role.into() })
+            Some(Message::Granted { tag, view, incarnation, node: NodeId(role.into()) })
         }
         Message::OpenPipeline { tag, .. } => {
             Some(Message::PipelineReady { tag, ring: 0, journal_bytes: 0, parts_only: false })
@@ -133,7 +133,7 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
                 }
                 Action::Fabric(FabricOp::Send { peer, bytes }) => {
                     let (_, message) = Message::decode(bytes).expect("a message");
-                    let of_peer = |link: &Session| link.peer == *peer;
+                    let of_peer = |link: &Session| link.peer == Some(*peer);
                     // Nobody answers on a connection that is no member's.
                     let role = client
                         .parts
@@ -158,7 +158,7 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
 }
 
 fn lose(client: &mut Client, role: u16) {
-    let peer = client.parts.sessions.list.get(role).peer;
+    let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
     let why = Refusal::new("gone", "");
     client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, why }));
 }
@@ -660,8 +660,8 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
             cut_off,
             received_bytes,
         };
-        let peer = client.parts.sessions.list.get(role).peer;
-        let bytes = message.encode(1);
+        let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
+        let bytes = message.encode(Epoch(1));
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);
     }

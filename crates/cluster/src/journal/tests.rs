@@ -1,11 +1,12 @@
 use super::*;
+use crate::ids::Epoch;
 
 const ARRAY: [u8; 16] = [7; 16];
 
 fn record(version: u64, sequence: u64, rows: usize) -> Record {
     let rows = (0..rows as u64).map(|row| row * 65536).collect();
     Record {
-        version: SetVersion::new(3, version),
+        version: SetVersion::new(Epoch(3), version),
         sequence,
         kind: Kind::Content,
         holders: Roles(0b1011),
@@ -22,7 +23,7 @@ fn pages_come_back_and_nothing_else_is_one() {
         log_bytes: 1 << 20,
         tail: 8192,
         first: 9,
-        mark: SetVersion::new(2, 8),
+        mark: SetVersion::new(Epoch(2), 8),
         parts_only: false,
     };
     for parts_only in [true, false] {
@@ -93,7 +94,7 @@ fn a_start_finds_all_that_is_needed_and_no_more() {
         assert_eq!(found, Vec::from(kept.clone()), "at version {version}");
     }
     assert!(wrapped > 50, "{wrapped}");
-    assert_eq!(log.append(SetVersion::new(9, 9), 19 * PAGE_BYTES), None);
+    assert_eq!(log.append(SetVersion::new(Epoch(9), 9), 19 * PAGE_BYTES), None);
     log.empty();
-    assert!(log.append(SetVersion::new(9, 9), 18 * PAGE_BYTES).is_some());
+    assert!(log.append(SetVersion::new(Epoch(9), 9), 18 * PAGE_BYTES).is_some());
 }

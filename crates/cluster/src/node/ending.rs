@@ -6,6 +6,7 @@ use super::ids::{ClientId, Violation};
 use super::sessions::{Conn, PARTING_TAG, hang_up};
 use super::votes::Grant;
 use super::{Life, Node};
+use crate::ids::Epoch;
 use crate::wire::Message;
 
 impl Node {
@@ -54,7 +55,11 @@ impl Node {
         peers.sort_unstable();
         for peer in peers {
             let granted = grant.epoch;
-            self.out.send(peer, 0, &Message::Outvoted { tag: PARTING_TAG, granted });
+            self.out.send(
+                peer,
+                Epoch::BEFORE_ANY,
+                &Message::Outvoted { tag: PARTING_TAG, granted },
+            );
             self.out.hang_up(peer);
             self.lost(peer, "a newer client has taken the array over");
         }

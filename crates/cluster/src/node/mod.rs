@@ -14,6 +14,7 @@ mod sessions;
 mod volumes;
 mod votes;
 
+use crate::ids::NodeId;
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::{Action, Instant, Machine, Refusal};
@@ -80,7 +81,7 @@ enum Life {
 /// and the rest when the client asks for it; what does not fit is refused.
 #[derive(Debug)]
 pub struct Node {
-    id: u64,
+    id: NodeId,
     witness: bool,
     out: Out,
     sessions: Sessions,
@@ -95,7 +96,7 @@ impl Node {
     /// A node that gives this part of the arena to pipelines, save for a few pages of its own. No
     /// other has its id. The incarnation is a random number, not 0, that is drawn at each start.
     #[must_use]
-    pub fn new(ring_space: Scratch, id: u64, incarnation: u64) -> Self {
+    pub fn new(ring_space: Scratch, id: NodeId, incarnation: u64) -> Self {
         let mut space = ring_space;
         Self {
             id,

@@ -15,7 +15,7 @@ use slab::Slab;
 use self::answers::Line;
 pub(super) use self::answers::refused;
 use super::ids::{ArrayId, ClientId};
-use crate::ids::{Position, Slot};
+use crate::ids::{Epoch, Position, Slot};
 use crate::wire::Message;
 
 /// What an answer is about.
@@ -235,7 +235,7 @@ impl Out {
         self.push(Action::Notify(ArrayEvent::Remark { kind, text: text.into() }));
     }
 
-    pub(super) fn send(&mut self, peer: PeerId, epoch: u32, message: &Message) {
+    pub(super) fn send(&mut self, peer: PeerId, epoch: Epoch, message: &Message) {
         let bytes = message.encode(epoch);
         self.push(Action::Fabric(FabricOp::Send { peer, bytes }));
     }

@@ -2,6 +2,7 @@
 
 use super::{PipelineError, Slots};
 use crate::family::Family;
+use crate::ids::Epoch;
 use crate::schedule::Planner;
 
 /// Slices are at most this long.
@@ -28,7 +29,7 @@ pub struct Params {
     /// Random; the same in all connections of the pipeline.
     pub session: u64,
     /// Fences an old writer: grows with every client that opens the array for writing.
-    pub epoch: u32,
+    pub epoch: Epoch,
     /// The code.
     pub family: Family,
     /// Nodes of the array.
@@ -73,7 +74,7 @@ impl Params {
         let reads = (READ_WINDOW_BYTES / read_bytes.max(1)).clamp(32, 256);
         Ok(Self {
             session: 0,
-            epoch: 0,
+            epoch: Epoch::BEFORE_ANY,
             family,
             nodes,
             chunk_bytes,

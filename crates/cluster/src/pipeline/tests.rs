@@ -4,14 +4,14 @@ use braid_array::level::{Layout, Level};
 
 use super::*;
 use crate::family::Family;
-use crate::ids::{Generation, Position, Slot, StripeNo};
+use crate::ids::{Epoch, Generation, Position, Slot, StripeNo};
 use crate::program::{Destination, Output};
 use crate::set::Touched;
 
 fn params(family: Family, nodes: u16, planner: Planner) -> Params {
     Params {
         session: 1,
-        epoch: 1,
+        epoch: Epoch(1),
         family,
         nodes,
         chunk_bytes: 65536,

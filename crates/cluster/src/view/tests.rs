@@ -1,14 +1,22 @@
 use super::*;
+use crate::ids::{Epoch, NodeId};
 
 const ARRAY: [u8; 16] = [7; 16];
 
 fn vote() -> Vote {
     let members = vec![0x1122_3344_5566_7788, 0, 3];
-    let voters = vec![10, 11, 12, 13];
-    let witnesses = vec![Witness { node: 13, address: "w:7000".into() }];
-    let view =
-        View { epoch: 8, count: 3, torn: true, members, voters, voted: vec![14, 11], witnesses };
-    Vote { granted: 9, to: 10, view }
+    let voters = [10, 11, 12, 13].map(NodeId).to_vec();
+    let witnesses = vec![Witness { node: NodeId(13), address: "w:7000".into() }];
+    let view = View {
+        epoch: Epoch(8),
+        count: 3,
+        torn: true,
+        members,
+        voters,
+        voted: [14, 11].map(NodeId).to_vec(),
+        witnesses,
+    };
+    Vote { granted: Epoch(9), to: 10, view }
 }
 
 #[test]
@@ -41,7 +49,7 @@ fn no_flipped_bit_and_no_other_array_gets_through() {
 #[test]
 fn a_torn_slot_leaves_the_one_before() {
     let old = vote();
-    let new = Vote { granted: 10, ..vote() };
+    let new = Vote { granted: Epoch(10), ..vote() };
     let mut file = vec![0; 2 * SLOT_BYTES];
     for (vote, sequence) in [(&old, 4), (&new, 5)] {
         let at = slot_byte(sequence) as usize;
@@ -57,8 +65,8 @@ fn a_torn_slot_leaves_the_one_before() {
 #[test]
 fn what_enough_voters_have_every_majority_hears_of() {
     for voters in 1..70 {
-        let view = View { voters: (0..voters as u64).collect(), ..View::default() };
-        let first = |count: usize| (0..count as u64).collect::<BTreeSet<u64>>();
+        let view = View { voters: (0..voters as u64).map(NodeId).collect(), ..View::default() };
+        let first = |count: usize| (0..count as u64).map(NodeId).collect::<BTreeSet<NodeId>>();
         let enough = (0..=voters).find(|&count| view.holds(&first(count))).expect("all");
         assert!(enough + majority(voters) > voters);
         assert!(2 * majority(voters) > voters);
@@ -71,14 +79,14 @@ fn what_enough_voters_have_every_majority_hears_of() {
 
 #[test]
 fn the_largest_view_fits() {
-    let voters = vec![2; (SLOT_BYTES - HEAD_BYTES - 16) / 8 - 6];
+    let voters = vec![NodeId(2); (SLOT_BYTES - HEAD_BYTES - 16) / 8 - 6];
     let view = View { members: vec![1; 4], voters, ..vote().view };
     let vote = Vote { view, ..vote() };
     assert!(vote.view.fits());
     assert_eq!(Vote::decode(&ARRAY, &vote.encode(&ARRAY, 1)), Some((1, vote.clone())));
     let view = View { members: vec![1; 5], ..vote.view };
     assert!(!view.fits());
-    let long = Witness { node: 1, address: "w".repeat(MAX_ADDRESS_BYTES + 1) };
+    let long = Witness { node: NodeId(1), address: "w".repeat(MAX_ADDRESS_BYTES + 1) };
     assert!(!View { witnesses: vec![long], ..View::default() }.fits());
 }
 
@@ -86,21 +94,22 @@ fn the_largest_view_fits() {
 /// 2 gives its vote to node 3? All that can have been noted then is tried.
 fn two_can_go_on(joint: &View) -> bool {
     let sets = || (0u32..16).map(|bits| (0..4).filter(move |node| bits & 1 << node != 0));
-    let sets = || sets().map(Iterator::collect::<BTreeSet<u64>>);
-    let before = View { epoch: 1, count: 1, voters: vec![0, 1, 2], ..View::default() };
-    let after = View { epoch: 1, count: 3, voters: vec![0, 1, 3], ..View::default() };
+    let sets = || sets().map(|set| set.map(NodeId).collect::<BTreeSet<NodeId>>());
+    let voters = |last| [0, 1, last].map(NodeId).to_vec();
+    let before = View { epoch: Epoch(1), count: 1, voters: voters(2), ..View::default() };
+    let after = View { epoch: Epoch(1), count: 3, voters: voters(3), ..View::default() };
     let none = View::default();
-    let goes_on = |noted: [&View; 4], here: &BTreeSet<u64>| {
-        let newest = here.iter().map(|&node| noted[node as usize]).max_by_key(|v| v.order());
-        newest.is_some_and(|view| view.epoch > 0 && view.lacks(here).is_none())
+    let goes_on = |noted: [&View; 4], here: &BTreeSet<NodeId>| {
+        let newest = here.iter().map(|&node| noted[node.0 as usize]).max_by_key(|v| v.order());
+        newest.is_some_and(|view| view.epoch > Epoch::BEFORE_ANY && view.lacks(here).is_none())
     };
     sets().any(|has_joint| {
         let next = sets().filter(|next| next.is_empty() || joint.holds(&has_joint));
         next.into_iter().any(|has_after| {
-            let noted = [0, 1, 2, 3].map(|node| match node {
+            let noted = [0, 1, 2, 3].map(NodeId).map(|node| match node {
                 _ if has_after.contains(&node) => &after,
                 _ if has_joint.contains(&node) => joint,
-                3 => &none,
+                NodeId(3) => &none,
                 _ => &before,
             });
             let able: Vec<_> = sets().filter(|here| goes_on(noted, here)).collect();
@@ -111,9 +120,9 @@ fn two_can_go_on(joint: &View) -> bool {
 
 #[test]
 fn while_voters_change_no_two_clients_go_on() {
-    let voters = vec![0, 1, 3];
-    let voted = vec![0, 1, 2];
-    let joint = View { epoch: 1, count: 2, voters, voted, ..View::default() };
+    let voters = [0, 1, 3].map(NodeId).to_vec();
+    let voted = [0, 1, 2].map(NodeId).to_vec();
+    let joint = View { epoch: Epoch(1), count: 2, voters, voted, ..View::default() };
     assert!(!two_can_go_on(&joint));
     // Only a majority of the new ones is not enough.
     assert!(two_can_go_on(&View { voted: Vec::new(), ..joint }));

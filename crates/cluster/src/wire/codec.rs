@@ -1,7 +1,7 @@
 //! How the fields of messages become bytes and come back.
 
 use crate::family::Family;
-use crate::ids::{Generation, Position, SetVersion, Slot, StripeNo};
+use crate::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot, StripeNo};
 use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
@@ -67,7 +67,7 @@ macro_rules! wrapped {
         }
     )*};
 }
-wrapped!(Position, Generation, Slot, StripeNo, Roles);
+wrapped!(Position, Generation, Slot, StripeNo, Epoch, NodeId, Roles);
 
 /// Fields one after the other.
 macro_rules! record {
@@ -117,6 +117,7 @@ impl<A: Field, B: Field> Field for (A, B) {
 /// What messages hold lists of: their number, then one after the other. (Bytes go as a whole.)
 trait Listed: Field {}
 impl Listed for u64 {}
+impl Listed for NodeId {}
 impl Listed for [u8; 16] {}
 impl Listed for (Position, Generation) {}
 impl Listed for SetVersion {}
@@ -215,7 +216,7 @@ impl Field for Params {
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         let session = u64::get(input)?;
-        let epoch = u32::get(input)?;
+        let epoch = Epoch::get(input)?;
         let nodes = u16::get(input)?;
         let level = i32::get(input)?;
         let layout = u32::get(input)?;
@@ -296,7 +297,7 @@ impl Field for View {
     }
     fn get(input: &mut &[u8]) -> Result<Self, WireError> {
         let view = Self {
-            epoch: u32::get(input)?,
+            epoch: Epoch::get(input)?,
             count: u32::get(input)?,
             torn: bool::get(input)?,
             members: Vec::get(input)?,

@@ -14,7 +14,7 @@ macro_rules! messages {
             /// The first byte of each message that there is.
             pub const KINDS: &[u8] = &[$($number,)*];
 
-            pub(super) fn put(&self, out: &mut Vec<u8>, epoch: u32) {
+            pub(super) fn put(&self, out: &mut Vec<u8>, epoch: Epoch) {
                 match self {
                     $(Self::$name { $($field,)* } => {
                         let kind: u8 = $number;

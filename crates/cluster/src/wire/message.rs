@@ -3,7 +3,7 @@
 use super::codec::{Field, WireError};
 use super::declare::messages;
 use super::{JournalEntry, Leftover, PeerAddress, VolumeInfo};
-use crate::ids::{Generation, Position, SetVersion, Slot};
+use crate::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot};
 use crate::pipeline::Params;
 use crate::set::{Roles, Set};
 use crate::view::View;
@@ -40,7 +40,7 @@ messages! {
         /// Size.
         bytes: u64,
         /// The node, by a number that no other has: it may be known under several addresses.
-        node: u64,
+        node: NodeId,
         /// A client that is there has it open for writing.
         used: bool,
     }
@@ -271,7 +271,7 @@ messages! {
         /// Its id.
         array: [u8; 16],
         /// Of the client.
-        epoch: u32,
+        epoch: Epoch,
         /// The client, by a number that no other has. It alone may be granted an epoch again.
         client: u64,
     }
@@ -284,7 +284,7 @@ messages! {
         /// Another one each time the node starts: whether it has lost what was in its memory.
         incarnation: u64,
         /// The node, by a number that no other has.
-        node: u64,
+        node: NodeId,
     }
     /// Node: another client was granted this epoch or a higher one. With
     /// [`PARTING_TAG`](crate::node::PARTING_TAG) to a client whose time is over by that.
@@ -292,7 +292,7 @@ messages! {
         /// The number that the request carried, or `PARTING_TAG`.
         tag: u32,
         /// The highest epoch granted.
-        granted: u32,
+        granted: Epoch,
     }
     /// Client: this is how the array stands. Answer: `Ok`, when it is durable.
     33 StoreView {
@@ -313,13 +313,13 @@ messages! {
         /// The number that the request carried.
         tag: u32,
         /// The highest epoch granted.
-        granted: u32,
+        granted: Epoch,
         /// The newest view that was recorded here.
         view: View,
         /// See `Granted`.
         incarnation: u64,
         /// The node, by a number that no other has.
-        node: u64,
+        node: NodeId,
     }
     /// Client, alone on a connection: the node shall not know any more what it granted and was told
     /// of this array. Refused while a volume of the node carries a member of it, or a client has
@@ -421,7 +421,7 @@ messages! {
         /// Its version, for people.
         version: String,
         /// By a number that no other node has.
-        node: u64,
+        node: NodeId,
         /// Bytes that its store holds in all, and those that are free.
         total_bytes: u64,
         /// See above.
@@ -462,6 +462,6 @@ messages! {
         /// The number that the request carried.
         tag: u32,
         /// By a number that no other node has.
-        node: u64,
+        node: NodeId,
     }
 }

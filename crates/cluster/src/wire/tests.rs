@@ -1,6 +1,6 @@
 use super::*;
 use crate::family::Family;
-use crate::ids::{Generation, Position, SetVersion, Slot, StripeNo};
+use crate::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot, StripeNo};
 use crate::pipeline::Params;
 use crate::schedule::Planner;
 use crate::set::{Roles, Touched, WriteStrategy};
@@ -13,7 +13,7 @@ fn of_administrators() -> Vec<Message> {
         Message::NodeInfo {
             tag: 10,
             version: "1.2.3".into(),
-            node: 1 << 63,
+            node: NodeId(1 << 63),
             total_bytes: 1 << 50,
             free_bytes: 1 << 40,
             ring_bytes: 1 << 28,
@@ -29,7 +29,7 @@ fn of_administrators() -> Vec<Message> {
         },
         Message::RemoveVolume { tag: 10 },
         Message::Identify { tag: 3 },
-        Message::Identity { tag: 3, node: 1 << 60 },
+        Message::Identity { tag: 3, node: NodeId(1 << 60) },
         Message::Shutdown { tag: 10 },
     ]
 }
@@ -37,7 +37,7 @@ fn of_administrators() -> Vec<Message> {
 fn params(slots: Slots) -> Params {
     Params {
         session: 0x1234_5678_9abc_def0,
-        epoch: 3,
+        epoch: Epoch(3),
         family: Family::Xor2d,
         nodes: 5,
         chunk_bytes: 65536,
@@ -52,10 +52,10 @@ fn params(slots: Slots) -> Params {
 
 fn view() -> View {
     let members = vec![5, 0, 7];
-    let voters = vec![1, 2, 3, 4];
-    let voted = vec![9, 2, 3, 4];
-    let witnesses = vec![Witness { node: 4, address: "[::1]:7000".into() }];
-    View { epoch: 7, count: 2, torn: true, members, voters, voted, witnesses }
+    let voters = [1, 2, 3, 4].map(NodeId).to_vec();
+    let voted = [9, 2, 3, 4].map(NodeId).to_vec();
+    let witnesses = vec![Witness { node: NodeId(4), address: "[::1]:7000".into() }];
+    View { epoch: Epoch(7), count: 2, torn: true, members, voters, voted, witnesses }
 }
 
 fn some() -> Vec<Message> {
@@ -88,7 +88,7 @@ fn some() -> Vec<Message> {
     vec![
         Message::CreateVolume { tag: 1, name: "v".into(), bytes: 1 << 30 },
         Message::OpenVolume { tag: 1, name: "v".into(), write: true },
-        Message::Volume { tag: 1, bytes: 1 << 30, node: 1 << 60, used: true },
+        Message::Volume { tag: 1, bytes: 1 << 30, node: NodeId(1 << 60), used: true },
         Message::WriteMeta { tag: 2, sector: 8, bytes: vec![7; 4096] },
         Message::OpenPipeline { tag: 3, role: 1, data_sector: 2048, params },
         Message::Connect { tag: 4, peers: vec![address.clone(), address] },
@@ -117,8 +117,8 @@ fn some() -> Vec<Message> {
         Message::Missing { imm: 0x1234_5678 },
         Message::Ping { tag: 10 },
         Message::Pong { tag: 10, storage_silent_ms: 7000 },
-        Message::Grant { tag: 1, array: [9; 16], epoch: 7, client: 8 },
-        Message::Granted { tag: 1, view: view.clone(), incarnation: 1 << 63, node: 3 },
+        Message::Grant { tag: 1, array: [9; 16], epoch: Epoch(7), client: 8 },
+        Message::Granted { tag: 1, view: view.clone(), incarnation: 1 << 63, node: NodeId(3) },
         Message::StoreView { tag: 2, view },
         leftovers(set, params),
     ]
@@ -126,22 +126,28 @@ fn some() -> Vec<Message> {
 
 fn takeover() -> Vec<Message> {
     vec![
-        Message::Outvoted { tag: 1, granted: 8 },
+        Message::Outvoted { tag: 1, granted: Epoch(8) },
         Message::ReadVote { tag: 1, array: [9; 16] },
-        Message::VoteIs { tag: 1, granted: 8, view: View::default(), incarnation: 9, node: 3 },
+        Message::VoteIs {
+            tag: 1,
+            granted: Epoch(8),
+            view: View::default(),
+            incarnation: 9,
+            node: NodeId(3),
+        },
         Message::ListLeftovers { tag: 3, from: 9 },
         Message::Leftovers { tag: 3, params: None, items: Vec::new(), next: 0 },
         Message::ResolveLeftovers {
             tag: 4,
-            commit: vec![SetVersion::new(7, 1 << 40), SetVersion::new(8, 1)],
+            commit: vec![SetVersion::new(Epoch(7), 1 << 40), SetVersion::new(Epoch(8), 1)],
         },
     ]
 }
 
 fn leftovers(set: Set, params: Params) -> Message {
     let items = vec![
-        Leftover { version: SetVersion::new(7, 1 << 40), prepared: Some(set), ok: true },
-        Leftover { version: SetVersion::new(7, 3), prepared: None, ok: false },
+        Leftover { version: SetVersion::new(Epoch(7), 1 << 40), prepared: Some(set), ok: true },
+        Leftover { version: SetVersion::new(Epoch(7), 3), prepared: None, ok: false },
     ];
     Message::Leftovers { tag: 3, params: Some(params), items, next: 1 }
 }
@@ -149,16 +155,16 @@ fn leftovers(set: Set, params: Params) -> Message {
 #[test]
 fn messages_come_back() {
     for message in some().into_iter().chain(of_administrators()) {
-        let bytes = message.encode(17);
+        let bytes = message.encode(Epoch(17));
         assert!(bytes.len() <= braid_array::fabric::MAX_MESSAGE_BYTES);
-        assert_eq!(Message::decode(&bytes), Ok((17, message)));
+        assert_eq!(Message::decode(&bytes), Ok((Epoch(17), message)));
     }
 }
 
 #[test]
 fn every_cut_and_every_addition_is_noticed() {
     for message in some().into_iter().chain(takeover()) {
-        let mut bytes = message.encode(0);
+        let mut bytes = message.encode(Epoch::BEFORE_ANY);
         for len in 0..bytes.len() {
             assert!(Message::decode(&bytes[..len]).is_err(), "{message:?} cut at {len}");
         }

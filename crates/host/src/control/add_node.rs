@@ -8,6 +8,7 @@ use braid_array::refusal::Invocation;
 use braid_array::status::{MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::assemble::{SUPERBLOCK_SECTOR, member_name, member_parts};
+use braid_cluster::ids::NodeId;
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::wire::valid_volume_name;
 
@@ -223,7 +224,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn node(&self) -> Result<Option<u64>, Refusal> {
+    fn node(&self) -> Result<Option<NodeId>, Refusal> {
         let mut remote = self.connect()?;
         remote.open_volume(self.volume, false).map_err(told)?;
         Ok(remote.node())

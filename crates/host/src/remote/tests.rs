@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
-use braid_cluster::ids::{Generation, Position};
+use braid_cluster::ids::{Epoch, Generation, NodeId, Position};
 use braid_cluster::wire::PROTOCOL_VERSION;
 
 use super::*;
@@ -28,12 +28,12 @@ fn hello() -> Hello {
 }
 
 fn send(stream: &mut TcpStream, message: &Message) {
-    let bytes = message.encode(0);
+    let bytes = message.encode(Epoch::BEFORE_ANY);
     stream.write_all(&Header::Message { bytes: bytes.len() as u32 }.encode()).unwrap();
     stream.write_all(&bytes).unwrap();
 }
 
-fn receive(stream: &mut TcpStream) -> Option<(u32, Message)> {
+fn receive(stream: &mut TcpStream) -> Option<(Epoch, Message)> {
     let mut head = [0; HEADER_BYTES];
     stream.read_exact(&mut head).ok()?;
     let mut bytes = vec![0; Header::decode(&head).unwrap().payload_bytes() as usize];
@@ -42,7 +42,7 @@ fn receive(stream: &mut TcpStream) -> Option<(u32, Message)> {
 }
 
 /// A node that gives these answers, and tells what it was asked.
-fn node(answers: Vec<Message>) -> (String, JoinHandle<Vec<(u32, Message)>>) {
+fn node(answers: Vec<Message>) -> (String, JoinHandle<Vec<(Epoch, Message)>>) {
     server(move |mut stream| {
         stream.write_all(&hello().encode()).unwrap();
         stream.read_exact(&mut [0; 16]).unwrap();
@@ -85,22 +85,22 @@ fn who_is_no_node_of_this_version_is_told_from_one() {
 #[test]
 fn requests_are_asked_without_an_epoch_and_answered() {
     let (address, node) = node(vec![
-        Message::Volume { tag: 1, bytes: 1 << 20, node: 5, used: true },
+        Message::Volume { tag: 1, bytes: 1 << 20, node: NodeId(5), used: true },
         Message::Meta { tag: 2, bytes: vec![5; 512] },
         Message::Ok { tag: 3 },
     ]);
     let mut remote = connect(&address).unwrap();
     assert_eq!((remote.node(), remote.used()), (None, false));
     assert_eq!(remote.open_volume("a", true), Ok(1 << 20));
-    assert_eq!((remote.node(), remote.used()), (Some(5), true));
+    assert_eq!((remote.node(), remote.used()), (Some(NodeId(5)), true));
     assert_eq!(remote.read(8, 512), Ok(vec![5; 512]));
     assert_eq!(remote.write(8, vec![6; 512]), Ok(()));
     let name = "a".to_owned();
     let bytes = vec![6; 512];
     let asked = [
-        (0, Message::OpenVolume { tag: 1, name, write: true }),
-        (0, Message::ReadMeta { tag: 2, sector: 8, bytes: 512 }),
-        (0, Message::WriteMeta { tag: 3, sector: 8, bytes }),
+        (Epoch::BEFORE_ANY, Message::OpenVolume { tag: 1, name, write: true }),
+        (Epoch::BEFORE_ANY, Message::ReadMeta { tag: 2, sector: 8, bytes: 512 }),
+        (Epoch::BEFORE_ANY, Message::WriteMeta { tag: 3, sector: 8, bytes }),
     ];
     assert_eq!(node.join().unwrap(), asked);
 }
@@ -122,7 +122,7 @@ fn answers_that_mean_nothing_are_no_answers() {
         Message::Ok { tag: 7 },
         Message::Meta { tag: 1, bytes: vec![0; 1024] },
         Message::Finished { position: Position(0), generation: Generation(0), ok: true },
-        Message::Volume { tag: 1, bytes: 4096, node: 5, used: true },
+        Message::Volume { tag: 1, bytes: 4096, node: NodeId(5), used: true },
     ];
     for answer in answers {
         let (address, node) = node(vec![answer.clone()]);
@@ -144,7 +144,7 @@ fn answers_that_mean_nothing_are_no_answers() {
 #[test]
 fn a_volume_is_probed_for_its_superblock() {
     let (address, node) = node(vec![
-        Message::Volume { tag: 1, bytes: 1 << 20, node: 5, used: true },
+        Message::Volume { tag: 1, bytes: 1 << 20, node: NodeId(5), used: true },
         Message::Meta { tag: 2, bytes: vec![0; 4096] },
     ]);
     let mut remote = connect(&address).unwrap();

@@ -124,7 +124,7 @@ impl Session {
     /// Has all nodes grant an epoch to nobody, so that the client at work is none any more: who is
     /// about to take an array over does that first, and looks then at what lies on them.
     pub(super) fn fence(&mut self) -> Result<(), Failure> {
-        self.cluster.epoch += 1;
+        self.cluster.epoch = self.cluster.epoch.next();
         let epoch = self.cluster.epoch;
         let client = self.cluster.rng.next();
         let grant = Message::Grant { tag: 1, array: ARRAY, epoch, client }.encode(epoch);

@@ -4,6 +4,7 @@
 use braid_array::Action;
 use braid_array::action::{Command, CommandId};
 use braid_cluster::client::{ClientConfig, ClientMember};
+use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::Params;
 
 use super::content::{self, Layout};
@@ -115,8 +116,11 @@ impl Guest {
 impl Session {
     /// Makes another array on the nodes, and starts its client.
     pub fn start_guest(&mut self) -> Result<(), Failure> {
-        let params =
-            Params { session: self.cluster.rng.next(), epoch: 1, ..self.cluster.scenario.params };
+        let params = Params {
+            session: self.cluster.rng.next(),
+            epoch: Epoch(1),
+            ..self.cluster.scenario.params
+        };
         let scenario = Scenario::calm(params);
         let disks =
             content::create(&self.cluster.layout, [8; 16], &scenario, &mut self.cluster.rng);

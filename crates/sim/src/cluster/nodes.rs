@@ -3,6 +3,7 @@
 use braid_array::array::Scratch;
 use braid_array::format::superblock::feature;
 use braid_array::status::Status;
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::node::Node;
 use braid_cluster::view::{View, Vote};
 use braid_cluster::{Pipeline, Planner};
@@ -41,7 +42,7 @@ pub struct Cluster {
     /// The processes of the witnesses.
     pub witnesses: Vec<usize>,
     /// The epoch of the last client.
-    pub(super) epoch: u32,
+    pub(super) epoch: Epoch,
 }
 
 impl Cluster {
@@ -61,7 +62,7 @@ impl Cluster {
             ids: (0..u64::from(params.nodes)).collect(),
             incarnations: vec![0; usize::from(params.nodes)],
             witnesses: Vec::new(),
-            epoch: 0,
+            epoch: Epoch::BEFORE_ANY,
         };
         cluster.start_nodes(disks);
         cluster.start_witnesses();
@@ -132,7 +133,7 @@ impl Cluster {
     ) -> (usize, u64) {
         let (bytes, limit) = self.node_bytes();
         let incarnation = 1 + self.rng.below(u64::MAX - 1);
-        let node = Node::new(Scratch { offset: 0, bytes }, id, incarnation);
+        let node = Node::new(Scratch { offset: 0, bytes }, NodeId(id), incarnation);
         let node = match limit {
             Some(limit) => node.with_limit(limit),
             None => node,
@@ -166,7 +167,8 @@ impl Cluster {
 
     /// The newest view that nodes were told of.
     pub(super) fn newest_view(&self) -> Option<View> {
-        let views = self.votes().map(|vote| vote.view).filter(|view| view.epoch > 0);
+        let views =
+            self.votes().map(|vote| vote.view).filter(|view| view.epoch > Epoch::BEFORE_ANY);
         views.max_by_key(View::order)
     }
 

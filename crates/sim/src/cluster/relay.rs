@@ -7,6 +7,7 @@ use braid_array::action::CommandId;
 use braid_array::events::ArrayEvent;
 use braid_array::status::ArrayState;
 use braid_cluster::client::ClientConfig;
+use braid_cluster::ids::Epoch;
 use braid_cluster::view::View;
 
 use self::focus::Focus;
@@ -69,7 +70,7 @@ struct Relay<'a> {
     /// The one before, which goes on.
     fenced: Option<Runner>,
     /// The highest epoch granted before the client came.
-    granted: u32,
+    granted: Epoch,
     /// Roles that were lost since.
     gone: Vec<u16>,
     /// Enough of those who hold the array have been there ever since.
@@ -97,7 +98,7 @@ pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
         blocks: sectors / BLOCK_SECTORS,
         client: None,
         fenced: None,
-        granted: 0,
+        granted: Epoch::BEFORE_ANY,
         gone: Vec::new(),
         kept: true,
         missing: false,
@@ -119,7 +120,7 @@ pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
 impl Relay<'_> {
     /// Starts a client from what lies on the volumes of these roles.
     fn begin(&mut self, roles: &[u16]) {
-        self.granted = self.cluster.votes().map(|vote| vote.granted).max().unwrap_or(0);
+        self.granted = self.cluster.votes().map(|vote| vote.granted).max().unwrap_or_default();
         self.kept = true;
         self.missing = false;
         self.began_at = self.cluster.world.steps;
@@ -156,7 +157,7 @@ impl Relay<'_> {
     fn look_at_those_before(&mut self) {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
         let views = self.cluster.votes().map(|vote| vote.view);
-        let before = views.filter(|view| (1..=self.granted).contains(&view.epoch));
+        let before = views.filter(|view| (Epoch(1)..=self.granted).contains(&view.epoch));
         let newest = before.max_by_key(View::order);
         let away = |role: &u16| !client.roles.contains(role) || self.gone.contains(role);
         let nodes = self.cluster.scenario.params.nodes;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use braid_array::level::{Layout, Level};
 use braid_cluster::client::SPARE_PATIENCE_MS;
+use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::Slots;
 use braid_cluster::view::majority;
 use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
@@ -311,7 +312,7 @@ pub(super) fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
     let wanted = rng.below(10);
     let params = |planner| Params {
         session: 0,
-        epoch: 0,
+        epoch: Epoch::BEFORE_ANY,
         family,
         nodes,
         chunk_bytes,

@@ -7,6 +7,7 @@ use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Superblock};
 use braid_cluster::assemble::{Assembly, Candidate, Options, Start, catching_up, decide};
 use braid_cluster::client::{ClientConfig, ClientMember, Found};
+use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::{View, majority};
 
@@ -43,7 +44,7 @@ impl Cluster {
     /// What a client of the array is made from that consists of them, if one can be started.
     pub(super) fn assembled(&mut self, roles: &[u16]) -> Option<ClientConfig> {
         let Start::Ready(plan) = self.assembly(roles).start else { return None };
-        let params = Params { session: self.rng.next(), epoch: 1, ..self.scenario.params };
+        let params = Params { session: self.rng.next(), epoch: Epoch(1), ..self.scenario.params };
         let config = ClientConfig::new(params, plan.members);
         let found = plan.found;
         let bitmap = plan.bitmap;
@@ -73,7 +74,7 @@ impl Session {
     pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
         self.begun = (missing.to_vec(), self.unforced);
         self.drop_departed();
-        self.cluster.epoch += 1;
+        self.cluster.epoch = self.cluster.epoch.next();
         let journals =
             self.cluster.scenario.journal_bytes > 0 && !self.cluster.some_are_unrecorded(missing);
         // What others lost is in their journals.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use braid_cluster::ids::Epoch;
 use braid_cluster::node::NOTE_ENDING;
 use braid_cluster::view::Vote;
 
@@ -32,7 +33,7 @@ pub(super) fn without_the_view(name: &str, note: &[u8], before: &[u8]) -> Option
 }
 
 /// Is an epoch as high as this granted in one of these notes?
-pub(super) fn is_granted(notes: &BTreeMap<String, Vec<u8>>, epoch: u32) -> bool {
+pub(super) fn is_granted(notes: &BTreeMap<String, Vec<u8>>, epoch: Epoch) -> bool {
     notes.iter().any(|(name, note)| {
         let newest = array_of(name).and_then(|array| Vote::newest(&array, note));
         newest.is_some_and(|(_, vote)| vote.granted >= epoch)

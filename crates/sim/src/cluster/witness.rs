@@ -5,6 +5,7 @@
 use braid_array::array::Scratch;
 use braid_array::status::ArrayState;
 use braid_cluster::client::NODE_TIMEOUT_MS;
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::node::Node;
 use braid_cluster::view::{View, Vote, Witness, majority};
 
@@ -33,18 +34,18 @@ impl Cluster {
             let witness = self.start_witness(id);
             self.witnesses.push(witness);
         }
-        self.epoch = 1;
-        let at = |id| Witness { node: id, address: format!("n{id}") };
+        self.epoch = Epoch(1);
+        let at = |id| Witness { node: NodeId(id), address: format!("n{id}") };
         let view = View {
-            epoch: 1,
+            epoch: Epoch(1),
             count: 1,
             torn: self.scenario.dirty,
             members: self.incarnations.clone(),
-            voters: self.ids.iter().copied().chain(FIRST..FIRST + count).collect(),
+            voters: self.ids.iter().copied().chain(FIRST..FIRST + count).map(NodeId).collect(),
             voted: Vec::new(),
             witnesses: (FIRST..FIRST + count).map(at).collect(),
         };
-        let note = Vote { granted: 1, to: 1, view }.encode(&ARRAY, 0);
+        let note = Vote { granted: Epoch(1), to: 1, view }.encode(&ARRAY, 0);
         for &voter in self.nodes.iter().chain(&self.witnesses) {
             self.world.processes[voter].note(&note_of(&ARRAY), 0, &note);
         }
@@ -52,7 +53,7 @@ impl Cluster {
 
     fn start_witness(&mut self, id: u64) -> usize {
         let incarnation = 1 + self.rng.below(u64::MAX - 1);
-        let node = Node::new(Scratch { offset: 0, bytes: ARENA_BYTES }, id, incarnation);
+        let node = Node::new(Scratch { offset: 0, bytes: ARENA_BYTES }, NodeId(id), incarnation);
         self.world.start(Process::of_node(id, node.as_witness(), ARENA_BYTES))
     }
 
@@ -110,7 +111,7 @@ impl Cluster {
         let nodes = self.nodes.iter().copied().zip(self.ids.iter().copied());
         let all = nodes.chain(self.witnesses.iter().copied().zip(FIRST..));
         let alive = all.filter(|&(process, _)| self.world.processes[process].alive);
-        let alive = alive.map(|(_, id)| id).collect();
+        let alive = alive.map(|(_, id)| NodeId(id)).collect();
         self.newest_view().is_some_and(|view| view.lacks(&alive).is_some())
     }
 }

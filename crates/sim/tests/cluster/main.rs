@@ -3,6 +3,7 @@
 
 use braid_array::events::ArrayEvent;
 use braid_cluster::client::SPARE_PATIENCE_MS;
+use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::{Family, Planner};
 use braid_sim::cluster::run::run_seed;
@@ -52,7 +53,7 @@ fn array(family: Family, nodes: u16, stripes: u64, slice_bytes: u32) -> Session 
     let slots = |bytes| Slots { count: 2 * nodes, bytes };
     let mut session = Session::calm(Params {
         session: 0,
-        epoch: 0,
+        epoch: Epoch::BEFORE_ANY,
         family,
         nodes,
         chunk_bytes: CHUNK_BYTES as u32,

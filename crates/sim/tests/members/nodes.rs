@@ -8,6 +8,7 @@ use braid_array::status::MemberState;
 use braid_array::{Action, BlockMachine, Buf, Instant, MemberId};
 use braid_cluster::assemble::{Candidate, Options, Start, decide};
 use braid_cluster::client::ClientConfig;
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::{Params, Slots};
 use braid_cluster::view::Vote;
@@ -54,7 +55,7 @@ fn params(code: Code) -> Params {
     let slots = |count, bytes| Slots { count: count * code.members, bytes };
     Params {
         session: 0,
-        epoch: 0,
+        epoch: Epoch::BEFORE_ANY,
         family: code.family,
         nodes: code.members,
         chunk_bytes,
@@ -73,8 +74,11 @@ impl Nodes {
         // Room for the ring of a client, and of the one before, which may not be gone yet.
         let largest = (0..self.params.nodes).map(|role| pipeline.ring_bytes(role)).max();
         let bytes = 2 * largest.unwrap_or(0) + (1 << 20);
-        let node =
-            Node::new(Scratch { offset: 0, bytes }, role.into(), 1 + self.rng.below(1 << 60));
+        let node = Node::new(
+            Scratch { offset: 0, bytes },
+            NodeId(role.into()),
+            1 + self.rng.below(1 << 60),
+        );
         let mut process = Process::of_node(role.into(), node, bytes);
         process.keep(VOLUME, disk);
         if let Some(&before) = self.nodes.get(usize::from(role)) {
@@ -89,7 +93,7 @@ impl Nodes {
         let vote = notes.filter_map(|note| Vote::newest(&ARRAY, note)).next();
         let view = vote.expect("a vote file").1.view;
         assert_eq!(view.voted, [], "the old voters are asked still");
-        view.voters
+        view.voters.iter().map(|voter| voter.0).collect()
     }
 
     /// By role: the node of the member in sync.
@@ -146,7 +150,7 @@ impl Lane for Nodes {
             self.crash();
         }
         self.params.session = self.rng.next();
-        self.params.epoch += 1;
+        self.params.epoch = self.params.epoch.next();
         let there = (0..self.nodes.len()).filter(|&node| self.is_alive(node));
         let found = there.map(|node| content::candidate(self.volume(node), format!("n{node}")));
         let found: Vec<Candidate> = found.flatten().collect();

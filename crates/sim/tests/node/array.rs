@@ -6,7 +6,7 @@ use braid_array::code::{Cell, Content, Terms};
 use braid_array::fabric::PeerId;
 use braid_array::level::{Layout, Level};
 use braid_cluster::Family;
-use braid_cluster::ids::{Generation, Position, StripeNo};
+use braid_cluster::ids::{Epoch, Generation, Position, StripeNo};
 use braid_cluster::pipeline::{Params, Pipeline, Slots};
 use braid_cluster::schedule::Planner;
 use braid_cluster::set::{Imm, Roles, Set, Touched, WriteStrategy};
@@ -59,7 +59,7 @@ pub(super) struct Array {
 pub(super) fn params(family: Family, nodes: u16, planner: Planner) -> Params {
     Params {
         session: 77,
-        epoch: 1,
+        epoch: Epoch(1),
         family,
         nodes,
         chunk_bytes: CHUNK,

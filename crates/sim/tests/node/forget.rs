@@ -3,6 +3,7 @@
 use braid_array::fabric::PeerId;
 use braid_cluster::Node;
 use braid_cluster::assemble::SUPERBLOCK_SECTOR;
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::view::View;
 use braid_cluster::wire::Message;
 
@@ -24,7 +25,13 @@ fn world(seed: u64) -> World {
     let mut world = World::new(1, 1 << 20, seed);
     let client = world.dial(0);
     world.grant(client, ARRAY, 5);
-    let view = View { epoch: 5, count: 2, members: vec![100], voters: vec![0], ..View::default() };
+    let view = View {
+        epoch: Epoch(5),
+        count: 2,
+        members: vec![100],
+        voters: vec![NodeId(0)],
+        ..View::default()
+    };
     let recorded = ask(&mut world, client, &Message::StoreView { tag: 8, view });
     assert_eq!(recorded, Message::Ok { tag: 8 });
     world.hang_up(client);
@@ -54,11 +61,11 @@ fn refused(world: &mut World, words: &str) {
         Message::Refused { tag: 9, reason, .. } => assert!(reason.contains(words), "{reason}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(granted(world), 5, "{words}");
+    assert_eq!(granted(world), Epoch(5), "{words}");
 }
 
 /// The highest epoch granted, as the node tells it.
-fn granted(world: &mut World) -> u32 {
+fn granted(world: &mut World) -> Epoch {
     let peer = world.dial(0);
     match ask(world, peer, &Message::ReadVote { tag: 6, array: ARRAY }) {
         Message::VoteIs { granted, .. } => granted,
@@ -77,7 +84,7 @@ fn after_it_a_grant_begins_from_nothing_also_when_the_node_starts_again() {
             world.crash();
         }
         let client = world.dial(0);
-        let grant = Message::Grant { tag: 7, array: ARRAY, epoch: 1, client: 1 };
+        let grant = Message::Grant { tag: 7, array: ARRAY, epoch: Epoch(1), client: 1 };
         let granted = ask(&mut world, client, &grant);
         let nothing = View::default();
         assert!(matches!(granted, Message::Granted { view, .. } if view == nothing));
@@ -93,20 +100,20 @@ fn what_was_never_granted_is_not_forgotten() {
     let answer = ask(&mut world, peer, &other);
     let Message::Refused { reason, .. } = answer else { panic!("{answer:?}") };
     assert!(reason.contains("has no vote of this array"), "{reason}");
-    assert_eq!(granted(&mut world), 5);
+    assert_eq!(granted(&mut world), Epoch(5));
 }
 
 #[test]
 fn a_client_that_has_the_array_stands_against_it() {
     let mut world = world(1);
     let client = world.dial(0);
-    world.send(client, &Message::Grant { tag: 7, array: ARRAY, epoch: 6, client: 1 });
+    world.send(client, &Message::Grant { tag: 7, array: ARRAY, epoch: Epoch(6), client: 1 });
     world.run();
     let peer = world.dial(0);
     let answer = ask(&mut world, peer, &FORGET);
     let Message::Refused { reason, busy: true, .. } = answer else { panic!("{answer:?}") };
     assert!(reason.contains("a client has the array"), "{reason}");
-    assert_eq!(granted(&mut world), 6);
+    assert_eq!(granted(&mut world), Epoch(6));
     world.hang_up(client);
     world.run();
     assert_eq!(ask(&mut world, peer, &FORGET), FORGOTTEN);
@@ -144,8 +151,8 @@ fn a_vote_that_cannot_be_removed_still_holds() {
     world.process_mut(0).keeps_notes = true;
     refused(&mut world, "cannot remove the vote file");
     let client = world.dial(0);
-    let grant = Message::Grant { tag: 7, array: ARRAY, epoch: 4, client: 1 };
-    assert_eq!(ask(&mut world, client, &grant), Message::Outvoted { tag: 7, granted: 5 });
+    let grant = Message::Grant { tag: 7, array: ARRAY, epoch: Epoch(4), client: 1 };
+    assert_eq!(ask(&mut world, client, &grant), Message::Outvoted { tag: 7, granted: Epoch(5) });
 }
 
 /// A volume that was looked at, and becomes a member before the vote file goes.
@@ -193,8 +200,8 @@ fn a_crash_at_any_step_leaves_the_vote_or_nothing() {
         let told = world.heard.iter().any(|(_, said)| *said == FORGOTTEN);
         world.crash();
         match granted(&mut world) {
-            5 => kept += 1,
-            0 => gone += 1,
+            Epoch(5) => kept += 1,
+            Epoch::BEFORE_ANY => gone += 1,
             other => panic!("{other}"),
         }
         assert!(!told || world.notes(0).is_empty(), "{steps} steps");
@@ -212,7 +219,7 @@ fn a_crash_at_any_step_leaves_the_vote_or_nothing() {
 #[test]
 fn it_is_said_alone() {
     for first in [
-        Message::Grant { tag: 7, array: [4; 16], epoch: 1, client: 1 },
+        Message::Grant { tag: 7, array: [4; 16], epoch: Epoch(1), client: 1 },
         Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes: 8192 },
     ] {
         let mut world = world(1);
@@ -221,6 +228,6 @@ fn it_is_said_alone() {
         world.send(peer, &FORGET);
         world.run();
         assert_eq!(world.lost, [peer], "{first:?}");
-        assert_eq!(granted(&mut world), 5);
+        assert_eq!(granted(&mut world), Epoch(5));
     }
 }

@@ -4,7 +4,7 @@ use braid_array::Machine;
 use braid_array::fabric::PeerId;
 use braid_cluster::Family;
 use braid_cluster::assemble::SUPERBLOCK_SECTOR;
-use braid_cluster::ids::Slot;
+use braid_cluster::ids::{Epoch, NodeId, Slot};
 use braid_cluster::node::PARTING_TAG;
 use braid_cluster::pipeline::Params;
 use braid_cluster::view::View;
@@ -80,7 +80,7 @@ fn requests() -> Vec<Message> {
         Message::RemoveVolume { tag: 9 },
         Message::NodeStatus { tag: 9, after: String::new() },
         Message::Shutdown { tag: 9 },
-        Message::Grant { tag: 9, array: OTHER, epoch: 1, client: 1 },
+        Message::Grant { tag: 9, array: OTHER, epoch: Epoch(1), client: 1 },
         Message::ReadVote { tag: 9, array: OTHER },
         Message::Forget { tag: 9, array: ARRAY },
     ]
@@ -129,8 +129,8 @@ fn what_no_client_says_ends_the_connection() {
         Message::Missing { imm: 1 },
         Message::Ok { tag: 9 },
         Message::Pong { tag: 9, storage_silent_ms: 0 },
-        Message::Outvoted { tag: 9, granted: 1 },
-        Message::Granted { tag: 9, view: View::default(), incarnation: 1, node: 1 },
+        Message::Outvoted { tag: 9, granted: Epoch(1) },
+        Message::Granted { tag: 9, view: View::default(), incarnation: 1, node: NodeId(1) },
         Message::ReadFailed { slot: Slot(0) },
     ];
     for message in answers {
@@ -169,7 +169,7 @@ fn volumes_of_others_are_as_if_they_were_not_there() {
         }
         let opened = ask(&mut world, peer, &open(2, "own", write));
         let bytes = VOLUME_BYTES as u64;
-        assert_eq!(opened, Some(Message::Volume { tag: 2, bytes, node: 0, used: false }));
+        assert_eq!(opened, Some(Message::Volume { tag: 2, bytes, node: NodeId(0), used: false }));
         assert_eq!(world.open_volumes(0), 1, "nothing else stays open");
         world.hang_up(peer);
         world.run();
@@ -252,7 +252,7 @@ fn limited(seed: u64) -> (Array, Vec<PeerId>) {
         let peer = array.world.dial_limited(site, ARRAY);
         array.world.grant(peer, ARRAY, 2);
         array.world.send(peer, &open(1, "v", true));
-        let params = Params { epoch: 2, ..params(Family::Xor2d, 5, ENCODER) };
+        let params = Params { epoch: Epoch(2), ..params(Family::Xor2d, 5, ENCODER) };
         array.world.run();
         let role = site as u16;
         let prepare = Message::OpenPipeline { tag: 2, role, data_sector: DATA_SECTOR, params };

@@ -7,7 +7,7 @@ use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume};
 use braid_array::{Action, Instant, Machine, MemberId, Outcome};
 use braid_cluster::Family;
 use braid_cluster::Node;
-use braid_cluster::ids::Slot;
+use braid_cluster::ids::{Epoch, NodeId, Slot};
 use braid_cluster::node::PARTING_TAG;
 use braid_cluster::wire::{Message, PeerAddress};
 
@@ -47,7 +47,7 @@ fn refused(answer: Option<Message>, words: &str) {
 
 /// The answer to who opens a volume of node 0, which somebody else writes to or not.
 const fn opened(tag: u32, used: bool) -> Message {
-    Message::Volume { tag, bytes: 1 << 20, node: 0, used }
+    Message::Volume { tag, bytes: 1 << 20, node: NodeId(0), used }
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn who_opens_while_another_leaves_gets_a_fresh_volume_only_if_there_was_none() {
 
 #[test]
 fn who_opens_while_the_last_io_of_the_writer_is_under_way_waits() {
-    let mut node = Node::new(Scratch { offset: 0, bytes: 1 << 16 }, 0, 1);
+    let mut node = Node::new(Scratch { offset: 0, bytes: 1 << 16 }, NodeId(0), 1);
     let a = PeerId(PeerId::FIRST_ACCEPTED);
     let b = PeerId(PeerId::FIRST_ACCEPTED + 1);
     let volume = Volume { member: MemberId(0), bytes: 1 << 20 };
@@ -136,7 +136,7 @@ fn who_opens_while_the_last_io_of_the_writer_is_under_way_waits() {
     };
     let mut fabric = |event| tell(Event::Fabric(event));
     let message = |peer, message: Message| {
-        let bytes = message.encode(1);
+        let bytes = message.encode(Epoch(1));
         FabricEvent::Message { peer, bytes }
     };
     fabric(FabricEvent::Accepted { peer: a, limit: None });
@@ -151,7 +151,7 @@ fn who_opens_while_the_last_io_of_the_writer_is_under_way_waits() {
     assert_eq!(fabric(FabricEvent::Lost { peer: a, why: braid_array::Refusal::new("", "") }), []);
     assert_eq!(fabric(message(b, open(3, "v", true))), []);
     // It was never closed.
-    let bytes = opened(3, false).encode(1);
+    let bytes = opened(3, false).encode(Epoch(1));
     let actions = tell(Event::Done { io, result: Ok(Outcome::Done) });
     assert_eq!(actions, [Action::Fabric(FabricOp::Send { peer: b, bytes })]);
 }

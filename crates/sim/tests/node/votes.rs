@@ -2,6 +2,7 @@
 
 use braid_array::fabric::PeerId;
 use braid_cluster::Family;
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::node::PARTING_TAG;
 use braid_cluster::view::{View, Vote};
 use braid_cluster::wire::Message;
@@ -17,13 +18,13 @@ fn ask(world: &mut World, peer: PeerId, message: &Message) -> Option<Message> {
 }
 
 const fn grant(epoch: u32) -> Message {
-    Message::Grant { tag: 7, array: ARRAY, epoch, client: epoch as u64 }
+    Message::Grant { tag: 7, array: ARRAY, epoch: Epoch(epoch), client: epoch as u64 }
 }
 
 fn view(epoch: u32, count: u32) -> View {
     let members = vec![100, 101];
-    let voters = vec![0, 1];
-    View { epoch, count, members, voters, ..View::default() }
+    let voters = [0, 1].map(NodeId).to_vec();
+    View { epoch: Epoch(epoch), count, members, voters, ..View::default() }
 }
 
 const fn record(view: View) -> Message {
@@ -40,28 +41,28 @@ fn only_a_higher_epoch_is_granted_and_that_outlives_the_node() {
     let mut world = World::new(1, 1 << 20, 1);
     let a = world.dial(0);
     let b = world.dial(0);
-    let granted = |view| Some(Message::Granted { tag: 7, view, incarnation: 100, node: 0 });
-    let outvoted = |granted| Some(Message::Outvoted { tag: 7, granted });
+    let granted = |view| Some(Message::Granted { tag: 7, view, incarnation: 100, node: NodeId(0) });
+    let outvoted = |granted| Some(Message::Outvoted { tag: 7, granted: Epoch(granted) });
     assert_eq!(ask(&mut world, a, &grant(5)), granted(View::default()));
-    let other = Message::Grant { tag: 7, array: ARRAY, epoch: 5, client: 6 };
+    let other = Message::Grant { tag: 7, array: ARRAY, epoch: Epoch(5), client: 6 };
     assert_eq!(ask(&mut world, b, &other), outvoted(5));
     assert_eq!(ask(&mut world, a, &record(view(5, 2))), Some(Message::Ok { tag: 8 }));
     // Not one that is older, nor one of another client.
     for late in [view(5, 2), view(5, 1), view(6, 1)] {
         assert_eq!(
             ask(&mut world, a, &record(late)),
-            Some(Message::Outvoted { tag: 8, granted: 5 })
+            Some(Message::Outvoted { tag: 8, granted: Epoch(5) })
         );
     }
-    assert_eq!(note(&world), Some(Vote { granted: 5, to: 5, view: view(5, 2) }));
+    assert_eq!(note(&world), Some(Vote { granted: Epoch(5), to: 5, view: view(5, 2) }));
     assert_eq!(world.notes(0)[0].0, "03030303-0303-0303-0303-030303030303.vote");
     world.crash();
     let c = world.dial(0);
     assert_eq!(ask(&mut world, c, &grant(4)), outvoted(5));
     // It may try again, higher.
-    let granted = Message::Granted { tag: 7, view: view(5, 2), incarnation: 200, node: 0 };
+    let granted = Message::Granted { tag: 7, view: view(5, 2), incarnation: 200, node: NodeId(0) };
     assert_eq!(ask(&mut world, c, &grant(6)), Some(granted));
-    assert_eq!(note(&world), Some(Vote { granted: 6, to: 6, view: view(5, 2) }));
+    assert_eq!(note(&world), Some(Vote { granted: Epoch(6), to: 6, view: view(5, 2) }));
 }
 
 #[test]
@@ -70,8 +71,10 @@ fn who_only_asks_how_a_vote_stands_changes_nothing() {
     let a = world.dial(0);
     let b = world.dial(0);
     let read = Message::ReadVote { tag: 6, array: ARRAY };
-    let is =
-        |granted, view| Some(Message::VoteIs { tag: 6, granted, view, incarnation: 100, node: 0 });
+    let is = |granted, view| {
+        let granted = Epoch(granted);
+        Some(Message::VoteIs { tag: 6, granted, view, incarnation: 100, node: NodeId(0) })
+    };
     assert_eq!(ask(&mut world, b, &read), is(0, View::default()));
     assert_eq!(note(&world), None);
     assert!(ask(&mut world, a, &grant(5)).is_some());
@@ -102,7 +105,8 @@ fn who_is_granted_ends_who_was_before_and_nothing_of_that_lands() {
         array.world.run();
         assert_eq!(array.world.volume(0, "v"), volume, "seed {seed}");
         assert!(array.world.lost.contains(&array.peers[0]));
-        let parting = |m: &Message| matches!(m, Message::Outvoted { tag: PARTING_TAG, granted: 2 });
+        let parting =
+            |m: &Message| matches!(m, Message::Outvoted { tag: PARTING_TAG, granted: Epoch(2) });
         assert!(heard(&array, array.peers[0], parting), "seed {seed}");
     }
 }

@@ -10,6 +10,7 @@ use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId};
 use braid_array::{Action, AnyMachine, Buf, Instant, IoId, Machine, Refusal};
 use braid_cluster::Node;
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::wire::Message;
 use braid_sim::cluster::process::{Counts, Process};
 use braid_sim::cluster::script;
@@ -118,7 +119,7 @@ impl World {
             lost: Vec::new(),
         };
         for number in 0..nodes as u64 {
-            let mut node = Node::new(ring_space(arena_bytes), number, 100 + number);
+            let mut node = Node::new(ring_space(arena_bytes), NodeId(number), 100 + number);
             if let Some(bytes) = limit {
                 node = node.with_limit(bytes);
             }
@@ -153,7 +154,7 @@ impl World {
         let volumes = std::mem::take(&mut process.volumes);
         let notes = std::mem::take(&mut process.notes);
         let arena_bytes = 1 << 20;
-        let node = Node::new(ring_space(arena_bytes), 0, 200);
+        let node = Node::new(ring_space(arena_bytes), NodeId(0), 200);
         self.sites[0] = self.start(0, node, arena_bytes, |process| {
             process.volumes = volumes;
             process.notes = notes;
@@ -212,7 +213,7 @@ impl World {
     }
 
     pub(crate) fn send(&mut self, peer: PeerId, message: &Message) {
-        self.send_bytes(peer, message.encode(1));
+        self.send_bytes(peer, message.encode(Epoch(1)));
     }
 
     pub(crate) fn send_bytes(&mut self, peer: PeerId, bytes: Vec<u8>) {
@@ -221,7 +222,7 @@ impl World {
 
     /// Has a node grant an epoch of an array.
     pub(crate) fn grant(&mut self, peer: PeerId, array: [u8; 16], epoch: u32) {
-        self.send(peer, &Message::Grant { tag: 0, array, epoch, client: 0 });
+        self.send(peer, &Message::Grant { tag: 0, array, epoch: Epoch(epoch), client: 0 });
         self.run();
         let answer = self.heard.pop();
         assert!(matches!(answer, Some((_, Message::Granted { tag: 0, .. }))), "{answer:?}");

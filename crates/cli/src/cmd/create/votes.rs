@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use braid_array::Refusal;
 use braid_cluster::client::MAX_WITNESSES;
+use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::view::{View, Witness};
 use braid_host::fabric::Network;
 use braid_host::remote::{Granted, Remote, RemoteError, RemoteErrorKind};
@@ -50,13 +51,13 @@ pub(super) fn record(
         asked.push(granted.map_err(|error| ((*address).clone(), error))?);
     }
     let (of_members, of_witnesses) = asked.split_at(members.len());
-    let voters: BTreeSet<u64> = asked.iter().map(|(_, granted)| granted.node).collect();
+    let voters: BTreeSet<NodeId> = asked.iter().map(|(_, granted)| granted.node).collect();
     let at = |((_, granted), address): (&(Remote, Granted), &String)| Witness {
         node: granted.node,
         address: address.clone(),
     };
     let view = View {
-        epoch: asked.iter().map(|(_, granted)| granted.epoch).max().unwrap_or(1),
+        epoch: asked.iter().map(|(_, granted)| granted.epoch).max().unwrap_or(Epoch(1)),
         count: 1,
         members: of_members.iter().map(|(_, granted)| granted.incarnation).collect(),
         voters: voters.into_iter().collect(),

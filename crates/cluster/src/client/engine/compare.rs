@@ -243,7 +243,7 @@ impl Compare {
         let at = self.extent.at + misfit.blocks.trailing_zeros() * Checked::BLOCK_BYTES;
         let sectors = misfit.blocks.count_ones() * Checked::BLOCK_BYTES / SECTOR_BYTES as u32;
         let array_sector = cx.shared.array_sector(key.stripe, index, at);
-        let member = misfit.wrong.map(|cell| cx.members.id(cell.node));
+        let member = misfit.wrong.and_then(|cell| cx.members.id(cell.node));
         let row = misfit.wrong.map(|cell| cell.row);
         let block = Some(StripeBlock { stripe: key.stripe.0, row });
         cx.report(LaneReport::Mismatch { array_sector, sectors, member, block });
@@ -264,7 +264,7 @@ impl Compare {
         let mut lost: BTreeMap<u32, Vec<MemberId>> = BTreeMap::new();
         for cell in self.run.unread().iter().copied().map(stripe::cell) {
             let index = self.code.first_data(cell);
-            lost.entry(index).or_default().push(cx.members.id(cell.node));
+            lost.entry(index).or_default().extend(cx.members.id(cell.node));
         }
         let unread = |(index, members)| Unread {
             array_sector: cx.shared.array_sector(key.stripe, index, self.extent.at),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use braid_array::keeper::{Done, KeeperView, LaneReport, Redundancy, SyncSpace};
-use braid_array::{Action, Buf, Instant, Refusal, RequestError, RequestId, SECTOR_BYTES};
+use braid_array::{Action, Buf, Instant, MemberId, Refusal, RequestError, RequestId, SECTOR_BYTES};
 
 use super::areas::Areas;
 use super::extent::{Extent, Piece};
@@ -168,17 +168,26 @@ impl Cx<'_> {
 
     /// A member owes an answer to something that has no tag.
     pub(super) fn owes(&mut self, role: u16) {
-        self.report(LaneReport::Asked(self.members.id(role)));
+        self.report_of(role, LaneReport::Asked);
     }
 
     /// It has answered that, or is not waited for any more.
     pub(super) fn answered(&mut self, role: u16) {
-        self.report(LaneReport::Answered(self.members.id(role)));
+        self.report_of(role, LaneReport::Answered);
     }
 
     /// Tells the keeper something.
     pub(in crate::client) fn report(&mut self, report: LaneReport) {
         self.out.report(report);
+    }
+
+    /// Tells the keeper something of the member of a role, if it has one.
+    pub(in crate::client) fn report_of(
+        &mut self,
+        role: u16,
+        report: impl FnOnce(MemberId) -> LaneReport,
+    ) {
+        self.out.report_of(self.members.id(role), report);
     }
 
     pub(super) fn lose(&mut self, role: u16, why: Refusal) {

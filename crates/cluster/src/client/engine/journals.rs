@@ -11,7 +11,7 @@ use braid_array::{Refusal, SECTOR_BYTES};
 use super::context::{Cx, Shared};
 use super::partial::PartialParityLog;
 use crate::client::out::RequestKind;
-use crate::ids::{SetVersion, SliceKey};
+use crate::ids::{Epoch, SetVersion, SliceKey};
 use crate::journal::{HEADERS_BYTES, Kind, PAGE_BYTES, Record};
 use crate::set::Set;
 use crate::view::View;
@@ -383,7 +383,7 @@ impl Journals {
     }
 
     /// Up to where a journal holds nothing any more that counts: all of that of a node that comes.
-    pub(in crate::client) const fn mark(&self, epoch: u32) -> SetVersion {
+    pub(in crate::client) const fn mark(&self, epoch: Epoch) -> SetVersion {
         SetVersion::new(epoch, self.trimmed)
     }
 }
@@ -406,12 +406,12 @@ mod tests {
     #[test]
     fn what_all_have_goes_and_nothing_that_is_trimmed_or_void() {
         let noted = |version, holders, void| JournalEntry {
-            version: SetVersion::new(1, version),
+            version: SetVersion::new(Epoch(1), version),
             holders,
             void,
         };
         let all = Roles(0b111);
-        let list = |mark, items| (SetVersion::new(1, mark), items);
+        let list = |mark, items| (SetVersion::new(Epoch(1), mark), items);
         let lists = BTreeMap::from([
             (0, list(2, vec![noted(2, all, false), noted(3, all, false), noted(5, all, false)])),
             (1, list(1, vec![noted(2, all, false), noted(3, all, false), noted(4, all, false)])),
@@ -419,10 +419,13 @@ mod tests {
         ]);
         assert_eq!(
             decide(&lists),
-            (SetVersion::new(1, 2), vec![SetVersion::new(1, 4), SetVersion::new(1, 5)])
+            (
+                SetVersion::new(Epoch(1), 2),
+                vec![SetVersion::new(Epoch(1), 4), SetVersion::new(Epoch(1), 5)]
+            )
         );
         // Role 3 holds the array no more.
         let lists = BTreeMap::from([(0, list(0, vec![noted(1, Roles(0b1001), false)]))]);
-        assert_eq!(decide(&lists), (SetVersion::new(1, 0), vec![]));
+        assert_eq!(decide(&lists), (SetVersion::new(Epoch(1), 0), vec![]));
     }
 }

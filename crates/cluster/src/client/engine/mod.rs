@@ -241,7 +241,7 @@ impl Engine {
             self.read_back.came(cx, true, false);
         } else {
             let tried = Tried { sector: None, changes: false, must_land: false };
-            cx.report(LaneReport::Failed(cx.members.id(role), tried, IoError::MEDIUM));
+            cx.report_of(role, |member| LaneReport::Failed(member, tried, IoError::MEDIUM));
             self.read_elsewhere(cx, piece);
         }
         self.pass_on(cx);

@@ -97,7 +97,7 @@ impl Reads {
                 };
                 let entry = members.entry(role);
                 out.send(entry.peer, &message(pipeline, &piece, slot, entry.data_sector));
-                out.report(LaneReport::Asked(members.id(role)));
+                out.report_of(members.id(role), LaneReport::Asked);
                 out.latency.begin(role, TimedOperation::Read(slot), now);
             }
         }

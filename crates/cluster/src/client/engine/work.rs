@@ -84,7 +84,8 @@ impl Work {
         let (start, end) = cx.shared.space.range(key);
         let waiting = self.waiting.iter().filter(|task| task.unit.start == start);
         let tasks: Vec<&Task> = waiting.chain(self.working.get(&key)).collect();
-        let is_given = |role| tasks.iter().any(|task| task.rebuilds(cx.members.id(role)));
+        let is_given =
+            |role| cx.members.id(role).is_some_and(|id| tasks.iter().any(|task| task.rebuilds(id)));
         let has = |role| {
             cx.keeper.is_in_sync(role)
                 || background
@@ -130,7 +131,7 @@ fn lost_of(cx: &mut Cx<'_>, key: Key) -> Vec<Unread> {
     let unread = |index: u32| Unread {
         array_sector: cx.shared.array_sector(key.stripe, index, slice.at),
         sectors: u64::from(slice.len) / SECTOR_BYTES,
-        members: vec![cx.members.id(plan.code.data()[index as usize].node)],
+        members: Vec::from_iter(cx.members.id(plan.code.data()[index as usize].node)),
     };
     lost_blocks(&plan.code, cx.lost()).map(unread).collect()
 }

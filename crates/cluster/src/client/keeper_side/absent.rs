@@ -35,7 +35,7 @@ impl Absents {
     /// Addresses of nodes, and the volumes there; and what is known of these and others.
     pub(super) fn new(places: Vec<(String, String)>, why: Vec<(String, Refusal)>) -> Self {
         let due = Instant(0).plus_millis(pause_millis(0));
-        let mut visits = Visits::new(u32::MAX);
+        let mut visits = Visits::new(None);
         for (address, volume) in places {
             visits.add(VolumeAddress { address, volume }, 1, due);
         }

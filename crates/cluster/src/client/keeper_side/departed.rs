@@ -8,6 +8,7 @@ use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
 use crate::client::sessions::negotiation::{Purpose, Step};
 use crate::client::sessions::session::Session;
+use crate::ids::NodeId;
 use crate::member::VolumeAddress;
 
 /// About ten minutes.
@@ -32,7 +33,7 @@ fn place(address: String) -> VolumeAddress {
 
 impl Departed {
     pub(super) const fn new() -> Self {
-        Self { visits: Visits::new(MAX_TRIES), granted: None }
+        Self { visits: Visits::new(Some(MAX_TRIES)), granted: None }
     }
 
     /// The member on this node has left the array.
@@ -79,7 +80,7 @@ impl KeeperSide {
 
     /// The one that is being told is this node. If it is that of a member that is there or comes
     /// back, or of a witness, it has nothing to drop.
-    pub(super) fn departed_is(&mut self, parts: &mut Parts, node: u64) {
+    pub(super) fn departed_is(&mut self, parts: &mut Parts, node: NodeId) {
         let list = &parts.sessions.list;
         let nodes = list.copy_target();
         let connected = |voter: u16| voter >= nodes || list.get(voter).is_connected();

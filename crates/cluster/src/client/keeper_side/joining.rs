@@ -11,6 +11,7 @@ use super::recovery::{Origin, moved, new_member};
 use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
 use crate::client::sessions::negotiation::Step;
+use crate::ids::NodeId;
 use crate::member::member_name;
 
 /// What makes one with a journal.
@@ -30,7 +31,7 @@ impl KeeperSide {
     }
 
     /// A recovery target is this node.
-    pub(super) fn target_is(&mut self, parts: &mut Parts, role: u16, node: u64) {
+    pub(super) fn target_is(&mut self, parts: &mut Parts, role: u16, node: NodeId) {
         let other = |other: u16| other != role && !parts.keeper.view().is_vacant(other);
         if parts.ownership.voters_on(node).any(other) {
             let next = "use a node of its own for each member";
@@ -126,13 +127,14 @@ impl KeeperSide {
         if self.is_recovery_target(role) {
             return self.take_in(parts, role);
         }
-        let member_id = parts.sessions.list.id(role);
         let session = parts.session_mut(role);
-        let (Some(member), Some(superblock)) = (&session.member, session.returned.take()) else {
+        let superblock = session.returned.take();
+        let (Some(id), Some(member), Some(superblock)) = (session.id, &session.member, superblock)
+        else {
             return;
         };
         let device = member_name(&member.address, &member.volume);
-        let new = new_member(member_id, device, session.volume_bytes, superblock);
+        let new = new_member(id, device, session.volume_bytes, superblock);
         session.stands_anew();
         parts.shared.reads.stands_anew(role);
         let known = braid_array::broken("reconnect") && parts.keeper.view().is_in_sync(role);
@@ -193,8 +195,9 @@ impl KeeperSide {
     fn keeps_out(&mut self, parts: &mut Parts, role: u16, why: Refusal) {
         let session = parts.session_mut(role);
         session.refused = Some(why.clone());
-        let member = parts.sessions.list.id(role);
-        parts.out.notify(ArrayEvent::MemberRefused { member, why });
+        if let Some(member) = session.id {
+            parts.out.notify(ArrayEvent::MemberRefused { member, why });
+        }
         self.cut(parts, role);
     }
 }

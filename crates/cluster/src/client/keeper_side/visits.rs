@@ -19,12 +19,12 @@ struct Node {
 pub(in crate::client) struct Visits {
     nodes: Vec<Node>,
     visited: Option<VolumeAddress>,
-    /// So many attempts may fail.
-    most: u32,
+    /// So many attempts may fail; `None`: any number.
+    most: Option<u32>,
 }
 
 impl Visits {
-    pub(super) const fn new(most: u32) -> Self {
+    pub(super) const fn new(most: Option<u32>) -> Self {
         Self { nodes: Vec::new(), visited: None, most }
     }
 
@@ -42,7 +42,7 @@ impl Visits {
             node.due = now.plus_millis(pause_millis(node.tries));
             node.tries += 1;
         }
-        self.nodes.retain(|node| node.tries < self.most);
+        self.nodes.retain(|node| self.most.is_none_or(|most| node.tries < most));
     }
 
     pub(super) fn places(&self) -> impl Iterator<Item = &VolumeAddress> {

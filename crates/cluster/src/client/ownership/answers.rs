@@ -9,6 +9,7 @@ use super::witnesses::Said;
 use super::{Facts, Ownership, Stage};
 use crate::client::engine::Cx;
 use crate::client::out::RequestKind;
+use crate::ids::Epoch;
 use crate::pipeline::Params;
 use crate::view::View;
 use crate::wire::{Leftover, Message};
@@ -41,7 +42,7 @@ impl Ownership {
         &mut self,
         cx: &mut Cx<'_>,
         facts: Facts,
-        (voter, granted): (u16, u32),
+        (voter, granted): (u16, Epoch),
         kind: Option<RequestKind>,
     ) {
         if matches!(kind, Some(RequestKind::Grant)) && !self.follows {
@@ -62,7 +63,7 @@ impl Ownership {
         cx: &mut Cx<'_>,
         facts: Facts,
         voter: u16,
-        order: (u32, u32),
+        order: (Epoch, u32),
     ) {
         let node = self.grants.get(&voter).map(|grant| grant.node);
         if order == self.view.order() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::Refusal;
 
-use crate::ids::SetVersion;
+use crate::ids::{Epoch, NodeId, SetVersion};
 use crate::set::Set;
 use crate::view::{View, Witness, majority};
 use crate::wire::Leftover;
@@ -25,7 +25,7 @@ pub(in crate::client) struct Grant {
     /// As a member of which it would be in sync now.
     pub(in crate::client) incarnation: u64,
     /// Who it is as a voter.
-    pub(in crate::client) node: u64,
+    pub(in crate::client) node: NodeId,
 }
 
 /// Who holds an array now.
@@ -47,7 +47,7 @@ pub(in crate::client) type Survives<'a> = &'a dyn Fn(&dyn Fn(u16) -> bool) -> bo
 /// What a client finds when it has been granted an epoch.
 #[derive(Clone, Copy)]
 pub(in crate::client) struct Findings<'a> {
-    pub(in crate::client) epoch: u32,
+    pub(in crate::client) epoch: Epoch,
     pub(in crate::client) nodes: u16,
     /// By role, of the nodes that are there; those of witnesses behind the roles.
     pub(in crate::client) grants: &'a BTreeMap<u16, Grant>,
@@ -75,9 +75,10 @@ pub(in crate::client) struct Findings<'a> {
 pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
     let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| {
-        if braid_array::broken("view-order") { (view.count, view.epoch) } else { view.order() }
+        let (epoch, count) = view.order();
+        if braid_array::broken("view-order") { (count, epoch.0) } else { (epoch.0, count) }
     });
-    let newest = newest.filter(|view| view.epoch > 0);
+    let newest = newest.filter(|view| view.epoch > Epoch::BEFORE_ANY);
     let majority = majority(nodes.into());
     let of_members = || grants.range(..nodes).map(|(_, grant)| grant.node);
     let lacks = match newest {
@@ -126,7 +127,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     if doubtful && !whole && !findings.vouched {
         return Err(Refusal::new(DOUBT, "bring the others back, or accept the risk with --force"));
     }
-    let sorted = || of_members().collect::<BTreeSet<u64>>().into_iter().collect();
+    let sorted = || of_members().collect::<BTreeSet<NodeId>>().into_iter().collect();
     let voters = newest.map_or_else(sorted, |view| view.voters.clone());
     let members = (0..nodes).map(incarnation).collect();
     let stale = |&role: &u16| in_sync(role) && !holds(role);
@@ -147,7 +148,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
 
 /// What helps where too few of those who vote are there.
 fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String {
-    let here = |node: u64| grants.values().any(|grant| grant.node == node);
+    let here = |node: NodeId| grants.values().any(|grant| grant.node == node);
     let away = witnesses.iter().filter(|witness| !here(witness.node));
     let away: Vec<&str> = away.map(|witness| witness.address.as_str()).collect();
     match away.as_slice() {
@@ -217,10 +218,11 @@ mod tests {
             missing: Roles(0b100),
             log: false,
         };
-        let item = Leftover { version: SetVersion::new(1, 7), prepared: Some(set), ok: true };
+        let item =
+            Leftover { version: SetVersion::new(Epoch(1), 7), prepared: Some(set), ok: true };
         let leftovers = BTreeMap::from([(0, vec![item.clone()]), (1, vec![item])]);
         let parts = |_: &Set| Some(vec![0, 1]);
-        assert_eq!(committed(&leftovers, |role| role < 2, parts), [SetVersion::new(1, 7)]);
+        assert_eq!(committed(&leftovers, |role| role < 2, parts), [SetVersion::new(Epoch(1), 7)]);
         assert_eq!(committed(&leftovers, |role| role < 3, parts), []);
     }
 }

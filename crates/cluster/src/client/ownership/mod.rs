@@ -22,7 +22,7 @@ use braid_array::keeper::LaneReport;
 use super::ClientConfig;
 use super::engine::Cx;
 use super::out::RequestKind;
-use crate::ids::SetVersion;
+use crate::ids::{Epoch, NodeId, SetVersion};
 use crate::pipeline::Params;
 use crate::set::Roles;
 use crate::view::View;
@@ -104,7 +104,7 @@ pub(super) struct Ownership {
     /// By role; those of witnesses have numbers behind the roles.
     grants: BTreeMap<u16, Grant>,
     /// The highest epoch that another client was granted.
-    outvoted: u32,
+    outvoted: Epoch,
     reread: Reread,
     /// Roles that were there when it began, and were lost since.
     lost: BTreeSet<u16>,
@@ -118,7 +118,7 @@ pub(super) struct Ownership {
     /// The newest view that is recorded, or on its way.
     view: View,
     /// The voters that have it.
-    have_view: BTreeSet<u64>,
+    have_view: BTreeSet<NodeId>,
     /// Roles that hold the array by any view that a later client may take for the newest, and the
     /// incarnations of their nodes.
     claimed: BTreeSet<(u16, u64)>,
@@ -143,7 +143,7 @@ impl Ownership {
             stage: Stage::Granting,
             waiting: there.map(|(role, _)| role).collect(),
             grants: BTreeMap::new(),
-            outvoted: 0,
+            outvoted: Epoch::BEFORE_ANY,
             reread: Reread::new(config),
             lost: BTreeSet::new(),
             decision: Decision::default(),
@@ -205,7 +205,7 @@ impl Ownership {
     }
 
     /// The numbers of voters that are this node: roles, and witnesses behind them.
-    pub(super) fn voters_on(&self, node: u64) -> impl Iterator<Item = u16> {
+    pub(super) fn voters_on(&self, node: NodeId) -> impl Iterator<Item = u16> {
         let known = self.grants.iter().filter(move |(_, grant)| grant.node == node);
         known.map(|(&voter, _)| voter)
     }
@@ -256,7 +256,7 @@ impl Ownership {
     /// The array must not go on as if the node were dead.
     pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, role: u16, why: Refusal) {
         self.refused.get_or_insert(why.clone());
-        cx.report(LaneReport::Lost(cx.members.id(role), why));
+        cx.report_of(role, |member| LaneReport::Lost(member, why));
         cx.report(LaneReport::Unservable);
     }
 

@@ -70,7 +70,7 @@ impl Ownership {
 
     /// Requests the votes of all again, for a higher epoch.
     fn request_again(&mut self, cx: &mut Cx<'_>) {
-        let epoch = self.outvoted.saturating_add(1);
+        let epoch = self.outvoted.next();
         cx.shared.pipeline.set_epoch(epoch);
         cx.out.epoch = epoch;
         self.grants.clear();

@@ -6,6 +6,7 @@ use braid_array::status::ViewStatus;
 
 use super::Ownership;
 use super::decision::Grant;
+use crate::ids::{Epoch, NodeId};
 use crate::view::View;
 
 impl Ownership {
@@ -16,18 +17,18 @@ impl Ownership {
         address: impl Fn(u16) -> Option<String>,
     ) -> Option<ViewStatus> {
         let View { epoch, count, voters, .. } = &self.view;
-        if *epoch == 0 {
+        if *epoch == Epoch::BEFORE_ANY {
             return None;
         }
-        let of_member = |voter: u64| {
+        let of_member = |voter: NodeId| {
             let mut grants = self.grants.range(..nodes);
             let (&role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
             address(role)
         };
-        let of = |voter: u64| of_member(voter).or_else(|| self.witnesses.address_of(voter));
-        let named = |&voter: &u64| of(voter).unwrap_or_else(|| format!("{voter:016x}"));
+        let of = |voter: NodeId| of_member(voter).or_else(|| self.witnesses.address_of(voter));
+        let named = |&voter: &NodeId| of(voter).unwrap_or_else(|| format!("{:016x}", voter.0));
         Some(ViewStatus {
-            epoch: *epoch,
+            epoch: epoch.0,
             count: *count,
             in_sync: (0..nodes).filter(|&role| self.view.has(role)).collect(),
             voters: voters.iter().map(named).collect(),
@@ -57,13 +58,13 @@ impl Ownership {
 
     /// The nodes that ought to vote. Where a role's node has not been heard of, one of the old
     /// voters stays in its place.
-    fn due_voters(&self, old: &[u64], nodes: u16) -> Vec<u64> {
+    fn due_voters(&self, old: &[NodeId], nodes: u16) -> Vec<NodeId> {
         let of_members = || self.grants.range(..nodes).map(|(_, grant)| grant.node);
         let witnesses = || self.witnesses.known().map(|witness| witness.node);
-        let known = |voter: &u64| of_members().chain(witnesses()).any(|node| node == *voter);
+        let known = |voter: &NodeId| of_members().chain(witnesses()).any(|node| node == *voter);
         let unknown = usize::from(nodes).saturating_sub(of_members().count());
         let strangers = old.iter().filter(|voter| !known(voter)).take(unknown);
-        let mut voters: Vec<u64> = strangers.copied().collect();
+        let mut voters: Vec<NodeId> = strangers.copied().collect();
         voters.extend(of_members().chain(witnesses()));
         voters.sort_unstable();
         voters.dedup();

@@ -8,6 +8,7 @@ use braid_array::status::WitnessStatus;
 use super::decision::Grant;
 use crate::client::out::{Out, RequestKind};
 use crate::client::retry::pause_millis;
+use crate::ids::{Epoch, NodeId};
 use crate::view::{View, Witness as Known};
 use crate::wire::Message;
 
@@ -28,10 +29,11 @@ struct Witness {
     number: u16,
     address: String,
     /// As a node, once that is known.
-    node: Option<u64>,
+    node: Option<NodeId>,
     /// The administrator wants it, whatever views say.
     named: bool,
-    peer: PeerId,
+    /// Its connection, once there was one.
+    peer: Option<PeerId>,
     state: State,
     /// What it owes an answer to.
     asked: Option<(u32, RequestKind)>,
@@ -45,9 +47,9 @@ struct Witness {
 #[derive(Debug)]
 pub(super) enum Said {
     Granted(u16, Grant),
-    Recorded(u16, (u32, u32)),
+    Recorded(u16, (Epoch, u32)),
     /// Another client was granted this epoch.
-    Outvoted(u16, RequestKind, u32),
+    Outvoted(u16, RequestKind, Epoch),
     Lost(u16),
 }
 
@@ -78,13 +80,13 @@ impl Witnesses {
         witnesses
     }
 
-    fn add(&mut self, address: String, node: Option<u64>, named: bool) {
+    fn add(&mut self, address: String, node: Option<NodeId>, named: bool) {
         self.list.push(Witness {
             number: self.next,
             address,
             node,
             named,
-            peer: PeerId(u32::MAX),
+            peer: None,
             state: State::Away,
             asked: None,
             due: Some(Instant(0)),
@@ -99,7 +101,7 @@ impl Witnesses {
     }
 
     fn at(&self, peer: PeerId) -> Option<usize> {
-        self.list.iter().position(|one| one.peer == peer && one.state != State::Away)
+        self.list.iter().position(|one| one.peer == Some(peer) && one.state != State::Away)
     }
 
     fn by_number(&self, number: u16) -> Option<usize> {
@@ -113,7 +115,7 @@ impl Witnesses {
     }
 
     /// The address of a voter that is one of them.
-    pub(super) fn address_of(&self, voter: u64) -> Option<String> {
+    pub(super) fn address_of(&self, voter: NodeId) -> Option<String> {
         Some(self.list.iter().find(|one| one.node == Some(voter))?.address.clone())
     }
 
@@ -279,7 +281,7 @@ impl Witnesses {
 
 impl Witness {
     fn dial(&mut self, out: &mut Out, due: Instant) -> u16 {
-        self.peer = out.connect(self.address.clone());
+        self.peer = Some(out.connect(self.address.clone()));
         self.state = State::Dialing;
         self.due = Some(due);
         self.number
@@ -321,7 +323,8 @@ impl Witness {
             }
             (Message::Outvoted { granted, .. }, asked) => {
                 // Without a request it is the parting word of the node.
-                let kind = asked.map_or(RequestKind::StoreView((0, 0)), |(_, kind)| kind);
+                let kind =
+                    asked.map_or(RequestKind::StoreView((Epoch::BEFORE_ANY, 0)), |(_, kind)| kind);
                 Some(Said::Outvoted(self.number, kind, granted))
             }
             _ => Some(self.cut(out, now)),

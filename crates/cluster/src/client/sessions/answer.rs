@@ -5,7 +5,7 @@ use braid_array::Refusal;
 use super::negotiation::Said;
 use crate::client::out::SAME_VERSION;
 use crate::client::ownership::decision::Grant;
-use crate::ids::SetVersion;
+use crate::ids::{Epoch, NodeId, SetVersion};
 use crate::pipeline::Params;
 use crate::wire::{JournalEntry, Leftover, Message};
 
@@ -20,10 +20,10 @@ pub(in crate::client) enum Answer {
     /// What lies on a volume.
     Content(Vec<u8>),
     /// Which node it is.
-    Identity(u64),
+    Identity(NodeId),
     Granted(Grant),
     /// The epoch that another client was granted.
-    Outvoted(u32),
+    Outvoted(Epoch),
     Pipeline {
         ring: u64,
         journal_bytes: u64,

@@ -78,9 +78,9 @@ impl List {
         self.get(role).alive()
     }
 
-    /// What the keeper calls the member of a role that is there.
-    pub(in crate::client) fn id(&self, role: u16) -> MemberId {
-        self.get(role).id.unwrap_or(MemberId(u16::MAX))
+    /// What the keeper calls the member of a role, if it has one.
+    pub(in crate::client) fn id(&self, role: u16) -> Option<MemberId> {
+        self.get(role).id
     }
 
     pub(in crate::client) fn role_of(&self, member: MemberId) -> Option<u16> {
@@ -89,7 +89,7 @@ impl List {
 
     /// The session over this connection, to which something has come.
     pub(in crate::client) fn at(&mut self, peer: PeerId, now: Instant) -> Option<u16> {
-        let found = |session: &Session| session.peer == peer && session.is_connected();
+        let found = |session: &Session| session.peer == Some(peer) && session.is_connected();
         let role = self.0.iter().position(found)? as u16;
         self.get_mut(role).presence.heard(now);
         Some(role)

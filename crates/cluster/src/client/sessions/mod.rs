@@ -23,7 +23,7 @@ use super::latency::TimedOperation;
 use super::out::{Out, RequestKind};
 use super::retry::RETRY_MILLIS;
 use crate::assemble::SUPERBLOCK_SECTOR;
-use crate::ids::SetVersion;
+use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::Params;
 use crate::wire::Message;
 pub(super) use answer::Answer;
@@ -94,7 +94,7 @@ pub(super) enum SessionEvent {
     /// A node answers what another machine has asked for.
     Answered { role: u16, kind: RequestKind, answer: Answer },
     /// Another client was granted this epoch; if that is the answer to something, to what.
-    Outvoted { role: u16, kind: Option<RequestKind>, granted: u32 },
+    Outvoted { role: u16, kind: Option<RequestKind>, granted: Epoch },
 }
 
 /// The sessions with all nodes: one for each role, one with a node to which a member is copied, and
@@ -233,7 +233,7 @@ impl Sessions {
     fn asked(&self, net: &mut Net<'_>, role: u16, tag: u32) -> Option<RequestKind> {
         net.out.requests.get(&tag).filter(|(asked, _)| *asked == role)?;
         if self.list.alive(role) {
-            net.out.report(LaneReport::Answered(self.list.id(role)));
+            net.out.report_of(self.list.id(role), LaneReport::Answered);
             net.out.latency.end(role, TimedOperation::Request(tag), net.keeper.now());
         }
         Some(net.out.requests.remove(&tag)?.1)

@@ -2,7 +2,6 @@
 
 use braid_array::Refusal;
 use braid_array::events::ArrayEvent;
-use braid_array::fabric::PeerId;
 use braid_array::keeper::LaneReport;
 
 use super::negotiation::{Negotiation, Purpose, Step, message};
@@ -36,7 +35,7 @@ impl Sessions {
         let peer = net.out.connect(address);
         let due = net.now().plus_millis(PATIENCE_MILLIS);
         let session = self.list.get_mut(role);
-        session.peer = peer;
+        session.peer = Some(peer);
         session.state = SessionState::Negotiating(Negotiation { purpose, step: Step::Connecting });
         session.due = (!purpose.is_start()).then_some(due);
     }
@@ -169,10 +168,8 @@ impl Sessions {
         let wired = |session: &&Session| {
             session.alive() && (session.state == SessionState::Ready || session.is_at(Step::Wiring))
         };
-        let wired: Vec<PeerId> =
-            self.list.members().iter().filter(wired).map(|session| session.peer).collect();
-        for peer in wired {
-            net.out.send(peer, &Message::Without { role: lost });
+        for session in self.list.members().iter().filter(wired) {
+            net.out.send(session.peer, &Message::Without { role: lost });
         }
     }
 

@@ -38,7 +38,8 @@ pub(in crate::client) struct Session {
     pub(in crate::client) id: Option<MemberId>,
     /// The role that it has or is to have.
     pub(in crate::client) place: u16,
-    pub(in crate::client) peer: PeerId,
+    /// Its connection, once there was one.
+    pub(in crate::client) peer: Option<PeerId>,
     pub(in crate::client) state: SessionState,
     pub(super) presence: Presence,
     /// Where the ring begins in the node's arena.
@@ -70,7 +71,7 @@ impl Session {
             visited: None,
             id: None,
             place,
-            peer: PeerId(u32::MAX),
+            peer: None,
             state: SessionState::Missing,
             presence: Presence::default(),
             ring: 0,

@@ -6,7 +6,7 @@ use super::negotiation::{Negotiation, Next, Purpose, Question, Said, Step, messa
 use crate::Planner;
 use crate::client::sessions::Facts;
 use crate::family::Family;
-use crate::ids::SetVersion;
+use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::{Params, Slots};
 use crate::wire::{Message, PeerAddress};
 use braid_array::level::{Layout, Level};
@@ -176,7 +176,7 @@ fn facts() -> Facts {
     let slots = Slots { count: 3, bytes: 4096 };
     let params = Params {
         session: 7,
-        epoch: 2,
+        epoch: Epoch(2),
         family: Family::Md { level: Level::Raid5, layout: Layout::default_for(Level::Raid5) },
         nodes: 3,
         chunk_bytes: 4096,
@@ -187,7 +187,7 @@ fn facts() -> Facts {
         reads: slots,
         silence_ms: 4000,
     };
-    let mark = SetVersion::new(2, 5);
+    let mark = SetVersion::new(Epoch(2), 5);
     Facts { array: [3; 16], params, mark, version: 0, starting: false, may_return: true }
 }
 
@@ -206,7 +206,7 @@ fn a_step_asks_where_a_node_has_to_answer() {
             assert_eq!(asked(purpose, step).is_some(), answered, "{purpose:?} at {step:?}");
         }
     }
-    let grant = Message::Grant { tag: 9, array: [3; 16], epoch: 2, client: 7 };
+    let grant = Message::Grant { tag: 9, array: [3; 16], epoch: Epoch(2), client: 7 };
     assert_eq!(asked(Purpose::Return, Step::Granting), Some(grant));
     let params = facts().params;
     let prepare = Message::OpenPipeline { tag: 9, role: 1, data_sector: 64, params };

@@ -2,6 +2,7 @@
 
 use super::super::ownership::decision::{Decision, Findings, Grant, decide};
 use super::*;
+use crate::ids::{Epoch, NodeId};
 use crate::view::{View, Witness};
 
 const N: u16 = 5;
@@ -9,15 +10,15 @@ const N: u16 = 5;
 /// The newest view that all have been told of: all five, as they were started first.
 fn view(torn: bool) -> View {
     let members = (0..N).map(|role| 100 + u64::from(role)).collect();
-    let voters = (0..u64::from(N)).collect();
-    View { epoch: 3, count: 1, torn, members, voters, ..View::default() }
+    let voters = (0..u64::from(N)).map(NodeId).collect();
+    View { epoch: Epoch(3), count: 1, torn, members, voters, ..View::default() }
 }
 
 /// These roles are there, of which some were started again.
 fn grants(there: &[u16], anew: &[u16], torn: bool) -> BTreeMap<u16, Grant> {
     let grant = |&role: &u16| {
         let incarnation = u64::from(role) + if anew.contains(&role) { 200 } else { 100 };
-        (role, Grant { view: view(torn), incarnation, node: role.into() })
+        (role, Grant { view: view(torn), incarnation, node: NodeId(role.into()) })
     };
     there.iter().map(grant).collect()
 }
@@ -34,7 +35,7 @@ fn decided(
 
 fn findings(grants: &BTreeMap<u16, Grant>, marked: bool, vouched: bool) -> Findings<'_> {
     Findings {
-        epoch: 4,
+        epoch: Epoch(4),
         nodes: N,
         grants,
         in_sync: &|_| true,
@@ -104,20 +105,20 @@ fn parities_are_in_doubt_where_too_few_never_died() {
 
 /// A mirror of two whose witness is node 9; these roles are there, and it is.
 fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal> {
-    let witnesses = vec![Witness { node: 9, address: "w:7000".into() }];
+    let witnesses = vec![Witness { node: NodeId(9), address: "w:7000".into() }];
     let members = vec![100, 101];
-    let voters = vec![0, 1, 9];
-    let before = View { epoch: 3, count: 1, members, voters, witnesses, ..View::default() };
+    let voters = [0, 1, 9].map(NodeId).to_vec();
+    let before = View { epoch: Epoch(3), count: 1, members, voters, witnesses, ..View::default() };
     // Role 1 was lost, of which it has not heard.
     let after = View { count: 2, members: vec![100, 0], ..before.clone() };
     let grant = |&role: &u16| {
         let view = if role == 1 { before.clone() } else { after.clone() };
         let node = if role < 2 { role } else { 9 };
-        (role, Grant { view, incarnation: 100 + u64::from(role), node: node.into() })
+        (role, Grant { view, incarnation: 100 + u64::from(role), node: NodeId(node.into()) })
     };
     let grants = there.iter().chain(&[2][..usize::from(witness)]).map(grant).collect();
     decide(&Findings {
-        epoch: 4,
+        epoch: Epoch(4),
         nodes: 2,
         grants: &grants,
         in_sync: &|role| role < 2,

@@ -2,6 +2,7 @@
 //! prepared.
 
 use super::*;
+use crate::ids::{Epoch, NodeId};
 
 /// What is sent over a connection, and is such.
 fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
@@ -16,7 +17,7 @@ fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Mes
 }
 
 fn tell(client: &mut Client, peer: PeerId, message: &Message) {
-    let bytes = message.encode(1);
+    let bytes = message.encode(Epoch(1));
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
 
@@ -44,15 +45,19 @@ fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
     let asked = run(client, |_, message| is_record(message));
     let who = sent(&asked, |message| matches!(message, Message::Identify { .. }));
     let &[(peer, Message::Identify { tag })] = &who[..] else { panic!("{asked:?}") };
-    tell(client, peer, &Message::Identity { tag, node: 0 });
+    tell(client, peer, &Message::Identity { tag, node: NodeId(0) });
     let asked = run(client, |_, message| is_record(message));
     let grants = sent(&asked, |message| matches!(message, Message::Grant { .. }));
-    let &[(to, Message::Grant { tag, epoch: 1, client: 1, .. })] = &grants[..] else {
+    let &[(to, Message::Grant { tag, epoch: Epoch(1), client: 1, .. })] = &grants[..] else {
         panic!("{asked:?}")
     };
     assert_eq!(to, peer);
     let view = View::default();
-    tell(client, peer, &Message::Granted { tag, view, incarnation: incarnation(0), node: 0 });
+    tell(
+        client,
+        peer,
+        &Message::Granted { tag, view, incarnation: incarnation(0), node: NodeId(0) },
+    );
     (peer, run(client, |_, message| is_record(message)))
 }
 
@@ -123,7 +128,7 @@ fn a_node_that_is_a_member_again_is_not_told() {
     let asked = run(&mut client, |_, _| false);
     let who = sent(&asked, |message| matches!(message, Message::Identify { .. }));
     let &[(peer, Message::Identify { tag })] = &who[..] else { panic!("{asked:?}") };
-    tell(&mut client, peer, &Message::Identity { tag, node: 1 });
+    tell(&mut client, peer, &Message::Identity { tag, node: NodeId(1) });
     let after = run(&mut client, |_, _| false);
     assert_eq!(sent(&after, |message| matches!(message, Message::Grant { .. })), []);
     assert!(nobody_is_told(&client));
@@ -141,7 +146,7 @@ fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
     assert_eq!(sent(&after, is_resolve), [], "a takeover may still ask for it");
     record(&mut client, &records);
     let after = run(&mut client, |_, message| is_resolve(message));
-    let own = client.parts.sessions.list.get(0).peer;
+    let own = client.parts.sessions.list.get(0).peer.expect("a connection");
     let resolves = sent(&after, is_resolve);
     assert!(matches!(resolves[..], [(peer, _)] if peer == own), "{resolves:?}");
 }

@@ -11,8 +11,13 @@ fn told(
     let sent = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => {
             let (_, message) = Message::decode(bytes).expect("a message");
-            let role =
-                client.parts.sessions.list.members().iter().position(|link| link.peer == *peer);
+            let role = client
+                .parts
+                .sessions
+                .list
+                .members()
+                .iter()
+                .position(|link| link.peer == Some(*peer));
             Some((role.expect("a link") as u16, tag(&message)?))
         }
         _ => None,

@@ -9,6 +9,7 @@ use braid_array::format::superblock::feature;
 use super::*;
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::failover::{FailoverClient, Finder};
+use crate::ids::Epoch;
 use crate::member::VolumeAddress;
 
 /// More than a page has the bits of.
@@ -53,7 +54,7 @@ fn judged() -> ClientConfig {
 fn talk(
     machine: &mut dyn Machine,
     last: (&Superblock, &Bitmap),
-    epochs: &mut Vec<u32>,
+    epochs: &mut Vec<Epoch>,
 ) -> (Vec<Message>, Vec<ArrayEvent>) {
     let mut said = Vec::new();
     let mut events = Vec::new();
@@ -151,5 +152,5 @@ fn another_client_begins_with_what_they_hold_now() {
     lasting.handle(looks, Event::Tick);
     let (said, events) = talk(&mut lasting, (&superblock, &bitmap), &mut epochs);
     assert_eq!((recorded(&said), events), (usize::from(NODES), Vec::new()));
-    assert_eq!((epochs.first(), epochs.last()), (Some(&1), Some(&2)));
+    assert_eq!((epochs.first(), epochs.last()), (Some(&Epoch(1)), Some(&Epoch(2))));
 }

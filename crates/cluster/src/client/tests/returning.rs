@@ -51,7 +51,7 @@ fn a_node_that_refuses_to_be_wired_and_is_lost_is_counted_once() {
     lose(&mut client, 0);
     run(&mut client, |_, _| false);
     let asked = wiring(&mut client);
-    let own = client.parts.sessions.list.get(0).peer.0 as u16;
+    let own = client.parts.sessions.list.get(0).peer.expect("a connection").0 as u16;
     let tag = |role| asked[&role];
     assert_eq!(asked.len(), 3, "{asked:?}");
     hear(&mut client, 0, &refusal(tag(own), "cannot connect to node 1"));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use braid_array::format::superblock::feature;
 
 use super::*;
-use crate::ids::SetVersion;
+use crate::ids::{Epoch, SetVersion};
 
 /// What nodes have room for in their journals.
 const JOURNAL_BYTES: u64 = 1 << 20;
@@ -64,14 +64,14 @@ fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
             continue;
         }
         let Some((peer, message)) = asked.pop_front() else { return given };
-        let of_peer = |link: &Session| link.peer == peer && link.is_connected();
+        let of_peer = |link: &Session| link.peer == Some(peer) && link.is_connected();
         let Some(role) = client.parts.sessions.list.members().iter().position(of_peer) else {
             continue;
         };
         let event = match message {
             None => FabricEvent::Connected { peer },
             Some(message) => match answer_with_journal(role as u16, &message) {
-                Some(answer) => FabricEvent::Message { peer, bytes: answer.encode(1) },
+                Some(answer) => FabricEvent::Message { peer, bytes: answer.encode(Epoch(1)) },
                 None => continue,
             },
         };

@@ -4,6 +4,7 @@ use braid_array::Refusal;
 use braid_array::fabric::PeerId;
 
 use super::Out;
+use crate::ids::Epoch;
 use crate::node::STORAGE;
 use crate::node::ids::{ClientId, Violation};
 use crate::wire::Message;
@@ -18,7 +19,7 @@ const MAX_TEXT: usize = 1000;
 pub(super) struct Line {
     peer: PeerId,
     /// The highest that the client named.
-    epoch: u32,
+    epoch: Epoch,
     /// Requests that are not answered yet.
     requests: u32,
 }
@@ -32,7 +33,7 @@ pub(crate) fn refused(tag: u32, busy: bool, why: &Refusal) -> Message {
 impl Out {
     /// A client has come.
     pub(crate) fn attach(&mut self, client: ClientId, peer: PeerId) {
-        self.lines.insert(client, Line { peer, epoch: 0, requests: 0 });
+        self.lines.insert(client, Line { peer, epoch: Epoch::BEFORE_ANY, requests: 0 });
     }
 
     /// The connection of a client is over: nothing is answered any more.
@@ -49,7 +50,7 @@ impl Out {
     }
 
     /// A client has named an epoch.
-    pub(crate) fn raise_epoch(&mut self, client: ClientId, epoch: u32) {
+    pub(crate) fn raise_epoch(&mut self, client: ClientId, epoch: Epoch) {
         if let Some(line) = self.lines.get_mut(&client) {
             line.epoch = line.epoch.max(epoch);
         }

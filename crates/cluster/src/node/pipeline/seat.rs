@@ -4,7 +4,7 @@ use braid_array::fabric::PeerId;
 use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
 
 use super::part::{Part, SetSlot, Work};
-use crate::ids::{SetVersion, Slot};
+use crate::ids::{Epoch, SetVersion, Slot};
 use crate::node::ids::{ArrayId, ClientId};
 use crate::node::out::Out;
 use crate::pipeline::Pipeline;
@@ -33,7 +33,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) const fn epoch(&self) -> u32 {
+    pub(super) const fn epoch(&self) -> Epoch {
         self.pipeline.params().epoch
     }
 

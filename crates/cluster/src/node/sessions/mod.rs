@@ -12,6 +12,7 @@ use self::limit::{Denied, beyond, denied};
 pub(super) use self::survey::{Facts, node_info};
 use super::ids::{ArrayId, ClientId, Violation};
 use super::out::{Out, refused};
+use crate::ids::Epoch;
 use crate::wire::Message;
 
 /// A refusal with this tag answers no request: it says why the connection ends. A client says so
@@ -123,7 +124,7 @@ impl Sessions {
             let Denied::Refuse(tag) = denied else {
                 return Err(Violation("a message that the key of one array does not allow"));
             };
-            out.send(peer, 0, &refused(tag, false, &beyond(array)));
+            out.send(peer, Epoch::BEFORE_ANY, &refused(tag, false, &beyond(array)));
             return Ok(None);
         }
         let client = match (conn, &message) {
@@ -191,6 +192,6 @@ const fn begins(message: &Message) -> bool {
 pub(super) fn hang_up(peer: PeerId, why: Violation, out: &mut Out) {
     out.remark("violation", format!("hung up on a connection: {}", why.0));
     let told = Refusal::new(why.0, "use the same version of braid everywhere");
-    out.send(peer, 0, &refused(PARTING_TAG, false, &told));
+    out.send(peer, Epoch::BEFORE_ANY, &refused(PARTING_TAG, false, &told));
     out.hang_up(peer);
 }

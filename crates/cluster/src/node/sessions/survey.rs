@@ -2,6 +2,7 @@
 
 use braid_array::fabric::Survey;
 
+use crate::ids::NodeId;
 use crate::node::RingUse;
 use crate::node::ids::next_name;
 use crate::node::notes::array_of_note;
@@ -10,7 +11,7 @@ use crate::wire::{Message, VolumeInfo};
 /// What the node knows of itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    pub(crate) node: u64,
+    pub(crate) node: NodeId,
     pub(crate) witness: bool,
     pub(crate) rings: RingUse,
     /// Clients that have a volume open.

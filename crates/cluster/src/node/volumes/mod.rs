@@ -9,6 +9,7 @@ mod opening;
 mod pages;
 mod requests;
 
+use crate::ids::NodeId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -96,7 +97,7 @@ pub(super) enum Event {
 /// when nothing of it is in flight any more.
 #[derive(Debug)]
 pub(super) struct Volumes {
-    node: u64,
+    node: NodeId,
     entries: BTreeMap<Arc<str>, Entry>,
     users: BTreeMap<ClientId, User>,
     pages: Pages,
@@ -105,7 +106,7 @@ pub(super) struct Volumes {
 
 impl Volumes {
     /// None is open. Takes pages from the front of a space.
-    pub(super) fn new(node: u64, space: &mut Scratch) -> Self {
+    pub(super) fn new(node: NodeId, space: &mut Scratch) -> Self {
         Self {
             node,
             entries: BTreeMap::new(),

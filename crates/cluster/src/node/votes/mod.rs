@@ -12,6 +12,7 @@ use super::STORAGE;
 use super::ids::{ArrayId, ClientId, text_of};
 use super::notes::note_name;
 use super::out::{Flight, Out};
+use crate::ids::{Epoch, NodeId};
 use crate::view::{View, Vote, slot_byte};
 use crate::wire::{Leftover, Message};
 
@@ -30,7 +31,7 @@ pub(super) struct Request {
 #[derive(Clone, Debug)]
 pub(super) enum Want {
     /// To be granted this epoch, as this client.
-    Grant { epoch: u32, to: u64 },
+    Grant { epoch: Epoch, to: u64 },
     /// To have this view stored.
     Store(View),
     /// To know the vote.
@@ -43,7 +44,7 @@ pub(super) enum Want {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) array: ArrayId,
-    pub(super) epoch: u32,
+    pub(super) epoch: Epoch,
 }
 
 /// What the node has to do before the votes go on.
@@ -99,14 +100,14 @@ struct Entry {
 /// [`retire`](Self::retire) when it is gone.
 #[derive(Debug)]
 pub(super) struct Votes {
-    node: u64,
+    node: NodeId,
     incarnation: u64,
     entries: BTreeMap<ArrayId, Entry>,
     grants: BTreeMap<ClientId, Grant>,
 }
 
 impl Votes {
-    pub(super) const fn new(node: u64, incarnation: u64) -> Self {
+    pub(super) const fn new(node: NodeId, incarnation: u64) -> Self {
         Self { node, incarnation, entries: BTreeMap::new(), grants: BTreeMap::new() }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use braid_array::Refusal;
 use braid_cluster::assemble::{Options, Startable};
 use braid_cluster::client::SPARE_PATIENCE_MS;
+use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::Params;
 use braid_cluster::{ClientConfig, ClientMember, Planner, VolumeAddress};
 use braid_host::fabric::Network;
@@ -69,7 +70,7 @@ pub(super) fn config_of(
         .map_err(|error| Failure::explained("assemble", name, error))?;
     let (session, _) = Uuid::new_v4().as_u64_pair();
     // Where this epoch is not enough the nodes say so.
-    let config = ClientConfig::new(Params { session, epoch: 1, ..params }, plan.members);
+    let config = ClientConfig::new(Params { session, epoch: Epoch(1), ..params }, plan.members);
     Ok(ClientConfig {
         found: plan.found,
         spares: plan.spares,

@@ -54,7 +54,7 @@ impl Sets {
     /// without it, that is so where it has no room alone: then the array waits for that, as for a
     /// node that is away. What cannot be read stays so, and that write alone fails.
     fn has_a_fault(&mut self, cx: &mut Cx<'_>, role: u16, position: Position, fault: StoreFault) {
-        if cx.keeper.needs(cx.members.id(role)) && !fault.no_room {
+        if cx.members.id(role).is_some_and(|id| cx.keeper.needs(id)) && !fault.no_room {
             if let Some(open) = self.open.get_mut(&position) {
                 open.job.tries = MAX_TRIES;
             }
@@ -79,7 +79,7 @@ impl Sets {
         self.cut_off.retain(|&(a, b)| cx.members.alive(a) && cx.members.alive(b));
         let ends = || self.cut_off.iter().flat_map(|&(a, b)| [a, b]);
         let complaints = |role: u16| ends().filter(|&other| other == role).count();
-        let spared = |role: &u16| !cx.keeper.needs(cx.members.id(*role));
+        let spared = |role: &u16| cx.members.id(*role).is_none_or(|id| !cx.keeper.needs(id));
         let lacks = |role: u16| !cx.keeper.is_in_sync(role);
         let worst = ends().filter(spared).max_by_key(|&role| (complaints(role), lacks(role), role));
         self.cut_off_due = worst.is_some();

@@ -200,6 +200,7 @@ impl Sets {
             return;
         }
         let entry = cx.members.entry(role);
+        let Some(peer) = entry.peer else { return };
         let arrival = cx.shared.pipeline.arrival(&open.plan, &open.set, transfer);
         let to = entry.ring + arrival.offset;
         let imm = Imm::of(&open.set, transfer).encode();
@@ -207,7 +208,7 @@ impl Sets {
         open.puts += 1;
         self.unsent += 1;
         self.mix.sent(from.len);
-        cx.out.push(Action::Fabric(FabricOp::Put { io, peer: entry.peer, from, to, imm }));
+        cx.out.push(Action::Fabric(FabricOp::Put { io, peer, from, to, imm }));
     }
 
     /// What did not arrive is told by the node, or by its loss.
