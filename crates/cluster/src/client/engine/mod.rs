@@ -454,6 +454,10 @@ impl Engine {
 
     /// Has journals trimmed; is there room again?
     pub(super) fn trim(&mut self, cx: &mut Cx<'_>) -> bool {
+        // Which slice-set is the oldest takes a look at all that are open.
+        if !self.journals.are_used() {
+            return false;
+        }
         self.journals.trim(cx, self.sets.stored_up_to(), self.sets.version())
     }
 

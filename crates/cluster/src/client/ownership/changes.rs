@@ -31,7 +31,7 @@ impl Ownership {
                 *member = grant.map_or(0, |grant| grant.incarnation);
             }
         }
-        self.change_voters(&mut view, cx.shared.params().nodes, self.view_holds());
+        self.change_voters(&mut view, cx.shared.params().nodes);
         self.voters_due = false;
         let view = View { torn, ..view };
         if view == self.view {
@@ -44,8 +44,8 @@ impl Ownership {
     /// Too few voters are there to take note of a loss, and nobody waits for another: nothing can
     /// be answered any more.
     fn look_at_votes(&self, cx: &mut Cx<'_>) {
-        let noted = cx.members.losses_noted(cx.keeper);
-        if self.needs_votes(cx) && !self.view_holds() && !noted {
+        let noted = || cx.members.losses_noted(cx.keeper);
+        if !self.view_holds() && self.needs_votes(cx) && !noted() {
             cx.report(LaneReport::Unservable);
         }
     }
