@@ -157,6 +157,11 @@ impl Sets {
         self.waits_for_losses || self.cut_off_due
     }
 
+    /// May any wait until superblocks tell of those who were lost?
+    pub(in crate::client::engine) const fn wait_until_told(&self) -> bool {
+        self.waits_until_told
+    }
+
     /// All losses are carried out: goes on with what waited for that. Was there any?
     pub(in crate::client::engine) fn losses_carried_out(&mut self, cx: &mut Cx<'_>) -> bool {
         if !std::mem::take(&mut self.waits_for_losses) {
