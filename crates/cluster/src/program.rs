@@ -1,8 +1,10 @@
 //! What one node does while a stripe is written: its part of a schedule, as a list of sums.
 
 use std::collections::BTreeMap;
+use std::iter::{Chain, Copied};
+use std::{option, slice};
 
-use crate::schedule::{Endpoint, Input, Schedule};
+use crate::schedule::{Endpoint, Input, Schedule, Transfer};
 use braid_array::code::{Content, StripeCode};
 
 /// What is done with the inputs.
@@ -76,17 +78,12 @@ impl Program {
         live: &dyn Fn(usize) -> bool,
         stored: &dyn Fn(u32) -> bool,
     ) -> Self {
-        let mut parts = stores(schedule, code, node, stored);
-        for (number, transfer) in schedule.transfers().iter().enumerate() {
-            if transfer.from == Endpoint::Node(node) {
-                let to = Destination::Node { node: transfer.to, transfer: number };
-                parts.push((transfer.inputs.clone(), to));
-            }
-        }
-        for (inputs, _) in &mut parts {
-            inputs.retain(|input| live(input.transfer));
-        }
-        parts.retain(|(inputs, _)| !inputs.is_empty());
+        let live_inputs = |(inputs, destination): (Inputs<'_>, Destination)| {
+            let inputs: Vec<Input> = inputs.filter(|input| live(input.transfer)).collect();
+            if inputs.is_empty() { None } else { Some((inputs, destination)) }
+        };
+        let outcomes = outcomes(schedule, code, node, stored);
+        let mut parts: Vec<(Vec<Input>, Destination)> = outcomes.filter_map(live_inputs).collect();
         let mut uses: BTreeMap<usize, u32> = BTreeMap::new();
         for input in parts.iter().flat_map(|(inputs, _)| inputs) {
             *uses.entry(input.transfer).or_default() += 1;
@@ -117,23 +114,48 @@ impl Program {
     }
 }
 
-/// What becomes of the node's own cells, by row.
-fn stores(
+/// What goes into an outcome: a block alone, or the terms of a sum.
+type Inputs<'a> = Chain<option::IntoIter<Input>, Copied<slice::Iter<'a, Input>>>;
+
+/// Does a node do anything when only the transfers that are `live` take place, and of the data only
+/// the blocks that are `stored` are stored? Its program says what.
+pub(crate) fn does_anything(
     schedule: &Schedule,
     code: &StripeCode,
     node: u16,
+    live: &dyn Fn(usize) -> bool,
     stored: &dyn Fn(u32) -> bool,
-) -> Vec<(Vec<Input>, Destination)> {
-    let own = code.cells().filter(|cell| cell.node == node);
-    let store = |cell: braid_array::code::Cell| {
+) -> bool {
+    let mut outcomes = outcomes(schedule, code, node, stored);
+    outcomes.any(|(mut inputs, _)| inputs.any(|input| live(input.transfer)))
+}
+
+/// What becomes of the node's own cells, by row, and then what it sends on.
+fn outcomes<'a>(
+    schedule: &'a Schedule,
+    code: &'a StripeCode,
+    node: u16,
+    stored: &'a dyn Fn(u32) -> bool,
+) -> impl Iterator<Item = (Inputs<'a>, Destination)> {
+    let inputs = |alone: Option<Input>, terms: &'a [Input]| -> Inputs<'a> {
+        alone.into_iter().chain(terms.iter().copied())
+    };
+    let own = code.cells().filter(move |cell| cell.node == node);
+    let store = move |cell: braid_array::code::Cell| {
         let inputs = match code.content(cell) {
             Content::Data(index) if !stored(index) => return None,
-            Content::Data(index) => vec![Input { transfer: index as usize, coef: 1 }],
-            Content::Sum(number) => schedule.sums()[number].clone(),
+            Content::Data(index) => inputs(Some(Input { transfer: index as usize, coef: 1 }), &[]),
+            Content::Sum(number) => inputs(None, &schedule.sums()[number]),
         };
         Some((inputs, Destination::Store { row: cell.row }))
     };
-    own.filter_map(store).collect()
+    let sent = (0..).zip(schedule.transfers());
+    let sent = sent.filter(move |(_, transfer)| transfer.from == Endpoint::Node(node));
+    let send = move |(number, transfer): (usize, &'a Transfer)| {
+        let to = Destination::Node { node: transfer.to, transfer: number };
+        (inputs(None, &transfer.inputs), to)
+    };
+    own.filter_map(store).chain(sent.map(send))
 }
 
 #[cfg(test)]

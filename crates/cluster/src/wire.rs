@@ -76,11 +76,14 @@ pub struct JournalEntry {
     pub void: bool,
 }
 
+/// What is said of a slice-set is no longer, in bytes: its message is laid out without growing.
+const USUAL_BYTES: usize = 64;
+
 impl Message {
     /// As bytes.
     #[must_use]
     pub fn encode(&self, epoch: Epoch) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(USUAL_BYTES);
         self.put(&mut out, epoch);
         out
     }

@@ -37,6 +37,7 @@ impl Stop {
 
     /// When a member that a stop waits for has been silent for too long.
     pub(super) fn deadline(&self, core: &Core) -> Option<Instant> {
+        self.impatient_since?;
         self.patience(core).map(|(_, until)| until).min()
     }
 

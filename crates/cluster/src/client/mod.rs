@@ -225,11 +225,12 @@ impl Machine for Client {
         let Parts { keeper, shared, engine, sessions, ownership, .. } = &self.parts;
         let running = matches!(self.parts.phase, Phase::Running);
         let returns = running && !keeper.view().is_stopping();
+        let may_return = self.parts.may_return();
         [
             engine.deadline(shared, keeper.view().now(), returns),
             if running { keeper.view().deadline() } else { None },
-            sessions.deadline(&self.parts.facts(), keeper.view()),
-            ownership.deadline(self.parts.may_return()),
+            sessions.deadline(self.parts.is_starting(), may_return, keeper.view()),
+            ownership.deadline(may_return),
             self.keeper_side.deadline(&self.parts),
         ]
         .into_iter()

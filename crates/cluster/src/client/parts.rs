@@ -81,13 +81,16 @@ impl Parts {
 
     /// Looks at the members anew.
     pub(super) fn refresh(&mut self) {
-        for (entry, session) in self.members.entries.iter_mut().zip(self.sessions.list.members()) {
-            *entry = session.entry();
+        let Self { members, sessions, .. } = self;
+        if sessions.list.take_changed() {
+            for (entry, session) in members.entries.iter_mut().zip(sessions.list.members()) {
+                *entry = session.entry();
+            }
+            members.prepared_since = sessions.list.prepared_since();
         }
         self.members.claimed = self.ownership.claimed_roles();
         self.members.vouched = self.ownership.vouched;
         self.members.wiring = self.sessions.is_wiring();
-        self.members.prepared_since = self.sessions.list.prepared_since();
     }
 
     pub(super) const fn is_starting(&self) -> bool {

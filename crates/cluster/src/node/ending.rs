@@ -68,7 +68,7 @@ impl Node {
     /// Takes leave of a client that is gone, once nothing uses its memory and its volume, unless it
     /// has left what the next one decides about.
     pub(super) fn retire(&mut self, client: ClientId) {
-        if !self.sessions.knows(client) || self.out.is_here(client) || self.out.uses(client) {
+        if self.out.is_here(client) || !self.sessions.knows(client) || self.out.uses(client) {
             return;
         }
         self.votes.confirm_grants(&mut self.out);

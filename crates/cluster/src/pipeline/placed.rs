@@ -1,6 +1,6 @@
 //! A schedule as the nodes of a slice-set carry it out.
 
-use crate::program::{Operation, Program};
+use crate::program::{Operation, Program, does_anything};
 use crate::schedule::{Chains, Endpoint, Schedule};
 use crate::set::{Roles, Touched, WriteStrategy};
 use std::sync::Arc;
@@ -124,12 +124,15 @@ impl PlacedSchedule {
         if touched.is_all() {
             return nodes.collect();
         }
-        let mut receives = vec![false; usize::from(self.code.nodes())];
-        for (number, transfer) in self.schedule.transfers().iter().enumerate() {
-            receives[usize::from(transfer.to)] |= self.live(number, strategy, touched);
-        }
+        let transfers = self.schedule.transfers();
+        let live = (0..transfers.len()).map(|number| self.live(number, strategy, touched));
+        let live: Vec<bool> = live.collect();
+        let receivers = transfers.iter().zip(&live).filter(|(_, live)| **live);
+        let receivers: Roles = receivers.map(|(transfer, _)| transfer.to).collect();
+        let stored = |index: u32| touched.contains(index);
         let takes_part = |&node: &u16| {
-            receives[usize::from(node)] && !self.part(node, strategy, touched).steps().is_empty()
+            receivers.contains(node)
+                && does_anything(&self.schedule, &self.code, node, &|one| live[one], &stored)
         };
         nodes.filter(takes_part).collect()
     }

@@ -442,7 +442,8 @@ impl Engine {
 
     /// Goes on with what waited for superblocks to tell of those who were lost; was there any?
     pub(super) fn losses_told(&mut self, cx: &mut Cx<'_>) -> bool {
-        if !cx.losses_told() {
+        let waits = self.sets.wait_until_told() || !self.flushes.is_empty();
+        if !waits || !cx.losses_told() {
             return false;
         }
         let sets = self.sets.losses_told(cx);
@@ -454,6 +455,10 @@ impl Engine {
 
     /// Has journals trimmed; is there room again?
     pub(super) fn trim(&mut self, cx: &mut Cx<'_>) -> bool {
+        // Which slice-set is the oldest takes a look at all that are open.
+        if !self.journals.are_used() {
+            return false;
+        }
         self.journals.trim(cx, self.sets.stored_up_to(), self.sets.version())
     }
 

@@ -74,6 +74,11 @@ impl OpenSet {
     fn is_due(&self) -> bool {
         self.puts == 0 && self.computing == 0 && self.fetching == 0 && self.waits.is_empty()
     }
+
+    /// It goes on once superblocks tell of those who were lost.
+    fn waits_until_told(&self) -> bool {
+        matches!(self.stage, Stage::Held | Stage::Committing) && self.is_due()
+    }
 }
 
 /// The slice-sets that have a position, by position; the positions that are free, and the versions
@@ -98,6 +103,8 @@ pub(in crate::client) struct Sets {
     cut_off_due: bool,
     /// Slice-sets wait for a loss to be carried out.
     waits_for_losses: bool,
+    /// Slice-sets may wait until superblocks tell of those who were lost.
+    waits_until_told: bool,
     wide: u16,
 }
 
@@ -115,6 +122,7 @@ impl Sets {
             cut_off: BTreeSet::new(),
             cut_off_due: false,
             waits_for_losses: false,
+            waits_until_told: false,
             wide,
         }
     }
@@ -196,6 +204,9 @@ impl Sets {
             let counted = (open.puts, open.computing);
             if found != counted {
                 return Err(format!("{found:?} of the set at {position}, counted {counted:?}"));
+            }
+            if open.waits_until_told() && !self.waits_until_told {
+                return Err(format!("the set at {position} is due, and nobody goes on with it"));
             }
             if self.free.iter().any(|free| free.contains(position)) {
                 return Err(format!("position {position} is free and has a set"));

@@ -239,15 +239,14 @@ impl KeeperSide {
     /// Wires the next node that is prepared, once what was under way when it was lost does not
     /// reach it any more.
     pub(in crate::client) fn wire_next(&mut self, parts: &mut Parts) {
-        let oldest = parts.engine.sets.oldest();
         let facts = parts.facts();
         let Parts { keeper, out, sessions, engine, .. } = parts;
         out.report_to(keeper);
         let mut net = Net { keeper: keeper.view(), out, facts };
+        let sets = &engine.sets;
         let journals = &engine.journals;
-        sessions.wire_next(&mut net, |lost_at| {
-            oldest.is_none_or(|oldest| lost_at < oldest) && journals.allow(lost_at)
-        });
+        let over = |lost_at| sets.oldest().is_none_or(|oldest| lost_at < oldest);
+        sessions.wire_next(&mut net, |lost_at| over(lost_at) && journals.allow(lost_at));
     }
 }
 

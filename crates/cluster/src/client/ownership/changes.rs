@@ -21,17 +21,27 @@ impl Ownership {
             return;
         }
         let torn = cx.keeper.has_to_resync() && !braid_array::broken("torn-recorded");
+        let holder = |role: u16, before: u64| {
+            if cx.members.readable(cx.keeper, role) {
+                self.grants.get(&role).map_or(0, |grant| grant.incarnation)
+            } else if cx.keeper.arrivals_told() {
+                0
+            } else {
+                // Whoever comes next goes by superblocks, too: these may not say yet who is in sync
+                // in its place.
+                before
+            }
+        };
+        let mut holders = (0..).zip(&self.view.members);
+        let stays = holders.all(|(role, &before)| holder(role, before) == before);
+        if stays && torn == self.view.torn && self.view.voted.is_empty() && !self.voters_due {
+            return self.look_at_votes(cx);
+        }
         let mut view = self.view.clone();
         for (role, member) in (0..).zip(&mut view.members) {
-            let holds = cx.members.readable(cx.keeper, role);
-            // Whoever comes next goes by superblocks, too: these may not say yet who is in sync in
-            // its place.
-            if holds || cx.keeper.arrivals_told() {
-                let grant = if holds { self.grants.get(&role) } else { None };
-                *member = grant.map_or(0, |grant| grant.incarnation);
-            }
+            *member = holder(role, *member);
         }
-        self.change_voters(&mut view, cx.shared.params().nodes, self.view_holds());
+        self.change_voters(&mut view, cx.shared.params().nodes);
         self.voters_due = false;
         let view = View { torn, ..view };
         if view == self.view {
@@ -44,8 +54,8 @@ impl Ownership {
     /// Too few voters are there to take note of a loss, and nobody waits for another: nothing can
     /// be answered any more.
     fn look_at_votes(&self, cx: &mut Cx<'_>) {
-        let noted = cx.members.losses_noted(cx.keeper);
-        if self.needs_votes(cx) && !self.view_holds() && !noted {
+        let noted = || cx.members.losses_noted(cx.keeper);
+        if !self.view_holds() && self.needs_votes(cx) && !noted() {
             cx.report(LaneReport::Unservable);
         }
     }

@@ -37,11 +37,10 @@ impl Ownership {
         })
     }
 
-    /// Makes the next step in a view that is about to be recorded, if one is due. `holds`: enough
-    /// voters have the one before.
-    pub(super) fn change_voters(&self, view: &mut View, nodes: u16, holds: bool) {
+    /// Makes the next step in a view that is about to be recorded, if one is due.
+    pub(super) fn change_voters(&self, view: &mut View, nodes: u16) {
         if !view.voted.is_empty() {
-            if holds {
+            if self.view_holds() {
                 view.voted.clear();
                 view.witnesses.retain(|witness| view.voters.contains(&witness.node));
             }

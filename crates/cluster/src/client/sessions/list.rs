@@ -10,7 +10,11 @@ use crate::client::ClientMember;
 
 /// One session for each role, one with a node to which a member is copied, and two for visits.
 #[derive(Debug)]
-pub(in crate::client) struct List(Vec<Session>);
+pub(in crate::client) struct List {
+    sessions: Vec<Session>,
+    /// Any of them may be different from what it was.
+    changed: bool,
+}
 
 impl List {
     /// With all members, by role.
@@ -23,32 +27,39 @@ impl List {
         };
         let mut list: Vec<Session> = (0..).zip(members).map(session).collect();
         list.extend((nodes..nodes + 3).map(Session::none));
-        Self(list)
+        Self { sessions: list, changed: true }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Session> {
-        self.0.iter()
+        self.sessions.iter()
     }
 
     pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Session> {
-        self.0.iter_mut()
+        self.changed = true;
+        self.sessions.iter_mut()
     }
 
     /// Those of the roles, and behind them that of the copy target.
     pub(in crate::client) fn members(&self) -> &[Session] {
-        &self.0[..=usize::from(self.copy_target())]
+        &self.sessions[..=usize::from(self.copy_target())]
     }
 
     pub(in crate::client) fn get(&self, role: u16) -> &Session {
-        &self.0[usize::from(role)]
+        &self.sessions[usize::from(role)]
     }
 
     pub(in crate::client) fn get_mut(&mut self, role: u16) -> &mut Session {
-        &mut self.0[usize::from(role)]
+        self.changed = true;
+        &mut self.sessions[usize::from(role)]
+    }
+
+    /// Have they changed, but for when anything was heard, since this was last asked?
+    pub(in crate::client) const fn take_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.changed, false)
     }
 
     fn nodes(&self) -> u16 {
-        self.0.len() as u16 - 3
+        self.sessions.len() as u16 - 3
     }
 
     pub(in crate::client) fn roles(&self) -> impl Iterator<Item = u16> + use<> {
@@ -90,9 +101,10 @@ impl List {
     /// The session over this connection, to which something has come.
     pub(in crate::client) fn at(&mut self, peer: PeerId, now: Instant) -> Option<u16> {
         let found = |session: &Session| session.peer == Some(peer) && session.is_connected();
-        let role = self.0.iter().position(found)? as u16;
-        self.get_mut(role).presence.heard(now);
-        Some(role)
+        let role = self.sessions.iter().position(found)?;
+        // That changes nothing that others see of it.
+        self.sessions[role].presence.heard(now);
+        Some(role as u16)
     }
 
     /// Is somebody at the other end of any of the connections?
@@ -105,17 +117,17 @@ impl List {
     }
 
     pub(in crate::client) fn any_alive(&self) -> bool {
-        self.0.iter().any(Session::alive)
+        self.sessions.iter().any(Session::alive)
     }
 
     /// Are all members that are there at this step of the start?
     pub(in crate::client) fn all_at(&self, step: Step) -> bool {
-        self.0.iter().all(|session| !session.alive() || session.is_at(step))
+        self.sessions.iter().all(|session| !session.alive() || session.is_at(step))
     }
 
     pub(in crate::client) fn all_ready(&self) -> bool {
         let ready = |session: &Session| !session.alive() || session.state == SessionState::Ready;
-        self.0.iter().all(ready)
+        self.sessions.iter().all(ready)
     }
 
     /// The latest version that was open when one of those was lost that are prepared again.

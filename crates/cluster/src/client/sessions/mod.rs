@@ -327,16 +327,21 @@ impl Sessions {
         }
     }
 
-    /// When there is something to do.
-    pub(super) fn deadline(&self, facts: &Facts, keeper: KeeperView<'_>) -> Option<Instant> {
+    /// When there is something to do, while the array is being started, or nodes may return.
+    pub(super) fn deadline(
+        &self,
+        starting: bool,
+        may_return: bool,
+        keeper: KeeperView<'_>,
+    ) -> Option<Instant> {
         let due = |session: &Session| match session.state {
             SessionState::Negotiating(Negotiation { purpose, step }) if purpose.is_start() => {
                 let silent = session.patient_until.plus_millis(SILENT_MILLIS);
                 let silent = (step == Step::Wiring).then_some(silent);
-                if facts.starting { session.retry_at.or(silent) } else { None }
+                if starting { session.retry_at.or(silent) } else { None }
             }
             SessionState::Negotiating(_) => session.due,
-            SessionState::Lost if facts.may_return => session.due,
+            SessionState::Lost if may_return => session.due,
             SessionState::Lost | SessionState::Missing | SessionState::Ready => None,
         };
         self.list.all().filter_map(due).chain(self.silence_deadline(keeper)).min()
@@ -402,9 +407,13 @@ impl Sessions {
     }
 
     fn silence_deadline(&self, keeper: KeeperView<'_>) -> Option<Instant> {
-        let first = self.silent(keeper).map(|(_, since)| since).min()?;
-        let given_up = self.silent(keeper).map(|(role, since)| self.given_up_at(role, since));
-        given_up.chain(self.pings_due(first).map(|(_, due)| due)).min()
+        let silent = self.silent(keeper);
+        let silent = silent.map(|(role, since)| (since, self.given_up_at(role, since)));
+        let first = |one: (Instant, Instant), other: (Instant, Instant)| {
+            (one.0.min(other.0), one.1.min(other.1))
+        };
+        let (since, given_up) = silent.reduce(first)?;
+        self.pings_due(since).map(|(_, due)| due).chain([given_up]).min()
     }
 
     /// Loses nodes that do not say that they are there.

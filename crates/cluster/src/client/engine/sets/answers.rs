@@ -2,7 +2,7 @@
 
 use braid_array::Refusal;
 
-use super::{MAX_TRIES, OpenSet, Sets, Stage};
+use super::{MAX_TRIES, Sets, Stage};
 use crate::client::engine::context::Cx;
 use crate::client::latency::TimedOperation;
 use crate::ids::{Generation, Position};
@@ -157,6 +157,11 @@ impl Sets {
         self.waits_for_losses || self.cut_off_due
     }
 
+    /// May any wait until superblocks tell of those who were lost?
+    pub(in crate::client::engine) const fn wait_until_told(&self) -> bool {
+        self.waits_until_told
+    }
+
     /// All losses are carried out: goes on with what waited for that. Was there any?
     pub(in crate::client::engine) fn losses_carried_out(&mut self, cx: &mut Cx<'_>) -> bool {
         if !std::mem::take(&mut self.waits_for_losses) {
@@ -170,8 +175,10 @@ impl Sets {
     /// What waited for the superblocks is committed or ends, now that they tell of those who were
     /// lost. Is there any?
     pub(in crate::client::engine) fn losses_told(&mut self, cx: &mut Cx<'_>) -> bool {
-        let waits = |open: &OpenSet| matches!(open.stage, Stage::Held | Stage::Committing);
-        let held = self.open.iter().filter(|(_, open)| waits(open) && open.is_due());
+        if !std::mem::take(&mut self.waits_until_told) {
+            return false;
+        }
+        let held = self.open.iter().filter(|(_, open)| open.waits_until_told());
         let held: Vec<Position> = held.map(|(&position, _)| position).collect();
         held.iter().for_each(|&position| self.advance(cx, position));
         !held.is_empty()

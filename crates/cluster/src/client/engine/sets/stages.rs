@@ -14,20 +14,22 @@ impl Sets {
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, position: Position) {
         if cx.out.has_losses() {
             self.waits_for_losses = true;
+            self.waits_until_told = true;
             return;
         }
-        let over = cx.writes_over();
-        let told = cx.losses_told();
         let Some(open) = self.open.get_mut(&position) else { return };
         if !open.is_due() {
             return;
         }
+        let over = cx.writes_over();
+        let told = cx.losses_told();
         match open.stage {
             Stage::Preparing | Stage::Held if !open.ok || open.parts.is_empty() || over => {
                 self.abort(cx, position);
             }
             Stage::Preparing | Stage::Held => {
                 open.stage = Stage::Held;
+                self.waits_until_told |= !told;
                 if told || braid_array::broken("go-needs-view") {
                     self.commit(cx, position, told);
                 } else if braid_array::broken("view-before-ack") && !open.set.fua {
@@ -36,7 +38,7 @@ impl Sets {
                 }
             }
             // Who was lost meanwhile may lack it.
-            Stage::Committing if !told => {}
+            Stage::Committing if !told => self.waits_until_told = true,
             Stage::Committing | Stage::Aborted => self.end(cx, position),
         }
     }
