@@ -1,10 +1,13 @@
-//! md's on-disk format: superblocks 0.90 and 1.x, bad-block log, write-intent bitmap.
+//! md's on-disk format: superblocks 0.90 and 1.x, bad-block log, write-intent bitmap,
+//! partial parity log and journal.
 //! Decoders take hostile bytes; encoders write what Linux md writes.
 
 pub mod bad_blocks;
 pub mod bitmap;
 mod bitmap_superblock;
 mod bytes;
+pub mod journal;
+pub mod ppl;
 pub mod superblock;
 mod superblock_error;
 mod superblock_v0;

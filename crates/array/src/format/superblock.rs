@@ -108,19 +108,27 @@ pub mod feature {
     /// What an array over nodes may have beyond that.
     pub const OVER_NODES: u32 = NODE_JOURNALS | NODE_PPL | NODE_UNRECORDED;
 
+    /// Partial parity logs, in either form.
+    pub const ANY_PPL: u32 = PPL | MULTIPLE_PPLS;
+    /// Logs against the write hole.
+    pub const LOGS: u32 = JOURNAL | ANY_PPL;
+
     /// The features that an array may have and still be run here.
-    pub const SUPPORTED: u32 =
-        BITMAP_OFFSET | RECOVERY_OFFSET | BAD_BLOCKS | REPLACEMENT | RECOVERY_BITMAP | RAID0_LAYOUT;
+    pub const SUPPORTED: u32 = BITMAP_OFFSET
+        | RECOVERY_OFFSET
+        | BAD_BLOCKS
+        | REPLACEMENT
+        | RECOVERY_BITMAP
+        | LOGS
+        | RAID0_LAYOUT;
 
     /// Names for people of the features that are refused, in the order of their bits.
-    pub(super) const REFUSED: [(u32, &str); 8] = [
+    pub(super) const REFUSED: [(u32, &str); 6] = [
         (RESHAPE_ACTIVE, "a reshape in progress"),
         (RESHAPE_BACKWARDS, "a backwards reshape"),
         (NEW_OFFSET, "a changing data offset"),
         (CLUSTERED, "clustered md"),
-        (JOURNAL, "a write journal"),
-        (PPL, "a partial parity log"),
-        (MULTIPLE_PPLS, "multiple partial parity logs"),
+        (LOGS, "a log of an array on disks"),
         (OVER_NODES, "journals of nodes: assemble it over them and stop it"),
     ];
 }
@@ -326,7 +334,7 @@ impl Superblock {
     /// # Errors
     /// The features it cannot, by name.
     pub fn supported(&self) -> Result<(), Unsupported> {
-        self.supported_with(0)
+        self.supported_with(0, 0)
     }
 
     /// The same, where journals of nodes are looked at, too.
@@ -334,11 +342,11 @@ impl Superblock {
     /// # Errors
     /// As [`supported`](Self::supported).
     pub fn supported_over_nodes(&self) -> Result<(), Unsupported> {
-        self.supported_with(feature::OVER_NODES)
+        self.supported_with(feature::OVER_NODES, feature::LOGS)
     }
 
-    fn supported_with(&self, more: u32) -> Result<(), Unsupported> {
-        let bits = self.feature_map & !(feature::SUPPORTED | more);
+    fn supported_with(&self, more: u32, less: u32) -> Result<(), Unsupported> {
+        let bits = self.feature_map & !(feature::SUPPORTED & !less | more);
         let known = feature::REFUSED.iter().filter(|(bit, _)| bits & bit != 0);
         let mut names: Vec<String> = known.clone().map(|(_, name)| (*name).to_owned()).collect();
         let unknown = known.fold(bits, |left, (bit, _)| left & !bit);

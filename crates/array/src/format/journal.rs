@@ -1,0 +1,250 @@
+//! Blocks of a journal device, as md writes them (`raid5-cache.c`, `md_p.h`): RAID 4, 5 and 6.
+//!
+//! The data area of the device is a ring of *meta blocks*, each with the pages of which its
+//! payloads tell behind it, in order.
+//!
+//! ```text
+//! meta block, 4096 bytes                 payload: data (0) or parity (1)
+//!  0  magic 0x6433c509                    0  kind, 2 bytes; flags, 2 bytes
+//!  4  checksum                            4  sectors: 8; parity of RAID 6: 16
+//!  8  version 1                           8  sector of the array; parity: row of the members
+//! 12  bytes used                         16  checksum of each page, 4 bytes
+//! 16  sequence number                    payload: flush (2): these stripes count no more
+//! 24  position of the block               0  kind, 2 bytes; flags, 2 bytes
+//! 32  payloads                            4  bytes of the list
+//!                                         8  rows of the members, 8 bytes each
+//! ```
+//! Checksums are CRC-32C without the inversion at the end, begun with that of the array's UUID.
+//! Positions are in sectors from the start of the data area.
+
+use super::bytes::{put, u32_at, u64_at};
+
+/// Bytes of a meta block, and of a page.
+pub const BLOCK_BYTES: u32 = 4096;
+
+/// The same, in sectors.
+pub const BLOCK_SECTORS: u64 = 8;
+
+/// Bytes before the payloads.
+pub const HEADER_BYTES: u32 = 32;
+
+/// How far sequence numbers jump at a recovery, so that blocks from before it fit nowhere.
+pub const SEQ_JUMP: u64 = 10_000;
+
+const MAGIC: u32 = 0x6433_c509;
+const VERSION: u8 = 1;
+const DATA: u16 = 0;
+const PARITY: u16 = 1;
+const FLUSH: u16 = 2;
+
+/// What a payload tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Pages of data.
+    Data {
+        /// Sector of the array.
+        sector: u64,
+        /// Of each page.
+        checksums: Vec<u32>,
+    },
+    /// The sums of a stripe: P; of RAID 6 also Q.
+    Parity {
+        /// Row: sector of the members' data areas.
+        sector: u64,
+        /// Of each page.
+        checksums: Vec<u32>,
+    },
+    /// What was recorded of these stripes before counts no more.
+    Flush {
+        /// Rows.
+        rows: Vec<u64>,
+    },
+}
+
+impl Payload {
+    /// How many pages of contents it has.
+    #[must_use]
+    pub const fn pages(&self) -> usize {
+        match self {
+            Self::Data { checksums, .. } | Self::Parity { checksums, .. } => checksums.len(),
+            Self::Flush { .. } => 0,
+        }
+    }
+
+    /// Bytes of the block that it takes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Self::Data { checksums, .. } | Self::Parity { checksums, .. } => {
+                16 + 4 * checksums.len()
+            }
+            Self::Flush { rows } => 8 + 8 * rows.len(),
+        }
+    }
+}
+
+/// A meta block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaBlock {
+    /// One more than that of the block before.
+    pub seq: u64,
+    /// Where it lies.
+    pub position: u64,
+    /// What it tells of.
+    pub payloads: Vec<Payload>,
+}
+
+/// Why bytes are no block of an array's journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// Not as long as a block.
+    #[error("it is cut off")]
+    Short,
+    /// Something else.
+    #[error("it is no block of a journal")]
+    Magic,
+    /// A format that is not known.
+    #[error("it has version {0}")]
+    Version(u8),
+    /// Other bytes than were written, or of another array.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// A length that does not fit.
+    #[error("its payload at byte {0} does not fit")]
+    Payload(usize),
+}
+
+impl MetaBlock {
+    /// Decodes a block of the journal of the array with this UUID. Its place and its sequence
+    /// number are the caller's to compare.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn decode(bytes: &[u8], set_uuid: [u8; 16]) -> Result<Self, JournalError> {
+        let bytes = bytes.get(..BLOCK_BYTES as usize).ok_or(JournalError::Short)?;
+        if u32_at(bytes, 0) != MAGIC {
+            return Err(JournalError::Magic);
+        }
+        if bytes[8] != VERSION {
+            return Err(JournalError::Version(bytes[8]));
+        }
+        if u32_at(bytes, 4) != checksum(bytes, set_uuid) {
+            return Err(JournalError::Checksum);
+        }
+        let used = u32_at(bytes, 12) as usize;
+        let mut at = HEADER_BYTES as usize;
+        if used < at || used > bytes.len() {
+            return Err(JournalError::Payload(12));
+        }
+        let mut payloads = Vec::new();
+        while at < used {
+            let payload = decode_payload(&bytes[at..used]).ok_or(JournalError::Payload(at))?;
+            at += payload.bytes();
+            payloads.push(payload);
+        }
+        Ok(Self { seq: u64_at(bytes, 16), position: u64_at(bytes, 24), payloads })
+    }
+
+    /// The bytes of a block of the array with this UUID.
+    ///
+    /// # Panics
+    /// When the payloads do not fit.
+    #[must_use]
+    pub fn encode(&self, set_uuid: [u8; 16]) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK_BYTES as usize];
+        let mut at = HEADER_BYTES as usize;
+        for payload in &self.payloads {
+            let len = payload.bytes();
+            encode_payload(payload, &mut bytes[at..at + len]);
+            at += len;
+        }
+        put(&mut bytes, 0, MAGIC.to_le_bytes());
+        bytes[8] = VERSION;
+        put(&mut bytes, 12, u32::try_from(at).expect("a block at most").to_le_bytes());
+        put(&mut bytes, 16, self.seq.to_le_bytes());
+        put(&mut bytes, 24, self.position.to_le_bytes());
+        let sum = checksum(&bytes, set_uuid);
+        put(&mut bytes, 4, sum.to_le_bytes());
+        bytes
+    }
+
+    /// How many pages of contents lie behind it.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.payloads.iter().map(Payload::pages).sum()
+    }
+}
+
+/// The payload that begins here, if it is whole.
+fn decode_payload(bytes: &[u8]) -> Option<Payload> {
+    let head = bytes.get(..8)?;
+    let kind = u16::from_le_bytes([head[0], head[1]]);
+    let size = u32_at(head, 4) as usize;
+    if kind == FLUSH {
+        let list = bytes.get(8..8usize.checked_add(size)?)?;
+        let (rows, rest) = list.as_chunks::<8>();
+        let rows = rows.iter().map(|row| u64::from_le_bytes(*row)).collect();
+        return rest.is_empty().then_some(Payload::Flush { rows });
+    }
+    let sectors = BLOCK_SECTORS as usize;
+    let pages = size / sectors;
+    if pages == 0 || !size.is_multiple_of(sectors) {
+        return None;
+    }
+    let sector = u64_at(bytes.get(..16)?, 8);
+    let list = bytes.get(16..16 + pages.checked_mul(4)?)?;
+    let checksums = list.as_chunks::<4>().0.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
+    match kind {
+        DATA => Some(Payload::Data { sector, checksums }),
+        PARITY => Some(Payload::Parity { sector, checksums }),
+        _ => None,
+    }
+}
+
+fn encode_payload(payload: &Payload, bytes: &mut [u8]) {
+    let (kind, sector, checksums) = match payload {
+        Payload::Data { sector, checksums } => (DATA, *sector, checksums),
+        Payload::Parity { sector, checksums } => (PARITY, *sector, checksums),
+        Payload::Flush { rows } => {
+            put(bytes, 0, FLUSH.to_le_bytes());
+            let size = u32::try_from(8 * rows.len()).expect("a block at most");
+            put(bytes, 4, size.to_le_bytes());
+            for (number, row) in rows.iter().enumerate() {
+                put(bytes, 8 + 8 * number, row.to_le_bytes());
+            }
+            return;
+        }
+    };
+    put(bytes, 0, kind.to_le_bytes());
+    let sectors = u32::try_from(checksums.len()).expect("a block at most") * 8;
+    put(bytes, 4, sectors.to_le_bytes());
+    put(bytes, 8, sector.to_le_bytes());
+    for (number, sum) in checksums.iter().enumerate() {
+        put(bytes, 16 + 4 * number, sum.to_le_bytes());
+    }
+}
+
+/// With the field itself taken as zero.
+fn checksum(bytes: &[u8], set_uuid: [u8; 16]) -> u32 {
+    let before = crc32c::crc32c_append(page_crc_seed(set_uuid), &bytes[..4]);
+    let field = crc32c::crc32c_append(before, &[0; 4]);
+    page_crc(crc32c::crc32c_append(field, &bytes[8..]))
+}
+
+/// What a CRC-32C of a page is begun with: the checksum that comes before it.
+#[must_use]
+pub fn page_crc_seed(set_uuid: [u8; 16]) -> u32 {
+    crc32c::crc32c(&set_uuid)
+}
+
+/// The checksum of a page whose CRC-32C, begun with [`page_crc_seed`], is this.
+#[must_use]
+pub const fn page_crc(crc: u32) -> u32 {
+    !crc
+}
+
+/// The checksum of a page.
+#[must_use]
+pub fn page_checksum(set_uuid: [u8; 16], page: &[u8]) -> u32 {
+    page_crc(crc32c::crc32c_append(page_crc_seed(set_uuid), page))
+}

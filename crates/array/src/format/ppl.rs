@@ -1,0 +1,222 @@
+//! Partial parity log of a member, as md writes it (`raid5-ppl.c`, `md_p.h`): RAID 5 only.
+//!
+//! An area of each member holds *units*: a header, and behind it the partial parity of its entries,
+//! one after the other. Each entry tells of rows of a stripe in which the same data changes, and
+//! whose parity the member holds.
+//!
+//! ```text
+//! header, 4096 bytes                     entry, 24 bytes
+//!   0   512 bytes of 0xff                  0  first sector of the array that changes
+//! 512   signature of the array             8  bytes of partial parity: of one strip, or 0
+//! 520   generation                        12  bytes of data that change, of all strips
+//! 528   entries, 148 at most              16  role that holds the parity
+//! 532   checksum                          20  checksum of the partial parity
+//! 536   the entries
+//! ```
+//! Checksums are CRC-32C. Where an area has room, its units form a ring.
+
+use super::bytes::{put, u32_at, u64_at};
+use super::superblock::feature;
+use super::{Superblock, Version};
+use crate::SECTOR_BYTES;
+
+/// Bytes of a header.
+pub const HEADER_BYTES: u32 = 4096;
+
+/// Entries of a header at most.
+pub const MAX_ENTRIES: usize = 148;
+
+/// Members of an array with partial parity logs at most.
+pub const MAX_MEMBERS: usize = 64;
+
+/// Sectors of an area as mdadm makes it.
+pub const DEFAULT_SECTORS: u64 = 2048;
+
+/// An area with room for two of the largest units is a ring.
+const RING_SECTORS: u64 = 2 * (4096 + (128 << 10)) / 512;
+
+const SIGNATURE_AT: usize = 512;
+const GENERATION_AT: usize = 520;
+const COUNT_AT: usize = 528;
+const CHECKSUM_AT: usize = 532;
+const ENTRIES_AT: usize = 536;
+const ENTRY_BYTES: usize = 24;
+
+/// Rows of a stripe in which a write changes the same neighbouring strips.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PplEntry {
+    /// The first sector of the array that changes.
+    pub data_sector: u64,
+    /// Bytes of its partial parity: the height of its rows, or 0 where whole rows change.
+    pub pp_bytes: u32,
+    /// Bytes of data that change, of all strips.
+    pub data_bytes: u32,
+    /// The role that holds the parity of the rows.
+    pub parity_disk: u32,
+    /// Of the partial parity.
+    pub checksum: u32,
+}
+
+/// What begins a unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PplHeader {
+    /// Grows with each unit of a member.
+    pub generation: u64,
+    /// What is recorded.
+    pub entries: Vec<PplEntry>,
+}
+
+/// Why bytes are no header of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PplError {
+    /// Not as long as a header.
+    #[error("it is cut off")]
+    Short,
+    /// Other bytes than were written.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// Of another array.
+    #[error("it is of another array")]
+    Foreign,
+    /// An entry of no possible shape.
+    #[error("entry {0} is not possible")]
+    Entry(usize),
+    /// More entries than a header has room for.
+    #[error("it tells of {0} entries")]
+    Entries(u32),
+}
+
+impl PplHeader {
+    /// Bytes of the whole unit.
+    #[must_use]
+    pub fn unit_bytes(&self) -> u64 {
+        let parity: u64 = self.entries.iter().map(|entry| u64::from(entry.pp_bytes)).sum();
+        u64::from(HEADER_BYTES) + parity
+    }
+
+    /// Decodes a header of the array with this UUID.
+    ///
+    /// # Errors
+    /// [`PplError`].
+    pub fn decode(bytes: &[u8], set_uuid: [u8; 16]) -> Result<Self, PplError> {
+        let bytes = bytes.get(..HEADER_BYTES as usize).ok_or(PplError::Short)?;
+        if u32_at(bytes, CHECKSUM_AT) != checksum(bytes) {
+            return Err(PplError::Checksum);
+        }
+        if u32_at(bytes, SIGNATURE_AT) != crc32c::crc32c(&set_uuid) {
+            return Err(PplError::Foreign);
+        }
+        let count = u32_at(bytes, COUNT_AT);
+        if count as usize > MAX_ENTRIES {
+            return Err(PplError::Entries(count));
+        }
+        let entry = |number: usize| {
+            let at = ENTRIES_AT + number * ENTRY_BYTES;
+            let entry = PplEntry {
+                data_sector: u64_at(bytes, at),
+                pp_bytes: u32_at(bytes, at + 8),
+                data_bytes: u32_at(bytes, at + 12),
+                parity_disk: u32_at(bytes, at + 16),
+                checksum: u32_at(bytes, at + 20),
+            };
+            entry.is_possible().then_some(entry).ok_or(PplError::Entry(number))
+        };
+        let entries = (0..count as usize).map(entry).collect::<Result<_, _>>()?;
+        Ok(Self { generation: u64_at(bytes, GENERATION_AT), entries })
+    }
+
+    /// The bytes of a header of the array with this UUID.
+    ///
+    /// # Panics
+    /// With more than [`MAX_ENTRIES`].
+    #[must_use]
+    pub fn encode(&self, set_uuid: [u8; 16]) -> Vec<u8> {
+        assert!(self.entries.len() <= MAX_ENTRIES, "a header has room for {MAX_ENTRIES} entries");
+        let mut bytes = vec![0; HEADER_BYTES as usize];
+        bytes[..SIGNATURE_AT].fill(0xff);
+        put(&mut bytes, SIGNATURE_AT, crc32c::crc32c(&set_uuid).to_le_bytes());
+        put(&mut bytes, GENERATION_AT, self.generation.to_le_bytes());
+        let count = u32::try_from(self.entries.len()).expect("148 at most");
+        put(&mut bytes, COUNT_AT, count.to_le_bytes());
+        for (number, entry) in self.entries.iter().enumerate() {
+            let at = ENTRIES_AT + number * ENTRY_BYTES;
+            put(&mut bytes, at, entry.data_sector.to_le_bytes());
+            put(&mut bytes, at + 8, entry.pp_bytes.to_le_bytes());
+            put(&mut bytes, at + 12, entry.data_bytes.to_le_bytes());
+            put(&mut bytes, at + 16, entry.parity_disk.to_le_bytes());
+            put(&mut bytes, at + 20, entry.checksum.to_le_bytes());
+        }
+        let sum = checksum(&bytes);
+        put(&mut bytes, CHECKSUM_AT, sum.to_le_bytes());
+        bytes
+    }
+}
+
+impl PplEntry {
+    /// Are its sizes whole sectors, and do they go together?
+    fn is_possible(&self) -> bool {
+        let sector = SECTOR_BYTES as u32;
+        self.data_bytes > 0
+            && self.data_bytes.is_multiple_of(sector)
+            && self.pp_bytes.is_multiple_of(sector)
+            && self.pp_bytes <= self.data_bytes
+    }
+}
+
+/// With the field itself taken as zero.
+fn checksum(bytes: &[u8]) -> u32 {
+    let before = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+    let field = crc32c::crc32c_append(before, &[0; 4]);
+    crc32c::crc32c_append(field, &bytes[CHECKSUM_AT + 4..])
+}
+
+/// Where a member keeps its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PplArea {
+    /// Its first sector on the device.
+    pub sector: u64,
+    /// Its size, in sectors.
+    pub sectors: u64,
+    /// Units lie behind one another; otherwise each begins at the area's start.
+    pub is_ring: bool,
+}
+
+impl PplArea {
+    /// The log of the member with this superblock; `None` where the array has none.
+    ///
+    /// # Errors
+    /// When the superblock puts it where none can be: the reason, for people.
+    pub fn of(superblock: &Superblock) -> Result<Option<Self>, &'static str> {
+        let one = superblock.has(feature::PPL);
+        let several = superblock.has(feature::MULTIPLE_PPLS);
+        if !one && !several {
+            return Ok(None);
+        }
+        if one && several || superblock.has(feature::BITMAP_OFFSET | feature::JOURNAL) {
+            return Err("it has logs that exclude each other");
+        }
+        if superblock.version == Version::V0_90 {
+            return Err("metadata 0.90 has no partial parity log");
+        }
+        let [low, high, size_low, size_high] = superblock.bitmap_offset_sectors.to_le_bytes();
+        let offset = i16::from_le_bytes([low, high]);
+        // The kernel uses whole blocks of 4 KiB.
+        let sectors = u64::from(u16::from_le_bytes([size_low, size_high])) & !7;
+        if offset == 0 || sectors < 16 {
+            return Err("its partial parity log has no room");
+        }
+        let sector = superblock.super_offset.checked_add_signed(offset.into());
+        let sector = sector.ok_or("its partial parity log lies outside of any device")?;
+        let is_ring = several && sectors >= RING_SECTORS;
+        Ok(Some(Self { sector, sectors, is_ring }))
+    }
+}
+
+/// What the superblock has where others have the bitmap's offset: an offset from the superblock,
+/// and a size, both in sectors.
+#[must_use]
+pub const fn place_code(offset: i16, sectors: u16) -> i32 {
+    let [low, high] = offset.to_le_bytes();
+    let [size_low, size_high] = sectors.to_le_bytes();
+    i32::from_le_bytes([low, high, size_low, size_high])
+}
