@@ -9,15 +9,20 @@ mod bitmap;
 mod candidate;
 mod check;
 mod decide;
+mod found_log;
 mod judge;
 mod lineage;
+mod refused;
 mod start;
+mod start_log;
 mod verdict;
 
 pub use candidate::{Candidate, read_bitmap};
 pub(crate) use check::{adopted, check_places, check_shape};
 pub use decide::decide;
+pub use found_log::FoundLog;
 pub(crate) use lineage::{Lineage, lineage};
+pub use start_log::StartLog;
 pub use verdict::Verdict;
 
 pub use crate::options::Options;
@@ -73,6 +78,8 @@ pub struct Config {
     /// The bitmap, when the array has one: the union of the members' bits that count, or all bits
     /// set when no member's counts. In a clean array that is complete, set bits ask for nothing.
     pub bitmap: Option<Bitmap>,
+    /// The log against the write hole, and what it has to bring in place.
+    pub log: StartLog,
     /// Serve reads only, write nothing to any member.
     pub read_only: bool,
     /// Start a degraded array that is not clean (parity levels).
@@ -118,6 +125,8 @@ pub enum Standing {
     },
     /// Spare.
     Spare,
+    /// Holds the journal.
+    Journal,
 }
 
 impl Config {

@@ -18,6 +18,7 @@ pub mod format;
 pub mod geometry;
 pub mod keeper;
 pub mod level;
+pub mod log;
 pub mod machine;
 mod mutant;
 pub mod name;

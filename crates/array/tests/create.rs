@@ -1,7 +1,7 @@
 //! New arrays: where mdadm puts things, which members must be synced, and what is refused.
 
 use braid_array::assemble::{Candidate, Options, Start, decide};
-use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice};
+use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Role, Superblock};
 use braid_array::level::{Layout, Level};
@@ -21,6 +21,7 @@ fn new_array(level: Level, chunk_kib: u32) -> NewArray {
         chunk_sectors: chunk_kib * 2,
         size_sectors: None,
         bitmap: NewBitmap::Default,
+        log: NewLog::None,
         assume_clean: true,
     }
 }

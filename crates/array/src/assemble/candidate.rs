@@ -1,5 +1,6 @@
 //! What lies on a device that may be a member.
 
+use super::found_log::{FoundLog, read_log};
 use crate::SECTOR_BYTES;
 use crate::format::superblock::{Unsupported, time_parts};
 use crate::format::{
@@ -20,6 +21,8 @@ pub struct Candidate {
     pub bad_blocks: Result<BadBlocks, BadBlocksError>,
     /// The bitmap, when the superblock says that there is one.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
+    /// What the log on it tells, when there is one and it was [read](Self::read_log).
+    pub log: Option<Result<FoundLog, String>>,
 }
 
 impl Candidate {
@@ -44,7 +47,19 @@ impl Candidate {
                 .bitmap_sector()
                 .map(|sector| read_bitmap(sector, device_sectors, &mut read));
         }
-        Self { device, device_sectors, superblock, bad_blocks, bitmap }
+        Self { device, device_sectors, superblock, bad_blocks, bitmap, log: None }
+    }
+
+    /// Reads the log on the device, if its superblock tells of one. All of what a journal holds is
+    /// read: that takes a while, and is done where an array is to start.
+    #[must_use]
+    pub fn with_log(mut self, mut read: impl FnMut(u64, u32) -> Result<Vec<u8>, String>) -> Self {
+        if let Ok(superblock) = &self.superblock
+            && superblock.supported().is_ok()
+        {
+            self.log = read_log(superblock, self.device_sectors, &mut read);
+        }
+        self
     }
 
     /// The most that `read` is asked for.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::Verdict;
 use crate::format::bad_blocks::MAX_SHIFT;
+use crate::format::ppl::PplArea;
 use crate::format::superblock::feature;
 use crate::format::{Superblock, Version};
 use crate::level::Level;
@@ -12,6 +13,10 @@ use crate::level::Level;
 /// The member's superblock with the bitmap where the newest one says it is. md has one place for
 /// the whole array; a member that missed the update which brought the bitmap does not know it.
 pub(crate) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superblock {
+    if newest.has(feature::ANY_PPL) {
+        // There, each member has a log in a place of its own.
+        return superblock.clone();
+    }
     let bitmap = newest.feature_map & feature::BITMAP_OFFSET;
     Superblock {
         feature_map: superblock.feature_map & !feature::BITMAP_OFFSET | bitmap,
@@ -79,6 +84,10 @@ fn places(
     }
     if superblock.has(feature::BITMAP_OFFSET) && superblock.bitmap_offset_sectors != 0 {
         places.push(("bitmap", place("bitmap", superblock.bitmap_sector(), bitmap_sectors)?));
+    }
+    if let Some(area) = PplArea::of(superblock)? {
+        let name = "partial parity log";
+        places.push((name, place(name, Some(area.sector), area.sectors)?));
     }
     Ok(places)
 }

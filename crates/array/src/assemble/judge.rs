@@ -50,6 +50,11 @@ impl Judge<'_> {
         }
         let role = match superblock.role() {
             Role::Faulty => return Verdict::Faulty,
+            Role::Journal
+                if superblock.events.saturating_add(EVENT_MARGIN) < self.newest.events =>
+            {
+                return self.stale(superblock);
+            }
             Role::Journal => return Verdict::Journal,
             Role::Spare => return Verdict::Spare,
             Role::Active(role) => role,

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::bitmap::{Merged, merge};
 use super::check::adopted;
 use super::decide::Table;
-use super::{Candidate, Config, MemberConfig, Options, Standing, Start, Verdict};
+use super::refused::{Kind, Refused};
+use super::{Candidate, Config, MemberConfig, Options, Standing, Start, StartLog, Verdict};
 use crate::SECTOR_BYTES;
 use crate::code::Losses;
 use crate::format::superblock::{MAX_SECTOR, feature};
@@ -13,25 +14,6 @@ use crate::format::{BitmapError, Role, Superblock, SuperblockError, Version};
 use crate::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
 use crate::level::{Layout, Level};
 use crate::refusal::{Invocation, Next};
-
-/// A refusal under construction.
-struct Refused {
-    reason: String,
-    next: Next,
-    could_force: bool,
-}
-
-impl Refused {
-    fn new(reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { reason: reason.into(), next: next.into(), could_force: false }
-    }
-}
-
-/// What kind of array it is.
-struct Kind {
-    level: Level,
-    layout: Layout,
-}
 
 impl Table<'_> {
     /// Can the array start?
@@ -64,9 +46,11 @@ impl Table<'_> {
         if redundant {
             self.check_enough(&kind, options)?;
         }
-        self.check_clean(&kind, &geometry, merged.as_ref(), options)?;
+        self.check_logs(&kind)?;
+        let log = self.start_log(&kind, &geometry, options)?;
+        self.check_clean(&kind, &geometry, merged.as_ref(), &log, options)?;
         self.check_expected(options)?;
-        self.ready(&kind, &geometry, merged, options)
+        self.ready(&kind, &geometry, merged, log, options)
     }
 
     /// Is this an array that can be run here at all?
@@ -191,9 +175,10 @@ impl Table<'_> {
         kind: &Kind,
         geometry: &Geometry,
         merged: Option<&Merged>,
+        log: &StartLog,
         options: Options,
     ) -> Result<(), Refused> {
-        if options.force || !self.dirty_degraded(kind) {
+        if options.force || log.closes() || !self.dirty_degraded(kind) {
             return Ok(());
         }
         let members = if self.degraded() == 1 { "a member is" } else { "members are" };
@@ -276,6 +261,7 @@ impl Table<'_> {
         kind: &Kind,
         geometry: &Geometry,
         merged: Option<Merged>,
+        log: StartLog,
         options: Options,
     ) -> Result<Start, Refused> {
         let newest = self.superblock();
@@ -292,14 +278,21 @@ impl Table<'_> {
                 *entry = Role::Active(*role);
             }
         }
+        if superblock.has(feature::JOURNAL) && matches!(log, StartLog::None) {
+            // What only the journal had is lost, and what was being written may be torn.
+            superblock.feature_map &= !feature::JOURNAL;
+            superblock.resync_offset = 0;
+        }
         let none_left = self.dirty_degraded(kind) && self.degraded() >= kind.level.parity_disks();
         let resync_from =
             Some(superblock.resync_offset).filter(|at| *at < geometry.sync_sectors() && !none_left);
+        let resync_from = if log.closes() { None } else { resync_from };
         let by_bitmap = resync_from.is_some() && merged.as_ref().is_some_and(|m| m.current);
         let config = Config {
             superblock,
-            members: self.member_configs(merged.is_some()),
+            members: self.member_configs(merged.is_some(), &log),
             bitmap: merged.map(|merged| merged.bitmap),
+            log,
             read_only: options.read_only,
             force: options.force,
             block_bytes: newest.logical_block_bytes.max(512),
@@ -329,9 +322,14 @@ impl Table<'_> {
         Err(Refused::new("no member's bitmap can be read", next))
     }
 
-    fn member_configs(&self, bitmap: bool) -> Vec<MemberConfig> {
+    fn member_configs(&self, bitmap: bool, log: &StartLog) -> Vec<MemberConfig> {
         let attached = self.members().filter(|(_, _, verdict)| verdict.attached());
+        // One that cannot be used is left out.
+        let unused = |verdict: &Verdict| {
+            *verdict == Verdict::Journal && !matches!(log, StartLog::Journal { .. })
+        };
         attached
+            .filter(|(_, _, verdict)| !unused(verdict))
             .map(|(candidate, superblock, verdict)| MemberConfig {
                 device: candidate.device.clone(),
                 device_sectors: candidate.device_sectors,
@@ -351,23 +349,6 @@ impl Table<'_> {
         }
         text
     }
-
-    /// To assemble the candidates of these verdicts.
-    fn command(&self, options: Options, take: impl Fn(&Verdict) -> bool) -> Invocation {
-        let taken = self.candidates.iter().zip(&self.verdicts).filter(|(_, v)| take(v));
-        let devices = taken.map(|(candidate, _)| candidate.device.clone()).collect();
-        Invocation::Assemble { name: None, rename: false, options, devices }
-    }
-
-    /// To look at all superblocks.
-    fn examine(&self) -> Invocation {
-        let devices = self.candidates.iter().map(|candidate| candidate.device.clone()).collect();
-        Invocation::Examine { devices }
-    }
-
-    fn compare(&self) -> Next {
-        Next::by("compare the superblocks", self.examine())
-    }
 }
 
 fn standing(superblock: &Superblock, verdict: &Verdict, bitmap: bool) -> Standing {
@@ -381,6 +362,7 @@ fn standing(superblock: &Superblock, verdict: &Verdict, bitmap: bool) -> Standin
         Verdict::Replacement { role, offset_sectors: offset } => {
             Standing::Rebuilding { role, offset, replacement: true, marked_below }
         }
+        Verdict::Journal => Standing::Journal,
         _ => Standing::Spare,
     }
 }

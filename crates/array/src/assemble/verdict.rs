@@ -105,6 +105,7 @@ impl Verdict {
                 | Self::Rebuilding { .. }
                 | Self::Replacement { .. }
                 | Self::Spare
+                | Self::Journal
         )
     }
 

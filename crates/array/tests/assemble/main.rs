@@ -74,6 +74,7 @@ fn candidates(superblocks: &[Superblock]) -> Vec<Candidate> {
         superblock: Ok(superblock.clone()),
         bad_blocks: Ok(BadBlocks::default()),
         bitmap: superblock.bitmap_sector().map(|_| Ok(bitmap(superblock.events, 3))),
+        log: None,
     };
     superblocks.iter().enumerate().map(candidate).collect()
 }

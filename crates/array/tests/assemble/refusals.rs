@@ -239,8 +239,8 @@ fn arrays_that_are_not_run_are_refused_by_name() {
         superblocks.iter_mut().for_each(change);
         refused(assemble(&superblocks, FORCE))
     };
-    let (reason, next, _) = with(&|sb| sb.feature_map = feature::JOURNAL);
-    assert_eq!(reason, "the array uses a write journal, which braid does not run");
+    let (reason, next, _) = with(&|sb| sb.feature_map = feature::CLUSTERED);
+    assert_eq!(reason, "the array uses clustered md, which braid does not run");
     assert_eq!(next, "assemble it with mdadm".into());
     assert!(with(&|sb| sb.feature_map = feature::RESHAPE_ACTIVE).0.contains("reshape"));
     assert_eq!(with(&|sb| sb.level = -4).0, "the array is of level multipath");

@@ -1,0 +1,189 @@
+//! The log that an array starts with: what is to be brought in place before it serves anything.
+
+use super::decide::Table;
+use super::found_log::FoundLog;
+use super::refused::{Kind, Refused};
+use super::{Options, Verdict};
+use crate::MemberId;
+use crate::format::ppl::PplArea;
+use crate::format::superblock::{MAX_SECTOR, Role, feature};
+use crate::geometry::Geometry;
+use crate::level::Level;
+use crate::log::journal::JournalScan;
+use crate::log::ppl::{PplFix, fixes};
+use crate::refusal::Next;
+
+/// The log of an array that is to start.
+#[derive(Clone, Debug, Default)]
+pub enum StartLog {
+    /// It has none.
+    #[default]
+    None,
+    /// Partial parity logs.
+    PartialParity {
+        /// Parity that is to be made anew.
+        fixes: Vec<PplFix>,
+        /// The latest generation in the log of each member; `None` of those that have no role.
+        generations: Vec<Option<u64>>,
+        /// With that, all parity fits.
+        closed: bool,
+    },
+    /// A journal.
+    Journal {
+        /// The device that holds it.
+        member: MemberId,
+        /// What is to be brought in place.
+        scan: JournalScan,
+    },
+}
+
+impl StartLog {
+    /// Is there something to be brought in place?
+    #[must_use]
+    pub fn has_to_replay(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::PartialParity { fixes, .. } => !fixes.is_empty(),
+            Self::Journal { scan, .. } => !scan.is_empty(),
+        }
+    }
+
+    /// Does all parity fit, once that is done?
+    pub(super) const fn closes(&self) -> bool {
+        matches!(self, Self::PartialParity { closed: true, .. })
+    }
+}
+
+impl Table<'_> {
+    /// Can the array have the logs that its superblock names?
+    pub(super) fn check_logs(&self, kind: &Kind) -> Result<(), Refused> {
+        let newest = self.superblock();
+        let reason = if newest.has(feature::ANY_PPL) && kind.level != Level::Raid5 {
+            format!(
+                "the array is a {} with a partial parity log, which only a raid5 has",
+                kind.level
+            )
+        } else if newest.has(feature::JOURNAL) && kind.level.parity_disks() == 0 {
+            format!(
+                "the array is a {} with a journal, which only levels with parity have",
+                kind.level
+            )
+        } else if newest.has(feature::JOURNAL) && newest.has(feature::BITMAP_OFFSET) {
+            "the array has a journal and a bitmap, which exclude each other".to_owned()
+        } else {
+            match PplArea::of(newest) {
+                Ok(_) => return Ok(()),
+                Err(_) if matches!(newest.role(), Role::Journal | Role::Spare) => return Ok(()),
+                Err(reason) => format!("the newest superblock is not possible: {reason}"),
+            }
+        };
+        Err(Refused::new(reason, self.compare()))
+    }
+
+    /// The log that the array starts with.
+    pub(super) fn start_log(
+        &self,
+        kind: &Kind,
+        geometry: &Geometry,
+        options: Options,
+    ) -> Result<StartLog, Refused> {
+        let newest = self.superblock();
+        if newest.has(feature::JOURNAL) {
+            return self.start_journal(options);
+        }
+        if newest.has(feature::ANY_PPL) && kind.level == Level::Raid5 {
+            return Ok(self.start_partial_parity(geometry));
+        }
+        Ok(StartLog::None)
+    }
+
+    fn start_partial_parity(&self, geometry: &Geometry) -> StartLog {
+        let attached = || self.members().filter(|(_, _, verdict)| verdict.attached());
+        let scan = |found: &Option<Result<FoundLog, String>>| match found {
+            Some(Ok(FoundLog::PartialParity(scan))) => Some(scan.clone()),
+            _ => None,
+        };
+        let generations = attached()
+            .map(|(candidate, _, verdict)| {
+                verdict.role().and(scan(&candidate.log)).map(|scan| scan.generation)
+            })
+            .collect();
+        let mut all = Vec::new();
+        let mut proved = false;
+        let mut doubtful = self.superblock().resync_offset != 0;
+        for (candidate, _, verdict) in attached() {
+            let Some(role) = verdict.in_sync_role() else { continue };
+            let scan = scan(&candidate.log).filter(|scan| !scan.blank);
+            let Some(scan) = scan else {
+                doubtful = true;
+                continue;
+            };
+            proved |= scan.torn || !scan.entries.is_empty();
+            for (entry, parity) in &scan.entries {
+                let there = |role: u16, row: u64| self.holds(role, row);
+                match fixes(entry, parity, geometry, &there) {
+                    Ok(fixes) if fixes.iter().all(|fix| fix.parity == role) => all.extend(fixes),
+                    _ => doubtful = true,
+                }
+            }
+        }
+        // Of an array that is clean, nothing is to be made anew.
+        if self.superblock().resync_offset == MAX_SECTOR {
+            all.clear();
+        }
+        StartLog::PartialParity { fixes: all, generations, closed: proved && !doubtful }
+    }
+
+    /// Does a member that is there hold this row of a role?
+    fn holds(&self, role: u16, row: u64) -> bool {
+        self.verdicts.iter().any(|verdict| match *verdict {
+            Verdict::Active { role: held } | Verdict::Forced { role: held, .. } => held == role,
+            Verdict::Rebuilding { role: held, offset_sectors } => {
+                held == role && row < offset_sectors
+            }
+            _ => false,
+        })
+    }
+
+    fn start_journal(&self, options: Options) -> Result<StartLog, Refused> {
+        let attached = self.members().filter(|(_, _, verdict)| verdict.attached());
+        let journal =
+            (0u16..).zip(attached).find(|(_, (_, _, verdict))| matches!(verdict, Verdict::Journal));
+        let reason = match journal {
+            Some((index, (candidate, _, _))) => match &candidate.log {
+                Some(Ok(FoundLog::Journal(scan))) => {
+                    let member = MemberId(index);
+                    return Ok(StartLog::Journal { member, scan: scan.clone() });
+                }
+                Some(Err(reason)) => {
+                    format!("the journal {} cannot be used: {reason}", candidate.device)
+                }
+                _ => format!("the journal {} was not read", candidate.device),
+            },
+            None => {
+                let stale = self.members().find(|(_, superblock, verdict)| {
+                    superblock.role() == Role::Journal && matches!(verdict, Verdict::Stale { .. })
+                });
+                match stale {
+                    Some((candidate, _, verdict)) => {
+                        format!("the journal {} is {verdict}", candidate.device)
+                    }
+                    None => "the journal of the array is not there".to_owned(),
+                }
+            }
+        };
+        if options.force || options.read_only && journal.is_none() {
+            return Ok(StartLog::None);
+        }
+        Err(self.without_journal(reason, options))
+    }
+
+    /// Why an array with a journal does not start without it, and what that would cost.
+    fn without_journal(&self, reason: String, options: Options) -> Refused {
+        let options = Options { force: true, ..options };
+        let advice = "bring the journal back; or start without it, and lose what was acknowledged \
+                      and is in the journal alone: all redundancy is then made anew";
+        let next = Next::by(advice, self.command(options, Verdict::attached));
+        Refused { could_force: true, ..Refused::new(reason, next) }
+    }
+}
