@@ -165,6 +165,9 @@ impl Stack {
                 Action::Compute { io, compute } => {
                     return Some(Action::Compute { io: IoId(io.0 | tag), compute });
                 }
+                Action::Load { io, buf } => {
+                    return Some(Action::Load { io: IoId(io.0 | tag), buf });
+                }
                 Action::Abandon { io, buf } => {
                     // It may be scratch of the outer array's.
                     let io = IoId(io.0 | tag);
@@ -188,7 +191,6 @@ impl Stack {
                     return Some(Action::Notify(ArrayEvent::Within { array, event }));
                 }
                 other @ (Action::Store { .. }
-                | Action::Load { .. }
                 | Action::Use { .. }
                 | Action::GiveBack { .. }
                 | Action::Fabric(_)
@@ -349,11 +351,16 @@ impl Machine for Stack {
                     array.handle(now, Event::Tick);
                 }
             }
-            // Local arrays load nothing and have no peers and no volumes.
-            Event::Loaded { .. }
-            | Event::Fabric(_)
-            | Event::Survey { .. }
-            | Event::Volume { .. } => {}
+            Event::Loaded { io, bytes } => {
+                let inner = IoId(io.0 & ((1 << MACHINE_SHIFT) - 1));
+                let loaded = Event::Loaded { io: inner, bytes };
+                match (io.0 >> MACHINE_SHIFT) as usize {
+                    0 => self.outer.handle(now, loaded),
+                    number => self.inner[number - 1].handle(now, loaded),
+                }
+            }
+            // Local arrays have no peers and no volumes.
+            Event::Fabric(_) | Event::Survey { .. } | Event::Volume { .. } => {}
         }
     }
 

@@ -28,6 +28,8 @@ pub enum MemberState {
     Rebuilding,
     /// Waits to be needed.
     Spare,
+    /// Holds the journal.
+    Journal,
     /// Failed; no I/O goes there.
     Faulty,
 }

@@ -39,6 +39,16 @@ impl Array {
                 (Ok(_), IoOp::Read { sector, buf }) => {
                     let sectors = u64::from(buf.len) / SECTOR_BYTES;
                     self.lane.report(LaneReport::Readable(id, sector, sectors));
+                    if !matches!(entry.owner, Owner::Log(_))
+                        && self.logging.overlay.apply(
+                            &mut self.lane,
+                            (entry.owner, id, op),
+                            buf,
+                            sector,
+                        )
+                    {
+                        return;
+                    }
                 }
                 (Ok(_), IoOp::Write { .. }) => self.lane.report(LaneReport::HasRoom(id)),
                 _ => {}
@@ -125,6 +135,16 @@ impl Array {
                 self.follow(event);
             }
             Owner::Meta { page } => self.meta_io_done(page),
+            Owner::Log(io) => {
+                let failed = failed.map(|(_, op, _)| op);
+                let read = self.logging.answered(&mut self.lane, io, failed, outcome);
+                self.carry_out();
+                if let Some(((owner, id, op), failed)) = read {
+                    let failed = failed.then_some((id, op, IoError::MEDIUM));
+                    let outcome = failed.is_none().then_some(Outcome::Done);
+                    self.tell_owner(owner, failed, outcome);
+                }
+            }
             Owner::Nobody => {}
         }
     }

@@ -22,10 +22,10 @@ impl Array {
                 }
                 LaneCommand::Updated => {
                     self.jobs.updated(&self.lane);
+                    self.logging.log.updated(&mut self.lane);
                     self.requests.answer_told(&mut self.lane);
                 }
-                // Nothing is forgotten here.
-                LaneCommand::CheckpointDone => {}
+                LaneCommand::CheckpointDone => self.logging.log.checkpoint_done(&mut self.lane),
                 LaneCommand::Work { place, unit, work } => self.start_work(place, unit, work),
                 LaneCommand::GiveUp(member) => self.lane.ios.give_up(member),
                 LaneCommand::Disown(member) => self.lane.ios.disown(member),
@@ -54,8 +54,8 @@ impl Array {
     }
 
     fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {
-        let Self { lane, requests, jobs, .. } = self;
-        let quiet = requests.in_flight() == 0 && jobs.is_empty();
+        let Self { lane, requests, jobs, logging, .. } = self;
+        let quiet = requests.in_flight() == 0 && jobs.is_empty() && logging.is_over();
         lane.drive_with(quiet, &|id| jobs.mention(id), drive);
         self.carry_out();
     }

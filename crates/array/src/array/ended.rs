@@ -27,6 +27,11 @@ impl Array {
                     self.carry_out();
                     self.jobs.repair(&mut self.lane, index, plan)
                 }
+                JobEvent::Record(index) => {
+                    let job = self.jobs.get(index);
+                    let waits = self.logging.log.record(&mut self.lane, index, job);
+                    if waits { None } else { self.jobs.write(&mut self.lane, index) }
+                }
                 JobEvent::Ended(index, result) => {
                     self.end_job(index, result);
                     None
@@ -42,6 +47,7 @@ impl Array {
         if job.write_begun() {
             let failed = result.is_err();
             self.lane.report(LaneReport::EndWrite { start, end, failed });
+            self.logging.log.in_place(&mut self.lane, index);
         }
         if result == Err(RequestError::NoSpace) && job.writes_data() {
             self.lane.report(LaneReport::Torn(start, end));

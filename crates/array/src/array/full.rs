@@ -4,6 +4,7 @@
 
 use super::io::Owner;
 use super::lane::Lane;
+use super::write_log::LogKind;
 use crate::{Instant, IoOp, MemberId};
 
 const AGAIN_MS: u64 = 1_000;
@@ -36,7 +37,9 @@ impl PutOffs {
 /// Must this be written, or a member be called faulty?
 pub(super) fn must_land(lane: &Lane, owner: Owner) -> bool {
     match owner {
-        Owner::Meta { .. } => true,
+        Owner::Meta { .. } | Owner::Log(_) => true,
+        // A log tells that it is in place, or will be.
+        Owner::Job(_) if lane.log != LogKind::None => true,
         Owner::Job(_) => lane.map.has_parity() && lane.keeper().members().degraded() > 0,
         Owner::PlainRead(_) | Owner::Plain { .. } | Owner::Nobody => false,
     }

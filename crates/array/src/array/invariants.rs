@@ -8,6 +8,7 @@ use super::jobs::Jobs;
 use super::map::Map;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
+use super::write_log::WriteLog;
 use crate::keeper::{Carried, KeeperView};
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
@@ -28,7 +29,7 @@ impl Array {
     pub(super) fn check(&self) -> Result<(), String> {
         let waiting = self.who_waits();
         jobs_hold_locks(&self.jobs, &self.lane.map)?;
-        jobs_wait(&self.jobs, self.lane.keeper(), &waiting)?;
+        jobs_wait(&self.jobs, &self.logging.log, self.lane.keeper(), &waiting)?;
         pieces_are_counted(&self.requests, &waiting)?;
         self.scratch_is_somewhere(&waiting)?;
         self.queues_are_right(&waiting)?;
@@ -64,6 +65,7 @@ impl Array {
             }
             waiting.count(owner);
         }
+        self.logging.overlay.owners().for_each(|owner| waiting.count(owner));
         self.put_offs.0.iter().for_each(|put_off| waiting.count(put_off.owner));
         for (_, job) in self.jobs.iter() {
             match &job.kind {
@@ -86,7 +88,8 @@ impl Array {
         let taken = self.jobs.iter().filter_map(|(_, job)| job.taken.as_ref());
         let strips: u64 = taken.map(|taken| taken.bytes()).sum();
         let pages = waiting.pages as u64 * u64::from(PAGE_BYTES);
-        let found = self.lane.pool.free_bytes() + strips + pages;
+        let starting = self.logging.held_bytes();
+        let found = self.lane.pool.free_bytes() + strips + pages + starting;
         let all = self.lane.pool.all_bytes();
         if found != all { Err(format!("{found} of {all} bytes of scratch")) } else { Ok(()) }
     }
@@ -140,7 +143,12 @@ fn jobs_hold_locks(jobs: &Jobs, map: &Map) -> Result<(), String> {
 }
 
 /// Each job waits for something that is to come.
-fn jobs_wait(jobs: &Jobs, keeper: KeeperView<'_>, waiting: &Waiting) -> Result<(), String> {
+fn jobs_wait(
+    jobs: &Jobs,
+    log: &WriteLog,
+    keeper: KeeperView<'_>,
+    waiting: &Waiting,
+) -> Result<(), String> {
     for (index, job) in jobs.iter() {
         let ios = waiting.jobs.get(index).copied().unwrap_or(0);
         let waits = match job.stage {
@@ -151,6 +159,7 @@ fn jobs_wait(jobs: &Jobs, keeper: KeeperView<'_>, waiting: &Waiting) -> Result<(
             }
             Stage::Scratch => jobs.scratch_waiters.contains(&index),
             Stage::Running => ios > 0 && ios == job.run.pending(),
+            Stage::Recording => log.waits_for(index),
         };
         if !waits {
             let counted = job.run.pending();
@@ -188,7 +197,7 @@ impl Waiting {
                 self.updates += 1;
                 self.pages += usize::from(page.is_some());
             }
-            Owner::Nobody => {}
+            Owner::Log(_) | Owner::Nobody => {}
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
+use super::write_log::LogIo;
 use crate::{Buf, IoId, IoOp, MemberId};
 
 /// Who gets the answer.
@@ -17,6 +18,8 @@ pub(crate) enum Owner {
     Job(usize),
     /// The keeper's running update; the page it was written from.
     Meta { page: Option<u64> },
+    /// The log of writes.
+    Log(LogIo),
     /// It was given up; what was in flight for is told already.
     Nobody,
 }

@@ -3,13 +3,15 @@
 //! ```text
 //!  Staged ─► Locking ─► Metadata ─► Scratch ─► Running ─► done
 //!            (range of  (active,     ▲  (plan)    │  ▲ │
-//!             sync      bitmap bits) │            │  └─┘ check: a second plan without reads
-//!             space)                 └─ a read failed: plan again without that member
+//!             sync      bitmap bits) │            │  ├─┘ check: a second plan without reads
+//!             space)                 │            │  └─ Recording: before it writes, in the log
+//!                                    └─ a read failed: plan again without that member
 //! ```
 
 use super::compare::{Step, too_high_to_tell};
 use super::map::Map;
 use super::mending;
+use super::write_log::LogKind;
 use crate::events::Fault;
 use crate::keeper::{Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
@@ -58,8 +60,10 @@ impl Kind {
     }
 
     /// Strips of scratch a job may take.
-    pub(super) fn strips_needed(&self, map: &Map) -> usize {
+    pub(super) fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
         match self {
+            // Parts of blocks are made whole: what is read for that has strips of its own.
+            Self::Write { .. } if log == LogKind::Journal => 3 * map.geometry.raid_disks() as usize,
             Self::MirrorWrite { .. } | Self::ZeroStripes { .. } => 0,
             Self::Read { .. } if !map.has_parity() => 0,
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
@@ -80,6 +84,8 @@ pub(crate) enum Stage {
     Scratch,
     /// Its plan is carried out.
     Running,
+    /// The same, and what it writes is to be in the log first.
+    Recording,
 }
 
 /// How to go on after the comparison of a unit.
@@ -120,6 +126,8 @@ pub(crate) struct Job {
     pub(crate) again: bool,
     /// A read that was given up may still write into the buffer of the request.
     pub(crate) buffer_held: bool,
+    /// The segments of a write, made whole blocks of 4 KiB for a journal.
+    pub(crate) whole_blocks: Option<Vec<Segment>>,
 }
 
 impl Job {
@@ -141,6 +149,7 @@ impl Job {
             alone: false,
             again: false,
             buffer_held: false,
+            whole_blocks: None,
         }
     }
 

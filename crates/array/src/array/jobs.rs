@@ -10,6 +10,7 @@ use super::io::Owner;
 use super::job::{Job, Kind, Stage};
 use super::lane::Lane;
 use super::locks::Locks;
+use super::write_log::{LogKind, is_consecutive};
 use crate::code::Answers;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
@@ -21,6 +22,8 @@ use crate::{Instant, MemberId, Outcome as Answer, RequestError};
 pub(super) enum JobEvent {
     /// It is done: [`Jobs::remove`] is due.
     Ended(usize, Result<(), RequestError>),
+    /// What it writes is to be recorded in the log; then [`Jobs::write`] is due.
+    Record(usize),
     /// A comparison has found something, which is to be told; then [`Jobs::repair`] is due.
     Differs(usize, Mismatch, Option<Plan>),
 }
@@ -92,6 +95,7 @@ impl Jobs {
     /// Adds new contents to the open job of their unit, or opens one.
     pub(super) fn gather(
         &mut self,
+        log: LogKind,
         unit: Unit,
         segment: Segment,
         request: usize,
@@ -104,9 +108,12 @@ impl Jobs {
                 && !segments.iter().any(|held| overlap(held, &segment))
             {
                 segments.push(segment);
-                requests.push(request);
-                job.fua |= fua;
-                return;
+                if log != LogKind::PartialParity || is_consecutive(segments) {
+                    requests.push(request);
+                    job.fua |= fua;
+                    return;
+                }
+                segments.pop();
             }
         }
         let kind = Kind::Write { unit, segments: vec![segment], requests: vec![request] };
@@ -169,7 +176,7 @@ impl Jobs {
             }
             Stage::Locking => self.locked(lane, index),
             Stage::Metadata(_) | Stage::Scratch => self.plan(lane, index),
-            Stage::Running => None,
+            Stage::Running | Stage::Recording => None,
         }
     }
 
@@ -190,7 +197,7 @@ impl Jobs {
     /// Makes the plan of a job, and reads for it.
     pub(super) fn plan(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = &mut self.table[index];
-        let Some(strips) = lane.pool.take(job.kind.strips_needed(&lane.map)) else {
+        let Some(strips) = lane.pool.take(job.kind.strips_needed(&lane.map, lane.log)) else {
             job.stage = Stage::Scratch;
             self.scratch_waiters.push_back(index);
             return None;
@@ -207,7 +214,7 @@ impl Jobs {
         } else if matches!(job.kind, Kind::Check { .. }) {
             planner.check(job, &mut taken).map(|step| job.begin_check(step))
         } else {
-            planner.plan(job, &mut taken, &mut self.spare_plans, lane.pool.zero)
+            planner.plan(job, &mut taken, &mut self.spare_plans, lane.pool.zero, lane.log)
         };
         self.answers = std::mem::take(&mut taken.answers);
         job.taken = Some(taken);
@@ -236,11 +243,26 @@ impl Jobs {
                 Next::Write if lane.keeper().has_failed() && job.writes_data() => {
                     return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
                 }
+                Next::Write if lane.log != LogKind::None && job.writes_data() => {
+                    job.stage = Stage::Recording;
+                    return Some(JobEvent::Record(index));
+                }
                 Next::Write => write(lane, job, index),
                 Next::Done => return self.done(lane, index),
                 Next::Failed => return self.unread(lane, index),
             }
         }
+    }
+
+    /// Writes what a job has recorded, or need not record.
+    pub(super) fn write(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = self.get_mut(index);
+        job.stage = Stage::Running;
+        if lane.keeper().has_failed() || lane.keeper().writes_over() {
+            return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
+        }
+        write(lane, job, index);
+        self.go_on(lane, index)
     }
 
     /// All of a plan is done: goes on with what a comparison asks for, or reads again what was

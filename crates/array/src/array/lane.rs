@@ -7,6 +7,7 @@ use super::io::{Ios, Owner};
 use super::map::Map;
 use super::planning::Planner;
 use super::scratch::Pool;
+use super::write_log::{LogIo, LogKind};
 use crate::keeper::{Keeper, KeeperView, LaneReport, Traffic};
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};
 
@@ -18,6 +19,8 @@ pub(super) struct Lane {
     /// The number of the next write.
     next_write: u64,
     pub(super) map: Map,
+    /// What the log of writes asks of them.
+    pub(super) log: LogKind,
     pub(super) actions: VecDeque<Action>,
     pub(super) ios: Ios,
     pub(super) pool: Pool,
@@ -29,6 +32,7 @@ impl Lane {
             keeper,
             next_write: 0,
             map,
+            log: LogKind::None,
             actions: VecDeque::with_capacity(1024),
             ios: Ios::with_capacity(1024),
             pool,
@@ -88,6 +92,12 @@ impl Lane {
     /// Hands one computation to the executor.
     pub(super) fn issue_compute(&mut self, compute: Compute, job: usize) {
         let io = self.ios.insert(Owner::Job(job), None);
+        self.actions.push_back(Action::Compute { io, compute });
+    }
+
+    /// The same, for the log of writes.
+    pub(super) fn issue_log_compute(&mut self, compute: Compute, log_io: LogIo) {
+        let io = self.ios.insert(Owner::Log(log_io), None);
         self.actions.push_back(Action::Compute { io, compute });
     }
 }

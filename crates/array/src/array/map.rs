@@ -40,6 +40,13 @@ impl Map {
         ((number % data_disks) as u32, number / data_disks * chunk + sector % chunk)
     }
 
+    /// Array sector of a row of a data strip, for parity levels.
+    pub(super) fn data_sector(&self, row: u64, index: u32) -> u64 {
+        let chunk = u64::from(self.geometry.chunk_sectors());
+        let stripe = row / chunk * u64::from(self.geometry.data_disks());
+        (stripe + u64::from(index)) * chunk + row % chunk
+    }
+
     /// First array sector of a unit.
     pub(super) fn array_sector(&self, unit: Unit) -> u64 {
         if !self.has_parity() {

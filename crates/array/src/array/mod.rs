@@ -25,17 +25,19 @@ mod planning;
 mod requests;
 mod scratch;
 mod space;
+mod starting;
 #[cfg(test)]
 mod tests;
 mod within;
 mod work;
+mod write_log;
 
 pub use scratch::Scratch;
 
 use std::collections::VecDeque;
 
 use crate::action::Event;
-use crate::assemble::Config;
+use crate::assemble::{Config, StartLog};
 use crate::code::Codes;
 use crate::format::superblock::feature;
 use crate::geometry::{Geometry, Shape};
@@ -53,6 +55,8 @@ use mending::Mending;
 use requests::Requests;
 use scratch::{PAGE_BYTES, Pool, UNIT_BYTES};
 use space::Space;
+use starting::Logging;
+use write_log::buffer_bytes;
 
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
@@ -85,6 +89,7 @@ pub struct Array {
     meta_writes: VecDeque<MetaWrite>,
     mending: Mending,
     put_offs: PutOffs,
+    logging: Logging,
 }
 
 impl Array {
@@ -93,7 +98,13 @@ impl Array {
     pub fn scratch_bytes(config: &Config) -> u64 {
         let strips = config.superblock.raid_disks as usize + 2;
         let wanted = (strips * 32).min((64 << 20) / UNIT_BYTES as usize);
-        Pool::bytes(wanted.max(strips * 2), PAGES)
+        Pool::bytes(wanted.max(strips * 2), PAGES) + buffer_bytes(config)
+    }
+
+    /// The least scratch that an array of this shape can do with.
+    #[must_use]
+    pub fn least_scratch_bytes(config: &Config) -> u64 {
+        Pool::bytes(least_strips(config), PAGES) + buffer_bytes(config)
     }
 
     /// Starts the machine: nothing has been written when this returns; the first `poll` may.
@@ -104,11 +115,17 @@ impl Array {
     pub fn new(now: Instant, config: Config, scratch: Scratch) -> Result<Self, String> {
         let geometry = geometry_of(&config)?;
         let space = Space::new(geometry.clone()).map_err(|error| error.to_string())?;
-        let raid_disks = geometry.raid_disks() as usize;
-        let strips = scratch.bytes / u64::from(UNIT_BYTES);
-        if strips < raid_disks as u64 + 4 || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
+        let least = Self::least_scratch_bytes(&config);
+        if scratch.bytes < least || !scratch.offset.is_multiple_of(PAGE_BYTES.into()) {
             return Err("too little scratch memory".into());
         }
+        let log_memory = Scratch { offset: scratch.offset, bytes: buffer_bytes(&config) };
+        let scratch = Scratch {
+            offset: scratch.offset + log_memory.bytes,
+            bytes: scratch.bytes - log_memory.bytes,
+        };
+        let mut config = config;
+        let start_log = std::mem::take(&mut config.log);
         let keeper = Keeper::new(now, config, Box::new(space), Rules::local())?;
         let map = Map { codes: Codes::new(&geometry), geometry };
         let mut array = Self {
@@ -118,8 +135,9 @@ impl Array {
             meta_writes: VecDeque::new(),
             mending: Mending::default(),
             put_offs: PutOffs::default(),
+            logging: Logging::new(start_log, log_memory),
         };
-        array.lane.keeper_mut().begin();
+        array.logging.begin(&mut array.lane);
         array.run_ready();
         Ok(array)
     }
@@ -165,16 +183,40 @@ impl Array {
         loop {
             self.fail_abandoned();
             self.retry_put_off();
+            self.logging.advance(&mut self.lane, &mut self.requests, &mut self.jobs);
+            self.carry_out();
+            if self.logging.is_recovering() {
+                if self.lane.ios.abandoning.is_empty() {
+                    return;
+                }
+                continue;
+            }
+            while let Some(index) = self.logging.log.next_released() {
+                let event = self.jobs.write(&mut self.lane, index);
+                self.follow(event);
+            }
             while let Some(job) = self.jobs.ready.pop_front() {
                 self.advance_job(job);
             }
             let updates = self.lane.keeper().updates();
             self.drive_keeper();
-            let rest = self.jobs.ready.is_empty() && self.lane.ios.abandoning.is_empty();
+            let rest = self.jobs.ready.is_empty()
+                && self.lane.ios.abandoning.is_empty()
+                && !self.logging.log.has_released();
             if rest && self.lane.keeper().updates() == updates {
                 return;
             }
         }
+    }
+}
+
+/// Strips that the largest job takes.
+fn least_strips(config: &Config) -> usize {
+    let roles = config.superblock.raid_disks as usize;
+    match config.log {
+        // Parts of blocks are made whole: what is read for that has strips of its own.
+        StartLog::Journal { .. } if !config.read_only => 3 * roles,
+        _ => roles + 1,
     }
 }
 
@@ -223,11 +265,12 @@ impl Machine for Array {
                 self.lane.keeper_mut().tick();
                 self.carry_out();
             }
-            // A local array loads nothing and has no peers and no volumes.
-            Event::Loaded { .. }
-            | Event::Fabric(_)
-            | Event::Survey { .. }
-            | Event::Volume { .. } => {}
+            Event::Loaded { io, bytes } => {
+                let owner = self.lane.ios.remove(io).owner;
+                self.logging.loaded(&mut self.lane, owner, bytes);
+            }
+            // A local array has no peers and no volumes.
+            Event::Fabric(_) | Event::Survey { .. } | Event::Volume { .. } => {}
         }
     }
 
@@ -258,6 +301,7 @@ impl Machine for Array {
             && self.lane.keeper().is_idle()
             && self.lane.actions.is_empty()
             && self.put_offs.0.is_empty()
+            && self.logging.is_over()
     }
 
     fn invariants(&self) -> Result<(), String> {
@@ -269,6 +313,9 @@ impl Machine for Array {
 impl BlockMachine for Array {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.lane.keeper_mut().at(now);
+        if !self.logging.is_over() {
+            return self.logging.hold(&mut self.lane, request);
+        }
         self.requests.take(&mut self.lane, &mut self.jobs, request)
     }
 

@@ -3,6 +3,7 @@
 
 use super::job::{Job, Kind};
 use super::map::Map;
+use super::write_log::LogKind;
 use crate::action::Compute;
 use crate::code::Cell;
 use crate::keeper::{KeeperView, Unit};
@@ -30,7 +31,7 @@ impl Planner<'_> {
         let cells = cells.map(view).collect();
         let parity_valid = self.keeper.in_step(start, unit.end());
         let sums_count = parity_valid || self.keeper.is_vouched_for();
-        StripeView { cells, code, parity_valid, sums_count }
+        StripeView { cells, code, parity_valid, sums_count, recorded: false }
     }
 
     /// The copies of a range of a mirror that does not cross a chunk.
@@ -51,19 +52,32 @@ impl Planner<'_> {
     /// zeroes.
     pub(super) fn plan(
         &self,
-        job: &Job,
+        job: &mut Job,
         taken: &mut Taken,
         memory: &mut Vec<Plan>,
         zero: Buf,
+        log: LogKind,
     ) -> Result<Plan, RequestError> {
         let failed = self.keeper.has_failed();
         let lost = if failed { RequestError::Failed } else { RequestError::Medium };
         let lost = |Unrecoverable| lost;
         match &job.kind {
             Kind::Write { unit, segments, .. } => {
-                let view = self.stripe_view(*unit, &job.avoid);
-                let memory = memory.pop().unwrap_or_default();
-                parity::write(memory, &view, segments, zero, job.fua, taken).map_err(lost)
+                let mut view = self.stripe_view(*unit, &job.avoid);
+                view.recorded = match log {
+                    LogKind::None => false,
+                    // The log for the stripe is that of the member which holds its parity.
+                    LogKind::PartialParity => view.cells.last().is_some_and(RoleView::writable),
+                    LogKind::Journal => true,
+                };
+                let mut plan = memory.pop().unwrap_or_default();
+                if log == LogKind::Journal {
+                    job.whole_blocks =
+                        parity::whole_blocks(&mut plan, &view, segments, zero, taken)
+                            .map_err(lost)?;
+                }
+                let segments = job.whole_blocks.as_ref().unwrap_or(segments);
+                parity::write(plan, &view, segments, zero, job.fua, taken).map_err(lost)
             }
             Kind::MirrorWrite { sector, sectors, source, .. } => {
                 let memory = memory.pop().unwrap_or_default();

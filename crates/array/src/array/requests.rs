@@ -10,6 +10,7 @@ use super::io::{Owner, PlainRead};
 use super::job::{Job, Kind};
 use super::jobs::Jobs;
 use super::lane::Lane;
+use super::write_log::LogKind;
 use crate::action::{Action, IoError, IoErrorKind};
 use crate::keeper::{BLOCK_SECTORS, KeeperView, LaneReport, Unit};
 use crate::plan::Rows;
@@ -102,6 +103,12 @@ impl Requests {
         if self.table.len() == MAX_REQUESTS {
             return Err(Full);
         }
+        self.begin(lane, jobs, request);
+        Ok(())
+    }
+
+    /// Begins with a request that was taken.
+    pub(super) fn begin(&mut self, lane: &mut Lane, jobs: &mut Jobs, request: Request) {
         let in_flight = InFlight { request, pending: 1, cut: 0, cutting: false, error: None };
         let index = self.table.insert(in_flight);
         lane.report(LaneReport::RequestCame(request.op));
@@ -115,11 +122,11 @@ impl Requests {
             self.cut_request(lane, jobs, index);
         }
         self.piece_done(lane, jobs, index, Ok(()));
-        Ok(())
     }
 
     fn flush_members(&mut self, lane: &mut Lane, index: usize) {
-        if lane.keeper().is_read_only() {
+        // What a journal has recorded is durable.
+        if lane.keeper().is_read_only() || lane.log == LogKind::Journal {
             return;
         }
         for id in 0..lane.keeper().members().len() as u16 {
@@ -155,6 +162,8 @@ impl Requests {
                     self.write_piece(lane, jobs, piece, Some(part(&request, cut, left)), fua)
                 }
                 Op::WriteZeroes { fua, unmap } => self.zero_piece(lane, jobs, piece, fua, unmap),
+                // What a journal would have to record is more than what is given back.
+                Op::Discard if lane.log == LogKind::Journal => left,
                 Op::Discard if lane.keeper().is_redundant() => {
                     self.zero_piece(lane, jobs, piece, false, true)
                 }
@@ -270,7 +279,8 @@ impl Requests {
             let waits = self.sequential && !fua;
             let hold_until = waits.then(|| lane.keeper().now().plus_millis(HOLD_MS));
             self.add_piece(index);
-            jobs.gather(unit, segment, index, fua, hold_until);
+            let fua = fua && lane.log != LogKind::Journal;
+            jobs.gather(lane.log, unit, segment, index, fua, hold_until);
             return sectors;
         }
         self.add_piece(index);
@@ -305,7 +315,13 @@ impl Requests {
         if lane.map.has_parity() {
             let chunk = u64::from(lane.map.geometry.chunk_sectors());
             let stripe = chunk * u64::from(lane.map.geometry.data_disks());
-            let stripes = (left / stripe).min(MAX_ZERO_SECTORS / stripe);
+            let at_once = match lane.log {
+                LogKind::None => MAX_ZERO_SECTORS / stripe,
+                // The parity of each stripe has another log.
+                LogKind::PartialParity => 1,
+                LogKind::Journal => 0,
+            };
+            let stripes = (left / stripe).min(at_once);
             if sector.is_multiple_of(stripe) && stripes > 0 {
                 let start = lane.map.parity_place(sector).1;
                 let end = start + stripes * chunk;
@@ -409,7 +425,7 @@ impl Requests {
 }
 
 /// Does it fit the array, and what is served of it?
-fn validate(lane: &Lane, request: &Request) -> Result<(), RequestError> {
+pub(super) fn validate(lane: &Lane, request: &Request) -> Result<(), RequestError> {
     request.fits(lane.map.geometry.array_sectors(), lane.keeper().block_bytes())?;
     lane.keeper().admits(request.op)
 }

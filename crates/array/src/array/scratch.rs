@@ -101,6 +101,11 @@ impl Pool {
         self.lent.push((io, buf));
     }
 
+    /// May such an I/O use this?
+    pub(crate) fn is_lent(&self, buf: Buf) -> bool {
+        self.lent.iter().any(|(_, lent)| lent.overlaps(buf))
+    }
+
     /// It is answered. Was anything lent?
     pub(crate) fn unlend(&mut self, io: IoId) -> bool {
         if self.lent.is_empty() {

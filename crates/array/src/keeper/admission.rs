@@ -124,7 +124,8 @@ impl<'a> Admission<'a> {
 
     /// A superblock for a device that becomes a spare, laid out as the other members' are.
     fn fresh_member(self, new: &NewMember) -> Result<Member, Refusal> {
-        let live: Vec<_> = self.members.iter_live().map(|(_, m)| &m.superblock).collect();
+        let live = self.members.iter_live().filter(|(_, m)| m.state != State::Journal);
+        let live: Vec<_> = live.map(|(_, m)| &m.superblock).collect();
         if live.is_empty() {
             return Err(Refusal::new("no member is left", "stop the array and assemble it again"));
         }

@@ -155,9 +155,10 @@ impl Keeper {
             return no_such_member();
         };
         match member.state {
-            State::InSync { .. } | State::Rebuilding { .. } | State::Retiring { .. } => {
-                refuse(format!("{} is in use", member.device), "fail it first")
-            }
+            State::InSync { .. }
+            | State::Rebuilding { .. }
+            | State::Retiring { .. }
+            | State::Journal => refuse(format!("{} is in use", member.device), "fail it first"),
             State::Faulty { .. } | State::Spare => {
                 self.vacancies.note(&self.core, id);
                 self.core.members.detach(id);

@@ -112,6 +112,9 @@ impl Keeper {
         }
         let fatal = self.core.needs(id);
         let role = member.state.role();
+        if member.state == State::Journal {
+            return self.lose_journal(id, reason, fault);
+        }
         self.sync.unsynced.know_what_waits(&self.core);
         self.core.members.set_state(id, State::Faulty { role });
         if let Some(role) = role {
@@ -129,6 +132,20 @@ impl Keeper {
         if !self.core.service.failed && !self.core.service.writes_over {
             self.failures.queue(&mut self.core.metadata);
         }
+    }
+
+    /// The journal is gone. Writes would be made without it, so no more are served. Superblocks go
+    /// on telling the last state: whatever was acknowledged is in the journal, or in place.
+    fn lose_journal(&mut self, id: MemberId, reason: Cow<'static, str>, fault: Fault) {
+        self.core.members.set_state(id, State::Faulty { role: None });
+        self.core.service.writes_over = true;
+        self.core.out.push(LaneCommand::GiveUp(id));
+        let next = Next::from(
+            "stop the array, and assemble it with the journal that has failed, or \
+                               without one by --force",
+        );
+        let out = &mut self.core.out;
+        out.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
     }
 
     /// The array cannot be served at all, or not any more.

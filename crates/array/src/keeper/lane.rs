@@ -116,6 +116,9 @@ pub enum LaneReport {
     StoresUnrecorded,
     /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.
     NothingIsUnrecorded,
+    /// What md's journal has recorded before this place is in place: sectors of its data area. It
+    /// may be forgotten when the superblock [says so](super::KeeperView::journal_tail).
+    JournalTail(u64),
     /// A checkpoint is wanted whose flush is still to come. Answer:
     /// [`CheckpointDone`](LaneCommand::CheckpointDone), once for all that were wanted before it
     /// began.

@@ -1,6 +1,7 @@
 //! The members of an array, and who holds which role.
 
 use super::doubts::Doubts;
+use super::journal::JournalDevice;
 use crate::assemble::{MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::plan::{Place, RoleView};
@@ -21,6 +22,8 @@ pub(crate) enum State {
     Retiring { role: u16 },
     /// Waits to be needed.
     Spare,
+    /// Holds the journal.
+    Journal,
     /// No I/O goes there any more.
     Faulty { role: Option<u16> },
 }
@@ -37,7 +40,7 @@ impl State {
             Self::InSync { role } | Self::Rebuilding { role, .. } | Self::Retiring { role } => {
                 Some(role)
             }
-            Self::Spare => None,
+            Self::Spare | Self::Journal => None,
             Self::Faulty { role } => role,
         }
     }
@@ -63,6 +66,7 @@ impl State {
             Self::InSync { .. } | Self::Retiring { .. } => MemberState::InSync,
             Self::Rebuilding { .. } => MemberState::Rebuilding,
             Self::Spare => MemberState::Spare,
+            Self::Journal => MemberState::Journal,
             Self::Faulty { .. } => MemberState::Faulty,
         }
     }
@@ -98,6 +102,7 @@ impl Member {
                 State::Rebuilding { role, offset, replacement, marked_below }
             }
             Standing::Spare => State::Spare,
+            Standing::Journal => State::Journal,
         };
         Self {
             device: config.device,
@@ -125,7 +130,7 @@ impl Member {
         match self.state {
             State::InSync { .. } | State::Retiring { .. } => true,
             State::Rebuilding { offset, .. } => end <= offset,
-            State::Spare | State::Faulty { .. } => false,
+            State::Spare | State::Journal | State::Faulty { .. } => false,
         }
     }
 }
@@ -166,7 +171,7 @@ impl Members {
                 State::Rebuilding { role, replacement: true, .. } | State::Retiring { role } => {
                     self.roles[usize::from(role)].beside = Some(id);
                 }
-                State::Spare | State::Faulty { .. } => {}
+                State::Spare | State::Journal | State::Faulty { .. } => {}
             }
         }
     }
@@ -220,6 +225,18 @@ impl Members {
 
     pub(crate) fn iter_live(&self) -> impl Iterator<Item = (MemberId, &Member)> {
         self.iter().filter(|(_, member)| member.state.is_live())
+    }
+
+    /// The member that holds the journal, with its tail.
+    pub(super) fn journal(&self) -> Option<JournalDevice> {
+        let (_, member) = self.iter().find(|(_, member)| member.state == State::Journal)?;
+        Some(JournalDevice::new(member.superblock.recovery_offset))
+    }
+
+    /// The members that live and hold a role, in part or completely.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = MemberId> {
+        let holders = self.iter_live().filter(|(_, member)| member.state.role().is_some());
+        holders.map(|(id, _)| id)
     }
 
     pub(crate) fn role(&self, role: u16) -> RoleEntry {
@@ -291,7 +308,7 @@ impl Members {
                 member.arriving = true;
                 State::InSync { role }
             }
-            State::InSync { .. } | State::Spare | State::Faulty { .. } => return,
+            State::InSync { .. } | State::Spare | State::Journal | State::Faulty { .. } => return,
         };
         self.set_state(heir, state);
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::intent::Intent;
+use super::journal::JournalDevice;
 use super::journals::JournalFeatures;
 use super::update::Update;
 use super::{Redundancy, SyncSpace};
@@ -74,6 +75,8 @@ pub(super) struct Metadata {
     pub(super) clean: Clean,
     /// What is written may be recorded in a journal, and not where it belongs.
     pub(super) journals: JournalFeatures,
+    /// md's journal device, in arrays that have one.
+    pub(super) journal: Option<JournalDevice>,
     pub(super) intent: Option<Intent>,
     /// The last update that is done.
     pub(super) done: u64,
@@ -112,6 +115,7 @@ impl Metadata {
                 last_request: None,
             },
             journals: JournalFeatures::default(),
+            journal: None,
             intent: bitmap.map(|bitmap| Intent::new(bitmap, needed, ahead)),
             done: 0,
             running: None,

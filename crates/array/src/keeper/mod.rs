@@ -16,6 +16,7 @@ mod failure;
 mod intent;
 mod invariants;
 mod joining;
+mod journal;
 mod journals;
 mod lane;
 mod members;
@@ -135,6 +136,8 @@ impl Keeper {
             dispensable: false,
         };
         let members = Members::new(config.members, usize::from(space.roles()));
+        let mut metadata = metadata;
+        metadata.journal = members.journal();
         let out = Out::default();
         let mut core = Core { now, space, rules, service, members, metadata, out };
         let unclean = core.metadata.has_to_resync();

@@ -1,6 +1,7 @@
 //! Where metadata and data lie on a device that becomes a member: as on the others, if that leaves
 //! room for the data. md gives each member an offset of its own, so none of the others' need fit.
 
+use crate::format::ppl::PplArea;
 use crate::format::{Superblock, Version};
 
 /// Sectors reserved for a superblock.
@@ -32,6 +33,17 @@ pub(super) fn place(
     like.or_else(closer).ok_or_else(|| {
         others().map(|other| room.least_device_sectors(other)).min().unwrap_or(u64::MAX)
     })
+}
+
+/// Where another member has its partial parity log, counted from the superblock, and its size.
+fn ppl_area(other: &Superblock) -> (Option<i32>, u64) {
+    match PplArea::of(other) {
+        Ok(Some(area)) => {
+            let offset = area.sector.cast_signed() - other.super_offset.cast_signed();
+            (i32::try_from(offset).ok(), area.sectors)
+        }
+        _ => (None, 0),
+    }
 }
 
 /// Does the superblock lie behind the data?
@@ -79,6 +91,7 @@ impl Room {
     fn metadata_sectors(self, other: &Superblock) -> u64 {
         let areas = [
             (other.bitmap_sector().map(|_| other.bitmap_offset_sectors), self.bitmap_sectors),
+            ppl_area(other),
             (
                 other.bblog_sector().map(|_| other.bblog_offset_sectors),
                 other.bblog_size_sectors.into(),

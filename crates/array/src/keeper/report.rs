@@ -42,6 +42,11 @@ impl Keeper {
             }
             R::StoresUnrecorded => core.metadata.stores_unrecorded(),
             R::NothingIsUnrecorded => core.metadata.nothing_is_unrecorded(),
+            R::JournalTail(tail) => {
+                if let Some(journal) = &mut core.metadata.journal {
+                    journal.move_tail(tail);
+                }
+            }
             R::WantsCheckpoint => {
                 self.checkpoints.request(core);
                 self.drive_meta();

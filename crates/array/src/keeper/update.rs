@@ -8,11 +8,12 @@
 
 use super::LaneCommand;
 use super::core::Core;
+use super::journal::JournalDevice;
 use super::members::{Member, Members, State};
 use super::metadata::{MetaWrite, Wanted};
 use super::sync::Ranges;
 use crate::MemberId;
-use crate::format::superblock::{Role, feature};
+use crate::format::superblock::{MAX_SECTOR, Role, feature};
 use crate::format::{Bitmap, Superblock};
 
 /// A superblock, a bad-block log or a page of the bitmap; no page is longer.
@@ -47,6 +48,8 @@ pub(super) struct Update {
     /// How far recovery had come when the flush began; durable after it.
     recovered: Vec<(MemberId, u64)>,
     resynced: u64,
+    /// The tail of the journal when the flush began.
+    journal_tail: Option<u64>,
 }
 
 /// What became of the updates that are queued.
@@ -113,6 +116,7 @@ impl Core {
             clean: !self.metadata.clean.active,
             recovered: self.members.rebuilding(),
             resynced: self.metadata.clean.resynced,
+            journal_tail: self.metadata.journal.as_ref().map(JournalDevice::tail),
             wanted,
         });
         self.begin_catch_up();
@@ -182,6 +186,9 @@ impl Core {
                 Phase::Superblocks => {
                     self.metadata.running = None;
                     self.metadata.done += 1;
+                    if let Some(journal) = &mut self.metadata.journal {
+                        journal.told_tail = journal.durable_tail;
+                    }
                     return true;
                 }
             }
@@ -203,6 +210,10 @@ impl Core {
                 }
             }
             self.metadata.clean.durable_resynced = running.resynced;
+            if let (Some(journal), Some(tail)) = (&mut self.metadata.journal, running.journal_tail)
+            {
+                journal.durable_tail = tail;
+            }
         }
         let mut writes = std::mem::take(&mut running.bad_block_pages);
         let mut pages = std::mem::take(&mut running.wanted.bitmap_pages);
@@ -292,9 +303,11 @@ impl Core {
         let array = &metadata.superblock;
         let mut image = member.superblock.with_array_of(array);
         image.utime = metadata.wall_clock(self.now);
-        image.resync_offset = if clean { metadata.clean.durable_resynced } else { 0 };
+        let recorded = metadata.journal.is_some() && metadata.clean.durable_resynced == MAX_SECTOR;
+        let says_clean = clean || recorded;
+        image.resync_offset = if says_clean { metadata.clean.durable_resynced } else { 0 };
         image.roles = self.role_table();
-        image.feature_map = array.feature_map & feature::RAID0_LAYOUT;
+        image.feature_map = array.feature_map & (feature::RAID0_LAYOUT | feature::LOGS);
         image.feature_map |= metadata.journals.features(clean, !metadata.has_to_resync());
         if metadata.intent.is_some() {
             image.feature_map |= feature::BITMAP_OFFSET;
@@ -312,6 +325,9 @@ impl Core {
                     image.feature_map |= feature::RECOVERY_BITMAP;
                 }
             }
+            State::Journal => {
+                image.recovery_offset = metadata.journal.map_or(0, |journal| journal.durable_tail);
+            }
             _ => image.recovery_offset = 0,
         }
         image
@@ -326,6 +342,7 @@ impl Core {
             roles[member.superblock.dev_number as usize] = match member.state {
                 State::InSync { role } | State::Rebuilding { role, .. } => Role::Active(role),
                 State::Spare => Role::Spare,
+                State::Journal => Role::Journal,
                 State::Retiring { .. } | State::Faulty { .. } => Role::Faulty,
             };
         }

@@ -44,6 +44,12 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.block_bytes
     }
 
+    /// The UUID of the array.
+    #[must_use]
+    pub const fn set_uuid(self) -> [u8; 16] {
+        self.keeper.core.metadata.superblock.set_uuid
+    }
+
     /// Is the array served read-only?
     #[must_use]
     pub const fn is_read_only(self) -> bool {
@@ -101,6 +107,13 @@ impl<'a> KeeperView<'a> {
     #[must_use]
     pub fn may_store_unrecorded(self) -> bool {
         self.keeper.core.metadata.may_store_unrecorded()
+    }
+
+    /// Where the first record lies that still counts, as the superblock of md's journal says:
+    /// sectors of its data area. `None`: there is no journal.
+    #[must_use]
+    pub fn journal_tail(self) -> Option<u64> {
+        self.keeper.core.metadata.journal.map(|journal| journal.told_tail)
     }
 
     /// Is what did not find room on this member to be tried again?

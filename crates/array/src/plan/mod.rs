@@ -63,6 +63,19 @@ pub struct Plan {
     pub computes: VecDeque<Compute>,
     /// Side by side, after everything else.
     pub writes: Vec<MemberIo>,
+    /// The sums of a write that is to be recorded in a log, whoever holds them.
+    pub sums: Vec<PlannedSum>,
+}
+
+/// What a write makes of rows of a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedSum {
+    /// Its cell, by number.
+    pub strip: usize,
+    /// The rows.
+    pub rows: Rows,
+    /// Where it is when all is computed.
+    pub source: parity::Source,
 }
 
 /// More strips are unreadable than the redundancy covers.
@@ -104,6 +117,7 @@ impl Plan {
         self.reads.clear();
         self.computes.clear();
         self.writes.clear();
+        self.sums.clear();
         self
     }
 

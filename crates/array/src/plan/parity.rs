@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use super::{Plan, RoleView, Rows, Taken, Unrecoverable};
+use super::{Plan, PlannedSum, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
 use crate::action::Compute;
 use crate::code::{Cell, Equation, KnownCode, Part, Strategy, StripeCode, Term};
+use crate::format::journal::BLOCK_SECTORS;
 
 /// How many sums are formed at once at most.
 const MAX_OUTPUTS: usize = 2;
@@ -25,6 +26,8 @@ pub struct StripeView {
     pub parity_valid: bool,
     /// The sums tell what lost data was: they fit, or somebody vouches for that.
     pub sums_count: bool,
+    /// A log records writes with all sums, also those that nobody holds.
+    pub recorded: bool,
 }
 
 impl StripeView {
@@ -62,9 +65,9 @@ impl StripeView {
         if lost && !self.sums_count { Err(Unrecoverable) } else { Ok(()) }
     }
 
-    /// The equations whose sums somebody holds.
+    /// The equations whose sums somebody holds, or a log is to have.
     pub(super) fn held(&self) -> impl Iterator<Item = &Equation> {
-        let held = |equation: &&Equation| self.of(equation.parity).writable();
+        let held = |equation: &&Equation| self.recorded || self.of(equation.parity).writable();
         self.code.equations().iter().filter(held)
     }
 }
@@ -151,6 +154,57 @@ pub fn write(
     Ok(plan)
 }
 
+/// Makes whole blocks of 4 KiB of segments that begin or end within one, by the old contents
+/// around them, which are read in the memory of an empty `plan`. `None` where all are whole.
+///
+/// # Errors
+/// [`Unrecoverable`] when the old contents are lost beyond the redundancy.
+pub fn whole_blocks(
+    plan: &mut Plan,
+    view: &StripeView,
+    segments: &[Segment],
+    zero: Buf,
+    taken: &mut Taken,
+) -> Result<Option<Vec<Segment>>, Unrecoverable> {
+    if segments.iter().all(|segment| blocks_around(segment.rows) == segment.rows) {
+        return Ok(None);
+    }
+    let mut slots = Slots::new(view, taken);
+    let mut whole = Vec::new();
+    for index in 0..view.data_strips() {
+        let of_strip = || segments.iter().filter(|segment| segment.index as usize == index);
+        let around = of_strip().map(|segment| blocks_around(segment.rows));
+        let Some(rows) = around.reduce(|a, b| Rows::new(a.start.min(b.start), a.end.max(b.end)))
+        else {
+            continue;
+        };
+        let strip = slots.spare();
+        match view.cells[index].reader {
+            Some(place) => plan.read(place, rows, strip),
+            None => {
+                view.data_can_be_computed()?;
+                recover(view, rows, &[index], &[rows.of(strip)], plan, &mut slots)?;
+            }
+        }
+        for segment in of_strip() {
+            let new = match segment.source {
+                Source::Buf(buf) => buf,
+                Source::Zeroes { .. } => segment.rows.of(zero),
+            };
+            plan.copy(new, segment.rows.of(strip));
+        }
+        let source = Source::Buf(rows.of(strip));
+        whole.push(Segment { index: index as u32, rows, source });
+    }
+    Ok(Some(whole))
+}
+
+/// These rows, and the rest of the blocks of 4 KiB that they touch.
+fn blocks_around(rows: Rows) -> Rows {
+    const BLOCK: u32 = BLOCK_SECTORS as u32;
+    Rows::new(rows.start / BLOCK * BLOCK, rows.end.next_multiple_of(BLOCK))
+}
+
 fn covered(view: &StripeView, segments: &[Segment], rows: Rows) -> Vec<Option<Source>> {
     let mut covered = vec![None; view.data_strips()];
     for segment in segments {
@@ -181,7 +235,7 @@ impl Cut<'_> {
             code: &view.code,
             covered: &|index| self.covered[index].is_some(),
             readable: &|cell| view.of(cell).reader.is_some(),
-            held: &|cell| view.of(cell).writable(),
+            held: &|cell| view.recorded || view.of(cell).writable(),
             in_step: view.parity_valid,
         };
         part.strategy()
@@ -217,6 +271,11 @@ impl Cut<'_> {
         }
         for strip in &self.view.cells {
             plan.zero(strip, self.rows, unmap, self.fua);
+        }
+        let sums = self.view.data_strips()..self.view.cells.len();
+        if self.view.recorded {
+            let source = Source::Zeroes { unmap };
+            plan.sums.extend(sums.map(|strip| PlannedSum { strip, rows: self.rows, source }));
         }
         true
     }
@@ -313,6 +372,10 @@ impl Cut<'_> {
             let strip = self.view.code.number(equation.parity);
             let buf = self.rows.of(slots.get(strip));
             plan.write(&self.view.cells[strip], self.rows, buf, self.fua);
+            if self.view.recorded {
+                let source = Source::Buf(buf);
+                plan.sums.push(PlannedSum { strip, rows: self.rows, source });
+            }
         }
     }
 

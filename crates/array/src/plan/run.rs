@@ -193,6 +193,7 @@ mod tests {
             reads: (0..reads).map(read).collect(),
             computes: (0..computes).map(|_| compare()).collect(),
             writes: (0..writes).map(|member| MemberIo { member: MemberId(member), op }).collect(),
+            sums: Vec::new(),
         }
     }
 

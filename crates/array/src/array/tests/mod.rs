@@ -104,6 +104,7 @@ fn config(level: i32, layout: u32, disks: u32, chunk: u32) -> Config {
         superblock: superblock(level, layout, disks, chunk, 0),
         members,
         bitmap: None,
+        log: StartLog::None,
         read_only: false,
         force: false,
         block_bytes: 512,

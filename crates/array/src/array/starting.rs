@@ -1,0 +1,163 @@
+//! The log of an array, and how an array with a log starts: what the log tells is brought in place,
+//! then a new log is begun, and only then is anything served. Requests that come before wait.
+
+use super::io::Owner;
+use super::jobs::Jobs;
+use super::lane::Lane;
+use super::requests::{MAX_REQUESTS, Requests, validate};
+use super::scratch::Scratch;
+use super::write_log::{LogIo, LogKind, Overlay, Patched, Recovery, WriteLog};
+use crate::action::Action;
+use crate::assemble::StartLog;
+use crate::keeper::LaneReport;
+use crate::request::{Full, Request};
+use crate::{IoOp, Outcome};
+
+/// How far the start is.
+#[derive(Debug)]
+enum Starting {
+    /// What the log tells is brought in place.
+    Recovering(Box<Recovery>),
+    /// The new log is begun.
+    Renewing,
+}
+
+/// The log against the write hole, from what was found in it to what is recorded now.
+/// [`begin`](Self::begin) starts, [`advance`](Self::advance) takes the start further until it
+/// [is over](Self::is_over); then [`log`](Self::log) records writes. Of a read-only array
+/// [`overlay`](Self::overlay) has what is not written.
+#[derive(Debug)]
+pub(super) struct Logging {
+    pub(super) log: WriteLog,
+    pub(super) overlay: Overlay,
+    memory: Scratch,
+    /// What was found, until that is in place.
+    found: StartLog,
+    starting: Option<Starting>,
+    /// Requests that came before the start was over.
+    held: Vec<Request>,
+}
+
+impl Logging {
+    pub(super) fn new(found: StartLog, memory: Scratch) -> Self {
+        Self {
+            log: WriteLog::None,
+            overlay: Overlay::default(),
+            memory,
+            found,
+            starting: None,
+            held: Vec::new(),
+        }
+    }
+
+    /// Begins with what the log tells, or with the keeper's work where there is no log.
+    pub(super) fn begin(&mut self, lane: &mut Lane) {
+        if matches!(self.found, StartLog::None) {
+            return lane.keeper_mut().begin();
+        }
+        let recovery = Recovery::new(&self.found, lane);
+        self.starting = Some(Starting::Recovering(Box::new(recovery)));
+    }
+
+    /// Is all served that can be?
+    pub(super) const fn is_over(&self) -> bool {
+        self.starting.is_none()
+    }
+
+    /// Is anything being brought in place? Meanwhile nothing else is done.
+    pub(super) const fn is_recovering(&self) -> bool {
+        matches!(self.starting, Some(Starting::Recovering(_)))
+    }
+
+    /// Scratch that the start has.
+    pub(super) fn held_bytes(&self) -> u64 {
+        match &self.starting {
+            Some(Starting::Recovering(recovery)) => recovery.held_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Takes the start further.
+    pub(super) fn advance(&mut self, lane: &mut Lane, requests: &mut Requests, jobs: &mut Jobs) {
+        loop {
+            match &mut self.starting {
+                None => return,
+                Some(Starting::Recovering(recovery)) => {
+                    recovery.advance(lane, &mut self.overlay);
+                    if !recovery.is_done() {
+                        return;
+                    }
+                    let broken = recovery.broken;
+                    self.recovered(lane, broken);
+                }
+                Some(Starting::Renewing) if self.log.is_renewing(lane) => return,
+                Some(Starting::Renewing) => {
+                    self.starting = None;
+                    for request in std::mem::take(&mut self.held) {
+                        requests.begin(lane, jobs, request);
+                    }
+                }
+            }
+        }
+    }
+
+    /// All that the log told is in place, unless it could not be read: a new one is begun.
+    fn recovered(&mut self, lane: &mut Lane, broken: bool) {
+        if broken && matches!(self.found, StartLog::Journal { .. }) {
+            // What was acknowledged is in the journal alone.
+            lane.report(LaneReport::Unservable);
+        }
+        // The superblock of a journal is to tell where the new one begins.
+        lane.keeper_mut().begin();
+        self.starting = Some(Starting::Renewing);
+        let found = std::mem::take(&mut self.found);
+        if !lane.keeper().is_read_only() && !lane.keeper().has_failed() {
+            lane.log = LogKind::of(&found);
+            self.log = WriteLog::begin(found, lane, self.memory);
+        }
+    }
+
+    /// Has a request wait until the start is over.
+    pub(super) fn hold(&mut self, lane: &mut Lane, request: Request) -> Result<(), Full> {
+        if let Err(error) = validate(lane, &request) {
+            lane.actions.push_back(Action::Complete { id: request.id, result: Err(error) });
+            return Ok(());
+        }
+        if self.held.len() == MAX_REQUESTS {
+            return Err(Full);
+        }
+        self.held.push(request);
+        Ok(())
+    }
+
+    /// Something that the log has asked for is answered; `failed`: what failed. Returned is the
+    /// read of a member that is complete by that, and whether it failed.
+    pub(super) fn answered(
+        &mut self,
+        lane: &mut Lane,
+        io: LogIo,
+        failed: Option<IoOp>,
+        outcome: Option<Outcome>,
+    ) -> Option<(Patched, bool)> {
+        match (io, &mut self.starting) {
+            (LogIo::Overlay(index), _) => self.overlay.answered(index, outcome.is_some()),
+            (io, Some(Starting::Recovering(recovery))) => {
+                recovery.answered(lane, io, failed, outcome);
+                None
+            }
+            (io, _) => {
+                self.log.answered(lane, io, outcome);
+                None
+            }
+        }
+    }
+
+    /// The bytes that the start has asked for.
+    pub(super) fn loaded(&mut self, lane: &mut Lane, owner: Owner, bytes: Vec<u8>) {
+        if let (Owner::Log(LogIo::Step(step)), Some(Starting::Recovering(recovery))) =
+            (owner, &mut self.starting)
+        {
+            recovery.loaded(lane, &mut self.overlay, step, bytes);
+        }
+    }
+}

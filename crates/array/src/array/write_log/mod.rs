@@ -1,0 +1,191 @@
+//! md's logs against the write hole: what a write to stripes changes is in a log, durably, before
+//! any of it is in place. After a crash the log tells how parity, or all of the write, is to be.
+//!
+//! - `change` is what a write changes, as logs tell it.
+//! - `ppl` are the partial parity logs of RAID 5, with what they record at once as `unit`.
+//! - `journal` is the ring on a device of its own, with what it records at once as `record`.
+//! - `recovery` brings what a log tells in place when an array starts; of a read-only array it is
+//!   laid over what members hold, as `overlay`.
+
+mod change;
+mod journal;
+mod overlay;
+mod ppl;
+mod record;
+mod recovery;
+mod unit;
+
+pub(super) use change::is_consecutive;
+pub(super) use overlay::{Overlay, Patched};
+pub(super) use recovery::Recovery;
+
+use super::job::Job;
+use super::lane::Lane;
+use super::scratch::{PAGE_BYTES, Scratch};
+use crate::assemble::{Config, StartLog};
+use crate::{Buf, MemberId, Outcome};
+use journal::Journal;
+use ppl::PartialParityLogs;
+
+/// What a log has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogIo {
+    /// The writing of what is recorded, on this member.
+    Unit(MemberId),
+    /// A computation for a part of that, by its number.
+    Entry(MemberId, u16),
+    /// A flush.
+    Flush,
+    /// A step of what is brought in place at the start.
+    Step(usize),
+    /// A part of a read of a read-only array.
+    Overlay(usize),
+}
+
+/// What a log asks of writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogKind {
+    /// There is none.
+    #[default]
+    None,
+    /// In each row neighbouring strips are changed.
+    PartialParity,
+    /// Whole blocks of 4 KiB are changed.
+    Journal,
+}
+
+impl LogKind {
+    pub(super) const fn of(log: &StartLog) -> Self {
+        match log {
+            StartLog::None => Self::None,
+            StartLog::PartialParity { .. } => Self::PartialParity,
+            StartLog::Journal { .. } => Self::Journal,
+        }
+    }
+}
+
+/// Memory for the log of an array with so many members, in bytes.
+pub(super) fn buffer_bytes(config: &Config) -> u64 {
+    let members = u64::from(config.superblock.raid_disks);
+    match (config.read_only, &config.log) {
+        (true, _) | (_, StartLog::None) => 0,
+        (_, StartLog::PartialParity { .. }) => 2 * members * u64::from(unit::BUFFER_BYTES),
+        (_, StartLog::Journal { .. }) => record::most_blocks(members) * u64::from(PAGE_BYTES),
+    }
+}
+
+/// The log of a running array. A write that is [recorded](Self::record) waits until it is
+/// [released](Self::next_released), and is [in place](Self::in_place) when it is over.
+#[derive(Debug, Default)]
+pub(super) enum WriteLog {
+    #[default]
+    None,
+    PartialParity(PartialParityLogs),
+    Journal(Journal),
+}
+
+impl WriteLog {
+    /// Begins a new log, behind what was found in this one.
+    pub(super) fn begin(log: StartLog, lane: &mut Lane, memory: Scratch) -> Self {
+        let set_uuid = lane.keeper().set_uuid();
+        match log {
+            StartLog::None => Self::None,
+            StartLog::PartialParity { generations, .. } => {
+                let buffers = cut(memory, unit::BUFFER_BYTES);
+                let mut logs = PartialParityLogs::new(set_uuid, buffers);
+                let members: Vec<MemberId> = lane.keeper().members().holders().collect();
+                for id in members {
+                    let generation = generations.get(usize::from(id.0)).copied().flatten();
+                    logs.begin(lane, id, generation);
+                }
+                Self::PartialParity(logs)
+            }
+            StartLog::Journal { member, scan } => {
+                let pages = cut(memory, PAGE_BYTES);
+                Self::Journal(Journal::begin(set_uuid, member, &scan, pages, lane))
+            }
+        }
+    }
+
+    /// Is the new log still being begun?
+    pub(super) fn is_renewing(&self, lane: &Lane) -> bool {
+        match self {
+            Self::None => false,
+            Self::PartialParity(logs) => logs.is_beginning(),
+            Self::Journal(journal) => journal.is_renewing(lane),
+        }
+    }
+
+    /// Has this write wait until it is recorded. False where that is not needed.
+    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
+        match self {
+            Self::None => false,
+            Self::PartialParity(logs) => logs.record(lane, index, job),
+            Self::Journal(journal) => journal.record(lane, index, job),
+        }
+    }
+
+    /// A write is over.
+    pub(super) fn in_place(&mut self, lane: &mut Lane, index: usize) {
+        match self {
+            Self::None => {}
+            Self::PartialParity(logs) => logs.in_place(lane, index),
+            Self::Journal(journal) => journal.in_place(lane, index),
+        }
+    }
+
+    /// Something that the log has asked for is answered; what failed has made its member faulty.
+    pub(super) fn answered(&mut self, lane: &mut Lane, io: LogIo, outcome: Option<Outcome>) {
+        match self {
+            Self::None => {}
+            Self::PartialParity(logs) => logs.answered(lane, io, outcome),
+            Self::Journal(journal) => journal.answered(lane, io, outcome),
+        }
+    }
+
+    /// An update of superblocks is done.
+    pub(super) fn updated(&mut self, lane: &mut Lane) {
+        if let Self::Journal(journal) = self {
+            journal.updated(lane);
+        }
+    }
+
+    /// A checkpoint that was asked for is complete.
+    pub(super) fn checkpoint_done(&mut self, lane: &mut Lane) {
+        if let Self::Journal(journal) = self {
+            journal.checkpoint_done(lane);
+        }
+    }
+
+    /// A write that may go on now: it is recorded, or need not be any longer.
+    pub(super) fn next_released(&mut self) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::PartialParity(logs) => logs.released.pop(),
+            Self::Journal(journal) => journal.released.pop(),
+        }
+    }
+
+    /// Is there such a one?
+    pub(super) fn has_released(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::PartialParity(logs) => !logs.released.is_empty(),
+            Self::Journal(journal) => !journal.released.is_empty(),
+        }
+    }
+
+    /// Will it let this write go on?
+    pub(super) fn waits_for(&self, index: usize) -> bool {
+        match self {
+            Self::None => false,
+            Self::PartialParity(logs) => logs.waits_for(index),
+            Self::Journal(journal) => journal.waits_for(index),
+        }
+    }
+}
+
+fn cut(memory: Scratch, len: u32) -> Vec<Buf> {
+    let count = memory.bytes / u64::from(len);
+    (0..count).map(|number| Buf { offset: memory.offset + number * u64::from(len), len }).collect()
+}

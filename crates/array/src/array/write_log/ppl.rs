@@ -1,0 +1,376 @@
+//! Partial parity logs of RAID 5, as md writes them (`raid5-ppl.c`): each member has a log for the
+//! stripes whose parity it holds.
+//!
+//! ```text
+//!             partial parity,              header, partial      the writes         all members
+//!             checksums                    parity, durably      themselves         flushed
+//!  Idle ───► Summing ───────────────────► Recording ──────────► InPlace ───► Done ──────────► Idle
+//!   ▲ writes wait here, and go together                                       (when others wait)
+//! ```
+//! A log holds one *unit* that counts, the last. So the next one is recorded only when all that the
+//! last one tells of is in place, and durable.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::super::io::Owner;
+use super::super::job::Job;
+use super::super::lane::Lane;
+use super::LogIo;
+use super::unit::{Draft, Unit, drafts, holders};
+use crate::action::{Action, Compute, Outcome};
+use crate::format::ppl::{HEADER_BYTES, PplArea, PplHeader};
+use crate::{Buf, IoOp, MemberId, SECTOR_BYTES};
+
+/// The logs of all members, and the flushes between units, which they share. A write is
+/// [recorded](Self::record); it may go on when it is among those `released`;
+/// when it is [in place](Self::in_place) its unit may be forgotten.
+#[derive(Debug)]
+pub(in super::super) struct PartialParityLogs {
+    set_uuid: [u8; 16],
+    logs: BTreeMap<MemberId, Log>,
+    /// Memory for units, of logs that are no more.
+    free_buffers: Vec<Buf>,
+    /// Where each write under way is.
+    tickets: BTreeMap<usize, Ticket>,
+    /// Writes that may go on.
+    pub(super) released: Vec<usize>,
+    /// Flushes that are not answered, while all members are being flushed.
+    flushing: usize,
+    /// That began when no write was under way without.
+    covers_all: bool,
+    /// Writes under way that are in no log: a resync is to follow them.
+    unrecorded: BTreeSet<usize>,
+    /// Everything that was written without is durable. Before that, a log tells of nothing.
+    begun: bool,
+}
+
+/// A write under way. While one member takes a role over from another, a crash may leave the role
+/// to either: the write is recorded by both, one after the other in the order of their ids, so that
+/// no two writes wait for each other.
+#[derive(Debug)]
+struct Ticket {
+    /// The logs that it is in, or waits for: the last.
+    logs: Vec<MemberId>,
+    /// The log that comes then.
+    next: Option<(MemberId, Vec<Draft>)>,
+}
+
+/// What one member's log is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// What lies in its area is from another time, and is overwritten with zeroes.
+    Clearing,
+    /// An empty unit is written, behind which nothing counts.
+    Emptying,
+    Idle,
+    /// Sums and checksums that are not done.
+    Summing(usize),
+    Recording,
+    /// Writes of the unit that are not in place.
+    InPlace(usize),
+    /// All of them are.
+    Done,
+    /// They are durable when the flush under way ends.
+    Flushing,
+}
+
+#[derive(Debug)]
+struct Log {
+    area: PplArea,
+    /// Where in it the next unit begins, in sectors.
+    next: u64,
+    generation: u64,
+    state: State,
+    buffer: Buf,
+    unit: Unit,
+    /// Writes that go with the next units.
+    waiting: VecDeque<(usize, Vec<Draft>)>,
+}
+
+impl PartialParityLogs {
+    /// No log is in use yet. `buffers`: memory for a unit, two for each role.
+    pub(super) fn new(set_uuid: [u8; 16], buffers: Vec<Buf>) -> Self {
+        Self {
+            set_uuid,
+            logs: BTreeMap::new(),
+            free_buffers: buffers,
+            tickets: BTreeMap::new(),
+            released: Vec::new(),
+            flushing: 0,
+            covers_all: false,
+            unrecorded: BTreeSet::new(),
+            begun: false,
+        }
+    }
+
+    /// Takes the log of a member into use. `generation`: the latest that was found in it, behind
+    /// which an empty unit ends it; of a log that was not looked at, nothing may be left that a
+    /// recovery would take for the latest.
+    pub(super) fn begin(&mut self, lane: &mut Lane, id: MemberId, generation: Option<u64>) {
+        let member = lane.keeper().members().get(id);
+        let Some(area) = member.and_then(|member| PplArea::of(&member.superblock).ok().flatten())
+        else {
+            return;
+        };
+        // Each role has two at most: who holds it, and who takes over or has just been taken over.
+        let gone = |id: &MemberId| !lane.keeper().members().live(*id);
+        for id in self.logs.keys().copied().filter(gone).collect::<Vec<_>>() {
+            self.end(lane, id);
+        }
+        let free = self.free_buffers.iter().position(|buf| !lane.pool.is_lent(*buf));
+        let Some(free) = free else { return };
+        let log = Log {
+            area,
+            next: 0,
+            generation: generation.map_or(0, |latest| latest + 1),
+            state: State::Clearing,
+            buffer: self.free_buffers.swap_remove(free),
+            unit: Unit::default(),
+            waiting: VecDeque::new(),
+        };
+        let clear = IoOp::WriteZeroes {
+            sector: area.sector,
+            sectors: area.sectors,
+            unmap: false,
+            fua: true,
+        };
+        self.logs.insert(id, log);
+        match generation {
+            Some(_) => self.write_unit(lane, id, State::Emptying),
+            None => lane.issue(id, clear, Owner::Log(LogIo::Unit(id))),
+        }
+    }
+
+    /// Does this write wait for its log, which is busy with something?
+    pub(super) fn waits_for(&self, index: usize) -> bool {
+        let last = self.tickets.get(&index).and_then(|ticket| ticket.logs.last());
+        let log = last.and_then(|id| self.logs.get(id));
+        log.is_some_and(|log| match log.state {
+            State::Idle => !self.begun && (self.flushing > 0 || !self.unrecorded.is_empty()),
+            State::Done => self.flushing > 0,
+            _ => true,
+        })
+    }
+
+    /// Is the log of any member being taken into use?
+    pub(super) fn is_beginning(&self) -> bool {
+        let begins = |log: &Log| matches!(log.state, State::Clearing | State::Emptying);
+        self.logs.values().any(begins)
+    }
+
+    /// Has this write wait until it is in the log. False where there is nothing to record: no
+    /// member holds the parity.
+    pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
+        // After a crash the kernel takes all of an array to fit whose logs tell of anything. Before
+        // the resync is done, they tell of nothing.
+        if lane.keeper().has_to_resync() {
+            self.unrecorded.insert(index);
+            self.begun = false;
+            return false;
+        }
+        let drafts = drafts(job, lane);
+        if drafts.is_empty() {
+            return false;
+        }
+        let mut holders = holders(job, lane);
+        let Some(first) = holders.next() else { return false };
+        let next = holders.next().map(|second| (second, drafts.clone()));
+        self.tickets.insert(index, Ticket { logs: Vec::new(), next });
+        self.enqueue(lane, index, first, drafts);
+        true
+    }
+
+    /// Has a write wait for the log of this member.
+    fn enqueue(&mut self, lane: &mut Lane, index: usize, id: MemberId, drafts: Vec<Draft>) {
+        if !self.logs.contains_key(&id) {
+            self.begin(lane, id, None);
+        }
+        let Some(log) = self.logs.get_mut(&id) else { return self.recorded(lane, index) };
+        log.waiting.push_back((index, drafts));
+        if let Some(ticket) = self.tickets.get_mut(&index) {
+            ticket.logs.push(id);
+        }
+        self.advance(lane, id);
+    }
+
+    /// A write is in a log, or need not be: it waits for the other one, or may go on.
+    fn recorded(&mut self, lane: &mut Lane, index: usize) {
+        let next = self.tickets.get_mut(&index).and_then(|ticket| ticket.next.take());
+        match next {
+            Some((id, drafts)) if lane.keeper().members().live(id) => {
+                self.enqueue(lane, index, id, drafts);
+            }
+            _ => self.released.push(index),
+        }
+    }
+
+    /// This write is over: what it wrote is in place, or will not be written.
+    pub(super) fn in_place(&mut self, lane: &mut Lane, index: usize) {
+        if self.unrecorded.remove(&index) {
+            return self.advance_all(lane);
+        }
+        let Some(ticket) = self.tickets.remove(&index) else { return };
+        for id in ticket.logs {
+            let Some(log) = self.logs.get_mut(&id) else { continue };
+            if let State::InPlace(left) = &mut log.state {
+                *left -= 1;
+                if *left == 0 {
+                    log.state = State::Done;
+                }
+            }
+            self.advance(lane, id);
+        }
+    }
+
+    /// Something that a log has asked for is answered; what failed has made its member faulty.
+    pub(super) fn answered(&mut self, lane: &mut Lane, io: LogIo, outcome: Option<Outcome>) {
+        match io {
+            LogIo::Unit(id) => self.unit_answered(lane, id),
+            LogIo::Entry(id, entry) => self.entry_answered(lane, id, entry, outcome),
+            LogIo::Flush => {
+                self.flushing -= 1;
+                if self.flushing == 0 {
+                    self.flushed(lane);
+                }
+            }
+            LogIo::Step(_) | LogIo::Overlay(_) => {}
+        }
+    }
+
+    fn unit_answered(&mut self, lane: &mut Lane, id: MemberId) {
+        if !lane.keeper().members().live(id) {
+            return self.end(lane, id);
+        }
+        let Some(log) = self.logs.get_mut(&id) else { return };
+        match log.state {
+            State::Clearing => return self.write_unit(lane, id, State::Emptying),
+            State::Recording => {
+                log.state = State::InPlace(log.unit.jobs.len());
+                for index in log.unit.jobs.clone() {
+                    self.recorded(lane, index);
+                }
+            }
+            _ => log.state = State::Idle,
+        }
+        self.advance(lane, id);
+    }
+
+    fn entry_answered(
+        &mut self,
+        lane: &mut Lane,
+        id: MemberId,
+        entry: u16,
+        outcome: Option<Outcome>,
+    ) {
+        let Some(log) = self.logs.get_mut(&id) else { return };
+        let State::Summing(left) = &mut log.state else { return };
+        match outcome {
+            Some(Outcome::Crc(checksum)) => {
+                log.unit.drafts[usize::from(entry)].entry.checksum = checksum;
+                *left -= 1;
+            }
+            _ => {
+                let inputs = log.unit.output(log.buffer, entry).into_iter().collect();
+                let crc = Compute::Crc { before: 0, inputs };
+                lane.issue_log_compute(crc, LogIo::Entry(id, entry));
+            }
+        }
+        if *left == 0 {
+            self.write_unit(lane, id, State::Recording);
+        }
+    }
+
+    /// A member is gone: what waits for its log needs it no longer.
+    fn end(&mut self, lane: &mut Lane, id: MemberId) {
+        let Some(log) = self.logs.remove(&id) else { return };
+        self.free_buffers.push(log.buffer);
+        let being_recorded = matches!(log.state, State::Summing(_) | State::Recording);
+        let jobs = if being_recorded { log.unit.jobs } else { Vec::new() };
+        for index in jobs.into_iter().chain(log.waiting.into_iter().map(|(index, _)| index)) {
+            self.recorded(lane, index);
+        }
+    }
+
+    /// Begins what a log can begin: its next unit, or first the flush after the last one.
+    fn advance(&mut self, lane: &mut Lane, id: MemberId) {
+        let Some(log) = self.logs.get_mut(&id) else { return };
+        if log.waiting.is_empty() {
+            return;
+        }
+        if !lane.keeper().members().live(id) && matches!(log.state, State::Idle | State::Done) {
+            return self.end(lane, id);
+        }
+        let rests = self.flushing == 0;
+        match log.state {
+            State::Idle if self.begun => self.begin_unit(lane, id),
+            State::Idle if rests && self.unrecorded.is_empty() => self.flush(lane),
+            State::Done if rests => self.flush(lane),
+            _ => {}
+        }
+    }
+
+    fn begin_unit(&mut self, lane: &mut Lane, id: MemberId) {
+        let Some(log) = self.logs.get_mut(&id) else { return };
+        let room_bytes = (log.area.sectors * SECTOR_BYTES) as u32 - HEADER_BYTES;
+        log.unit = Unit::take(&mut log.waiting, room_bytes);
+        let sums: Vec<(u16, Compute)> = log.unit.sums(log.buffer).collect();
+        log.state = State::Summing(sums.len());
+        if sums.is_empty() {
+            return self.write_unit(lane, id, State::Recording);
+        }
+        for (entry, sum) in sums {
+            lane.issue_log_compute(sum, LogIo::Entry(id, entry));
+        }
+    }
+
+    /// Writes the unit of a log, durably.
+    fn write_unit(&mut self, lane: &mut Lane, id: MemberId, state: State) {
+        if !lane.keeper().members().live(id) {
+            return self.end(lane, id);
+        }
+        let Some(log) = self.logs.get_mut(&id) else { return };
+        let bytes = HEADER_BYTES + log.unit.parity_bytes();
+        let sectors = u64::from(bytes) / SECTOR_BYTES;
+        if log.next + sectors > log.area.sectors || !log.area.is_ring {
+            log.next = 0;
+        }
+        log.generation += 1;
+        let header = PplHeader { generation: log.generation, entries: log.unit.entries() };
+        let header_buf = log.buffer.slice(0, HEADER_BYTES);
+        let bytes_of_header = header.encode(self.set_uuid);
+        lane.actions.push_back(Action::Store { buf: header_buf, bytes: bytes_of_header });
+        let sector = log.area.sector + log.next;
+        log.next += sectors;
+        log.state = state;
+        let op = IoOp::Write { sector, buf: log.buffer.slice(0, bytes), fua: true };
+        lane.issue(id, op, Owner::Log(LogIo::Unit(id)));
+    }
+
+    /// Flushes all members, for all logs whose units are in place.
+    fn flush(&mut self, lane: &mut Lane) {
+        for log in self.logs.values_mut().filter(|log| log.state == State::Done) {
+            log.state = State::Flushing;
+        }
+        let members: Vec<MemberId> = lane.keeper().members().holders().collect();
+        self.flushing = members.len();
+        self.covers_all = self.unrecorded.is_empty();
+        for id in members {
+            lane.issue(id, IoOp::Flush, Owner::Log(LogIo::Flush));
+        }
+    }
+
+    fn flushed(&mut self, lane: &mut Lane) {
+        for log in self.logs.values_mut().filter(|log| log.state == State::Flushing) {
+            log.state = State::Idle;
+        }
+        // What was written without before is durable, if no more has come since.
+        self.begun |= self.covers_all && !lane.keeper().has_to_resync();
+        self.advance_all(lane);
+    }
+
+    fn advance_all(&mut self, lane: &mut Lane) {
+        for id in self.logs.keys().copied().collect::<Vec<_>>() {
+            self.advance(lane, id);
+        }
+    }
+}

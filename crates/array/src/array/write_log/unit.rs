@@ -1,0 +1,137 @@
+//! Units of partial parity logs: which entries they have, and what their partial parity is.
+
+use std::collections::VecDeque;
+
+use super::super::job::{Job, Kind};
+use super::super::lane::Lane;
+use super::super::map::Map;
+use super::change::{Change, Contents, changes};
+use crate::action::Compute;
+use crate::format::ppl::{HEADER_BYTES, MAX_ENTRIES, PplEntry};
+use crate::{Buf, MemberId, SECTOR_BYTES};
+
+/// Partial parity of a unit at most, in bytes, as in md.
+const MAX_PARITY_BYTES: u32 = 128 << 10;
+
+/// Memory for one unit, in bytes.
+pub(in super::super) const BUFFER_BYTES: u32 = HEADER_BYTES + MAX_PARITY_BYTES;
+
+/// An entry to be, and what its partial parity is the sum of.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) entry: PplEntry,
+    inputs: Vec<Buf>,
+}
+
+/// What is recorded at once: some writes, each with its entries.
+#[derive(Debug, Default)]
+pub(super) struct Unit {
+    pub(super) jobs: Vec<usize>,
+    pub(super) drafts: Vec<Draft>,
+}
+
+impl Unit {
+    /// Takes of those that wait as many as fit.
+    pub(super) fn take(waiting: &mut VecDeque<(usize, Vec<Draft>)>, room_bytes: u32) -> Self {
+        let room_bytes = room_bytes.min(MAX_PARITY_BYTES);
+        let mut unit = Self::default();
+        while let Some((_, drafts)) = waiting.front() {
+            let bytes: u32 = drafts.iter().map(|draft| draft.entry.pp_bytes).sum();
+            let fits = unit.parity_bytes() + bytes <= room_bytes
+                && unit.drafts.len() + drafts.len() <= MAX_ENTRIES;
+            if !fits && !unit.jobs.is_empty() {
+                break;
+            }
+            let Some((job, drafts)) = waiting.pop_front() else { break };
+            unit.jobs.push(job);
+            unit.drafts.extend(drafts);
+        }
+        unit
+    }
+
+    /// Bytes of all its partial parity.
+    pub(super) fn parity_bytes(&self) -> u32 {
+        self.drafts.iter().map(|draft| draft.entry.pp_bytes).sum()
+    }
+
+    /// What its header says.
+    pub(super) fn entries(&self) -> Vec<PplEntry> {
+        self.drafts.iter().map(|draft| draft.entry).collect()
+    }
+
+    /// Where the partial parity of an entry belongs, if it has any.
+    pub(super) fn output(&self, buffer: Buf, entry: u16) -> Option<Buf> {
+        let (before, rest) = self.drafts.split_at(usize::from(entry));
+        let start: u32 = before.iter().map(|draft| draft.entry.pp_bytes).sum();
+        let bytes = rest.first()?.entry.pp_bytes;
+        (bytes > 0).then(|| buffer.slice(HEADER_BYTES + start, bytes))
+    }
+
+    /// The sums that are to be made, with the numbers of their entries.
+    pub(super) fn sums(&self, buffer: Buf) -> impl Iterator<Item = (u16, Compute)> + '_ {
+        (0..).zip(&self.drafts).filter_map(move |(number, draft)| {
+            let output = self.output(buffer, number)?;
+            let inputs = draft.inputs.clone();
+            let coefs = vec![1; inputs.len()];
+            let outputs = vec![output];
+            Some((number, Compute::Sum { inputs, coefs, outputs, accumulate: false }))
+        })
+    }
+}
+
+/// The members that hold the parity of what this write changes, and live, by their ids: one, or two
+/// while one takes over from the other.
+pub(super) fn holders(job: &Job, lane: &Lane) -> impl Iterator<Item = MemberId> + use<> {
+    let view = parity_role(job, &lane.map).map(|(start, role)| {
+        let members = lane.keeper().members();
+        let view = members.view(role, start, 1, &[]);
+        view.writers.map(|place| place.map(|place| place.member).filter(|id| members.live(*id)))
+    });
+    let mut holders = view.unwrap_or_default();
+    holders.sort_unstable();
+    holders.into_iter().flatten()
+}
+
+/// Where the rows of a write begin, and the role that holds their parity.
+fn parity_role(job: &Job, map: &Map) -> Option<(u64, u16)> {
+    let start = match &job.kind {
+        Kind::Write { unit, .. } => unit.start,
+        Kind::ZeroStripes { start, .. } => *start,
+        _ => return None,
+    };
+    let chunk = u64::from(map.geometry.chunk_sectors());
+    Some((start, map.geometry.parity_roles(start / chunk).0))
+}
+
+/// The entries of a write; none where it makes no parity.
+pub(super) fn drafts(job: &Job, lane: &Lane) -> Vec<Draft> {
+    let Some((start, role)) = parity_role(job, &lane.map) else { return Vec::new() };
+    let changes = changes(job, &lane.map);
+    let draft = |change: &Change| draft(change, start, &lane.map, role, lane.pool.zero);
+    changes.iter().filter_map(draft).collect()
+}
+
+/// The entry of one change. The partial parity is what the strips that do not change add up to:
+/// the new parity without the new data.
+fn draft(change: &Change, start: u64, map: &Map, role: u16, zero: Buf) -> Option<Draft> {
+    let parity = *change.sums.first()?;
+    let (first, _) = *change.data.first()?;
+    let strips = change.data.len() as u32;
+    let bytes = change.rows.sectors() * SECTOR_BYTES as u32;
+    let whole = strips == map.geometry.data_disks();
+    let entry = PplEntry {
+        data_sector: map.data_sector(start + u64::from(change.rows.start), first),
+        pp_bytes: if whole { 0 } else { bytes },
+        data_bytes: bytes * strips,
+        parity_disk: role.into(),
+        checksum: 0,
+    };
+    let mut inputs: Vec<Buf> = change.data.iter().filter_map(|(_, buf)| *buf).collect();
+    if let Contents::Buf(buf) = parity {
+        inputs.push(buf);
+    }
+    if inputs.is_empty() {
+        inputs.push(zero.slice(0, bytes));
+    }
+    Some(Draft { entry, inputs })
+}
