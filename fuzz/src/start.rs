@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use braid_array::array::Scratch;
 use braid_array::assemble::{Candidate, Config, Options, Standing, Start, decide};
-use braid_array::create::{NewArray, NewBitmap, NewDevice};
+use braid_array::create::{NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::superblock::{Superblock, Version};
 use braid_array::level::{Layout, Level};
 use braid_array::{Action, Array, Instant, IoOp, Machine};
@@ -108,6 +108,7 @@ fn devices(level: Level) -> Vec<Vec<u8>> {
         chunk_sectors: if level == Level::Raid1 { 0 } else { 8 },
         size_sectors: None,
         bitmap: if redundant { bitmap } else { NewBitmap::None },
+        log: NewLog::None,
         assume_clean: true,
     };
     let roles: Vec<_> = (1..=DEVICES as u8).map(|index| Some(device(index))).collect();
@@ -168,7 +169,7 @@ fn check(config: &Config, degraded: u16) {
             Standing::Rebuilding { role, offset, .. } => {
                 assert!(u32::from(role) < array.raid_disks && offset <= array.size_sectors);
             }
-            Standing::Spare => {}
+            Standing::Spare | Standing::Journal => {}
         }
     }
     assert_eq!(in_sync.len() + usize::from(degraded), array.raid_disks as usize);

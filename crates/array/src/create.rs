@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! sector 8                  superblock, 4 KiB reserved
-//! sector 16                 bitmap, if there is one, in whole 4 KiB
+//! sector 16                 bitmap, if there is one, in whole 4 KiB; or partial parity log, 1 MiB
 //! behind it, or behind      bad-block log, 4 KiB
 //!   the space kept for one
 //! data_offset               data; a multiple of 1 MiB with room for a later reshape
@@ -13,6 +13,8 @@
 use std::collections::BTreeSet;
 
 use crate::code::Losses;
+use crate::format::journal::MetaBlock;
+use crate::format::ppl::{self, PplArea, PplHeader};
 use crate::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
 use crate::format::{BadBlocks, Bitmap, Role, Superblock, Version};
 use crate::geometry::{Geometry, GeometryError, Shape};
@@ -25,6 +27,9 @@ const SUPER_OFFSET: u64 = 8;
 
 /// Sectors reserved for the superblock and for the bad-block log, and their alignment.
 const AREA_SECTORS: u64 = 8;
+
+/// The least of a journal.
+const LEAST_JOURNAL_SECTORS: u64 = 4 * MIB_SECTORS;
 
 const MIB_SECTORS: u64 = 2048;
 const GIB_SECTORS: u64 = 1024 * MIB_SECTORS;
@@ -51,6 +56,8 @@ pub struct NewArray {
     pub size_sectors: Option<u64>,
     /// Bitmap.
     pub bitmap: NewBitmap,
+    /// What closes the write hole.
+    pub log: NewLog,
     /// The members agree already: no resync.
     pub assume_clean: bool,
 }
@@ -69,6 +76,23 @@ pub enum NewBitmap {
     },
 }
 
+/// What closes the write hole of a level with parity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NewLog {
+    /// Nothing: a resync, or what the bitmap tells of it, follows an unclean stop.
+    #[default]
+    None,
+    /// Partial parity logs on all members; RAID 5.
+    PartialParity,
+    /// A journal on a device of its own; RAID 4, 5 and 6.
+    Journal {
+        /// That device.
+        device: NewDevice,
+        /// Random: the number of the journal's first block.
+        first_seq: u32,
+    },
+}
+
 /// A device that is to be a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewDevice {
@@ -83,10 +107,13 @@ pub struct NewDevice {
 pub struct Blueprint {
     /// Where the array's bytes will lie.
     pub geometry: Geometry,
-    /// The superblocks: one for each role, `None` where the member is missing, then the spares.
+    /// The superblocks: one for each role, `None` where the member is missing, then the spares,
+    /// then the journal.
     pub superblocks: Vec<Option<Superblock>>,
     /// The bitmap, which all of them carry.
     pub bitmap: Option<Bitmap>,
+    /// What is to be seen in a new log.
+    log: NewLog,
 }
 
 /// Why there can be no such array.
@@ -145,6 +172,22 @@ pub enum CreateError {
     /// The bitmap does not fit, or its chunk is not a power of two from 4 KiB on.
     #[error("a bitmap with this chunk does not fit")]
     Bitmap,
+    /// A log that this level cannot have, or not with what else was asked for.
+    #[error("{level} cannot have {what}")]
+    Log {
+        /// Level.
+        level: Level,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// The journal's device is too small.
+    #[error("the journal has {device_sectors} sectors, it needs {needed_sectors}")]
+    JournalTooSmall {
+        /// Its size.
+        device_sectors: u64,
+        /// The least.
+        needed_sectors: u64,
+    },
     /// Longer than a superblock has room for.
     #[error("the name has {bytes} bytes, more than {NAME_BYTES}")]
     NameTooLong {
@@ -167,6 +210,8 @@ impl Advised for CreateError {
             Self::NotRedundant { .. } => "leave it out, or use another level".into(),
             Self::TooFew { .. } => "name more members".into(),
             Self::TooManyDevices => "use fewer spares".into(),
+            Self::Log { .. } => "leave it out, or use a level that can".into(),
+            Self::JournalTooSmall { .. } => "use a larger device".into(),
             Self::Bitmap => "use a larger power of two, or the default".into(),
             Self::NameTooLong { .. } => "use a shorter name".into(),
         }
@@ -186,7 +231,7 @@ impl NewArray {
         self.check(roles, spares)?;
         let devices = || roles.iter().copied().chain(spares.iter().copied().map(Some));
         let smallest = devices().flatten().map(|device| device.device_sectors).min().unwrap_or(0);
-        let data_offset = data_offset(smallest, self.chunk_sectors);
+        let data_offset = self.data_offset(smallest);
         for (index, device) in devices().enumerate() {
             let Some(NewDevice { device_sectors, .. }) = device else { continue };
             let least = data_offset + u64::from(self.chunk_sectors.max(8));
@@ -199,31 +244,68 @@ impl NewArray {
         self.check_missing(roles, &geometry)?;
         let mut bitmap = self.bitmap(&geometry, smallest)?;
         let bitmap_sectors = match &bitmap {
+            _ if self.log == NewLog::PartialParity => ppl::DEFAULT_SECTORS,
             Some(bitmap) => bitmap.size_sectors().next_multiple_of(AREA_SECTORS),
             None if self.redundant() => bitmap_space(smallest),
             None => 0,
         };
-        let bblog_offset = i32::try_from(AREA_SECTORS + bitmap_sectors).expect("below 1 MiB");
+        let bblog_offset = i32::try_from(AREA_SECTORS + bitmap_sectors).expect("a few MiB");
+        let (feature_map, bitmap_offset_sectors) = match self.log {
+            NewLog::PartialParity => {
+                let sectors = u16::try_from(ppl::DEFAULT_SECTORS).expect("below 32 MiB");
+                (feature::MULTIPLE_PPLS, ppl::place_code(8, sectors))
+            }
+            NewLog::Journal { .. } => (feature::JOURNAL, 0),
+            NewLog::None if bitmap.is_some() => (feature::BITMAP_OFFSET, 8),
+            NewLog::None => (0, 0),
+        };
         let shared = Superblock {
             size_sectors: geometry.member_sectors(),
             data_offset,
-            feature_map: if bitmap.is_some() { feature::BITMAP_OFFSET } else { 0 },
-            bitmap_offset_sectors: if bitmap.is_some() { 8 } else { 0 },
+            feature_map,
+            bitmap_offset_sectors,
             bblog_offset_sectors: bblog_offset,
             ..self.superblock(geometry.raid_disks())
         };
-        let superblocks = self.superblocks(shared, roles, spares);
+        let superblocks = self.superblocks(shared, roles, spares)?;
         let unsynced = |s: &Superblock| s.resync_offset == 0 || s.has(feature::RECOVERY_OFFSET);
         if superblocks.iter().flatten().any(unsynced)
             && let Some(bitmap) = &mut bitmap
         {
             bitmap.set_all();
         }
-        Ok(Blueprint { geometry, superblocks, bitmap })
+        Ok(Blueprint { geometry, superblocks, bitmap, log: self.log })
     }
 
     fn redundant(&self) -> bool {
         !matches!(self.level, Level::Linear | Level::Raid0)
+    }
+
+    /// Where data starts on devices, the smallest of which is so large.
+    fn data_offset(&self, device_sectors: u64) -> u64 {
+        let log_sectors = match self.log {
+            NewLog::PartialParity => ppl::DEFAULT_SECTORS,
+            NewLog::None | NewLog::Journal { .. } => 0,
+        };
+        data_offset(device_sectors, self.chunk_sectors, log_sectors)
+    }
+
+    /// Can the level have the log, with what else was asked for?
+    fn check_log(&self, devices: usize) -> Result<(), CreateError> {
+        let level = self.level;
+        let bitmap = matches!(self.bitmap, NewBitmap::Internal { .. });
+        let what = match self.log {
+            NewLog::None => return Ok(()),
+            NewLog::PartialParity if level != Level::Raid5 => "partial parity logs",
+            NewLog::PartialParity if devices > ppl::MAX_MEMBERS => {
+                "partial parity logs on more than 64 members"
+            }
+            NewLog::PartialParity if bitmap => "partial parity logs and a bitmap",
+            NewLog::Journal { .. } if level.parity_disks() == 0 => "a journal",
+            NewLog::Journal { .. } if bitmap => "a journal and a bitmap",
+            NewLog::PartialParity | NewLog::Journal { .. } => return Ok(()),
+        };
+        Err(CreateError::Log { level, what })
     }
 
     /// What needs no sizes.
@@ -235,6 +317,7 @@ impl NewArray {
         if roles.len() + spares.len() > MAX_DEV as usize {
             return Err(CreateError::TooManyDevices);
         }
+        self.check_log(roles.len())?;
         let missing = roles.iter().filter(|device| device.is_none()).count();
         if missing == roles.len() || (missing > 0 && !self.redundant()) {
             return Err(CreateError::TooFew { level, missing });
@@ -300,7 +383,12 @@ impl NewArray {
     fn bitmap(&self, geometry: &Geometry, smallest: u64) -> Result<Option<Bitmap>, CreateError> {
         let chunk_bytes = match self.bitmap {
             NewBitmap::Internal { chunk_bytes } => chunk_bytes,
-            NewBitmap::Default if geometry.member_sectors() >= DEFAULT_BITMAP_SECTORS => None,
+            NewBitmap::Default
+                if geometry.member_sectors() >= DEFAULT_BITMAP_SECTORS
+                    && self.log == NewLog::None =>
+            {
+                None
+            }
             _ => return Ok(None),
         };
         let space = bitmap_space(smallest);
@@ -335,14 +423,26 @@ impl NewArray {
         mut shared: Superblock,
         roles: &[Option<NewDevice>],
         spares: &[NewDevice],
-    ) -> Vec<Option<Superblock>> {
-        let devices = roles.len() + spares.len();
+    ) -> Result<Vec<Option<Superblock>>, CreateError> {
+        let journal = match self.log {
+            NewLog::Journal { device, .. } => Some(device),
+            NewLog::None | NewLog::PartialParity => None,
+        };
+        let devices = roles.len() + spares.len() + usize::from(journal.is_some());
         shared.roles = vec![Role::Spare; devices.next_multiple_of(128)];
         for (role, _) in (0u16..).zip(roles).filter(|(_, device)| device.is_some()) {
             shared.roles[usize::from(role)] = Role::Active(role);
         }
         if self.level == Level::Raid0 && self.unequal(&shared, roles) {
             shared.feature_map |= feature::RAID0_LAYOUT;
+        }
+        if let Some(device) = journal {
+            let needed_sectors = shared.data_offset + LEAST_JOURNAL_SECTORS;
+            let device_sectors = device.device_sectors;
+            if device_sectors < needed_sectors {
+                return Err(CreateError::JournalTooSmall { device_sectors, needed_sectors });
+            }
+            shared.roles[devices - 1] = Role::Journal;
         }
         let missing = roles.iter().filter(|device| device.is_none()).count();
         let present = roles.len() - missing;
@@ -365,7 +465,9 @@ impl NewArray {
             shared.resync_offset = 0;
         }
         let all = roles.iter().copied().chain(spares.iter().copied().map(Some));
-        all.enumerate()
+        let all = all.chain(journal.map(Some));
+        let superblocks = all
+            .enumerate()
             .map(|(index, device)| {
                 let device = device?;
                 let mut superblock = shared.clone();
@@ -377,7 +479,8 @@ impl NewArray {
                 }
                 Some(superblock)
             })
-            .collect()
+            .collect();
+        Ok(superblocks)
     }
 
     /// Have the members unequal numbers of chunks? Then raid0 must say how the later zones lie.
@@ -406,6 +509,16 @@ impl Blueprint {
             let bytes = (0..bitmap.pages()).flat_map(|page| bitmap.encode_page(page)).collect();
             writes.push((sector, bytes));
         }
+        if let Ok(Some(area)) = PplArea::of(superblock) {
+            let header = PplHeader { generation: 0, entries: Vec::new() };
+            writes.push((area.sector, header.encode(superblock.set_uuid)));
+        }
+        if let NewLog::Journal { first_seq, .. } = self.log
+            && superblock.role() == Role::Journal
+        {
+            let block = MetaBlock { seq: first_seq.into(), position: 0, payloads: Vec::new() };
+            writes.push((superblock.data_offset, block.encode(superblock.set_uuid)));
+        }
         if let Some(sector) = superblock.bblog_sector() {
             writes.push((sector, BadBlocks::default().encode(superblock.bblog_shift)));
         }
@@ -423,7 +536,7 @@ pub fn device_sectors(data_sectors: u64, chunk_sectors: u32) -> u64 {
     // A larger device never has its data earlier, so this climbs until it fits.
     let mut device_sectors = data_sectors;
     loop {
-        let needed = data_sectors.saturating_add(data_offset(device_sectors, chunk_sectors));
+        let needed = data_sectors.saturating_add(data_offset(device_sectors, chunk_sectors, 0));
         if needed == device_sectors {
             return device_sectors;
         }
@@ -433,13 +546,14 @@ pub fn device_sectors(data_sectors: u64, chunk_sectors: u32) -> u64 {
 
 /// Where data starts: behind the metadata and about 0.1 % of headroom for a reshape (at most
 /// 128 MiB, at least two chunks), in whole MiB.
-fn data_offset(device_sectors: u64, chunk_sectors: u32) -> u64 {
+fn data_offset(device_sectors: u64, chunk_sectors: u32, log_sectors: u64) -> u64 {
     let mut headroom = 128 * MIB_SECTORS;
     let least = 2 * u64::from(chunk_sectors);
     while headroom << 10 > device_sectors && headroom > least {
         headroom >>= 1;
     }
-    (3 * AREA_SECTORS + bitmap_space(device_sectors) + headroom).next_multiple_of(MIB_SECTORS)
+    let behind = bitmap_space(device_sectors).max(log_sectors);
+    (3 * AREA_SECTORS + behind + headroom).next_multiple_of(MIB_SECTORS)
 }
 
 /// The space kept for a bitmap: 4 KiB; 64 KiB above 8 GiB; 128 KiB from 200 GiB on.

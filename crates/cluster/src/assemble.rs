@@ -132,6 +132,7 @@ impl Candidate {
             superblock: self.superblock.clone().map(as_raid6).map(replayed),
             bad_blocks: Ok(BadBlocks::default()),
             bitmap: self.bitmap.clone(),
+            log: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use braid_array::SECTOR_BYTES;
 pub use braid_array::create::NewBitmap;
-use braid_array::create::{self, NewDevice};
+use braid_array::create::{self, NewDevice, NewLog};
 use braid_array::level::Layout;
 use braid_array::refusal::{Advised, Next};
 
@@ -133,6 +133,7 @@ impl NewArray {
             chunk_sectors,
             size_sectors: self.family.is_redundant().then_some(size_sectors),
             bitmap: self.bitmap_of(size_bytes),
+            log: NewLog::None,
             assume_clean: true,
         };
         let device = |&device_uuid| NewDevice { device_sectors, device_uuid };

@@ -1,7 +1,7 @@
 //! Members on nodes: where they are, and how a keeper takes them.
 
 use braid_array::Instant;
-use braid_array::assemble::{Config, MemberConfig, Standing};
+use braid_array::assemble::{Config, MemberConfig, Standing, StartLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{BadBlocks, Bitmap, Superblock};
 use braid_array::keeper::{Keeper, Rules, SyncSpace};
@@ -99,6 +99,7 @@ pub(crate) fn kept(
         superblock: superblocks.max_by_key(|superblock| superblock.events)?.clone(),
         members: roles.map(with_role).chain(spares).collect(),
         bitmap,
+        log: StartLog::None,
         read_only,
         force: false,
         block_bytes,

@@ -95,7 +95,13 @@ impl Bench {
             RoleView { reader: there, unreadable: None, writers: [there, None] }
         };
         let cells = (0..self.strips.len()).map(cell).collect();
-        StripeView { code: self.code.clone(), cells, parity_valid, sums_count: true }
+        StripeView {
+            code: self.code.clone(),
+            cells,
+            parity_valid,
+            sums_count: true,
+            recorded: false,
+        }
     }
 
     /// What of the strips lies there.

@@ -231,12 +231,17 @@ impl Reader {
             Action::Store { buf, bytes } => {
                 return execute::store(self.arena.memory(), buf, &bytes);
             }
+            Action::Load { io, buf } => {
+                // SAFETY: the machine holds the buffer, and nothing is in flight on it.
+                let bytes = unsafe { self.arena.memory().bytes(buf) }.to_vec();
+                let now = self.now();
+                return self.machine.handle(now, Event::Loaded { io, bytes });
+            }
             // I/O is answered at once here, so nothing is given up.
             Action::Abandon { .. }
             | Action::Complete { .. }
             | Action::Reply { .. }
             | Action::Notify(_)
-            | Action::Load { .. }
             | Action::Use { .. }
             | Action::GiveBack { .. }
             | Action::Fabric(_)

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use braid_array::action::Event;
 use braid_array::array::Scratch;
-use braid_array::assemble::{Config, MemberConfig, Standing};
+use braid_array::assemble::{Config, MemberConfig, Standing, StartLog};
 use braid_array::format::superblock::{MAX_SECTOR, Reshape, Role, Version};
 use braid_array::format::{BadBlocks, Superblock};
 use braid_array::{
@@ -86,6 +86,7 @@ fn array(level: i32, layout: u32) -> Array {
         superblock: superblock(level, layout, 0),
         members,
         bitmap: None,
+        log: StartLog::None,
         read_only: false,
         force: false,
         block_bytes: 512,

@@ -148,10 +148,14 @@ pub(crate) struct CreateArgs {
     /// Write-intent bitmap [default: internal from 100 GiB on, and over nodes]
     #[arg(long, short, value_name = "internal|none")]
     pub(crate) bitmap: Option<String>,
-    /// How an unclean stop is repaired: resync or bitmap; over nodes also journal or ppl [default
-    /// over nodes: ppl for levels with parity, otherwise bitmap]
+    /// How an unclean stop is repaired: resync or bitmap; ppl (level 5) or journal (4, 5, 6; with
+    /// --write-journal), which also close the write hole; over nodes journal or ppl for all levels
+    /// [default over nodes: ppl for levels with parity, otherwise bitmap]
     #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: Option<String>,
+    /// A device that holds the journal of an array with parity, and nothing else
+    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
+    pub(crate) write_journal: Option<MemberArg>,
     /// What a journal takes on each node, with the policies that have one [default: 64M]
     #[arg(long, value_parser = parse_size)]
     pub(crate) journal_size: Option<Size>,

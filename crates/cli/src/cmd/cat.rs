@@ -157,11 +157,12 @@ impl Start<'_> {
             let mut reader = self.one(found).map_err(of_all)?;
             let name = format!("{} (array {})", self.object, readers.len());
             let sectors = reader.size_bytes() / SECTOR_BYTES;
-            let candidate = Candidate::read(name, sectors, |sector, len| {
+            let mut read = |sector: u64, len: u32| {
                 let mut content = vec![0; len as usize];
                 let read = reader.read_at(sector * SECTOR_BYTES, &mut content);
                 read.map(|()| content).map_err(|error| error.to_string())
-            });
+            };
+            let candidate = Candidate::read(name, sectors, &mut read).with_log(&mut read);
             if candidate.superblock.is_err() {
                 // No nested array, then: the members of different arrays were mixed up.
                 return Err(self.config(all).err().unwrap_or_else(mixed));

@@ -163,7 +163,7 @@ fn open(path: &Path, purpose: Use) -> Result<MemberFile, member::OpenError> {
 
 /// Reads what lies on a device.
 pub(super) fn read(device: MemberFile) -> Found {
-    let candidate = member::probe(&device);
+    let candidate = member::probe_with_log(&device);
     Found { device, candidate }
 }
 

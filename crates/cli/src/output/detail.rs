@@ -238,6 +238,7 @@ fn member_line(text: &mut String, status: &Status, member: &MemberStatus, role: 
         MemberState::InSync => "active sync".to_owned(),
         MemberState::Rebuilding => "spare rebuilding".to_owned(),
         MemberState::Spare => "spare".to_owned(),
+        MemberState::Journal => "journal".to_owned(),
         MemberState::Faulty => "faulty".to_owned(),
     };
     if let (MemberState::InSync, Some(role)) = (member.state, role) {

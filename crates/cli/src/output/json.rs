@@ -323,6 +323,7 @@ fn member(member: &MemberStatus) -> MemberJson {
         MemberState::InSync => "in-sync",
         MemberState::Rebuilding => "rebuilding",
         MemberState::Spare => "spare",
+        MemberState::Journal => "journal",
         MemberState::Faulty => "faulty",
     }];
     let flags = [

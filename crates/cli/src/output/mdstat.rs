@@ -68,6 +68,7 @@ fn flags(member: &MemberStatus) -> String {
     match member.state {
         MemberState::Faulty => flags.push_str("(F)"),
         MemberState::Spare => flags.push_str("(S)"),
+        MemberState::Journal => flags.push_str("(J)"),
         _ if member.replacement => flags.push_str("(R)"),
         _ => {}
     }

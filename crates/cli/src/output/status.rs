@@ -96,6 +96,7 @@ fn member_line(member: &MemberStatus) -> String {
         MemberState::InSync => "in sync",
         MemberState::Rebuilding => "rebuilding",
         MemberState::Spare => "spare",
+        MemberState::Journal => "journal",
         MemberState::Faulty => "faulty",
     };
     let role = if member.state == MemberState::Faulty { None } else { member.role };

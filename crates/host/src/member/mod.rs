@@ -19,7 +19,7 @@ mod signature;
 pub(crate) use below::lies_on;
 pub use identity::{Identity, identity};
 pub use open::{Mode, OpenError, check_distinct, locked_by, memory, open, peek};
-pub use probe::probe;
+pub use probe::{probe, probe_with_log};
 pub use scan::scan;
 pub use signature::{Signature, data, signature};
 

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use braid_array::assemble::{MemberConfig, Standing};
+use braid_array::assemble::{MemberConfig, Standing, StartLog};
 use braid_array::format::{BadBlocks, Superblock};
 
 use super::*;
@@ -46,6 +46,7 @@ fn mirror(dir: &Path) -> Serving {
                 superblock: base,
                 members: configs,
                 bitmap: None,
+                log: StartLog::None,
                 read_only: false,
                 force: false,
                 block_bytes,

@@ -272,9 +272,10 @@ fn content_of(assembly: &Assembly) -> Option<Candidate> {
     let members: Option<Vec<MemberFile>> = config.members.iter().map(open).collect();
     let mut reader = Reader::new((**config).clone(), members?).ok()?;
     let sectors = reader.size_bytes() / SECTOR_BYTES;
-    Some(Candidate::read(title(assembly), sectors, |sector, bytes| {
+    let mut read = |sector: u64, bytes: u32| {
         let mut content = vec![0; bytes as usize];
         let read = reader.read_at(sector * SECTOR_BYTES, &mut content);
         read.map(|()| content).map_err(|error| error.to_string())
-    }))
+    };
+    Some(Candidate::read(title(assembly), sectors, &mut read).with_log(&mut read))
 }

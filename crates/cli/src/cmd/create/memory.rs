@@ -24,6 +24,12 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
         let reason = "an array has either all of its members in memory or none";
         return Err(usage(reason, "name members of one kind"));
     };
+    let mut sizes = sizes;
+    match &args.write_journal {
+        None => {}
+        Some(MemberArg::Memory(size)) => sizes.push(size.0),
+        Some(_) => return Err(usage("the journal is not in memory", "use mem:SIZE for it, too")),
+    }
     let names = (0..sizes.len()).map(|index| Some(PathBuf::from(format!("mem:{index}"))));
     let plan = Creation::of(args, names.collect())?;
     let exports = launch::exports("create", &args.export)?;

@@ -8,7 +8,7 @@ mod votes;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice};
+use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::locations;
 use braid_array::format::superblock::time_code;
 use braid_array::level::Level;
@@ -31,10 +31,20 @@ struct Creation {
     shape: ArrayShape,
     size_sectors: Option<u64>,
     bitmap: NewBitmap,
+    policy: Policy,
     assume_clean: bool,
     force: bool,
-    /// For each role its device, `None` where it is missing; then the spares.
+    /// For each role its device, `None` where it is missing; then the spares, then the journal.
     members: Vec<Option<PathBuf>>,
+}
+
+/// What closes the write hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    Plain,
+    PartialParity,
+    /// The journal is the last of the devices.
+    Journal,
 }
 
 pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
@@ -90,6 +100,7 @@ impl Creation {
             shape,
             size_sectors,
             bitmap: bitmap(args)?,
+            policy: policy(args)?,
             assume_clean: args.assume_clean,
             force: args.force,
             members,
@@ -153,19 +164,38 @@ fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
         Some("bitmap") => NewBitmap::Internal { chunk_bytes: None },
         // What a node missed that was away is known by the bitmap all the same.
         Some("journal" | "ppl") if over_nodes(args) => return Ok(asked),
-        Some(policy @ ("journal" | "ppl")) => {
-            let reason = format!("consistency policy {policy} is not in this version");
-            return Err(usage(&reason, "use resync or bitmap"));
-        }
+        Some("journal" | "ppl") => NewBitmap::None,
         Some(other) => {
             let reason = format!("no consistency policy '{other}'");
-            return Err(usage(&reason, "use resync or bitmap"));
+            return Err(usage(&reason, "use resync, bitmap, ppl or journal"));
         }
     };
     if asked == NewBitmap::Default || asked == policy {
         return Ok(policy);
     }
     Err(usage("--bitmap and --consistency-policy contradict each other", "leave one out"))
+}
+
+/// What was asked for against the write hole of an array on disks.
+fn policy(args: &CreateArgs) -> Result<Policy, Failure> {
+    let usage =
+        |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
+    match (args.consistency_policy.as_deref(), &args.write_journal) {
+        (Some("ppl"), None) => Ok(Policy::PartialParity),
+        (None | Some("journal"), Some(_)) if args.bitmap.as_deref() == Some("internal") => {
+            Err(usage("a journal and a bitmap exclude each other", "leave one out"))
+        }
+        (None | Some("journal"), Some(_)) => Ok(Policy::Journal),
+        (Some("journal"), None) => {
+            let next = "name the device that is to hold it: --write-journal DEVICE";
+            Err(usage("there is no journal", next))
+        }
+        (Some(_), Some(_)) => {
+            let reason = "--write-journal and --consistency-policy contradict each other";
+            Err(usage(reason, "leave one out"))
+        }
+        (_, None) => Ok(Policy::Plain),
+    }
 }
 
 /// Are as many members there as are needed?
@@ -202,11 +232,20 @@ fn paths(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
         MemberArg::Path(path) => Some(path.clone()),
         _ => None,
     };
-    let paths: Vec<Option<PathBuf>> = args.members.iter().map(path).collect();
+    let mut paths: Vec<Option<PathBuf>> = args.members.iter().map(path).collect();
     if paths.iter().skip(args.raid_devices as usize).any(Option::is_none) {
         let next = "use fewer --spare-devices";
         return Err(Failure::usage("create", &args.name, "a spare cannot be missing", next));
     }
+    let journal = match &args.write_journal {
+        None => None,
+        Some(MemberArg::Path(path)) => Some(Some(path.clone())),
+        Some(_) => {
+            let next = "name a file or block device";
+            return Err(Failure::usage("create", &args.name, "that cannot be a journal", next));
+        }
+    };
+    paths.extend(journal);
     Ok(paths)
 }
 
@@ -271,6 +310,23 @@ fn unreadable(device: &MemberFile, error: &std::io::Error) -> Failure {
 }
 
 fn blueprint(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<Blueprint, Failure> {
+    let new = |device: &MemberFile| {
+        let device_uuid = Uuid::new_v4().into_bytes();
+        NewDevice { device_sectors: device.sectors, device_uuid }
+    };
+    let (members, journal) = match (plan.policy, devices) {
+        (Policy::Journal, [members @ .., Some(journal)]) => (members, Some(journal)),
+        _ => (devices, None),
+    };
+    let log = match (plan.policy, journal) {
+        (Policy::PartialParity, _) => NewLog::PartialParity,
+        (_, Some(journal)) => {
+            let [a, b, c, d, ..] = Uuid::new_v4().into_bytes();
+            let first_seq = u32::from_le_bytes([a, b, c, d]);
+            NewLog::Journal { device: new(journal), first_seq }
+        }
+        _ => NewLog::None,
+    };
     let array = NewArray {
         name: stored_name(&plan.name),
         set_uuid: Uuid::new_v4().into_bytes(),
@@ -280,15 +336,12 @@ fn blueprint(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<Blueprin
         chunk_sectors: plan.shape.chunk_sectors,
         size_sectors: plan.size_sectors,
         bitmap: plan.bitmap,
+        log,
         assume_clean: plan.assume_clean,
     };
-    let new = |device: &Option<MemberFile>| {
-        let device_uuid = Uuid::new_v4().into_bytes();
-        device.as_ref().map(|d| NewDevice { device_sectors: d.sectors, device_uuid })
-    };
-    let (roles, spares) = devices.split_at(plan.shape.raid_disks as usize);
-    let roles: Vec<Option<NewDevice>> = roles.iter().map(new).collect();
-    let spares: Vec<NewDevice> = spares.iter().filter_map(new).collect();
+    let (roles, spares) = members.split_at(plan.shape.raid_disks as usize);
+    let roles: Vec<Option<NewDevice>> = roles.iter().map(|d| d.as_ref().map(new)).collect();
+    let spares: Vec<NewDevice> = spares.iter().flatten().map(new).collect();
     array.plan(&roles, &spares).map_err(|error| impossible(plan, &error))
 }
 

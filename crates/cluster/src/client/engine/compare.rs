@@ -95,7 +95,7 @@ impl Compares {
         let digests: Vec<Buf> = check.strips.iter().copied().map(digest).collect();
         let fits = parity_sync::fits(&code, &digests, || digest(formed[0]));
         let reads = check.plan.reads.clone();
-        let screening = Plan { reads, computes: fits.into(), writes: Vec::new() };
+        let screening = Plan { reads, computes: fits.into(), ..Plan::default() };
         let compare = Compare {
             fix,
             code,

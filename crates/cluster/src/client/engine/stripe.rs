@@ -31,7 +31,7 @@ pub(super) fn view(cx: &mut Cx<'_>, range: &Extent, without: &BTreeSet<u16>) -> 
     let sums = code.equations().iter().map(|equation| equation.parity);
     let cells = code.data().iter().copied().chain(sums).map(role).collect();
     let sums_count = cx.sums_count(cx.shared.key_of(range));
-    Some(StripeView { code, cells, parity_valid: false, sums_count })
+    Some(StripeView { code, cells, parity_valid: false, sums_count, recorded: false })
 }
 
 /// All rows of strips of this length.
