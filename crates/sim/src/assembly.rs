@@ -2,7 +2,7 @@
 
 use braid_array::Array;
 use braid_array::array::Scratch;
-use braid_array::assemble::{Candidate, Config, Options, Start, Verdict, decide};
+use braid_array::assemble::{Candidate, Config, Options, Start, StartLog, Verdict, decide};
 
 use crate::disk::Disk;
 use crate::rng::Rng;
@@ -46,17 +46,22 @@ impl Refusal {
 pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
     let strips = u64::from(config.superblock.raid_disks) + 6 + rng.below(12);
     let bytes = strips * STRIP_BYTES + PAGES_BYTES;
+    let bytes = match config.log {
+        StartLog::None => bytes,
+        _ => Array::least_scratch_bytes(config) + bytes,
+    };
     Scratch { offset, bytes: bytes.min(Array::scratch_bytes(config)) }
 }
 
 /// What lies on a device.
 pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
     let disk = &disks[device];
-    Candidate::read(format!("d{device}"), disk.sectors(), |sector, len| {
+    let mut read = |sector: u64, len: u32| {
         let mut bytes = vec![0; len as usize];
         let read = disk.read(sector, &mut bytes);
         read.map(|()| bytes).map_err(|error| format!("{error:?}"))
-    })
+    };
+    Candidate::read(format!("d{device}"), disk.sectors(), &mut read).with_log(&mut read)
 }
 
 /// The array that a device says it belongs to.

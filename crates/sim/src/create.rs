@@ -1,5 +1,7 @@
 //! A new array on blank devices, as `mdadm --create` leaves it.
 
+use braid_array::format::journal::MetaBlock;
+use braid_array::format::ppl::{self, PplArea, PplHeader};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{Bitmap, Role, Superblock, Version};
 use braid_array::geometry::{Geometry, Shape};
@@ -7,10 +9,13 @@ use braid_array::level::{Layout, Level};
 
 use crate::disk::Disk;
 use crate::rng::Rng;
-use crate::scenario::{Birth, Scenario};
+use crate::scenario::{Birth, Log, Scenario};
 
 /// Sectors kept for the superblock, for the bitmap and for the bad-block log, each.
 const AREA_SECTORS: u64 = 8;
+
+/// The journal's number, which no member has.
+const JOURNAL_NUMBER: u32 = 60;
 
 /// Entries of `dev_roles`: room for members that come later.
 const MAX_DEV: usize = 64;
@@ -64,9 +69,37 @@ pub fn create(scenario: &Scenario, rng: &mut Rng) -> Vec<Disk> {
         disk.put(superblock.super_offset, &superblock.encode());
         write_bitmap(scenario, &superblock, &mut disk);
         blank_bad_blocks(&superblock, &mut disk);
+        begin_log(&superblock, &mut disk);
         disks.push(disk);
     }
+    if let Log::Journal(sectors) = scenario.log {
+        disks.push(journal(scenario, set_uuid, sectors, rng));
+    }
     disks
+}
+
+/// The device that holds the journal.
+fn journal(scenario: &Scenario, set_uuid: [u8; 16], sectors: u64, rng: &mut Rng) -> Disk {
+    let device_sectors = scenario.device_sectors(sectors);
+    let mut disk = Disk::new(device_sectors);
+    disk.fill(STALE);
+    let mut superblock = superblock(scenario, device_sectors, sectors);
+    superblock.set_uuid = set_uuid;
+    superblock.device_uuid = uuid(rng);
+    superblock.dev_number = JOURNAL_NUMBER;
+    disk.put(superblock.super_offset, &superblock.encode());
+    blank_bad_blocks(&superblock, &mut disk);
+    let block = MetaBlock { seq: rng.next() >> 32, position: 0, payloads: Vec::new() };
+    disk.put(superblock.data_offset, &block.encode(set_uuid));
+    disk
+}
+
+/// Logs in which nothing is recorded.
+fn begin_log(superblock: &Superblock, disk: &mut Disk) {
+    if let Ok(Some(area)) = PplArea::of(superblock) {
+        let header = PplHeader { generation: 0, entries: Vec::new() };
+        disk.put(area.sector, &header.encode(superblock.set_uuid));
+    }
 }
 
 fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Superblock {
@@ -90,6 +123,8 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
     if raid0_layout {
         feature_map |= feature::RAID0_LAYOUT;
     }
+    let (log_feature, log_place, log_sectors) = log_of(scenario, area);
+    feature_map |= log_feature;
     let mut set_name = [0; 32];
     set_name[..7].copy_from_slice(b"sim:sim");
     Superblock {
@@ -102,23 +137,44 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
         size_sectors: if striped { 0 } else { scenario.data_sectors[0] },
         chunk_sectors: scenario.chunk_sectors,
         raid_disks: scenario.members.into(),
-        bitmap_offset_sectors: if scenario.bitmap_chunk_bytes.is_some() { area } else { 0 },
+        bitmap_offset_sectors: log_place,
         data_offset: scenario.data_offset,
         data_size: data_sectors,
         super_offset,
         bblog_size_sectors: if scenario.bad_block_log { AREA_SECTORS as u16 } else { 0 },
-        bblog_offset_sectors: if scenario.bad_block_log { 2 * area } else { 0 },
+        bblog_offset_sectors: if scenario.bad_block_log {
+            2 * area + log_sectors * towards_data
+        } else {
+            0
+        },
         utime: 1_700_000_000,
         resync_offset: if scenario.birth == Birth::Resync { 0 } else { MAX_SECTOR },
         roles: (0..MAX_DEV)
             .map(|device| match device {
                 _ if device < in_sync => Role::Active(device as u16),
                 _ if spares.contains(&device) => Role::Spare,
+                _ if device == JOURNAL_NUMBER as usize && scenario.has_journal() => Role::Journal,
                 _ if in_sync < roles && device == spares.end => Role::Spare,
                 _ => Role::Faulty,
             })
             .collect(),
         ..Superblock::blank()
+    }
+}
+
+/// The feature of the log; where the superblock puts it, or else the bitmap, which lies in an area
+/// of this offset; and how much of the place next to the superblock it takes.
+fn log_of(scenario: &Scenario, area: i32) -> (u32, i32, i32) {
+    match scenario.log {
+        Log::PartialParity(sectors) => {
+            let before = -8 - i16::try_from(sectors).expect("small");
+            let offset = if scenario.version == Version::V1_0 { before } else { 8 };
+            let feature = if sectors < 528 { feature::PPL } else { feature::MULTIPLE_PPLS };
+            (feature, ppl::place_code(offset, sectors), sectors.into())
+        }
+        Log::Journal(_) => (feature::JOURNAL, 0, 0),
+        Log::None if scenario.bitmap_chunk_bytes.is_some() => (0, area, 0),
+        Log::None => (0, 0, 0),
     }
 }
 

@@ -185,6 +185,11 @@ impl<M: Machine> Executor<M> {
                     });
                     self.bytes(buf).copy_from_slice(&bytes);
                 }
+                Action::Load { io, buf } => {
+                    trace.note(self.now(), &[7, io.0], || format!("load {} bytes", buf.len));
+                    let bytes = self.bytes(buf).to_vec();
+                    self.machine.handle(self.clock.now(), Event::Loaded { io, bytes });
+                }
                 Action::Abandon { io, .. } => {
                     trace.note(self.now(), &[6, io.0], || format!("io {} is given up", io.0));
                     self.abandon(io);

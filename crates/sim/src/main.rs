@@ -15,6 +15,7 @@ const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] 
   --jobs J     on J threads (default: all processors)
   --first      until the first fails
   --nested     seeds of arrays of arrays, not of local ones
+  --logs       seeds of local arrays whose write hole is closed
   --cluster    seeds of arrays over nodes
   --mutate M   have the executor do something wrong, to see that it is noticed:
                drop-flush ignore-fua skip-compute lose-write misdirect; over nodes
@@ -106,6 +107,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--start" => args.start = number("--start")?,
             "--jobs" => args.jobs = number("--jobs")?.max(1) as usize,
             "--nested" => args.run_seed = run::run_nested_seed,
+            "--logs" => args.run_seed = run::run_log_seed,
             "--cluster" => {
                 args.run_seed = cluster::run::run_seed;
                 known = Mutation::OVER_NODES;

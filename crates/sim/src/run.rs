@@ -33,12 +33,25 @@ pub const MAX_STEPS: u64 = 200_000;
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let scenario = Scenario::draw(&mut rng, options.mutation);
-    run_caught(&format!("seed {seed}: {scenario}"), options, |trace| {
-        let disks = create::create(&scenario, &mut rng);
-        let part = Part::new(scenario.clone(), assembly::set_uuid(&disks, 0)).map_err(Failure)?;
-        let parts = Parts { devices: vec![part], over: None };
-        run_lives::<Array>(scenario, parts, disks, rng, trace)
-    })
+    run_caught(&format!("seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
+}
+
+/// Runs the seed of an array of devices.
+fn run(scenario: Scenario, mut rng: Rng, trace: Trace) -> Result<Report, Failure> {
+    let disks = create::create(&scenario, &mut rng);
+    let part = Part::new(scenario.clone(), assembly::set_uuid(&disks, 0)).map_err(Failure)?;
+    let parts = Parts { devices: vec![part], over: None };
+    run_lives::<Array>(scenario, parts, disks, rng, trace)
+}
+
+/// Runs a seed of an array whose write hole is closed.
+///
+/// # Errors
+/// One line: the seed, the array and what was wrong.
+pub fn run_log_seed(seed: u64, options: Options) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let scenario = Scenario::draw_with_log(&mut rng, options.mutation);
+    run_caught(&format!("log seed {seed}: {scenario}"), options, |trace| run(scenario, rng, trace))
 }
 
 /// Runs a seed of arrays whose members are arrays.
@@ -144,6 +157,7 @@ fn reassemble(world: &mut World<impl Subject>, mut disks: Vec<Disk>) -> Result<(
     world.forced = forced;
     world.exempt();
     world.exempt_unreadable();
+    world.parts.all_mut().for_each(|part| part.suspects.begin_life());
     if world.rng.percent(30) {
         // A resync that takes its time meets more requests and troubles.
         let slow = Some(64 << 10);

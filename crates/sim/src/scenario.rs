@@ -19,6 +19,17 @@ pub enum Birth {
     Recovery,
 }
 
+/// What closes the write hole of an array with parity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// Nothing.
+    None,
+    /// Partial parity logs of so many sectors.
+    PartialParity(u16),
+    /// A journal of so many sectors, on a device of its own.
+    Journal(u64),
+}
+
 /// One seed's array and troubles.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -42,6 +53,8 @@ pub struct Scenario {
     pub version: Version,
     /// Bytes for each bit of the bitmap.
     pub bitmap_chunk_bytes: Option<u32>,
+    /// What closes the write hole.
+    pub log: Log,
     /// Has room for a bad-block log.
     pub bad_block_log: bool,
     /// How it comes into being.
@@ -118,6 +131,7 @@ impl Scenario {
             version,
             bitmap_chunk_bytes: (redundant && rng.percent(45))
                 .then(|| 4096 << rng.between(0, 4) as u32),
+            log: Log::None,
             bad_block_log: rng.percent(60),
             birth,
             block_bytes,
@@ -130,6 +144,28 @@ impl Scenario {
         }
     }
 
+    /// Draws one whose write hole is closed.
+    pub fn draw_with_log(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
+        let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+        let mut scenario = Self::draw_of(level, u16::MAX, rng, mutation);
+        scenario.bitmap_chunk_bytes = None;
+        scenario.excess = false;
+        scenario.lives = rng.between(2, 4) as u32;
+        scenario.log = if level == Level::Raid5 && rng.percent(70) {
+            // With room for one unit, or for a few.
+            let sectors = rng.pick(&[272, 400, 560, 1000]);
+            if scenario.version == Version::V1_0 {
+                scenario.slack_sectors += u64::from(sectors);
+            } else {
+                scenario.data_offset += u64::from(sectors);
+            }
+            Log::PartialParity(sectors)
+        } else {
+            Log::Journal(rng.pick(&[2048, 3000, 8000]) & !7)
+        };
+        scenario
+    }
+
     /// How many members the level surely does without.
     pub fn tolerance(&self) -> usize {
         tolerance(self.level, self.layout, self.members)
@@ -138,6 +174,11 @@ impl Scenario {
     /// Parity ties a stripe's sectors together.
     pub const fn has_parity(&self) -> bool {
         matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
+    }
+
+    /// Has it a device for its journal?
+    pub const fn has_journal(&self) -> bool {
+        matches!(self.log, Log::Journal(_))
     }
 
     /// Where every member has data, in device sectors.
@@ -226,6 +267,11 @@ impl fmt::Display for Scenario {
         write!(f, " chunk={}K", chunk_sectors / 2)?;
         if let Some(bytes) = self.bitmap_chunk_bytes {
             write!(f, " bitmap={}K", bytes / 1024)?;
+        }
+        match self.log {
+            Log::None => {}
+            Log::PartialParity(sectors) => write!(f, " ppl={}K", sectors / 2)?,
+            Log::Journal(sectors) => write!(f, " journal={}K", sectors / 2)?,
         }
         if self.spares > 0 {
             write!(f, " spares={}", self.spares)?;

@@ -6,12 +6,14 @@
 //! cannot be reconstructed there. Plain resync and bitmap promise no more; and no less: all other
 //! data must be right.
 
+use std::collections::BTreeSet;
+
 use braid_array::geometry::{Geometry, Strip};
 
 use crate::judge::Judge;
 use crate::oracle::Range;
 use crate::part::holder;
-use crate::scenario::Scenario;
+use crate::scenario::{Log, Scenario};
 use crate::subject::Subject;
 use crate::world::World;
 
@@ -24,6 +26,8 @@ pub struct Suspects {
     any: bool,
     /// Roles already exempted there.
     exempted: Vec<bool>,
+    /// Sectors of the array that were written in this life.
+    written: BTreeSet<u64>,
 }
 
 impl Suspects {
@@ -35,6 +39,7 @@ impl Suspects {
             data_offset: scenario.data_offset,
             any: false,
             exempted: vec![false; usize::from(scenario.members)],
+            written: BTreeSet::new(),
         }
     }
 
@@ -47,6 +52,16 @@ impl Suspects {
     pub fn contains(&self, device_sector: u64) -> bool {
         let column = device_sector.wrapping_sub(self.data_offset);
         usize::try_from(column).ok().and_then(|c| self.columns.get(c)).copied().unwrap_or(false)
+    }
+
+    /// A write of this range has come.
+    pub fn note_write(&mut self, range: Range) {
+        self.written.extend(range.sector..range.sector + range.sectors);
+    }
+
+    /// Nothing was written yet in the life that begins.
+    pub fn begin_life(&mut self) {
+        self.written.clear();
     }
 
     /// These ranges of a member hung in the balance when the power went off.
@@ -111,6 +126,19 @@ impl Suspects {
         self.exempt_range(role, 0..self.columns.len() as u64, geometry, judge);
     }
 
+    /// A partial parity log does not promise what a missing role has of that which was being
+    /// written; all else it does.
+    pub fn exempt_being_written(&mut self, role: u16, geometry: &Geometry, judge: &mut Judge) {
+        for sector in (0..self.columns.len()).filter(|column| self.columns[*column]) {
+            let strip = Strip { role, sector: sector as u64 };
+            if let Some(sector) = geometry.array_sector_at(strip)
+                && self.written.contains(&sector)
+            {
+                judge.oracle.exempt(sector);
+            }
+        }
+    }
+
     /// Nothing is promised of what a role has in these columns, where they are in doubt.
     pub fn exempt_range(
         &self,
@@ -132,13 +160,19 @@ impl<M: Subject> World<M> {
     /// array within another there is none to take any.
     pub fn exempt(&mut self) {
         let part = self.parts.top_mut();
-        if part.suspects.is_empty() || !self.forced {
+        let partial = matches!(part.scenario.log, Log::PartialParity(_));
+        if part.suspects.is_empty() || !self.forced && !partial {
             return;
         }
         let status = self.exec.machine.status();
         for role in 0..part.scenario.members {
-            if holder(&status, role).is_none() {
+            if holder(&status, role).is_some() {
+                continue;
+            }
+            if self.forced {
                 part.suspects.exempt(role, &part.geometry, &mut self.judge);
+            } else {
+                part.suspects.exempt_being_written(role, &part.geometry, &mut self.judge);
             }
         }
     }

@@ -335,6 +335,9 @@ impl<M: Subject> World<M> {
         let bytes = &self.exec.arena[bytes_of(request.buf)];
         let read = Read { bytes, stays: true, excused: &judge::nothing };
         self.judge.conclude(&flight, result, Some(read))?;
+        if !matches!(kind, Kind::Read | Kind::Flush) {
+            self.parts.devices[0].suspects.note_write(range);
+        }
         let writes = matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. });
         if writes && result.is_ok() && self.parts.over.is_none() {
             let part = &mut self.parts.devices[0];
@@ -456,6 +459,7 @@ impl<M: Subject> World<M> {
             }
             for flight in self.judge.flights(CLIENT) {
                 if !matches!(flight.kind, Kind::Read | Kind::Flush) {
+                    part.suspects.note_write(flight.range);
                     part.suspects.in_flight(flight.range, &part.geometry);
                 }
             }

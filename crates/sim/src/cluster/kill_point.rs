@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use braid_cluster::ids::SetVersion;
+use braid_cluster::ids::{Epoch, SetVersion};
 use braid_cluster::wire::Message;
 
 use super::nodes::Cluster;
@@ -58,7 +58,7 @@ struct Wait {
 impl Sign {
     /// A message of the same kind as this one is sent.
     fn of(message: &Message) -> Self {
-        Self::Sent(message.encode(0)[0])
+        Self::Sent(message.encode(Epoch::BEFORE_ANY)[0])
     }
 
     const fn passed_over(self, skip: u64) -> Wait {

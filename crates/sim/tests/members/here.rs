@@ -12,7 +12,7 @@ use braid_sim::executor::{Executor, Output};
 use braid_sim::fault::FaultProfile;
 use braid_sim::redundancy::Stopped;
 use braid_sim::rng::Rng;
-use braid_sim::scenario::{Birth, Scenario};
+use braid_sim::scenario::{Birth, Log, Scenario};
 use braid_sim::subject::{Memory, START};
 use braid_sim::trace::Trace;
 
@@ -104,6 +104,7 @@ impl Lane for Here {
             slack_sectors: 64,
             version: Version::V1_2,
             bitmap_chunk_bytes: setup.bitmap.then_some(64 << 10),
+            log: Log::None,
             bad_block_log: true,
             birth: if setup.dirty { Birth::Resync } else { Birth::Clean },
             block_bytes: BLOCK_BYTES,
