@@ -67,7 +67,8 @@ impl Array {
         if matches!(job.kind, Kind::Write { .. } | Kind::MirrorWrite { .. }) {
             self.jobs.keep_memory(std::mem::take(&mut job.run).into_plan());
         }
-        let Self { lane, requests, jobs, .. } = self;
+        let Self { lane, requests, jobs, logging, .. } = self;
+        logging.job_ended(lane, index, result.is_ok());
         match &job.kind {
             Kind::Write { requests: waiting, .. } => {
                 for request in waiting {

@@ -10,12 +10,14 @@ use super::io::Owner;
 use super::job::{Job, Kind, Stage};
 use super::lane::Lane;
 use super::locks::Locks;
+use super::map::Map;
 use super::write_log::{LogKind, is_consecutive};
 use crate::code::Answers;
+use crate::format::journal::{BLOCK_BYTES, BLOCK_SECTORS};
 use crate::keeper::Unit;
-use crate::plan::parity::Segment;
-use crate::plan::{MemberIo, Next, Plan, Run, Stage as RunStage, Taken};
-use crate::{Instant, MemberId, Outcome as Answer, RequestError};
+use crate::plan::parity::{Segment, Source};
+use crate::plan::{MemberIo, Next, Plan, Rows, Run, Stage as RunStage, Taken};
+use crate::{Buf, Instant, MemberId, Outcome as Answer, RequestError};
 
 /// What the array is to do about a job.
 #[must_use]
@@ -90,6 +92,22 @@ impl Jobs {
     pub(super) fn start(&mut self, job: Job) {
         let index = self.table.insert(job);
         self.ready.push_back(index);
+    }
+
+    /// Puts a job on its way that writes the page at the start of a strip to this sector: its
+    /// number.
+    pub(super) fn start_page(&mut self, map: &Map, sector: u64, strip: Buf) -> usize {
+        let (data, row) = map.parity_place(sector);
+        let start = row % map.unit_sectors();
+        let rows = Rows::new(start as u32, (start + BLOCK_SECTORS) as u32);
+        let source = Source::Buf(strip.slice(0, BLOCK_BYTES));
+        let unit = Unit { start: row - start, sectors: map.unit_sectors() as u32 };
+        let segments = vec![Segment { index: data, rows, source }];
+        let index = self
+            .table
+            .insert(Job::new(Kind::Write { unit, segments, requests: Vec::new() }, false));
+        self.ready.push_back(index);
+        index
     }
 
     /// Adds new contents to the open job of their unit, or opens one.

@@ -1,17 +1,22 @@
 //! The log of an array, and how an array with a log starts: what the log tells is brought in place,
 //! then a new log is begun, and only then is anything served. Requests that come before wait.
 
+use std::collections::BTreeMap;
+
+use slab::Slab;
+
 use super::io::Owner;
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::requests::{MAX_REQUESTS, Requests, validate};
 use super::scratch::Scratch;
-use super::write_log::{LogIo, LogKind, Overlay, Patched, Recovery, WriteLog};
+use super::write_log::{LogIo, LogKind, Overlay, Patched, Recovery, UnfinishedPage, WriteLog};
 use crate::action::Action;
 use crate::assemble::StartLog;
+use crate::format::journal::BLOCK_BYTES;
 use crate::keeper::LaneReport;
 use crate::request::{Full, Request};
-use crate::{IoOp, Outcome};
+use crate::{Buf, IoOp, Outcome};
 
 /// How far the start is.
 #[derive(Debug)]
@@ -20,7 +25,21 @@ enum Starting {
     Recovering(Box<Recovery>),
     /// The new log is begun.
     Renewing,
+    /// Data that the old one had without parity is written.
+    Finishing(Finishing),
 }
+
+/// Pages that are read from the journal, and then written by jobs.
+#[derive(Debug, Default)]
+struct Finishing {
+    reading: Slab<(UnfinishedPage, Buf)>,
+    writing: BTreeMap<usize, (UnfinishedPage, Buf)>,
+    /// One could not be read or written.
+    failed: bool,
+}
+
+/// Pages under way at most.
+const MOST_PAGES: usize = 4;
 
 /// The log against the write hole, from what was found in it to what is recorded now.
 /// [`begin`](Self::begin) starts, [`advance`](Self::advance) takes the start further until it
@@ -36,6 +55,25 @@ pub(super) struct Logging {
     starting: Option<Starting>,
     /// Requests that came before the start was over.
     held: Vec<Request>,
+}
+
+impl Finishing {
+    fn is_idle(&self) -> bool {
+        self.reading.is_empty() && self.writing.is_empty()
+    }
+
+    fn read_more(&mut self, lane: &mut Lane, log: &mut WriteLog) {
+        while self.reading.len() + self.writing.len() < MOST_PAGES {
+            let strip = lane.pool.take(1).and_then(|mut strips| strips.pop());
+            let Some(strip) = strip else { return };
+            let Some(page) = log.next_unfinished() else {
+                return lane.pool.give(std::iter::once(strip));
+            };
+            let step = self.reading.insert((page, strip));
+            let op = IoOp::Read { sector: page.place.sector, buf: strip.slice(0, BLOCK_BYTES) };
+            lane.issue(page.place.member, op, Owner::Log(LogIo::Step(step)));
+        }
+    }
 }
 
 impl Logging {
@@ -73,7 +111,12 @@ impl Logging {
     pub(super) fn held_bytes(&self) -> u64 {
         match &self.starting {
             Some(Starting::Recovering(recovery)) => recovery.held_bytes(),
-            _ => 0,
+            Some(Starting::Finishing(Finishing { reading, writing, .. })) => {
+                let read = reading.iter().map(|(_, (_, strip))| strip);
+                let strips = read.chain(writing.values().map(|(_, strip)| strip));
+                strips.map(|strip| u64::from(strip.len)).sum()
+            }
+            Some(Starting::Renewing) | None => self.log.held_bytes(),
         }
     }
 
@@ -92,6 +135,20 @@ impl Logging {
                 }
                 Some(Starting::Renewing) if self.log.is_renewing(lane) => return,
                 Some(Starting::Renewing) => {
+                    let failed = self.log.is_stuck();
+                    let finishing = Finishing { failed, ..Finishing::default() };
+                    self.starting = Some(Starting::Finishing(finishing));
+                }
+                Some(Starting::Finishing(finishing)) => {
+                    if !finishing.failed {
+                        finishing.read_more(lane, &mut self.log);
+                    }
+                    if !finishing.is_idle() {
+                        return;
+                    }
+                    if finishing.failed && !lane.keeper().has_failed() {
+                        lane.report(LaneReport::Unservable);
+                    }
                     self.starting = None;
                     for request in std::mem::take(&mut self.held) {
                         requests.begin(lane, jobs, request);
@@ -135,6 +192,7 @@ impl Logging {
     pub(super) fn answered(
         &mut self,
         lane: &mut Lane,
+        jobs: &mut Jobs,
         io: LogIo,
         failed: Option<IoOp>,
         outcome: Option<Outcome>,
@@ -145,10 +203,42 @@ impl Logging {
                 recovery.answered(lane, io, failed, outcome);
                 None
             }
+            (LogIo::Step(step), Some(Starting::Finishing(finishing))) => {
+                Self::page_read(lane, jobs, finishing, step, outcome.is_some());
+                None
+            }
             (io, _) => {
                 self.log.answered(lane, io, outcome);
                 None
             }
+        }
+    }
+
+    /// A page was read that a job is to write, by its number; or could not be.
+    fn page_read(
+        lane: &mut Lane,
+        jobs: &mut Jobs,
+        finishing: &mut Finishing,
+        step: usize,
+        ok: bool,
+    ) {
+        let (page, strip) = finishing.reading.remove(step);
+        if !ok {
+            finishing.failed = true;
+            return lane.pool.give(std::iter::once(strip));
+        }
+        let job = jobs.start_page(&lane.map, page.sector, strip);
+        finishing.writing.insert(job, (page, strip));
+    }
+
+    /// A job is over, which may have written such a page.
+    pub(super) fn job_ended(&mut self, lane: &mut Lane, job: usize, ok: bool) {
+        let Some(Starting::Finishing(finishing)) = &mut self.starting else { return };
+        let Some((page, strip)) = finishing.writing.remove(&job) else { return };
+        lane.pool.give(std::iter::once(strip));
+        finishing.failed |= !ok;
+        if ok {
+            self.log.finished(lane, page);
         }
     }
 

@@ -20,9 +20,10 @@ use super::super::lane::Lane;
 use super::LogIo;
 use super::record::{Record, Records, records};
 use crate::action::{Action, Compute, Outcome};
-use crate::format::journal::{BLOCK_SECTORS, MetaBlock, page_crc};
+use crate::format::journal::{BLOCK_BYTES, BLOCK_SECTORS, MetaBlock, page_crc};
 use crate::keeper::LaneReport;
 use crate::log::journal::JournalScan;
+use crate::plan::Place;
 use crate::{Buf, IoOp, MemberId};
 
 /// The most that counts before it is made to count no longer, in sectors, as in md: 10 GiB.
@@ -76,6 +77,8 @@ struct Batch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// Data that was recorded without parity is read, to be recorded anew.
+    Moving(usize),
     /// A block without payloads is written, at which the journal begins anew.
     Beginning,
     /// The superblock is to tell where that lies.
@@ -110,6 +113,31 @@ pub(in super::super) struct Journal {
     next_batch: u64,
     /// A checkpoint is asked for, which may give room.
     reclaiming: bool,
+    /// Data that was recorded without parity: in an array whose journal writes back.
+    unfinished: Unfinished,
+}
+
+/// Data that was recorded without parity. It is recorded anew, behind all else, so that the old
+/// records count no longer; and then it is written, with parity, as any other data.
+#[derive(Debug, Default)]
+struct Unfinished {
+    /// To be recorded anew: sector of the array, and position of the page.
+    old: Vec<(u64, u64)>,
+    /// What is being recorded, in this strip.
+    sectors: Vec<u64>,
+    strip: Option<Buf>,
+    /// To be written: sector of the array, position of the page, and the batch that it is in.
+    new: Vec<UnfinishedPage>,
+}
+
+/// A page that is to be written with parity.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct UnfinishedPage {
+    /// Sector of the array.
+    pub(in super::super) sector: u64,
+    /// Where it lies on the journal's device.
+    pub(in super::super) place: Place,
+    batch: u64,
 }
 
 impl Journal {
@@ -130,12 +158,8 @@ impl Journal {
             head: end,
             seq: next_seq,
         };
-        let block = MetaBlock { seq: next_seq, position: end, payloads: Vec::new() };
-        let buf = pages[0];
-        lane.actions.push_back(Action::Store { buf, bytes: block.encode(set_uuid) });
-        let op = IoOp::Write { sector: area.start + end, buf, fua: true };
-        lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
-        Self {
+        let old = found.data.clone();
+        let mut journal = Self {
             set_uuid,
             ring,
             state: State::Beginning,
@@ -147,7 +171,88 @@ impl Journal {
             released: Vec::new(),
             next_batch: 0,
             reclaiming: false,
+            unfinished: Unfinished { old, ..Unfinished::default() },
+        };
+        if journal.unfinished.old.is_empty() {
+            journal.write_first_block(lane);
+        } else {
+            journal.move_unfinished(lane);
         }
+        journal
+    }
+
+    /// Writes a block that tells of nothing, at which the journal begins.
+    fn write_first_block(&mut self, lane: &mut Lane) {
+        let Ring { member, start, head: position, seq, .. } = self.ring;
+        let block = MetaBlock { seq, position, payloads: Vec::new() };
+        let buf = self.pages[0];
+        lane.actions.push_back(Action::Store { buf, bytes: block.encode(self.set_uuid) });
+        let op = IoOp::Write { sector: start + position, buf, fua: true };
+        lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
+    }
+
+    /// Reads some of the unfinished data, to record them anew.
+    fn move_unfinished(&mut self, lane: &mut Lane) {
+        let strip = lane.pool.take(1).and_then(|mut strips| strips.pop());
+        let Some(strip) = strip else { return self.fail() };
+        let pages = (strip.len / BLOCK_BYTES) as usize;
+        let rest = self.unfinished.old.len().saturating_sub(pages);
+        let moved = self.unfinished.old.split_off(rest);
+        self.unfinished.strip = Some(strip);
+        self.state = State::Moving(moved.len());
+        let Ring { member, start, .. } = self.ring;
+        for (number, (_, position)) in (0..).zip(&moved) {
+            let buf = strip.slice(number * BLOCK_BYTES, BLOCK_BYTES);
+            let op = IoOp::Read { sector: start + position, buf };
+            lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
+        }
+        self.unfinished.sectors = moved.into_iter().map(|(sector, _)| sector).collect();
+    }
+
+    /// What was read is recorded anew, if there is room for it.
+    fn record_unfinished(&mut self, lane: &mut Lane) {
+        let Some(strip) = self.unfinished.strip else { return self.fail() };
+        self.current = Records::of_data(&self.unfinished.sectors, strip);
+        if !self.ring.fits(self.current.sectors()) {
+            return self.fail();
+        }
+        self.sum(lane);
+    }
+
+    /// It is recorded: more follows, or the journal begins here.
+    fn unfinished_recorded(&mut self, lane: &mut Lane, batch: &mut Batch) {
+        lane.pool.give(self.unfinished.strip.take().into_iter());
+        let sectors = std::mem::take(&mut self.unfinished.sectors);
+        batch.left = sectors.len();
+        let Ring { member, start, .. } = self.ring;
+        let positions = self.current.blocks(&self.ring).into_iter().flat_map(|block| block.pages());
+        for (sector, position) in sectors.into_iter().zip(positions) {
+            let place = Place { member, sector: start + position };
+            self.unfinished.new.push(UnfinishedPage { sector, place, batch: batch.number });
+        }
+    }
+
+    /// A page that is to be written with parity, if there is one.
+    pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
+        self.unfinished.new.pop()
+    }
+
+    /// It is written.
+    pub(super) fn finished(&mut self, lane: &mut Lane, page: UnfinishedPage) {
+        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.number == page.batch) {
+            batch.left -= 1;
+        }
+        self.forget(lane);
+    }
+
+    /// Scratch that it has.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.unfinished.strip.map_or(0, |strip| strip.len.into())
+    }
+
+    /// Could the unfinished data not be recorded anew?
+    pub(super) fn is_stuck(&self) -> bool {
+        self.state == State::Failed && !self.unfinished.old.is_empty()
     }
 
     /// Does this write wait for the journal, which is busy with something or waits for room?
@@ -160,7 +265,9 @@ impl Journal {
     /// Has the superblock yet to tell where the journal begins?
     pub(super) fn is_renewing(&self, lane: &Lane) -> bool {
         let alive = lane.keeper().members().live(self.ring.member);
-        alive && matches!(self.state, State::Beginning | State::Telling)
+        let begins = matches!(self.state, State::Beginning | State::Telling | State::Moving(_));
+        let moves = self.unfinished.strip.is_some() && self.state != State::Failed;
+        alive && (begins || moves)
     }
 
     /// Has this write wait until it is in the journal. False where it changes nothing.
@@ -238,6 +345,16 @@ impl Journal {
     /// Something that the journal has asked for is answered; what failed has made it faulty.
     pub(super) fn answered(&mut self, lane: &mut Lane, io: LogIo, outcome: Option<Outcome>) {
         match (&mut self.state, io) {
+            (State::Moving(_), _) if outcome.is_none() => {
+                // What was acknowledged cannot be read.
+                self.fail();
+            }
+            (State::Moving(left), _) => {
+                *left -= 1;
+                if *left == 0 {
+                    self.record_unfinished(lane);
+                }
+            }
             (State::Summing(left), LogIo::Entry(_, page)) => {
                 if let Some(Outcome::Crc(crc)) = outcome {
                     self.current.note_crc(page, page_crc(crc));
@@ -266,8 +383,13 @@ impl Journal {
         self.next_batch += 1;
         self.ring.seq += 1;
         self.ring.head = self.ring.after(start, BLOCK_SECTORS);
+        self.tell(lane);
+    }
+
+    /// The superblock is to say where the journal begins.
+    fn tell(&mut self, lane: &mut Lane) {
         self.state = State::Telling;
-        lane.report(LaneReport::JournalTail(start));
+        lane.report(LaneReport::JournalTail(self.batches[0].start));
         lane.report(LaneReport::WantsCheckpoint);
     }
 
@@ -284,6 +406,11 @@ impl Journal {
         if self.current.jobs.is_empty() {
             return self.reclaim(lane);
         }
+        self.sum(lane);
+    }
+
+    /// Has the checksums of all pages made.
+    fn sum(&mut self, lane: &mut Lane) {
         let sums: Vec<Compute> = self.current.sums(self.set_uuid).collect();
         self.state = State::Summing(sums.len());
         for (page, sum) in (0..).zip(sums) {
@@ -324,8 +451,12 @@ impl Journal {
         if !lane.keeper().members().live(self.ring.member) {
             return self.fail();
         }
-        let batch =
-            Batch { number: self.next_batch, start: self.ring.head, left: self.current.jobs.len() };
+        let left = self.current.jobs.len();
+        let mut batch = Batch { number: self.next_batch, start: self.ring.head, left };
+        let moving = self.unfinished.strip.is_some();
+        if moving {
+            self.unfinished_recorded(lane, &mut batch);
+        }
         self.next_batch += 1;
         self.ring.seq += self.current.block_count();
         self.ring.head = self.ring.after(self.ring.head, self.current.sectors());
@@ -334,9 +465,16 @@ impl Journal {
         }
         self.released.append(&mut self.current.jobs);
         self.batches.push_back(batch);
-        self.state = State::Idle;
-        self.forget(lane);
-        self.advance(lane);
+        if !moving {
+            self.state = State::Idle;
+            self.forget(lane);
+            return self.advance(lane);
+        }
+        if self.unfinished.old.is_empty() {
+            self.tell(lane);
+        } else {
+            self.move_unfinished(lane);
+        }
     }
 
     /// The device is gone. The array is not written to any more, so what waits ends.

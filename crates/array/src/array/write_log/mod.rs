@@ -16,6 +16,7 @@ mod recovery;
 mod unit;
 
 pub(super) use change::is_consecutive;
+pub(super) use journal::UnfinishedPage;
 pub(super) use overlay::{Overlay, Patched};
 pub(super) use recovery::Recovery;
 
@@ -104,6 +105,35 @@ impl WriteLog {
                 let pages = cut(memory, PAGE_BYTES);
                 Self::Journal(Journal::begin(set_uuid, member, &scan, pages, lane))
             }
+        }
+    }
+
+    /// Data that the log found had without parity, which is to be written before anything is
+    /// served; [`finished`](Self::finished) tells that it is.
+    pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
+        match self {
+            Self::Journal(journal) => journal.next_unfinished(),
+            Self::None | Self::PartialParity(_) => None,
+        }
+    }
+
+    /// Such data is written.
+    pub(super) fn finished(&mut self, lane: &mut Lane, page: UnfinishedPage) {
+        if let Self::Journal(journal) = self {
+            journal.finished(lane, page);
+        }
+    }
+
+    /// Could such data not be read, or not be recorded anew?
+    pub(super) fn is_stuck(&self) -> bool {
+        matches!(self, Self::Journal(journal) if journal.is_stuck())
+    }
+
+    /// Scratch that it has.
+    pub(super) fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Journal(journal) => journal.held_bytes(),
+            Self::None | Self::PartialParity(_) => 0,
         }
     }
 

@@ -87,6 +87,15 @@ pub(super) struct Block {
     pub(super) contents: Vec<(u64, Buf)>,
 }
 
+impl Block {
+    /// Where its pages lie in the ring.
+    pub(super) fn pages(self) -> impl Iterator<Item = u64> {
+        self.contents.into_iter().flat_map(|(start, buf)| {
+            (0..u64::from(buf.len / BLOCK_BYTES)).map(move |page| start + page * BLOCK_SECTORS)
+        })
+    }
+}
+
 impl Records {
     /// Takes of those that wait as many as fit into so many blocks, and into the ring: has it
     /// `room` for so many sectors?
@@ -112,6 +121,17 @@ impl Records {
         let pages = taken.pages().count();
         taken.crcs = vec![0; pages];
         taken
+    }
+
+    /// Pages of data for these sectors, in a strip.
+    pub(super) fn of_data(sectors: &[u64], strip: Buf) -> Self {
+        let record = |(number, sector): (u32, &u64)| Record {
+            place: Place::Data(*sector),
+            pages: vec![strip.slice(number * BLOCK_BYTES, BLOCK_BYTES)],
+        };
+        let records: Vec<Record> = (0..).zip(sectors).map(record).collect();
+        let blocks = cut(&records);
+        Self { crcs: vec![0; records.len()], blocks, records, jobs: Vec::new() }
     }
 
     /// One block that tells of nothing.
