@@ -81,8 +81,8 @@ pub(super) fn buffer_bytes(config: &Config) -> u64 {
 pub(super) enum WriteLog {
     #[default]
     None,
-    PartialParity(PartialParityLogs),
-    Journal(Journal),
+    PartialParity(Box<PartialParityLogs>),
+    Journal(Box<Journal>),
 }
 
 impl WriteLog {
@@ -99,11 +99,12 @@ impl WriteLog {
                     let generation = generations.get(usize::from(id.0)).copied().flatten();
                     logs.begin(lane, id, generation);
                 }
-                Self::PartialParity(logs)
+                Self::PartialParity(Box::new(logs))
             }
             StartLog::Journal { member, scan } => {
                 let pages = cut(memory, PAGE_BYTES);
-                Self::Journal(Journal::begin(set_uuid, member, &scan, pages, lane))
+                let journal = Journal::begin(set_uuid, member, &scan, pages, lane);
+                Self::Journal(Box::new(journal))
             }
         }
     }

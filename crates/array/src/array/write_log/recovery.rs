@@ -188,7 +188,7 @@ impl Recovery {
             match step.run.advance() {
                 Next::Wait => return,
                 Next::Read(which) => {
-                    for MemberIo { member, op } in step.run.plan().reads[which].to_vec() {
+                    for MemberIo { member, op } in step.run.plan().reads[which].iter().copied() {
                         lane.issue(member, op, Owner::Log(LogIo::Step(index)));
                     }
                 }
