@@ -330,6 +330,8 @@ pub enum Command {
     /// Attach a device the executor has opened and validated (see `Array::attach`): as a spare,
     /// or back into its old role when its superblock and the bitmap allow that (`readd`).
     Add(Box<NewMember>),
+    /// Attach a device that is to hold the journal, in the place of one that was lost.
+    AddJournal(Box<NewMember>),
     /// Copy this member to a spare while it still serves, then make it faulty.
     Replace(MemberId),
     /// The same, to this spare.

@@ -29,7 +29,7 @@ const SUPER_OFFSET: u64 = 8;
 const AREA_SECTORS: u64 = 8;
 
 /// The least of a journal.
-const LEAST_JOURNAL_SECTORS: u64 = 4 * MIB_SECTORS;
+pub(crate) const LEAST_JOURNAL_SECTORS: u64 = 4 * MIB_SECTORS;
 
 const MIB_SECTORS: u64 = 2048;
 const GIB_SECTORS: u64 = 1024 * MIB_SECTORS;

@@ -239,6 +239,7 @@ impl Stack {
             | Command::ForceFail(_)
             | Command::Remove(_)
             | Command::Add(_)
+            | Command::AddJournal(_)
             | Command::Replace(_)
             | Command::ReplaceWith { .. } => {
                 self.pending.push(expect(1));

@@ -6,6 +6,7 @@ use super::job::{Job, Kind};
 use super::scratch::PAGE_BYTES;
 use crate::action::{Action, Command, CommandId};
 use crate::keeper::{Done, Keeper, LaneCommand, LaneReport, Traffic, Unit, Work};
+use crate::log::journal::JournalArea;
 use crate::{Buf, IoOp};
 
 impl Array {
@@ -29,6 +30,11 @@ impl Array {
                 LaneCommand::Work { place, unit, work } => self.start_work(place, unit, work),
                 LaneCommand::GiveUp(member) => self.lane.ios.give_up(member),
                 LaneCommand::Disown(member) => self.lane.ios.disown(member),
+                LaneCommand::BeginJournal { member, data_offset, data_sectors, first_seq } => {
+                    let area =
+                        JournalArea { start: data_offset, sectors: data_sectors & !7, tail: 0 };
+                    self.logging.begin_journal(&mut self.lane, member, area, first_seq);
+                }
                 LaneCommand::Reply(id, result) => {
                     self.lane.actions.push_back(Action::Reply { id, result })
                 }

@@ -15,8 +15,9 @@ use crate::action::Action;
 use crate::assemble::StartLog;
 use crate::format::journal::BLOCK_BYTES;
 use crate::keeper::LaneReport;
+use crate::log::journal::{JournalArea, JournalScan};
 use crate::request::{Full, Request};
-use crate::{Buf, IoOp, Outcome};
+use crate::{Buf, IoOp, MemberId, Outcome};
 
 /// How far the start is.
 #[derive(Debug)]
@@ -172,6 +173,18 @@ impl Logging {
             lane.log = LogKind::of(&found);
             self.log = WriteLog::begin(found, lane, self.memory);
         }
+    }
+
+    /// Another device is to hold the journal, in which nothing was recorded yet.
+    pub(super) fn begin_journal(
+        &mut self,
+        lane: &mut Lane,
+        member: MemberId,
+        area: JournalArea,
+        first_seq: u64,
+    ) {
+        let scan = JournalScan::new(area, first_seq);
+        self.log = WriteLog::begin(StartLog::Journal { member, scan }, lane, self.memory);
     }
 
     /// Has a request wait until the start is over.

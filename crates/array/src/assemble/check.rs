@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Verdict;
 use crate::format::bad_blocks::MAX_SHIFT;
 use crate::format::ppl::PplArea;
-use crate::format::superblock::feature;
+use crate::format::superblock::{Role, feature};
 use crate::format::{Superblock, Version};
 use crate::level::Level;
 
@@ -36,7 +36,7 @@ pub(crate) fn check_places(
     if needed_sectors > device_sectors {
         return Err(Verdict::TooSmall { needed_sectors, device_sectors });
     }
-    if superblock.size_sectors > superblock.data_size {
+    if !holds_journal(superblock) && superblock.size_sectors > superblock.data_size {
         return Err(unreadable(format!(
             "its superblock uses {} sectors of a data area of {}",
             superblock.size_sectors, superblock.data_size
@@ -60,12 +60,18 @@ pub(crate) fn check_places(
     Ok(())
 }
 
+/// Is its data area the journal, whose size is its own?
+fn holds_journal(superblock: &Superblock) -> bool {
+    superblock.role() == Role::Journal
+}
+
 /// What lies where, in sectors of the device.
 fn places(
     superblock: &Superblock,
     bitmap_sectors: u64,
 ) -> Result<Vec<(&'static str, Range<u64>)>, String> {
     let used_sectors = match superblock.size_sectors {
+        _ if holds_journal(superblock) => superblock.data_size,
         0 => superblock.data_size,
         size => size,
     };

@@ -55,6 +55,9 @@ impl Judge<'_> {
             {
                 return self.stale(superblock);
             }
+            Role::Journal if self.newest.role_of(number) != Role::Journal => {
+                return self.stale(superblock);
+            }
             Role::Journal => return Verdict::Journal,
             Role::Spare => return Verdict::Spare,
             Role::Active(role) => role,

@@ -10,6 +10,7 @@ use crate::action::NewMember;
 use crate::assemble::{
     Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
 };
+use crate::create::LEAST_JOURNAL_SECTORS as JOURNAL_SECTORS;
 use crate::format::superblock::{MAX_DEV, Role, feature};
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Refusal;
@@ -124,12 +125,16 @@ impl<'a> Admission<'a> {
 
     /// A superblock for a device that becomes a spare, laid out as the other members' are.
     fn fresh_member(self, new: &NewMember) -> Result<Member, Refusal> {
+        self.fresh_member_of(new, self.room())
+    }
+
+    fn fresh_member_of(self, new: &NewMember, room: Room) -> Result<Member, Refusal> {
         let live = self.members.iter_live().filter(|(_, m)| m.state != State::Journal);
         let live: Vec<_> = live.map(|(_, m)| &m.superblock).collect();
         if live.is_empty() {
             return Err(Refusal::new("no member is left", "stop the array and assemble it again"));
         }
-        let mut superblock = match place(&live, new.device_sectors, self.room()) {
+        let mut superblock = match place(&live, new.device_sectors, room) {
             Ok(superblock) => superblock,
             Err(needed) => {
                 let device = &new.device;
@@ -153,6 +158,15 @@ impl<'a> Admission<'a> {
             bad_blocks: BadBlocks::default(),
             standing: Standing::Spare,
         }))
+    }
+
+    /// A device that is to hold the journal, laid out as the members are.
+    pub(super) fn journal(self, new: &NewMember) -> Result<Member, Refusal> {
+        self.is_new(new)?;
+        let mut member =
+            self.fresh_member_of(new, Room { used_sectors: JOURNAL_SECTORS, ..self.room() })?;
+        member.state = State::Journal;
+        Ok(member)
     }
 
     fn room(self) -> Room {

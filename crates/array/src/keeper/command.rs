@@ -83,6 +83,10 @@ impl Keeper {
             Command::Remove(member) => self.remove_command(member),
             Command::Add(new) if remade => self.vacancies.put_in(&mut self.core, &new),
             Command::Add(new) => self.add_command(*new),
+            Command::AddJournal(new) => match self.add_journal_command(id, &new) {
+                Some(answer) => answer,
+                None => return,
+            },
             Command::Replace(member) => self.replace_command(member),
             Command::ReplaceWith { .. } => {
                 refuse("spares are not told apart here", "replace it without naming one")

@@ -140,10 +140,7 @@ impl Keeper {
         self.core.members.set_state(id, State::Faulty { role: None });
         self.core.service.writes_over = true;
         self.core.out.push(LaneCommand::GiveUp(id));
-        let next = Next::from(
-            "stop the array, and assemble it with the journal that has failed, or \
-                               without one by --force",
-        );
+        let next = Next::from("put another device in its place: braid add NAME DEVICE --journal");
         let out = &mut self.core.out;
         out.notify(ArrayEvent::MemberFailed { member: id, reason, fault, next });
     }

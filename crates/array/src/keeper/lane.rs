@@ -33,6 +33,18 @@ pub enum LaneCommand {
     GiveUp(MemberId),
     /// The id will mean another device: what was given up on it belongs to none.
     Disown(MemberId),
+    /// A device is to hold md's journal from now on, which begins with a first block of this
+    /// number. Answer: [`JournalTail`](LaneReport::JournalTail), when that block is there.
+    BeginJournal {
+        /// Which.
+        member: MemberId,
+        /// Where its data area begins.
+        data_offset: u64,
+        /// Its size.
+        data_sectors: u64,
+        /// Number of the first block.
+        first_seq: u64,
+    },
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),
     /// What people want to know.

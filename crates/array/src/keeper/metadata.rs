@@ -123,6 +123,11 @@ impl Metadata {
         }
     }
 
+    /// Is there a journal that superblocks may tell of?
+    pub(super) fn has_journal(&self) -> bool {
+        self.journal.is_some_and(|journal| journal.durable_tail.is_some())
+    }
+
     /// The update that will carry out what is queued now.
     pub(super) fn ticket(&self) -> u64 {
         self.done + 1 + u64::from(self.running.is_some())

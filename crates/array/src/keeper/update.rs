@@ -116,7 +116,7 @@ impl Core {
             clean: !self.metadata.clean.active,
             recovered: self.members.rebuilding(),
             resynced: self.metadata.clean.resynced,
-            journal_tail: self.metadata.journal.as_ref().map(JournalDevice::tail),
+            journal_tail: self.metadata.journal.as_ref().and_then(JournalDevice::tail),
             wanted,
         });
         self.begin_catch_up();
@@ -186,8 +186,9 @@ impl Core {
                 Phase::Superblocks => {
                     self.metadata.running = None;
                     self.metadata.done += 1;
-                    if let Some(journal) = &mut self.metadata.journal {
-                        journal.told_tail = journal.durable_tail;
+                    let told = self.metadata.journal.as_mut().and_then(JournalDevice::told);
+                    if let Some(id) = told {
+                        self.out.push(LaneCommand::Reply(id, Ok(())));
                     }
                     return true;
                 }
@@ -212,7 +213,7 @@ impl Core {
             self.metadata.clean.durable_resynced = running.resynced;
             if let (Some(journal), Some(tail)) = (&mut self.metadata.journal, running.journal_tail)
             {
-                journal.durable_tail = tail;
+                journal.durable_tail = Some(tail);
             }
         }
         let mut writes = std::mem::take(&mut running.bad_block_pages);
@@ -271,7 +272,8 @@ impl Core {
         let mut arrivals = Vec::new();
         let mut others = Vec::new();
         for (member, m) in self.members.iter_live() {
-            if matches!(m.state, State::Retiring { .. }) {
+            let begins = m.state == State::Journal && !self.metadata.has_journal();
+            if begins || matches!(m.state, State::Retiring { .. }) {
                 continue;
             }
             let write = superblock_write(member, &self.superblock_of(m, clean));
@@ -326,7 +328,8 @@ impl Core {
                 }
             }
             State::Journal => {
-                image.recovery_offset = metadata.journal.map_or(0, |journal| journal.durable_tail);
+                let tail = metadata.journal.and_then(|journal| journal.durable_tail);
+                image.recovery_offset = tail.unwrap_or(0);
             }
             _ => image.recovery_offset = 0,
         }
@@ -342,7 +345,8 @@ impl Core {
             roles[member.superblock.dev_number as usize] = match member.state {
                 State::InSync { role } | State::Rebuilding { role, .. } => Role::Active(role),
                 State::Spare => Role::Spare,
-                State::Journal => Role::Journal,
+                State::Journal if self.metadata.has_journal() => Role::Journal,
+                State::Journal => Role::Spare,
                 State::Retiring { .. } | State::Faulty { .. } => Role::Faulty,
             };
         }

@@ -113,7 +113,7 @@ impl<'a> KeeperView<'a> {
     /// sectors of its data area. `None`: there is no journal.
     #[must_use]
     pub fn journal_tail(self) -> Option<u64> {
-        self.keeper.core.metadata.journal.map(|journal| journal.told_tail)
+        self.keeper.core.metadata.journal.and_then(|journal| journal.told_tail())
     }
 
     /// Is what did not find room on this member to be tried again?

@@ -163,6 +163,19 @@ impl<'a> Blocks<'a> {
 }
 
 impl JournalScan {
+    /// A journal in which nothing was recorded yet, whose first block is to have this number.
+    #[must_use]
+    pub const fn new(area: JournalArea, first_seq: u64) -> Self {
+        Self {
+            area,
+            end: area.tail,
+            next_seq: first_seq,
+            blocks: 0,
+            pages: Vec::new(),
+            data: Vec::new(),
+        }
+    }
+
     /// Reads a journal.
     ///
     /// # Errors

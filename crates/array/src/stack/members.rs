@@ -19,7 +19,7 @@ fn member_of(command: &mut Command) -> Option<&mut MemberId> {
         | Command::Remove(member)
         | Command::Replace(member) => Some(member),
         Command::ReplaceWith { old, .. } => Some(old),
-        Command::Add(new) => Some(&mut new.member),
+        Command::Add(new) | Command::AddJournal(new) => Some(&mut new.member),
         _ => None,
     }
 }

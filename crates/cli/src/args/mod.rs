@@ -331,6 +331,9 @@ pub(crate) struct AddArgs {
     /// Overwrite a superblock, file system or partition table found on the device
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// The device is to hold the journal, in the place of one that was lost
+    #[arg(long)]
+    pub(crate) journal: bool,
 }
 
 #[derive(Debug, Args)]

@@ -32,6 +32,10 @@ pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
         Some((name, within)) => (name, Some(within.to_owned())),
         None => (args.of.name.as_str(), None),
     };
+    if args.journal {
+        let add = |member| Verb::AddJournal { member, force };
+        return call("add", run_dir, (name, &args.of.member), add);
+    }
     let add = |member| Verb::Add { member, force, within };
     call("add", run_dir, (name, &args.of.member), add)?;
     // It is done; what is only a warning may fail to be found out.

@@ -103,7 +103,9 @@ fn unused(member: &Examined) -> (u64, i128) {
     // The kernel keeps so much from the superblock on.
     const KERNEL_KEEPS: u64 = 72;
     let sb = &member.superblock;
-    let used = if sb.size_sectors == 0 { sb.data_size } else { sb.size_sectors };
+    // The size is that of members: a journal takes all there is.
+    let own = sb.size_sectors == 0 || sb.role() == Role::Journal;
+    let used = if own { sb.data_size } else { sb.size_sectors };
     let data_end = i128::from(sb.data_offset) + i128::from(used);
     let bitmap = sb.bitmap_sector();
     if sb.super_offset < sb.data_offset {

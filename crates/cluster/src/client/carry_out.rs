@@ -24,6 +24,8 @@ impl Client {
                     self.keeper_side.cut(&mut self.parts, role);
                 }
             }
+            // Nodes keep journals of their own: a keeper of theirs has no device for one.
+            LaneCommand::BeginJournal { .. } => {}
             LaneCommand::Reply(id, result) => {
                 if self.parts.keeper.view().has_stopped() {
                     self.parts.close_visits();

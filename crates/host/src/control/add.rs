@@ -89,6 +89,35 @@ impl Served {
         self.command_with(Command::Add(Box::new(new)), Some(device))
     }
 
+    /// Attaches a device that is to hold the journal.
+    pub(super) fn add_journal(&self, path: &Path, force: bool) -> Result<(), Refusal> {
+        let status = self.status()?;
+        if self.network.is_some() {
+            let reason = "the nodes of the array keep their journals themselves";
+            return Err(Refusal::new(reason, "add a member: leave --journal out"));
+        }
+        if find_member(&status, path).is_some() {
+            let reason = format!("{} is already a member of {}", path.display(), self.name);
+            return Err(Refusal::new(reason, "remove it first if it has failed"));
+        }
+        let device = member::open(path, Mode::ReadWrite, true)
+            .map_err(|error| Refusal::new(error.reason, error.next))?;
+        if device.block_bytes > self.block_bytes {
+            let reason = format!("needs I/O in blocks of {} bytes", device.block_bytes);
+            return Err(Refusal::new(reason, "use another device"));
+        }
+        if !force {
+            let signature = member::signature(&device);
+            self.check_signature(&signature.map_err(|error| unreadable(path, &error))?)?;
+        }
+        let new = NewMember {
+            device_sectors: device.sectors,
+            // The engine puts the free id in the place of the array's.
+            ..new_member(MemberId(0), device.path.display().to_string(), false)?
+        };
+        self.command_with(Command::AddJournal(Box::new(new)), Some(device))
+    }
+
     /// Neither a device nor an array that is in this array of arrays.
     fn no_array_within(&self, path: &Path) -> Refusal {
         let called = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();

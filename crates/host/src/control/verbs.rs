@@ -41,6 +41,9 @@ impl Served {
             Verb::Add { member, force, within } => {
                 self.add(Path::new(&member), within.as_deref(), false, force).map(done)
             }
+            Verb::AddJournal { member, force } => {
+                self.add_journal(Path::new(&member), force).map(done)
+            }
             Verb::ReAdd { member } => self.add(Path::new(&member), None, true, false).map(done),
             Verb::Check => self.command(Command::Scrub { repair: false }).map(done),
             Verb::Repair => self.command(Command::Scrub { repair: true }).map(done),

@@ -62,6 +62,13 @@ pub enum Verb {
         #[serde(default)]
         within: Option<String>,
     },
+    /// Attach a device that is to hold the journal, in the place of one that was lost.
+    AddJournal {
+        /// Path, absolute.
+        member: String,
+        /// Even if it holds something.
+        force: bool,
+    },
     /// Attach a device back into its old role, or refuse.
     ReAdd {
         /// Path, absolute.

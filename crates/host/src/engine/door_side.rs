@@ -242,10 +242,12 @@ impl DoorSide {
             {
                 Effect::Nothing
             }
-            (Command::Add(new), Some(machine)) => match attach(executor, machine, new, device) {
-                Ok(id) => Effect::Added(id),
-                Err(error) => return done(Err(error)),
-            },
+            (Command::Add(new) | Command::AddJournal(new), Some(machine)) => {
+                match attach(executor, machine, new, device) {
+                    Ok(id) => Effect::Added(id),
+                    Err(error) => return done(Err(error)),
+                }
+            }
             (Command::Remove(id), _) => Effect::Removed(*id),
             (Command::Stop, _) => Effect::Stopped,
             _ => Effect::Nothing,

@@ -282,11 +282,16 @@ fn open(plan: &Creation) -> Result<Vec<Option<MemberFile>>, Failure> {
 fn warn(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<(), Failure> {
     let all = !matches!(plan.shape.level, Level::Linear | Level::Raid0);
     let common = all && plan.size_sectors.is_none();
-    let smallest = devices.iter().flatten().map(|device| device.sectors).min().unwrap_or(0);
-    for device in devices.iter().flatten() {
+    let journal = usize::from(plan.policy == Policy::Journal);
+    let members = devices.len() - journal;
+    let sizes = devices[..members].iter().flatten().map(|device| device.sectors);
+    let smallest = sizes.min().unwrap_or(0);
+    for (index, device) in devices.iter().enumerate() {
+        let Some(device) = device else { continue };
+        let common = common && index < members;
         let name = &plan.name;
         let path = device.path.display();
-        let unused = device.sectors - smallest;
+        let unused = device.sectors.saturating_sub(smallest);
         if common && unused > device.sectors / 10 {
             let [unused, all] = [unused, device.sectors].map(|sectors| sectors * SECTOR_BYTES);
             let why = "for another member is that much smaller";
