@@ -37,3 +37,4 @@ mod thin;
 mod unanswered;
 mod usage;
 mod witness;
+mod write_journal;
