@@ -123,6 +123,14 @@ impl Metadata {
         }
     }
 
+    /// From where on superblocks ask for a resync: all of it, unless they say `clean`. What a
+    /// journal records needs none.
+    pub(super) fn resync_offset(&self, clean: bool) -> u64 {
+        let resynced = self.clean.durable_resynced;
+        let recorded = self.journal.is_some() && resynced == MAX_SECTOR;
+        if clean || recorded { resynced } else { 0 }
+    }
+
     /// Is there a journal that superblocks may tell of?
     pub(super) fn has_journal(&self) -> bool {
         self.journal.is_some_and(|journal| journal.durable_tail.is_some())

@@ -13,7 +13,7 @@ impl KeeperView<'_> {
         let Core { service, metadata, members, .. } = &self.keeper.core;
         let clean = &metadata.clean;
         let mut superblock = metadata.superblock.clone();
-        superblock.resync_offset = if clean.on_disk { clean.durable_resynced } else { 0 };
+        superblock.resync_offset = metadata.resync_offset(clean.on_disk);
         superblock.feature_map |= metadata.journals.all_features();
         let unsynced = &self.keeper.sync.unsynced;
         let left = if unsynced.left_behind { unsynced.left.as_ref() } else { None };

@@ -13,7 +13,7 @@ use super::members::{Member, Members, State};
 use super::metadata::{MetaWrite, Wanted};
 use super::sync::Ranges;
 use crate::MemberId;
-use crate::format::superblock::{MAX_SECTOR, Role, feature};
+use crate::format::superblock::{Role, feature};
 use crate::format::{Bitmap, Superblock};
 
 /// A superblock, a bad-block log or a page of the bitmap; no page is longer.
@@ -305,9 +305,7 @@ impl Core {
         let array = &metadata.superblock;
         let mut image = member.superblock.with_array_of(array);
         image.utime = metadata.wall_clock(self.now);
-        let recorded = metadata.journal.is_some() && metadata.clean.durable_resynced == MAX_SECTOR;
-        let says_clean = clean || recorded;
-        image.resync_offset = if says_clean { metadata.clean.durable_resynced } else { 0 };
+        image.resync_offset = metadata.resync_offset(clean);
         image.roles = self.role_table();
         image.feature_map = array.feature_map & (feature::RAID0_LAYOUT | feature::LOGS);
         image.feature_map |= metadata.journals.features(clean, !metadata.has_to_resync());
