@@ -2,9 +2,10 @@
 //!
 //! What the new policy needs comes first, on all members, into space that nothing uses: a bitmap
 //! without a bit set, or partial parity logs that tell of nothing. The superblocks come last, one
-//! after the other, with an event count that is one higher. So a member that was not reached is as
-//! current as one that misses the last update, and takes the place of a bitmap or log from the
-//! others: whichever writes were done, the array assembles, with the old policy or the new one. Spares come after those that have a role.
+//! after the other, those of spares behind the others, with an event count that is one higher. So a
+//! member that was not reached is as current as one that misses the last update, and takes the
+//! place of a bitmap or log from the others: whichever writes were done, the array assembles, with
+//! the old policy or the new one.
 
 use std::ops::Range;
 

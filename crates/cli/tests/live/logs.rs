@@ -1,4 +1,4 @@
-//! Arrays on disks with a log against the write hole: what is told of it, and how an array gets one.
+//! Arrays on disks with a log against the write hole: what is told of it, and how one is given.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
