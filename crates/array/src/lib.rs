@@ -24,6 +24,7 @@ mod mutant;
 pub mod name;
 mod options;
 pub mod plan;
+pub mod policy;
 pub mod refusal;
 pub mod request;
 pub mod stack;

@@ -424,7 +424,13 @@ impl BlockMachine for Stack {
         for member in status.unreadable.iter_mut().flat_map(|place| &mut place.members) {
             *member = Self::array(*member);
         }
+        if let Some(journal) = &mut status.journal {
+            journal.member = Self::array(journal.member);
+        }
         for (index, child) in status.children.iter_mut().enumerate() {
+            if let Some(journal) = &mut child.journal {
+                journal.member = Self::leaf(index as u16, journal.member);
+            }
             for member in &mut child.members {
                 member.member = Self::leaf(index as u16, member.member);
             }

@@ -126,6 +126,19 @@ pub struct BitmapStatus {
     pub dirty_bits: u64,
 }
 
+/// The journal of an array on disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct JournalStatus {
+    /// The member that holds it.
+    pub member: MemberId,
+    /// Its size in sectors.
+    pub size_sectors: u64,
+    /// What still counts of it, in sectors; `None` where nothing is recorded: the array is read
+    /// only.
+    pub used_sectors: Option<u64>,
+}
+
 /// Who holds an array over nodes, as the nodes have recorded it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -216,6 +229,8 @@ pub struct Status {
     pub held_up: Option<String>,
     /// The bitmap.
     pub bitmap: Option<BitmapStatus>,
+    /// The journal, of arrays on disks that have one.
+    pub journal: Option<JournalStatus>,
     /// What the journal of each member on a node holds; 0 without journals.
     pub journal_bytes: u64,
     /// More members are away than it can do without.
@@ -280,6 +295,7 @@ impl Status {
             unsynced_sectors: 0,
             held_up: None,
             bitmap: None,
+            journal: None,
             journal_bytes: 0,
             waiting: None,
             view: None,

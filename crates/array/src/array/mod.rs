@@ -320,7 +320,11 @@ impl BlockMachine for Array {
     }
 
     fn status(&self) -> Status {
-        self.lane.keeper().status()
+        let mut status = self.lane.keeper().status();
+        if let Some(journal) = &mut status.journal {
+            journal.used_sectors = self.logging.log.journal_used_sectors();
+        }
+        status
     }
 
     fn array_sectors(&self) -> u64 {

@@ -10,16 +10,18 @@ use crate::format::superblock::{Role, feature};
 use crate::format::{Superblock, Version};
 use crate::level::Level;
 
-/// The member's superblock with the bitmap where the newest one says it is. md has one place for
-/// the whole array; a member that missed the update which brought the bitmap does not know it.
+/// The member's superblock with the bitmap or the partial parity log that the newest one tells of.
+/// md has one place for the whole array's bitmap; a member that missed the update which brought it,
+/// or took it away, does not know that. With partial parity logs, each member has one in a place of
+/// its own; one that missed the update which brought them has it where the newest one has.
 pub(crate) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superblock {
-    if newest.has(feature::ANY_PPL) {
-        // There, each member has a log in a place of its own.
+    let possible = || matches!(PplArea::of(newest), Ok(Some(_)));
+    if newest.has(feature::ANY_PPL) && (superblock.has(feature::ANY_PPL) || !possible()) {
         return superblock.clone();
     }
-    let bitmap = newest.feature_map & feature::BITMAP_OFFSET;
+    let places = feature::BITMAP_OFFSET | feature::ANY_PPL;
     Superblock {
-        feature_map: superblock.feature_map & !feature::BITMAP_OFFSET | bitmap,
+        feature_map: superblock.feature_map & !places | newest.feature_map & places,
         bitmap_offset_sectors: newest.bitmap_offset_sectors,
         ..superblock.clone()
     }

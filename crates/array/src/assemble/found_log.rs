@@ -18,6 +18,39 @@ pub enum FoundLog {
     Journal(JournalScan),
 }
 
+/// Where the log on one device lies.
+#[derive(Clone, Debug)]
+pub enum LogPlace {
+    /// The partial parity log of a member.
+    PartialParity(PplArea),
+    /// The journal.
+    Journal(JournalArea),
+}
+
+/// Where the log on the device with this superblock lies; `None` where it has none.
+///
+/// # Errors
+/// Why there can be none, for people.
+pub fn log_place(superblock: &Superblock, device_sectors: u64) -> Result<Option<LogPlace>, String> {
+    let within = |start: u64, sectors: u64| {
+        let end = start.checked_add(sectors).filter(|end| *end <= device_sectors);
+        end.map(|_| ()).ok_or_else(|| "it ends beyond the end of the device".to_owned())
+    };
+    match superblock.role() {
+        Role::Journal if superblock.has(feature::JOURNAL) => {
+            let area = JournalArea::of(superblock)?;
+            within(area.start, area.sectors)?;
+            Ok(Some(LogPlace::Journal(area)))
+        }
+        Role::Active(_) => {
+            let Some(area) = PplArea::of(superblock)? else { return Ok(None) };
+            within(area.sector, area.sectors)?;
+            Ok(Some(LogPlace::PartialParity(area)))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// Reads the log on the device with this superblock; `None` where it has none.
 ///
 /// # Errors
@@ -28,36 +61,33 @@ pub(super) fn read_log(
     read: &mut ReadSectors<'_>,
 ) -> Option<Result<FoundLog, String>> {
     let set_uuid = superblock.set_uuid;
-    let within = |start: u64, sectors: u64| {
-        let end = start.checked_add(sectors).filter(|end| *end <= device_sectors);
-        end.map(|_| ()).ok_or_else(|| "it ends beyond the end of the device".to_owned())
-    };
-    match superblock.role() {
-        Role::Journal if superblock.has(feature::JOURNAL) => {
-            let scan = JournalArea::of(superblock).and_then(|area| {
-                within(area.start, area.sectors)?;
-                let geometry = geometry(superblock)?;
-                JournalScan::read(area, set_uuid, &geometry, read)
-            });
-            Some(scan.map(FoundLog::Journal))
+    let place = log_place(superblock, device_sectors).transpose()?;
+    Some(place.and_then(|place| match place {
+        LogPlace::Journal(area) => {
+            let geometry = parity_geometry(superblock)?;
+            JournalScan::read(area, set_uuid, &geometry, read).map(FoundLog::Journal)
         }
-        Role::Active(_) => match PplArea::of(superblock) {
-            Ok(None) => None,
-            Ok(Some(area)) => {
-                let scan = within(area.sector, area.sectors)
-                    .and_then(|()| PplScan::read(area, set_uuid, read));
-                Some(scan.map(FoundLog::PartialParity))
-            }
-            Err(reason) => Some(Err(reason.to_owned())),
-        },
-        _ => None,
-    }
+        LogPlace::PartialParity(area) => {
+            PplScan::read(area, set_uuid, read).map(FoundLog::PartialParity)
+        }
+    }))
 }
 
 /// The geometry of an array with parity, as one superblock tells it.
-fn geometry(superblock: &Superblock) -> Result<Geometry, String> {
+///
+/// # Errors
+/// When it tells of no such array: the reason, for people.
+pub fn parity_geometry(superblock: &Superblock) -> Result<Geometry, String> {
     let level = Level::from_md(superblock.level).filter(|level| level.parity_disks() > 0);
-    let level = level.ok_or("it is of an array without parity")?;
+    geometry_of(level.ok_or("it is of an array without parity")?, superblock)
+}
+
+/// The geometry of an array of this level, whose members use equal parts, as one superblock tells
+/// it.
+///
+/// # Errors
+/// When it tells of no such array: the reason, for people.
+pub(crate) fn geometry_of(level: Level, superblock: &Superblock) -> Result<Geometry, String> {
     let layout = Layout::decode(level, superblock.layout, superblock.raid_disks)
         .map_err(|error| error.to_string())?;
     Geometry::new(&Shape {

@@ -35,6 +35,19 @@ pub const DEFAULT_SECTORS: u64 = 2048;
 /// An area with room for two of the largest units is a ring.
 const RING_SECTORS: u64 = 2 * (4096 + (128 << 10)) / 512;
 
+/// Sectors of the smallest area that mdadm makes in an array with this chunk: a header, and the
+/// partial parity of a chunk, or 128 KiB.
+#[must_use]
+pub fn least_sectors(chunk_sectors: u32) -> u64 {
+    u64::from(HEADER_BYTES) / SECTOR_BYTES + u64::from(chunk_sectors.max(256)).next_multiple_of(8)
+}
+
+/// The feature bit of an array whose areas have so many sectors: that of a ring where they are one.
+#[must_use]
+pub const fn feature_of(sectors: u64) -> u32 {
+    if sectors >= RING_SECTORS { feature::MULTIPLE_PPLS } else { feature::PPL }
+}
+
 const SIGNATURE_AT: usize = 512;
 const GENERATION_AT: usize = 520;
 const COUNT_AT: usize = 528;

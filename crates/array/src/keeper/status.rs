@@ -2,9 +2,10 @@
 
 use super::KeeperView;
 use super::core::Core;
-use super::members::State;
+use super::members::{Members, State};
 use super::sync::Ranges;
-use crate::status::{ArrayState, BitmapStatus, MemberStatus, Status};
+use crate::format::journal::BLOCK_SECTORS;
+use crate::status::{ArrayState, BitmapStatus, JournalStatus, MemberStatus, Status};
 
 impl KeeperView<'_> {
     /// It.
@@ -72,10 +73,18 @@ impl KeeperView<'_> {
                 bits: intent.bitmap.bits(),
                 dirty_bits: intent.dirty_bits(),
             }),
+            journal: journal(members),
             journal_bytes: metadata.journals.journal_bytes,
             waiting: None,
             view: None,
             children: Vec::new(),
         }
     }
+}
+
+/// What the keeper knows of a journal.
+fn journal(members: &Members) -> Option<JournalStatus> {
+    let (member, found) = members.iter().find(|(_, member)| member.state == State::Journal)?;
+    let size_sectors = found.superblock.data_size / BLOCK_SECTORS * BLOCK_SECTORS;
+    Some(JournalStatus { member, size_sectors, used_sectors: None })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{MAX_READ_BYTES, ReadSectors};
 use crate::format::Superblock;
 use crate::format::journal::{
-    BLOCK_BYTES, BLOCK_SECTORS, MetaBlock, Payload, SEQ_JUMP, page_checksum,
+    BLOCK_BYTES, BLOCK_SECTORS, JournalError, MetaBlock, Payload, SEQ_JUMP, page_checksum,
 };
 use crate::geometry::{Geometry, Strip};
 
@@ -75,63 +75,133 @@ pub struct JournalScan {
 pub struct Found {
     /// The block.
     pub block: MetaBlock,
-    /// All its pages are as they were written.
-    pub whole: bool,
+    /// Which of its pages are not as they were written, counted over all payloads.
+    pub damaged: Vec<usize>,
+    /// All of what it tells of is within the array.
+    pub is_within: bool,
+}
+
+impl Found {
+    /// Is it to be brought in place? Nothing counts behind a block that is not.
+    #[must_use]
+    pub const fn counts(&self) -> bool {
+        self.damaged.is_empty() && self.is_within
+    }
+}
+
+/// Why a journal ends where it does: what is wrong with the block that would be next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalEnd {
+    /// All of the ring is in use.
+    #[error("the ring is full")]
+    Full,
+    /// It is none.
+    #[error(transparent)]
+    NoBlock(#[from] JournalError),
+    /// It says that it lies at another position.
+    #[error("it is of another place: sector {0}")]
+    OtherPlace(u64),
+    /// It is from another time.
+    #[error("it has sequence number {found}, and {expected} would be next")]
+    OtherSeq {
+        /// What it has.
+        found: u64,
+        /// What follows the block before.
+        expected: u64,
+    },
+    /// Its pages would lie over the first blocks.
+    #[error("its pages do not fit between it and the tail")]
+    TooLong,
+    /// It was not recorded completely, or has changed since.
+    #[error("it has a page that is damaged")]
+    Damaged,
+    /// It is of an array of another shape.
+    #[error("it tells of what is not within the array")]
+    Beyond,
 }
 
 /// The blocks of a journal that follow one another from its tail on.
 pub struct Blocks<'a> {
     area: JournalArea,
     set_uuid: [u8; 16],
+    geometry: &'a Geometry,
     read: &'a mut ReadSectors<'a>,
     position: u64,
     seq: Option<u64>,
     /// How much of the ring is left.
     left: u64,
+    end: Option<(u64, JournalEnd)>,
 }
 
 impl<'a> Blocks<'a> {
     /// From the tail on.
-    pub fn new(area: JournalArea, set_uuid: [u8; 16], read: &'a mut ReadSectors<'a>) -> Self {
-        Self { area, set_uuid, read, position: area.tail, seq: None, left: area.sectors }
+    pub fn new(
+        area: JournalArea,
+        set_uuid: [u8; 16],
+        geometry: &'a Geometry,
+        read: &'a mut ReadSectors<'a>,
+    ) -> Self {
+        let JournalArea { tail: position, sectors: left, .. } = area;
+        Self { area, set_uuid, geometry, read, position, seq: None, left, end: None }
     }
 
-    /// The next block; `None` where the journal ends.
+    /// The next block; the last one may be one that does not [count](Found::counts). `None` where
+    /// the journal [ends](Self::end).
     ///
     /// # Errors
-    /// Why the device cannot be read; of the first block, also why it is none.
+    /// Why the device cannot be read.
     pub fn next_block(&mut self) -> Result<Option<Found>, String> {
-        if self.left < BLOCK_SECTORS {
+        if self.end.is_some() {
             return Ok(None);
+        }
+        let block = match self.block()? {
+            Ok(block) => block,
+            Err(end) => {
+                self.end = Some((self.position, end));
+                return Ok(None);
+            }
+        };
+        let damaged = self.damaged_pages(&block)?;
+        let is_within = block.payloads.iter().all(|payload| fits(payload, self.geometry));
+        if !damaged.is_empty() {
+            self.end = Some((self.position, JournalEnd::Damaged));
+        } else if !is_within {
+            self.end = Some((self.position, JournalEnd::Beyond));
+        } else {
+            let sectors = sectors(&block);
+            self.left -= sectors;
+            self.position = self.area.after(self.position, sectors);
+            self.seq = Some(block.seq.wrapping_add(1));
+        }
+        Ok(Some(Found { block, damaged, is_within }))
+    }
+
+    /// Where it ends and why, once it does.
+    #[must_use]
+    pub const fn end(&self) -> Option<(u64, JournalEnd)> {
+        self.end
+    }
+
+    /// The block that lies where the next one would.
+    fn block(&mut self) -> Result<Result<MetaBlock, JournalEnd>, String> {
+        if self.left < BLOCK_SECTORS {
+            return Ok(Err(JournalEnd::Full));
         }
         let bytes = (self.read)(self.area.start + self.position, BLOCK_BYTES)?;
         let block = match MetaBlock::decode(&bytes, self.set_uuid) {
             Ok(block) => block,
-            Err(error) if self.seq.is_none() => {
-                return Err(format!("its first block, at sector {}: {error}", self.position));
-            }
-            Err(_) => return Ok(None),
+            Err(error) => return Ok(Err(error.into())),
         };
-        let expected = self.seq.is_none_or(|seq| seq == block.seq);
-        if block.position != self.position || !expected {
-            if self.seq.is_none() {
-                let position = self.position;
-                return Err(format!("its first block, at sector {position}, is of another place"));
-            }
-            return Ok(None);
-        }
-        let sectors = (1 + block.pages() as u64) * BLOCK_SECTORS;
-        if sectors > self.left {
-            return Ok(None);
-        }
-        let whole = self.pages_are_whole(&block)?;
-        self.left -= sectors;
-        self.position = self.area.after(self.position, sectors);
-        self.seq = Some(block.seq.wrapping_add(1));
-        Ok(Some(Found { block, whole }))
+        let found = block.seq;
+        Ok(match self.seq {
+            _ if block.position != self.position => Err(JournalEnd::OtherPlace(block.position)),
+            Some(expected) if expected != found => Err(JournalEnd::OtherSeq { found, expected }),
+            _ if sectors(&block) > self.left => Err(JournalEnd::TooLong),
+            _ => Ok(block),
+        })
     }
 
-    fn pages_are_whole(&mut self, block: &MetaBlock) -> Result<bool, String> {
+    fn damaged_pages(&mut self, block: &MetaBlock) -> Result<Vec<usize>, String> {
         let checksums: Vec<u32> = block
             .payloads
             .iter()
@@ -143,22 +213,49 @@ impl<'a> Blocks<'a> {
             })
             .copied()
             .collect();
+        let mut damaged = Vec::new();
         let mut position = self.area.after(self.position, BLOCK_SECTORS);
         let mut rest = checksums.as_slice();
         while !rest.is_empty() {
             let to_end = (self.area.sectors - position) / BLOCK_SECTORS;
             let most = u64::from(MAX_READ_BYTES / BLOCK_BYTES);
             let count = (rest.len() as u64).min(to_end).min(most);
+            let first = checksums.len() - rest.len();
             let (now, later) = rest.split_at(count as usize);
             let bytes = (self.read)(self.area.start + position, count as u32 * BLOCK_BYTES)?;
-            let mut pages = bytes.chunks_exact(BLOCK_BYTES as usize).zip(now);
-            if !pages.all(|(page, sum)| page_checksum(self.set_uuid, page) == *sum) {
-                return Ok(false);
+            let pages = bytes.chunks_exact(BLOCK_BYTES as usize).zip(now);
+            for (number, (page, sum)) in (first..).zip(pages) {
+                if page_checksum(self.set_uuid, page) != *sum {
+                    damaged.push(number);
+                }
             }
             position = self.area.after(position, count * BLOCK_SECTORS);
             rest = later;
         }
-        Ok(true)
+        Ok(damaged)
+    }
+}
+
+/// What a block takes of the ring, with its pages.
+fn sectors(block: &MetaBlock) -> u64 {
+    (1 + block.pages() as u64) * BLOCK_SECTORS
+}
+
+/// Is what a payload tells of within the array?
+fn fits(payload: &Payload, geometry: &Geometry) -> bool {
+    let within = |sector: u64, pages: usize, size: u64| {
+        let end = sector.checked_add(pages as u64 * BLOCK_SECTORS);
+        sector.is_multiple_of(BLOCK_SECTORS) && end.is_some_and(|end| end <= size)
+    };
+    match payload {
+        Payload::Data { sector, checksums } => {
+            within(*sector, checksums.len(), geometry.array_sectors())
+        }
+        Payload::Parity { sector, checksums } => {
+            let sums = geometry.parity_disks() as usize;
+            checksums.len() == sums && within(*sector, 1, geometry.member_sectors())
+        }
+        Payload::Flush { .. } => true,
     }
 }
 
@@ -187,26 +284,24 @@ impl JournalScan {
         read: &mut ReadSectors<'_>,
     ) -> Result<Self, String> {
         let mut read = |sector, bytes| read(sector, bytes);
-        let mut blocks = Blocks::new(area, set_uuid, &mut read);
+        let mut blocks = Blocks::new(area, set_uuid, geometry, &mut read);
         let mut stripes = Stripes::new(geometry);
         let mut count = 0;
-        let mut end = area.tail;
         let mut last_seq = 0;
-        while let Some(Found { block, whole }) = blocks.next_block()? {
-            if count == 0 && !whole {
-                // The tail moves to blocks that are whole.
-                let tail = area.tail;
-                return Err(format!(
-                    "its first block, at sector {tail}, has a page that is damaged"
-                ));
+        while let Some(found) = blocks.next_block()? {
+            if found.counts() {
+                stripes.take(&found.block, &area);
+                count += 1;
+                last_seq = found.block.seq;
             }
-            if !whole || !stripes.take(&block, &area) {
-                break;
-            }
-            count += 1;
-            last_seq = block.seq;
-            end = blocks.position;
         }
+        let end = match blocks.end() {
+            // The tail moves to blocks that are whole.
+            Some((tail, end)) if count == 0 => {
+                return Err(format!("its first block, at sector {tail}: {end}"));
+            }
+            end => end.map_or(area.tail, |(position, _)| position),
+        };
         let next_seq = last_seq.wrapping_add(SEQ_JUMP);
         let (pages, data) = stripes.finish();
         Ok(Self { area, end, next_seq, blocks: count, pages, data })
@@ -233,12 +328,8 @@ impl<'a> Stripes<'a> {
         Self { geometry, data: BTreeMap::new(), pages: BTreeMap::new() }
     }
 
-    /// Takes a block in. False when it tells of what is not within the array; then none of it
-    /// counts.
-    fn take(&mut self, block: &MetaBlock, area: &JournalArea) -> bool {
-        if !block.payloads.iter().all(|payload| self.fits(payload)) {
-            return false;
-        }
+    /// Takes a block in.
+    fn take(&mut self, block: &MetaBlock, area: &JournalArea) {
         let mut position = area.after(block.position, BLOCK_SECTORS);
         for payload in &block.payloads {
             match payload {
@@ -260,24 +351,6 @@ impl<'a> Stripes<'a> {
                 }
             }
             position = area.after(position, payload.pages() as u64 * BLOCK_SECTORS);
-        }
-        true
-    }
-
-    fn fits(&self, payload: &Payload) -> bool {
-        let within = |sector: u64, pages: usize, size: u64| {
-            let end = sector.checked_add(pages as u64 * BLOCK_SECTORS);
-            sector.is_multiple_of(BLOCK_SECTORS) && end.is_some_and(|end| end <= size)
-        };
-        match payload {
-            Payload::Data { sector, checksums } => {
-                within(*sector, checksums.len(), self.geometry.array_sectors())
-            }
-            Payload::Parity { sector, checksums } => {
-                let sums = self.geometry.parity_disks() as usize;
-                checksums.len() == sums && within(*sector, 1, self.geometry.member_sectors())
-            }
-            Payload::Flush { .. } => true,
         }
     }
 

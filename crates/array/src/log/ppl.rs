@@ -10,8 +10,11 @@
 
 use super::{MAX_READ_BYTES, ReadSectors};
 use crate::SECTOR_BYTES;
-use crate::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplHeader};
+use crate::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplError, PplHeader};
 use crate::geometry::{Geometry, Strip};
+
+/// A header in sectors.
+const HEADER_SECTORS: u64 = HEADER_BYTES as u64 / SECTOR_BYTES;
 
 /// What the log of one member tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,18 +39,26 @@ impl PplScan {
         set_uuid: [u8; 16],
         read: &mut ReadSectors<'_>,
     ) -> Result<Self, String> {
-        let mut header = |at: u64| -> Result<Option<PplHeader>, String> {
-            let bytes = read(area.sector + at, HEADER_BYTES)?;
-            Ok(PplHeader::decode(&bytes, set_uuid).ok())
+        let last = {
+            let mut read = |sector, bytes| read(sector, bytes);
+            let mut units = Units::new(area, set_uuid, &mut read);
+            let mut last = None;
+            while let Some(unit) = units.next_unit()? {
+                if unit.standing == UnitStanding::Counts {
+                    last = Some(unit);
+                    break;
+                }
+            }
+            last
         };
-        let Some((at, last)) = last_unit(area, &mut header)? else {
-            let generation = latest_anywhere(area, &mut header)?;
+        let Some(Unit { at, header: last, .. }) = last else {
+            let generation = latest_anywhere(area, set_uuid, read)?;
             let torn = generation.is_some();
             let generation = generation.map_or(0, |latest| latest.saturating_add(1));
             return Ok(Self { generation, torn, blank: !torn, entries: Vec::new() });
         };
         let mut scan = Self { generation: last.generation, ..Self::default() };
-        let mut sector = area.sector + at + u64::from(HEADER_BYTES) / SECTOR_BYTES;
+        let mut sector = area.sector + at + HEADER_SECTORS;
         for entry in &last.entries {
             let parity = read_bytes(sector, entry.pp_bytes, read)?;
             sector += u64::from(entry.pp_bytes) / SECTOR_BYTES;
@@ -61,6 +72,144 @@ impl PplScan {
     }
 }
 
+/// What a unit is to a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitStanding {
+    /// A later one follows: what it tells of is in place.
+    Replaced,
+    /// It is the last one.
+    Counts,
+    /// It is from an earlier round through the area.
+    Older,
+}
+
+/// A unit of a log, as it is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Where it begins, in sectors from the start of the area.
+    pub at: u64,
+    /// Its header.
+    pub header: PplHeader,
+    /// What it is to a recovery.
+    pub standing: UnitStanding,
+}
+
+/// Why no further unit follows: what is wrong with what would be the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PplEnd {
+    /// There is no room for a header.
+    #[error("the area ends")]
+    Full,
+    /// The area has room for one alone.
+    #[error("the area is no ring: each unit begins at its start")]
+    NoRing,
+    /// It is none.
+    #[error(transparent)]
+    NoHeader(#[from] PplError),
+    /// It is longer than what is left of the area.
+    #[error("its partial parity does not fit into the area")]
+    TooLong,
+}
+
+/// The units of a log that follow one another from the start of its area on.
+pub struct Units<'a> {
+    area: PplArea,
+    set_uuid: [u8; 16],
+    read: &'a mut ReadSectors<'a>,
+    state: UnitsState,
+    end: Option<(u64, PplEnd)>,
+}
+
+enum UnitsState {
+    /// Nothing was read.
+    New,
+    /// This one is next. `counted`: the unit that counts was before it.
+    At { at: u64, header: PplHeader, counted: bool },
+    /// There are no more.
+    Over,
+}
+
+impl<'a> Units<'a> {
+    /// From the start on.
+    pub fn new(area: PplArea, set_uuid: [u8; 16], read: &'a mut ReadSectors<'a>) -> Self {
+        Self { area, set_uuid, read, state: UnitsState::New, end: None }
+    }
+
+    /// The next unit; `None` where they [end](Self::end).
+    ///
+    /// # Errors
+    /// Why the device cannot be read.
+    pub fn next_unit(&mut self) -> Result<Option<Unit>, String> {
+        let state = std::mem::replace(&mut self.state, UnitsState::Over);
+        let (at, header, counted) = match state {
+            UnitsState::New => match self.header(0)? {
+                Some(header) => (0, header, false),
+                None => return Ok(None),
+            },
+            UnitsState::At { at, header, counted } => (at, header, counted),
+            UnitsState::Over => return Ok(None),
+        };
+        let behind = at + header.unit_bytes() / SECTOR_BYTES;
+        let next = self.header(behind)?;
+        let replaced = next.as_ref().is_some_and(|next| next.generation > header.generation);
+        let standing = match (counted, replaced) {
+            (true, _) => UnitStanding::Older,
+            (false, true) => UnitStanding::Replaced,
+            (false, false) => UnitStanding::Counts,
+        };
+        if let Some(header) = next {
+            let counted = standing != UnitStanding::Replaced;
+            self.state = UnitsState::At { at: behind, header, counted };
+        }
+        Ok(Some(Unit { at, header, standing }))
+    }
+
+    /// Where they end and why, once they do: in sectors from the start of the area.
+    #[must_use]
+    pub const fn end(&self) -> Option<(u64, PplEnd)> {
+        self.end
+    }
+
+    /// Of each entry of a unit: is its partial parity as it was recorded? True where it has none.
+    ///
+    /// # Errors
+    /// Why the device cannot be read.
+    pub fn whole_entries(&mut self, unit: &Unit) -> Result<Vec<bool>, String> {
+        let mut sector = self.area.sector + unit.at + HEADER_SECTORS;
+        let mut whole = Vec::with_capacity(unit.header.entries.len());
+        for entry in &unit.header.entries {
+            let end = sector + u64::from(entry.pp_bytes) / SECTOR_BYTES;
+            let mut sum = 0;
+            while sector < end {
+                let bytes = ((end - sector) * SECTOR_BYTES).min(MAX_READ_BYTES.into()) as u32;
+                sum = crc32c::crc32c_append(sum, &(self.read)(sector, bytes)?);
+                sector += u64::from(bytes) / SECTOR_BYTES;
+            }
+            whole.push(entry.pp_bytes == 0 || sum == entry.checksum);
+        }
+        Ok(whole)
+    }
+
+    /// The header of the unit that begins here; without one, the units end.
+    fn header(&mut self, at: u64) -> Result<Option<PplHeader>, String> {
+        let PplArea { sector, sectors, is_ring } = self.area;
+        let end = if at + HEADER_SECTORS > sectors {
+            PplEnd::Full
+        } else if at > 0 && !is_ring {
+            PplEnd::NoRing
+        } else {
+            let bytes = (self.read)(sector + at, HEADER_BYTES)?;
+            match PplHeader::decode(&bytes, self.set_uuid) {
+                Ok(header) if at + header.unit_bytes() / SECTOR_BYTES > sectors => PplEnd::TooLong,
+                Ok(header) => return Ok(Some(header)),
+                Err(error) => error.into(),
+            }
+        };
+        self.end = Some((at, end));
+        Ok(None)
+    }
+}
+
 /// Reads so many bytes, in as many parts as that takes.
 fn read_bytes(sector: u64, bytes: u32, read: &mut ReadSectors<'_>) -> Result<Vec<u8>, String> {
     let mut found = Vec::new();
@@ -71,41 +220,17 @@ fn read_bytes(sector: u64, bytes: u32, read: &mut ReadSectors<'_>) -> Result<Vec
     Ok(found)
 }
 
-/// The last unit of an area, and where in it. In a ring units follow one another from the start on,
-/// and generations grow.
-fn last_unit(
-    area: PplArea,
-    header: &mut impl FnMut(u64) -> Result<Option<PplHeader>, String>,
-) -> Result<Option<(u64, PplHeader)>, String> {
-    let header_sectors = u64::from(HEADER_BYTES) / SECTOR_BYTES;
-    let mut last: Option<(u64, PplHeader)> = None;
-    let mut at = 0;
-    while at + header_sectors <= area.sectors {
-        let Some(found) = header(at)? else { break };
-        let end = at + found.unit_bytes() / SECTOR_BYTES;
-        let older = last.as_ref().is_some_and(|(_, last)| found.generation <= last.generation);
-        if older || end > area.sectors {
-            break;
-        }
-        last = Some((at, found));
-        if !area.is_ring {
-            break;
-        }
-        at = end;
-    }
-    Ok(last)
-}
-
 /// The latest generation of any unit, wherever in the area it begins.
 fn latest_anywhere(
     area: PplArea,
-    header: &mut impl FnMut(u64) -> Result<Option<PplHeader>, String>,
+    set_uuid: [u8; 16],
+    read: &mut ReadSectors<'_>,
 ) -> Result<Option<u64>, String> {
-    let header_sectors = u64::from(HEADER_BYTES) / SECTOR_BYTES;
     let mut latest = None;
-    let starts = (0..area.sectors / header_sectors).map(|number| number * header_sectors);
-    for at in starts {
-        latest = latest.max(header(at)?.map(|found| found.generation));
+    for number in 0..area.sectors / HEADER_SECTORS {
+        let bytes = read(area.sector + number * HEADER_SECTORS, HEADER_BYTES)?;
+        let found = PplHeader::decode(&bytes, set_uuid).ok();
+        latest = latest.max(found.map(|found| found.generation));
     }
     Ok(latest)
 }
@@ -147,14 +272,7 @@ pub fn fixes(
         let strips = shape.strips(at, geometry)?;
         let Some(first) = strips.first() else { continue };
         let row = first.sector;
-        let (parity, _) = geometry.parity_roles(row / u64::from(geometry.chunk_sectors()));
-        if u32::from(parity) != entry.parity_disk {
-            let PplEntry { data_sector, parity_disk, .. } = entry;
-            return Err(format!(
-                "an entry for sector {data_sector} has role {parity_disk} hold the parity, which \
-                 role {parity} does"
-            ));
-        }
+        let parity = parity_role(entry, row, geometry)?;
         let data: Vec<u16> = strips.iter().map(|strip| strip.role).collect();
         if !strips.iter().all(|strip| is_there(strip.role, row)) {
             continue;
@@ -179,6 +297,45 @@ pub fn fixes(
         }
     }
     Ok(fixes)
+}
+
+/// The role that holds the parity of this row, which an entry must say.
+fn parity_role(entry: &PplEntry, row: u64, geometry: &Geometry) -> Result<u16, String> {
+    let (parity, _) = geometry.parity_roles(row / u64::from(geometry.chunk_sectors()));
+    if u32::from(parity) == entry.parity_disk {
+        return Ok(parity);
+    }
+    let PplEntry { data_sector, parity_disk, .. } = entry;
+    Err(format!(
+        "an entry for sector {data_sector} has role {parity_disk} hold the parity, which role \
+         {parity} does"
+    ))
+}
+
+/// Rows that an entry tells of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryRows {
+    /// The first of them, a sector of the members' data areas.
+    pub row: u64,
+    /// How many sectors.
+    pub sectors: u64,
+    /// The roles whose strips change in the first row.
+    pub data: Vec<u16>,
+}
+
+impl EntryRows {
+    /// Those of this entry.
+    ///
+    /// # Errors
+    /// When the entry does not fit the array: the reason, for people.
+    pub fn of(entry: &PplEntry, geometry: &Geometry) -> Result<Self, String> {
+        let shape = EntryShape::of(entry, geometry)?;
+        let strips = shape.strips(0, geometry)?;
+        let row = strips.first().map_or(0, |strip| strip.sector);
+        parity_role(entry, row, geometry)?;
+        let data = strips.into_iter().map(|strip| strip.role).collect();
+        Ok(Self { row, sectors: shape.strip_sectors, data })
+    }
 }
 
 impl PplFix {

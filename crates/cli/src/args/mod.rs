@@ -46,6 +46,14 @@ const ADD_HELP: &str = "\
     that cannot be read or differs from what the other members say, the device fails, and the \
     array stays degraded. This is not done in arrays over nodes.";
 
+const UPDATE_HELP: &str = "\
+    The array must have been stopped well and be complete, and nobody may use its members. From \
+    ppl to bitmap and back the way leads over resync. A bitmap and partial parity logs go into \
+    unused space between superblock and data, at the same place on all members: 1 MiB for a log, \
+    or 4 KiB and the size of a chunk, 128 KiB at least. The superblocks are written last; the \
+    array assembles whenever that is cut off. Arrays with a journal, and arrays over nodes, keep \
+    the policy with which they were created.";
+
 const REPLACE_HELP: &str = "\
     Before MEMBER is made faulty, a sample of the copy is read back and compared with it: of \
     pieces of 64 KiB the first, every 64th and the last one, of large members about a thousand. \
@@ -81,6 +89,8 @@ pub(crate) enum Command {
     Detail(DetailArgs),
     /// Show the superblocks of members as stored, checksums verified
     Examine(ExamineArgs),
+    /// Change the consistency policy of an array that is stopped
+    Update(UpdateArgs),
     /// Make a member faulty
     Fail(FailArgs),
     /// Detach a faulty member or a spare
@@ -302,6 +312,34 @@ pub(crate) struct ExamineArgs {
     /// Print ARRAY lines for mdadm.conf
     #[arg(long, short)]
     pub(crate) scan: bool,
+    /// List what the partial parity log or the journal on the member records, and where it ends
+    #[arg(long, conflicts_with_all = ["export", "scan"])]
+    pub(crate) log: bool,
+}
+
+/// What an array that is stopped is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NewPolicy {
+    /// A resync of everything follows an unclean stop
+    Resync,
+    /// A resync of what the bitmap marks
+    Bitmap,
+    /// Partial parity logs, which close the write hole of a level 5
+    Ppl,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = UPDATE_HELP)]
+pub(crate) struct UpdateArgs {
+    /// Name of the array: as it was created, HOST:NAME or UUID
+    pub(crate) name: String,
+    /// All of its members: files or block devices
+    #[arg(required = true, value_name = "MEMBER", value_parser = MemberArg::existing)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+    /// How an unclean stop is to be repaired
+    #[arg(long, short = 'k', value_name = "POLICY")]
+    pub(crate) consistency_policy: NewPolicy,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,7 @@
 //! `braid examine`: the superblocks of members as stored.
 
+mod log;
+
 use std::fmt::Display;
 use std::path::Path;
 
@@ -18,6 +20,9 @@ use crate::output::examined::Examined;
 
 pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
     let network = nodes::network("examine", &args.network)?;
+    if args.log {
+        return log::run(&args.members, args.json);
+    }
     if args.scan {
         return scan(&args.members, network);
     }

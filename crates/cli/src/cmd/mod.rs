@@ -24,6 +24,8 @@ mod shape;
 mod shell;
 mod status;
 mod sync;
+mod update;
+mod writes;
 
 pub use assemble::open_nodes;
 pub use bench::beside_this;
@@ -41,6 +43,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Status(args) => status::run(run_dir, args),
         Command::Detail(args) => detail::run(run_dir, args),
         Command::Examine(args) => examine::run(args),
+        Command::Update(args) => update::run(args),
         Command::Fail(args) => manage::fail(run_dir, args),
         Command::Remove(args) => manage::remove(run_dir, args),
         Command::Add(args) => manage::add(run_dir, args),

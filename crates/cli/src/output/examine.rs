@@ -253,6 +253,17 @@ pub(crate) fn array_line(member: &Examined, spares: usize) -> String {
     text
 }
 
+/// Where the partial parity log lies.
+fn ppl(sb: &Superblock) -> Option<Value> {
+    let [offset_low, offset_high, low, high] = sb.bitmap_offset_sectors.to_le_bytes();
+    let place = json!({
+        "offset_sectors_from_superblock": i16::from_le_bytes([offset_low, offset_high]),
+        "size_sectors": u16::from_le_bytes([low, high]),
+        "multiple": sb.has(feature::MULTIPLE_PPLS),
+    });
+    sb.has(feature::ANY_PPL).then_some(place)
+}
+
 /// Every field by mdadm's name.
 pub(crate) fn json(member: &Examined) -> Value {
     let sb = &member.superblock;
@@ -287,6 +298,10 @@ pub(crate) fn json(member: &Examined) -> Value {
         "device_uuid": human::uuid(sb.device_uuid),
         "internal_bitmap_sectors_from_superblock":
             sb.has(feature::BITMAP_OFFSET).then_some(sb.bitmap_offset_sectors),
+        "consistency_policy": shape::consistency_policy(sb),
+        "policy": shape::consistency_policy(sb),
+        "ppl": ppl(sb),
+        "journal_tail_sectors": (sb.role() == Role::Journal).then_some(sb.recovery_offset),
         "bitmap": member.bitmap.as_ref().map(|bitmap| json!({
             "version": bitmap.version,
             "events": bitmap.events,

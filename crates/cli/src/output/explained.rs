@@ -57,7 +57,66 @@ pub(crate) enum Prospect {
     Ready {
         /// In what condition it will be.
         condition: String,
+        /// What its logs have to bring in place before it serves anything.
+        replay: Option<Replay>,
     },
+}
+
+/// What logs have to bring in place.
+#[derive(Debug)]
+pub(crate) enum Replay {
+    /// Partial parity logs of these devices.
+    PartialParity {
+        /// Their paths.
+        devices: Vec<String>,
+        /// Ranges of rows whose parity is made anew.
+        ranges: usize,
+    },
+    /// A journal.
+    Journal {
+        /// Its path.
+        device: String,
+        /// Blocks of it that count.
+        blocks: u64,
+        /// Pages that are written to members, and pages of data that lack their parity.
+        pages: usize,
+    },
+}
+
+impl Replay {
+    fn text(&self) -> String {
+        match self {
+            Self::PartialParity { devices, ranges } => {
+                let what = plural(*ranges as u64, "range of parity", "ranges of parity");
+                let logs = if devices.len() == 1 { "log" } else { "logs" };
+                let devices = devices.join(", ");
+                format!("{what} made anew from the partial parity {logs} of {devices}")
+            }
+            Self::Journal { device, blocks, pages } => {
+                let blocks = plural(*blocks, "block", "blocks");
+                let pages = plural(*pages as u64, "page", "pages");
+                format!("{pages} of {blocks} of the journal {device} brought in place")
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::PartialParity { devices, ranges } => {
+                json!({ "kind": "ppl", "devices": devices, "entries": ranges })
+            }
+            Self::Journal { device, blocks, pages } => json!({
+                "kind": "journal",
+                "devices": [device],
+                "blocks": blocks,
+                "pages": pages,
+            }),
+        }
+    }
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 impl Explained {
@@ -103,8 +162,12 @@ impl Explanation {
             Prospect::Refused { reason } => writeln!(text, "cannot start: {reason}"),
             // Of an array within another it goes without saying.
             Prospect::Ready { .. } if self.next.is_none() => Ok(()),
-            Prospect::Ready { condition } => writeln!(text, "can start: {condition}"),
+            Prospect::Ready { condition, .. } => writeln!(text, "can start: {condition}"),
         };
+        if let Prospect::Ready { replay: Some(replay), .. } = &self.prospect {
+            let what = replay.text();
+            let _ = writeln!(text, "before it serves: {what}; nothing is written by --explain");
+        }
         if let Some(next) = &self.next {
             let _ = writeln!(text, "next: {next}");
         }
@@ -127,6 +190,7 @@ impl Explanation {
             "runs_as": null,
             "pid": null,
             "condition": null,
+            "replay": null,
             "reason": null,
             "next": self.next,
         });
@@ -137,7 +201,10 @@ impl Explanation {
                 array["reason"] = json!("it runs");
             }
             Prospect::Refused { reason } => array["reason"] = json!(reason),
-            Prospect::Ready { condition } => array["condition"] = json!(condition),
+            Prospect::Ready { condition, replay } => {
+                array["condition"] = json!(condition);
+                array["replay"] = json!(replay.as_ref().map(Replay::json));
+            }
         }
         array
     }

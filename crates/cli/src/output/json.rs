@@ -42,6 +42,8 @@ pub(crate) struct ArrayJson {
     /// Those of them that have no member.
     witnesses: Option<Vec<WitnessStatus>>,
     bitmap: Option<BitmapJson>,
+    /// Of arrays on disks that have one.
+    journal: Option<JournalJson>,
     exports: Vec<String>,
     members: Vec<MemberJson>,
     sync: SyncJson,
@@ -131,6 +133,15 @@ struct BitmapJson {
 }
 
 #[derive(Debug, Serialize)]
+struct JournalJson {
+    device: Option<String>,
+    mode: &'static str,
+    /// `null`: the array is read-only, and nothing is recorded.
+    used_bytes: Option<u64>,
+    size_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
 struct MemberJson {
     role: Option<u16>,
     number: Option<u16>,
@@ -206,6 +217,12 @@ fn described(name: String, status: &Status) -> ArrayJson {
             chunk_bytes: bitmap.chunk_bytes,
             bits: bitmap.bits,
             dirty_bits: bitmap.dirty_bits,
+        }),
+        journal: status.journal.map(|journal| JournalJson {
+            device: status.member(journal.member).map(|member| member.device.clone()),
+            mode: "write-through",
+            used_bytes: journal.used_sectors.map(|sectors| sectors * SECTOR_BYTES),
+            size_bytes: journal.size_sectors * SECTOR_BYTES,
         }),
         exports: Vec::new(),
         members: members(status),

@@ -16,6 +16,7 @@ pub(crate) mod examined;
 pub(crate) mod explained;
 pub(crate) mod human;
 pub(crate) mod json;
+pub(crate) mod log;
 pub(crate) mod mdstat;
 mod names;
 pub(crate) mod progress;
@@ -84,10 +85,33 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 /// Writes bytes to stdout.
 pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| unwritten(&error))
+}
+
+fn unwritten(error: &io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::Silent(0),
-        _ => Failure::refused("write", "stdout", system_error(&error), "make room and try again"),
-    })
+        _ => Failure::refused("write", "stdout", system_error(error), "make room and try again"),
+    }
+}
+
+/// An answer that is made while it is written, in whatever memory a part of it takes.
+pub(crate) struct Stream(io::BufWriter<io::StdoutLock<'static>>);
+
+impl Stream {
+    pub(crate) fn new() -> Self {
+        Self(io::BufWriter::new(io::stdout().lock()))
+    }
+
+    /// The next part.
+    pub(crate) fn write(&mut self, text: &str) -> Result<(), Failure> {
+        self.0.write_all(text.as_bytes()).map_err(|error| unwritten(&error))
+    }
+
+    /// That was all.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.0.flush().map_err(|error| unwritten(&error))
+    }
 }
 
 /// Says why a command ended early.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use braid_array::format::superblock::feature;
 use braid_array::status::{AbsentStatus, ArrayState, MemberState, MemberStatus, Status, Waiting};
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::wire::ControlStatus;
@@ -81,6 +82,9 @@ fn head_and_members(name: &str, status: &Status) -> String {
     for member in members {
         text.push_str(&member_line(member));
     }
+    if let Some(line) = log_line(status) {
+        let _ = writeln!(text, "  {line}");
+    }
     for AbsentStatus { device, why } in status.view.iter().flat_map(|view| &view.absent) {
         let _ = writeln!(text, "    -  absent      {device}, not taken in: {why}");
     }
@@ -89,6 +93,22 @@ fn head_and_members(name: &str, status: &Status) -> String {
         let _ = writeln!(text, "  witness {}: {state}", witness.address);
     }
     text
+}
+
+/// What closes the write hole of an array on disks.
+fn log_line(status: &Status) -> Option<String> {
+    if status.superblock.has(feature::ANY_PPL) {
+        return Some("policy ppl".to_owned());
+    }
+    let journal = status.journal?;
+    let size = human::size_binary(journal.size_sectors * SECTOR_BYTES);
+    Some(match journal.used_sectors {
+        None => format!("policy journal: {size}, write-through"),
+        Some(used) => {
+            let used = human::size_binary(used * SECTOR_BYTES);
+            format!("policy journal: {used} of {size} in use, write-through")
+        }
+    })
 }
 
 fn member_line(member: &MemberStatus) -> String {

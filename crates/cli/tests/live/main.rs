@@ -13,6 +13,7 @@ mod examine;
 mod hang;
 mod journals;
 mod layout;
+mod logs;
 mod look;
 mod members;
 mod memory;

@@ -255,6 +255,11 @@ impl Journal {
         self.state == State::Failed && !self.unfinished.old.is_empty()
     }
 
+    /// What still counts of the ring, in sectors.
+    pub(super) const fn used_sectors(&self) -> u64 {
+        self.ring.used()
+    }
+
     /// Does this write wait for the journal, which is busy with something or waits for room?
     pub(super) fn waits_for(&self, index: usize) -> bool {
         let busy = !matches!(self.state, State::Idle | State::Failed);

@@ -138,6 +138,14 @@ impl WriteLog {
         }
     }
 
+    /// What still counts of a journal, in sectors.
+    pub(super) const fn journal_used_sectors(&self) -> Option<u64> {
+        match self {
+            Self::Journal(journal) => Some(journal.used_sectors()),
+            _ => None,
+        }
+    }
+
     /// Is the new log still being begun?
     pub(super) fn is_renewing(&self, lane: &Lane) -> bool {
         match self {

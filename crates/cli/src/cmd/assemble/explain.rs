@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use braid_array::assemble::{Start, Verdict};
+use braid_array::assemble::{Config, MemberConfig, Standing, Start, StartLog, Verdict};
 use braid_array::format::SuperblockError;
 use braid_array::refusal::{Invocation, Next};
 use braid_host::control::wire::ControlStatus;
@@ -17,7 +17,7 @@ use crate::cmd::running;
 use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
-use crate::output::explained::{Explained, Explanation, Judged, Prospect};
+use crate::output::explained::{Explained, Explanation, Judged, Prospect, Replay};
 
 pub(super) fn run(run_dir: &Path, plan: Chosen, as_json: bool) -> Result<(), Failure> {
     // Who cannot be asked is none of the arrays that are explained, as far as can be said.
@@ -136,8 +136,31 @@ fn in_use(found: &Found) -> Option<(Prospect, Next)> {
 fn prospect_of(start: &Start) -> Prospect {
     match start {
         Start::Refused { reason, .. } => Prospect::Refused { reason: reason.clone() },
-        Start::Ready { degraded, resync_from, by_bitmap, .. } => {
-            Prospect::Ready { condition: condition(*degraded, *resync_from, *by_bitmap) }
+        Start::Ready { config, degraded, resync_from, by_bitmap } => Prospect::Ready {
+            condition: condition(*degraded, *resync_from, *by_bitmap),
+            replay: replay(config),
+        },
+    }
+}
+
+/// What logs have to bring in place.
+fn replay(config: &Config) -> Option<Replay> {
+    match &config.log {
+        log if !log.has_to_replay() => None,
+        StartLog::None => None,
+        StartLog::PartialParity { fixes, .. } => {
+            let holds = |member: &&MemberConfig| match member.standing {
+                Standing::InSync { role } => fixes.iter().any(|fix| fix.parity == role),
+                _ => false,
+            };
+            let devices = config.members.iter().filter(holds);
+            let devices = devices.map(|member| member.device.clone()).collect();
+            Some(Replay::PartialParity { devices, ranges: fixes.len() })
+        }
+        StartLog::Journal { member, scan } => {
+            let device = config.members.get(usize::from(member.0))?.device.clone();
+            let pages = scan.pages.len() + scan.data.len();
+            Some(Replay::Journal { device, blocks: scan.blocks, pages })
         }
     }
 }

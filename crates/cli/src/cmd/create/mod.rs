@@ -6,19 +6,17 @@ mod nodes;
 mod votes;
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::locations;
-use braid_array::format::superblock::time_code;
 use braid_array::level::Level;
 use braid_array::refusal::Advised;
 use braid_array::{SECTOR_BYTES, name};
 use braid_host::member::{self, MemberFile, Mode};
 use uuid::Uuid;
 
-use super::found;
 use super::shape::{ArrayShape, Typed};
+use super::{found, writes};
 use crate::args::{CreateArgs, MemberArg, Size, similar};
 use crate::failure::{Failure, system_error};
 use crate::invocation::shell_word;
@@ -133,12 +131,6 @@ fn check_name(args: &CreateArgs) -> Result<(), Failure> {
 /// As mdadm stores a name.
 fn stored_name(name: &str) -> String {
     name::stored_name(&output::host_name(), name)
-}
-
-/// The time, as superblocks have it.
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    time_code(now.as_secs(), now.subsec_micros())
 }
 
 /// Are the members volumes of nodes?
@@ -335,7 +327,7 @@ fn blueprint(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<Blueprin
     let array = NewArray {
         name: stored_name(&plan.name),
         set_uuid: Uuid::new_v4().into_bytes(),
-        ctime: now(),
+        ctime: writes::now(),
         level: plan.shape.level,
         layout: plan.shape.layout,
         chunk_sectors: plan.shape.chunk_sectors,
@@ -409,21 +401,13 @@ fn write(
     Ok(())
 }
 
-/// Writes what is there already wherever something is going to be written: a device that takes no
-/// writes, or has no room for them, is found before any is changed.
+/// A device that takes no writes, or has no room for them, is found before any is changed.
 fn prove_writable(devices: &[Option<MemberFile>], blueprint: &Blueprint) -> Result<(), Failure> {
     for (index, device) in devices.iter().enumerate() {
         let Some(device) = device else { continue };
-        let rewrite = |(sector, bytes): (u64, Vec<u8>)| {
-            let offset = sector * SECTOR_BYTES;
-            device.write_at(offset, &device.read_at(offset, bytes.len())?)
-        };
-        let written = blueprint.writes(index).into_iter().try_for_each(rewrite);
-        written.and_then(|()| device.sync()).map_err(|error| {
-            let reason = format!("cannot be written to: {}", system_error(&error));
-            let next = "use another device; nothing was changed on any";
-            Failure::refused("create", device.path.display(), reason, next)
-        })?;
+        let writes = blueprint.writes(index);
+        let places = writes.iter().map(|(sector, bytes)| (*sector, bytes.len()));
+        writes::prove_writable("create", device, places)?;
     }
     Ok(())
 }

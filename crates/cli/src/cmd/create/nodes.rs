@@ -14,13 +14,14 @@ use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError, RemoteErrorK
 use uuid::Uuid;
 
 use super::votes;
-use super::{bitmap, check_counts, check_name, now, stored_name, typed};
+use super::{bitmap, check_counts, check_name, stored_name, typed};
 use crate::args::{CreateArgs, MemberArg, NodeArg};
 use crate::cmd::found::mixed;
 use crate::cmd::key::whole;
 use crate::cmd::node_admin::removal;
 use crate::cmd::nodes::{connect, failed, network, options, same_node};
 use crate::cmd::shape::family;
+use crate::cmd::writes;
 use crate::failure::Failure;
 use crate::invocation::shell_word;
 use crate::output;
@@ -126,7 +127,7 @@ fn blueprint(
     let array = NewArray {
         name: stored_name(&args.name),
         set_uuid,
-        ctime: now(),
+        ctime: writes::now(),
         family,
         chunk_bytes,
         size_bytes: size.0,

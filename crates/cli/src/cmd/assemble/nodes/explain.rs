@@ -87,7 +87,9 @@ pub(super) fn explain_nodes(
         Start::Ready(plan) => foretell_start(plan, &looked, args, force).map(|()| plan),
     };
     let (prospect, next) = match starts(options.force) {
-        Ok(plan) => (Prospect::Ready { condition: condition(plan) }, command(options.force)),
+        Ok(plan) => {
+            (Prospect::Ready { condition: condition(plan), replay: None }, command(options.force))
+        }
         Err(Refusal { reason, next }) => {
             let next = next_step(&called.named(next));
             let by_force = matches!(assembly.start, Start::Ready(_)) && starts(true).is_ok();
