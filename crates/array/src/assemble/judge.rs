@@ -55,7 +55,7 @@ impl Judge<'_> {
             {
                 return self.stale(superblock);
             }
-            Role::Journal if self.newest.role_of(number) != Role::Journal => {
+            Role::Journal if self.newest.role_of(number) == Role::Faulty => {
                 return self.stale(superblock);
             }
             Role::Journal => return Verdict::Journal,
