@@ -159,7 +159,7 @@ impl Table<'_> {
     }
 
     /// Roles without an in-sync member.
-    fn degraded(&self) -> u32 {
+    pub(super) fn degraded(&self) -> u32 {
         let in_sync = u32::try_from(self.in_sync_roles().len()).unwrap_or(u32::MAX);
         self.superblock().raid_disks.saturating_sub(in_sync)
     }
