@@ -183,6 +183,14 @@ impl Served {
         assert_eq!(checked, Ok(()), "{}, {when}; nbdcopy: {status}", self.name);
     }
 
+    /// All of it, read with nbdcopy.
+    pub(crate) fn read(&self) -> Vec<u8> {
+        let mut copy = limited("nbdcopy");
+        let output = copy.arg(self.uri()).arg("-").output().expect("nbdcopy starts");
+        assert!(output.status.success(), "nbdcopy: {}", output.status);
+        output.stdout
+    }
+
     /// `braid stop NAME`, and its process is gone.
     pub(crate) fn stop(mut self) {
         Run::of(&mut self.braid("stop")).expect_success("stop");

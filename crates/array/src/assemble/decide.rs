@@ -118,6 +118,12 @@ impl<'a> Table<'a> {
         with_verdict.filter_map(|(c, verdict)| Some((c, c.superblock.as_ref().ok()?, verdict)))
     }
 
+    /// Roles without an in-sync member.
+    pub(super) fn degraded(&self) -> u32 {
+        let in_sync = u32::try_from(self.in_sync_roles().len()).unwrap_or(u32::MAX);
+        self.superblock().raid_disks.saturating_sub(in_sync)
+    }
+
     /// The roles that are held completely.
     pub(super) fn in_sync_roles(&self) -> BTreeSet<u16> {
         self.verdicts.iter().filter_map(Verdict::in_sync_role).collect()

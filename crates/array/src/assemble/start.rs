@@ -158,12 +158,6 @@ impl Table<'_> {
         Err(Refused { could_force, ..Refused::new(reason, next) })
     }
 
-    /// Roles without an in-sync member.
-    fn degraded(&self) -> u32 {
-        let in_sync = u32::try_from(self.in_sync_roles().len()).unwrap_or(u32::MAX);
-        self.superblock().raid_disks.saturating_sub(in_sync)
-    }
-
     /// Must data be computed from parity that may be wrong?
     fn dirty_degraded(&self, kind: &Kind) -> bool {
         let dirty = self.superblock().resync_offset != MAX_SECTOR;

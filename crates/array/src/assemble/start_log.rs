@@ -110,6 +110,7 @@ impl Table<'_> {
             .collect();
         let mut all = Vec::new();
         let mut proved = false;
+        let whole = self.degraded() == 0;
         let mut doubtful = self.superblock().resync_offset != 0;
         for (candidate, _, verdict) in attached() {
             let Some(role) = verdict.in_sync_role() else { continue };
@@ -119,6 +120,9 @@ impl Table<'_> {
                 continue;
             };
             proved |= scan.torn || !scan.entries.is_empty();
+            // Of a unit that was never whole nothing is written; one that was damaged since looks
+            // the same. A resync settles that where one is possible.
+            doubtful |= scan.torn && whole;
             for (entry, parity) in &scan.entries {
                 let there = |role: u16, row: u64| self.holds(role, row);
                 match fixes(entry, parity, geometry, &there) {
@@ -175,7 +179,9 @@ impl Table<'_> {
                 }
             }
         };
-        if options.force || options.read_only && journal.is_none() {
+        // Nobody vouches for parity, which takes the place of what is missing.
+        let readable = options.read_only && journal.is_none() && self.degraded() == 0;
+        if options.force || readable {
             return Ok(StartLog::None);
         }
         Err(self.without_journal(reason, options))

@@ -1,5 +1,6 @@
 //! Assembly: who is in, whether the array starts, and what people are told.
 
+mod logs;
 mod refusals;
 mod starts;
 

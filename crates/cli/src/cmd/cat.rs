@@ -189,9 +189,11 @@ impl Start<'_> {
     }
 }
 
-/// Who wants to read is not told to assemble.
+/// Who wants to read is not told to assemble, but where only an array that is written to helps.
 fn to_read(mut next: Next) -> Next {
-    if let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref() {
+    if let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref()
+        && options.read_only
+    {
         let force = options.force;
         let devices = devices.clone();
         next.invocation = Some(Box::new(Invocation::Cat { force, devices }));
@@ -206,4 +208,21 @@ fn no_reader(reason: &str) -> Refusal {
 fn mixed() -> Refusal {
     let reason = "these are members of different arrays";
     Refusal::new(reason, "name the members of one; see braid examine")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_is_told_to_read_or_to_assemble_to_be_written_to() {
+        let step = |read_only| {
+            let options = Options { read_only, force: true, ..Options::default() };
+            let devices = vec!["a".to_owned()];
+            Next::from(Invocation::Assemble { name: None, rename: false, options, devices })
+        };
+        let cat = Invocation::Cat { force: true, devices: vec!["a".to_owned()] };
+        assert_eq!(to_read(step(true)), Next::from(cat));
+        assert_eq!(to_read(step(false)), step(false));
+    }
 }
