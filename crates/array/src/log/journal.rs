@@ -1,13 +1,14 @@
-//! What a journal tells, by the rules of the kernel's `raid5-cache.c`, but for two: a journal whose
-//! first block cannot be trusted is not taken for an empty one, and no payload is believed beyond
-//! its block.
+//! What a journal tells, by the rules of the kernel's `raid5-cache.c`, but for three: a journal whose
+//! first block cannot be trusted is not taken for an empty one; a block that is the next one, as it
+//! was written, and cannot be followed is no end, since what comes after it was acknowledged, too;
+//! and no payload is believed beyond its block.
 
 use std::collections::BTreeMap;
 
 use super::{MAX_READ_BYTES, ReadSectors};
 use crate::format::Superblock;
 use crate::format::journal::{
-    BLOCK_BYTES, BLOCK_SECTORS, MetaBlock, Payload, SEQ_JUMP, page_checksum,
+    BLOCK_BYTES, BLOCK_SECTORS, MetaBlock, Payload, SEQ_JUMP, numbers, page_checksum,
 };
 use crate::geometry::{Geometry, Strip};
 
@@ -99,36 +100,39 @@ impl<'a> Blocks<'a> {
     /// The next block; `None` where the journal ends.
     ///
     /// # Errors
-    /// Why the device cannot be read; of the first block, also why it is none.
+    /// Why the device cannot be read, or why the next block, which is there, cannot be followed; of
+    /// the first block, also why it is none.
     pub fn next_block(&mut self) -> Result<Option<Found>, String> {
         if self.left < BLOCK_SECTORS {
             return Ok(None);
         }
         let bytes = (self.read)(self.area.start + self.position, BLOCK_BYTES)?;
+        let is_next = numbers(&bytes).is_some_and(|(seq, position)| {
+            position == self.position && self.seq.is_none_or(|next| next == seq)
+        });
         let block = match MetaBlock::decode(&bytes, self.set_uuid) {
-            Ok(block) => block,
-            Err(error) if self.seq.is_none() => {
-                return Err(format!("its first block, at sector {}: {error}", self.position));
+            Ok(block) if is_next => block,
+            Err(error) if self.seq.is_none() || is_next && error.is_whole() => {
+                return Err(self.unusable(&error.to_string()));
             }
-            Err(_) => return Ok(None),
+            Ok(_) if self.seq.is_none() => return Err(self.unusable("it is of another place")),
+            _ => return Ok(None),
         };
-        let expected = self.seq.is_none_or(|seq| seq == block.seq);
-        if block.position != self.position || !expected {
-            if self.seq.is_none() {
-                let position = self.position;
-                return Err(format!("its first block, at sector {position}, is of another place"));
-            }
-            return Ok(None);
-        }
         let sectors = (1 + block.pages() as u64) * BLOCK_SECTORS;
         if sectors > self.left {
-            return Ok(None);
+            return Err(self.unusable("it reaches around the journal"));
         }
         let whole = self.pages_are_whole(&block)?;
         self.left -= sectors;
         self.position = self.area.after(self.position, sectors);
         self.seq = Some(block.seq.wrapping_add(1));
         Ok(Some(Found { block, whole }))
+    }
+
+    /// Why the block at the position that is reached cannot be followed.
+    fn unusable(&self, reason: &str) -> String {
+        let which = if self.seq.is_none() { "its first block" } else { "a block" };
+        format!("{which}, at sector {}: {reason}", self.position)
     }
 
     fn pages_are_whole(&mut self, block: &MetaBlock) -> Result<bool, String> {
@@ -200,9 +204,10 @@ impl JournalScan {
                     "its first block, at sector {tail}, has a page that is damaged"
                 ));
             }
-            if !whole || !stripes.take(&block, &area) {
+            if !whole {
                 break;
             }
+            stripes.take(&block, &area)?;
             count += 1;
             last_seq = block.seq;
             end = blocks.position;
@@ -233,11 +238,13 @@ impl<'a> Stripes<'a> {
         Self { geometry, data: BTreeMap::new(), pages: BTreeMap::new() }
     }
 
-    /// Takes a block in. False when it tells of what is not within the array; then none of it
-    /// counts.
-    fn take(&mut self, block: &MetaBlock, area: &JournalArea) -> bool {
+    /// Takes a block in, unless it tells of what is not within the array.
+    fn take(&mut self, block: &MetaBlock, area: &JournalArea) -> Result<(), String> {
         if !block.payloads.iter().all(|payload| self.fits(payload)) {
-            return false;
+            let position = block.position;
+            return Err(format!(
+                "a block, at sector {position}, tells of what is not within the array"
+            ));
         }
         let mut position = area.after(block.position, BLOCK_SECTORS);
         for payload in &block.payloads {
@@ -261,7 +268,7 @@ impl<'a> Stripes<'a> {
             }
             position = area.after(position, payload.pages() as u64 * BLOCK_SECTORS);
         }
-        true
+        Ok(())
     }
 
     fn fits(&self, payload: &Payload) -> bool {

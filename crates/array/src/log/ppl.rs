@@ -10,8 +10,11 @@
 
 use super::{MAX_READ_BYTES, ReadSectors};
 use crate::SECTOR_BYTES;
-use crate::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplHeader};
+use crate::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplError, PplHeader};
 use crate::geometry::{Geometry, Strip};
+
+/// Sectors of a header.
+const HEADER_SECTORS: u64 = HEADER_BYTES as u64 / SECTOR_BYTES;
 
 /// What the log of one member tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,20 @@ pub struct PplScan {
     pub blank: bool,
     /// The last unit was not recorded completely.
     pub torn: bool,
+    /// A unit was recorded completely and says what cannot be. It may tell of later writes than the
+    /// ones before it, so none of them counts.
+    pub impossible: bool,
+}
+
+/// What lies at a place of an area.
+enum Found {
+    Unit(PplHeader),
+    /// A header of this array, as it was written, that says what cannot be.
+    Impossible,
+    /// No header, or one that was not recorded completely.
+    Damaged,
+    /// A header of another array.
+    Foreign,
 }
 
 impl PplScan {
@@ -36,18 +53,34 @@ impl PplScan {
         set_uuid: [u8; 16],
         read: &mut ReadSectors<'_>,
     ) -> Result<Self, String> {
-        let mut header = |at: u64| -> Result<Option<PplHeader>, String> {
+        let mut look = |at: u64| -> Result<Found, String> {
             let bytes = read(area.sector + at, HEADER_BYTES)?;
-            Ok(PplHeader::decode(&bytes, set_uuid).ok())
+            Ok(match PplHeader::decode(&bytes, set_uuid) {
+                Ok(header) if at + header.unit_bytes() / SECTOR_BYTES <= area.sectors => {
+                    Found::Unit(header)
+                }
+                Ok(_) => Found::Impossible,
+                Err(error) if error.is_whole() => Found::Impossible,
+                Err(PplError::Foreign) => Found::Foreign,
+                Err(_) => Found::Damaged,
+            })
         };
-        let Some((at, last)) = last_unit(area, &mut header)? else {
-            let generation = latest_anywhere(area, &mut header)?;
-            let torn = generation.is_some();
-            let generation = generation.map_or(0, |latest| latest.saturating_add(1));
-            return Ok(Self { generation, torn, blank: !torn, entries: Vec::new() });
+        let (at, last) = match last_unit(area, &mut look)? {
+            Chain::Last(at, header) => (at, header),
+            Chain::Impossible => {
+                let generation = latest_anywhere(area, &mut look)?.unwrap_or(0);
+                return Ok(Self { generation, impossible: true, ..Self::default() });
+            }
+            Chain::None { damaged } => {
+                let latest = latest_anywhere(area, &mut look)?;
+                // Where each unit begins at the start, what lies elsewhere says nothing of it.
+                let torn = latest.is_some() && damaged && area.is_ring;
+                let generation = latest.map_or(0, |latest| latest.saturating_add(1));
+                return Ok(Self { generation, torn, blank: !torn, ..Self::default() });
+            }
         };
         let mut scan = Self { generation: last.generation, ..Self::default() };
-        let mut sector = area.sector + at + u64::from(HEADER_BYTES) / SECTOR_BYTES;
+        let mut sector = area.sector + at + HEADER_SECTORS;
         for entry in &last.entries {
             let parity = read_bytes(sector, entry.pp_bytes, read)?;
             sector += u64::from(entry.pp_bytes) / SECTOR_BYTES;
@@ -71,41 +104,56 @@ fn read_bytes(sector: u64, bytes: u32, read: &mut ReadSectors<'_>) -> Result<Vec
     Ok(found)
 }
 
-/// The last unit of an area, and where in it. In a ring units follow one another from the start on,
-/// and generations grow.
+/// What the units of an area come to that follow one another from its start on.
+enum Chain {
+    /// The last one, and where in the area it begins.
+    Last(u64, PplHeader),
+    /// One that says what cannot be.
+    Impossible,
+    /// None at the start, where there is a header of another array or, `damaged`, no whole one.
+    None { damaged: bool },
+}
+
+/// The last unit of an area. In a ring units follow one another from the start on, and generations
+/// never become less.
 fn last_unit(
     area: PplArea,
-    header: &mut impl FnMut(u64) -> Result<Option<PplHeader>, String>,
-) -> Result<Option<(u64, PplHeader)>, String> {
-    let header_sectors = u64::from(HEADER_BYTES) / SECTOR_BYTES;
-    let mut last: Option<(u64, PplHeader)> = None;
+    look: &mut impl FnMut(u64) -> Result<Found, String>,
+) -> Result<Chain, String> {
+    let mut chain = Chain::None { damaged: true };
     let mut at = 0;
-    while at + header_sectors <= area.sectors {
-        let Some(found) = header(at)? else { break };
-        let end = at + found.unit_bytes() / SECTOR_BYTES;
-        let older = last.as_ref().is_some_and(|(_, last)| found.generation <= last.generation);
-        if older || end > area.sectors {
+    while at + HEADER_SECTORS <= area.sectors {
+        let found = match (look(at)?, &chain) {
+            (Found::Unit(found), _) => found,
+            (Found::Impossible, _) => return Ok(Chain::Impossible),
+            (Found::Foreign, Chain::None { .. }) => return Ok(Chain::None { damaged: false }),
+            (Found::Foreign | Found::Damaged, _) => break,
+        };
+        let older = matches!(&chain, Chain::Last(_, last) if found.generation < last.generation);
+        if older && !crate::broken("generation-check") {
             break;
         }
-        last = Some((at, found));
+        let end = at + found.unit_bytes() / SECTOR_BYTES;
+        chain = Chain::Last(at, found);
         if !area.is_ring {
             break;
         }
         at = end;
     }
-    Ok(last)
+    Ok(chain)
 }
 
 /// The latest generation of any unit, wherever in the area it begins.
 fn latest_anywhere(
     area: PplArea,
-    header: &mut impl FnMut(u64) -> Result<Option<PplHeader>, String>,
+    look: &mut impl FnMut(u64) -> Result<Found, String>,
 ) -> Result<Option<u64>, String> {
-    let header_sectors = u64::from(HEADER_BYTES) / SECTOR_BYTES;
     let mut latest = None;
-    let starts = (0..area.sectors / header_sectors).map(|number| number * header_sectors);
+    let starts = (0..area.sectors / HEADER_SECTORS).map(|number| number * HEADER_SECTORS);
     for at in starts {
-        latest = latest.max(header(at)?.map(|found| found.generation));
+        if let Found::Unit(found) = look(at)? {
+            latest = latest.max(Some(found.generation));
+        }
     }
     Ok(latest)
 }
@@ -129,8 +177,9 @@ pub struct PplFix {
     pub partial_parity: Vec<u8>,
 }
 
-/// What is to be made anew by the entry of a log. Rows are left out of which a strip is not there
-/// that changed: what it held is being written, and nobody else tells of it.
+/// What is to be made anew by the entry of a log. `held`: how many rows of a role are there, from the
+/// first on. Rows are left out of which a strip is not there that changed: what it held was being
+/// written, and nobody else tells of it.
 ///
 /// # Errors
 /// When the entry does not fit the array: the reason, for people.
@@ -138,7 +187,7 @@ pub fn fixes(
     entry: &PplEntry,
     partial_parity: &[u8],
     geometry: &Geometry,
-    is_there: &dyn Fn(u16, u64) -> bool,
+    held: &dyn Fn(u16) -> u64,
 ) -> Result<Vec<PplFix>, String> {
     let shape = EntryShape::of(entry, geometry)?;
     let mut fixes: Vec<PplFix> = Vec::new();
@@ -156,24 +205,26 @@ pub fn fixes(
             ));
         }
         let data: Vec<u16> = strips.iter().map(|strip| strip.role).collect();
-        if !strips.iter().all(|strip| is_there(strip.role, row)) {
+        let reach = strips.iter().map(|strip| held(strip.role)).min().unwrap_or(0);
+        let there = reach.saturating_sub(row).min(step);
+        if there == 0 {
             continue;
         }
         let bytes = |sectors: u64| (sectors * SECTOR_BYTES) as usize;
         let part = match partial_parity {
             [] => &[],
-            all => all.get(bytes(at)..bytes(at + step)).ok_or("partial parity is cut off")?,
+            all => all.get(bytes(at)..bytes(at + there)).ok_or("partial parity is cut off")?,
         };
         match fixes.last_mut() {
             Some(fix) if fix.continues_at(row) && fix.data == data => {
-                fix.sectors += step as u32;
+                fix.sectors += there as u32;
                 fix.partial_parity.extend_from_slice(part);
             }
             _ => fixes.push(PplFix {
                 parity,
                 data,
                 row,
-                sectors: step as u32,
+                sectors: there as u32,
                 partial_parity: part.to_vec(),
             }),
         }
@@ -219,7 +270,12 @@ impl EntryShape {
         };
         let end = first.checked_add(behind).filter(|end| *end <= geometry.array_sectors());
         let end = end.ok_or_else(beyond)?;
-        if strips == 0 || strips > all || strip_sectors == 0 || strip_sectors > chunk {
+        let exact = match parity_sectors {
+            height if height == chunk => data_sectors <= all * chunk,
+            _ => strips * strip_sectors == data_sectors,
+        };
+        let possible = (1..=all).contains(&strips) && (1..=chunk).contains(&strip_sectors);
+        if !possible || !exact {
             return Err(format!("an entry for sector {first} has no possible shape"));
         }
         let whole = first.is_multiple_of(8) && end.is_multiple_of(8);
