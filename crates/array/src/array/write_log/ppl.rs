@@ -174,8 +174,7 @@ impl PartialParityLogs {
         }
         let mut holders = holders(job, lane);
         let Some(first) = holders.next() else { return false };
-        let second = holders.next().filter(|_| !crate::broken("both-logs"));
-        let next = second.map(|second| (second, drafts.clone()));
+        let next = holders.next().map(|second| (second, drafts.clone()));
         self.tickets.insert(index, Ticket { logs: Vec::new(), next });
         self.enqueue(lane, index, first, drafts);
         true
