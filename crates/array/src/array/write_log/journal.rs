@@ -486,3 +486,22 @@ impl Journal {
         self.released.extend(self.waiting.drain(..).map(|(job, _)| job));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_and_tail_of_a_ring_never_meet() {
+        let ring =
+            |tail, head| Ring { member: MemberId(0), start: 0, sectors: 80, tail, head, seq: 1 };
+        assert_eq!(ring(0, 0).used(), 0);
+        assert_eq!(ring(64, 16).used(), 32);
+        assert_eq!(ring(0, 72).after(72, 8), 0);
+        // A block always has room behind what fits.
+        assert!(ring(64, 16).fits(32));
+        assert!(!ring(64, 16).fits(40));
+        assert!(ring(0, 0).fits(64));
+        assert!(!ring(0, 0).fits(72));
+    }
+}
