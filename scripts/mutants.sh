@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Breaks the rules that keep data when nodes, clients or the power fail, one at a time, each at its
 # places in the source (`broken("RULE")`), and runs seeds over nodes until one fails; where none
-# does, seeds of local arrays. A rule that nobody misses is a gap of the simulator, or no rule.
+# does, seeds of local arrays, then of those with logs. A rule that nobody misses is a gap of the
+# simulator, or no rule. LOGS=1: of arrays with logs alone.
 # usage: mutants.sh [RULE...]      (no RULE: all of them)
 # SEEDS: how many at most (10000). START: from which on (1).
 set -euo pipefail
@@ -23,8 +24,12 @@ seeds() {
 	sort -u)
 passed=0 failed=0
 for rule in "${@:-${rules[@]}}"; do
-	line=$(seeds "$rule" --cluster --seeds "${SEEDS:-10000}" --start "${START:-1}")
-	[ -n "$line" ] || line=$(seeds "$rule" --seeds "${SEEDS:-10000}")
+	line=
+	if [ -z "${LOGS:-}" ]; then
+		line=$(seeds "$rule" --cluster --seeds "${SEEDS:-10000}" --start "${START:-1}")
+		[ -n "$line" ] || line=$(seeds "$rule" --seeds "${SEEDS:-10000}")
+	fi
+	[ -n "$line" ] || line=$(seeds "$rule" --logs --seeds "${SEEDS:-10000}")
 	echo "$rule: ${line:-not noticed}"
 	case $line in
 	FAILED*) passed=$((passed + 1)) ;;

@@ -152,6 +152,7 @@ step_sim() {
 		export MALLOC_TRIM_THRESHOLD_=4000000000 MALLOC_MMAP_THRESHOLD_=33554432 &&
 		cargo test --profile checked --workspace --test cluster -- --ignored &&
 		target/checked/braid-sim --seeds "${SEEDS:-20000}" &&
+		target/checked/braid-sim --logs --seeds "${LOG_SEEDS:-10000}" &&
 		target/checked/braid-sim --nested --seeds "${NESTED_SEEDS:-2000}" &&
 		target/checked/braid-sim --cluster --seeds "${CLUSTER_SEEDS:-10000}"
 }

@@ -4,8 +4,10 @@
 
 mod foretell;
 mod hello;
+mod logs;
 mod messages;
 pub mod mutate;
+mod replay;
 mod start;
 pub mod strangers;
 mod targets;

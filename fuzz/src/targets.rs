@@ -1,7 +1,7 @@
 //! The decoders, each with a way to make bytes for it.
 
 use crate::mutate::{Random, mutate};
-use crate::{foretell, hello, messages, start};
+use crate::{foretell, hello, logs, messages, replay, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
@@ -34,6 +34,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "messages", make: messages::make, run: messages::run },
     Target { name: "foretell", make: foretell::make, run: foretell::run },
     Target { name: "journal", make: make_journal, run: run_journal },
+    Target { name: "ppl", make: logs::make_ppl, run: logs::run_ppl },
+    Target { name: "md-journal", make: logs::make_block, run: logs::run_block },
+    Target { name: "ppl-replay", make: replay::make_ppl, run: replay::run_ppl },
+    Target { name: "md-journal-replay", make: replay::make_journal, run: replay::run_journal },
     Target { name: "votes", make: make_votes, run: run_votes },
 ];
 

@@ -2,12 +2,19 @@
 
 use braid_sim::fault::Mutation;
 use braid_sim::report::Options;
-use braid_sim::run::{run_nested_seed, run_seed};
+use braid_sim::run::{run_log_seed, run_nested_seed, run_seed};
 
 #[test]
 fn seeds_pass() {
     for seed in 1..=200 {
         run_seed(seed, Options::default()).unwrap_or_else(|line| panic!("{line}"));
+    }
+}
+
+#[test]
+fn seeds_of_arrays_with_logs_pass() {
+    for seed in 1..=200 {
+        run_log_seed(seed, Options::default()).unwrap_or_else(|line| panic!("{line}"));
     }
 }
 

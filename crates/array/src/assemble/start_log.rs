@@ -114,7 +114,7 @@ impl Table<'_> {
         let mut doubtful = self.superblock().resync_offset != 0;
         for (candidate, _, verdict) in attached() {
             let Some(role) = verdict.in_sync_role() else { continue };
-            let scan = scan(&candidate.log).filter(|scan| !scan.blank);
+            let scan = scan(&candidate.log).filter(|scan| !scan.blank && !scan.impossible);
             let Some(scan) = scan else {
                 doubtful = true;
                 continue;
@@ -124,8 +124,7 @@ impl Table<'_> {
             // the same. A resync settles that where one is possible.
             doubtful |= scan.torn && whole;
             for (entry, parity) in &scan.entries {
-                let there = |role: u16, row: u64| self.holds(role, row);
-                match fixes(entry, parity, geometry, &there) {
+                match fixes(entry, parity, geometry, &|role| self.held_rows(role)) {
                     Ok(fixes) if fixes.iter().all(|fix| fix.parity == role) => all.extend(fixes),
                     _ => doubtful = true,
                 }
@@ -138,15 +137,16 @@ impl Table<'_> {
         StartLog::PartialParity { fixes: all, generations, closed: proved && !doubtful }
     }
 
-    /// Does a member that is there hold this row of a role?
-    fn holds(&self, role: u16, row: u64) -> bool {
-        self.verdicts.iter().any(|verdict| match *verdict {
-            Verdict::Active { role: held } | Verdict::Forced { role: held, .. } => held == role,
-            Verdict::Rebuilding { role: held, offset_sectors } => {
-                held == role && row < offset_sectors
+    /// How many rows of a role are on members that are there, from the first on.
+    fn held_rows(&self, role: u16) -> u64 {
+        let rows = self.verdicts.iter().map(|verdict| match *verdict {
+            Verdict::Active { role: held } | Verdict::Forced { role: held, .. } if held == role => {
+                u64::MAX
             }
-            _ => false,
-        })
+            Verdict::Rebuilding { role: held, offset_sectors } if held == role => offset_sectors,
+            _ => 0,
+        });
+        rows.max().unwrap_or(0)
     }
 
     fn start_journal(&self, options: Options) -> Result<StartLog, Refused> {

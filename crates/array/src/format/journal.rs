@@ -109,9 +109,20 @@ pub enum JournalError {
     /// Other bytes than were written, or of another array.
     #[error("its checksum is wrong")]
     Checksum,
-    /// A length that does not fit.
-    #[error("its payload at byte {0} does not fit")]
+    /// The bytes in use are fewer than a header has, or more than a block.
+    #[error("it has {0} bytes in use")]
+    Size(u32),
+    /// A kind, a length or a place that no payload has.
+    #[error("its payload at byte {0} is not possible")]
     Payload(usize),
+}
+
+impl JournalError {
+    /// The bytes are those that were written, for this array: the block was meant as it is.
+    #[must_use]
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Self::Version(_) | Self::Size(_) | Self::Payload(_))
+    }
 }
 
 impl MetaBlock {
@@ -125,17 +136,18 @@ impl MetaBlock {
         if u32_at(bytes, 0) != MAGIC {
             return Err(JournalError::Magic);
         }
-        if bytes[8] != VERSION {
-            return Err(JournalError::Version(bytes[8]));
-        }
         if u32_at(bytes, 4) != checksum(bytes, set_uuid) {
             return Err(JournalError::Checksum);
         }
-        let used = u32_at(bytes, 12) as usize;
-        let mut at = HEADER_BYTES as usize;
-        if used < at || used > bytes.len() {
-            return Err(JournalError::Payload(12));
+        if bytes[8] != VERSION {
+            return Err(JournalError::Version(bytes[8]));
         }
+        let size = u32_at(bytes, 12);
+        if !(HEADER_BYTES..=BLOCK_BYTES).contains(&size) {
+            return Err(JournalError::Size(size));
+        }
+        let used = size as usize;
+        let mut at = HEADER_BYTES as usize;
         let mut payloads = Vec::new();
         while at < used {
             let payload = decode_payload(&bytes[at..used]).ok_or(JournalError::Payload(at))?;
@@ -175,10 +187,22 @@ impl MetaBlock {
     }
 }
 
-/// The payload that begins here, if it is whole.
+/// The sequence number and the position that a block would have, whatever else it says; `None` of
+/// fewer bytes than a block has.
+#[must_use]
+pub fn numbers(bytes: &[u8]) -> Option<(u64, u64)> {
+    let bytes = bytes.get(..BLOCK_BYTES as usize)?;
+    Some((u64_at(bytes, 16), u64_at(bytes, 24)))
+}
+
+/// The payload that begins here, if it is whole and possible. md sets no flags, and what they would
+/// ask for is not done here.
 fn decode_payload(bytes: &[u8]) -> Option<Payload> {
     let head = bytes.get(..8)?;
     let kind = u16::from_le_bytes([head[0], head[1]]);
+    if u16::from_le_bytes([head[2], head[3]]) != 0 {
+        return None;
+    }
     let size = u32_at(head, 4) as usize;
     if kind == FLUSH {
         let list = bytes.get(8..8usize.checked_add(size)?)?;
@@ -192,6 +216,9 @@ fn decode_payload(bytes: &[u8]) -> Option<Payload> {
         return None;
     }
     let sector = u64_at(bytes.get(..16)?, 8);
+    if !sector.is_multiple_of(BLOCK_SECTORS) {
+        return None;
+    }
     let list = bytes.get(16..16 + pages.checked_mul(4)?)?;
     let checksums = list.as_chunks::<4>().0.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
     match kind {

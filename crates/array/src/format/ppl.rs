@@ -47,6 +47,8 @@ pub fn least_sectors(chunk_sectors: u32) -> u64 {
 pub const fn feature_of(sectors: u64) -> u32 {
     if sectors >= RING_SECTORS { feature::MULTIPLE_PPLS } else { feature::PPL }
 }
+/// What is kept for a superblock, whatever of it is in use.
+const SUPERBLOCK_SECTORS: u64 = 8;
 
 const SIGNATURE_AT: usize = 512;
 const GENERATION_AT: usize = 520;
@@ -97,6 +99,14 @@ pub enum PplError {
     /// More entries than a header has room for.
     #[error("it tells of {0} entries")]
     Entries(u32),
+}
+
+impl PplError {
+    /// The bytes are those that were written, for this array: the header was meant as it is.
+    #[must_use]
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Self::Entry(_) | Self::Entries(_))
+    }
 }
 
 impl PplHeader {
@@ -173,6 +183,7 @@ impl PplEntry {
             && self.data_bytes.is_multiple_of(sector)
             && self.pp_bytes.is_multiple_of(sector)
             && self.pp_bytes <= self.data_bytes
+            && self.data_sector.checked_add(u64::from(self.data_bytes) / SECTOR_BYTES).is_some()
     }
 }
 
@@ -221,7 +232,28 @@ impl PplArea {
         let sector = superblock.super_offset.checked_add_signed(offset.into());
         let sector = sector.ok_or("its partial parity log lies outside of any device")?;
         let is_ring = several && sectors >= RING_SECTORS;
-        Ok(Some(Self { sector, sectors, is_ring }))
+        let area = Self { sector, sectors, is_ring };
+        match area.overlap(superblock) {
+            Some(reason) => Err(reason),
+            None => Ok(Some(area)),
+        }
+    }
+
+    /// What else of this member lies there, if something does.
+    fn overlap(self, superblock: &Superblock) -> Option<&'static str> {
+        let end = self.sector.saturating_add(self.sectors);
+        let overlaps =
+            |first: u64, sectors: u64| first < end && self.sector < first.saturating_add(sectors);
+        let bad_blocks = superblock.bblog_sector();
+        if overlaps(superblock.super_offset, SUPERBLOCK_SECTORS) {
+            Some("its partial parity log overlaps with the superblock")
+        } else if overlaps(superblock.data_offset, superblock.data_size) {
+            Some("its partial parity log overlaps with the data")
+        } else if bad_blocks.is_some_and(|at| overlaps(at, superblock.bblog_size_sectors.into())) {
+            Some("its partial parity log overlaps with the bad-block log")
+        } else {
+            None
+        }
     }
 }
 

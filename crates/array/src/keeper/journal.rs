@@ -35,8 +35,11 @@ impl JournalDevice {
     }
 
     /// What was recorded before is in place.
-    pub(super) const fn move_tail(&mut self, tail: u64) {
+    pub(super) fn move_tail(&mut self, tail: u64) {
         self.tail = Some(tail);
+        if crate::broken("tail-after-flush") {
+            self.durable_tail = Some(tail);
+        }
     }
 
     /// The tail as a flush of all members begins.

@@ -1,13 +1,14 @@
-//! What a journal tells, by the rules of the kernel's `raid5-cache.c`, but for two: a journal whose
-//! first block cannot be trusted is not taken for an empty one, and no payload is believed beyond
-//! its block.
+//! What a journal tells, by the rules of the kernel's `raid5-cache.c`, but for three: a journal
+//! whose first block cannot be trusted is not taken for an empty one; a block that is the next one, as it
+//! was written, and cannot be followed is no end, since what comes after it was acknowledged, too;
+//! and no payload is believed beyond its block.
 
 use std::collections::BTreeMap;
 
 use super::{MAX_READ_BYTES, ReadSectors};
 use crate::format::Superblock;
 use crate::format::journal::{
-    BLOCK_BYTES, BLOCK_SECTORS, JournalError, MetaBlock, Payload, SEQ_JUMP, page_checksum,
+    BLOCK_BYTES, BLOCK_SECTORS, JournalError, MetaBlock, Payload, SEQ_JUMP, numbers, page_checksum,
 };
 use crate::geometry::{Geometry, Strip};
 
@@ -98,6 +99,9 @@ pub enum JournalEnd {
     /// It is none.
     #[error(transparent)]
     NoBlock(#[from] JournalError),
+    /// It is the next one, as it was written, and says what cannot be.
+    #[error("{0}")]
+    Impossible(JournalError),
     /// It says that it lies at another position.
     #[error("it is of another place: sector {0}")]
     OtherPlace(u64),
@@ -118,6 +122,14 @@ pub enum JournalEnd {
     /// It is of an array of another shape.
     #[error("it tells of what is not within the array")]
     Beyond,
+}
+
+impl JournalEnd {
+    /// Was the block recorded completely, and cannot be followed? What it tells of may have been
+    /// acknowledged.
+    const fn is_impossible(self) -> bool {
+        matches!(self, Self::Impossible(_) | Self::TooLong | Self::Beyond)
+    }
 }
 
 /// The blocks of a journal that follow one another from its tail on.
@@ -188,8 +200,14 @@ impl<'a> Blocks<'a> {
             return Ok(Err(JournalEnd::Full));
         }
         let bytes = (self.read)(self.area.start + self.position, BLOCK_BYTES)?;
+        let is_next = numbers(&bytes).is_some_and(|(seq, position)| {
+            position == self.position && self.seq.is_none_or(|next| next == seq)
+        });
         let block = match MetaBlock::decode(&bytes, self.set_uuid) {
             Ok(block) => block,
+            Err(error) if is_next && error.is_whole() => {
+                return Ok(Err(JournalEnd::Impossible(error)));
+            }
             Err(error) => return Ok(Err(error.into())),
         };
         let found = block.seq;
@@ -297,8 +315,9 @@ impl JournalScan {
         }
         let end = match blocks.end() {
             // The tail moves to blocks that are whole.
-            Some((tail, end)) if count == 0 => {
-                return Err(format!("its first block, at sector {tail}: {end}"));
+            Some((position, end)) if count == 0 || end.is_impossible() => {
+                let which = if count == 0 { "its first block" } else { "a block" };
+                return Err(format!("{which}, at sector {position}: {end}"));
             }
             end => end.map_or(area.tail, |(position, _)| position),
         };

@@ -6,7 +6,8 @@
 //!
 //! In two cases the kernel asks for a resync where there is nothing to bring in place, and an array
 //! that is degraded could not have one: a unit at the start of the area, or its partial parity,
-//! that is not whole. It was being recorded; nothing of it had been written.
+//! that is not whole. It was being recorded; nothing of it had been written. It may be damaged, too,
+//! so with all members there a resync follows here as well.
 
 use super::{MAX_READ_BYTES, ReadSectors};
 use crate::SECTOR_BYTES;
@@ -27,6 +28,9 @@ pub struct PplScan {
     pub blank: bool,
     /// The last unit was not recorded completely.
     pub torn: bool,
+    /// A unit was recorded completely and says what cannot be. It may tell of later writes than the
+    /// ones before it, so none of them counts.
+    pub impossible: bool,
 }
 
 impl PplScan {
@@ -39,7 +43,7 @@ impl PplScan {
         set_uuid: [u8; 16],
         read: &mut ReadSectors<'_>,
     ) -> Result<Self, String> {
-        let last = {
+        let (last, end) = {
             let mut read = |sector, bytes| read(sector, bytes);
             let mut units = Units::new(area, set_uuid, &mut read);
             let mut last = None;
@@ -49,13 +53,19 @@ impl PplScan {
                     break;
                 }
             }
-            last
+            (last, units.end())
         };
+        if end.is_some_and(|(_, end)| end.is_impossible()) {
+            let generation = latest_anywhere(area, set_uuid, read)?.unwrap_or(0);
+            return Ok(Self { generation, impossible: true, ..Self::default() });
+        }
         let Some(Unit { at, header: last, .. }) = last else {
-            let generation = latest_anywhere(area, set_uuid, read)?;
-            let torn = generation.is_some();
-            let generation = generation.map_or(0, |latest| latest.saturating_add(1));
-            return Ok(Self { generation, torn, blank: !torn, entries: Vec::new() });
+            let foreign = matches!(end, Some((_, PplEnd::NoHeader(PplError::Foreign))));
+            let latest = latest_anywhere(area, set_uuid, read)?;
+            // Where each unit begins at the start, what lies elsewhere says nothing of it.
+            let torn = latest.is_some() && !foreign && area.is_ring;
+            let generation = latest.map_or(0, |latest| latest.saturating_add(1));
+            return Ok(Self { generation, torn, blank: !torn, ..Self::default() });
         };
         let mut scan = Self { generation: last.generation, ..Self::default() };
         let mut sector = area.sector + at + HEADER_SECTORS;
@@ -111,6 +121,18 @@ pub enum PplEnd {
     TooLong,
 }
 
+impl PplEnd {
+    /// Was the unit recorded completely, and says what cannot be? It may tell of later writes than
+    /// those before it.
+    const fn is_impossible(self) -> bool {
+        match self {
+            Self::NoHeader(error) => error.is_whole(),
+            Self::TooLong => true,
+            Self::Full | Self::NoRing => false,
+        }
+    }
+}
+
 /// The units of a log that follow one another from the start of its area on.
 pub struct Units<'a> {
     area: PplArea,
@@ -151,7 +173,11 @@ impl<'a> Units<'a> {
         };
         let behind = at + header.unit_bytes() / SECTOR_BYTES;
         let next = self.header(behind)?;
-        let replaced = next.as_ref().is_some_and(|next| next.generation > header.generation);
+        // Generations never become less.
+        let follows = |next: &PplHeader| {
+            next.generation >= header.generation || crate::broken("generation-check")
+        };
+        let replaced = next.as_ref().is_some_and(follows);
         let standing = match (counted, replaced) {
             (true, _) => UnitStanding::Older,
             (false, true) => UnitStanding::Replaced,
@@ -254,8 +280,10 @@ pub struct PplFix {
     pub partial_parity: Vec<u8>,
 }
 
-/// What is to be made anew by the entry of a log. Rows are left out of which a strip is not there
-/// that changed: what it held is being written, and nobody else tells of it.
+/// What is to be made anew by the entry of a log. `held`: how many rows of a role are there, from
+/// the
+/// first on. Rows are left out of which a strip is not there that changed: what it held was being
+/// written, and nobody else tells of it.
 ///
 /// # Errors
 /// When the entry does not fit the array: the reason, for people.
@@ -263,7 +291,7 @@ pub fn fixes(
     entry: &PplEntry,
     partial_parity: &[u8],
     geometry: &Geometry,
-    is_there: &dyn Fn(u16, u64) -> bool,
+    held: &dyn Fn(u16) -> u64,
 ) -> Result<Vec<PplFix>, String> {
     let shape = EntryShape::of(entry, geometry)?;
     let mut fixes: Vec<PplFix> = Vec::new();
@@ -274,24 +302,26 @@ pub fn fixes(
         let row = first.sector;
         let parity = parity_role(entry, row, geometry)?;
         let data: Vec<u16> = strips.iter().map(|strip| strip.role).collect();
-        if !strips.iter().all(|strip| is_there(strip.role, row)) {
+        let reach = strips.iter().map(|strip| held(strip.role)).min().unwrap_or(0);
+        let there = reach.saturating_sub(row).min(step);
+        if there == 0 {
             continue;
         }
         let bytes = |sectors: u64| (sectors * SECTOR_BYTES) as usize;
         let part = match partial_parity {
             [] => &[],
-            all => all.get(bytes(at)..bytes(at + step)).ok_or("partial parity is cut off")?,
+            all => all.get(bytes(at)..bytes(at + there)).ok_or("partial parity is cut off")?,
         };
         match fixes.last_mut() {
             Some(fix) if fix.continues_at(row) && fix.data == data => {
-                fix.sectors += step as u32;
+                fix.sectors += there as u32;
                 fix.partial_parity.extend_from_slice(part);
             }
             _ => fixes.push(PplFix {
                 parity,
                 data,
                 row,
-                sectors: step as u32,
+                sectors: there as u32,
                 partial_parity: part.to_vec(),
             }),
         }
@@ -376,7 +406,12 @@ impl EntryShape {
         };
         let end = first.checked_add(behind).filter(|end| *end <= geometry.array_sectors());
         let end = end.ok_or_else(beyond)?;
-        if strips == 0 || strips > all || strip_sectors == 0 || strip_sectors > chunk {
+        let exact = match parity_sectors {
+            height if height == chunk => data_sectors <= all * chunk,
+            _ => strips * strip_sectors == data_sectors,
+        };
+        let possible = (1..=all).contains(&strips) && (1..=chunk).contains(&strip_sectors);
+        if !possible || !exact {
             return Err(format!("an entry for sector {first} has no possible shape"));
         }
         let whole = first.is_multiple_of(8) && end.is_multiple_of(8);

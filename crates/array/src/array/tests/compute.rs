@@ -36,7 +36,10 @@ impl World {
                     data_located: found.data_located,
                 })
             }
-            Compute::Crc { .. } => unreachable!("no journals here"),
+            Compute::Crc { before, inputs } => {
+                let bytes = inputs.into_iter().map(|buf| self.bytes(buf).to_vec());
+                Outcome::Crc(bytes.fold(before, |crc, bytes| crc32c::crc32c_append(crc, &bytes)))
+            }
             Compute::Compare { a, b } => {
                 let a = self.bytes(a).to_vec();
                 let b = self.bytes(b).to_vec();

@@ -26,6 +26,11 @@ impl Disk {
         &self.image[(sector * SECTOR_BYTES) as usize..][..bytes]
     }
 
+    /// What a power cut would leave.
+    pub(super) fn durable(&self, sector: u64, bytes: usize) -> Vec<u8> {
+        self.durable[(sector * SECTOR_BYTES) as usize..][..bytes].to_vec()
+    }
+
     pub(super) fn write(&mut self, sector: u64, bytes: &[u8], fua: bool) {
         let start = (sector * SECTOR_BYTES) as usize;
         let range = start..start + bytes.len();

@@ -12,6 +12,7 @@ mod failure;
 mod full;
 mod hang;
 mod invariants;
+mod logs;
 mod mending;
 mod nested;
 mod past;

@@ -262,6 +262,14 @@ impl World {
         self.run_until_idle();
     }
 
+    /// Serves one of those that are held back.
+    pub(super) fn release_one(&mut self, index: usize) {
+        let (io, member, op) = self.held.remove(index);
+        let result = self.member_io(member, op);
+        self.array.handle(self.now, Event::Done { io, result });
+        self.run_until_idle();
+    }
+
     /// Releases what is held back, step by step, until this has come to pass.
     pub(super) fn release_until(&mut self, reached: impl Fn(&Self) -> bool) {
         while !reached(self) {

@@ -214,7 +214,9 @@ impl PartialParityLogs {
             let Some(log) = self.logs.get_mut(&id) else { continue };
             if let State::InPlace(left) = &mut log.state {
                 *left -= 1;
-                if *left == 0 {
+                if *left == 0 && crate::broken("unit-after-flush") {
+                    log.state = State::Idle;
+                } else if *left == 0 {
                     log.state = State::Done;
                 }
             }
@@ -302,7 +304,9 @@ impl PartialParityLogs {
         }
         let rests = self.flushing == 0;
         match log.state {
-            State::Idle if self.begun => self.begin_unit(lane, id),
+            State::Idle if self.begun || crate::broken("log-begins-durable") => {
+                self.begin_unit(lane, id);
+            }
             State::Idle if rests && self.unrecorded.is_empty() => self.flush(lane),
             State::Done if rests => self.flush(lane),
             _ => {}
@@ -342,7 +346,8 @@ impl PartialParityLogs {
         let sector = log.area.sector + log.next;
         log.next += sectors;
         log.state = state;
-        let op = IoOp::Write { sector, buf: log.buffer.slice(0, bytes), fua: true };
+        let fua = !crate::broken("log-before-data");
+        let op = IoOp::Write { sector, buf: log.buffer.slice(0, bytes), fua };
         lane.issue(id, op, Owner::Log(LogIo::Unit(id)));
     }
 

@@ -228,3 +228,60 @@ pub(super) fn most_blocks(members: u64) -> u64 {
     let of_block = u64::from(BLOCK_BYTES - HEADER_BYTES) / 24;
     (records / of_block + 2).max(8)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemberId;
+
+    /// Pages that lie apart in memory, so many records of one each.
+    fn records(count: u64, pages: usize) -> Vec<Record> {
+        let page = |number: u64| Buf { offset: number * 10_000, len: BLOCK_BYTES };
+        let record = |number| Record {
+            place: Place::Data(number * BLOCK_SECTORS),
+            pages: vec![page(number); pages],
+        };
+        (0..count).map(record).collect()
+    }
+
+    #[test]
+    fn a_block_tells_of_as_many_records_as_have_room() {
+        // 20 bytes each, of 4064.
+        assert_eq!(cut(&records(203, 1)), [203]);
+        assert_eq!(cut(&records(204, 1)), [203, 1]);
+        // 24 bytes each.
+        assert_eq!(cut(&records(170, 2)), [169, 1]);
+        assert_eq!(cut(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn what_has_no_room_waits_and_what_comes_after_it_too() {
+        let mut waiting: VecDeque<_> =
+            [records(2, 1), records(5, 1), records(1, 1)].into_iter().enumerate().collect();
+        let taken = Records::take(&mut waiting, 8, |sectors| sectors <= 5 * BLOCK_SECTORS);
+        assert_eq!((taken.jobs.as_slice(), taken.sectors()), (&[0][..], 3 * BLOCK_SECTORS));
+        assert_eq!(waiting.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn pages_go_on_at_the_start_of_the_ring() {
+        let sectors = 4 * BLOCK_SECTORS;
+        let head = 3 * BLOCK_SECTORS;
+        let ring = Ring { member: MemberId(9), start: 2048, sectors, tail: 16, head, seq: 7 };
+        let mut waiting = VecDeque::from([(0, records(1, 1))]);
+        let blocks = Records::take(&mut waiting, 8, |_| true).blocks(&ring);
+        assert_eq!((blocks[0].meta.seq, blocks[0].meta.position), (7, head));
+        assert_eq!(blocks[0].contents, [(0, Buf { offset: 0, len: BLOCK_BYTES })]);
+    }
+
+    #[test]
+    fn pages_behind_one_another_are_written_at_once() {
+        let page = |number: u64| Buf { offset: number * 4096, len: BLOCK_BYTES };
+        let mut contents = Vec::new();
+        for (position, number) in [(8, 0), (16, 1), (32, 2), (40, 4)] {
+            append(&mut contents, position, page(number));
+        }
+        let both = Buf { offset: 0, len: 2 * BLOCK_BYTES };
+        assert_eq!(contents, [(8, both), (32, page(2)), (40, page(4))]);
+    }
+}

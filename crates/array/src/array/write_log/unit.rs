@@ -135,3 +135,46 @@ fn draft(change: &Change, start: u64, map: &Map, role: u16, zero: Buf) -> Option
     }
     Some(Draft { entry, inputs })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(writes: &[(usize, u32)]) -> VecDeque<(usize, Vec<Draft>)> {
+        let draft = |pp_bytes| {
+            let entry = PplEntry { pp_bytes, ..PplEntry::default() };
+            Draft { entry, inputs: Vec::new() }
+        };
+        let write =
+            |(job, (entries, bytes)): (usize, &(usize, u32))| (job, vec![draft(*bytes); *entries]);
+        writes.iter().enumerate().map(write).collect()
+    }
+
+    #[test]
+    fn a_unit_has_as_many_writes_as_fit() {
+        let mut writes = waiting(&[(1, 4096), (2, 2048), (1, 8192), (1, 512)]);
+        assert_eq!(Unit::take(&mut writes, 8192).jobs, [0, 1]);
+        // In their order: a smaller one does not go before.
+        assert_eq!(Unit::take(&mut writes, 8192).jobs, [2]);
+        assert_eq!(Unit::take(&mut writes, 8192).jobs, [3]);
+        assert!(Unit::take(&mut writes, 8192).jobs.is_empty());
+        // An area may have more room than a unit.
+        let mut writes = waiting(&[(1, 100 << 10), (1, 28 << 10), (1, 512)]);
+        assert_eq!(Unit::take(&mut writes, 1 << 20).jobs, [0, 1]);
+        // Entries without partial parity take room in the header alone.
+        let mut writes = waiting(&[(100, 0), (48, 0), (1, 0)]);
+        assert_eq!(Unit::take(&mut writes, 8192).jobs, [0, 1]);
+    }
+
+    #[test]
+    fn partial_parity_lies_in_the_order_of_entries() {
+        let mut writes = waiting(&[(1, 4096), (1, 0), (1, 512)]);
+        let unit = Unit::take(&mut writes, 8192);
+        let buffer = Buf { offset: 1000, len: BUFFER_BYTES };
+        let output = |entry| unit.output(buffer, entry);
+        assert_eq!(output(0), Some(Buf { offset: 1000 + 4096, len: 4096 }));
+        assert_eq!(output(1), None);
+        assert_eq!(output(2), Some(Buf { offset: 1000 + 8192, len: 512 }));
+        assert_eq!(output(3), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! md's logs: in which order what they record, what they tell of and what frees them reaches the
+//! members. I/O is served one at a time, in any order; whatever is issued is first held against
+//! what a power cut would leave at that moment.
+
+use super::*;
+use crate::format::ppl::{PplArea, place_code};
+use crate::geometry::Geometry;
+use crate::log::journal::{JournalArea, JournalScan, Page};
+use crate::log::ppl::{PplFix, PplScan, fixes};
+use world::Fate;
+
+/// Where partial parity logs lie, behind the superblock.
+const AREA_OFFSET: i16 = 24;
+const AREA: PplArea = PplArea { sector: SUPER_SECTOR + 24, sectors: 32, is_ring: false };
+
+/// Requests under way at most.
+const MOST_REQUESTS: usize = 6;
+
+/// The most of a request, in sectors.
+const MOST_SECTORS: u64 = 100;
+
+fn mark(config: &mut Config, change: impl Fn(&mut Superblock)) {
+    let members = config.members.iter_mut().map(|member| &mut member.superblock);
+    members.chain([&mut config.superblock]).for_each(change);
+}
+
+/// A raid5 with partial parity logs.
+fn add_partial_parity_logs(config: &mut Config) {
+    mark(config, |superblock| {
+        superblock.feature_map |= feature::PPL;
+        superblock.bitmap_offset_sectors = place_code(AREA_OFFSET, AREA.sectors as u16);
+    });
+    let generations = vec![Some(0); config.members.len()];
+    config.log = StartLog::PartialParity { fixes: Vec::new(), generations, closed: false };
+}
+
+/// An array with a journal on one more member.
+fn add_journal(config: &mut Config) {
+    let mut journal = config.members[0].clone();
+    let member = MemberId(config.members.len() as u16);
+    journal.device = format!("disk{}", member.0);
+    journal.superblock.dev_number = u32::from(member.0);
+    journal.superblock.device_uuid = [member.0 as u8; 16];
+    journal.standing = Standing::Journal;
+    config.members.push(journal);
+    mark(config, |superblock| {
+        superblock.feature_map |= feature::JOURNAL;
+        superblock.roles.push(Role::Journal);
+    });
+    let scan = JournalScan {
+        area: JournalArea { start: DATA_OFFSET, sectors: MEMBER_SECTORS, tail: 0 },
+        end: 0,
+        next_seq: 100,
+        blocks: 1,
+        pages: Vec::new(),
+        data: Vec::new(),
+    };
+    config.log = StartLog::Journal { member, scan };
+}
+
+/// The array under test, and what is known of it.
+struct Order {
+    world: World,
+    geometry: Geometry,
+    disks: usize,
+    seed: u64,
+    /// Records that writes were held against.
+    compared: usize,
+    /// Frees of records that were.
+    freed: usize,
+}
+
+impl Order {
+    fn new(level: i32, seed: u64, add_log: fn(&mut Config)) -> Self {
+        let disks = if level == 6 { 5 } else { 4 };
+        let mut world = World::with(level, 2, disks, 16, add_log);
+        let geometry = geometry_of(&config(level, 2, disks, 16)).unwrap();
+        world.run();
+        world.rule(|_, _| Fate::Hold);
+        Self { world, geometry, disks: disks as usize, seed, compared: 0, freed: 0 }
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (self.seed >> 33) % below
+    }
+
+    fn submit(&mut self, number: usize) {
+        let sectors = 1 + self.draw(MOST_SECTORS);
+        // Few stripes, so that logs are overwritten and stripes are written again.
+        let sector = self.draw(200);
+        let slot = (number % MOST_REQUESTS) as u64 * MOST_SECTORS * SECTOR_BYTES;
+        let mut buf = self.world.data_buf((sectors * SECTOR_BYTES) as usize);
+        buf.offset += slot;
+        let bytes = noise(number as u64 + 1, buf.len as usize);
+        self.world.bytes(buf).copy_from_slice(&bytes);
+        let fua = self.draw(4) == 0;
+        self.world.request(Op::Write { fua }, sector, sectors, buf);
+        self.world.run_until_idle();
+    }
+
+    /// Writes at random, in waves: what is served is drawn among all that waits.
+    fn run(&mut self, check: fn(&mut Self, MemberId, IoOp)) {
+        let mut checked = Vec::new();
+        for wave in 0..40 {
+            for number in 0..MOST_REQUESTS {
+                self.submit(wave * MOST_REQUESTS + number);
+            }
+            loop {
+                for (io, member, op) in self.world.held.clone() {
+                    if !checked.contains(&io) {
+                        check(self, member, op);
+                        checked.push(io);
+                    }
+                }
+                if self.world.held.is_empty() {
+                    break;
+                }
+                let next = self.draw(self.world.held.len() as u64) as usize;
+                let (io, ..) = self.world.held[next];
+                checked.retain(|other| *other != io);
+                self.world.release_one(next);
+            }
+            while self.world.answers.len() < MOST_REQUESTS && self.world.pass_time() {}
+            if self.world.held.is_empty() {
+                assert_eq!(std::mem::take(&mut self.world.answers).len(), MOST_REQUESTS);
+            }
+        }
+        self.world.hold_nothing();
+        assert_eq!(self.world.check(), 0);
+    }
+
+    /// What a power cut would leave.
+    fn durable(&self, member: MemberId, sector: u64, bytes: u32) -> Vec<u8> {
+        self.world.disks[usize::from(member.0)].as_ref().unwrap().durable(sector, bytes as usize)
+    }
+
+    /// What the log of a member tells after a power cut.
+    fn told(&self, member: MemberId) -> Vec<PplFix> {
+        let mut read = |sector, bytes| Ok(self.durable(member, sector, bytes));
+        let scan = PplScan::read(AREA, [7; 16], &mut read).unwrap();
+        let of =
+            |(entry, parity): &(_, Vec<u8>)| fixes(entry, parity, &self.geometry, &|_| 1 << 40);
+        scan.entries.iter().flat_map(|entry| of(entry).unwrap()).collect()
+    }
+
+    /// The pages that the journal brings in place after a power cut, with its tail there.
+    fn pages(&self, tail: u64) -> Vec<Page> {
+        let journal = self.journal();
+        let area = JournalArea { start: DATA_OFFSET, sectors: MEMBER_SECTORS, tail };
+        let mut read = |sector, bytes| Ok(self.durable(journal, sector, bytes));
+        let scan = JournalScan::read(area, [7; 16], &self.geometry, &mut read);
+        scan.expect("the tail is on a block").pages
+    }
+
+    fn journal(&self) -> MemberId {
+        MemberId(self.disks as u16)
+    }
+
+    fn tail(&self, bytes: &[u8]) -> u64 {
+        Superblock::decode(Version::V1_2, SUPER_SECTOR, bytes).unwrap().recovery_offset
+    }
+}
+
+/// A write to a unit's rows only while the unit is durable; another unit only when all that this
+/// one
+/// tells of is.
+fn check_partial_parity(order: &mut Order, member: MemberId, op: IoOp) {
+    let (IoOp::Write { sector, buf, fua }, role) = (op, member.0) else { return };
+    let sectors = u64::from(buf.len) / SECTOR_BYTES;
+    if (AREA.sector..AREA.sector + AREA.sectors).contains(&sector) {
+        assert!(fua, "a unit that is not durable at once");
+        for fix in order.told(member) {
+            order.freed += 1;
+            for of in fix.data.iter().copied().chain([fix.parity]) {
+                let first = DATA_OFFSET + fix.row;
+                let disk = order.world.disks[usize::from(of)].as_ref().unwrap();
+                let bytes = fix.sectors as usize * SECTOR_BYTES as usize;
+                let lasts = disk.read(first, bytes) == disk.durable(first, bytes);
+                let end = first + u64::from(fix.sectors);
+                let waits = order.world.held.iter().any(|(_, other, op)| match *op {
+                    IoOp::Write { sector, buf, .. } => {
+                        let behind = sector + u64::from(buf.len) / SECTOR_BYTES;
+                        other.0 == of && sector < end && first < behind
+                    }
+                    _ => false,
+                });
+                assert!(lasts && !waits, "a unit is overwritten that still counts");
+            }
+        }
+    } else if sector >= DATA_OFFSET {
+        let rows = sector - DATA_OFFSET..sector - DATA_OFFSET + sectors;
+        for row in rows {
+            let (holder, _) = order.geometry.parity_roles(row / 16);
+            let covers = |fix: &PplFix| {
+                let within = (fix.row..fix.row + u64::from(fix.sectors)).contains(&row);
+                within && (fix.parity == role || fix.data.contains(&role))
+            };
+            assert!(order.told(MemberId(holder)).iter().any(covers), "row {row} is not recorded");
+            order.compared += 1;
+        }
+    }
+}
+
+/// A write only of what the journal would write, too; a tail only behind what is durable in place.
+fn check_journal(order: &mut Order, member: MemberId, op: IoOp) {
+    let IoOp::Write { sector, buf, .. } = op else { return };
+    let journal = order.journal();
+    let tail = order.tail(&order.durable(journal, SUPER_SECTOR, 4096));
+    let sectors = u64::from(buf.len) / SECTOR_BYTES;
+    let position = |page: &Page| DATA_OFFSET + page.position;
+    if member == journal && sector == SUPER_SECTOR {
+        let bytes = order.world.bytes(buf).to_vec();
+        let kept = order.pages(order.tail(&bytes));
+        for page in order.pages(tail) {
+            if kept.iter().any(|other| (other.role, other.row) == (page.role, page.row)) {
+                continue;
+            }
+            let recorded = order.durable(journal, position(&page), 4096);
+            let there = order.durable(MemberId(page.role), DATA_OFFSET + page.row, 4096);
+            assert!(recorded == there, "freed before it is durable in place: {page:?}");
+            order.freed += 1;
+        }
+    } else if member != journal && sector >= DATA_OFFSET {
+        let bytes = order.world.bytes(buf).to_vec();
+        let pages = order.pages(tail);
+        let row = sector - DATA_OFFSET;
+        for (at, block) in (row..row + sectors).step_by(8).zip(bytes.chunks(4096)) {
+            let page = pages.iter().find(|page| (page.role, page.row) == (member.0, at));
+            let page = page.unwrap_or_else(|| panic!("row {at} of {member:?} is not recorded"));
+            let recorded = order.durable(journal, position(page), 4096);
+            assert!(recorded == block, "row {at} of {member:?} is recorded otherwise");
+            order.compared += 1;
+        }
+    }
+}
+
+#[test]
+fn partial_parity_is_durable_before_a_write_and_until_that_is() {
+    for seed in 1..=8 {
+        let mut order = Order::new(5, seed, add_partial_parity_logs);
+        order.run(check_partial_parity);
+        assert!(order.compared > 1000 && order.freed > 50, "{} {}", order.compared, order.freed);
+    }
+}
+
+#[test]
+fn the_journal_has_a_write_before_it_is_in_place_and_until_that_is_durable() {
+    for seed in 1..=8 {
+        let level = if seed % 2 == 0 { 6 } else { 5 };
+        let mut order = Order::new(level, seed, add_journal);
+        order.run(check_journal);
+        assert!(order.compared > 1000 && order.freed > 50, "{} {}", order.compared, order.freed);
+    }
+}
