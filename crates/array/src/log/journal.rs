@@ -1,7 +1,7 @@
 //! What a journal tells, by the rules of the kernel's `raid5-cache.c`, but for three: a journal
-//! whose first block cannot be trusted is not taken for an empty one; a block that is the next one, as it
-//! was written, and cannot be followed is no end, since what comes after it was acknowledged, too;
-//! and no payload is believed beyond its block.
+//! whose first block cannot be trusted is not taken for an empty one; a block that is the next one,
+//! as it was written, and cannot be followed is no end, since what comes after it was acknowledged,
+//! too; and no payload is believed beyond its block.
 
 use std::collections::BTreeMap;
 

@@ -6,8 +6,8 @@
 //!
 //! In two cases the kernel asks for a resync where there is nothing to bring in place, and an array
 //! that is degraded could not have one: a unit at the start of the area, or its partial parity,
-//! that is not whole. It was being recorded; nothing of it had been written. It may be damaged, too,
-//! so with all members there a resync follows here as well.
+//! that is not whole. It was being recorded; nothing of it had been written. It may be damaged,
+//! too, so with all members there a resync follows here as well.
 
 use super::{MAX_READ_BYTES, ReadSectors};
 use crate::SECTOR_BYTES;
