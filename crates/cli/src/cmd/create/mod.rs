@@ -72,6 +72,9 @@ fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
     let blueprint = blueprint(&plan, &devices)?;
     warn(&plan, &devices)?;
     write(&plan, &devices, &blueprint)?;
+    if args.consistency_policy.is_none() {
+        tell_of_write_hole(&plan);
+    }
     let word = |path: &PathBuf| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         shell_word(&path.display().to_string())
@@ -300,6 +303,22 @@ fn warn(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<(), Failure> 
         }
     }
     Ok(())
+}
+
+/// Says what stays open in an array with parity where nothing was asked for against it. By default
+/// arrays are as mdadm makes them: what closes the hole costs more than a little.
+fn tell_of_write_hole(plan: &Creation) {
+    let closed_by = match plan.shape.level {
+        _ if plan.policy != Policy::Plain => return,
+        Level::Raid5 => "--consistency-policy ppl or --write-journal DEVICE",
+        Level::Raid4 | Level::Raid6 => "--write-journal DEVICE",
+        _ => return,
+    };
+    output::warning(&format!(
+        "create {}: a power cut together with a lost member may change blocks that nobody wrote; \
+         {closed_by} closes that",
+        plan.name
+    ));
 }
 
 fn unreadable(device: &MemberFile, error: &std::io::Error) -> Failure {
