@@ -45,17 +45,24 @@ fn acknowledged_writes_survive_a_kill() {
         ("4", "", 3, "internal"),
         ("5", "left-symmetric", 3, "none"),
         ("5", "left-asymmetric", 4, "internal"),
+        ("5", "left-symmetric", 4, "ppl"),
+        ("5", "right-asymmetric", 3, "journal"),
         ("6", "left-symmetric", 5, "none"),
         ("6", "ddf-N-continue", 5, "internal"),
+        ("6", "left-symmetric", 4, "journal"),
         ("10", "n2", 4, "none"),
         ("10", "f2", 3, "internal"),
         ("10", "o2", 3, "none"),
     ];
     let mut left = Vec::new();
     let mut findings = Vec::new();
-    for (number, (level, layout, devices, bitmap)) in shapes.iter().enumerate() {
-        let name = format!("kill-{level}-{layout}-{bitmap}");
-        let mut arguments = vec!["--bitmap", *bitmap];
+    for (number, (level, layout, devices, policy)) in shapes.iter().enumerate() {
+        let name = format!("kill-{level}-{layout}-{policy}");
+        let mut arguments = match *policy {
+            "ppl" => vec!["--consistency-policy", "ppl"],
+            "journal" => Vec::new(),
+            bitmap => vec!["--bitmap", bitmap],
+        };
         if !layout.is_empty() {
             arguments.extend(["--layout", layout]);
         }
@@ -63,8 +70,13 @@ fn acknowledged_writes_survive_a_kill() {
             arguments.extend(["--chunk", "64K"]);
         }
         let killed = support::attempt(|| {
-            let members = members(&name, *devices, MEMBER_BYTES);
-            create(&name, level, &members, &arguments);
+            let journals = usize::from(*policy == "journal");
+            let members = members(&name, *devices + journals, MEMBER_BYTES);
+            let (roles, journal) = members.split_at(*devices);
+            let journal = journal.first().and_then(|journal| journal.to_str());
+            let all = journal.into_iter().flat_map(|journal| ["--write-journal", journal]);
+            let all: Vec<&str> = arguments.iter().copied().chain(all).collect();
+            create(&name, level, roles, &all);
             kill_while_writing(&name, members, number as u64)
         });
         match killed.and_then(|array| Ok((support::attempt(|| recover(&array))?, array))) {
