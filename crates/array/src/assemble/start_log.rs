@@ -158,6 +158,15 @@ impl Table<'_> {
                 Some(Ok(FoundLog::Journal(scan))) if options.read_only && !scan.data.is_empty() => {
                     return Err(self.unfinished(&candidate.device, scan.data.len(), options));
                 }
+                Some(Ok(FoundLog::Journal(scan))) if !scan.has_room_to_move() => {
+                    let device = &candidate.device;
+                    let reason = format!(
+                        "the journal {device} is too full for what it holds without parity to be \
+                         recorded anew"
+                    );
+                    let next = "assemble it with mdadm and stop it, which brings that in place";
+                    return Err(Refused::new(reason, next));
+                }
                 Some(Ok(FoundLog::Journal(scan))) => {
                     let member = MemberId(index);
                     return Ok(StartLog::Journal { member, scan: scan.clone() });

@@ -53,6 +53,9 @@ pub struct Page {
     pub position: u64,
 }
 
+/// Pages of data without parity that are recorded anew together.
+pub const MOVED_PAGES: u64 = 16;
+
 /// What is to be done by a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalScan {
@@ -324,6 +327,18 @@ impl JournalScan {
         let next_seq = last_seq.wrapping_add(SEQ_JUMP);
         let (pages, data) = stripes.finish();
         Ok(Self { area, end, next_seq, blocks: count, pages, data })
+    }
+
+    /// Can the data without parity be recorded anew behind all else, before that is forgotten?
+    /// They are recorded [so many](MOVED_PAGES) at a time.
+    #[must_use]
+    pub const fn has_room_to_move(&self) -> bool {
+        let pages = self.data.len() as u64;
+        let blocks = pages.div_ceil(MOVED_PAGES);
+        let used = (self.end + self.area.sectors - self.area.tail) % self.area.sectors;
+        let full = used == 0 && self.blocks > 0;
+        let needed = (pages + blocks + 2) * BLOCK_SECTORS;
+        pages == 0 || !full && used + needed <= self.area.sectors
     }
 
     /// Is there anything to be brought in place?

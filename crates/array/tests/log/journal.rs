@@ -371,3 +371,23 @@ fn what_md_logged_is_replayed() {
     assert_eq!(by_row(found.data), [(24, 144), (136, 128), (216, 96), (224, 112)]);
     assert_eq!((found.end, found.blocks), (152, 5));
 }
+
+#[test]
+fn what_has_no_parity_needs_room_to_be_recorded_anew() {
+    let scan = |sectors: u64, end: u64, pages: u64| JournalScan {
+        area: JournalArea { start: 0, sectors, tail: 80 },
+        end,
+        next_seq: 1,
+        blocks: 1,
+        pages: Vec::new(),
+        data: (0..pages).map(|page| (page * 8, page * 8)).collect(),
+    };
+    // Seventeen pages come with two blocks, and two blocks are kept free.
+    let used = 160;
+    let needed = (17 + 2 + 2) * 8;
+    assert!(scan(used + needed, 80 + used, 17).has_room_to_move());
+    assert!(!scan(used + needed - 8, 80 + used, 17).has_room_to_move());
+    assert!(scan(used + needed - 8, 80 + used, 0).has_room_to_move());
+    // All of the ring is in use.
+    assert!(!scan(4096, 80, 1).has_room_to_move());
+}

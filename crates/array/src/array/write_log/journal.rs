@@ -22,7 +22,7 @@ use super::record::{Record, Records, records};
 use crate::action::{Action, Compute, Outcome};
 use crate::format::journal::{BLOCK_BYTES, BLOCK_SECTORS, MetaBlock, page_crc};
 use crate::keeper::LaneReport;
-use crate::log::journal::JournalScan;
+use crate::log::journal::{JournalScan, MOVED_PAGES};
 use crate::plan::Place;
 use crate::{Buf, IoOp, MemberId};
 
@@ -195,7 +195,7 @@ impl Journal {
     fn move_unfinished(&mut self, lane: &mut Lane) {
         let strip = lane.pool.take(1).and_then(|mut strips| strips.pop());
         let Some(strip) = strip else { return self.fail() };
-        let pages = (strip.len / BLOCK_BYTES) as usize;
+        let pages = MOVED_PAGES as usize;
         let rest = self.unfinished.old.len().saturating_sub(pages);
         let moved = self.unfinished.old.split_off(rest);
         self.unfinished.strip = Some(strip);
@@ -252,7 +252,8 @@ impl Journal {
 
     /// Could the unfinished data not be recorded anew?
     pub(super) fn is_stuck(&self) -> bool {
-        self.state == State::Failed && !self.unfinished.old.is_empty()
+        let left = self.unfinished.strip.is_some() || !self.unfinished.old.is_empty();
+        self.state == State::Failed && left
     }
 
     /// What still counts of the ring, in sectors.
