@@ -389,7 +389,7 @@ impl Journal {
         let start = self.ring.head;
         self.batches.push_back(Batch { number: self.next_batch, start, left: 0 });
         self.next_batch += 1;
-        self.ring.seq += 1;
+        self.ring.seq = self.ring.seq.wrapping_add(1);
         self.ring.head = self.ring.after(start, BLOCK_SECTORS);
         self.tell(lane);
     }
@@ -466,7 +466,7 @@ impl Journal {
             self.unfinished_recorded(lane, &mut batch);
         }
         self.next_batch += 1;
-        self.ring.seq += self.current.block_count();
+        self.ring.seq = self.ring.seq.wrapping_add(self.current.block_count());
         self.ring.head = self.ring.after(self.ring.head, self.current.sectors());
         for job in &self.current.jobs {
             self.recorded.insert(*job, batch.number);

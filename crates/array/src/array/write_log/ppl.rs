@@ -113,8 +113,12 @@ impl PartialParityLogs {
             return;
         };
         // Each role has two at most: who holds it, and who takes over or has just been taken over.
-        let gone = |id: &MemberId| !lane.keeper().members().live(*id);
-        for id in self.logs.keys().copied().filter(gone).collect::<Vec<_>>() {
+        // What is summed ends by itself: until then the memory is in use.
+        let gone = |(id, log): (&MemberId, &Log)| {
+            let sums = matches!(log.state, State::Summing(_));
+            (!sums && !lane.keeper().members().live(*id)).then_some(*id)
+        };
+        for id in self.logs.iter().filter_map(gone).collect::<Vec<_>>() {
             self.end(lane, id);
         }
         let free = self.free_buffers.iter().position(|buf| !lane.pool.is_lent(*buf));
@@ -122,7 +126,7 @@ impl PartialParityLogs {
         let log = Log {
             area,
             next: 0,
-            generation: generation.map_or(0, |latest| latest + 1),
+            generation: generation.map_or(0, |latest| latest.saturating_add(1)),
             state: State::Clearing,
             buffer: self.free_buffers.swap_remove(free),
             unit: Unit::default(),
@@ -338,7 +342,7 @@ impl PartialParityLogs {
         if log.next + sectors > log.area.sectors || !log.area.is_ring {
             log.next = 0;
         }
-        log.generation += 1;
+        log.generation = log.generation.saturating_add(1);
         let header = PplHeader { generation: log.generation, entries: log.unit.entries() };
         let header_buf = log.buffer.slice(0, HEADER_BYTES);
         let bytes_of_header = header.encode(self.set_uuid);

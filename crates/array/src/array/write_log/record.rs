@@ -169,7 +169,8 @@ impl Records {
         let mut records = self.records.iter();
         let mut crcs = self.crcs.iter().copied();
         let mut blocks = Vec::new();
-        for (seq, count) in (ring.seq..).zip(&self.blocks) {
+        for (number, count) in (0..).zip(&self.blocks) {
+            let seq = ring.seq.wrapping_add(number);
             let at = position;
             position = ring.after(position, BLOCK_SECTORS);
             let mut contents: Vec<(u64, Buf)> = Vec::new();
