@@ -107,8 +107,8 @@ pub(in super::super) struct Journal {
     current: Records,
     waiting: VecDeque<(usize, Vec<Record>)>,
     batches: VecDeque<Batch>,
-    /// In which batch each write under way is.
-    recorded: BTreeMap<usize, u64>,
+    /// In which batch each write under way is; `None`: it waits.
+    recorded: BTreeMap<usize, Option<u64>>,
     pub(super) released: Vec<usize>,
     next_batch: u64,
     /// A checkpoint is asked for, which may give room.
@@ -283,7 +283,7 @@ impl Journal {
             return false;
         }
         self.waiting.push_back((index, records));
-        self.recorded.insert(index, u64::MAX);
+        self.recorded.insert(index, None);
         self.advance(lane);
         true
     }
@@ -291,7 +291,7 @@ impl Journal {
     /// This write is over: what it wrote is in place, or will not be written.
     pub(super) fn in_place(&mut self, lane: &mut Lane, index: usize) {
         let Some(number) = self.recorded.remove(&index) else { return };
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.number == number) {
+        if let Some(batch) = self.batches.iter_mut().find(|batch| Some(batch.number) == number) {
             batch.left -= 1;
         }
         self.forget(lane);
@@ -469,7 +469,7 @@ impl Journal {
         self.ring.seq = self.ring.seq.wrapping_add(self.current.block_count());
         self.ring.head = self.ring.after(self.ring.head, self.current.sectors());
         for job in &self.current.jobs {
-            self.recorded.insert(*job, batch.number);
+            self.recorded.insert(*job, Some(batch.number));
         }
         self.released.append(&mut self.current.jobs);
         self.batches.push_back(batch);
