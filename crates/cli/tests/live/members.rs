@@ -143,7 +143,13 @@ fn create_warns_of_what_may_be_a_mistake() {
     };
     let unequal = [&small[..], &large].concat();
     assert!(warned("create x -l 5 -n 3", &unequal).contains("l0: 48 of 64 MiB stay unused"));
-    assert_eq!(warned("create x -l 5 -n 3 --size 8M --force", &unequal), "");
+    let open = warned("create x -l 5 -n 3 --size 8M --force", &unequal);
+    assert!(open.contains("a power cut together with a lost member"), "{open}");
+    assert!(open.contains("--consistency-policy ppl") && open.lines().count() == 1, "{open}");
+    for asked in ["resync", "ppl"] {
+        let words = format!("create x -l 5 -n 3 --size 8M --force --consistency-policy {asked}");
+        assert_eq!(warned(&words, &unequal), "", "what was asked for is known");
+    }
     assert_eq!(warned("create x -l 0 -n 3 --force", &unequal), "");
 
     lab.ok("create home -l 1 -n 2 --assume-clean --force", &small);

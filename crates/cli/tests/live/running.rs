@@ -103,7 +103,7 @@ fn a_member_is_not_failed_within_a_resync_without_force() {
     assert!(refused.contains("a resync has yet to make parity fit"), "{refused}");
     assert!(refused.contains("m0") && refused.contains("--force"), "{refused}");
     lab.ok("fail home --force", &members[..1]);
-    let read = |lab: &Lab| lab.run("cat home --offset 200M --length 4M", &[]).status.success();
+    let read = |lab: &Lab| lab.run("cat home --offset 620M --length 4M", &[]).status.success();
     assert!(!read(&lab), "it was made up");
     lab.ok("sync home --resume", &[]);
     crate::support::until("resynced", || status(&lab, "home")["sync"]["action"] == "idle");
