@@ -217,7 +217,10 @@ fn assembled(archive: &Archive, case: &Case, devices: &[PathBuf]) {
         assert_eq!(served.check(), 0, "mismatches");
     }
     served.stop();
-    assert!(cat(devices) == content, "other content once it was stopped");
+    // Stopped before its resync is done, a degraded array that was forced is forced again.
+    if promised {
+        assert!(cat(devices) == content, "other content once it was stopped");
+    }
 }
 
 /// What `braid cat` gives of these devices.
