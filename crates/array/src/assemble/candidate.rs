@@ -21,7 +21,7 @@ pub struct Candidate {
     pub bad_blocks: Result<BadBlocks, BadBlocksError>,
     /// The bitmap, when the superblock says that there is one.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
-    /// What the log on it tells, when there is one and it was [read](Self::read_log).
+    /// What the log on it tells, when there is one and it was [read](Self::with_log).
     pub log: Option<Result<FoundLog, String>>,
 }
 

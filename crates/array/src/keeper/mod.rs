@@ -118,7 +118,7 @@ impl Keeper {
         rules: Rules,
     ) -> Result<Self, String> {
         let block_bytes = config.block_bytes.clamp(512, 4096);
-        let metadata = Metadata::new(
+        let mut metadata = Metadata::new(
             now,
             config.superblock,
             config.bitmap,
@@ -136,7 +136,6 @@ impl Keeper {
             dispensable: false,
         };
         let members = Members::new(config.members, usize::from(space.roles()));
-        let mut metadata = metadata;
         metadata.journal = members.journal();
         let out = Out::default();
         let mut core = Core { now, space, rules, service, members, metadata, out };
