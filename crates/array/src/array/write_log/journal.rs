@@ -19,11 +19,12 @@ use super::super::job::Job;
 use super::super::lane::Lane;
 use super::LogIo;
 use super::record::{Record, Records, records};
+use super::ring::{Batches, Ring};
+use super::unfinished::Unfinished;
 use crate::action::{Action, Compute, Outcome};
-use crate::format::journal::{BLOCK_BYTES, BLOCK_SECTORS, MetaBlock, page_crc};
+use crate::format::journal::{BLOCK_SECTORS, MetaBlock, page_crc};
 use crate::keeper::LaneReport;
-use crate::log::journal::{JournalScan, MOVED_PAGES};
-use crate::plan::Place;
+use crate::log::journal::JournalScan;
 use crate::{Buf, IoOp, MemberId};
 
 /// The most that counts before it is made to count no longer, in sectors, as in md: 10 GiB.
@@ -32,51 +33,9 @@ const MOST_SECTORS: u64 = 10 << 21;
 /// The part of the ring after which that is begun with, as in md.
 const RECLAIM_PART: u64 = 4;
 
-/// Where a ring lies and how far it is used; positions are in sectors from its first one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ring {
-    /// Its device.
-    pub(super) member: MemberId,
-    /// The device's sector at which it begins.
-    pub(super) start: u64,
-    /// Its size.
-    pub(super) sectors: u64,
-    /// The first block that counts.
-    pub(super) tail: u64,
-    /// The place of the next block.
-    pub(super) head: u64,
-    /// The sequence number of the next block.
-    pub(super) seq: u64,
-}
-
-impl Ring {
-    /// What lies so many sectors behind a position.
-    pub(super) const fn after(&self, position: u64, sectors: u64) -> u64 {
-        (position + sectors) % self.sectors
-    }
-
-    const fn used(&self) -> u64 {
-        (self.head + self.sectors - self.tail) % self.sectors
-    }
-
-    /// Room for so many sectors more? A block fits always, and head and tail never meet.
-    const fn fits(&self, sectors: u64) -> bool {
-        self.used() + sectors + 2 * BLOCK_SECTORS <= self.sectors
-    }
-}
-
-/// Writes that were recorded together.
-#[derive(Clone, Copy, Debug)]
-struct Batch {
-    number: u64,
-    /// Where its first block lies.
-    start: u64,
-    /// Writes that are not in place.
-    left: usize,
-}
-
+/// What it is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// Data that was recorded without parity is read, to be recorded anew.
     Moving(usize),
     /// A block without payloads is written, at which the journal begins anew.
@@ -100,44 +59,20 @@ enum State {
 #[derive(Debug)]
 pub(in super::super) struct Journal {
     set_uuid: [u8; 16],
-    ring: Ring,
-    state: State,
+    pub(super) ring: Ring,
+    pub(super) state: State,
     /// Memory for blocks.
     pages: Vec<Buf>,
-    current: Records,
+    pub(super) current: Records,
     waiting: VecDeque<(usize, Vec<Record>)>,
-    batches: VecDeque<Batch>,
+    pub(super) batches: Batches,
     /// In which batch each write under way is; `None`: it waits.
     recorded: BTreeMap<usize, Option<u64>>,
     pub(super) released: Vec<usize>,
-    next_batch: u64,
     /// A checkpoint is asked for, which may give room.
     reclaiming: bool,
     /// Data that was recorded without parity: in an array whose journal writes back.
-    unfinished: Unfinished,
-}
-
-/// Data that was recorded without parity. It is recorded anew, behind all else, so that the old
-/// records count no longer; and then it is written, with parity, as any other data.
-#[derive(Debug, Default)]
-struct Unfinished {
-    /// To be recorded anew: sector of the array, and position of the page.
-    old: Vec<(u64, u64)>,
-    /// What is being recorded, in this strip.
-    sectors: Vec<u64>,
-    strip: Option<Buf>,
-    /// To be written: sector of the array, position of the page, and the batch that it is in.
-    new: Vec<UnfinishedPage>,
-}
-
-/// A page that is to be written with parity.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct UnfinishedPage {
-    /// Sector of the array.
-    pub(in super::super) sector: u64,
-    /// Where it lies on the journal's device.
-    pub(in super::super) place: Place,
-    batch: u64,
+    pub(super) unfinished: Unfinished,
 }
 
 impl Journal {
@@ -158,7 +93,6 @@ impl Journal {
             head: end,
             seq: next_seq,
         };
-        let old = found.data.clone();
         let mut journal = Self {
             set_uuid,
             ring,
@@ -166,14 +100,13 @@ impl Journal {
             pages,
             current: Records::default(),
             waiting: VecDeque::new(),
-            batches: VecDeque::new(),
+            batches: Batches::default(),
             recorded: BTreeMap::new(),
             released: Vec::new(),
-            next_batch: 0,
             reclaiming: false,
-            unfinished: Unfinished { old, ..Unfinished::default() },
+            unfinished: Unfinished::new(found.data.clone()),
         };
-        if journal.unfinished.old.is_empty() {
+        if found.data.is_empty() {
             journal.write_first_block(lane);
         } else {
             journal.move_unfinished(lane);
@@ -191,71 +124,6 @@ impl Journal {
         lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
     }
 
-    /// Reads some of the unfinished data, to record them anew.
-    fn move_unfinished(&mut self, lane: &mut Lane) {
-        let strip = lane.pool.take(1).and_then(|mut strips| strips.pop());
-        let Some(strip) = strip else { return self.fail() };
-        let pages = MOVED_PAGES as usize;
-        let rest = self.unfinished.old.len().saturating_sub(pages);
-        let moved = self.unfinished.old.split_off(rest);
-        self.unfinished.strip = Some(strip);
-        self.state = State::Moving(moved.len());
-        let Ring { member, start, .. } = self.ring;
-        for (number, (_, position)) in (0..).zip(&moved) {
-            let buf = strip.slice(number * BLOCK_BYTES, BLOCK_BYTES);
-            let op = IoOp::Read { sector: start + position, buf };
-            lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
-        }
-        self.unfinished.sectors = moved.into_iter().map(|(sector, _)| sector).collect();
-    }
-
-    /// What was read is recorded anew, if there is room for it.
-    fn record_unfinished(&mut self, lane: &mut Lane) {
-        let Some(strip) = self.unfinished.strip else { return self.fail() };
-        self.current = Records::of_data(&self.unfinished.sectors, strip);
-        if !self.ring.fits(self.current.sectors()) {
-            return self.fail();
-        }
-        self.sum(lane);
-    }
-
-    /// It is recorded: more follows, or the journal begins here.
-    fn unfinished_recorded(&mut self, lane: &mut Lane, batch: &mut Batch) {
-        lane.pool.give(self.unfinished.strip.take().into_iter());
-        let sectors = std::mem::take(&mut self.unfinished.sectors);
-        batch.left = sectors.len();
-        let Ring { member, start, .. } = self.ring;
-        let positions = self.current.blocks(&self.ring).into_iter().flat_map(|block| block.pages());
-        for (sector, position) in sectors.into_iter().zip(positions) {
-            let place = Place { member, sector: start + position };
-            self.unfinished.new.push(UnfinishedPage { sector, place, batch: batch.number });
-        }
-    }
-
-    /// A page that is to be written with parity, if there is one.
-    pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
-        self.unfinished.new.pop()
-    }
-
-    /// It is written.
-    pub(super) fn finished(&mut self, lane: &mut Lane, page: UnfinishedPage) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.number == page.batch) {
-            batch.left -= 1;
-        }
-        self.forget(lane);
-    }
-
-    /// Scratch that it has.
-    pub(super) fn held_bytes(&self) -> u64 {
-        self.unfinished.strip.map_or(0, |strip| strip.len.into())
-    }
-
-    /// Could the unfinished data not be recorded anew?
-    pub(super) fn is_stuck(&self) -> bool {
-        let left = self.unfinished.strip.is_some() || !self.unfinished.old.is_empty();
-        self.state == State::Failed && left
-    }
-
     /// What still counts of the ring, in sectors.
     pub(super) const fn used_sectors(&self) -> u64 {
         self.ring.used()
@@ -264,15 +132,15 @@ impl Journal {
     /// Does this write wait for the journal, which is busy with something or waits for room?
     pub(super) fn waits_for(&self, index: usize) -> bool {
         let busy = !matches!(self.state, State::Idle | State::Failed);
-        let in_place = self.batches.iter().all(|batch| batch.left == 0);
-        self.recorded.contains_key(&index) && (busy || self.reclaiming || !in_place)
+        self.recorded.contains_key(&index)
+            && (busy || self.reclaiming || !self.batches.all_in_place())
     }
 
     /// Has the superblock yet to tell where the journal begins?
     pub(super) fn is_renewing(&self, lane: &Lane) -> bool {
         let alive = lane.keeper().members().live(self.ring.member);
         let begins = matches!(self.state, State::Beginning | State::Telling | State::Moving(_));
-        let moves = self.unfinished.strip.is_some() && self.state != State::Failed;
+        let moves = self.unfinished.is_moving() && self.state != State::Failed;
         alive && (begins || moves)
     }
 
@@ -291,24 +159,17 @@ impl Journal {
     /// This write is over: what it wrote is in place, or will not be written.
     pub(super) fn in_place(&mut self, lane: &mut Lane, index: usize) {
         let Some(number) = self.recorded.remove(&index) else { return };
-        if let Some(batch) = self.batches.iter_mut().find(|batch| Some(batch.number) == number) {
-            batch.left -= 1;
+        if let Some(number) = number {
+            self.batches.release(number);
         }
         self.forget(lane);
         self.reclaim(lane);
     }
 
-    /// The first batches are in place: their records count until superblocks say otherwise. The
-    /// last batch stays, so that the tail lies on a block.
-    fn forget(&mut self, lane: &mut Lane) {
-        let before = self.batches.len();
-        while self.batches.len() > 1 && self.batches[0].left == 0 {
-            self.batches.pop_front();
-        }
-        if let Some(first) = self.batches.front()
-            && self.batches.len() < before
-        {
-            lane.report(LaneReport::JournalTail(first.start));
+    /// The first batches are in place: their records count until superblocks say otherwise.
+    pub(super) fn forget(&mut self, lane: &mut Lane) {
+        if let Some(tail) = self.batches.forget() {
+            lane.report(LaneReport::JournalTail(tail));
         }
     }
 
@@ -316,7 +177,7 @@ impl Journal {
     pub(super) fn updated(&mut self, lane: &mut Lane) {
         if let Some(tail) = lane.keeper().journal_tail() {
             self.ring.tail = tail;
-            if self.state == State::Telling && self.batches[0].start == tail {
+            if self.state == State::Telling && self.batches.first() == Some(tail) {
                 self.state = State::Idle;
             }
             self.advance(lane);
@@ -332,7 +193,7 @@ impl Journal {
 
     /// Asks for a checkpoint when much counts, or there is no room for what waits.
     fn reclaim(&mut self, lane: &mut Lane) {
-        let first = self.batches.front().map_or(self.ring.head, |batch| batch.start);
+        let first = self.batches.first().unwrap_or(self.ring.head);
         let gain = first != self.ring.tail;
         let much = self.ring.used() > MOST_SECTORS.min(self.ring.sectors / RECLAIM_PART);
         let waits = !self.waiting.is_empty();
@@ -341,8 +202,7 @@ impl Journal {
             lane.report(LaneReport::WantsCheckpoint);
         }
         // All that there is, is the last batch: it makes room when there is another one.
-        let alone = self.batches.len() == 1 && self.batches[0].left == 0;
-        if !gain && waits && alone && self.state == State::Idle {
+        if !gain && waits && self.batches.is_one_in_place() && self.state == State::Idle {
             self.current = Records::empty_block();
             self.write_batch(lane);
         }
@@ -387,17 +247,18 @@ impl Journal {
     /// The first block is there: the superblock is to say so.
     fn begun(&mut self, lane: &mut Lane) {
         let start = self.ring.head;
-        self.batches.push_back(Batch { number: self.next_batch, start, left: 0 });
-        self.next_batch += 1;
+        self.batches.push(start, 0);
         self.ring.seq = self.ring.seq.wrapping_add(1);
         self.ring.head = self.ring.after(start, BLOCK_SECTORS);
         self.tell(lane);
     }
 
     /// The superblock is to say where the journal begins.
-    fn tell(&mut self, lane: &mut Lane) {
+    pub(super) fn tell(&mut self, lane: &mut Lane) {
         self.state = State::Telling;
-        lane.report(LaneReport::JournalTail(self.batches[0].start));
+        if let Some(tail) = self.batches.first() {
+            lane.report(LaneReport::JournalTail(tail));
+        }
         lane.report(LaneReport::WantsCheckpoint);
     }
 
@@ -418,7 +279,7 @@ impl Journal {
     }
 
     /// Has the checksums of all pages made.
-    fn sum(&mut self, lane: &mut Lane) {
+    pub(super) fn sum(&mut self, lane: &mut Lane) {
         let sums: Vec<Compute> = self.current.sums(self.set_uuid).collect();
         self.state = State::Summing(sums.len());
         for (page, sum) in (0..).zip(sums) {
@@ -459,55 +320,29 @@ impl Journal {
         if !lane.keeper().members().live(self.ring.member) {
             return self.fail();
         }
-        let left = self.current.jobs.len();
-        let mut batch = Batch { number: self.next_batch, start: self.ring.head, left };
-        let moving = self.unfinished.strip.is_some();
+        let number = self.batches.push(self.ring.head, self.current.jobs.len());
+        let moving = self.unfinished.is_moving();
         if moving {
-            self.unfinished_recorded(lane, &mut batch);
+            self.unfinished_recorded(lane, number);
         }
-        self.next_batch += 1;
         self.ring.seq = self.ring.seq.wrapping_add(self.current.block_count());
         self.ring.head = self.ring.after(self.ring.head, self.current.sectors());
         for job in &self.current.jobs {
-            self.recorded.insert(*job, Some(batch.number));
+            self.recorded.insert(*job, Some(number));
         }
         self.released.append(&mut self.current.jobs);
-        self.batches.push_back(batch);
-        if !moving {
-            self.state = State::Idle;
-            self.forget(lane);
-            return self.advance(lane);
+        if moving {
+            return self.move_on(lane);
         }
-        if self.unfinished.old.is_empty() {
-            self.tell(lane);
-        } else {
-            self.move_unfinished(lane);
-        }
+        self.state = State::Idle;
+        self.forget(lane);
+        self.advance(lane);
     }
 
     /// The device is gone. The array is not written to any more, so what waits ends.
-    fn fail(&mut self) {
+    pub(super) fn fail(&mut self) {
         self.state = State::Failed;
         self.released.append(&mut self.current.jobs);
         self.released.extend(self.waiting.drain(..).map(|(job, _)| job));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn head_and_tail_of_a_ring_never_meet() {
-        let ring =
-            |tail, head| Ring { member: MemberId(0), start: 0, sectors: 80, tail, head, seq: 1 };
-        assert_eq!(ring(0, 0).used(), 0);
-        assert_eq!(ring(64, 16).used(), 32);
-        assert_eq!(ring(0, 72).after(72, 8), 0);
-        // A block always has room behind what fits.
-        assert!(ring(64, 16).fits(32));
-        assert!(!ring(64, 16).fits(40));
-        assert!(ring(0, 0).fits(64));
-        assert!(!ring(0, 0).fits(72));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! - `change` is what a write changes, as logs tell it.
 //! - `ppl` are the partial parity logs of RAID 5, with what they record at once as `unit`.
-//! - `journal` is the ring on a device of its own, with what it records at once as `record`.
+//! - `journal` is the ring on a device of its own: what it records at once is in `record`, what
+//!   counts of it in `ring`, and `unfinished` is what an array left in it without parity.
 //! - `recovery` brings what a log tells in place when an array starts; of a read-only array it is
 //!   laid over what members hold, as `overlay`.
 
@@ -13,12 +14,14 @@ mod overlay;
 mod ppl;
 mod record;
 mod recovery;
+mod ring;
+mod unfinished;
 mod unit;
 
 pub(super) use change::is_consecutive;
-pub(super) use journal::UnfinishedPage;
 pub(super) use overlay::{Overlay, Patched};
 pub(super) use recovery::Recovery;
+pub(super) use unfinished::UnfinishedPage;
 
 use super::job::Job;
 use super::lane::Lane;

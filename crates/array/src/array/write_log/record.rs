@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::super::job::{Job, Kind};
 use super::super::lane::Lane;
 use super::change::{Contents, changes};
-use super::journal::Ring;
+use super::ring::Ring;
 use crate::action::Compute;
 use crate::format::journal::page_crc_seed;
 use crate::format::journal::{BLOCK_BYTES, BLOCK_SECTORS, HEADER_BYTES, MetaBlock, Payload};
