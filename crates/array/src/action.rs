@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, NoteOp, Survey, Volume, VolumeOp};
+use crate::status::JournalMode;
 use crate::{Buf, IoId, MemberId, Refusal, RequestError, RequestId};
 
 /// One thing for the executor to do. Actions are independent of one another unless the machine
@@ -332,6 +333,9 @@ pub enum Command {
     Add(Box<NewMember>),
     /// Attach a device that is to hold the journal, in the place of one that was lost.
     AddJournal(Box<NewMember>),
+    /// How writes go by md's journal from now on. It is kept nowhere: an array starts with
+    /// write-through.
+    JournalMode(JournalMode),
     /// Copy this member to a spare while it still serves, then make it faulty.
     Replace(MemberId),
     /// The same, to this spare.

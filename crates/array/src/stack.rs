@@ -245,6 +245,10 @@ impl Stack {
                 self.pending.push(expect(1));
                 self.take_member_command(id, command);
             }
+            Command::JournalMode(_) => {
+                let waiting = self.send_to_journals(id, &command);
+                self.pending.push(expect(waiting));
+            }
             Command::Stop => {
                 self.inner.iter_mut().for_each(|array| array.lose_patience(self.now));
                 self.pending.push(Pending { then: Some(Then::StopInner), ..expect(1) });
@@ -258,6 +262,22 @@ impl Stack {
                 self.pending.push(expect(waiting));
             }
         }
+    }
+
+    /// Gives a command about journals to the arrays that have one; to the outer one, which says so,
+    /// where none has. To how many.
+    fn send_to_journals(&mut self, id: CommandId, command: &Command) -> usize {
+        let has_journal = |array: &Array| array.status().journal.is_some();
+        let none = !self.inner.iter().any(has_journal);
+        let arrays = std::iter::once(&mut self.outer).chain(&mut self.inner);
+        let mut count = 0;
+        for (number, array) in arrays.enumerate() {
+            if has_journal(array) || none && number == 0 {
+                array.handle(self.now, Event::Command { id, command: command.clone() });
+                count += 1;
+            }
+        }
+        count
     }
 
     /// Gives a command about background work to the arrays that have such; to how many.

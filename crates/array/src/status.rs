@@ -137,6 +137,33 @@ pub struct JournalStatus {
     /// What still counts of it, in sectors; `None` where nothing is recorded: the array is read
     /// only.
     pub used_sectors: Option<u64>,
+    /// How writes go by it.
+    pub mode: JournalMode,
+    /// What is in it and in memory and not in place, in bytes.
+    pub dirty_bytes: u64,
+}
+
+/// How writes go by a journal; md's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum JournalMode {
+    /// A write is acknowledged when it is in place; before that it is in the journal with parity.
+    #[default]
+    WriteThrough,
+    /// A write of less than a stripe is acknowledged when its data are in the journal. They stay
+    /// in memory, and go in place with parity later, together with what was written near them.
+    WriteBack,
+}
+
+impl JournalMode {
+    /// md's word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WriteThrough => "write-through",
+            Self::WriteBack => "write-back",
+        }
+    }
 }
 
 /// Who holds an array over nodes, as the nodes have recorded it last.

@@ -4,6 +4,7 @@ use braid_array::Array;
 use braid_array::action::{Command, CommandId};
 use braid_array::events::SyncAction;
 use braid_array::stack::Stack;
+use braid_array::status::JournalMode;
 
 use crate::assembly::{self, How, Refusal};
 use crate::create;
@@ -179,6 +180,9 @@ fn live(world: &mut World<impl Subject>, crash: bool, last: bool) -> Result<(), 
     let early = crash || !last && world.rng.percent(40);
     let mut cut_in = early.then(|| world.rng.between(1, requests * 12));
     let mut linger = world.rng.pick(&[0, 20, 200, 1000]);
+    if world.scenario.has_journal() && world.rng.percent(60) {
+        world.ask(Command::JournalMode(JournalMode::WriteBack));
+    }
     if world.scenario.excess && world.rng.percent(30) {
         // A resync that has just begun meets it.
         let status = world.exec.machine.status();

@@ -6,7 +6,7 @@
 
 use braid_array::MemberId;
 use braid_array::action::{Command, CommandId, NewMember};
-use braid_array::status::{MemberState, Status};
+use braid_array::status::{JournalMode, MemberState, Status};
 
 use crate::assembly;
 use crate::create;
@@ -144,6 +144,11 @@ pub fn inject(world: &mut World<impl Subject>) {
             if let Some(member) = any_member(world, &status, &[MemberState::InSync]) {
                 past::take(world, member);
             }
+        }
+        _ if world.scenario.has_journal() && world.rng.percent(50) => {
+            let modes = [JournalMode::WriteBack, JournalMode::WriteThrough];
+            let mode = world.rng.pick(&modes);
+            world.ask(Command::JournalMode(mode));
         }
         _ => {
             let max_bytes_s = Some(world.rng.pick(&[1 << 20, 10 << 20, 1 << 30]));

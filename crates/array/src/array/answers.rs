@@ -137,8 +137,7 @@ impl Array {
             Owner::Meta { page } => self.meta_io_done(page),
             Owner::Log(io) => {
                 let failed = failed.map(|(_, op, _)| op);
-                let read =
-                    self.logging.answered(&mut self.lane, &mut self.jobs, io, failed, outcome);
+                let read = self.logging.answered(&mut self.lane, io, failed, outcome);
                 self.carry_out();
                 if let Some(((owner, id, op), failed)) = read {
                     let failed = failed.then_some((id, op, IoError::MEDIUM));

@@ -35,6 +35,7 @@ impl Array {
                         JournalArea { start: data_offset, sectors: data_sectors & !7, tail: 0 };
                     self.logging.begin_journal(&mut self.lane, member, area, first_seq);
                 }
+                LaneCommand::JournalMode(mode) => self.lane.dirty.mode = mode,
                 LaneCommand::Reply(id, result) => {
                     self.lane.actions.push_back(Action::Reply { id, result })
                 }
@@ -62,6 +63,7 @@ impl Array {
     fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {
         let Self { lane, requests, jobs, logging, .. } = self;
         let quiet = requests.in_flight() == 0 && jobs.is_empty() && logging.is_over();
+        let quiet = quiet && (lane.keeper().has_failed() || lane.dirty.is_stuck());
         lane.drive_with(quiet, &|id| jobs.mention(id), drive);
         self.carry_out();
     }

@@ -37,12 +37,15 @@ impl Array {
             let (start, end) = job.kind.range(&self.lane.map);
             job.write_begun().then_some((start, end, !matches!(job.stage, Stage::Metadata(_))))
         };
+        let unit_sectors = self.lane.map.unit_sectors();
+        let dirty = self.lane.dirty.units().map(|start| (start, start + unit_sectors, false));
+        let writes: Vec<_> = self.jobs.iter().filter_map(begun).chain(dirty).collect();
         let works = |job: &Job| {
             matches!(job.kind, Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. })
         };
         self.lane.keeper().invariants(Carried {
             writers: self.requests.writers(),
-            writes: &self.jobs.iter().filter_map(begun).collect::<Vec<_>>(),
+            writes: &writes,
             work: self.jobs.iter().filter(|(_, job)| works(job)).count(),
             updates: waiting.updates + self.meta_writes.len(),
             on: &|id| Some(waiting.members.get(usize::from(id.0)).copied().unwrap_or(0)),
@@ -158,6 +161,7 @@ fn jobs_wait(
                 jobs.meta_waiters.contains(&index) && !keeper.may_start(write)
             }
             Stage::Scratch => jobs.scratch_waiters.contains(&index),
+            Stage::Room => jobs.room_waiters.contains(&index),
             Stage::Running => ios > 0 && ios == job.run.pending(),
             Stage::Recording => log.waits_for(index),
         };

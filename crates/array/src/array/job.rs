@@ -11,7 +11,7 @@
 use super::compare::{Step, too_high_to_tell};
 use super::map::Map;
 use super::mending;
-use super::write_log::LogKind;
+use super::write_log::{LogKind, Way};
 use crate::events::Fault;
 use crate::keeper::{Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
@@ -59,8 +59,8 @@ impl Kind {
         }
     }
 
-    /// Strips of scratch a job may take.
-    pub(super) fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
+    /// Strips of scratch a job of this kind may take.
+    fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
         match self {
             // Parts of blocks are made whole: what is read for that has strips of its own.
             Self::Write { .. } if log == LogKind::Journal => 3 * map.geometry.raid_disks() as usize,
@@ -81,6 +81,8 @@ pub(crate) enum Stage {
     Locking,
     /// The members are to know of this write.
     Metadata(u64),
+    /// It waits until dirty pages are in place.
+    Room,
     Scratch,
     /// Its plan is carried out.
     Running,
@@ -126,8 +128,10 @@ pub(crate) struct Job {
     pub(crate) again: bool,
     /// A read that was given up may still write into the buffer of the request.
     pub(crate) buffer_held: bool,
-    /// The segments of a write, made whole blocks of 4 KiB for a journal.
+    /// The segments of a write, made whole blocks of 4 KiB for a journal; or dirty pages.
     pub(crate) whole_blocks: Option<Vec<Segment>>,
+    /// How a write of stripes is carried out.
+    pub(super) way: Way,
 }
 
 impl Job {
@@ -150,6 +154,15 @@ impl Job {
             again: false,
             buffer_held: false,
             whole_blocks: None,
+            way: Way::Through,
+        }
+    }
+
+    /// Strips of scratch it may take.
+    pub(super) fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
+        match self.way {
+            Way::Back(_) => 0,
+            _ => self.kind.strips_needed(map, log),
         }
     }
 
@@ -159,6 +172,11 @@ impl Job {
             self.kind,
             Kind::Write { .. } | Kind::MirrorWrite { .. } | Kind::ZeroStripes { .. }
         )
+    }
+
+    /// Is it there to bring dirty pages in place, and nothing else?
+    pub(super) fn only_destages(&self) -> bool {
+        matches!(&self.kind, Kind::Write { segments, .. } if segments.is_empty())
     }
 
     /// Is it in the keeper's books as a write that has begun?

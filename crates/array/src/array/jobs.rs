@@ -11,13 +11,12 @@ use super::job::{Job, Kind, Stage};
 use super::lane::Lane;
 use super::locks::Locks;
 use super::map::Map;
-use super::write_log::{LogKind, is_consecutive};
+use super::write_log::{LogKind, Way, is_consecutive};
 use crate::code::Answers;
-use crate::format::journal::{BLOCK_BYTES, BLOCK_SECTORS};
 use crate::keeper::Unit;
-use crate::plan::parity::{Segment, Source};
-use crate::plan::{MemberIo, Next, Plan, Rows, Run, Stage as RunStage, Taken};
-use crate::{Buf, Instant, MemberId, Outcome as Answer, RequestError};
+use crate::plan::parity::Segment;
+use crate::plan::{MemberIo, Next, Plan, Run, Stage as RunStage, Taken};
+use crate::{Instant, MemberId, Outcome as Answer, RequestError};
 
 /// What the array is to do about a job.
 #[must_use]
@@ -26,6 +25,8 @@ pub(super) enum JobEvent {
     Ended(usize, Result<(), RequestError>),
     /// What it writes is to be recorded in the log; then [`Jobs::write`] is due.
     Record(usize),
+    /// The dirty pages of its unit are in place; then [`Jobs::plan_rest`] is due.
+    Destaged(usize),
     /// A comparison has found something, which is to be told; then [`Jobs::repair`] is due.
     Differs(usize, Mismatch, Option<Plan>),
 }
@@ -44,6 +45,8 @@ pub(super) struct Jobs {
     pub(super) open_units: BTreeMap<u64, usize>,
     pub(super) meta_waiters: Vec<usize>,
     pub(super) scratch_waiters: VecDeque<usize>,
+    /// Those that wait until dirty pages are in place.
+    pub(super) room_waiters: Vec<usize>,
     pub(super) locks: Locks,
     /// The memory of a list of those that were granted a lock.
     granted: Vec<usize>,
@@ -92,22 +95,6 @@ impl Jobs {
     pub(super) fn start(&mut self, job: Job) {
         let index = self.table.insert(job);
         self.ready.push_back(index);
-    }
-
-    /// Puts a job on its way that writes the page at the start of a strip to this sector: its
-    /// number.
-    pub(super) fn start_page(&mut self, map: &Map, sector: u64, strip: Buf) -> usize {
-        let (data, row) = map.parity_place(sector);
-        let start = row % map.unit_sectors();
-        let rows = Rows::new(start as u32, (start + BLOCK_SECTORS) as u32);
-        let source = Source::Buf(strip.slice(0, BLOCK_BYTES));
-        let unit = Unit { start: row - start, sectors: map.unit_sectors() as u32 };
-        let segments = vec![Segment { index: data, rows, source }];
-        let index = self
-            .table
-            .insert(Job::new(Kind::Write { unit, segments, requests: Vec::new() }, false));
-        self.ready.push_back(index);
-        index
     }
 
     /// Adds new contents to the open job of their unit, or opens one.
@@ -176,6 +163,18 @@ impl Jobs {
         });
     }
 
+    /// Puts a job on its way that brings the dirty pages of a unit in place.
+    pub(super) fn start_destaging(&mut self, map: &Map, start: u64) {
+        let unit = Unit { start, sectors: map.unit_sectors() as u32 };
+        let kind = Kind::Write { unit, segments: Vec::new(), requests: Vec::new() };
+        self.start(Job::new(kind, false));
+    }
+
+    /// Dirty pages are in place, or there is room in the journal.
+    pub(super) fn room_given(&mut self) {
+        self.ready.extend(self.room_waiters.drain(..));
+    }
+
     /// There is scratch again.
     pub(super) fn scratch_given(&mut self) {
         self.ready.extend(self.scratch_waiters.drain(..));
@@ -193,7 +192,7 @@ impl Jobs {
                 self.locked(lane, index)
             }
             Stage::Locking => self.locked(lane, index),
-            Stage::Metadata(_) | Stage::Scratch => self.plan(lane, index),
+            Stage::Metadata(_) | Stage::Room | Stage::Scratch => self.plan(lane, index),
             Stage::Running | Stage::Recording => None,
         }
     }
@@ -215,7 +214,19 @@ impl Jobs {
     /// Makes the plan of a job, and reads for it.
     pub(super) fn plan(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = &mut self.table[index];
-        let Some(strips) = lane.pool.take(job.kind.strips_needed(&lane.map, lane.log)) else {
+        if let Kind::Write { unit, segments, .. } = &job.kind
+            && lane.log == LogKind::Journal
+        {
+            let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
+            let healthy = lane.is_healthy();
+            let Some(way) = lane.dirty.way(index, *unit, segments, healthy, full) else {
+                job.stage = Stage::Room;
+                self.room_waiters.push(index);
+                return None;
+            };
+            job.way = way;
+        }
+        let Some(strips) = lane.pool.take(job.strips_needed(&lane.map, lane.log)) else {
             job.stage = Stage::Scratch;
             self.scratch_waiters.push_back(index);
             return None;
@@ -266,18 +277,39 @@ impl Jobs {
                     return Some(JobEvent::Record(index));
                 }
                 Next::Write => write(lane, job, index),
+                Next::Done if matches!(job.way, Way::Back(_)) => {
+                    job.stage = Stage::Recording;
+                    return Some(JobEvent::Record(index));
+                }
                 Next::Done => return self.done(lane, index),
                 Next::Failed => return self.unread(lane, index),
             }
         }
     }
 
+    /// The dirty pages of a write's unit are in place: plans the write itself.
+    pub(super) fn plan_rest(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
+        let job = self.get_mut(index);
+        job.whole_blocks = None;
+        job.way = Way::Through;
+        if job.only_destages() {
+            return Some(JobEvent::Ended(index, Ok(())));
+        }
+        self.give_scratch(lane, index);
+        self.plan(lane, index)
+    }
+
     /// Writes what a job has recorded, or need not record.
     pub(super) fn write(&mut self, lane: &mut Lane, index: usize) -> Option<JobEvent> {
         let job = self.get_mut(index);
         job.stage = Stage::Running;
-        if lane.keeper().has_failed() || lane.keeper().writes_over() {
+        // Without the journal, what was acknowledged is in memory alone until it is in place.
+        let over = lane.keeper().writes_over() && job.way != Way::Destage;
+        if lane.keeper().has_failed() || over {
             return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
+        }
+        if matches!(job.way, Way::Back(_)) {
+            return Some(JobEvent::Ended(index, Ok(())));
         }
         write(lane, job, index);
         self.go_on(lane, index)
@@ -301,6 +333,9 @@ impl Jobs {
         } else {
             job.write_failed.map_or(Ok(()), Err)
         };
+        if result.is_ok() && job.way == Way::Destage {
+            return Some(JobEvent::Destaged(index));
+        }
         let again = matches!(job.kind, Kind::Mend { .. }) && job.run.stage() == RunStage::Writing;
         if result.is_err() || !again {
             return Some(JobEvent::Ended(index, result));

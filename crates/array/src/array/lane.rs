@@ -7,7 +7,7 @@ use super::io::{Ios, Owner};
 use super::map::Map;
 use super::planning::Planner;
 use super::scratch::Pool;
-use super::write_log::{LogIo, LogKind};
+use super::write_log::{DirtyPages, LogIo, LogKind};
 use crate::keeper::{Keeper, KeeperView, LaneReport, Traffic};
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};
 
@@ -21,6 +21,8 @@ pub(super) struct Lane {
     pub(super) map: Map,
     /// What the log of writes asks of them.
     pub(super) log: LogKind,
+    /// What its journal has that is not in place.
+    pub(super) dirty: DirtyPages,
     pub(super) actions: VecDeque<Action>,
     pub(super) ios: Ios,
     pub(super) pool: Pool,
@@ -33,6 +35,7 @@ impl Lane {
             next_write: 0,
             map,
             log: LogKind::None,
+            dirty: DirtyPages::default(),
             actions: VecDeque::with_capacity(1024),
             ios: Ios::with_capacity(1024),
             pool,
@@ -47,6 +50,13 @@ impl Lane {
     /// Tells the keeper something.
     pub(super) fn report(&mut self, report: LaneReport) {
         self.keeper.hear(report);
+    }
+
+    /// Is no member missing, and is the array to go on being written to?
+    pub(super) fn is_healthy(&self) -> bool {
+        let keeper = self.keeper();
+        let over = keeper.has_failed() || keeper.writes_over() || keeper.is_stopping();
+        !over && keeper.members().degraded() == 0
     }
 
     /// The keeper, for the array, which drives it.
@@ -75,7 +85,7 @@ impl Lane {
     }
 
     pub(super) const fn planner(&self) -> Planner<'_> {
-        Planner { keeper: self.keeper(), map: &self.map }
+        Planner { keeper: self.keeper(), map: &self.map, dirty: &self.dirty }
     }
 
     /// Sends one I/O to a member.

@@ -191,6 +191,7 @@ impl Array {
                 }
                 continue;
             }
+            self.destage();
             while let Some(index) = self.logging.log.next_released() {
                 let event = self.jobs.write(&mut self.lane, index);
                 self.follow(event);
@@ -290,7 +291,10 @@ impl Machine for Array {
     fn deadline(&self) -> Option<Instant> {
         let frozen = self.lane.keeper().metadata_frozen();
         let held = if frozen { None } else { self.jobs.hold_deadline() };
-        [self.lane.keeper().deadline(), self.put_offs.deadline(), held].into_iter().flatten().min()
+        let failed = self.lane.keeper().has_failed();
+        let destage = if failed { None } else { self.lane.dirty.deadline() };
+        let deadlines = [self.lane.keeper().deadline(), self.put_offs.deadline(), held, destage];
+        deadlines.into_iter().flatten().min()
     }
 
     fn idle(&self) -> bool {
@@ -323,6 +327,8 @@ impl BlockMachine for Array {
         let mut status = self.lane.keeper().status();
         if let Some(journal) = &mut status.journal {
             journal.used_sectors = self.logging.log.journal_used_sectors();
+            journal.mode = self.lane.dirty.mode;
+            journal.dirty_bytes = self.lane.dirty.bytes();
         }
         status
     }

@@ -3,11 +3,12 @@
 
 use super::job::{Job, Kind};
 use super::map::Map;
-use super::write_log::LogKind;
+use super::scratch::PAGE_BYTES;
+use super::write_log::{DirtyPages, LeftPage, LogKind, Way};
 use crate::action::Compute;
 use crate::code::Cell;
 use crate::keeper::{KeeperView, Unit};
-use crate::plan::parity::{self, Source, StripeView};
+use crate::plan::parity::{self, Segment, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{Buf, MemberId, RequestError, SECTOR_BYTES};
@@ -17,6 +18,7 @@ use crate::{Buf, MemberId, RequestError, SECTOR_BYTES};
 pub(super) struct Planner<'a> {
     pub(super) keeper: KeeperView<'a>,
     pub(super) map: &'a Map,
+    pub(super) dirty: &'a DirtyPages,
 }
 
 impl Planner<'_> {
@@ -71,11 +73,19 @@ impl Planner<'_> {
                     LogKind::Journal => true,
                 };
                 let mut plan = memory.pop().unwrap_or_default();
-                if log == LogKind::Journal {
-                    job.whole_blocks =
+                job.whole_blocks = match &job.way {
+                    Way::Back(pages) => return Ok(copy_pages(plan, segments, pages)),
+                    Way::Destage => {
+                        let pages = self.dirty.segments(*unit);
+                        let strips = parity::whole_strips(&mut plan, &view, &pages, zero, taken);
+                        Some(strips.map_err(lost)?)
+                    }
+                    Way::Through if log == LogKind::Journal => {
                         parity::whole_blocks(&mut plan, &view, segments, zero, taken)
-                            .map_err(lost)?;
-                }
+                            .map_err(lost)?
+                    }
+                    Way::Through => None,
+                };
                 let segments = job.whole_blocks.as_ref().unwrap_or(segments);
                 parity::write(plan, &view, segments, zero, job.fua, taken).map_err(lost)
             }
@@ -137,10 +147,7 @@ impl Planner<'_> {
     ) -> Result<Plan, Unrecoverable> {
         let sectors = u64::from(buf.len) / SECTOR_BYTES;
         if self.map.has_parity() {
-            let (index, row) = self.map.parity_place(sector);
-            let unit = Unit { start: row, sectors: sectors as u32 };
-            let view = self.stripe_view(unit, avoid);
-            return parity::read(&view, index, Rows::new(0, unit.sectors), buf, taken);
+            return self.plan_stripe_read(sector, buf, avoid, taken);
         }
         let copies = self.copies(sector, sectors, avoid);
         let mut readers = copies.filter_map(|copy| copy.reader);
@@ -148,6 +155,31 @@ impl Planner<'_> {
         let place = preferred.or_else(|| readers.next()).ok_or(Unrecoverable)?;
         let mut plan = Plan::default();
         plan.read_into(place, Rows::new(0, sectors as u32), buf);
+        Ok(plan)
+    }
+
+    /// Reads what members hold, and puts over it what is newer and not in place.
+    fn plan_stripe_read(
+        &self,
+        sector: u64,
+        buf: Buf,
+        avoid: &[MemberId],
+        taken: &mut Taken,
+    ) -> Result<Plan, Unrecoverable> {
+        let sectors = u64::from(buf.len) / SECTOR_BYTES;
+        let (index, row) = self.map.parity_place(sector);
+        let newer = || self.dirty.within(self.map, sector, sectors);
+        let all_newer = newer().map(|(rows, _)| u64::from(rows.sectors())).sum::<u64>() == sectors;
+        let mut plan = if all_newer {
+            Plan::default()
+        } else {
+            let unit = Unit { start: row, sectors: sectors as u32 };
+            let view = self.stripe_view(unit, avoid);
+            parity::read(&view, index, Rows::new(0, unit.sectors), buf, taken)?
+        };
+        for (rows, page) in newer() {
+            plan.copy(page, rows.of(buf));
+        }
         Ok(plan)
     }
 
@@ -289,4 +321,20 @@ impl Planner<'_> {
         }
         best.map(|(_, place)| place)
     }
+}
+
+/// Copies new contents into the memory of pages that are left in the journal: all of them, in
+/// order.
+fn copy_pages(mut plan: Plan, segments: &[Segment], pages: &[LeftPage]) -> Plan {
+    let parts = segments.iter().filter_map(|segment| match segment.source {
+        Source::Buf(buf) => Some(buf),
+        Source::Zeroes { .. } => None,
+    });
+    let parts = parts.flat_map(|buf| {
+        (0..buf.len / PAGE_BYTES).map(move |number| buf.slice(number * PAGE_BYTES, PAGE_BYTES))
+    });
+    for (part, page) in parts.zip(pages) {
+        plan.copy(part, page.buf);
+    }
+    plan
 }

@@ -183,7 +183,10 @@ impl Requests {
         let sectors = left.min(lane.map.geometry.run(sector));
         let buf = buf.slice(0, (sectors * SECTOR_BYTES) as u32);
         self.add_piece(index);
-        let place = if lane.map.has_parity() {
+        let newer = lane.dirty.within(&lane.map, sector, sectors).next().is_some();
+        let place = if newer {
+            None
+        } else if lane.map.has_parity() {
             let (data, row) = lane.map.parity_place(sector);
             let stripe = row / u64::from(lane.map.geometry.chunk_sectors());
             let role = lane.map.geometry.data_role(stripe, data);

@@ -1,8 +1,6 @@
 //! The log of an array, and how an array with a log starts: what the log tells is brought in place,
 //! then a new log is begun, and only then is anything served. Requests that come before wait.
 
-use std::collections::BTreeMap;
-
 use slab::Slab;
 
 use super::io::Owner;
@@ -10,14 +8,15 @@ use super::jobs::Jobs;
 use super::lane::Lane;
 use super::requests::{MAX_REQUESTS, Requests, validate};
 use super::scratch::Scratch;
-use super::write_log::{LogIo, LogKind, Overlay, Patched, Recovery, UnfinishedPage, WriteLog};
+use super::write_log::{
+    LeftPage, LogIo, LogKind, Overlay, Patched, Recovery, UnfinishedPage, WriteLog,
+};
 use crate::action::Action;
 use crate::assemble::StartLog;
-use crate::format::journal::BLOCK_BYTES;
 use crate::keeper::LaneReport;
 use crate::log::journal::{JournalArea, JournalScan};
 use crate::request::{Full, Request};
-use crate::{Buf, IoOp, MemberId, Outcome};
+use crate::{IoOp, MemberId, Outcome};
 
 /// How far the start is.
 #[derive(Debug)]
@@ -26,21 +25,20 @@ enum Starting {
     Recovering(Box<Recovery>),
     /// The new log is begun.
     Renewing,
-    /// Data that the old one had without parity is written.
-    Finishing(Finishing),
+    /// Data that the old one had without parity are read into memory.
+    Loading(Loading),
 }
 
-/// Pages that are read from the journal, and then written by jobs.
+/// Pages that are read from the journal, and are dirty then.
 #[derive(Debug, Default)]
-struct Finishing {
-    reading: Slab<(UnfinishedPage, Buf)>,
-    writing: BTreeMap<usize, (UnfinishedPage, Buf)>,
-    /// One could not be read or written.
+struct Loading {
+    reading: Slab<(UnfinishedPage, LeftPage)>,
+    /// One could not be read, or there is no memory for it.
     failed: bool,
 }
 
-/// Pages under way at most.
-const MOST_PAGES: usize = 4;
+/// Pages that are read at once at most.
+const MOST_PAGES: usize = 16;
 
 /// The log against the write hole, from what was found in it to what is recorded now.
 /// [`begin`](Self::begin) starts, [`advance`](Self::advance) takes the start further until it
@@ -58,22 +56,20 @@ pub(super) struct Logging {
     held: Vec<Request>,
 }
 
-impl Finishing {
-    fn is_idle(&self) -> bool {
-        self.reading.is_empty() && self.writing.is_empty()
-    }
-
-    fn read_more(&mut self, lane: &mut Lane, log: &mut WriteLog) {
-        while self.reading.len() + self.writing.len() < MOST_PAGES {
-            let strip = lane.pool.take(1).and_then(|mut strips| strips.pop());
-            let Some(strip) = strip else { return };
-            let Some(page) = log.next_unfinished() else {
-                return lane.pool.give(std::iter::once(strip));
+impl Loading {
+    /// Reads more while there is memory. False: there is none, and there will be none.
+    fn read_more(&mut self, lane: &mut Lane, log: &mut WriteLog) -> bool {
+        while self.reading.len() < MOST_PAGES && log.has_unfinished() {
+            let Some(buf) = lane.dirty.take_buf() else {
+                return !self.reading.is_empty() || !lane.dirty.is_stuck();
             };
-            let step = self.reading.insert((page, strip));
-            let op = IoOp::Read { sector: page.place.sector, buf: strip.slice(0, BLOCK_BYTES) };
+            let Some(page) = log.next_unfinished() else { break };
+            let left = LeftPage::of(&lane.map, page.sector, buf);
+            let step = self.reading.insert((page, left));
+            let op = IoOp::Read { sector: page.place.sector, buf };
             lane.issue(page.place.member, op, Owner::Log(LogIo::Step(step)));
         }
+        true
     }
 }
 
@@ -112,12 +108,7 @@ impl Logging {
     pub(super) fn held_bytes(&self) -> u64 {
         match &self.starting {
             Some(Starting::Recovering(recovery)) => recovery.held_bytes(),
-            Some(Starting::Finishing(Finishing { reading, writing, .. })) => {
-                let read = reading.iter().map(|(_, (_, strip))| strip);
-                let strips = read.chain(writing.values().map(|(_, strip)| strip));
-                strips.map(|strip| u64::from(strip.len)).sum()
-            }
-            Some(Starting::Renewing) | None => self.log.held_bytes(),
+            Some(Starting::Renewing | Starting::Loading(_)) | None => self.log.held_bytes(),
         }
     }
 
@@ -137,17 +128,16 @@ impl Logging {
                 Some(Starting::Renewing) if self.log.is_renewing(lane) => return,
                 Some(Starting::Renewing) => {
                     let failed = self.log.is_stuck();
-                    let finishing = Finishing { failed, ..Finishing::default() };
-                    self.starting = Some(Starting::Finishing(finishing));
+                    self.starting =
+                        Some(Starting::Loading(Loading { failed, ..Loading::default() }));
                 }
-                Some(Starting::Finishing(finishing)) => {
-                    if !finishing.failed {
-                        finishing.read_more(lane, &mut self.log);
-                    }
-                    if !finishing.is_idle() {
+                Some(Starting::Loading(loading)) => {
+                    loading.failed = loading.failed || !loading.read_more(lane, &mut self.log);
+                    let loads = !loading.failed && self.log.has_unfinished();
+                    if loads || !loading.reading.is_empty() {
                         return;
                     }
-                    if finishing.failed && !lane.keeper().has_failed() {
+                    if loading.failed && !lane.keeper().has_failed() {
                         lane.report(LaneReport::Unservable);
                     }
                     self.starting = None;
@@ -205,7 +195,6 @@ impl Logging {
     pub(super) fn answered(
         &mut self,
         lane: &mut Lane,
-        jobs: &mut Jobs,
         io: LogIo,
         failed: Option<IoOp>,
         outcome: Option<Outcome>,
@@ -216,42 +205,23 @@ impl Logging {
                 recovery.answered(lane, io, failed, outcome);
                 None
             }
-            (LogIo::Step(step), Some(Starting::Finishing(finishing))) => {
-                Self::page_read(lane, jobs, finishing, step, outcome.is_some());
+            (LogIo::Step(step), Some(Starting::Loading(loading))) => {
+                let (page, left) = loading.reading.remove(step);
+                loading.failed |= outcome.is_none();
+                let batch = outcome.is_some().then_some(page.batch);
+                let now = lane.keeper().now();
+                let (replaced, first) = lane.dirty.insert(vec![left], batch, now);
+                if first {
+                    let (start, end) = left.unit_rows(&lane.map);
+                    lane.begin_write(start, end);
+                }
+                self.log.release(lane, &replaced);
                 None
             }
             (io, _) => {
                 self.log.answered(lane, io, outcome);
                 None
             }
-        }
-    }
-
-    /// A page was read that a job is to write, by its number; or could not be.
-    fn page_read(
-        lane: &mut Lane,
-        jobs: &mut Jobs,
-        finishing: &mut Finishing,
-        step: usize,
-        ok: bool,
-    ) {
-        let (page, strip) = finishing.reading.remove(step);
-        if !ok {
-            finishing.failed = true;
-            return lane.pool.give(std::iter::once(strip));
-        }
-        let job = jobs.start_page(&lane.map, page.sector, strip);
-        finishing.writing.insert(job, (page, strip));
-    }
-
-    /// A job is over, which may have written such a page.
-    pub(super) fn job_ended(&mut self, lane: &mut Lane, job: usize, ok: bool) {
-        let Some(Starting::Finishing(finishing)) = &mut self.starting else { return };
-        let Some((page, strip)) = finishing.writing.remove(&job) else { return };
-        lane.pool.give(std::iter::once(strip));
-        finishing.failed |= !ok;
-        if ok {
-            self.log.finished(lane, page);
         }
     }
 

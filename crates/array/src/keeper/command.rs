@@ -87,6 +87,7 @@ impl Keeper {
                 Some(answer) => answer,
                 None => return,
             },
+            Command::JournalMode(mode) => self.journal_mode_command(mode),
             Command::Replace(member) => self.replace_command(member),
             Command::ReplaceWith { .. } => {
                 refuse("spares are not told apart here", "replace it without naming one")

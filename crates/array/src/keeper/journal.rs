@@ -5,6 +5,7 @@ use super::command::{Answer, refuse};
 use super::members::State;
 use super::{Keeper, LaneCommand};
 use crate::action::{CommandId, NewMember};
+use crate::status::JournalMode;
 
 /// The tail of the journal: the first record that still counts, in sectors of the device's data
 /// area. The lane [moves](Self::move_tail) it when what was recorded before is in place; the
@@ -59,6 +60,21 @@ impl JournalDevice {
 }
 
 impl Keeper {
+    /// Has writes go by the journal like this.
+    pub(super) fn journal_mode_command(&mut self, mode: JournalMode) -> Answer {
+        let core = &mut self.core;
+        if core.metadata.journal.is_none() {
+            let next = "make an array with one: braid create --write-journal DEVICE";
+            return refuse("the array has no journal", next);
+        }
+        if core.service.writes_over {
+            let next = "put another device in its place: braid add NAME DEVICE --journal";
+            return refuse("the array has lost its journal", next);
+        }
+        core.out.push(LaneCommand::JournalMode(mode));
+        Ok(())
+    }
+
     /// Takes a device as the journal, and has the array written to again. `None`: it is answered
     /// when the superblocks tell of it.
     pub(super) fn add_journal_command(&mut self, id: CommandId, new: &NewMember) -> Option<Answer> {

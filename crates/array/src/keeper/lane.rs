@@ -3,6 +3,7 @@
 use super::{Done, MetaWrite, Tried, Unit, Unread, Work};
 use crate::action::{CommandId, IoError};
 use crate::events::{ArrayEvent, Fault, StripeBlock};
+use crate::status::JournalMode;
 use crate::{MemberId, Op, Refusal};
 
 /// What a keeper asks of its lane, in order. Answers are [`LaneReport`]s.
@@ -45,6 +46,8 @@ pub enum LaneCommand {
         /// Number of the first block.
         first_seq: u64,
     },
+    /// From now on writes go by md's journal like this.
+    JournalMode(JournalMode),
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),
     /// What people want to know.

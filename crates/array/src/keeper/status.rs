@@ -5,7 +5,7 @@ use super::core::Core;
 use super::members::{Members, State};
 use super::sync::Ranges;
 use crate::format::journal::BLOCK_SECTORS;
-use crate::status::{ArrayState, BitmapStatus, JournalStatus, MemberStatus, Status};
+use crate::status::{ArrayState, BitmapStatus, JournalMode, JournalStatus, MemberStatus, Status};
 
 impl KeeperView<'_> {
     /// It.
@@ -86,5 +86,6 @@ impl KeeperView<'_> {
 fn journal(members: &Members) -> Option<JournalStatus> {
     let (member, found) = members.iter().find(|(_, member)| member.state == State::Journal)?;
     let size_sectors = found.superblock.data_size / BLOCK_SECTORS * BLOCK_SECTORS;
-    Some(JournalStatus { member, size_sectors, used_sectors: None })
+    let (mode, dirty_bytes) = (JournalMode::WriteThrough, 0);
+    Some(JournalStatus { member, size_sectors, used_sectors: None, mode, dirty_bytes })
 }

@@ -400,6 +400,15 @@ pub(crate) struct ScrubArgs {
     pub(crate) json: bool,
 }
 
+/// How writes go by a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JournalModeArg {
+    /// A write is answered when it is in the journal and in its place
+    WriteThrough,
+    /// A write of less than a stripe is answered when it is in the journal
+    WriteBack,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct SyncArgs {
     /// Name of the running array
@@ -416,6 +425,10 @@ pub(crate) struct SyncArgs {
     /// Resume it
     #[arg(long, conflicts_with_all = ["min", "max"])]
     pub(crate) resume: bool,
+    /// How writes go by the journal, until the array is stopped: write-back answers small writes
+    /// from the journal and brings them in place later
+    #[arg(long, value_name = "MODE")]
+    pub(crate) journal_mode: Option<JournalModeArg>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use braid_array::status::JournalMode;
 use braid_host::control::wire::Verb;
 use serde_json::json;
 
 use super::running;
-use crate::args::SyncArgs;
+use crate::args::{JournalModeArg, SyncArgs};
 use crate::failure::Failure;
 use crate::output;
 use crate::output::json::SCHEMA;
@@ -19,8 +20,8 @@ pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
         return Err(Failure::usage("sync", &args.name, reason, "swap them"));
     }
     let asked = asked(args);
-    let quiet = asked.is_some() && !args.json;
-    if let Some(verb) = asked {
+    let quiet = !asked.is_empty() && !args.json;
+    for verb in asked {
         running::call("sync", run_dir, &args.name, verb)?;
     }
     if quiet {
@@ -35,22 +36,26 @@ pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
             "min_bytes_per_s": sync.min_bytes_per_s,
             "max_bytes_per_s": sync.max_bytes_per_s,
             "paused": sync.paused,
+            "journal_mode": array.array.journal.map(|journal| journal.mode.name()),
         }));
     }
-    output::answer(&format!("{}: {}\n", array.name, output::limits(&sync)))
+    let mode = array.array.journal.map(|journal| format!(", journal {}", journal.mode.name()));
+    let limits = output::limits(&sync);
+    output::answer(&format!("{}: {limits}{}\n", array.name, mode.unwrap_or_default()))
 }
 
 /// What is to be changed.
-fn asked(args: &SyncArgs) -> Option<Verb> {
-    if args.pause {
-        return Some(Verb::Pause);
-    }
-    if args.resume {
-        return Some(Verb::Resume);
-    }
+fn asked(args: &SyncArgs) -> Vec<Verb> {
+    let mode = args.journal_mode.map(|mode| match mode {
+        JournalModeArg::WriteThrough => JournalMode::WriteThrough,
+        JournalModeArg::WriteBack => JournalMode::WriteBack,
+    });
     let bytes = |size: crate::args::Size| size.0;
     let min_bytes_s = args.min.map(bytes);
     let max_bytes_s = args.max.map(bytes);
-    (min_bytes_s.is_some() || max_bytes_s.is_some())
-        .then_some(Verb::SyncLimits { min_bytes_s, max_bytes_s })
+    let limits = (min_bytes_s.is_some() || max_bytes_s.is_some())
+        .then_some(Verb::SyncLimits { min_bytes_s, max_bytes_s });
+    let pause = args.pause.then_some(Verb::Pause);
+    let resume = args.resume.then_some(Verb::Resume);
+    [mode.map(Verb::JournalMode), limits, pause, resume].into_iter().flatten().collect()
 }

@@ -139,6 +139,8 @@ struct JournalJson {
     /// `null`: the array is read-only, and nothing is recorded.
     used_bytes: Option<u64>,
     size_bytes: u64,
+    /// Answered, in the journal and in memory, and not in place yet.
+    dirty_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -220,9 +222,10 @@ fn described(name: String, status: &Status) -> ArrayJson {
         }),
         journal: status.journal.map(|journal| JournalJson {
             device: status.member(journal.member).map(|member| member.device.clone()),
-            mode: "write-through",
+            mode: journal.mode.name(),
             used_bytes: journal.used_sectors.map(|sectors| sectors * SECTOR_BYTES),
             size_bytes: journal.size_sectors * SECTOR_BYTES,
+            dirty_bytes: journal.dirty_bytes,
         }),
         exports: Vec::new(),
         members: members(status),

@@ -102,13 +102,19 @@ fn log_line(status: &Status) -> Option<String> {
     }
     let journal = status.journal?;
     let size = human::size_binary(journal.size_sectors * SECTOR_BYTES);
-    Some(match journal.used_sectors {
-        None => format!("policy journal: {size}, write-through"),
+    let mode = journal.mode.name();
+    let mut line = match journal.used_sectors {
+        None => format!("policy journal: {size}, {mode}"),
         Some(used) => {
             let used = human::size_binary(used * SECTOR_BYTES);
-            format!("policy journal: {used} of {size} in use, write-through")
+            format!("policy journal: {used} of {size} in use, {mode}")
         }
-    })
+    };
+    if journal.dirty_bytes > 0 {
+        let dirty = human::size_binary(journal.dirty_bytes);
+        let _ = write!(line, ", {dirty} not in place yet");
+    }
+    Some(line)
 }
 
 fn member_line(member: &MemberStatus) -> String {

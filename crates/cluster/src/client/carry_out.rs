@@ -25,7 +25,7 @@ impl Client {
                 }
             }
             // Nodes keep journals of their own: a keeper of theirs has no device for one.
-            LaneCommand::BeginJournal { .. } => {}
+            LaneCommand::BeginJournal { .. } | LaneCommand::JournalMode(_) => {}
             LaneCommand::Reply(id, result) => {
                 if self.parts.keeper.view().has_stopped() {
                     self.parts.close_visits();

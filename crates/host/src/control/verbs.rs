@@ -51,6 +51,7 @@ impl Served {
             Verb::SyncLimits { min_bytes_s, max_bytes_s } => {
                 self.command(Command::SpeedLimits { min_bytes_s, max_bytes_s }).map(done)
             }
+            Verb::JournalMode(mode) => self.command(Command::JournalMode(mode)).map(done),
             Verb::Pause => self.command(Command::Pause(true)).map(done),
             Verb::Resume => self.command(Command::Pause(false)).map(done),
             Verb::Stop { force } => Ok(Outcome::Stop { force }),

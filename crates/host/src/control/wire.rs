@@ -4,13 +4,13 @@
 use serde::{Deserialize, Serialize};
 
 use braid_array::events::StripeBlock;
-use braid_array::status::Status;
+use braid_array::status::{JournalMode, Status};
 use braid_array::{MemberId, Refusal};
 
 use crate::fabric::Protection;
 
 /// Version of the protocol. A server answers only its own.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest line either side takes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
@@ -94,6 +94,8 @@ pub enum Verb {
         /// Bytes per second per member.
         max_bytes_s: Option<u64>,
     },
+    /// Have writes go by the journal like this.
+    JournalMode(JournalMode),
     /// Pause background work.
     Pause,
     /// Resume background work.

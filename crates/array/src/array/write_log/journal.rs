@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, VecDeque};
 use super::super::io::Owner;
 use super::super::job::Job;
 use super::super::lane::Lane;
-use super::LogIo;
-use super::record::{Record, Records, records};
+use super::record::{Records, Waiting, records};
 use super::ring::{Batches, Ring};
 use super::unfinished::Unfinished;
+use super::{LogIo, Way};
 use crate::action::{Action, Compute, Outcome};
 use crate::format::journal::{BLOCK_SECTORS, MetaBlock, page_crc};
 use crate::keeper::LaneReport;
@@ -32,6 +32,9 @@ const MOST_SECTORS: u64 = 10 << 21;
 
 /// The part of the ring after which that is begun with, as in md.
 const RECLAIM_PART: u64 = 4;
+
+/// The part after which dirty pages are brought in place, so that it can be.
+const PRESSING_PART: u64 = 2;
 
 /// What it is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub(in super::super) struct Journal {
     /// Memory for blocks.
     pages: Vec<Buf>,
     pub(super) current: Records,
-    waiting: VecDeque<(usize, Vec<Record>)>,
+    waiting: VecDeque<Waiting>,
     pub(super) batches: Batches,
     /// In which batch each write under way is; `None`: it waits.
     recorded: BTreeMap<usize, Option<u64>>,
@@ -150,7 +153,13 @@ impl Journal {
         if records.is_empty() {
             return false;
         }
-        self.waiting.push_back((index, records));
+        let waiting = Waiting { job: index, records, kept_for: job.way != Way::Through };
+        if job.way == Way::Destage {
+            // It makes the room that others wait for.
+            self.waiting.push_front(waiting);
+        } else {
+            self.waiting.push_back(waiting);
+        }
         self.recorded.insert(index, None);
         self.advance(lane);
         true
@@ -162,6 +171,20 @@ impl Journal {
         if let Some(number) = number {
             self.batches.release(number);
         }
+        self.forget(lane);
+        self.reclaim(lane);
+    }
+
+    /// So many pages of a recorded write stay where they are: the batch that they are in.
+    pub(super) fn keep(&mut self, index: usize, pages: usize) -> Option<u64> {
+        let number = (*self.recorded.get(&index)?)?;
+        self.batches.keep(number, pages);
+        Some(number)
+    }
+
+    /// Pages are in place that were in these batches.
+    pub(super) fn release(&mut self, lane: &mut Lane, batches: &[u64]) {
+        batches.iter().for_each(|number| self.batches.release(*number));
         self.forget(lane);
         self.reclaim(lane);
     }
@@ -267,15 +290,31 @@ impl Journal {
         if self.state == State::Failed || !lane.keeper().members().live(self.ring.member) {
             return self.fail();
         }
-        if self.state != State::Idle || self.waiting.is_empty() {
-            return;
+        if self.state == State::Idle && !self.waiting.is_empty() {
+            self.begin_batch(lane);
         }
-        let room = |sectors: u64| self.ring.fits(sectors);
+        self.tell_room(lane);
+    }
+
+    fn begin_batch(&mut self, lane: &mut Lane) {
+        let kept = lane.dirty.kept_sectors();
+        let room = |sectors: u64, kept_for: bool| {
+            self.ring.fits(sectors + if kept_for { 0 } else { kept })
+        };
         self.current = Records::take(&mut self.waiting, self.pages.len(), room);
         if self.current.jobs.is_empty() {
-            return self.reclaim(lane);
+            self.reclaim(lane);
+        } else {
+            self.sum(lane);
         }
-        self.sum(lane);
+    }
+
+    /// How much room there is for pages that are left in the journal.
+    fn tell_room(&self, lane: &mut Lane) {
+        let recording = if self.state == State::Idle { 0 } else { self.current.sectors() };
+        let waits = self.state == State::Idle && !self.waiting.is_empty();
+        let much = self.ring.used() > MOST_SECTORS.min(self.ring.sectors / PRESSING_PART);
+        lane.dirty.note_ring(self.ring.room().saturating_sub(recording), waits || much);
     }
 
     /// Has the checksums of all pages made.
@@ -343,6 +382,6 @@ impl Journal {
     pub(super) fn fail(&mut self) {
         self.state = State::Failed;
         self.released.append(&mut self.current.jobs);
-        self.released.extend(self.waiting.drain(..).map(|(job, _)| job));
+        self.released.extend(self.waiting.drain(..).map(|waiting| waiting.job));
     }
 }

@@ -5,10 +5,12 @@
 //! - `ppl` are the partial parity logs of RAID 5, with what they record at once as `unit`.
 //! - `journal` is the ring on a device of its own: what it records at once is in `record`, what
 //!   counts of it in `ring`, and `unfinished` is what an array left in it without parity.
+//! - `dirty` are the pages that a journal has which writes back, and which are not in place.
 //! - `recovery` brings what a log tells in place when an array starts; of a read-only array it is
 //!   laid over what members hold, as `overlay`.
 
 mod change;
+mod dirty;
 mod journal;
 mod overlay;
 mod ppl;
@@ -19,6 +21,7 @@ mod unfinished;
 mod unit;
 
 pub(super) use change::is_consecutive;
+pub(super) use dirty::{DirtyPages, LeftPage, Way};
 pub(super) use overlay::{Overlay, Patched};
 pub(super) use recovery::Recovery;
 pub(super) use unfinished::UnfinishedPage;
@@ -74,7 +77,10 @@ pub(super) fn buffer_bytes(config: &Config) -> u64 {
     match (config.read_only, &config.log) {
         (true, _) | (_, StartLog::None) => 0,
         (_, StartLog::PartialParity { .. }) => 2 * members * u64::from(unit::BUFFER_BYTES),
-        (_, StartLog::Journal { .. }) => record::most_blocks(members) * u64::from(PAGE_BYTES),
+        (_, StartLog::Journal { scan, .. }) => {
+            let blocks = record::most_blocks(members) * u64::from(PAGE_BYTES);
+            blocks + dirty::memory_bytes(scan.area.sectors)
+        }
     }
 }
 
@@ -105,15 +111,19 @@ impl WriteLog {
                 Self::PartialParity(Box::new(logs))
             }
             StartLog::Journal { member, scan } => {
-                let pages = cut(memory, PAGE_BYTES);
+                let mut pages = cut(memory, PAGE_BYTES);
+                let members = u64::from(lane.map.geometry.raid_disks());
+                let blocks = record::most_blocks(members) as usize;
+                let free = pages.split_off(blocks.min(pages.len()));
+                lane.dirty = DirtyPages::new(free, lane.map.geometry.parity_disks());
                 let journal = Journal::begin(set_uuid, member, &scan, pages, lane);
                 Self::Journal(Box::new(journal))
             }
         }
     }
 
-    /// Data that the log found had without parity, which is to be written before anything is
-    /// served; [`finished`](Self::finished) tells that it is.
+    /// Data that the log found had without parity, which is to be in memory before anything is
+    /// served.
     pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
         match self {
             Self::Journal(journal) => journal.next_unfinished(),
@@ -121,11 +131,9 @@ impl WriteLog {
         }
     }
 
-    /// Such data is written.
-    pub(super) fn finished(&mut self, lane: &mut Lane, page: UnfinishedPage) {
-        if let Self::Journal(journal) = self {
-            journal.finished(lane, page);
-        }
+    /// Are there such?
+    pub(super) fn has_unfinished(&self) -> bool {
+        matches!(self, Self::Journal(journal) if journal.has_unfinished())
     }
 
     /// Could such data not be read, or not be recorded anew?
@@ -173,6 +181,21 @@ impl WriteLog {
             Self::None => {}
             Self::PartialParity(logs) => logs.in_place(lane, index),
             Self::Journal(journal) => journal.in_place(lane, index),
+        }
+    }
+
+    /// A write is recorded that leaves pages which are not in place: the batch that they are in.
+    pub(super) fn keep(&mut self, index: usize, pages: usize) -> Option<u64> {
+        match self {
+            Self::Journal(journal) => journal.keep(index, pages),
+            Self::None | Self::PartialParity(_) => None,
+        }
+    }
+
+    /// Pages are in place, or others took theirs, that were in these batches.
+    pub(super) fn release(&mut self, lane: &mut Lane, batches: &[u64]) {
+        if let Self::Journal(journal) = self {
+            journal.release(lane, batches);
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::super::job::{Job, Kind};
 use super::super::lane::Lane;
 use super::change::{Contents, changes};
+use super::dirty::{LeftPage, Way};
 use super::ring::Ring;
 use crate::action::Compute;
 use crate::format::journal::page_crc_seed;
@@ -35,12 +36,28 @@ impl Record {
     }
 }
 
+/// What waits to be recorded.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) job: usize,
+    pub(super) records: Vec<Record>,
+    /// Room is kept for it.
+    pub(super) kept_for: bool,
+}
+
 /// The records of a write; none where it is no write of stripes.
 pub(super) fn records(job: &Job, lane: &Lane) -> Vec<Record> {
     let start = match &job.kind {
         Kind::Write { unit, .. } => unit.start,
         _ => return Vec::new(),
     };
+    if let Way::Back(pages) = &job.way {
+        let data = |page: &LeftPage| Record {
+            place: Place::Data(page.sector(&lane.map)),
+            pages: vec![page.buf],
+        };
+        return pages.iter().map(data).collect();
+    }
     let zero = lane.pool.zero.slice(0, BLOCK_BYTES);
     let page = |contents: Contents, number: u32| match contents {
         Contents::Buf(buf) => buf.slice(number * BLOCK_BYTES, BLOCK_BYTES),
@@ -52,7 +69,8 @@ pub(super) fn records(job: &Job, lane: &Lane) -> Vec<Record> {
     for change in &changes {
         let row = start + u64::from(change.rows.start);
         let pages = change.rows.sectors() / BLOCK_SECTORS as u32;
-        for (strip, buf) in &change.data {
+        let data = if job.way == Way::Destage { &[] } else { change.data.as_slice() };
+        for (strip, buf) in data {
             let sector = lane.map.data_sector(row, *strip);
             let contents = buf.map_or(Contents::Zeroes, Contents::Buf);
             records.extend((0..pages).map(|number| Record {
@@ -60,7 +78,12 @@ pub(super) fn records(job: &Job, lane: &Lane) -> Vec<Record> {
                 pages: vec![page(contents, number)],
             }));
         }
-        sums.extend((0..pages).map(|number| Record {
+        // Sums of rows without recorded data tell of nothing.
+        let tells = |number: &u32| {
+            let row = change.rows.start + number * BLOCK_SECTORS as u32;
+            job.way != Way::Destage || lane.dirty.has_row(start, row)
+        };
+        sums.extend((0..pages).filter(tells).map(|number| Record {
             place: Place::Sums(row + u64::from(number) * BLOCK_SECTORS),
             pages: change.sums.iter().map(|contents| page(*contents, number)).collect(),
         }));
@@ -98,25 +121,25 @@ impl Block {
 
 impl Records {
     /// Takes of those that wait as many as fit into so many blocks, and into the ring: has it
-    /// `room` for so many sectors?
+    /// `room` for so many sectors, for one for which room is kept or not?
     pub(super) fn take(
-        waiting: &mut VecDeque<(usize, Vec<Record>)>,
+        waiting: &mut VecDeque<Waiting>,
         most_blocks: usize,
-        room: impl Fn(u64) -> bool,
+        room: impl Fn(u64, bool) -> bool,
     ) -> Self {
         let mut taken = Self::default();
-        while let Some((_, records)) = waiting.front() {
+        while let Some(next) = waiting.front() {
             let before = taken.records.len();
-            taken.records.extend_from_slice(records);
+            taken.records.extend_from_slice(&next.records);
             let blocks = cut(&taken.records);
             let pages: usize = taken.records.iter().map(|record| record.pages.len()).sum();
             let sectors = (blocks.len() + pages) as u64 * BLOCK_SECTORS;
-            if blocks.len() > most_blocks || !room(sectors) {
+            if blocks.len() > most_blocks || !room(sectors, next.kept_for) {
                 taken.records.truncate(before);
                 break;
             }
             taken.blocks = blocks;
-            taken.jobs.extend(waiting.pop_front().map(|(job, _)| job));
+            taken.jobs.extend(waiting.pop_front().map(|next| next.job));
         }
         let pages = taken.pages().count();
         taken.crcs = vec![0; pages];
@@ -245,6 +268,11 @@ mod tests {
         (0..count).map(record).collect()
     }
 
+    fn waiting<const N: usize>(writes: [Vec<Record>; N]) -> VecDeque<Waiting> {
+        let writes = writes.into_iter().enumerate();
+        writes.map(|(job, records)| Waiting { job, records, kept_for: false }).collect()
+    }
+
     #[test]
     fn a_block_tells_of_as_many_records_as_have_room() {
         // 20 bytes each, of 4064.
@@ -257,11 +285,10 @@ mod tests {
 
     #[test]
     fn what_has_no_room_waits_and_what_comes_after_it_too() {
-        let mut waiting: VecDeque<_> =
-            [records(2, 1), records(5, 1), records(1, 1)].into_iter().enumerate().collect();
-        let taken = Records::take(&mut waiting, 8, |sectors| sectors <= 5 * BLOCK_SECTORS);
+        let mut waiting = waiting([records(2, 1), records(5, 1), records(1, 1)]);
+        let taken = Records::take(&mut waiting, 8, |sectors, _| sectors <= 5 * BLOCK_SECTORS);
         assert_eq!((taken.jobs.as_slice(), taken.sectors()), (&[0][..], 3 * BLOCK_SECTORS));
-        assert_eq!(waiting.iter().map(|(job, _)| *job).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(waiting.iter().map(|next| next.job).collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]
@@ -269,8 +296,8 @@ mod tests {
         let sectors = 4 * BLOCK_SECTORS;
         let head = 3 * BLOCK_SECTORS;
         let ring = Ring { member: MemberId(9), start: 2048, sectors, tail: 16, head, seq: 7 };
-        let mut waiting = VecDeque::from([(0, records(1, 1))]);
-        let blocks = Records::take(&mut waiting, 8, |_| true).blocks(&ring);
+        let mut waiting = waiting([records(1, 1)]);
+        let blocks = Records::take(&mut waiting, 8, |_, _| true).blocks(&ring);
         assert_eq!((blocks[0].meta.seq, blocks[0].meta.position), (7, head));
         assert_eq!(blocks[0].contents, [(0, Buf { offset: 0, len: BLOCK_BYTES })]);
     }

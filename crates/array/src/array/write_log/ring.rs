@@ -32,9 +32,14 @@ impl Ring {
         (self.head + self.sectors - self.tail) % self.sectors
     }
 
-    /// Room for so many sectors more? A block fits always, and head and tail never meet.
+    /// Room for so many sectors more?
     pub(super) const fn fits(&self, sectors: u64) -> bool {
-        self.used() + sectors + 2 * BLOCK_SECTORS <= self.sectors
+        sectors <= self.room()
+    }
+
+    /// Room that is left: then a block fits still, and head and tail never meet.
+    pub(super) const fn room(&self) -> u64 {
+        self.sectors.saturating_sub(self.used() + 2 * BLOCK_SECTORS)
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a journal that wrote back had without parity, when an array starts. It is recorded anew,
-//! behind all else, so that the old records count no longer; and then it is written, with parity,
-//! as any other data.
+//! behind all else, so that the old records count no longer; and then it is dirty, as any other
+//! data that the journal holds alone.
+
+use std::collections::VecDeque;
 
 use super::super::io::Owner;
 use super::super::lane::Lane;
@@ -21,18 +23,19 @@ pub(super) struct Unfinished {
     /// What is being recorded, in this strip.
     sectors: Vec<u64>,
     strip: Option<Buf>,
-    /// To be written: sector of the array, position of the page, and the batch that it is in.
-    new: Vec<UnfinishedPage>,
+    /// Recorded anew, the oldest first.
+    new: VecDeque<UnfinishedPage>,
 }
 
-/// A page that is to be written with parity.
+/// A page that is recorded anew, and not in memory yet.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct UnfinishedPage {
     /// Sector of the array.
     pub(in super::super) sector: u64,
     /// Where it lies on the journal's device.
     pub(in super::super) place: Place,
-    batch: u64,
+    /// The batch that it is in.
+    pub(in super::super) batch: u64,
 }
 
 impl Unfinished {
@@ -85,7 +88,7 @@ impl Journal {
         let positions = self.current.blocks(&self.ring).into_iter().flat_map(|block| block.pages());
         for (sector, position) in sectors.into_iter().zip(positions) {
             let place = Place { member, sector: start + position };
-            self.unfinished.new.push(UnfinishedPage { sector, place, batch: number });
+            self.unfinished.new.push_back(UnfinishedPage { sector, place, batch: number });
         }
     }
 
@@ -98,15 +101,13 @@ impl Journal {
         }
     }
 
-    /// A page that is to be written with parity, if there is one.
+    /// A page that is to be read into memory, if there is one.
     pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
-        self.unfinished.new.pop()
+        self.unfinished.new.pop_front()
     }
 
-    /// It is written.
-    pub(super) fn finished(&mut self, lane: &mut Lane, page: UnfinishedPage) {
-        self.batches.release(page.batch);
-        self.forget(lane);
+    pub(super) fn has_unfinished(&self) -> bool {
+        !self.unfinished.new.is_empty()
     }
 
     /// Scratch that it has.
