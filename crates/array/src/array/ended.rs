@@ -8,6 +8,7 @@ use super::compare::Mismatch;
 use super::job::{Job, Kind};
 use super::jobs::JobEvent;
 use super::mending::Unread;
+use super::starting::Excepted;
 use super::write_log::Way;
 use crate::action::Action;
 use crate::events::ArrayEvent;
@@ -134,15 +135,16 @@ impl Array {
 
     /// Begins with dirty pages that are to go in place, and with writes that waited for that.
     pub(super) fn destage(&mut self) {
-        let Self { lane, jobs, .. } = self;
+        let Self { lane, jobs, logging, .. } = self;
         if lane.dirty.has_changed() {
             jobs.room_given();
         }
         if lane.dirty.is_empty() || lane.keeper().has_failed() {
             return;
         }
+        let Some(Excepted(except)) = logging.may_destage(lane) else { return };
         let all = !lane.is_healthy() || !jobs.room_waiters.is_empty();
-        while let Some(start) = lane.dirty.next_unit(lane.keeper().now(), all) {
+        while let Some(start) = lane.dirty.next_unit(lane.keeper().now(), all, except) {
             jobs.start_destaging(&lane.map, start);
         }
     }

@@ -37,6 +37,9 @@ struct Loading {
     failed: bool,
 }
 
+/// The unit that is not to be destaged yet.
+pub(super) struct Excepted(pub(super) Option<u64>);
+
 /// Pages that are read at once at most.
 const MOST_PAGES: usize = 16;
 
@@ -59,7 +62,7 @@ pub(super) struct Logging {
 impl Loading {
     /// Reads more while there is memory. False: there is none, and there will be none.
     fn read_more(&mut self, lane: &mut Lane, log: &mut WriteLog) -> bool {
-        while self.reading.len() < MOST_PAGES && log.has_unfinished() {
+        while self.reading.len() < MOST_PAGES && log.first_unfinished().is_some() {
             let Some(buf) = lane.dirty.take_buf() else {
                 return !self.reading.is_empty() || !lane.dirty.is_stuck();
             };
@@ -104,6 +107,18 @@ impl Logging {
         matches!(self.starting, Some(Starting::Recovering(_)))
     }
 
+    /// What may be destaged: all units but one, or none. A unit goes in place with all of its
+    /// dirty pages, so not before they are loaded; and before all are, only where memory is short.
+    pub(super) fn may_destage(&self, lane: &Lane) -> Option<Excepted> {
+        let Some(Starting::Loading(loading)) = &self.starting else { return Some(Excepted(None)) };
+        let full = loading.reading.is_empty() && lane.dirty.is_full();
+        let next = self.log.first_unfinished().map(|sector| {
+            let row = lane.map.parity_place(sector).1;
+            row - row % lane.map.unit_sectors()
+        });
+        full.then_some(Excepted(next))
+    }
+
     /// Scratch that the start has.
     pub(super) fn held_bytes(&self) -> u64 {
         match &self.starting {
@@ -133,7 +148,7 @@ impl Logging {
                 }
                 Some(Starting::Loading(loading)) => {
                     loading.failed = loading.failed || !loading.read_more(lane, &mut self.log);
-                    let loads = !loading.failed && self.log.has_unfinished();
+                    let loads = !loading.failed && self.log.first_unfinished().is_some();
                     if loads || !loading.reading.is_empty() {
                         return;
                     }

@@ -147,6 +147,10 @@ impl<'a> Admission<'a> {
         superblock.dev_number = (0u32..)
             .find(|n| self.members.iter().all(|(_, m)| m.superblock.dev_number != *n))
             .unwrap_or(0);
+        // It is behind in nothing, and holds nothing: its number may be that of a member which is
+        // missing, and in whose role superblocks still list that.
+        superblock.events = self.metadata.superblock.events;
+        superblock.roles = Vec::new();
         superblock.device_uuid = new.device_uuid;
         superblock.devflags = 0;
         superblock.corrected_reads = 0;

@@ -183,7 +183,7 @@ impl DirtyPages {
         if back && let Some(pages) = self.admit(job, unit, segments) {
             return Some(Way::Back(pages));
         }
-        if self.has(unit) {
+        if self.has(unit) && (segments.is_empty() || !crate::broken("destage-first")) {
             return Some(Way::Destage);
         }
         let none = self.units.is_empty() && self.admitted.is_empty();
@@ -216,6 +216,11 @@ impl DirtyPages {
     pub(in super::super) fn admitted_over(&mut self, job: usize) {
         self.admitted_blocks -= self.admitted.remove(&job).unwrap_or(0);
         self.has_changed = true;
+    }
+
+    /// Is there no memory left?
+    pub(in super::super) fn is_full(&self) -> bool {
+        self.free.is_empty()
     }
 
     /// Memory for a page.
@@ -284,8 +289,14 @@ impl DirtyPages {
         }
     }
 
-    /// A unit that a job is to destage now, if one is due. `all`: each one is.
-    pub(in super::super) fn next_unit(&mut self, now: Instant, all: bool) -> Option<u64> {
+    /// A unit that a job is to destage now, if one is due. `all`: each one is; `except`: not this
+    /// one.
+    pub(in super::super) fn next_unit(
+        &mut self,
+        now: Instant,
+        all: bool,
+        except: Option<u64>,
+    ) -> Option<u64> {
         if self.destaging == MOST_UNITS {
             return None;
         }
@@ -298,7 +309,11 @@ impl DirtyPages {
             let due = unit.not_before.map_or(presses || aged, |at| at <= now);
             due && !unit.asked
         };
-        let next = self.order.iter().copied().find(|start| self.units.get(start).is_some_and(due));
+        let next = self
+            .order
+            .iter()
+            .copied()
+            .find(|start| Some(*start) != except && self.units.get(start).is_some_and(due));
         let unit = self.units.get_mut(&next?)?;
         unit.asked = true;
         self.destaging += 1;

@@ -178,13 +178,17 @@ impl Journal {
     /// So many pages of a recorded write stay where they are: the batch that they are in.
     pub(super) fn keep(&mut self, index: usize, pages: usize) -> Option<u64> {
         let number = (*self.recorded.get(&index)?)?;
-        self.batches.keep(number, pages);
+        if !crate::broken("keep-dirty-records") {
+            self.batches.keep(number, pages);
+        }
         Some(number)
     }
 
     /// Pages are in place that were in these batches.
     pub(super) fn release(&mut self, lane: &mut Lane, batches: &[u64]) {
-        batches.iter().for_each(|number| self.batches.release(*number));
+        if !crate::broken("keep-dirty-records") {
+            batches.iter().for_each(|number| self.batches.release(*number));
+        }
         self.forget(lane);
         self.reclaim(lane);
     }

@@ -123,7 +123,7 @@ impl WriteLog {
     }
 
     /// Data that the log found had without parity, which is to be in memory before anything is
-    /// served.
+    /// served; row by row.
     pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
         match self {
             Self::Journal(journal) => journal.next_unfinished(),
@@ -131,9 +131,12 @@ impl WriteLog {
         }
     }
 
-    /// Are there such?
-    pub(super) fn has_unfinished(&self) -> bool {
-        matches!(self, Self::Journal(journal) if journal.has_unfinished())
+    /// The sector of the array that they begin at.
+    pub(super) fn first_unfinished(&self) -> Option<u64> {
+        match self {
+            Self::Journal(journal) => journal.first_unfinished().map(|page| page.sector),
+            Self::None | Self::PartialParity(_) => None,
+        }
     }
 
     /// Could such data not be read, or not be recorded anew?

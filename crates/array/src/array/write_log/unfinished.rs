@@ -18,12 +18,12 @@ use crate::{Buf, IoOp};
 /// Data that was recorded without parity.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
-    /// To be recorded anew: sector of the array, and position of the page.
+    /// To be recorded anew: sector of the array, and position of the page; row by row.
     old: Vec<(u64, u64)>,
     /// What is being recorded, in this strip.
     sectors: Vec<u64>,
     strip: Option<Buf>,
-    /// Recorded anew, the oldest first.
+    /// Recorded anew, in the same order.
     new: VecDeque<UnfinishedPage>,
 }
 
@@ -55,9 +55,9 @@ impl Journal {
     pub(super) fn move_unfinished(&mut self, lane: &mut Lane) {
         let strip = lane.pool.take(1).and_then(|mut strips| strips.pop());
         let Some(strip) = strip else { return self.fail() };
-        let pages = MOVED_PAGES as usize;
-        let rest = self.unfinished.old.len().saturating_sub(pages);
-        let moved = self.unfinished.old.split_off(rest);
+        let pages = self.unfinished.old.len().min(MOVED_PAGES as usize);
+        let rest = self.unfinished.old.split_off(pages);
+        let moved = std::mem::replace(&mut self.unfinished.old, rest);
         self.unfinished.strip = Some(strip);
         self.state = State::Moving(moved.len());
         let Ring { member, start, .. } = self.ring;
@@ -106,8 +106,8 @@ impl Journal {
         self.unfinished.new.pop_front()
     }
 
-    pub(super) fn has_unfinished(&self) -> bool {
-        !self.unfinished.new.is_empty()
+    pub(super) fn first_unfinished(&self) -> Option<&UnfinishedPage> {
+        self.unfinished.new.front()
     }
 
     /// Scratch that it has.
