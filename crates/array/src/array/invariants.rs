@@ -5,11 +5,12 @@ use super::Array;
 use super::io::Owner;
 use super::job::{Job, Kind, Stage};
 use super::jobs::Jobs;
+use super::lane::Lane;
 use super::map::Map;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
 use super::write_log::WriteLog;
-use crate::keeper::{Carried, KeeperView};
+use crate::keeper::Carried;
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
 #[derive(Default)]
@@ -29,7 +30,7 @@ impl Array {
     pub(super) fn check(&self) -> Result<(), String> {
         let waiting = self.who_waits();
         jobs_hold_locks(&self.jobs, &self.lane.map)?;
-        jobs_wait(&self.jobs, &self.logging.log, self.lane.keeper(), &waiting)?;
+        jobs_wait(&self.jobs, &self.logging.log, &self.lane, &waiting)?;
         pieces_are_counted(&self.requests, &waiting)?;
         self.scratch_is_somewhere(&waiting)?;
         self.queues_are_right(&waiting)?;
@@ -146,24 +147,19 @@ fn jobs_hold_locks(jobs: &Jobs, map: &Map) -> Result<(), String> {
 }
 
 /// Each job waits for something that is to come.
-fn jobs_wait(
-    jobs: &Jobs,
-    log: &WriteLog,
-    keeper: KeeperView<'_>,
-    waiting: &Waiting,
-) -> Result<(), String> {
+fn jobs_wait(jobs: &Jobs, log: &WriteLog, lane: &Lane, waiting: &Waiting) -> Result<(), String> {
     for (index, job) in jobs.iter() {
         let ios = waiting.jobs.get(index).copied().unwrap_or(0);
         let waits = match job.stage {
             Stage::Staged => jobs.staged.contains(&index),
             Stage::Locking => true,
             Stage::Metadata(write) => {
-                jobs.meta_waiters.contains(&index) && !keeper.may_start(write)
+                jobs.meta_waiters.contains(&index) && !lane.keeper().may_start(write)
             }
             Stage::Scratch => jobs.scratch_waiters.contains(&index),
             Stage::Room => jobs.room_waiters.contains(&index),
             Stage::Running => ios > 0 && ios == job.run.pending(),
-            Stage::Recording => log.waits_for(index),
+            Stage::Recording => log.waits_for(lane, index),
         };
         if !waits {
             let counted = job.run.pending();

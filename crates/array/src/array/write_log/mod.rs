@@ -213,8 +213,10 @@ impl WriteLog {
 
     /// An update of superblocks is done.
     pub(super) fn updated(&mut self, lane: &mut Lane) {
-        if let Self::Journal(journal) = self {
-            journal.updated(lane);
+        match self {
+            Self::None => {}
+            Self::PartialParity(logs) => logs.updated(lane),
+            Self::Journal(journal) => journal.updated(lane),
         }
     }
 
@@ -244,10 +246,10 @@ impl WriteLog {
     }
 
     /// Will it let this write go on?
-    pub(super) fn waits_for(&self, index: usize) -> bool {
+    pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
         match self {
             Self::None => false,
-            Self::PartialParity(logs) => logs.waits_for(index),
+            Self::PartialParity(logs) => logs.waits_for(lane, index),
             Self::Journal(journal) => journal.waits_for(index),
         }
     }

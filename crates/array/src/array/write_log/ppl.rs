@@ -8,7 +8,8 @@
 //!   ▲ writes wait here, and go together                                       (when others wait)
 //! ```
 //! A log holds one *unit* that counts, the last. So the next one is recorded only when all that the
-//! last one tells of is in place, and durable.
+//! last one tells of is in place, and durable. What a member has of it that failed meanwhile need
+//! not be, once superblocks say that it has failed: until then a crash might bring it back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -146,10 +147,11 @@ impl PartialParityLogs {
     }
 
     /// Does this write wait for its log, which is busy with something?
-    pub(super) fn waits_for(&self, index: usize) -> bool {
+    pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
         let last = self.tickets.get(&index).and_then(|ticket| ticket.logs.last());
         let log = last.and_then(|id| self.logs.get(id));
         log.is_some_and(|log| match log.state {
+            State::Idle | State::Done if !lane.keeper().failures_told() => true,
             State::Idle => !self.begun && (self.flushing > 0 || !self.unrecorded.is_empty()),
             State::Done => self.flushing > 0,
             _ => true,
@@ -225,6 +227,13 @@ impl PartialParityLogs {
                 }
             }
             self.advance(lane, id);
+        }
+    }
+
+    /// Superblocks are written: they may tell of a failure now.
+    pub(super) fn updated(&mut self, lane: &mut Lane) {
+        if lane.keeper().failures_told() {
+            self.advance_all(lane);
         }
     }
 
@@ -305,6 +314,9 @@ impl PartialParityLogs {
         }
         if !lane.keeper().members().live(id) && matches!(log.state, State::Idle | State::Done) {
             return self.end(lane, id);
+        }
+        if !lane.keeper().failures_told() && !crate::broken("unit-after-failure") {
+            return;
         }
         let rests = self.flushing == 0;
         match log.state {
