@@ -98,3 +98,47 @@ fn what_was_acknowledged_is_there_after_a_kill_and_a_lost_member() {
         assert!(lab.ok("cat v", &[]) == content, "{option}: replayed");
     }
 }
+
+#[test]
+fn a_journal_that_writes_back_has_what_was_acknowledged_after_a_kill_and_a_lost_member() {
+    let lab = Lab::new();
+    let mut members = lab.members("m", 3, MEMBER_MIB);
+    members.extend(lab.members("j", 1, 12));
+    let mut content = served(&lab, "--write-journal j0", &members);
+    let told = lab.ok_text("sync v", &[]);
+    assert!(told.contains("journal write-through"), "{told}");
+    lab.ok("sync v --journal-mode write-back", &[]);
+    assert!(lab.ok_text("sync v", &[]).contains("journal write-back"));
+    for number in 0..20 {
+        write(&lab, &mut content, number * 36_864, number as u8);
+    }
+    let told = lab.ok_text("status v", &[]);
+    assert!(told.contains("write-back, 80 KiB not in place yet"), "{told}");
+    assert!(lab.ok("cat v", &[]) == content, "read from memory");
+    kill(&lab, &members);
+    let left = &members[1..];
+    assert!(lab.ok("cat", left) == content, "read through the journal");
+    lab.ok(&format!("{} --run", assemble(&lab)), left);
+    assert!(lab.ok_text("sync v", &[]).contains("write-through"), "the mode ends with the process");
+    assert!(lab.ok("cat v", &[]) == content, "in place");
+}
+
+#[test]
+fn a_stop_brings_in_place_what_a_journal_has() {
+    let lab = Lab::new();
+    let mut members = lab.members("m", 3, MEMBER_MIB);
+    members.extend(lab.members("j", 1, 12));
+    let mut content = served(&lab, "--write-journal j0", &members);
+    lab.ok("sync v --journal-mode write-back", &[]);
+    for number in 0..20 {
+        write(&lab, &mut content, number * 36_864, number as u8);
+    }
+    lab.ok("stop v", &[]);
+    // Without the journal: all is in place, and parity fits.
+    let forced = lab.ok("cat --force", &members[..3]);
+    assert!(forced == content);
+    lab.ok(&assemble(&lab), &members);
+    lab.ok("check v --wait", &[]);
+    let array = lab.refused(1, "sync none --journal-mode write-back", &[], &[]);
+    assert!(array.contains("none"), "{array}");
+}
