@@ -9,6 +9,7 @@ use crate::geometry::Geometry;
 use crate::log::journal::{JournalArea, JournalScan, Page};
 use crate::log::ppl::{PplFix, PplScan, fixes};
 use crate::status::JournalMode;
+use restart::is_superblock;
 use world::Fate;
 
 /// Where partial parity logs lie, behind the superblock.
@@ -283,4 +284,32 @@ fn a_journal_that_writes_back_has_data_until_they_are_durable_in_place() {
         order.run(check_journal);
         assert!(order.compared > 500 && order.freed > 50, "{} {}", order.compared, order.freed);
     }
+}
+
+/// A new device may get the number of a member that is missing, and that number is listed as active
+/// until the next update. An array with a journal takes devices in before its first one.
+#[test]
+fn a_new_device_is_never_told_to_hold_what_a_missing_member_held() {
+    let mut world = World::with(5, 2, 3, 16, |config| {
+        config.members[0].superblock.events -= 1;
+        config.members.remove(2);
+        add_journal(config);
+        config.members[2].superblock.dev_number = 3;
+    });
+    let new = world.array.free_member().unwrap();
+    world.hold(move |member, op| member == new && is_superblock(op));
+    world.add_disk();
+    let mut told = 0;
+    while let Some((_, member, op)) = world.held.first().copied() {
+        let IoOp::Write { buf, .. } = op else { panic!("{op:?}") };
+        let bytes = world.bytes(buf).to_vec();
+        let superblock = Superblock::decode(Version::V1_2, SUPER_SECTOR, &bytes).unwrap();
+        assert_eq!((member, superblock.dev_number), (new, 2));
+        let whole = !superblock.has(feature::RECOVERY_OFFSET);
+        let in_sync = world.array.status().degraded == 0;
+        assert!(superblock.role() == Role::Spare || !whole || in_sync, "{superblock:?}");
+        told += 1;
+        world.release_one(0);
+    }
+    assert!(told > 1);
 }
