@@ -113,7 +113,7 @@ fn a_journal_that_writes_back_has_what_was_acknowledged_after_a_kill_and_a_lost_
         write(&lab, &mut content, number * 36_864, number as u8);
     }
     let told = lab.ok_text("status v", &[]);
-    assert!(told.contains("write-back, 80 KiB not in place yet"), "{told}");
+    assert!(told.contains("write-back, 0.08 MiB not in place yet"), "{told}");
     assert!(lab.ok("cat v", &[]) == content, "read from memory");
     kill(&lab, &members);
     let left = &members[1..];
