@@ -35,6 +35,9 @@ pub(in super::super) struct PartialParityLogs {
     tickets: BTreeMap<usize, Ticket>,
     /// Writes that may go on.
     pub(super) released: Vec<usize>,
+    /// Writes that may when superblocks tell of a failure: without the member that holds their
+    /// parity they are in no log, and a crash before that would bring it back as it was.
+    untold: Vec<usize>,
     /// Flushes that are not answered, while all members are being flushed.
     flushing: usize,
     /// That began when no write was under way without.
@@ -97,6 +100,7 @@ impl PartialParityLogs {
             free_buffers: buffers,
             tickets: BTreeMap::new(),
             released: Vec::new(),
+            untold: Vec::new(),
             flushing: 0,
             covers_all: false,
             unrecorded: BTreeSet::new(),
@@ -148,6 +152,9 @@ impl PartialParityLogs {
 
     /// Does this write wait for its log, which is busy with something?
     pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
+        if self.untold.contains(&index) {
+            return !lane.keeper().failures_told();
+        }
         let last = self.tickets.get(&index).and_then(|ticket| ticket.logs.last());
         let log = last.and_then(|id| self.logs.get(id));
         log.is_some_and(|log| match log.state {
@@ -164,8 +171,8 @@ impl PartialParityLogs {
         self.logs.values().any(begins)
     }
 
-    /// Has this write wait until it is in the log. False where there is nothing to record: no
-    /// member holds the parity.
+    /// Has this write wait until it is in the log, or need not be: no member holds the parity.
+    /// False where there is nothing to record.
     pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
         // After a crash the kernel takes all of an array to fit whose logs tell of anything. Before
         // the resync is done, they tell of nothing.
@@ -179,7 +186,11 @@ impl PartialParityLogs {
             return false;
         }
         let mut holders = holders(job, lane);
-        let Some(first) = holders.next() else { return false };
+        let Some(first) = holders.next() else {
+            self.tickets.insert(index, Ticket { logs: Vec::new(), next: None });
+            self.release(lane, index);
+            return true;
+        };
         let next = holders.next().map(|second| (second, drafts.clone()));
         self.tickets.insert(index, Ticket { logs: Vec::new(), next });
         self.enqueue(lane, index, first, drafts);
@@ -206,7 +217,15 @@ impl PartialParityLogs {
             Some((id, drafts)) if lane.keeper().members().live(id) => {
                 self.enqueue(lane, index, id, drafts);
             }
-            _ => self.released.push(index),
+            _ => self.release(lane, index),
+        }
+    }
+
+    fn release(&mut self, lane: &Lane, index: usize) {
+        if lane.keeper().failures_told() || crate::broken("unlogged-after-failure") {
+            self.released.push(index);
+        } else {
+            self.untold.push(index);
         }
     }
 
@@ -233,6 +252,7 @@ impl PartialParityLogs {
     /// Superblocks are written: they may tell of a failure now.
     pub(super) fn updated(&mut self, lane: &mut Lane) {
         if lane.keeper().failures_told() {
+            self.released.append(&mut self.untold);
             self.advance_all(lane);
         }
     }
