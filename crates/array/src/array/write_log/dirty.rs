@@ -120,7 +120,9 @@ pub(in super::super) struct DirtyPages {
     sums: u64,
     /// What is free of the ring, in sectors.
     ring_room: u64,
-    /// A write waits for room in the ring, or much of it is used.
+    /// A write waits for room in the ring: no page is admitted before it has that.
+    ring_is_short: bool,
+    /// That, or much of the ring is in use.
     ring_presses: bool,
     /// Much of the memory is in use: units are destaged until little is.
     memory_presses: bool,
@@ -150,11 +152,13 @@ impl DirtyPages {
         self.units.contains_key(&unit.start)
     }
 
-    /// What was free of the ring, and is wanted of it.
-    pub(super) fn note_ring(&mut self, room: u64, presses: bool) {
-        self.has_changed |= room > self.ring_room;
+    /// What is free of the ring. `waits`: a write waits for more than that; `much`: of the ring is
+    /// in use.
+    pub(super) fn note_ring(&mut self, room: u64, waits: bool, much: bool) {
+        self.has_changed |= room > self.ring_room || self.ring_is_short && !waits;
         self.ring_room = room;
-        self.ring_presses = presses;
+        self.ring_is_short = waits;
+        self.ring_presses = waits || much;
     }
 
     /// What of the ring is kept: for writes that were admitted, and to destage all there is.
@@ -197,7 +201,8 @@ impl DirtyPages {
         let pages = sectors / BLOCK_SECTORS;
         let blocks = self.blocks(pages);
         let needed = self.kept_sectors() + blocks * BLOCK_SECTORS;
-        if self.free.len() < pages as usize || self.ring_room < needed {
+        let short = self.ring_is_short || self.ring_room < needed;
+        if short || self.free.len() < pages as usize {
             return None;
         }
         self.admitted.insert(job, blocks);

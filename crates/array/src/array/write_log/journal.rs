@@ -154,12 +154,13 @@ impl Journal {
             return false;
         }
         let waiting = Waiting { job: index, records, kept_for: job.way != Way::Through };
-        if job.way == Way::Destage {
-            // It makes the room that others wait for.
-            self.waiting.push_front(waiting);
-        } else {
-            self.waiting.push_back(waiting);
-        }
+        // What room is kept for makes the room that others wait for: it goes before them.
+        let before = match job.way {
+            Way::Destage => 0,
+            Way::Back(_) => self.waiting.iter().take_while(|other| other.kept_for).count(),
+            Way::Through => self.waiting.len(),
+        };
+        self.waiting.insert(before, waiting);
         self.recorded.insert(index, None);
         self.advance(lane);
         true
@@ -316,9 +317,9 @@ impl Journal {
     /// How much room there is for pages that are left in the journal.
     fn tell_room(&self, lane: &mut Lane) {
         let recording = if self.state == State::Idle { 0 } else { self.current.sectors() };
-        let waits = self.state == State::Idle && !self.waiting.is_empty();
+        let waits = self.state == State::Idle && self.waiting.iter().any(|other| !other.kept_for);
         let much = self.ring.used() > MOST_SECTORS.min(self.ring.sectors / PRESSING_PART);
-        lane.dirty.note_ring(self.ring.room().saturating_sub(recording), waits || much);
+        lane.dirty.note_ring(self.ring.room().saturating_sub(recording), waits, much);
     }
 
     /// Has the checksums of all pages made.
