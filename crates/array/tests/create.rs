@@ -3,7 +3,7 @@
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{Role, Superblock};
+use braid_array::format::{DevRole, Superblock};
 use braid_array::level::{Layout, Level};
 
 const MIB: u64 = 2048;
@@ -154,8 +154,8 @@ fn missing_members_leave_nothing_to_sync_or_one_to_rebuild() {
         let first = superblocks.iter().flatten().next().unwrap();
         for role in 0..4u16 {
             let expected = match superblocks[usize::from(role)] {
-                Some(_) => Role::Active(role),
-                None => Role::Spare,
+                Some(_) => DevRole::Active(role),
+                None => DevRole::Spare,
             };
             assert_eq!(first.roles[usize::from(role)], expected);
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_array::assemble as local;
 use braid_array::assemble::{Standing, Verdict};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{BadBlocks, Bitmap, BitmapError, Role, Superblock, SuperblockError};
+use braid_array::format::{BadBlocks, Bitmap, BitmapError, DevRole, Superblock, SuperblockError};
 use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::refusal::Invocation;
 use braid_array::{Refusal, SECTOR_BYTES};
@@ -320,7 +320,7 @@ fn left_behind(
         let (Verdict::Stale { re_add_possible, .. }, Ok(own)) = (verdict, &found.superblock) else {
             continue;
         };
-        let Role::Active(role) = own.role() else { continue };
+        let DevRole::Active(role) = own.role() else { continue };
         let vacant = members.get(usize::from(role)).is_some_and(Option::is_none);
         if vacant && !behind.contains_key(&role) {
             let superblock = catching_up(own, newest, *re_add_possible, &numbers);

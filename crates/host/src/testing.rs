@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use braid_array::action::Command;
 
 use braid_array::format::superblock::{MAX_SECTOR, Reshape};
-use braid_array::format::{Role, Superblock, Version};
+use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Refusal, RequestError, SECTOR_BYTES};
 use rustix::event::{EventfdFlags, eventfd};
@@ -199,7 +199,7 @@ fn superblock(sectors: u64, raid_disks: u32) -> Superblock {
         events: 7,
         resync_offset: MAX_SECTOR,
         roles: (0..128)
-            .map(|n| if n < raid_disks { Role::Active(n as u16) } else { Role::Spare })
+            .map(|n| if n < raid_disks { DevRole::Active(n as u16) } else { DevRole::Spare })
             .collect(),
         ..Superblock::blank()
     }

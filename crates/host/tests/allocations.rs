@@ -7,7 +7,7 @@ use std::cell::Cell;
 use braid_array::action::Event;
 use braid_array::array::Scratch;
 use braid_array::assemble::{Config, MemberConfig, Standing, StartLog};
-use braid_array::format::superblock::{MAX_SECTOR, Reshape, Role, Version};
+use braid_array::format::superblock::{DevRole, MAX_SECTOR, Reshape, Version};
 use braid_array::format::{BadBlocks, Superblock};
 use braid_array::{
     Action, Array, BlockMachine, Buf, Instant, Machine, Op, Outcome, Request, RequestId,
@@ -67,7 +67,7 @@ fn superblock(level: i32, layout: u32, number: u32) -> Superblock {
         utime: 0,
         events: 1,
         resync_offset: MAX_SECTOR,
-        roles: (0..4).map(Role::Active).collect(),
+        roles: (0..4).map(DevRole::Active).collect(),
         ..Superblock::blank()
     }
 }

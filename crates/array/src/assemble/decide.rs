@@ -6,7 +6,7 @@ use super::check::{adopted, check_places, check_shape};
 use super::judge::{Judge, knows, same_array};
 use super::{Assembly, Candidate, Lineage, Options, Start, Verdict, lineage};
 use crate::format::superblock::feature;
-use crate::format::{Role, Superblock};
+use crate::format::{DevRole, Superblock};
 use crate::refusal::{Invocation, Next};
 
 /// More steps than lead from one refusal to what works.
@@ -68,7 +68,7 @@ fn newest(candidates: &[Candidate]) -> Option<usize> {
         let mut equal = superblocks().filter(|(_, other)| other.events == sb.events);
         equal.all(|(_, other)| !same_array(sb, other) || knows(other, sb))
     };
-    let rank = |sb: &Superblock| (sb.events, matches!(sb.role(), Role::Active(_)), known(sb));
+    let rank = |sb: &Superblock| (sb.events, matches!(sb.role(), DevRole::Active(_)), known(sb));
     superblocks().rev().max_by_key(|(_, sb)| (members(sb), rank(sb))).map(|(index, _)| index)
 }
 
@@ -255,7 +255,7 @@ impl<'a> Table<'a> {
         let candidate = &self.candidates[index];
         let superblock = candidate.superblock.as_ref().ok()?;
         let Verdict::Stale { .. } = self.verdicts[index] else { return None };
-        let Role::Active(role) = superblock.role() else { return None };
+        let DevRole::Active(role) = superblock.role() else { return None };
         let whole = !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
         let possible = self.places(candidate).is_ok()
             && check_shape(superblock, self.superblock()).is_ok()

@@ -10,7 +10,7 @@ use super::{Candidate, Config, MemberConfig, Options, Standing, Start, StartLog,
 use crate::SECTOR_BYTES;
 use crate::code::Losses;
 use crate::format::superblock::{MAX_SECTOR, feature};
-use crate::format::{BitmapError, Role, Superblock, SuperblockError, Version};
+use crate::format::{BitmapError, DevRole, Superblock, SuperblockError, Version};
 use crate::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
 use crate::level::{Layout, Level};
 use crate::refusal::{Invocation, Next};
@@ -201,7 +201,7 @@ impl Table<'_> {
     fn check_expected(&self, options: Options) -> Result<(), Refused> {
         let newest = self.superblock();
         let roles = newest.roles.iter().filter_map(|role| match role {
-            Role::Active(role) if u32::from(*role) < newest.raid_disks => Some(*role),
+            DevRole::Active(role) if u32::from(*role) < newest.raid_disks => Some(*role),
             _ => None,
         });
         let expected = roles.collect::<BTreeSet<u16>>();
@@ -269,7 +269,7 @@ impl Table<'_> {
             if let Verdict::Forced { role, .. } = verdict
                 && let Some(entry) = superblock.roles.get_mut(member.dev_number as usize)
             {
-                *entry = Role::Active(*role);
+                *entry = DevRole::Active(*role);
             }
         }
         if superblock.has(feature::JOURNAL) && matches!(log, StartLog::None) {

@@ -6,7 +6,7 @@ use super::refused::{Kind, Refused};
 use super::{Options, Verdict};
 use crate::MemberId;
 use crate::format::ppl::PplArea;
-use crate::format::superblock::{MAX_SECTOR, Role, feature};
+use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
 use crate::geometry::Geometry;
 use crate::level::Level;
 use crate::log::journal::JournalScan;
@@ -73,7 +73,9 @@ impl Table<'_> {
         } else {
             match PplArea::of(newest) {
                 Ok(_) => return Ok(()),
-                Err(_) if matches!(newest.role(), Role::Journal | Role::Spare) => return Ok(()),
+                Err(_) if matches!(newest.role(), DevRole::Journal | DevRole::Spare) => {
+                    return Ok(());
+                }
                 Err(reason) => format!("the newest superblock is not possible: {reason}"),
             }
         };
@@ -178,7 +180,8 @@ impl Table<'_> {
             },
             None => {
                 let stale = self.members().find(|(_, superblock, verdict)| {
-                    superblock.role() == Role::Journal && matches!(verdict, Verdict::Stale { .. })
+                    superblock.role() == DevRole::Journal
+                        && matches!(verdict, Verdict::Stale { .. })
                 });
                 match stale {
                     Some((candidate, _, verdict)) => {

@@ -11,7 +11,7 @@ use crate::assemble::{
     Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
 };
 use crate::create::LEAST_JOURNAL_SECTORS as JOURNAL_SECTORS;
-use crate::format::superblock::{MAX_DEV, Role, feature};
+use crate::format::superblock::{DevRole, MAX_DEV, feature};
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Refusal;
 
@@ -90,7 +90,7 @@ impl<'a> Admission<'a> {
     fn returning_member(self, new: &NewMember) -> Option<Member> {
         let superblock = new.superblock.as_deref()?;
         let intent = self.metadata.intent.as_ref()?;
-        let Role::Active(role) = superblock.role() else { return None };
+        let DevRole::Active(role) = superblock.role() else { return None };
         let number_free =
             self.members.iter().all(|(_, m)| m.superblock.dev_number != superblock.dev_number);
         let known = superblock.set_uuid == self.metadata.superblock.set_uuid

@@ -6,7 +6,7 @@ mod starts;
 
 use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, decide};
 use braid_array::format::superblock::{MAX_SECTOR, Reshape};
-use braid_array::format::{BadBlocks, Bitmap, Role, Superblock, Version};
+use braid_array::format::{BadBlocks, Bitmap, DevRole, Superblock, Version};
 use braid_array::refusal::{Invocation, Next};
 
 const DATA_OFFSET: u64 = 2048;
@@ -21,9 +21,9 @@ const READ_ONLY: Options = Options { read_only: true, run: false, force: false }
 fn member(level: i32, layout: u32, raid_disks: u16, role: u16) -> Superblock {
     let mut set_name = [0; 32];
     set_name[..6].copy_from_slice(b"h:home");
-    let mut roles = vec![Role::Spare; 128];
+    let mut roles = vec![DevRole::Spare; 128];
     for role in 0..raid_disks {
-        roles[usize::from(role)] = Role::Active(role);
+        roles[usize::from(role)] = DevRole::Active(role);
     }
     Superblock {
         version: Version::V1_2,
@@ -126,7 +126,7 @@ fn lose(superblocks: &mut [Superblock], lost: &[usize], events: u64) {
     for (index, superblock) in superblocks.iter_mut().enumerate() {
         if !lost.contains(&index) {
             superblock.events = events;
-            lost.iter().for_each(|number| superblock.roles[*number] = Role::Spare);
+            lost.iter().for_each(|number| superblock.roles[*number] = DevRole::Spare);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use braid_array::assemble::{Options, Standing, Start, decide};
 use braid_array::format::superblock::{devflag, feature};
-use braid_array::format::{BadBlocks, Bitmap, Role, Superblock};
+use braid_array::format::{BadBlocks, Bitmap, DevRole, Superblock};
 
 use super::{
     READ_ONLY, RUN, SIZE_SECTORS, UUID, array, assemble, bitmap, candidates, lose, member, raid5,
@@ -122,12 +122,12 @@ fn members_without_a_whole_role_are_what_their_superblock_says() {
     superblocks[1].feature_map = feature::RECOVERY_OFFSET;
     superblocks[1].recovery_offset = 1000;
     let mut others: Vec<Superblock> = (3..7).map(|number| member(5, 2, 3, number)).collect();
-    others[0].roles[3] = Role::Active(0);
+    others[0].roles[3] = DevRole::Active(0);
     others[0].feature_map = feature::REPLACEMENT | feature::RECOVERY_OFFSET;
     others[0].recovery_offset = u64::MAX;
-    others[2].roles[5] = Role::Faulty;
-    others[3].roles[6] = Role::Journal;
-    superblocks.iter_mut().for_each(|sb| sb.roles[3] = Role::Active(0));
+    others[2].roles[5] = DevRole::Faulty;
+    others[3].roles[6] = DevRole::Journal;
+    superblocks.iter_mut().for_each(|sb| sb.roles[3] = DevRole::Active(0));
     superblocks.extend(others);
     let assembly = assemble(&superblocks, Options::default());
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::{Disk, MEMBER_SECTORS, UUID, geometry};
 use braid_array::format::journal::{MetaBlock, Payload, SEQ_JUMP, page_checksum};
-use braid_array::format::superblock::{Role, feature};
+use braid_array::format::superblock::{DevRole, feature};
 use braid_array::format::{Superblock, Version};
 use braid_array::geometry::Geometry;
 use braid_array::level::Level;
@@ -290,7 +290,7 @@ fn the_tail_is_a_block_of_the_ring() {
         data_offset: DATA_OFFSET,
         data_size: 1029,
         recovery_offset: 1016,
-        roles: vec![Role::Journal],
+        roles: vec![DevRole::Journal],
         ..super::superblock(feature::JOURNAL)
     };
     let area = JournalArea { start: DATA_OFFSET, sectors: 1024, tail: 1016 };

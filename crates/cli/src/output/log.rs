@@ -4,7 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use braid_array::format::journal::{BLOCK_SECTORS, Payload};
 use braid_array::format::ppl::{PplArea, PplEntry};
-use braid_array::format::{Role, Superblock};
+use braid_array::format::{DevRole, Superblock};
 use braid_array::geometry::Geometry;
 use braid_array::log::journal::{Found, JournalArea};
 use braid_array::log::ppl::{EntryRows, Unit, UnitStanding};
@@ -199,7 +199,7 @@ impl Listing {
 
 fn role(superblock: &Superblock) -> Option<u16> {
     match superblock.role() {
-        Role::Active(role) => Some(role),
+        DevRole::Active(role) => Some(role),
         _ => None,
     }
 }

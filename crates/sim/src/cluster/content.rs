@@ -4,7 +4,7 @@
 use braid_array::assemble::read_bitmap;
 use braid_array::code::{Cell, Recovery, StripeCode};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{Bitmap, Role, Superblock, Version};
+use braid_array::format::{Bitmap, DevRole, Superblock, Version};
 use braid_array::level::Level;
 use braid_cluster::Family;
 use braid_cluster::assemble::Candidate;
@@ -113,8 +113,8 @@ pub fn create(
     }
     let mut disks = Vec::new();
     for role in 0..params.nodes {
-        let mut roles: Vec<Role> = (0..params.nodes).map(Role::Active).collect();
-        roles.resize(usize::from(params.nodes).next_multiple_of(128), Role::Spare);
+        let mut roles: Vec<DevRole> = (0..params.nodes).map(DevRole::Active).collect();
+        roles.resize(usize::from(params.nodes).next_multiple_of(128), DevRole::Spare);
         let superblock = Superblock {
             set_uuid,
             level,

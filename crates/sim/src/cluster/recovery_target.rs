@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::format::superblock::feature;
-use braid_array::format::{BadBlocks, Role, Superblock};
+use braid_array::format::{BadBlocks, DevRole, Superblock};
 use braid_array::{Instant, MemberId};
 
 use super::content;
@@ -30,7 +30,7 @@ impl Cluster {
     /// The role that the superblock on the volume of a process tells.
     pub(super) fn role_on(&self, process: usize) -> Option<u16> {
         match content::superblock(self.disk_of(process)).ok()?.role() {
-            Role::Active(role) => Some(role),
+            DevRole::Active(role) => Some(role),
             _ => None,
         }
     }
@@ -159,9 +159,9 @@ impl Session {
             .filter_map(|disk| content::superblock(disk).ok())
             .collect();
         let told = |role: &u16| {
-            let own = superblocks.iter().find(|own| own.role() == Role::Active(*role));
+            let own = superblocks.iter().find(|own| own.role() == DevRole::Active(*role));
             let number = own.map_or(u32::MAX, |own| own.dev_number);
-            let names = |other: &Superblock| other.role_of(number) == Role::Active(*role);
+            let names = |other: &Superblock| other.role_of(number) == DevRole::Active(*role);
             out.contains(role) || !superblocks.iter().all(names)
         };
         let known: Vec<u16> = self.promises.dropped.iter().copied().filter(told).collect();

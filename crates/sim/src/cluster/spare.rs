@@ -7,7 +7,7 @@
 
 use braid_array::Machine;
 use braid_array::action::{Command, CommandId};
-use braid_array::format::{Role, Superblock};
+use braid_array::format::{DevRole, Superblock};
 use braid_array::status::{MemberState, MemberStatus};
 use braid_cluster::client::ClientMember;
 
@@ -46,8 +46,10 @@ impl Session {
             return self.added();
         };
         let mut superblock = status.superblock;
-        superblock.roles.resize(superblock.roles.len().max(usize::from(number) + 1), Role::Spare);
-        superblock.roles[usize::from(number)] = Role::Spare;
+        superblock
+            .roles
+            .resize(superblock.roles.len().max(usize::from(number) + 1), DevRole::Spare);
+        superblock.roles[usize::from(number)] = DevRole::Spare;
         superblock.dev_number = number.into();
         superblock.device_uuid = [0x80 | spare.id as u8; 16];
         let volume = self.cluster.world.processes[spare.process].volumes.get_mut(VOLUME);
@@ -77,7 +79,7 @@ impl Session {
         self.look_at_spare();
         let Some(spare) = self.spare else { return Vec::new() };
         let disk = self.cluster.disk_of(spare.process);
-        let is_spare = |superblock: &Superblock| superblock.role() == Role::Spare;
+        let is_spare = |superblock: &Superblock| superblock.role() == DevRole::Spare;
         let superblock = content::superblock(disk).ok().filter(is_spare);
         let address = format!("n{}", spare.id);
         let volume = VOLUME.to_owned();

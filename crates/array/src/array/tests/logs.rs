@@ -48,7 +48,7 @@ fn add_journal(config: &mut Config) {
     config.members.push(journal);
     mark(config, |superblock| {
         superblock.feature_map |= feature::JOURNAL;
-        superblock.roles.push(Role::Journal);
+        superblock.roles.push(DevRole::Journal);
     });
     let scan = JournalScan {
         area: JournalArea { start: DATA_OFFSET, sectors: MEMBER_SECTORS, tail: 0 },
@@ -307,7 +307,7 @@ fn a_new_device_is_never_told_to_hold_what_a_missing_member_held() {
         assert_eq!((member, superblock.dev_number), (new, 2));
         let whole = !superblock.has(feature::RECOVERY_OFFSET);
         let in_sync = world.array.status().degraded == 0;
-        assert!(superblock.role() == Role::Spare || !whole || in_sync, "{superblock:?}");
+        assert!(superblock.role() == DevRole::Spare || !whole || in_sync, "{superblock:?}");
         told += 1;
         world.release_one(0);
     }

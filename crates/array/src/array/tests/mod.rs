@@ -30,7 +30,7 @@ use super::*;
 use crate::action::CommandId;
 use crate::assemble::{MemberConfig, Standing};
 use crate::events::ArrayEvent;
-use crate::format::superblock::{MAX_SECTOR, Role, Version};
+use crate::format::superblock::{DevRole, MAX_SECTOR, Version};
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::{Buf, IoOp, Op, RequestError, SECTOR_BYTES};
 use world::World;
@@ -72,7 +72,7 @@ fn superblock(level: i32, layout: u32, disks: u32, chunk: u32, number: u32) -> S
         utime: 0,
         events: 10,
         resync_offset: MAX_SECTOR,
-        roles: (0..disks as u16).map(Role::Active).collect(),
+        roles: (0..disks as u16).map(DevRole::Active).collect(),
         ..Superblock::blank()
     }
 }

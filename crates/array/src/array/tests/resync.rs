@@ -80,9 +80,9 @@ fn after_an_unclean_stop_a_replacement_is_given_everything_again() {
             heir.superblock.dev_number = disks;
             heir.superblock.device_uuid = [99; 16];
             config.members.push(heir);
-            config.superblock.roles.push(Role::Active(0));
+            config.superblock.roles.push(DevRole::Active(0));
             for member in &mut config.members {
-                member.superblock.roles.push(Role::Active(0));
+                member.superblock.roles.push(DevRole::Active(0));
             }
             rebuilding(config, 0, MEMBER_SECTORS / 2, true);
             unclean(config);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::format::{Role, Superblock, Version};
+use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::status::AbsentStatus;
 use braid_array::{Instant, Refusal};
 
@@ -128,7 +128,7 @@ impl KeeperSide {
             return refuse(reason);
         }
         let Ok(found) = decoded else { return };
-        let Role::Active(role) = found.role() else { return };
+        let DevRole::Active(role) = found.role() else { return };
         let exists = parts.sessions.list.roles().any(|one| one == role);
         if exists && !is_open(parts, role) {
             return refuse(ANOTHERS.to_owned());

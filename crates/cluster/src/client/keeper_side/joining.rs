@@ -3,7 +3,7 @@
 
 use braid_array::action::NewMember;
 use braid_array::events::ArrayEvent;
-use braid_array::format::Role;
+use braid_array::format::DevRole;
 use braid_array::{Refusal, SECTOR_BYTES};
 
 use super::KeeperSide;
@@ -25,7 +25,7 @@ impl KeeperSide {
         let vacant = |role: &u16| parts.keeper.view().is_vacant(*role) && !parts.alive(*role);
         parts.sessions.list.roles().filter(vacant).min_by_key(|&role| {
             let session = parts.session(role);
-            let had = own == Some(Role::Active(role));
+            let had = own == Some(DevRole::Active(role));
             (!had, session.member.is_some(), session.due.is_some())
         })
     }

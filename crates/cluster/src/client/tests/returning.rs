@@ -1,7 +1,7 @@
 //! Nodes that were lost and come back.
 
 use super::*;
-use braid_array::format::Role;
+use braid_array::format::DevRole;
 
 /// What a node asks for when it is connected to others, by role.
 fn connects(actions: &[Action]) -> BTreeMap<u16, u32> {
@@ -70,7 +70,7 @@ fn own() -> Superblock {
         data_offset: 64,
         data_size: 1 << 10,
         resync_offset: MAX_SECTOR,
-        roles: (0..NODES).map(Role::Active).collect(),
+        roles: (0..NODES).map(DevRole::Active).collect(),
         ..Superblock::blank()
     }
 }
