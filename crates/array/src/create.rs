@@ -10,6 +10,7 @@
 //! data_offset               data; a multiple of 1 MiB with room for a later reshape
 //! ```
 
+use crate::Role;
 use std::collections::BTreeSet;
 
 use crate::code::Losses;
@@ -371,8 +372,8 @@ impl NewArray {
         roles: &[Option<NewDevice>],
         geometry: &Geometry,
     ) -> Result<(), CreateError> {
-        let held: BTreeSet<u16> =
-            (0..).zip(roles).filter_map(|(role, device)| device.map(|_| role)).collect();
+        let held: BTreeSet<Role> =
+            (0..).map(Role).zip(roles).filter_map(|(role, device)| device.map(|_| role)).collect();
         let losses = Losses::of(self.level, self.layout, geometry.raid_disks())?;
         if losses.survives(|role| !held.contains(&role)) {
             return Ok(());
@@ -430,8 +431,8 @@ impl NewArray {
         };
         let devices = roles.len() + spares.len() + usize::from(journal.is_some());
         shared.roles = vec![DevRole::Spare; devices.next_multiple_of(128)];
-        for (role, _) in (0u16..).zip(roles).filter(|(_, device)| device.is_some()) {
-            shared.roles[usize::from(role)] = DevRole::Active(role);
+        for (role, _) in (0..).map(Role).zip(roles).filter(|(_, device)| device.is_some()) {
+            shared.roles[role.index()] = DevRole::Active(role);
         }
         if self.level == Level::Raid0 && self.unequal(&shared, roles) {
             shared.feature_map |= feature::RAID0_LAYOUT;

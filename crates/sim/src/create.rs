@@ -1,5 +1,6 @@
 //! A new array on blank devices, as `mdadm --create` leaves it.
 
+use braid_array::Role;
 use braid_array::format::journal::MetaBlock;
 use braid_array::format::ppl::{self, PplArea, PplHeader};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
@@ -151,7 +152,7 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
         resync_offset: if scenario.birth == Birth::Resync { 0 } else { MAX_SECTOR },
         roles: (0..MAX_DEV)
             .map(|device| match device {
-                _ if device < in_sync => DevRole::Active(device as u16),
+                _ if device < in_sync => DevRole::Active(Role::at(device)),
                 _ if spares.contains(&device) => DevRole::Spare,
                 _ if device == JOURNAL_NUMBER as usize && scenario.has_journal() => {
                     DevRole::Journal

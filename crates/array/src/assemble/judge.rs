@@ -63,7 +63,7 @@ impl Judge<'_> {
             DevRole::Active(role) => role,
         };
         let raid_disks = self.newest.raid_disks;
-        if u32::from(role) >= raid_disks {
+        if u32::from(role.0) >= raid_disks {
             return unreadable(format!("its role is {role}, the array has {raid_disks} members"));
         }
         if self.split(superblock) {

@@ -5,6 +5,7 @@
 //! superblock that they are gone; mdadm, too, ignores a member that "reports" a current one "as
 //! failed".
 
+use crate::Role;
 use crate::format::{DevRole, Superblock};
 
 /// How a member that is not current comes by its state.
@@ -20,7 +21,7 @@ pub(crate) enum Lineage {
 
 /// Compares what a member's superblock says with the device numbers and roles of those members
 /// that are in sync now.
-pub(crate) fn lineage(left: &Superblock, current: impl Iterator<Item = (u32, u16)>) -> Lineage {
+pub(crate) fn lineage(left: &Superblock, current: impl Iterator<Item = (u32, Role)>) -> Lineage {
     let mut knows_one = false;
     let mut misses_one = false;
     for (number, role) in current {

@@ -4,7 +4,6 @@ use super::decide::Table;
 use super::found_log::FoundLog;
 use super::refused::{Kind, Refused};
 use super::{Options, Verdict};
-use crate::MemberId;
 use crate::format::ppl::PplArea;
 use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
 use crate::geometry::Geometry;
@@ -12,6 +11,7 @@ use crate::level::Level;
 use crate::log::journal::JournalScan;
 use crate::log::ppl::{PplFix, fixes};
 use crate::refusal::Next;
+use crate::{MemberId, Role};
 
 /// The log of an array that is to start.
 #[derive(Clone, Debug, Default)]
@@ -140,7 +140,7 @@ impl Table<'_> {
     }
 
     /// How many rows of a role are on members that are there, from the first on.
-    fn held_rows(&self, role: u16) -> u64 {
+    fn held_rows(&self, role: Role) -> u64 {
         let rows = self.verdicts.iter().map(|verdict| match *verdict {
             Verdict::Active { role: held } | Verdict::Forced { role: held, .. } if held == role => {
                 u64::MAX

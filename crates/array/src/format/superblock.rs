@@ -3,6 +3,7 @@
 
 pub use super::superblock_error::{SuperblockError, Unsupported};
 use super::{superblock_v0, superblock_v1};
+use crate::Role;
 
 /// How much to read where a superblock may lie.
 pub const READ_BYTES: u32 = 4096;
@@ -60,7 +61,7 @@ pub fn locations(device_sectors: u64) -> impl Iterator<Item = (Version, u64, u32
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum DevRole {
     /// Active in this role.
-    Active(u16),
+    Active(Role),
     /// Spare (0xffff). md writes it for device numbers that are not in use, too.
     Spare,
     /// Faulty (0xfffe).

@@ -19,6 +19,7 @@ use super::superblock::{
     feature, time_code,
 };
 use super::superblock_v1::MAGIC;
+use crate::Role;
 
 const SUPERBLOCK_BYTES: usize = 4096;
 const CHECKSUM_AT: usize = 152;
@@ -180,7 +181,7 @@ fn role(bytes: &[u8], number: u32) -> DevRole {
         return DevRole::Faulty;
     }
     match u16::try_from(raid_disk) {
-        Ok(raid_disk) if state & DISK_SYNC != 0 => DevRole::Active(raid_disk),
+        Ok(raid_disk) if state & DISK_SYNC != 0 => DevRole::Active(Role(raid_disk)),
         _ => DevRole::Spare,
     }
 }

@@ -18,6 +18,7 @@ use super::bytes::{array_at, checksum, i32_at, put, u16_at, u32_at, u64_at};
 use super::superblock::{
     DevRole, MAX_DEV, MAX_EVENTS, Reshape, Superblock, SuperblockError, Version,
 };
+use crate::Role;
 
 /// `MD_SB_MAGIC`.
 pub(super) const MAGIC: u32 = 0xa92b_4efc;
@@ -214,7 +215,7 @@ const fn role(raw: [u8; 2]) -> DevRole {
     match u16::from_le_bytes(raw) {
         ROLE_SPARE => DevRole::Spare,
         ROLE_JOURNAL => DevRole::Journal,
-        code if code < ROLE_MAX => DevRole::Active(code),
+        code if code < ROLE_MAX => DevRole::Active(Role(code)),
         _ => DevRole::Faulty,
     }
 }
@@ -222,7 +223,7 @@ const fn role(raw: [u8; 2]) -> DevRole {
 /// The code of a role.
 const fn role_code(role: DevRole) -> u16 {
     match role {
-        DevRole::Active(number) => number,
+        DevRole::Active(role) => role.0,
         DevRole::Spare => ROLE_SPARE,
         DevRole::Faulty => ROLE_FAULTY,
         DevRole::Journal => ROLE_JOURNAL,

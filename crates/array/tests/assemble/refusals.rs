@@ -1,5 +1,6 @@
 //! What is refused, and what `run` and `force` make of it.
 
+use braid_array::Role;
 use braid_array::assemble::{Candidate, Options, decide};
 use braid_array::format::superblock::feature;
 use braid_array::format::{BitmapError, DevRole, Superblock, SuperblockError, Version};
@@ -82,7 +83,10 @@ fn force_takes_the_newest_stale_members_and_those_of_their_time() {
     assert_eq!(degraded, 1);
     let roles = &config.superblock.roles[..5];
     let role = DevRole::Active;
-    assert_eq!(roles, [role(0), role(1), role(2), DevRole::Spare, DevRole::Spare]);
+    assert_eq!(
+        roles,
+        [role(Role(0)), role(Role(1)), role(Role(2)), DevRole::Spare, DevRole::Spare]
+    );
     let none = assemble(&superblocks[..1], FORCE);
     assert!(!refused(none).2, "force cannot conjure members up");
 }
@@ -92,7 +96,7 @@ fn force_takes_no_member_whose_role_or_number_another_has() {
     // Role 1 is being rebuilt on a new device, under the number that the stale b had; c is gone.
     let mut superblocks = array(5, 2, 3);
     lose(&mut superblocks, &[1, 2], 20);
-    superblocks[0].roles[3] = DevRole::Active(1);
+    superblocks[0].roles[3] = DevRole::Active(Role(1));
     let mut new = superblocks[0].clone();
     (new.dev_number, new.feature_map) = (3, feature::RECOVERY_OFFSET);
     let there = [superblocks[0].clone(), superblocks[1].clone(), new.clone()];
@@ -169,8 +173,8 @@ fn a_member_that_knows_too_little_of_the_others_is_not_caught_up_by_the_bitmap()
     for number in [0, 1] {
         superblocks[number].events = 30;
         superblocks[number].roles[..3].copy_from_slice(&[
-            DevRole::Active(0),
-            DevRole::Active(1),
+            DevRole::Active(Role(0)),
+            DevRole::Active(Role(1)),
             DevRole::Spare,
         ]);
     }
@@ -182,8 +186,8 @@ fn a_member_that_knows_too_little_of_the_others_is_not_caught_up_by_the_bitmap()
     superblocks[1].events = 20;
     superblocks[1].roles[..3].copy_from_slice(&[
         DevRole::Spare,
-        DevRole::Active(1),
-        DevRole::Active(0),
+        DevRole::Active(Role(1)),
+        DevRole::Active(Role(0)),
     ]);
     let text = verdicts(&assemble(&superblocks, Options::default()));
     assert_eq!(text[1], "b: stale (event count 20, newest 30)");
@@ -323,6 +327,6 @@ fn places_that_cannot_be_are_refused() {
     says(&|sb| sb.raid_disks = 4, "has another number of members than the newest one");
     let text = verdict(&|sb| sb.dev_number = 1920);
     assert_eq!(text, "b: its device number is 1920, not below 1920");
-    let text = verdict(&|sb| sb.roles[1] = DevRole::Active(3));
+    let text = verdict(&|sb| sb.roles[1] = DevRole::Active(Role(3)));
     assert_eq!(text, "b: its role is 3, the array has 3 members");
 }

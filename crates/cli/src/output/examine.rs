@@ -198,7 +198,7 @@ fn role_marks(sb: &Superblock) -> String {
     let mut holders = vec![0u32; sb.raid_disks as usize];
     for role in &sb.roles {
         if let DevRole::Active(role) = role
-            && let Some(count) = holders.get_mut(usize::from(*role))
+            && let Some(count) = holders.get_mut(role.index())
         {
             *count += 1;
         }

@@ -1,5 +1,6 @@
 //! What `braid examine --log` prints: the text, and the same as JSON, one record after the other.
 
+use braid_array::Role;
 use std::fmt::{Display, Write as _};
 
 use braid_array::format::journal::{BLOCK_SECTORS, Payload};
@@ -197,7 +198,7 @@ impl Listing {
     }
 }
 
-fn role(superblock: &Superblock) -> Option<u16> {
+fn role(superblock: &Superblock) -> Option<Role> {
     match superblock.role() {
         DevRole::Active(role) => Some(role),
         _ => None,

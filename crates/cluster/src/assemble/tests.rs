@@ -1,3 +1,4 @@
+use braid_array::Role;
 use braid_array::format::Version;
 
 use super::*;
@@ -147,7 +148,7 @@ fn who_comes_back_to_find_its_number_taken_gets_another() {
     for number in [0, 2] {
         let superblock = superblock(&mut candidates[number]);
         superblock.events += 5;
-        superblock.roles[1..3].copy_from_slice(&[DevRole::Active(2), DevRole::Faulty]);
+        superblock.roles[1..3].copy_from_slice(&[DevRole::Active(Role(2)), DevRole::Faulty]);
     }
     superblock(&mut candidates[2]).dev_number = 1;
     let plan = ready(&candidates, Options::default());

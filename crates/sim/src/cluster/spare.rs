@@ -5,10 +5,10 @@
 //! they keep for a takeover. So in the end nothing of the array is open there, its ring is given
 //! back, and its volume can be deleted.
 
-use braid_array::Machine;
 use braid_array::action::{Command, CommandId};
 use braid_array::format::{DevRole, Superblock};
 use braid_array::status::{MemberState, MemberStatus};
+use braid_array::{Machine, Role};
 use braid_cluster::client::ClientMember;
 
 use super::content;
@@ -116,7 +116,8 @@ impl Session {
 
     /// While the new one lacks something nobody else may be missed whose loss is to come.
     fn replace_one(&mut self) {
-        let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
+        let role =
+            Role(self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16);
         let lost = [self.promises.missing_with(&self.planned), vec![role]].concat();
         if self.is_replacing() && self.cluster.rng.percent(80) {
             return;
@@ -130,7 +131,7 @@ impl Session {
         if !self.cluster.scenario.survives(&lost) {
             return;
         }
-        self.cluster.note(&[58, role.into()], || format!("REPLACE role {role}"));
+        self.cluster.note(&[58, role.0.into()], || format!("REPLACE role {role}"));
         self.cluster.world.command(self.client, REPLACE, Command::Replace(member));
     }
 
@@ -148,8 +149,9 @@ impl Session {
 
     fn cut_spare_off(&mut self) {
         let Some(RecoveryTarget { id, process, .. }) = self.spare else { return };
-        let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
-        self.cluster.note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
+        let role =
+            Role(self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16);
+        self.cluster.note(&[60, id, role.0.into()], || format!("CUT spare {id} off from {role}"));
         let node = self.cluster.node(role);
         self.cluster.world.disconnect(node, process);
     }

@@ -5,6 +5,7 @@ use super::restart::is_data_write;
 use super::restart::is_superblock;
 use super::world::Fate;
 use super::*;
+use crate::Role;
 use crate::action::{Command, IoError};
 use crate::keeper::SAFE_MODE_MS;
 use crate::status::ArrayState;
@@ -99,7 +100,7 @@ fn a_member_stays_when_its_replacement_is_lost_while_taking_over() {
             assert_eq!(world.array.status().degraded, 0, "{what}");
             for disk in 0..disks as usize {
                 let superblock = world.superblock(disk);
-                assert_eq!(superblock.role_of(0), DevRole::Active(0), "{what}: disk {disk}");
+                assert_eq!(superblock.role_of(0), DevRole::Active(Role(0)), "{what}: disk {disk}");
                 assert_eq!(superblock.role_of(disks), DevRole::Faulty, "{what}: disk {disk}");
             }
             world.disks.iter_mut().flatten().for_each(disk::Disk::flush);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::status::AbsentStatus;
-use braid_array::{Instant, Refusal};
+use braid_array::{Instant, Refusal, Role};
 
 use super::KeeperSide;
 use super::recovery::{Origin, new_member};
@@ -84,7 +84,7 @@ impl Absents {
 }
 
 /// Has a role nobody whom it waits for?
-fn is_open(parts: &Parts, role: u16) -> bool {
+fn is_open(parts: &Parts, role: Role) -> bool {
     let nobody = parts.session(role).state == SessionState::Missing;
     nobody && parts.keeper.view().is_vacant(role)
 }
