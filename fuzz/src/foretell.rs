@@ -4,6 +4,7 @@
 //! The first byte has options, the second the members that are there; then come messages, each with
 //! two bytes of length in front: of those members, then of witnesses.
 
+use braid_array::Role;
 use braid_array::format::{Bitmap, Superblock, Version};
 use braid_cluster::assemble::{Candidate, Options, SUPERBLOCK_SECTOR, Start, decide};
 use braid_cluster::client::{Voter, foretell, witnesses_of};
@@ -123,7 +124,7 @@ fn array(force: bool, there: u8) -> (Option<ClientConfig>, Vec<String>) {
     let addresses = candidates.iter().map(|candidate| candidate.address.clone()).collect();
     let options = Options { force, unclean: true, ..Options::default() };
     let Start::Ready(plan) = decide(&candidates, options).start else { return (None, addresses) };
-    let planner = Planner::Encoder { node: 0 };
+    let planner = Planner::Encoder { node: Role(0) };
     let params =
         Params::for_array(plan.family, NODES.into(), plan.chunk_bytes, plan.stripes, planner);
     let config = ClientConfig::new(params.expect("a pipeline"), plan.members);

@@ -1,6 +1,7 @@
 //! Messages between clients and nodes: several in a row, each with two bytes of length in front,
 //! and what they make of the node they are sent to.
 
+use braid_array::Role;
 use braid_cluster::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot, StripeNo};
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
@@ -34,7 +35,7 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
 
 fn params(random: &mut Random) -> Params {
     let nodes = 4 + random.below(4) as u16;
-    let planner = Planner::Encoder { node: 0 };
+    let planner = Planner::Encoder { node: Role(0) };
     Params::for_array(Family::Xor2d, nodes, 4096 << random.below(6), 100, planner)
         .expect("4 to 7 nodes")
 }
@@ -79,7 +80,7 @@ fn session(random: &mut Random) -> Vec<Message> {
     let set = set(random, params);
     let view = view(random);
     let position = set.position;
-    let peer = PeerAddress { role: 1, address: "10.0.0.2:7000".into(), ring: 0 };
+    let peer = PeerAddress { role: Role(1), address: "10.0.0.2:7000".into(), ring: 0 };
     let tag = random.below(9) as u32;
     let name = "volume".to_owned();
     vec![
@@ -87,13 +88,17 @@ fn session(random: &mut Random) -> Vec<Message> {
         Message::Grant { tag, array: [1; 16], epoch: Epoch(random.below(3) as u32), client: 1 },
         Message::Commit { sets: vec![(position, Generation(random.below(2) as u32))] },
         Message::Abort { position, generation: Generation(random.below(2) as u32) },
-        Message::Without { role: random.below(8) as u16 },
-        Message::Join { session: random.next(), role: random.below(8) as u16, array: [1; 16] },
+        Message::Without { role: Role(random.below(8) as u16) },
+        Message::Join {
+            session: random.next(),
+            role: Role(random.below(8) as u16),
+            array: [1; 16],
+        },
         Message::OpenVolume { tag, name, write: true },
         Message::StoreView { tag, view },
         Message::ReadMeta { tag, sector: 8, bytes: 4096 },
         Message::WriteMeta { tag, sector: 8, bytes: vec![1; 512] },
-        Message::OpenPipeline { tag, role: 0, data_sector: 64, params },
+        Message::OpenPipeline { tag, role: Role(0), data_sector: 64, params },
         Message::Connect { tag, peers: vec![peer] },
         Message::BeginSet { set },
         Message::Read { slot: Slot(1), sector: 64, bytes: 4096, to: 0 },
@@ -224,7 +229,7 @@ pub(crate) fn run(mut bytes: &[u8]) {
 fn look_at(pipeline: &mut Pipeline, set: &Set) {
     let Some(plan) = pipeline.plan_of(set) else { return };
     let transfers = plan.schedule.transfers();
-    for node in 0..pipeline.params().nodes {
+    for node in Role::all(pipeline.params().nodes) {
         let ring = pipeline.ring_bytes(node);
         let arriving = (0..transfers.len()).filter(|&t| transfers[t].to == node);
         let old = (0..pipeline.rows()).map(|row| pipeline.old(set, node, row));

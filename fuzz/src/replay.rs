@@ -1,6 +1,7 @@
 //! What md's logs say of a crashed array, where what lies on the device means no good: whatever it
 //! is, what is to be replayed stays within the array, and within what the log can hold.
 
+use braid_array::Role;
 use braid_array::format::journal::{MetaBlock, Payload, page_checksum};
 use braid_array::format::ppl::{PplArea, PplEntry, PplHeader};
 use braid_array::geometry::{Geometry, Shape};
@@ -82,7 +83,7 @@ pub(crate) fn make_ppl(random: &mut Random) -> Vec<u8> {
 }
 
 /// An entry whose partial parity is zeroes, often one that fits.
-fn logged(random: &mut Random, stripe: u64, parity: u16) -> PplEntry {
+fn logged(random: &mut Random, stripe: u64, parity: Role) -> PplEntry {
     let rows = 1 + random.below(40) as u32;
     let changed = 1 + random.below(4) as u32;
     let row = number(random) % CHUNK_SECTORS;
@@ -93,7 +94,7 @@ fn logged(random: &mut Random, stripe: u64, parity: u16) -> PplEntry {
         data_sector: if odd { number(random) } else { first },
         pp_bytes,
         data_bytes: rows * changed * 512,
-        parity_disk: if odd { number(random) as u32 } else { parity.into() },
+        parity_disk: if odd { number(random) as u32 } else { parity.0.into() },
         checksum: crc32c(&vec![0; pp_bytes as usize]),
     }
 }
@@ -108,7 +109,7 @@ pub(crate) fn run_ppl(bytes: &[u8]) {
     assert!(parity_bytes <= LOG_BYTES, "more than the log can hold");
     assert!(scan.entries.is_empty() || !scan.blank && !scan.impossible);
     let geometry = geometry(Level::Raid5);
-    let held = |role: u16| if options >> role & 2 == 0 { MEMBER_SECTORS } else { 100 };
+    let held = |role: Role| if options >> role.0 & 2 == 0 { MEMBER_SECTORS } else { 100 };
     for (entry, parity) in &scan.entries {
         let Ok(fixes) = fixes(entry, parity, &geometry, &held) else { continue };
         let rows: u64 = fixes.iter().map(|fix| u64::from(fix.sectors)).sum();
@@ -177,7 +178,7 @@ pub(crate) fn run_journal(bytes: &[u8]) {
     let within = |from: u64| from.is_multiple_of(8) && from < LOG_SECTORS;
     assert!(within(scan.end));
     for page in &scan.pages {
-        assert!(within(page.position) && page.role < 5 && page.row + 8 <= MEMBER_SECTORS);
+        assert!(within(page.position) && page.role.0 < 5 && page.row + 8 <= MEMBER_SECTORS);
     }
     assert!(scan.pages.is_sorted_by(|one, two| (one.row, one.role) < (two.row, two.role)));
     let array_sectors = geometry.array_sectors();

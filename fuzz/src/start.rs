@@ -163,11 +163,11 @@ fn check(config: &Config, degraded: u16) {
         assert!(superblock.data_offset + superblock.data_size <= member.device_sectors);
         match member.standing {
             Standing::InSync { role } => {
-                assert!(u32::from(role) < array.raid_disks);
+                assert!(u32::from(role.0) < array.raid_disks);
                 assert!(in_sync.insert(role), "a role has one holder");
             }
             Standing::Rebuilding { role, offset, .. } => {
-                assert!(u32::from(role) < array.raid_disks && offset <= array.size_sectors);
+                assert!(u32::from(role.0) < array.raid_disks && offset <= array.size_sectors);
             }
             Standing::Spare | Standing::Journal => {}
         }

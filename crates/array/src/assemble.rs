@@ -28,9 +28,9 @@ pub use verdict::Verdict;
 
 pub use crate::options::Options;
 
-use crate::MemberId;
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Next;
+use crate::{MemberId, Role};
 
 /// What is to become of the candidates.
 #[derive(Clone, Debug)]
@@ -110,12 +110,12 @@ pub enum Standing {
     /// Holds its role completely.
     InSync {
         /// Role.
-        role: u16,
+        role: Role,
     },
     /// Holds its role below `offset`; recovery goes on from there.
     Rebuilding {
         /// Role.
-        role: u16,
+        role: Role,
         /// Sectors of the data area below this are rebuilt.
         offset: u64,
         /// Stands beside the holder of the role, which it is to replace.

@@ -10,13 +10,14 @@
 //! data_offset               data; a multiple of 1 MiB with room for a later reshape
 //! ```
 
+use crate::Role;
 use std::collections::BTreeSet;
 
 use crate::code::Losses;
 use crate::format::journal::MetaBlock;
 use crate::format::ppl::{self, PplArea, PplHeader};
 use crate::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
-use crate::format::{BadBlocks, Bitmap, Role, Superblock, Version};
+use crate::format::{BadBlocks, Bitmap, DevRole, Superblock, Version};
 use crate::geometry::{Geometry, GeometryError, Shape};
 use crate::level::{Layout, Level};
 use crate::name::NAME_BYTES;
@@ -371,8 +372,8 @@ impl NewArray {
         roles: &[Option<NewDevice>],
         geometry: &Geometry,
     ) -> Result<(), CreateError> {
-        let held: BTreeSet<u16> =
-            (0..).zip(roles).filter_map(|(role, device)| device.map(|_| role)).collect();
+        let held: BTreeSet<Role> =
+            (0..).map(Role).zip(roles).filter_map(|(role, device)| device.map(|_| role)).collect();
         let losses = Losses::of(self.level, self.layout, geometry.raid_disks())?;
         if losses.survives(|role| !held.contains(&role)) {
             return Ok(());
@@ -429,9 +430,9 @@ impl NewArray {
             NewLog::None | NewLog::PartialParity => None,
         };
         let devices = roles.len() + spares.len() + usize::from(journal.is_some());
-        shared.roles = vec![Role::Spare; devices.next_multiple_of(128)];
-        for (role, _) in (0u16..).zip(roles).filter(|(_, device)| device.is_some()) {
-            shared.roles[usize::from(role)] = Role::Active(role);
+        shared.roles = vec![DevRole::Spare; devices.next_multiple_of(128)];
+        for (role, _) in (0..).map(Role).zip(roles).filter(|(_, device)| device.is_some()) {
+            shared.roles[role.index()] = DevRole::Active(role);
         }
         if self.level == Level::Raid0 && self.unequal(&shared, roles) {
             shared.feature_map |= feature::RAID0_LAYOUT;
@@ -442,7 +443,7 @@ impl NewArray {
             if device_sectors < needed_sectors {
                 return Err(CreateError::JournalTooSmall { device_sectors, needed_sectors });
             }
-            shared.roles[devices - 1] = Role::Journal;
+            shared.roles[devices - 1] = DevRole::Journal;
         }
         let missing = roles.iter().filter(|device| device.is_none()).count();
         let present = roles.len() - missing;
@@ -514,7 +515,7 @@ impl Blueprint {
             writes.push((area.sector, header.encode(superblock.set_uuid)));
         }
         if let NewLog::Journal { first_seq, .. } = self.log
-            && superblock.role() == Role::Journal
+            && superblock.role() == DevRole::Journal
         {
             let block = MetaBlock { seq: first_seq.into(), position: 0, payloads: Vec::new() };
             writes.push((superblock.data_offset, block.encode(superblock.set_uuid)));

@@ -38,4 +38,4 @@ pub use machine::{AnyMachine, BlockMachine, Machine};
 pub use mutant::broken;
 pub use refusal::Refusal;
 pub use request::{Op, Request, RequestError, RequestId};
-pub use units::{Instant, IoId, MemberId, SECTOR_BYTES};
+pub use units::{Instant, IoId, MemberId, Role, SECTOR_BYTES};

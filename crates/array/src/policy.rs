@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::assemble::{Candidate, Options, Start, Verdict, decide, geometry_of};
 use crate::format::ppl::{self, PplHeader};
 use crate::format::superblock::{MAX_SECTOR, feature};
-use crate::format::{Bitmap, Role, Superblock, Version};
+use crate::format::{Bitmap, DevRole, Superblock, Version};
 use crate::level::Level;
 use crate::refusal::{Invocation, Next, Refusal};
 
@@ -151,7 +151,7 @@ fn stopped(candidates: &[Candidate]) -> Result<Superblock, Refusal> {
 }
 
 fn has_role(superblock: &Superblock) -> bool {
-    matches!(superblock.role(), Role::Active(_))
+    matches!(superblock.role(), DevRole::Active(_))
 }
 
 /// Can an array of this level have the policy?

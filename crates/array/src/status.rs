@@ -2,7 +2,7 @@
 
 use crate::events::SyncAction;
 use crate::format::Superblock;
-use crate::{MemberId, Refusal};
+use crate::{MemberId, Refusal, Role};
 
 /// State of the array as a whole. `degraded` and the running sync are told apart from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct MemberStatus {
     /// Path.
     pub device: String,
     /// Its role, when it has one.
-    pub role: Option<u16>,
+    pub role: Option<Role>,
     /// md's device number (`Number` in `--detail`).
     pub number: u16,
     /// State.
@@ -175,7 +175,7 @@ pub struct ViewStatus {
     /// How many views that client has recorded.
     pub count: u32,
     /// Roles that hold everything.
-    pub in_sync: Vec<u16>,
+    pub in_sync: Vec<Role>,
     /// The nodes that vote: by address, where that is known, or by number.
     pub voters: Vec<String>,
     /// Those of them that have no member.

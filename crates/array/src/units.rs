@@ -1,5 +1,7 @@
 //! Units. A sector is 512 bytes everywhere; lengths carry their unit in the name.
 
+use std::fmt;
+
 /// Bytes in a sector, md's and the block layer's unit.
 pub const SECTOR_BYTES: u64 = 512;
 
@@ -34,6 +36,38 @@ impl MemberId {
     #[must_use]
     pub fn array_number(self) -> Option<usize> {
         self.0.checked_sub(Self::FIRST_ARRAY).map(usize::from)
+    }
+}
+
+/// Which place in the array's level a member takes: roles count from 0. Any member may be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Role(pub u16);
+
+impl Role {
+    /// The roles of an array that has so many.
+    #[must_use]
+    pub fn all(count: u16) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + Clone {
+        (0..count).map(Self)
+    }
+
+    /// That of an entry in a list by role.
+    #[must_use]
+    pub const fn at(index: usize) -> Self {
+        debug_assert!(index <= u16::MAX as usize, "more entries than roles");
+        Self(index as u16)
+    }
+
+    /// Where it is in a list by role.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -1,9 +1,10 @@
 //! New arrays: where mdadm puts things, which members must be synced, and what is refused.
 
+use braid_array::Role;
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{Role, Superblock};
+use braid_array::format::{DevRole, Superblock};
 use braid_array::level::{Layout, Level};
 
 const MIB: u64 = 2048;
@@ -152,12 +153,12 @@ fn missing_members_leave_nothing_to_sync_or_one_to_rebuild() {
             .filter(|i| superblocks[*i].as_ref().is_some_and(|s| s.has(feature::RECOVERY_OFFSET)))
             .collect();
         let first = superblocks.iter().flatten().next().unwrap();
-        for role in 0..4u16 {
-            let expected = match superblocks[usize::from(role)] {
-                Some(_) => Role::Active(role),
-                None => Role::Spare,
+        for role in Role::all(4) {
+            let expected = match superblocks[role.index()] {
+                Some(_) => DevRole::Active(role),
+                None => DevRole::Spare,
             };
-            assert_eq!(first.roles[usize::from(role)], expected);
+            assert_eq!(first.roles[role.index()], expected);
         }
         (first.resync_offset, rebuilt)
     };

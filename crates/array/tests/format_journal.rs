@@ -2,7 +2,7 @@
 //! blocks that no md writes.
 
 use braid_array::format::journal::{JournalError, MetaBlock, Payload, page_checksum};
-use braid_array::format::superblock::Role;
+use braid_array::format::superblock::DevRole;
 use braid_array::format::{Superblock, Version};
 
 const LOG: &[u8] = include_bytes!("data/journal.log");
@@ -11,7 +11,7 @@ const SUPERBLOCK: &[u8] = include_bytes!("data/journal.superblock");
 
 fn uuid() -> [u8; 16] {
     let superblock = Superblock::decode(Version::V1_2, 8, SUPERBLOCK).unwrap();
-    assert_eq!(superblock.role(), Role::Journal);
+    assert_eq!(superblock.role(), DevRole::Journal);
     assert_eq!(superblock.recovery_offset, 64);
     superblock.set_uuid
 }

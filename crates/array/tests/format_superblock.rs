@@ -1,10 +1,11 @@
 //! The superblock codecs against superblocks that Linux md wrote (see `data/README.md`), and
 //! against damaged ones.
 
+use braid_array::Role;
 use braid_array::format::superblock::{
     MAX_SECTOR, READ_BYTES, devflag, feature, time_code, time_parts,
 };
-use braid_array::format::{Role, Superblock, SuperblockError, Version, locations};
+use braid_array::format::{DevRole, Superblock, SuperblockError, Version, locations};
 
 const V12: &[u8] = include_bytes!("data/v12.superblock");
 const V11: &[u8] = include_bytes!("data/v11.superblock");
@@ -41,13 +42,19 @@ fn superblocks_of_all_versions_say_what_mdadm_says() {
     assert_eq!(sb.name(), "h:twelve");
     assert_eq!((sb.level, sb.layout, sb.raid_disks, sb.chunk_sectors), (5, 2, 3, 128));
     assert_eq!((sb.size_sectors, sb.data_offset, sb.data_size), (30720, 2048, 30720));
-    assert_eq!((sb.events, sb.resync_offset, sb.role()), (19, 0, Role::Active(1)));
+    assert_eq!((sb.events, sb.resync_offset, sb.role()), (19, 0, DevRole::Active(Role(1))));
     assert_eq!(sb.feature_map, feature::BITMAP_OFFSET | feature::BAD_BLOCKS);
     assert_eq!((sb.bitmap_sector(), sb.bblog_sector()), (Some(16), Some(24)));
     assert_eq!(sb.bblog_size_sectors, 8);
     assert_eq!(sb.roles.len(), 128);
     // The last member of a new raid5 is rebuilt from the others, under the next free number.
-    let roles = [Role::Active(0), Role::Active(1), Role::Spare, Role::Active(2), Role::Spare];
+    let roles = [
+        DevRole::Active(Role(0)),
+        DevRole::Active(Role(1)),
+        DevRole::Spare,
+        DevRole::Active(Role(2)),
+        DevRole::Spare,
+    ];
     assert_eq!(sb.roles[..5], roles);
 
     let sb = decode(Version::V1_1, V11);
@@ -60,7 +67,7 @@ fn superblocks_of_all_versions_say_what_mdadm_says() {
     assert_eq!((sb.level, sb.layout, sb.raid_disks), (10, 0x102, 4));
     assert_eq!((sb.super_offset, sb.data_offset, sb.data_size), (32752, 0, 32736));
     assert_eq!((sb.bitmap_sector(), sb.bblog_sector()), (Some(32736), Some(32744)));
-    assert_eq!(sb.role(), Role::Active(2));
+    assert_eq!(sb.role(), DevRole::Active(Role(2)));
 }
 
 #[test]
@@ -69,14 +76,17 @@ fn superblocks_0_90_say_what_mdadm_says() {
     assert_eq!(sb.uuid_text(), "00112233:44556677:8899aabb:ccddeeff");
     assert_eq!((sb.level, sb.layout, sb.raid_disks, sb.chunk_sectors), (5, 2, 3, 128));
     assert_eq!((sb.size_sectors, sb.data_offset, sb.super_offset), (32640, 0, 32640));
-    assert_eq!((sb.events, sb.resync_offset, sb.role()), (19, MAX_SECTOR, Role::Active(1)));
+    assert_eq!(
+        (sb.events, sb.resync_offset, sb.role()),
+        (19, MAX_SECTOR, DevRole::Active(Role(1)))
+    );
     assert_eq!(sb.bitmap_sector(), Some(32648));
-    assert_eq!(sb.role_of(3), Role::Spare);
-    assert_eq!(decode(Version::V0_90, V090_SPARE).role(), Role::Spare);
+    assert_eq!(sb.role_of(3), DevRole::Spare);
+    assert_eq!(decode(Version::V0_90, V090_SPARE).role(), DevRole::Spare);
 
     let sb = decode(Version::V0_90, V090_DEGRADED);
-    assert_eq!((sb.events, sb.resync_offset, sb.role_of(0)), (24, 0, Role::Faulty));
-    assert_eq!(sb.role(), Role::Active(1));
+    assert_eq!((sb.events, sb.resync_offset, sb.role_of(0)), (24, 0, DevRole::Faulty));
+    assert_eq!(sb.role(), DevRole::Active(Role(1)));
 }
 
 #[test]

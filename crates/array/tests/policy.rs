@@ -5,7 +5,7 @@ use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::create::{NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplHeader};
 use braid_array::format::superblock::feature;
-use braid_array::format::{Role, Superblock, Version};
+use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::level::{Layout, Level};
 use braid_array::policy::{Policy, PolicyChange};
 
@@ -284,7 +284,7 @@ fn what_cannot_be_is_refused_with_the_reason_and_a_next_step() {
     for index in 0..3 {
         rewrite(&mut journaled, index, |sb| {
             sb.feature_map |= feature::JOURNAL;
-            sb.roles[3] = Role::Journal;
+            sb.roles[3] = DevRole::Journal;
         });
     }
     let said = refused(&journaled, Policy::Resync);

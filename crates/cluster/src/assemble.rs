@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_array::assemble as local;
 use braid_array::assemble::{Standing, Verdict};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{BadBlocks, Bitmap, BitmapError, Role, Superblock, SuperblockError};
+use braid_array::format::{BadBlocks, Bitmap, BitmapError, DevRole, Superblock, SuperblockError};
 use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::refusal::Invocation;
-use braid_array::{Refusal, SECTOR_BYTES};
+use braid_array::{Refusal, Role, SECTOR_BYTES};
 
 use crate::family::{Family, XOR2D_MD_LEVEL};
 use crate::member::{ClientMember, Found};
@@ -262,7 +262,7 @@ fn plan(
         else {
             continue;
         };
-        let Some(place) = members.get_mut(usize::from(role)) else { continue };
+        let Some(place) = members.get_mut(role.index()) else { continue };
         let Some(found) = candidates.iter().find(|c| c.name() == member.device) else { continue };
         let Ok(own) = &found.superblock else { continue };
         sizes.push(if newest.size_sectors == 0 { own.data_size } else { newest.size_sectors });
@@ -273,7 +273,7 @@ fn plan(
     if !options.read_only {
         let behind = left_behind(newest, verdicts, candidates, (&members, &spares));
         for (role, member) in behind {
-            members[usize::from(role)] = Some(member);
+            members[role.index()] = Some(member);
         }
     }
     let stripe_sectors = u64::from(code.rows()) * (u64::from(chunk_bytes) / SECTOR_BYTES);
@@ -312,7 +312,7 @@ fn left_behind(
     verdicts: &[(String, Verdict)],
     candidates: &[Candidate],
     (members, spares): (&[Option<ClientMember>], &[ClientMember]),
-) -> BTreeMap<u16, ClientMember> {
+) -> BTreeMap<Role, ClientMember> {
     let number = |member: &ClientMember| member.superblock.dev_number;
     let mut numbers: BTreeSet<u32> = members.iter().flatten().chain(spares).map(number).collect();
     let mut behind = BTreeMap::new();
@@ -320,8 +320,8 @@ fn left_behind(
         let (Verdict::Stale { re_add_possible, .. }, Ok(own)) = (verdict, &found.superblock) else {
             continue;
         };
-        let Role::Active(role) = own.role() else { continue };
-        let vacant = members.get(usize::from(role)).is_some_and(Option::is_none);
+        let DevRole::Active(role) = own.role() else { continue };
+        let vacant = members.get(role.index()).is_some_and(Option::is_none);
         if vacant && !behind.contains_key(&role) {
             let superblock = catching_up(own, newest, *re_add_possible, &numbers);
             numbers.insert(superblock.dev_number);

@@ -1,5 +1,6 @@
 //! Which code an array over nodes has, as superblocks tell it.
 
+use braid_array::Role;
 use braid_array::level::{Layout, LayoutError, Level};
 use braid_array::refusal::{Advised, Next};
 
@@ -156,9 +157,9 @@ impl Family {
     /// blocks as are known to do; `None` when they cannot.
     #[must_use]
     pub fn recovery(self, code: &StripeCode, lost: Roles) -> Option<Recovery> {
-        let lost: Vec<u16> = lost.iter().collect();
+        let lost: Vec<Role> = lost.iter().collect();
         match (self, &lost[..]) {
-            (Self::Xor2d, &[only]) if only < code.nodes() => {
+            (Self::Xor2d, &[only]) if only.0 < code.nodes() => {
                 Some(Xor2d::new(code.nodes().into()).ok()?.fewest_reads(only))
             }
             _ => Recovery::plan(code, &lost),

@@ -1,6 +1,7 @@
 //! What names places, counts and versions: a type for each, so that none is taken for another. On
 //! the wire and in journals each is its number.
 
+use braid_array::Role;
 use std::fmt;
 use std::ops::Range;
 
@@ -73,8 +74,8 @@ impl Position {
 
     /// The role of the node that adds up at this position, of so many nodes.
     #[must_use]
-    pub const fn encoder(self, nodes: u16) -> u16 {
-        self.0 % nodes
+    pub const fn encoder(self, nodes: u16) -> Role {
+        Role(self.0 % nodes)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Members on nodes: where they are, and how a keeper takes them.
 
-use braid_array::Instant;
 use braid_array::assemble::{Config, MemberConfig, Standing, StartLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{BadBlocks, Bitmap, Superblock};
 use braid_array::keeper::{Keeper, Rules, SyncSpace};
+use braid_array::{Instant, Role};
 
 /// A volume on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) fn vouched_for(members: &[Option<ClientMember>]) -> bool {
 }
 
 /// One that was being rebuilt goes on with that.
-fn standing(role: u16, superblock: &Superblock) -> Standing {
+fn standing(role: Role, superblock: &Superblock) -> Standing {
     if is_whole(superblock) {
         return Standing::InSync { role };
     }
@@ -83,7 +83,8 @@ pub(crate) fn kept(
     read_only: bool,
     block_bytes: u32,
 ) -> Option<Config> {
-    let roles = (0..).zip(members).filter_map(|(role, member)| Some((role, member.as_ref()?)));
+    let roles =
+        (0..).map(Role).zip(members).filter_map(|(role, member)| Some((role, member.as_ref()?)));
     let config = |member: &ClientMember, standing| MemberConfig {
         device: member_name(&member.address, &member.volume),
         device_sectors: 0,
@@ -92,7 +93,7 @@ pub(crate) fn kept(
         standing,
     };
     let with_role =
-        |(role, member): (u16, &ClientMember)| config(member, standing(role, &member.superblock));
+        |(role, member): (Role, &ClientMember)| config(member, standing(role, &member.superblock));
     let spares = spares.iter().map(|spare| config(spare, Standing::Spare));
     let superblocks = members.iter().flatten().map(|member| &member.superblock);
     Some(Config {

@@ -17,7 +17,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use braid_array::refusal::{Advised, Next};
-use braid_array::{Buf, SECTOR_BYTES};
+use braid_array::{Buf, Role, SECTOR_BYTES};
 
 use crate::family::FamilyError;
 use crate::ids::{Epoch, Position, Slot, StripeNo};
@@ -66,7 +66,7 @@ struct Room {
 }
 
 /// Plans by what stripes they are for, by planner, and by the role that gets its blocks back.
-type Plans = BTreeMap<(u16, Planner, Option<u16>), Arc<PlacedSchedule>>;
+type Plans = BTreeMap<(u16, Planner, Option<Role>), Arc<PlacedSchedule>>;
 
 /// Slots for reads in the base.
 const BASE_READS: u16 = 2;
@@ -148,7 +148,7 @@ impl Pipeline {
     }
 
     fn lay_out(&mut self) -> Result<(), PipelineError> {
-        for encoder in 0..self.params.nodes {
+        for encoder in Role::all(self.params.nodes) {
             let rooms = self.rooms_of(encoder)?;
             self.rooms.push(rooms);
         }
@@ -174,7 +174,7 @@ impl Pipeline {
     fn place(&mut self, position: Position, ends: &mut Vec<u64>) {
         self.starts[position.index()].clone_from(ends);
         let bytes = u64::from(self.position_bytes(position));
-        let encoder = usize::from(position.encoder(self.params.nodes));
+        let encoder = position.encoder(self.params.nodes).index();
         for (end, room) in ends.iter_mut().zip(&self.rooms[encoder]) {
             *end += u64::from(room.received + room.fresh + u32::from(self.rows)) * bytes;
         }
@@ -197,7 +197,7 @@ impl Pipeline {
     }
 
     /// What a position with this encoder needs at each node, whoever is missing.
-    fn rooms_of(&mut self, encoder: u16) -> Result<Vec<Room>, PipelineError> {
+    fn rooms_of(&mut self, encoder: Role) -> Result<Vec<Room>, PipelineError> {
         let rows = u32::from(self.rows);
         let data = self.data_blocks;
         let sums = rows * u32::from(self.params.nodes) - data;
@@ -209,7 +209,7 @@ impl Pipeline {
                 Room { received: rows, fresh: 0 }
             }
         };
-        let mut rooms: Vec<Room> = (0..self.params.nodes).map(room).collect();
+        let mut rooms: Vec<Room> = Role::all(self.params.nodes).map(room).collect();
         if let Planner::Encoder { .. } = self.params.planner {
             return Ok(rooms);
         }
@@ -325,7 +325,7 @@ impl Pipeline {
 
     /// The plan of a slice-set that gives this role its blocks back; `None` when it may not be
     /// opened, or those who have a part in it cannot.
-    fn plan_restore(&mut self, set: &Set, role: u16) -> Option<Arc<PlacedSchedule>> {
+    fn plan_restore(&mut self, set: &Set, role: Role) -> Option<Arc<PlacedSchedule>> {
         let params = self.params;
         let lost = restore::lost(params.nodes, set, role)?;
         if !self.losses.survives(|role| lost.contains(role)) {
@@ -360,7 +360,7 @@ impl Pipeline {
             && set.offset.checked_add(set.len).is_some_and(|end| end <= chunk_bytes)
             && (set.offset | set.len).is_multiple_of(SECTOR_BYTES as u32)
             && set.touched.blocks() == self.data_blocks;
-        let fits = fits && set.missing.iter().all(|role| role < nodes);
+        let fits = fits && set.missing.iter().all(|role| role.0 < nodes);
         if let WriteStrategy::Restore(role) = set.strategy {
             return if fits { self.plan_restore(set, role) } else { None };
         }
@@ -378,17 +378,17 @@ impl Pipeline {
 
     /// Bytes of a node's ring.
     #[must_use]
-    pub fn ring_bytes(&self, node: u16) -> u64 {
+    pub fn ring_bytes(&self, node: Role) -> u64 {
         let reads = self.params.reads;
         let others = reads.count - self.base_reads();
-        self.read_starts[1][usize::from(node)] + u64::from(others) * u64::from(reads.bytes)
+        self.read_starts[1][node.index()] + u64::from(others) * u64::from(reads.bytes)
     }
 
     /// Bytes at its beginning that may be used at any time.
     #[must_use]
-    pub fn base_bytes(&self, node: u16) -> u64 {
+    pub fn base_bytes(&self, node: Role) -> u64 {
         let reads = u64::from(self.base_reads()) * u64::from(self.params.reads.bytes);
-        self.read_starts[0][usize::from(node)] + reads
+        self.read_starts[0][node.index()] + reads
     }
 
     /// The positions that may be used at any time.
@@ -412,25 +412,25 @@ impl Pipeline {
 
     /// Slices that can arrive at a node for one slice-set at this position.
     #[must_use]
-    pub fn arrivals(&self, position: Position, node: u16) -> u32 {
-        self.rooms[usize::from(position.encoder(self.params.nodes))][usize::from(node)].received
+    pub fn arrivals(&self, position: Position, node: Role) -> u32 {
+        self.rooms[position.encoder(self.params.nodes).index()][node.index()].received
     }
 
     /// The slot of an arrival that a plan does not have.
     #[must_use]
-    pub fn idle(&self, set: &Set, node: u16, rank: u16) -> Buf {
+    pub fn idle(&self, set: &Set, node: Role, rank: u16) -> Buf {
         self.slot(set, node, rank.into())
     }
 
     /// The slot for the sum that is the `number`th not formed in place.
     #[must_use]
-    pub fn fresh(&self, set: &Set, node: u16, number: u32) -> Buf {
+    pub fn fresh(&self, set: &Set, node: Role, number: u32) -> Buf {
         self.slot(set, node, self.room(set, node).received + number)
     }
 
     /// The slot for the old content of a row.
     #[must_use]
-    pub fn old(&self, set: &Set, node: u16, row: u16) -> Buf {
+    pub fn old(&self, set: &Set, node: Role, row: u16) -> Buf {
         let room = self.room(set, node);
         self.slot(set, node, room.received + room.fresh + u32::from(row))
     }
@@ -440,14 +440,14 @@ impl Pipeline {
     /// # Panics
     /// When there is none of that number.
     #[must_use]
-    pub fn read_slot(&self, node: u16, slot: Slot) -> Buf {
+    pub fn read_slot(&self, node: Role, slot: Slot) -> Buf {
         let reads = self.params.reads;
         assert!(slot.0 < reads.count, "read slot {slot} of {}", reads.count);
         let (starts, number) = match slot.0.checked_sub(self.base_reads()) {
             None => (&self.read_starts[0], slot.0),
             Some(number) => (&self.read_starts[1], number),
         };
-        let offset = starts[usize::from(node)] + u64::from(number) * u64::from(reads.bytes);
+        let offset = starts[node.index()] + u64::from(number) * u64::from(reads.bytes);
         Buf { offset, len: reads.bytes }
     }
 
@@ -471,13 +471,13 @@ impl Pipeline {
         stripes * u64::from(self.data_blocks) * u64::from(chunk_bytes)
     }
 
-    fn room(&self, set: &Set, node: u16) -> Room {
-        self.rooms[usize::from(set.position.encoder(self.params.nodes))][usize::from(node)]
+    fn room(&self, set: &Set, node: Role) -> Room {
+        self.rooms[set.position.encoder(self.params.nodes).index()][node.index()]
     }
 
-    fn slot(&self, set: &Set, node: u16, number: u32) -> Buf {
+    fn slot(&self, set: &Set, node: Role, number: u32) -> Buf {
         let bytes = self.position_bytes(set.position);
-        let start = self.starts[set.position.index()][usize::from(node)];
+        let start = self.starts[set.position.index()][node.index()];
         Buf { offset: start + u64::from(number) * u64::from(bytes), len: set.len }
     }
 }

@@ -1,5 +1,6 @@
 //! What one node does while a stripe is written: its part of a schedule, as a list of sums.
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 use std::iter::{Chain, Copied};
 use std::{option, slice};
@@ -32,7 +33,7 @@ pub enum Destination {
     /// To a node, as the transfer with this number.
     Node {
         /// Which node.
-        node: u16,
+        node: Role,
         /// Which transfer.
         transfer: usize,
     },
@@ -65,7 +66,7 @@ pub struct Program {
 impl Program {
     /// The part that `node` has in a schedule of this code.
     #[must_use]
-    pub fn of(schedule: &Schedule, code: &StripeCode, node: u16) -> Self {
+    pub fn of(schedule: &Schedule, code: &StripeCode, node: Role) -> Self {
         Self::partial(schedule, code, node, &|_| true, &|_| true)
     }
 
@@ -74,7 +75,7 @@ impl Program {
     pub(crate) fn partial(
         schedule: &Schedule,
         code: &StripeCode,
-        node: u16,
+        node: Role,
         live: &dyn Fn(usize) -> bool,
         stored: &dyn Fn(u32) -> bool,
     ) -> Self {
@@ -122,7 +123,7 @@ type Inputs<'a> = Chain<option::IntoIter<Input>, Copied<slice::Iter<'a, Input>>>
 pub(crate) fn does_anything(
     schedule: &Schedule,
     code: &StripeCode,
-    node: u16,
+    node: Role,
     live: &dyn Fn(usize) -> bool,
     stored: &dyn Fn(u32) -> bool,
 ) -> bool {
@@ -134,7 +135,7 @@ pub(crate) fn does_anything(
 fn outcomes<'a>(
     schedule: &'a Schedule,
     code: &'a StripeCode,
-    node: u16,
+    node: Role,
     stored: &'a dyn Fn(u32) -> bool,
 ) -> impl Iterator<Item = (Inputs<'a>, Destination)> {
     let inputs = |alone: Option<Input>, terms: &'a [Input]| -> Inputs<'a> {
@@ -166,8 +167,8 @@ mod tests {
     #[test]
     fn the_encoder_adds_and_the_others_store_and_forward() {
         let xor2d = Xor2d::new(5).expect("5 nodes");
-        let schedule = xor2d.schedule(Planner::Encoder { node: 0 }).expect("a node of 5");
-        for node in 0..5 {
+        let schedule = xor2d.schedule(Planner::Encoder { node: Role(0) }).expect("a node of 5");
+        for node in Role::all(5) {
             let program = Program::of(&schedule, xor2d.code(), node);
             let sums = program.steps().iter().filter(|step| step.operation == Operation::Sum);
             let sent = program
@@ -177,9 +178,12 @@ mod tests {
             let sums = sums.count();
             let sent = sent.count();
             // Three of four cells of nodes 1 to 3 are data, node 4 has parities only.
-            assert_eq!((sums, sent), [(8, 7), (0, 3), (0, 3), (0, 3), (0, 0)][usize::from(node)]);
+            assert_eq!((sums, sent), [(8, 7), (0, 3), (0, 3), (0, 3), (0, 0)][node.index()]);
             let stored = program.steps().iter().take_while(|step| step.inputs[0].transfer < 12);
-            assert!(stored.count() > 0 || node == 4, "data is stored before anything arrives");
+            assert!(
+                stored.count() > 0 || node == Role(4),
+                "data is stored before anything arrives"
+            );
         }
     }
 
@@ -188,7 +192,7 @@ mod tests {
         let xor2d = Xor2d::new(5).expect("5 nodes");
         let schedule = xor2d.schedule(Planner::Chain).expect("every code has chains");
         let mut in_place = 0;
-        for node in 0..5 {
+        for node in Role::all(5) {
             let program = Program::of(&schedule, xor2d.code(), node);
             for step in program.steps().iter().filter(|step| step.operation == Operation::Sum) {
                 let Output::Received(slot) = step.output else { continue };

@@ -3,6 +3,7 @@
 
 use crate::ids::{Generation, Position, StripeNo};
 use crate::schedule::Planner;
+use braid_array::Role;
 
 /// Which data blocks of a stripe are given new content, by data index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,22 +89,22 @@ impl Roles {
     ///
     /// # Panics
     /// From role 64 on.
-    pub fn insert(&mut self, role: u16) {
-        assert!(role < 64, "role {role}");
-        self.0 |= 1 << role;
+    pub fn insert(&mut self, role: Role) {
+        assert!(role.0 < 64, "role {role}");
+        self.0 |= 1 << role.0;
     }
 
     /// Takes a role out.
-    pub const fn remove(&mut self, role: u16) {
-        if role < 64 {
-            self.0 &= !(1 << role);
+    pub const fn remove(&mut self, role: Role) {
+        if role.0 < 64 {
+            self.0 &= !(1 << role.0);
         }
     }
 
     /// Is this role among them?
     #[must_use]
-    pub const fn contains(self, role: u16) -> bool {
-        role < 64 && self.0 >> role & 1 == 1
+    pub const fn contains(self, role: Role) -> bool {
+        role.0 < 64 && self.0 >> role.0 & 1 == 1
     }
 
     /// How many there are.
@@ -119,13 +120,13 @@ impl Roles {
     }
 
     /// Ascending.
-    pub fn iter(self) -> impl Iterator<Item = u16> {
-        (0..64).filter(move |&role| self.contains(role))
+    pub fn iter(self) -> impl Iterator<Item = Role> {
+        Role::all(64).filter(move |&role| self.contains(role))
     }
 }
 
-impl FromIterator<u16> for Roles {
-    fn from_iter<I: IntoIterator<Item = u16>>(roles: I) -> Self {
+impl FromIterator<Role> for Roles {
+    fn from_iter<I: IntoIterator<Item = Role>>(roles: I) -> Self {
         let mut all = Self::NONE;
         roles.into_iter().for_each(|role| all.insert(role));
         all
@@ -149,7 +150,7 @@ pub enum WriteStrategy {
     ReadModifyWrite,
     /// No block gets new content: this role gets all its blocks of the slice back, from what the
     /// others hold that are not missing. See [`Chains`](crate::schedule::Chains).
-    Restore(u16),
+    Restore(Role),
     /// The stripe reads as zeroes, all of it: all blocks are touched, and no content travels. The
     /// nodes give the space back.
     Zero,
@@ -269,12 +270,12 @@ mod tests {
         let mut roles = Roles::NONE;
         assert!(roles.is_empty() && Roles::all(64) == Roles(u64::MAX));
         for role in [63, 0, 5] {
-            roles.insert(role);
+            roles.insert(Role(role));
         }
-        assert_eq!(roles.iter().collect::<Vec<_>>(), [0, 5, 63]);
+        assert_eq!(roles.iter().collect::<Vec<_>>(), [Role(0), Role(5), Role(63)]);
         assert_eq!(roles.iter().collect::<Roles>(), roles);
-        assert!(!roles.contains(64) && !roles.contains(1));
-        roles.remove(63);
+        assert!(!roles.contains(Role(64)) && !roles.contains(Role(1)));
+        roles.remove(Role(63));
         assert_eq!((roles, roles.count()), (Roles(33), 2));
         assert_eq!(Roles::all(6), Roles(63));
     }

@@ -11,6 +11,7 @@
 //!    then per witness: node u64, length u16 of its address, that; then zeroes
 //! ```
 
+use braid_array::Role;
 use std::collections::BTreeSet;
 
 use crc32c::crc32c;
@@ -69,8 +70,8 @@ impl View {
 
     /// Does this role hold what was acknowledged?
     #[must_use]
-    pub fn has(&self, role: u16) -> bool {
-        self.members.get(usize::from(role)).is_some_and(|&incarnation| incarnation != 0)
+    pub fn has(&self, role: Role) -> bool {
+        self.members.get(role.index()).is_some_and(|&incarnation| incarnation != 0)
     }
 
     /// Which of the groups, each of which has to agree, does not: how many of it are `here`, and

@@ -5,6 +5,7 @@
 use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::Slots;
 use crate::set::{Roles, Set};
+use braid_array::Role;
 
 mod codec;
 mod declare;
@@ -33,7 +34,7 @@ pub fn valid_volume_name(name: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     /// Its role in the array.
-    pub role: u16,
+    pub role: Role,
     /// Where it listens, `HOST:PORT`.
     pub address: String,
     /// Where its ring begins in its arena.

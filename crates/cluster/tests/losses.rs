@@ -1,6 +1,7 @@
 //! Every loss that a code must survive, symbolically: what a recovery adds up must be what was
 //! lost.
 
+use braid_array::Role;
 use std::collections::BTreeSet;
 
 use braid_array::code::levels::{LevelError, stripe_code};
@@ -20,9 +21,9 @@ fn xor2d_gets_every_pair_of_nodes_back() {
         let xor2d = Xor2d::new(nodes).expect("4 to 34 nodes");
         let code = xor2d.code();
         let place =
-            |cell: Cell| usize::from(cell.row) * usize::from(code.nodes()) + usize::from(cell.node);
+            |cell: Cell| usize::from(cell.row) * usize::from(code.nodes()) + cell.node.index();
         let blocks: Vec<Bits> = code.cells().map(|cell| bits(&code.terms(cell))).collect();
-        let check = |plan: &Recovery, lost: &[u16]| {
+        let check = |plan: &Recovery, lost: &[Role]| {
             let mut there: Vec<Option<Bits>> = code
                 .cells()
                 .map(|cell| (!lost.contains(&cell.node)).then(|| blocks[place(cell)]))
@@ -42,10 +43,13 @@ fn xor2d_gets_every_pair_of_nodes_back() {
             assert_eq!(plan.steps().len(), lost_blocks, "no block comes back twice");
         };
         for a in 0..code.nodes() {
-            check(&Recovery::plan(code, &[a]).expect("one node"), &[a]);
-            check(&xor2d.fewest_reads(a), &[a]);
+            check(&Recovery::plan(code, &[Role(a)]).expect("one node"), &[Role(a)]);
+            check(&xor2d.fewest_reads(Role(a)), &[Role(a)]);
             for b in 0..a {
-                check(&Recovery::plan(code, &[a, b]).expect("two nodes"), &[a, b]);
+                check(
+                    &Recovery::plan(code, &[Role(a), Role(b)]).expect("two nodes"),
+                    &[Role(a), Role(b)],
+                );
             }
         }
     }
@@ -122,7 +126,8 @@ fn survives(code: &StripeCode, losses: &Losses, most: usize) {
     let nodes = usize::from(code.nodes());
     let mut lost_for_good = 0;
     for set in 0..1u32 << nodes {
-        let lost: Vec<u16> = (0..code.nodes()).filter(|&node| set >> node & 1 == 1).collect();
+        let lost: Vec<Role> =
+            Role::all(code.nodes()).filter(|node| set >> node.0 & 1 == 1).collect();
         let plan = Recovery::plan(code, &lost);
         assert_eq!(losses.survives(|node| lost.contains(&node)), plan.is_some(), "{lost:?}");
         match plan {
@@ -136,7 +141,7 @@ fn survives(code: &StripeCode, losses: &Losses, most: usize) {
     assert!(lost_for_good > 0, "{code:?} survives more than {most}");
 }
 
-fn comes_back(code: &StripeCode, plan: &Recovery, lost: &[u16]) {
+fn comes_back(code: &StripeCode, plan: &Recovery, lost: &[Role]) {
     let mut there: BTreeSet<Cell> =
         code.cells().filter(|cell| !lost.contains(&cell.node)).collect();
     for step in plan.steps() {
@@ -154,21 +159,24 @@ fn comes_back(code: &StripeCode, plan: &Recovery, lost: &[u16]) {
 #[test]
 fn one_lost_node_reads_rows_and_two_are_two_chains_side_by_side() {
     let xor2d = Xor2d::new(5).expect("5 nodes");
-    let one = Recovery::plan(xor2d.code(), &[2]).expect("one node");
+    let one = Recovery::plan(xor2d.code(), &[Role(2)]).expect("one node");
     assert_eq!(one.steps().len(), 4);
     assert_eq!(one.reads().len(), 12, "n-2 blocks in each of 4 rows");
-    let two = Recovery::plan(xor2d.code(), &[0, 1]).expect("two nodes");
-    let first: Vec<u16> = two.steps()[..2].iter().map(|step| step.cell.node).collect();
+    let two = Recovery::plan(xor2d.code(), &[Role(0), Role(1)]).expect("two nodes");
+    let first: Vec<Role> = two.steps()[..2].iter().map(|step| step.cell.node).collect();
     assert_eq!(two.steps().len(), 8);
-    assert!(two.reads().iter().all(|cell| cell.node > 1));
+    assert!(two.reads().iter().all(|cell| cell.node > Role(1)));
     assert_ne!(first[0], first[1], "both ends of the path are peeled at once");
-    assert!(Recovery::plan(xor2d.code(), &[0, 1, 2]).is_none(), "three nodes are too many");
+    assert!(
+        Recovery::plan(xor2d.code(), &[Role(0), Role(1), Role(2)]).is_none(),
+        "three nodes are too many"
+    );
 }
 
 #[test]
 fn a_single_wanted_block_needs_only_its_part_of_the_chain() {
     let xor2d = Xor2d::new(7).expect("7 nodes");
-    let all = Recovery::plan(xor2d.code(), &[0, 3]).expect("two nodes");
+    let all = Recovery::plan(xor2d.code(), &[Role(0), Role(3)]).expect("two nodes");
     for step in all.steps() {
         let some = all.only(&[step.cell], |_| false);
         assert_eq!(some.steps().last().map(|last| last.cell), Some(step.cell));

@@ -13,7 +13,7 @@ use braid_array::plan::parity_sync::{
     wrong_strip,
 };
 use braid_array::plan::{Fetch, Held, MemberIo, Place, Plan, RoleView, Rows, Taken};
-use braid_array::{Buf, Checked, Compute, IoOp, MemberId};
+use braid_array::{Buf, Checked, Compute, IoOp, MemberId, Role};
 use braid_cluster::Xor2d;
 
 const SECTOR: usize = 512;
@@ -87,10 +87,10 @@ impl Bench {
     }
 
     /// The stripe when these nodes are gone; a member's strips lie apart.
-    fn view(&self, lost: &[u16], parity_valid: bool) -> StripeView {
+    fn view(&self, lost: &[Role], parity_valid: bool) -> StripeView {
         let cell = |number| {
             let Cell { row, node } = self.code.cell(number);
-            let place = Place { member: MemberId(node), sector: u64::from(row) * STEP };
+            let place = Place { member: MemberId(node.0), sector: u64::from(row) * STEP };
             let there = (!lost.contains(&node)).then_some(place);
             RoleView { reader: there, unreadable: None, writers: [there, None] }
         };
@@ -107,7 +107,7 @@ impl Bench {
     /// What of the strips lies there.
     fn on_member(&mut self, member: MemberId, sector: u64, len: usize) -> &mut [u8] {
         let row = (sector / STEP) as u16;
-        let strip = self.code.number(Cell { row, node: member.0 });
+        let strip = self.code.number(Cell { row, node: Role(member.0) });
         let at = (sector % STEP) as usize * SECTOR;
         &mut self.strips[strip][at..at + len]
     }
@@ -168,14 +168,14 @@ impl Bench {
     }
 
     /// Do all sums fit, but for those on these nodes?
-    fn fits(&self, lost: &[u16]) -> bool {
+    fn fits(&self, lost: &[Role]) -> bool {
         let held = |cell: &Cell| !lost.contains(&cell.node);
         let mut sums = self.code.equations().iter().map(|equation| equation.parity).filter(held);
         sums.all(|cell| self.strips[self.code.number(cell)] == self.sum_of(cell))
     }
 
     /// Overwrites what is on nodes, as if other devices had come in their place.
-    fn lose(&mut self, lost: &[u16]) {
+    fn lose(&mut self, lost: &[Role]) {
         for number in 0..self.strips.len() {
             if lost.contains(&self.code.cell(number).node) {
                 self.strips[number] = content(0xee);
@@ -189,7 +189,7 @@ fn content(seed: u8) -> Vec<u8> {
 }
 
 /// The codes, and up to two nodes each that are gone.
-fn cases() -> Vec<(StripeCode, Vec<u16>)> {
+fn cases() -> Vec<(StripeCode, Vec<Role>)> {
     let parity = |level, nodes, stripe| {
         let layout = Layout::Parity(ParityLayout::LeftSymmetric);
         stripe_code(level, layout, nodes, stripe).expect("the layout suits")
@@ -198,7 +198,7 @@ fn cases() -> Vec<(StripeCode, Vec<u16>)> {
     codes.extend((4..=6).map(|nodes| Xor2d::new(nodes).expect("4 to 34").code().clone()));
     let mut cases = Vec::new();
     for code in codes {
-        let nodes = 0..code.nodes();
+        let nodes = Role::all(code.nodes());
         let pairs = nodes.clone().flat_map(|a| nodes.clone().map(move |b| [a, b]));
         let sets =
             pairs.filter(|[a, b]| a <= b).map(|[a, b]| if a == b { vec![a] } else { vec![a, b] });

@@ -6,6 +6,7 @@
 //! egress of all nodes. For `encoder` they run over the schedules of all encoders, and the table
 //! has the worst of them.
 
+use braid_array::Role;
 use std::fmt::Write as _;
 
 use braid_cluster::schedule::{Endpoint, ScheduleError};
@@ -104,7 +105,7 @@ fn the_encoder_meets_the_bounds_and_nothing_is_below_them() {
 fn what_there_is_not_is_refused() {
     let xor2d = Xor2d::new(9).expect("9 nodes");
     assert_eq!(xor2d.schedule(Planner::Static).err(), Some(ScheduleError::NoStatic(9)));
-    let error = xor2d.schedule(Planner::Encoder { node: 9 }).expect_err("nodes are 0 to 8");
+    let error = xor2d.schedule(Planner::Encoder { node: Role(9) }).expect_err("nodes are 0 to 8");
     assert_eq!(error.to_string(), "node 9 cannot encode for 9 nodes");
 }
 
@@ -114,7 +115,7 @@ fn plan(xor2d: &Xor2d, planner: Planner) -> Schedule {
 
 fn encoders(xor2d: &Xor2d) -> Vec<Schedule> {
     let nodes = 0..xor2d.code().nodes();
-    nodes.map(|node| plan(xor2d, Planner::Encoder { node })).collect()
+    nodes.map(|node| plan(xor2d, Planner::Encoder { node: Role(node) })).collect()
 }
 
 fn describe_code(xor2d: &Xor2d) -> String {
@@ -123,7 +124,7 @@ fn describe_code(xor2d: &Xor2d) -> String {
     for cell in code.cells() {
         let _ = writeln!(text, "{},{}:{}", cell.row, cell.node, code.terms(cell));
     }
-    let reads = xor2d.fewest_reads(0).reads().len();
+    let reads = xor2d.fewest_reads(Role(0)).reads().len();
     format!("{} {} {reads} 0 {:016x}", code.rows(), code.data().len(), fnv(&text))
 }
 

@@ -1,6 +1,7 @@
 //! Chains that give a role its blocks back, carried out on bytes: of every code, for every role,
 //! whichever others are missing, each block comes back as it was, and costs what it must.
 
+use braid_array::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::code::{Cell, StripeCode};
@@ -62,7 +63,7 @@ fn carry_out(links: &[Link], blocks: &BTreeMap<Cell, Vec<u8>>) -> BTreeMap<u16, 
 }
 
 /// Checks all chains of a stripe to a role while others are missing.
-fn check(family: Family, code: &StripeCode, role: u16, missing: Roles, turn: u16) -> Chains {
+fn check(family: Family, code: &StripeCode, role: Role, missing: Roles, turn: u16) -> Chains {
     let mut lost = missing;
     lost.insert(role);
     let recovery = family.recovery(code, lost).expect("it survives");
@@ -77,7 +78,7 @@ fn check(family: Family, code: &StripeCode, role: u16, missing: Roles, turn: u16
     }
     for row in 0..code.rows() {
         let chain = || links.iter().filter(|link| link.row == row);
-        let from: BTreeSet<u16> = chain().map(|link| link.from).collect();
+        let from: BTreeSet<Role> = chain().map(|link| link.from).collect();
         assert_eq!(from.len(), chain().count(), "nobody is twice in a chain: {what}");
         assert!(from.iter().all(|&node| !lost.contains(node)), "{what}");
         let last: Vec<&Link> = chain().filter(|link| link.to == role).collect();
@@ -95,7 +96,9 @@ fn every_role_comes_back_whoever_else_is_missing() {
             let Ok(losses) = family.losses(nodes) else { continue };
             for stripe in 0..u64::from(family.period(nodes)) {
                 let Ok(code) = family.code(nodes, stripe) else { continue };
-                for (role, other) in (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b))) {
+                for (role, other) in
+                    Role::all(nodes).flat_map(|a| Role::all(nodes).map(move |b| (a, b)))
+                {
                     let missing: Roles =
                         [other].into_iter().filter(|&other| other != role).collect();
                     if losses.survives(|lost| lost == role || missing.contains(lost)) {
@@ -114,14 +117,14 @@ fn a_chain_that_leaves_a_term_out_does_not_bring_the_block_back() {
     for family in families() {
         let nodes = 6;
         let code = family.code(nodes, 0).expect("6 nodes suit every code");
-        let chains = check(family, &code, 2, Roles::NONE, 0);
+        let chains = check(family, &code, Role(2), Roles::NONE, 0);
         let blocks = blocks(&code);
         for (number, link) in chains.links().iter().enumerate() {
             for term in 0..link.own.len() {
                 let mut links = chains.links().to_vec();
                 links[number].own.remove(term);
                 let back = carry_out(&links, &blocks);
-                assert_ne!(back[&link.row], blocks[&Cell { row: link.row, node: 2 }]);
+                assert_ne!(back[&link.row], blocks[&Cell { row: link.row, node: Role(2) }]);
             }
         }
     }
@@ -133,14 +136,14 @@ fn the_role_gets_each_block_once_and_the_others_share_the_rest() {
         let code = Family::Xor2d.code(nodes, 0).expect("4 to 12 nodes");
         let rows = u32::from(code.rows());
         for role in 0..nodes {
-            let chains = check(Family::Xor2d, &code, role, Roles::NONE, 0);
+            let chains = check(Family::Xor2d, &code, Role(role), Roles::NONE, 0);
             let count = |which: &dyn Fn(&Link) -> bool| {
                 chains.links().iter().filter(|link| which(link)).count() as u32
             };
-            assert_eq!(count(&|link| link.to == role), rows);
+            assert_eq!(count(&|link| link.to == Role(role)), rows);
             for node in (0..nodes).filter(|&node| node != role) {
-                assert!(count(&|link| link.to == node) <= rows);
-                assert!(count(&|link| link.from == node) <= rows);
+                assert!(count(&|link| link.to == Role(node)) <= rows);
+                assert!(count(&|link| link.from == Role(node)) <= rows);
             }
             let own = chains
                 .links()
@@ -148,7 +151,7 @@ fn the_role_gets_each_block_once_and_the_others_share_the_rest() {
                 .flat_map(|link| link.own.iter().map(|&(row, _)| Cell { row, node: link.from }));
             let reads: BTreeSet<Cell> = own.collect();
             let xor2d = braid_cluster::Xor2d::new(nodes.into()).expect("4 to 12 nodes");
-            assert_eq!(reads, xor2d.fewest_reads(role).reads(), "{nodes} nodes, role {role}");
+            assert_eq!(reads, xor2d.fewest_reads(Role(role)).reads(), "{nodes} nodes, role {role}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Schedules of every level, carried out by the programs of all nodes with symbols for bytes.
 
+use braid_array::Role;
 use std::collections::BTreeSet;
 
 use braid_array::code::levels::stripe_code;
@@ -27,7 +28,7 @@ fn every_level_has_schedules_that_are_exact_and_programs_that_carry_them_out() {
     }
     for code in &codes {
         let mut planners = vec![Planner::Client, Planner::Chain];
-        planners.extend((0..code.nodes()).map(|node| Planner::Encoder { node }));
+        planners.extend((0..code.nodes()).map(|node| Planner::Encoder { node: Role(node) }));
         for planner in planners {
             let schedule = Schedule::plan(code, planner).expect("planned for every code");
             assert_eq!(schedule.verify(code), Ok(()), "{planner:?} of {code:?}");
@@ -51,8 +52,8 @@ fn transfers_of_rows_are_as_few_as_the_bounds() {
         assert_eq!(count(&raid4, Planner::Chain), data + 1);
         assert_eq!(count(&raid6, Planner::Chain), 2 * data - 1);
         for node in 0..nodes as u16 {
-            assert_eq!(count(&raid4, Planner::Encoder { node }), data + 1);
-            assert_eq!(count(&raid6, Planner::Encoder { node }), data + 1);
+            assert_eq!(count(&raid4, Planner::Encoder { node: Role(node) }), data + 1);
+            assert_eq!(count(&raid6, Planner::Encoder { node: Role(node) }), data + 1);
         }
         let mirror = stripe_code(Level::Raid1, Layout::None, nodes, 0).expect("raid1");
         let chain = Schedule::plan(&mirror, Planner::Chain).expect("planned for every code");
@@ -70,7 +71,7 @@ fn raid10(near: u8, far: u8) -> Layout {
 /// the steps in order of stage as they would become ready.
 fn carry_out(schedule: &Schedule, code: &StripeCode) {
     let programs: Vec<Program> =
-        (0..code.nodes()).map(|node| Program::of(schedule, code, node)).collect();
+        (0..code.nodes()).map(|node| Program::of(schedule, code, Role(node))).collect();
     let mut slots: Vec<Option<Terms>> = schedule
         .transfers()
         .iter()
@@ -89,7 +90,7 @@ fn carry_out(schedule: &Schedule, code: &StripeCode) {
             (next[node], progress) = (next[node] + 1, true);
             let mut sum = Terms::default();
             for input in &step.inputs {
-                let here = usize::from(schedule.transfers()[input.transfer].to) == node;
+                let here = schedule.transfers()[input.transfer].to.index() == node;
                 assert!(here, "an input that came to another node");
                 sum.add(input.coef, slots[input.transfer].as_ref().expect("checked above"));
             }
@@ -99,7 +100,7 @@ fn carry_out(schedule: &Schedule, code: &StripeCode) {
             match step.destination {
                 Destination::Node { transfer, .. } => slots[transfer] = Some(sum),
                 Destination::Store { row } => {
-                    let cell = Cell { row, node: node as u16 };
+                    let cell = Cell { row, node: Role(node as u16) };
                     assert_eq!(sum, code.terms(cell), "{cell:?} of {code:?}");
                     stored.insert(cell);
                 }

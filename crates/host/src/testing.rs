@@ -13,9 +13,9 @@ use std::thread::{self, JoinHandle};
 use braid_array::action::Command;
 
 use braid_array::format::superblock::{MAX_SECTOR, Reshape};
-use braid_array::format::{Role, Superblock, Version};
+use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
-use braid_array::{MemberId, Refusal, RequestError, SECTOR_BYTES};
+use braid_array::{MemberId, Refusal, RequestError, Role, SECTOR_BYTES};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, Shutdown, SocketType};
 
@@ -145,7 +145,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
         MemberStatus {
             member: MemberId(number),
             device: device.display().to_string(),
-            role: Some(number),
+            role: Some(Role(number)),
             number,
             state: MemberState::InSync,
             replacement: false,
@@ -199,7 +199,7 @@ fn superblock(sectors: u64, raid_disks: u32) -> Superblock {
         events: 7,
         resync_offset: MAX_SECTOR,
         roles: (0..128)
-            .map(|n| if n < raid_disks { Role::Active(n as u16) } else { Role::Spare })
+            .map(|n| if n < raid_disks { DevRole::Active(Role(n as u16)) } else { DevRole::Spare })
             .collect(),
         ..Superblock::blank()
     }

@@ -7,10 +7,10 @@ use std::cell::Cell;
 use braid_array::action::Event;
 use braid_array::array::Scratch;
 use braid_array::assemble::{Config, MemberConfig, Standing, StartLog};
-use braid_array::format::superblock::{MAX_SECTOR, Reshape, Role, Version};
+use braid_array::format::superblock::{DevRole, MAX_SECTOR, Reshape, Version};
 use braid_array::format::{BadBlocks, Superblock};
 use braid_array::{
-    Action, Array, BlockMachine, Buf, Instant, Machine, Op, Outcome, Request, RequestId,
+    Action, Array, BlockMachine, Buf, Instant, Machine, Op, Outcome, Request, RequestId, Role,
     SECTOR_BYTES,
 };
 
@@ -67,7 +67,7 @@ fn superblock(level: i32, layout: u32, number: u32) -> Superblock {
         utime: 0,
         events: 1,
         resync_offset: MAX_SECTOR,
-        roles: (0..4).map(Role::Active).collect(),
+        roles: Role::all(4).map(DevRole::Active).collect(),
         ..Superblock::blank()
     }
 }
@@ -79,7 +79,7 @@ fn array(level: i32, layout: u32) -> Array {
             device_sectors: 2048 + MEMBER_SECTORS,
             superblock: superblock(level, layout, number),
             bad_blocks: BadBlocks::default(),
-            standing: Standing::InSync { role: u16::try_from(number).unwrap() },
+            standing: Standing::InSync { role: Role::at(number as usize) },
         })
         .collect();
     let config = Config {

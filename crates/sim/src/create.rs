@@ -1,9 +1,10 @@
 //! A new array on blank devices, as `mdadm --create` leaves it.
 
+use braid_array::Role;
 use braid_array::format::journal::MetaBlock;
 use braid_array::format::ppl::{self, PplArea, PplHeader};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{Bitmap, Role, Superblock, Version};
+use braid_array::format::{Bitmap, DevRole, Superblock, Version};
 use braid_array::geometry::{Geometry, Shape};
 use braid_array::level::{Layout, Level};
 
@@ -151,11 +152,13 @@ fn superblock(scenario: &Scenario, device_sectors: u64, data_sectors: u64) -> Su
         resync_offset: if scenario.birth == Birth::Resync { 0 } else { MAX_SECTOR },
         roles: (0..MAX_DEV)
             .map(|device| match device {
-                _ if device < in_sync => Role::Active(device as u16),
-                _ if spares.contains(&device) => Role::Spare,
-                _ if device == JOURNAL_NUMBER as usize && scenario.has_journal() => Role::Journal,
-                _ if in_sync < roles && device == spares.end => Role::Spare,
-                _ => Role::Faulty,
+                _ if device < in_sync => DevRole::Active(Role::at(device)),
+                _ if spares.contains(&device) => DevRole::Spare,
+                _ if device == JOURNAL_NUMBER as usize && scenario.has_journal() => {
+                    DevRole::Journal
+                }
+                _ if in_sync < roles && device == spares.end => DevRole::Spare,
+                _ => DevRole::Faulty,
             })
             .collect(),
         ..Superblock::blank()

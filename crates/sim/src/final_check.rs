@@ -1,10 +1,10 @@
 //! Peace and the reckoning: after the last trouble everything must come right, and be right.
 
-use braid_array::MemberId;
 use braid_array::action::Command;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::geometry::Strip;
 use braid_array::status::{ArrayState, MemberState, Status};
+use braid_array::{MemberId, Role};
 
 use crate::assembly;
 use crate::disk::Disk;
@@ -84,7 +84,7 @@ fn check_over_faults(world: &mut World<impl Subject>) -> Result<(), Failure> {
     let status = world.exec.machine.status();
     let part = &world.parts.devices[0];
     let complete = part.checked();
-    for role in 0..part.scenario.members {
+    for role in Role::all(part.scenario.members) {
         let Some(device) = world.holder_device(&status, role) else { continue };
         let disk = &world.exec.disks[device];
         let compared = |sector| {

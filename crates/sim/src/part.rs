@@ -1,11 +1,11 @@
 //! One array of the machine: what it is, and how far its redundancy can be trusted. A local array
 //! is its machine's only part; of nested ones the arrays of devices are, and the one above them.
 
-use braid_array::MemberId;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::geometry::Geometry;
 use braid_array::status::{MemberState, MemberStatus, Status};
+use braid_array::{MemberId, Role};
 
 use crate::create;
 use crate::scenario::{Birth, Scenario};
@@ -137,12 +137,12 @@ pub fn part_of(status: &Status, member: MemberId) -> usize {
 }
 
 /// The members of one array that hold a role completely.
-pub fn holders(status: &Status, role: u16) -> impl Iterator<Item = MemberId> {
+pub fn holders(status: &Status, role: Role) -> impl Iterator<Item = MemberId> {
     let held = move |m: &&MemberStatus| m.role == Some(role) && m.state == MemberState::InSync;
     status.members.iter().filter(held).map(|m| m.member)
 }
 
 /// One of them.
-pub fn holder(status: &Status, role: u16) -> Option<MemberId> {
+pub fn holder(status: &Status, role: Role) -> Option<MemberId> {
     holders(status, role).next()
 }

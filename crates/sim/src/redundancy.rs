@@ -4,6 +4,7 @@
 //! where the superblocks' mark of the resync, or with a bitmap its bits, ask for a resync; what
 //! cannot be read, or is in a bad-block log, says nothing.
 
+use braid_array::Role;
 use std::ops::Range;
 
 use braid_array::SECTOR_BYTES;
@@ -69,8 +70,8 @@ impl<'a> Stopped<'a> {
     }
 
     /// What a role holds, when that can be told.
-    fn held(&self, role: u16, sector: u64) -> Option<&[u8]> {
-        let (device, bad) = self.members[usize::from(role)].as_ref()?;
+    fn held(&self, role: Role, sector: u64) -> Option<&[u8]> {
+        let (device, bad) = self.members[role.index()].as_ref()?;
         let sector = self.scenario.data_offset + sector;
         let disk = &self.disks[*device];
         let readable = !disk.blind() && !disk.unreadable().contains(&sector);

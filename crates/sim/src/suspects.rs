@@ -6,6 +6,7 @@
 //! cannot be reconstructed there. Plain resync and bitmap promise no more; and no less: all other
 //! data must be right.
 
+use braid_array::Role;
 use std::collections::BTreeSet;
 
 use braid_array::geometry::{Geometry, Strip};
@@ -119,8 +120,8 @@ impl Suspects {
     }
 
     /// Nothing is promised of a missing role's data in these columns.
-    pub fn exempt(&mut self, role: u16, geometry: &Geometry, judge: &mut Judge) {
-        if std::mem::replace(&mut self.exempted[usize::from(role)], true) {
+    pub fn exempt(&mut self, role: Role, geometry: &Geometry, judge: &mut Judge) {
+        if std::mem::replace(&mut self.exempted[role.index()], true) {
             return;
         }
         self.exempt_range(role, 0..self.columns.len() as u64, geometry, judge);
@@ -128,7 +129,7 @@ impl Suspects {
 
     /// A partial parity log does not promise what a missing role has of that which was being
     /// written; all else it does.
-    pub fn exempt_being_written(&mut self, role: u16, geometry: &Geometry, judge: &mut Judge) {
+    pub fn exempt_being_written(&mut self, role: Role, geometry: &Geometry, judge: &mut Judge) {
         for sector in (0..self.columns.len()).filter(|column| self.columns[*column]) {
             let strip = Strip { role, sector: sector as u64 };
             if let Some(sector) = geometry.array_sector_at(strip)
@@ -142,7 +143,7 @@ impl Suspects {
     /// Nothing is promised of what a role has in these columns, where they are in doubt.
     pub fn exempt_range(
         &self,
-        role: u16,
+        role: Role,
         columns: std::ops::Range<u64>,
         geometry: &Geometry,
         judge: &mut Judge,
@@ -165,7 +166,7 @@ impl<M: Subject> World<M> {
             return;
         }
         let status = self.exec.machine.status();
-        for role in 0..part.scenario.members {
+        for role in Role::all(part.scenario.members) {
             if holder(&status, role).is_some() {
                 continue;
             }
@@ -192,7 +193,7 @@ impl<M: Subject> World<M> {
             return;
         }
         let status = self.exec.machine.status();
-        for role in 0..part.scenario.members {
+        for role in Role::all(part.scenario.members) {
             let device = holder(&status, role).and_then(|member| self.exec.device(member));
             let Some(device) = device else { continue };
             if self.exec.disks[device].blind() {

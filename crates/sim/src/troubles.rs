@@ -4,9 +4,9 @@
 //! every wrong answer is a bug. A role counts as lost when no in-sync member without faults holds
 //! it.
 
-use braid_array::MemberId;
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::status::{JournalMode, MemberState, Status};
+use braid_array::{MemberId, Role};
 
 use crate::assembly;
 use crate::create;
@@ -19,7 +19,7 @@ use crate::world::{Hang, World};
 /// Roles that no sound member holds.
 fn lost(world: &mut World<impl Subject>, status: &Status, part: usize) -> Vec<bool> {
     let status = &arrays(status)[part];
-    let roles = 0..world.parts.devices[part].scenario.members;
+    let roles = Role::all(world.parts.devices[part].scenario.members);
     let unsound = |role| {
         // While one takes over from another there are two, and either may be the one that stays.
         let devices: Vec<_> = holders(status, role).map(|id| world.exec.device(id)).collect();
@@ -39,7 +39,7 @@ pub fn may_fail(world: &mut World<impl Subject>, status: &Status, member: Member
         && let Some(role) = m.role
         && (m.state == MemberState::InSync || m.replacement)
     {
-        lost[usize::from(role)] = true;
+        lost[role.index()] = true;
     }
     survivable(world, status, part, lost.iter().filter(|lost| **lost).count())
 }
@@ -52,7 +52,7 @@ fn may_be_damaged(world: &mut World<impl Subject>, status: &Status, member: Memb
     let state = devices(status).find(|m| m.member == member);
     let mut count = 0;
     match state.map(|m| (m.state, m.role)) {
-        Some((MemberState::InSync, Some(role))) => lost[usize::from(role)] = true,
+        Some((MemberState::InSync, Some(role))) => lost[role.index()] = true,
         _ => count = 1,
     }
     count += lost.iter().filter(|lost| **lost).count();

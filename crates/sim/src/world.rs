@@ -6,7 +6,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::events::{ArrayEvent, SyncAction};
 use braid_array::stack::Stack;
 use braid_array::status::{MemberState, Status};
-use braid_array::{Action, Buf, Instant, MemberId, Request, RequestError, RequestId};
+use braid_array::{Action, Buf, Instant, MemberId, Request, RequestError, RequestId, Role};
 
 use crate::device_io::bytes_of;
 use crate::disk::Disk;
@@ -427,14 +427,14 @@ impl<M: Subject> World<M> {
     }
 
     /// The device that holds a role completely.
-    pub fn holder_device(&self, status: &Status, role: u16) -> Option<usize> {
+    pub fn holder_device(&self, status: &Status, role: Role) -> Option<usize> {
         self.exec.device(holder(status, role)?)
     }
 
     /// By array of devices and role: the device that holds the role completely.
     pub fn holders(&self, status: &Status) -> Vec<Vec<Option<usize>>> {
         let of = |(array, part): (&Status, &Part)| {
-            let roles = 0..part.scenario.members;
+            let roles = Role::all(part.scenario.members);
             roles.map(|role| self.holder_device(array, role)).collect()
         };
         arrays(status).iter().zip(&self.parts.devices).map(of).collect()

@@ -241,7 +241,7 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
     for member in &config.members {
         use crate::assemble::Standing;
         if let Standing::InSync { role } | Standing::Rebuilding { role, .. } = member.standing {
-            let slot = data_sectors.get_mut(usize::from(role)).ok_or("a role beyond the array")?;
+            let slot = data_sectors.get_mut(role.index()).ok_or("a role beyond the array")?;
             *slot = member.superblock.data_size;
         }
     }

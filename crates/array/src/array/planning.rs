@@ -11,7 +11,7 @@ use crate::keeper::{KeeperView, Unit};
 use crate::plan::parity::{self, Segment, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
-use crate::{Buf, MemberId, RequestError, SECTOR_BYTES};
+use crate::{Buf, MemberId, RequestError, Role, SECTOR_BYTES};
 
 /// What makes plans: the members as they are now, and where bytes lie.
 #[derive(Clone, Copy)]
@@ -131,7 +131,7 @@ impl Planner<'_> {
     fn plan_zero_stripes(&self, start: u64, end: u64, unmap: bool, fua: bool) -> Plan {
         let mut plan = Plan::default();
         let rows = Rows::new(0, (end - start) as u32);
-        for role in 0..self.map.geometry.raid_disks() as u16 {
+        for role in Role::all(self.map.geometry.raid_disks() as u16) {
             plan.zero(&self.keeper.members().view(role, start, end - start, &[]), rows, unmap, fua);
         }
         plan

@@ -1,5 +1,6 @@
 //! The sync space of local arrays.
 
+use crate::Role;
 use crate::code::Losses;
 use crate::geometry::{Geometry, GeometryError, Strip};
 use crate::keeper::{Redundancy, SyncSpace, UNIT_SECTORS};
@@ -54,7 +55,7 @@ impl SyncSpace for Space {
         unit_sectors(&self.geometry)
     }
 
-    fn survives(&self, lost: &dyn Fn(u16) -> bool) -> bool {
+    fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool {
         self.losses.survives(lost)
     }
 
@@ -62,12 +63,12 @@ impl SyncSpace for Space {
         self.geometry.level() == Level::Raid10
     }
 
-    fn of_row(&self, role: u16, row: u64) -> Option<(u64, u64)> {
+    fn of_row(&self, role: Role, row: u64) -> Option<(u64, u64)> {
         let first = self.geometry.array_sector_at(Strip { role, sector: row })?;
         Some((first, self.geometry.array_sectors().saturating_sub(first)))
     }
 
-    fn row_of(&self, role: u16, sector: u64) -> Option<u64> {
+    fn row_of(&self, role: Role, sector: u64) -> Option<u64> {
         if self.geometry.level() != Level::Raid10 {
             return Some(sector);
         }
@@ -75,7 +76,7 @@ impl SyncSpace for Space {
         copies.find(|strip| strip.role == role).map(|strip| strip.sector)
     }
 
-    fn sums_at(&self, row: u64) -> (Vec<u16>, u64) {
+    fn sums_at(&self, row: u64) -> (Vec<Role>, u64) {
         let chunk = u64::from(self.geometry.chunk_sectors());
         let (p, q) = self.geometry.parity_roles(row / chunk);
         (std::iter::once(p).chain(q).collect(), chunk - row % chunk)

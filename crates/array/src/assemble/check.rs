@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Verdict;
 use crate::format::bad_blocks::MAX_SHIFT;
 use crate::format::ppl::PplArea;
-use crate::format::superblock::{Role, feature};
+use crate::format::superblock::{DevRole, feature};
 use crate::format::{Superblock, Version};
 use crate::level::Level;
 
@@ -64,7 +64,7 @@ pub(crate) fn check_places(
 
 /// Is its data area the journal, whose size is its own?
 fn holds_journal(superblock: &Superblock) -> bool {
-    superblock.role() == Role::Journal
+    superblock.role() == DevRole::Journal
 }
 
 /// What lies where, in sectors of the device.

@@ -1,12 +1,13 @@
 //! Who is in.
 
+use crate::Role;
 use std::collections::BTreeSet;
 
 use super::check::{adopted, check_places, check_shape};
 use super::judge::{Judge, knows, same_array};
 use super::{Assembly, Candidate, Lineage, Options, Start, Verdict, lineage};
 use crate::format::superblock::feature;
-use crate::format::{Role, Superblock};
+use crate::format::{DevRole, Superblock};
 use crate::refusal::{Invocation, Next};
 
 /// More steps than lead from one refusal to what works.
@@ -68,7 +69,7 @@ fn newest(candidates: &[Candidate]) -> Option<usize> {
         let mut equal = superblocks().filter(|(_, other)| other.events == sb.events);
         equal.all(|(_, other)| !same_array(sb, other) || knows(other, sb))
     };
-    let rank = |sb: &Superblock| (sb.events, matches!(sb.role(), Role::Active(_)), known(sb));
+    let rank = |sb: &Superblock| (sb.events, matches!(sb.role(), DevRole::Active(_)), known(sb));
     superblocks().rev().max_by_key(|(_, sb)| (members(sb), rank(sb))).map(|(index, _)| index)
 }
 
@@ -125,7 +126,7 @@ impl<'a> Table<'a> {
     }
 
     /// The roles that are held completely.
-    pub(super) fn in_sync_roles(&self) -> BTreeSet<u16> {
+    pub(super) fn in_sync_roles(&self) -> BTreeSet<Role> {
         self.verdicts.iter().filter_map(Verdict::in_sync_role).collect()
     }
 
@@ -186,7 +187,7 @@ impl<'a> Table<'a> {
     /// A replacement takes the place of a member that is not there.
     fn promote_replacements(&mut self) {
         let size_sectors = self.superblock().size_sectors;
-        let held: BTreeSet<u16> = self
+        let held: BTreeSet<Role> = self
             .verdicts
             .iter()
             .filter(|verdict| !matches!(verdict, Verdict::Replacement { .. }))
@@ -207,9 +208,9 @@ impl<'a> Table<'a> {
 
     /// Stale members that could take a role which nobody holds or is being rebuilt for, newest
     /// first: index, role, events. Each role and each device number occurs once.
-    pub(super) fn forceable(&self) -> Vec<(usize, u16, u64)> {
+    pub(super) fn forceable(&self) -> Vec<(usize, Role, u64)> {
         let attached = || self.members().filter(|(_, _, verdict)| verdict.attached());
-        let mut roles: BTreeSet<u16> = attached().filter_map(|(_, _, v)| v.role()).collect();
+        let mut roles: BTreeSet<Role> = attached().filter_map(|(_, _, v)| v.role()).collect();
         let mut numbers: BTreeSet<u32> = attached().map(|(_, sb, _)| sb.dev_number).collect();
         let mut order: Vec<usize> = (0..self.candidates.len()).collect();
         order.sort_by_key(|index| (std::cmp::Reverse(self.events(*index)), *index));
@@ -251,11 +252,11 @@ impl<'a> Table<'a> {
     }
 
     /// The role and the device number of a stale member that had its role completely.
-    fn could_hold(&self, index: usize) -> Option<(u16, u32)> {
+    fn could_hold(&self, index: usize) -> Option<(Role, u32)> {
         let candidate = &self.candidates[index];
         let superblock = candidate.superblock.as_ref().ok()?;
         let Verdict::Stale { .. } = self.verdicts[index] else { return None };
-        let Role::Active(role) = superblock.role() else { return None };
+        let DevRole::Active(role) = superblock.role() else { return None };
         let whole = !superblock.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
         let possible = self.places(candidate).is_ok()
             && check_shape(superblock, self.superblock()).is_ok()
@@ -265,7 +266,7 @@ impl<'a> Table<'a> {
 
     /// Takes stale members in, newest first and those of one event count together, until the
     /// array can run: mdadm's `--force`.
-    pub(super) fn force(&mut self, enough: impl Fn(&BTreeSet<u16>) -> bool) {
+    pub(super) fn force(&mut self, enough: impl Fn(&BTreeSet<Role>) -> bool) {
         let newest = self.superblock().events;
         let mut roles = self.in_sync_roles();
         let mut last = None;

@@ -2,7 +2,7 @@
 
 use crate::format::Superblock;
 use crate::format::ppl::PplArea;
-use crate::format::superblock::{Role, feature};
+use crate::format::superblock::{DevRole, feature};
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
 use crate::log::ReadSectors;
@@ -37,12 +37,12 @@ pub fn log_place(superblock: &Superblock, device_sectors: u64) -> Result<Option<
         end.map(|_| ()).ok_or_else(|| "it ends beyond the end of the device".to_owned())
     };
     match superblock.role() {
-        Role::Journal if superblock.has(feature::JOURNAL) => {
+        DevRole::Journal if superblock.has(feature::JOURNAL) => {
             let area = JournalArea::of(superblock)?;
             within(area.start, area.sectors)?;
             Ok(Some(LogPlace::Journal(area)))
         }
-        Role::Active(_) => {
+        DevRole::Active(_) => {
             let Some(area) = PplArea::of(superblock)? else { return Ok(None) };
             within(area.sector, area.sectors)?;
             Ok(Some(LogPlace::PartialParity(area)))

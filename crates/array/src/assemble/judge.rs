@@ -3,7 +3,7 @@
 use super::check::{check_shape, unreadable};
 use super::{Candidate, Verdict};
 use crate::format::superblock::{MAX_DEV, feature};
-use crate::format::{Role, Superblock};
+use crate::format::{DevRole, Superblock};
 
 /// A member may miss the last update of the superblocks and still be current: it was cut off
 /// while the others were being written.
@@ -49,28 +49,28 @@ impl Judge<'_> {
             return unreadable(format!("its device number is {number}, not below {MAX_DEV}"));
         }
         let role = match superblock.role() {
-            Role::Faulty => return Verdict::Faulty,
-            Role::Journal
+            DevRole::Faulty => return Verdict::Faulty,
+            DevRole::Journal
                 if superblock.events.saturating_add(EVENT_MARGIN) < self.newest.events =>
             {
                 return self.stale(superblock);
             }
-            Role::Journal if self.newest.role_of(number) == Role::Faulty => {
+            DevRole::Journal if self.newest.role_of(number) == DevRole::Faulty => {
                 return self.stale(superblock);
             }
-            Role::Journal => return Verdict::Journal,
-            Role::Spare => return Verdict::Spare,
-            Role::Active(role) => role,
+            DevRole::Journal => return Verdict::Journal,
+            DevRole::Spare => return Verdict::Spare,
+            DevRole::Active(role) => role,
         };
         let raid_disks = self.newest.raid_disks;
-        if u32::from(role) >= raid_disks {
+        if u32::from(role.0) >= raid_disks {
             return unreadable(format!("its role is {role}, the array has {raid_disks} members"));
         }
         if self.split(superblock) {
             let events = superblock.events;
             return Verdict::Split { other: self.device.to_owned(), events };
         }
-        let listed = self.newest.role_of(superblock.dev_number) == Role::Active(role);
+        let listed = self.newest.role_of(superblock.dev_number) == DevRole::Active(role);
         if !listed || superblock.events.saturating_add(EVENT_MARGIN) < self.newest.events {
             return self.stale(superblock);
         }
@@ -91,7 +91,7 @@ impl Judge<'_> {
     /// know it, it went on alone from a moment in which only this one heard of the last update.
     fn split(&self, superblock: &Superblock) -> bool {
         superblock.events == self.newest.events
-            && matches!(self.newest.role(), Role::Active(_))
+            && matches!(self.newest.role(), DevRole::Active(_))
             && !knows(superblock, self.newest)
     }
 

@@ -5,7 +5,8 @@
 //! superblock that they are gone; mdadm, too, ignores a member that "reports" a current one "as
 //! failed".
 
-use crate::format::{Role, Superblock};
+use crate::Role;
+use crate::format::{DevRole, Superblock};
 
 /// How a member that is not current comes by its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +21,13 @@ pub(crate) enum Lineage {
 
 /// Compares what a member's superblock says with the device numbers and roles of those members
 /// that are in sync now.
-pub(crate) fn lineage(left: &Superblock, current: impl Iterator<Item = (u32, u16)>) -> Lineage {
+pub(crate) fn lineage(left: &Superblock, current: impl Iterator<Item = (u32, Role)>) -> Lineage {
     let mut knows_one = false;
     let mut misses_one = false;
     for (number, role) in current {
-        let listed = left.role_of(number) == Role::Active(role);
+        let listed = left.role_of(number) == DevRole::Active(role);
         knows_one |= listed && number != left.dev_number;
-        misses_one |= !left.roles.contains(&Role::Active(role));
+        misses_one |= !left.roles.contains(&DevRole::Active(role));
     }
     match (knows_one, misses_one) {
         (true, false) => Lineage::LeftBehind,

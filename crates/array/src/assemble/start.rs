@@ -1,5 +1,6 @@
 //! Can the array start, and with what?
 
+use crate::Role;
 use std::collections::BTreeSet;
 
 use super::bitmap::{Merged, merge};
@@ -10,7 +11,7 @@ use super::{Candidate, Config, MemberConfig, Options, Standing, Start, StartLog,
 use crate::SECTOR_BYTES;
 use crate::code::Losses;
 use crate::format::superblock::{MAX_SECTOR, feature};
-use crate::format::{BitmapError, Role, Superblock, SuperblockError, Version};
+use crate::format::{BitmapError, DevRole, Superblock, SuperblockError, Version};
 use crate::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
 use crate::level::{Layout, Level};
 use crate::refusal::{Invocation, Next};
@@ -124,7 +125,7 @@ impl Table<'_> {
         let raid_disks = self.superblock().raid_disks;
         let losses = Losses::of(kind.level, kind.layout, raid_disks);
         let losses = losses.map_err(|error| self.no_array(&error))?;
-        let enough = |held: &BTreeSet<u16>| losses.survives(|role| !held.contains(&role));
+        let enough = |held: &BTreeSet<Role>| losses.survives(|role| !held.contains(&role));
         if options.force {
             self.force(enough);
         }
@@ -201,11 +202,11 @@ impl Table<'_> {
     fn check_expected(&self, options: Options) -> Result<(), Refused> {
         let newest = self.superblock();
         let roles = newest.roles.iter().filter_map(|role| match role {
-            Role::Active(role) if u32::from(*role) < newest.raid_disks => Some(*role),
+            DevRole::Active(role) if u32::from(role.0) < newest.raid_disks => Some(*role),
             _ => None,
         });
-        let expected = roles.collect::<BTreeSet<u16>>();
-        let present: BTreeSet<u16> = self.verdicts.iter().filter_map(Verdict::role).collect();
+        let expected = roles.collect::<BTreeSet<Role>>();
+        let present: BTreeSet<Role> = self.verdicts.iter().filter_map(Verdict::role).collect();
         let missing = expected.difference(&present).count();
         if missing == 0 || options.run || options.force || options.read_only {
             return Ok(());
@@ -224,7 +225,7 @@ impl Table<'_> {
 
     fn geometry(&self, kind: &Kind) -> Result<Geometry, Refused> {
         let newest = self.superblock();
-        let mut sizes: Vec<(u16, u64)> = self
+        let mut sizes: Vec<(Role, u64)> = self
             .members()
             .filter_map(|(_, superblock, v)| Some((v.in_sync_role()?, superblock.data_size)))
             .collect();
@@ -269,7 +270,7 @@ impl Table<'_> {
             if let Verdict::Forced { role, .. } = verdict
                 && let Some(entry) = superblock.roles.get_mut(member.dev_number as usize)
             {
-                *entry = Role::Active(*role);
+                *entry = DevRole::Active(*role);
             }
         }
         if superblock.has(feature::JOURNAL) && matches!(log, StartLog::None) {

@@ -4,14 +4,14 @@ use super::decide::Table;
 use super::found_log::FoundLog;
 use super::refused::{Kind, Refused};
 use super::{Options, Verdict};
-use crate::MemberId;
 use crate::format::ppl::PplArea;
-use crate::format::superblock::{MAX_SECTOR, Role, feature};
+use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
 use crate::geometry::Geometry;
 use crate::level::Level;
 use crate::log::journal::JournalScan;
 use crate::log::ppl::{PplFix, fixes};
 use crate::refusal::Next;
+use crate::{MemberId, Role};
 
 /// The log of an array that is to start.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +73,9 @@ impl Table<'_> {
         } else {
             match PplArea::of(newest) {
                 Ok(_) => return Ok(()),
-                Err(_) if matches!(newest.role(), Role::Journal | Role::Spare) => return Ok(()),
+                Err(_) if matches!(newest.role(), DevRole::Journal | DevRole::Spare) => {
+                    return Ok(());
+                }
                 Err(reason) => format!("the newest superblock is not possible: {reason}"),
             }
         };
@@ -138,7 +140,7 @@ impl Table<'_> {
     }
 
     /// How many rows of a role are on members that are there, from the first on.
-    fn held_rows(&self, role: u16) -> u64 {
+    fn held_rows(&self, role: Role) -> u64 {
         let rows = self.verdicts.iter().map(|verdict| match *verdict {
             Verdict::Active { role: held } | Verdict::Forced { role: held, .. } if held == role => {
                 u64::MAX
@@ -178,7 +180,8 @@ impl Table<'_> {
             },
             None => {
                 let stale = self.members().find(|(_, superblock, verdict)| {
-                    superblock.role() == Role::Journal && matches!(verdict, Verdict::Stale { .. })
+                    superblock.role() == DevRole::Journal
+                        && matches!(verdict, Verdict::Stale { .. })
                 });
                 match stale {
                     Some((candidate, _, verdict)) => {

@@ -1,5 +1,6 @@
 //! What a candidate is.
 
+use crate::Role;
 use std::fmt;
 
 use crate::format::Unsupported;
@@ -10,12 +11,12 @@ pub enum Verdict {
     /// Holds its role.
     Active {
         /// Role.
-        role: u16,
+        role: Role,
     },
     /// Is out of date and holds its role all the same, because `force` was asked for.
     Forced {
         /// Role.
-        role: u16,
+        role: Role,
         /// Its event count.
         events: u64,
         /// The newest event count.
@@ -24,14 +25,14 @@ pub enum Verdict {
     /// Holds its role in part; recovery goes on.
     Rebuilding {
         /// Role.
-        role: u16,
+        role: Role,
         /// Sectors of its data area below this are rebuilt.
         offset_sectors: u64,
     },
     /// Is to replace the holder of a role, and holds it in part.
     Replacement {
         /// Role.
-        role: u16,
+        role: Role,
         /// Sectors of its data area below this are copied.
         offset_sectors: u64,
     },
@@ -110,7 +111,7 @@ impl Verdict {
     }
 
     /// The role it holds completely.
-    pub(super) const fn in_sync_role(&self) -> Option<u16> {
+    pub(super) const fn in_sync_role(&self) -> Option<Role> {
         match self {
             Self::Active { role } | Self::Forced { role, .. } => Some(*role),
             _ => None,
@@ -118,7 +119,7 @@ impl Verdict {
     }
 
     /// The role it holds or is being rebuilt for.
-    pub(super) const fn role(&self) -> Option<u16> {
+    pub(super) const fn role(&self) -> Option<Role> {
         match self {
             Self::Active { role }
             | Self::Forced { role, .. }

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::Role;
 use std::collections::{BTreeSet, VecDeque};
 
 use braid_parity::gf;
@@ -54,7 +55,7 @@ impl Recovery {
     /// # Panics
     /// On a node outside the stripe.
     #[must_use]
-    pub fn plan(code: &StripeCode, lost: &[u16]) -> Option<Self> {
+    pub fn plan(code: &StripeCode, lost: &[Role]) -> Option<Self> {
         let rows = 0..code.rows();
         let cells = lost.iter().flat_map(|&node| rows.clone().map(move |row| Cell { row, node }));
         let cells: Vec<Cell> = cells.collect();

@@ -1,5 +1,6 @@
 //! Which members of an array may be lost together.
 
+use crate::Role;
 use crate::geometry::{Geometry, GeometryError, Shape};
 use crate::level::{Layout, Level};
 
@@ -11,14 +12,14 @@ const CHUNK_SECTORS: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct Losses {
     /// Sets of members, and how many of each may be lost.
-    sets: Vec<(Vec<u16>, usize)>,
+    sets: Vec<(Vec<Role>, usize)>,
 }
 
 impl Losses {
     /// Any of the `members` may be lost, but no more than `most`.
     #[must_use]
     pub fn any(members: u16, most: usize) -> Self {
-        Self { sets: vec![((0..members).collect(), most)] }
+        Self { sets: vec![(Role::all(members).collect(), most)] }
     }
 
     /// Of a level of md's.
@@ -60,8 +61,8 @@ impl Losses {
 
     /// Can everything be read without those that are `lost`?
     #[must_use]
-    pub fn survives(&self, lost: impl Fn(u16) -> bool) -> bool {
-        let within = |(members, most): &(Vec<u16>, usize)| {
+    pub fn survives(&self, lost: impl Fn(Role) -> bool) -> bool {
+        let within = |(members, most): &(Vec<Role>, usize)| {
             members.iter().filter(|member| lost(**member)).nth(*most).is_none()
         };
         self.sets.iter().all(within)
@@ -79,7 +80,7 @@ mod tests {
     }
 
     fn survives(losses: &Losses, lost: &[u16]) -> bool {
-        losses.survives(|member| lost.contains(&member))
+        losses.survives(|member| lost.contains(&member.0))
     }
 
     #[test]
@@ -112,8 +113,8 @@ mod tests {
         ];
         for (level, most) in cases {
             let losses = Losses::of(level, Layout::default_for(level), 6).expect("6 members");
-            assert!(losses.survives(|member| usize::from(member) < most), "{level}");
-            assert!(!losses.survives(|member| usize::from(member) <= most), "{level}");
+            assert!(losses.survives(|member| member.index() < most), "{level}");
+            assert!(!losses.survives(|member| member.index() <= most), "{level}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! A stripe as cells and equations, whatever the level.
 
 use super::terms::Terms;
+use crate::Role;
 
 /// One block of a stripe: a row of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,7 +9,7 @@ pub struct Cell {
     /// Row of the stripe.
     pub row: u16,
     /// Node, by its number in the array.
-    pub node: u16,
+    pub node: Role,
 }
 
 /// A cell in a sum.
@@ -155,7 +156,7 @@ impl StripeCode {
     /// Every cell, by row and node.
     pub fn cells(&self) -> impl Iterator<Item = Cell> {
         let nodes = self.nodes;
-        (0..self.rows).flat_map(move |row| (0..nodes).map(move |node| Cell { row, node }))
+        (0..self.rows).flat_map(move |row| Role::all(nodes).map(move |node| Cell { row, node }))
     }
 
     /// What a cell holds.
@@ -239,11 +240,11 @@ impl StripeCode {
 
     /// The number of a cell in tables over all cells.
     pub fn slot(&self, cell: Cell) -> usize {
-        assert!(cell.row < self.rows && cell.node < self.nodes, "{cell:?} outside the stripe");
+        assert!(cell.row < self.rows && cell.node.0 < self.nodes, "{cell:?} outside the stripe");
         slot(self.nodes, cell)
     }
 }
 
 fn slot(nodes: u16, cell: Cell) -> usize {
-    usize::from(cell.row) * usize::from(nodes) + usize::from(cell.node)
+    usize::from(cell.row) * usize::from(nodes) + cell.node.index()
 }

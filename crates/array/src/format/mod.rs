@@ -15,4 +15,4 @@ mod superblock_v1;
 
 pub use bad_blocks::{BadBlocks, BadBlocksError};
 pub use bitmap::{Bitmap, BitmapError, BitmapSuperblock};
-pub use superblock::{Role, Superblock, SuperblockError, Unsupported, Version, locations};
+pub use superblock::{DevRole, Superblock, SuperblockError, Unsupported, Version, locations};

@@ -3,6 +3,7 @@
 
 pub use super::superblock_error::{SuperblockError, Unsupported};
 use super::{superblock_v0, superblock_v1};
+use crate::Role;
 
 /// How much to read where a superblock may lie.
 pub const READ_BYTES: u32 = 4096;
@@ -58,9 +59,9 @@ pub fn locations(device_sectors: u64) -> impl Iterator<Item = (Version, u64, u32
 /// What a superblock says of one device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Role {
+pub enum DevRole {
     /// Active in this role.
-    Active(u16),
+    Active(Role),
     /// Spare (0xffff). md writes it for device numbers that are not in use, too.
     Spare,
     /// Faulty (0xfffe).
@@ -218,7 +219,7 @@ pub struct Superblock {
     /// `pad0` and the end of `pad3`: zeroes, until a newer md finds a use for them. Kept as stored.
     pub padding: [u8; 32],
     /// What the superblock says of each device number (`dev_roles`, `max_dev` entries).
-    pub roles: Vec<Role>,
+    pub roles: Vec<DevRole>,
 }
 
 /// The reshape fields, kept as stored. An array in the middle of a reshape is refused.
@@ -370,14 +371,14 @@ impl Superblock {
     /// The role of this device: its own entry in `roles`. A device number beyond the table is a
     /// spare.
     #[must_use]
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> DevRole {
         self.role_of(self.dev_number)
     }
 
     /// What this superblock says of a device number.
     #[must_use]
-    pub fn role_of(&self, dev_number: u32) -> Role {
-        self.roles.get(dev_number as usize).copied().unwrap_or(Role::Spare)
+    pub fn role_of(&self, dev_number: u32) -> DevRole {
+        self.roles.get(dev_number as usize).copied().unwrap_or(DevRole::Spare)
     }
 
     /// Does the feature map have this bit?

@@ -15,10 +15,11 @@
 
 use super::bytes::{array_at, checksum, i32_at, put, u32_at, u64_at};
 use super::superblock::{
-    MAX_EVENTS, MAX_SECTOR, Reshape, Role, Superblock, SuperblockError, Version, devflag, feature,
-    time_code,
+    DevRole, MAX_EVENTS, MAX_SECTOR, Reshape, Superblock, SuperblockError, Version, devflag,
+    feature, time_code,
 };
 use super::superblock_v1::MAGIC;
+use crate::Role;
 
 const SUPERBLOCK_BYTES: usize = 4096;
 const CHECKSUM_AT: usize = 152;
@@ -173,15 +174,15 @@ fn disk_state(bytes: &[u8], number: u32) -> u32 {
 }
 
 /// The role of a device number. A descriptor that was never used is all zeroes.
-fn role(bytes: &[u8], number: u32) -> Role {
+fn role(bytes: &[u8], number: u32) -> DevRole {
     let state = disk_state(bytes, number);
     let raid_disk = u32_at(bytes, DISKS_AT + DISK_BYTES * number as usize + 12);
     if state & (DISK_FAULTY | DISK_REMOVED) != 0 {
-        return Role::Faulty;
+        return DevRole::Faulty;
     }
     match u16::try_from(raid_disk) {
-        Ok(raid_disk) if state & DISK_SYNC != 0 => Role::Active(raid_disk),
-        _ => Role::Spare,
+        Ok(raid_disk) if state & DISK_SYNC != 0 => DevRole::Active(Role(raid_disk)),
+        _ => DevRole::Spare,
     }
 }
 

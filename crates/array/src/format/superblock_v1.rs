@@ -15,7 +15,10 @@
 //! ```
 
 use super::bytes::{array_at, checksum, i32_at, put, u16_at, u32_at, u64_at};
-use super::superblock::{MAX_DEV, MAX_EVENTS, Reshape, Role, Superblock, SuperblockError, Version};
+use super::superblock::{
+    DevRole, MAX_DEV, MAX_EVENTS, Reshape, Superblock, SuperblockError, Version,
+};
+use crate::Role;
 
 /// `MD_SB_MAGIC`.
 pub(super) const MAGIC: u32 = 0xa92b_4efc;
@@ -208,22 +211,22 @@ fn checksum_of(used: &[u8]) -> u32 {
 }
 
 /// A role from its code. Codes that md gives no meaning keep the device out, as faulty does.
-const fn role(raw: [u8; 2]) -> Role {
+const fn role(raw: [u8; 2]) -> DevRole {
     match u16::from_le_bytes(raw) {
-        ROLE_SPARE => Role::Spare,
-        ROLE_JOURNAL => Role::Journal,
-        code if code < ROLE_MAX => Role::Active(code),
-        _ => Role::Faulty,
+        ROLE_SPARE => DevRole::Spare,
+        ROLE_JOURNAL => DevRole::Journal,
+        code if code < ROLE_MAX => DevRole::Active(Role(code)),
+        _ => DevRole::Faulty,
     }
 }
 
 /// The code of a role.
-const fn role_code(role: Role) -> u16 {
+const fn role_code(role: DevRole) -> u16 {
     match role {
-        Role::Active(number) => number,
-        Role::Spare => ROLE_SPARE,
-        Role::Faulty => ROLE_FAULTY,
-        Role::Journal => ROLE_JOURNAL,
+        DevRole::Active(role) => role.0,
+        DevRole::Spare => ROLE_SPARE,
+        DevRole::Faulty => ROLE_FAULTY,
+        DevRole::Journal => ROLE_JOURNAL,
     }
 }
 

@@ -45,7 +45,7 @@ impl Concat {
     }
 
     pub(super) fn sector_at(&self, strip: Strip) -> Option<u64> {
-        let index = usize::from(strip.role);
+        let index = strip.role.index();
         let start = self.start(index);
         start.checked_add(strip.sector).filter(|&sector| sector < self.ends[index])
     }

@@ -94,7 +94,7 @@ impl Mirrors {
         } else {
             (row % self.part_rows, row / self.part_rows)
         };
-        let disk = u32::from(strip.role);
+        let disk = u32::from(strip.role.0);
         let (_, set_size) = self.far_set(disk);
         let back = far_copy as u32 * self.near % set_size;
         let disk = self.rotate(disk, set_size - back);

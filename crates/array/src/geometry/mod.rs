@@ -14,6 +14,7 @@ mod tests;
 
 pub use error::GeometryError;
 
+use crate::Role;
 use crate::level::{Layout, Level};
 use concat::Concat;
 use mirror::Mirrors;
@@ -24,7 +25,7 @@ use striped::Zones;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Strip {
     /// Role.
-    pub role: u16,
+    pub role: Role,
     /// Sector of the data area.
     pub sector: u64,
 }
@@ -216,7 +217,7 @@ impl Geometry {
     /// and for roles there are not.
     #[must_use]
     pub fn array_sector_at(&self, strip: Strip) -> Option<u64> {
-        if u32::from(strip.role) >= self.raid_disks {
+        if u32::from(strip.role.0) >= self.raid_disks {
             return None;
         }
         let sector = match &self.map {
@@ -235,19 +236,19 @@ impl Geometry {
     /// # Panics
     /// On a level without parity, as do the other calls about stripes.
     #[must_use]
-    pub fn parity_roles(&self, stripe: u64) -> (u16, Option<u16>) {
+    pub fn parity_roles(&self, stripe: u64) -> (Role, Option<Role>) {
         self.rows().parity_roles(stripe)
     }
 
     /// Role of data chunk `index` (below [`Self::data_disks`], in array order) of a stripe.
     #[must_use]
-    pub fn data_role(&self, stripe: u64, index: u32) -> u16 {
+    pub fn data_role(&self, stripe: u64, index: u32) -> Role {
         self.rows().data_role(stripe, index)
     }
 
     /// Which data chunk of the stripe the role holds; `None` for P and Q.
     #[must_use]
-    pub fn data_index(&self, stripe: u64, role: u16) -> Option<u32> {
+    pub fn data_index(&self, stripe: u64, role: Role) -> Option<u32> {
         self.rows().data_index(stripe, role)
     }
 
@@ -321,7 +322,7 @@ fn member_size(shape: &Shape<'_>, least_sectors: u64) -> Result<u64, GeometryErr
 }
 
 /// A role out of arithmetic that stays below [`MAX_MEMBERS`].
-fn role(number: u32) -> u16 {
+fn role(number: u32) -> Role {
     debug_assert!(number < MAX_MEMBERS);
-    number as u16
+    Role(number as u16)
 }

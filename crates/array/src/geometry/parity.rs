@@ -1,6 +1,7 @@
 //! raid4, raid5 and raid6: rows of chunks, one or two of each row parity.
 
 use super::{GeometryError, MAX_SECTORS, Shape, Strip, role};
+use crate::Role;
 use crate::level::{Layout, Level, ParityLayout};
 use braid_parity::gf;
 
@@ -89,12 +90,12 @@ impl Rows {
         Some(chunk * self.chunk_sectors + strip.sector % self.chunk_sectors)
     }
 
-    pub(super) fn parity_roles(&self, stripe: u64) -> (u16, Option<u16>) {
+    pub(super) fn parity_roles(&self, stripe: u64) -> (Role, Option<Role>) {
         let (p, q) = self.parity(stripe);
         (role(p), q.map(role))
     }
 
-    pub(super) fn data_role(&self, stripe: u64, index: u32) -> u16 {
+    pub(super) fn data_role(&self, stripe: u64, index: u32) -> Role {
         debug_assert!(index < self.data_disks, "data chunk {index} beyond the stripe");
         let (p, q) = self.parity(stripe);
         match self.order(p) {
@@ -108,9 +109,9 @@ impl Rows {
         }
     }
 
-    pub(super) fn data_index(&self, stripe: u64, role: u16) -> Option<u32> {
+    pub(super) fn data_index(&self, stripe: u64, role: Role) -> Option<u32> {
         let (p, q) = self.parity(stripe);
-        let member = u32::from(role);
+        let member = u32::from(role.0);
         if member == p || Some(member) == q {
             return None;
         }
@@ -123,7 +124,7 @@ impl Rows {
     /// md counts the powers of the generator from the member after Q, leaving out P; in the ddf
     /// layouts a member's number is its power.
     pub(super) fn q_coef(&self, stripe: u64, index: u32) -> u8 {
-        let member = u32::from(self.data_role(stripe, index));
+        let member = u32::from(self.data_role(stripe, index).0);
         let (p, q) = self.parity(stripe);
         if is_ddf(self.layout) {
             return gf::pow2(member as usize);

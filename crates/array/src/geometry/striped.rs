@@ -5,6 +5,7 @@
 //! so on.
 
 use super::{GeometryError, MAX_SECTORS, Shape, Strip, role};
+use crate::Role;
 use crate::level::{Layout, Raid0Layout};
 
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ struct Zone {
     /// Added to a chunk's number in the zone before it chooses the member.
     shift: u64,
     /// The members of the zone.
-    roles: Vec<u16>,
+    roles: Vec<Role>,
 }
 
 impl Zones {
@@ -70,7 +71,7 @@ impl Zones {
     }
 
     pub(super) fn sector_at(&self, strip: Strip) -> Option<u64> {
-        if strip.sector >= self.member_sectors[usize::from(strip.role)] {
+        if strip.sector >= self.member_sectors[strip.role.index()] {
             return None;
         }
         let after = self.zones.partition_point(|zone| zone.member_start <= strip.sector);
@@ -93,7 +94,7 @@ fn zones(member_sectors: &[u64], shape: &Shape<'_>) -> Result<Vec<Zone>, Geometr
     let mut member_start = 0;
     loop {
         let longer = (0..).zip(member_sectors).filter(|&(_, &size)| size > member_start);
-        let roles: Vec<u16> = longer.clone().map(|(number, _)| role(number)).collect();
+        let roles: Vec<Role> = longer.clone().map(|(number, _)| role(number)).collect();
         let Some(member_end) = longer.map(|(_, &size)| size).min() else {
             return Ok(zones);
         };

@@ -3,6 +3,7 @@
 mod md;
 
 use super::*;
+use crate::Role;
 use crate::level::{FarSets, ParityLayout, Raid0Layout, Raid10Layout};
 
 const CHUNK: u32 = 8;
@@ -46,7 +47,7 @@ fn check_bijection(geometry: &Geometry, member_sectors: u64) {
         let mut roles = Vec::new();
         for copy in 0..geometry.copies() {
             let strip = geometry.copy(sector, copy);
-            let place = &mut taken[usize::from(strip.role)][strip.sector as usize];
+            let place = &mut taken[strip.role.index()][strip.sector as usize];
             assert!(!*place, "{geometry:?}: sector {sector} copy {copy} lies on another");
             *place = true;
             assert_eq!(geometry.array_sector_at(strip), Some(sector), "{geometry:?} {strip:?}");
@@ -59,7 +60,7 @@ fn check_bijection(geometry: &Geometry, member_sectors: u64) {
         run_left -= 1;
     }
     assert_eq!(geometry.run(geometry.array_sectors()), 0);
-    for (role, places) in (0..).zip(&taken) {
+    for (role, places) in (0..).map(Role).zip(&taken) {
         for (sector, &taken) in (0..).zip(places) {
             let owner = geometry.array_sector_at(Strip { role, sector });
             assert_eq!(owner.is_some(), taken, "{geometry:?}: role {role} sector {sector}");
@@ -193,7 +194,7 @@ fn raid10_is_a_bijection_and_as_md_walks() {
                 for chunk in 0..chunks {
                     for copy in 0..geometry.copies() {
                         let strip = geometry.copy(chunk * u64::from(CHUNK), copy);
-                        let place = (u32::from(strip.role), strip.sector / u64::from(CHUNK));
+                        let place = (u32::from(strip.role.0), strip.sector / u64::from(CHUNK));
                         assert_eq!(walk.next(), Some(place), "{shape:?} {chunk} {copy}");
                         assert!(strip.sector < geometry.member_sectors());
                     }
@@ -359,7 +360,7 @@ fn probe(shape: &Shape<'_>) -> bool {
         assert_eq!(geometry.array_sector_at(geometry.copy(last, copy)), Some(last), "{shape:?}");
     }
     assert!(geometry.run(last) == 1 && geometry.run(u64::MAX) == 0);
-    for role in [0, role(geometry.raid_disks() - 1), u16::MAX] {
+    for role in [Role(0), role(geometry.raid_disks() - 1), Role(u16::MAX)] {
         for sector in [0, geometry.member_sectors(), u64::MAX / 2, u64::MAX] {
             let _ = geometry.array_sector_at(Strip { role, sector });
         }
@@ -376,7 +377,7 @@ fn check_stripe_roles(geometry: &Geometry, stripe: u64) {
     let (p, q) = geometry.parity_roles(stripe);
     for index in [0, geometry.data_disks() - 1] {
         let role = geometry.data_role(stripe, index);
-        assert!(role != p && Some(role) != q && u32::from(role) < geometry.raid_disks());
+        assert!(role != p && Some(role) != q && u32::from(role.0) < geometry.raid_disks());
         assert_eq!(geometry.data_index(stripe, role), Some(index));
         if q.is_some() {
             assert_ne!(geometry.q_coef(stripe, index), 0);

@@ -5,15 +5,15 @@ use super::core::Core;
 use super::members::{Member, Members, State};
 use super::metadata::Metadata;
 use super::place::{Room, place};
-use crate::MemberId;
 use crate::action::NewMember;
 use crate::assemble::{
     Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
 };
 use crate::create::LEAST_JOURNAL_SECTORS as JOURNAL_SECTORS;
-use crate::format::superblock::{MAX_DEV, Role, feature};
+use crate::format::superblock::{DevRole, MAX_DEV, feature};
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Refusal;
+use crate::{MemberId, Role};
 
 /// What decides about a device. It changes nothing: [`admit`](Self::admit) returns the member that
 /// the device would be, [`joining`](Self::joining) the same in a role of the lane's choice.
@@ -29,7 +29,7 @@ impl<'a> Admission<'a> {
         Self { space: core.space.as_ref(), members: &core.members, metadata: &core.metadata }
     }
 
-    pub(super) fn joining(self, new: &NewMember, role: u16) -> Result<Member, Refusal> {
+    pub(super) fn joining(self, new: &NewMember, role: Role) -> Result<Member, Refusal> {
         let spare = self.spare_called(&new.device).map(|(_, spare)| spare.clone());
         let mut member = spare.map_or_else(|| self.admit(new), Ok)?;
         if let Some(number) = self.own_number(new) {
@@ -90,13 +90,13 @@ impl<'a> Admission<'a> {
     fn returning_member(self, new: &NewMember) -> Option<Member> {
         let superblock = new.superblock.as_deref()?;
         let intent = self.metadata.intent.as_ref()?;
-        let Role::Active(role) = superblock.role() else { return None };
+        let DevRole::Active(role) = superblock.role() else { return None };
         let number_free =
             self.members.iter().all(|(_, m)| m.superblock.dev_number != superblock.dev_number);
         let known = superblock.set_uuid == self.metadata.superblock.set_uuid
             && superblock.supported_over_nodes().is_ok()
             && superblock.events >= intent.bitmap.superblock.events_cleared
-            && u32::from(role) < u32::from(self.space.roles())
+            && u32::from(role.0) < u32::from(self.space.roles())
             && self.members.role(role).holder.is_none()
             && self.lineage(new) == Some(Lineage::LeftBehind);
         let superblock = adopted(superblock, &self.metadata.superblock);

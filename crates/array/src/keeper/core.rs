@@ -7,7 +7,7 @@ use super::members::{Members, State};
 use super::metadata::Metadata;
 use super::{LaneCommand, Redundancy, Rules, SyncSpace};
 use crate::events::ArrayEvent;
-use crate::{Instant, MemberId};
+use crate::{Instant, MemberId, Role};
 
 /// It belongs to the keeper, and every part gets it as an argument.
 #[derive(Debug)]
@@ -79,8 +79,8 @@ impl Core {
     }
 
     /// Can the array run on the roles that are in sync, leaving out these?
-    pub(super) fn enough_without(&self, without: &[u16]) -> bool {
-        let lost = |role: u16| without.contains(&role) || !self.members.in_sync(role);
+    pub(super) fn enough_without(&self, without: &[Role]) -> bool {
+        let lost = |role: Role| without.contains(&role) || !self.members.in_sync(role);
         self.space.survives(&lost)
     }
 
@@ -90,7 +90,7 @@ impl Core {
             return u32::from(self.members.degraded()) < parities;
         }
         // What can be missed, another one holds as well.
-        let mut roles = (0..self.space.roles()).filter(|role| self.members.in_sync(*role));
+        let mut roles = Role::all(self.space.roles()).filter(|role| self.members.in_sync(*role));
         roles.any(|role| self.enough_without(&[role]))
     }
 }

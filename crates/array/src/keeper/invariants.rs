@@ -4,9 +4,9 @@
 use super::members::State;
 use super::update::Update;
 use super::{KeeperView, Redundancy};
-use crate::MemberId;
 use crate::events::SyncAction;
 use crate::format::superblock::MAX_SECTOR;
+use crate::{MemberId, Role};
 
 /// What its lane has under way, as the keeper must have it in its books.
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ impl KeeperView<'_> {
                 return Err(format!("{id:?} is beside nobody in role {role}"));
             }
         }
-        let lost = |role: u16| !self.keeper.core.members.in_sync(role);
+        let lost = |role: Role| !self.keeper.core.members.in_sync(role);
         if !self.keeper.core.service.failed
             && !self.keeper.core.service.read_only
             && !self.keeper.core.space.survives(&lost)

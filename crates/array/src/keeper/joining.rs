@@ -7,11 +7,11 @@ use super::Keeper;
 use super::admission::Admission;
 use super::command::Answer;
 use super::members::{Member, State};
-use crate::MemberId;
 use crate::action::{CommandId, NewMember};
 use crate::assemble::Lineage;
 use crate::events::Fault;
 use crate::refusal::Refusal;
+use crate::{MemberId, Role};
 
 impl Keeper {
     /// A candidate becomes a member, and is rebuilt. If that was commanded whoever failed in that
@@ -19,7 +19,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Why it does not, which the command is not told.
-    pub fn take_in(&mut self, command: Option<CommandId>, new: &NewMember, role: u16) -> Answer {
+    pub fn take_in(&mut self, command: Option<CommandId>, new: &NewMember, role: Role) -> Answer {
         let before = self.core.metadata.ticket();
         let member = Admission::new(&self.core).joining(new, role)?;
         if command.is_some() {
@@ -42,7 +42,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Why it does not.
-    pub fn take_in_copy(&mut self, new: &NewMember, role: u16) -> Answer {
+    pub fn take_in_copy(&mut self, new: &NewMember, role: Role) -> Answer {
         let mut member = Admission::new(&self.core).joining(new, role)?;
         member.state = State::rebuilding_from_start(role, u64::MAX);
         self.attach(new.member, member);
@@ -54,7 +54,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Why it stays out.
-    pub fn member_returned(&mut self, new: &NewMember, role: u16) -> Answer {
+    pub fn member_returned(&mut self, new: &NewMember, role: Role) -> Answer {
         let refuse = |reason: &str, next: &'static str| Err(Refusal::new(reason, next));
         let known = self.core.members.get(new.member).map(|member| member.state);
         if !matches!(known, None | Some(State::Faulty { .. })) {

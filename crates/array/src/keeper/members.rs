@@ -6,36 +6,36 @@ use crate::assemble::{MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::plan::{Place, RoleView};
 use crate::status::MemberState;
-use crate::{Instant, MemberId};
+use crate::{Instant, MemberId, Role};
 
 /// What a member is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Holds its role completely.
-    InSync { role: u16 },
+    InSync { role: Role },
     /// Holds its role below `offset`, in sectors of its data area. Below `marked_below` it lacks
     /// only what the bitmap marks.
-    Rebuilding { role: u16, offset: u64, replacement: bool, marked_below: u64 },
+    Rebuilding { role: Role, offset: u64, replacement: bool, marked_below: u64 },
     /// Holds its role completely, and has been taken over from: the superblocks that say so are on
     /// their way. Until they have arrived it gets what its heir gets, and the role back should the
     /// heir fail.
-    Retiring { role: u16 },
+    Retiring { role: Role },
     /// Waits to be needed.
     Spare,
     /// Holds the journal.
     Journal,
     /// No I/O goes there any more.
-    Faulty { role: Option<u16> },
+    Faulty { role: Option<Role> },
 }
 
 impl State {
     /// Is given all of its role that lies behind `marked_below`, and before that what the bitmap
     /// marks.
-    pub(super) const fn rebuilding_from_start(role: u16, marked_below: u64) -> Self {
+    pub(super) const fn rebuilding_from_start(role: Role, marked_below: u64) -> Self {
         Self::Rebuilding { role, offset: 0, replacement: false, marked_below }
     }
 
-    pub(crate) const fn role(self) -> Option<u16> {
+    pub(crate) const fn role(self) -> Option<Role> {
         match self {
             Self::InSync { role } | Self::Rebuilding { role, .. } | Self::Retiring { role } => {
                 Some(role)
@@ -164,12 +164,12 @@ impl Members {
             let id = MemberId(index as u16);
             let Some(member) = member else { continue };
             match member.state {
-                State::InSync { role } => self.roles[usize::from(role)].holder = Some(id),
+                State::InSync { role } => self.roles[role.index()].holder = Some(id),
                 State::Rebuilding { role, replacement: false, .. } => {
-                    self.roles[usize::from(role)].holder = Some(id);
+                    self.roles[role.index()].holder = Some(id);
                 }
                 State::Rebuilding { role, replacement: true, .. } | State::Retiring { role } => {
-                    self.roles[usize::from(role)].beside = Some(id);
+                    self.roles[role.index()].beside = Some(id);
                 }
                 State::Spare | State::Journal | State::Faulty { .. } => {}
             }
@@ -239,12 +239,12 @@ impl Members {
         holders.map(|(id, _)| id)
     }
 
-    pub(crate) fn role(&self, role: u16) -> RoleEntry {
-        self.roles[usize::from(role)]
+    pub(crate) fn role(&self, role: Role) -> RoleEntry {
+        self.roles[role.index()]
     }
 
-    pub(crate) fn roles(&self) -> impl Iterator<Item = (u16, RoleEntry)> + '_ {
-        self.roles.iter().enumerate().map(|(role, entry)| (role as u16, *entry))
+    pub(crate) fn roles(&self) -> impl Iterator<Item = (Role, RoleEntry)> + '_ {
+        self.roles.iter().enumerate().map(|(role, entry)| (Role::at(role), *entry))
     }
 
     /// The lowest id that is not in use.
@@ -275,7 +275,7 @@ impl Members {
     }
 
     /// Is the role held by a member that is completely in sync?
-    pub(crate) fn in_sync(&self, role: u16) -> bool {
+    pub(crate) fn in_sync(&self, role: Role) -> bool {
         self.role(role)
             .holder
             .and_then(|id| self.get(id))
@@ -284,18 +284,18 @@ impl Members {
 
     /// Roles without a completely in-sync holder.
     pub(crate) fn degraded(&self) -> u16 {
-        (0..self.roles.len() as u16).filter(|role| !self.in_sync(*role)).count() as u16
+        Role::all(self.roles.len() as u16).filter(|role| !self.in_sync(*role)).count() as u16
     }
 
     /// Who held this role before its holder, and still has all of it.
-    pub(super) fn retiring(&self, role: u16) -> Option<MemberId> {
+    pub(super) fn retiring(&self, role: Role) -> Option<MemberId> {
         let id = self.role(role).beside?;
         matches!(self.get(id)?.state, State::Retiring { .. }).then_some(id)
     }
 
     /// A role's holder is gone: whom it took the role from has it again, or the member that was to
     /// replace it is rebuilt as the holder.
-    pub(super) fn pass_role_on(&mut self, role: u16) {
+    pub(super) fn pass_role_on(&mut self, role: Role) {
         let entry = self.role(role);
         let (None, Some(heir)) = (entry.holder, entry.beside) else { return };
         let Some(member) = self.get_mut(heir) else { return };
@@ -374,7 +374,7 @@ impl Members {
     /// not to be read: they have just failed to.
     pub(crate) fn view(
         &self,
-        role: u16,
+        role: Role,
         sector: u64,
         sectors: u64,
         avoid: &[MemberId],

@@ -180,14 +180,14 @@ impl Keeper {
         }
         // A member that is missing now must be stale when it comes back.
         let known = metadata.superblock.roles.iter();
-        let active = known.filter(|role| matches!(role, crate::format::Role::Active(_))).count();
+        let active = known.filter(|role| matches!(role, crate::format::DevRole::Active(_))).count();
         let here = members.iter().filter(|(_, m)| m.state.role().is_some()).count();
         if active != here {
             self.failures.ticket = metadata.queue_superblock(false);
         }
         let unnamed = |member: &Member| {
             let named = metadata.superblock.role_of(member.superblock.dev_number);
-            member.state.role().is_some_and(|role| named != crate::format::Role::Active(role))
+            member.state.role().is_some_and(|role| named != crate::format::DevRole::Active(role))
         };
         if members.iter_live().any(|(_, member)| unnamed(member)) {
             // It was left behind, and is there again.

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use super::admission::Admission;
 use super::core::Core;
 use super::members::{Member, State};
-use crate::MemberId;
 use crate::action::NewMember;
 use crate::assemble::{MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::refusal::Refusal;
+use crate::{MemberId, Role};
 
 /// The superblocks of members removed from an array that is remade, by role.
 #[derive(Debug, Default)]
-pub(super) struct Vacancies(BTreeMap<u16, Superblock>);
+pub(super) struct Vacancies(BTreeMap<Role, Superblock>);
 
 impl Vacancies {
     /// A member is removed: what its superblock says of its role and place is for the one that

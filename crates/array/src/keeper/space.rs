@@ -1,5 +1,6 @@
 //! What a keeper knows of where an array's bytes lie.
 
+use crate::Role;
 use std::fmt::Debug;
 
 /// Rows of a unit of background work at most: 64 KiB, so that a whole stripe of a usual array stays
@@ -66,7 +67,7 @@ pub trait SyncSpace: Debug + Send + Sync {
     }
 
     /// Is everything still there when these roles are lost?
-    fn survives(&self, lost: &dyn Fn(u16) -> bool) -> bool;
+    fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool;
 
     /// Do the members' rows lie elsewhere in the space for each role?
     fn is_by_role(&self) -> bool {
@@ -75,18 +76,18 @@ pub trait SyncSpace: Debug + Send + Sync {
 
     /// Where in the space a row of a role lies, and how many sectors the space has from there on;
     /// asked where rows lie elsewhere for each role.
-    fn of_row(&self, _role: u16, _row: u64) -> Option<(u64, u64)> {
+    fn of_row(&self, _role: Role, _row: u64) -> Option<(u64, u64)> {
         None
     }
 
     /// The row at which a role holds a place of the space.
-    fn row_of(&self, _role: u16, sector: u64) -> Option<u64> {
+    fn row_of(&self, _role: Role, sector: u64) -> Option<u64> {
         Some(sector)
     }
 
     /// The roles that hold the sums of the stripe at a row, and how many sectors that stripe has
     /// from there on; asked where there are sums, and [`Rules::marks_lost`](super::Rules) says so.
-    fn sums_at(&self, _row: u64) -> (Vec<u16>, u64) {
+    fn sums_at(&self, _row: u64) -> (Vec<Role>, u64) {
         (Vec::new(), u64::MAX)
     }
 

@@ -13,7 +13,7 @@ use super::members::{Member, Members, State};
 use super::metadata::{MetaWrite, Wanted};
 use super::sync::Ranges;
 use crate::MemberId;
-use crate::format::superblock::{Role, feature};
+use crate::format::superblock::{DevRole, feature};
 use crate::format::{Bitmap, Superblock};
 
 /// A superblock, a bad-block log or a page of the bitmap; no page is longer.
@@ -335,17 +335,17 @@ impl Core {
     }
 
     /// What superblocks say of each device number.
-    fn role_table(&self) -> Vec<Role> {
+    fn role_table(&self) -> Vec<DevRole> {
         let longest = self.members.iter().map(|(_, m)| m.superblock.dev_number as usize + 1).max();
         let len = longest.unwrap_or(0).max(self.metadata.superblock.roles.len());
-        let mut roles = vec![Role::Spare; len];
+        let mut roles = vec![DevRole::Spare; len];
         for (_, member) in self.members.iter() {
             roles[member.superblock.dev_number as usize] = match member.state {
-                State::InSync { role } | State::Rebuilding { role, .. } => Role::Active(role),
-                State::Spare => Role::Spare,
-                State::Journal if self.metadata.has_journal() => Role::Journal,
-                State::Journal => Role::Spare,
-                State::Retiring { .. } | State::Faulty { .. } => Role::Faulty,
+                State::InSync { role } | State::Rebuilding { role, .. } => DevRole::Active(role),
+                State::Spare => DevRole::Spare,
+                State::Journal if self.metadata.has_journal() => DevRole::Journal,
+                State::Journal => DevRole::Spare,
+                State::Retiring { .. } | State::Faulty { .. } => DevRole::Faulty,
             };
         }
         roles

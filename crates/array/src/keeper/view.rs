@@ -9,7 +9,7 @@ use crate::action::NewMember;
 use crate::format::superblock::MAX_SECTOR;
 use crate::format::{BadBlocks, Superblock};
 use crate::refusal::Refusal;
-use crate::{Instant, MemberId, Op, RequestError};
+use crate::{Instant, MemberId, Op, RequestError, Role};
 
 /// What a lane sees of its keeper at one moment: the members and how far the array is served, what
 /// superblocks and bitmap say, how far background work is. It owns nothing and changes nothing, and
@@ -316,7 +316,7 @@ impl<'a> KeeperView<'a> {
 
     /// Does nobody hold this role?
     #[must_use]
-    pub fn is_vacant(self, role: u16) -> bool {
+    pub fn is_vacant(self, role: Role) -> bool {
         self.keeper.core.members.role(role).holder.is_none()
     }
 
@@ -339,13 +339,13 @@ impl<'a> KeeperView<'a> {
     ///
     /// # Errors
     /// Why it cannot.
-    pub fn candidate(self, new: &NewMember, role: u16) -> Result<Superblock, Refusal> {
+    pub fn candidate(self, new: &NewMember, role: Role) -> Result<Superblock, Refusal> {
         Admission::new(&self.keeper.core).joining(new, role).map(|member| member.superblock)
     }
 
     /// Does the member that has this role hold all of it?
     #[must_use]
-    pub fn is_in_sync(self, role: u16) -> bool {
+    pub fn is_in_sync(self, role: Role) -> bool {
         self.keeper.core.members.in_sync(role)
     }
 
@@ -353,7 +353,7 @@ impl<'a> KeeperView<'a> {
     /// unit of background work or less? Then it has a part in what is written there; before, it has
     /// none, and is given it when the work gets there. A unit that is not over counts as done.
     #[must_use]
-    pub fn is_rebuilt(self, role: u16, start: u64, end: u64) -> bool {
+    pub fn is_rebuilt(self, role: Role, start: u64, end: u64) -> bool {
         let holder = self
             .keeper
             .core

@@ -3,6 +3,7 @@
 //! as it was written, and cannot be followed is no end, since what comes after it was acknowledged,
 //! too; and no payload is believed beyond its block.
 
+use crate::Role;
 use std::collections::BTreeMap;
 
 use super::{MAX_READ_BYTES, ReadSectors};
@@ -46,7 +47,7 @@ impl JournalArea {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Whose.
-    pub role: u16,
+    pub role: Role,
     /// Where: a sector of the member's data area.
     pub row: u64,
     /// Where it lies in the journal.
@@ -352,9 +353,9 @@ impl JournalScan {
 struct Stripes<'a> {
     geometry: &'a Geometry,
     /// Data recorded since the last parity, by row and role: sector of the array, and position.
-    data: BTreeMap<(u64, u16), (u64, u64)>,
+    data: BTreeMap<(u64, Role), (u64, u64)>,
     /// To be written as they are.
-    pages: BTreeMap<(u64, u16), u64>,
+    pages: BTreeMap<(u64, Role), u64>,
 }
 
 impl<'a> Stripes<'a> {
@@ -391,8 +392,11 @@ impl<'a> Stripes<'a> {
     /// The parity of a row is recorded: with the data recorded before it is to be written. Without
     /// any it tells of nothing.
     fn complete(&mut self, row: u64, position: u64, sums: usize, area: &JournalArea) {
-        let of_row: Vec<_> =
-            self.data.range((row, 0)..=(row, u16::MAX)).map(|(k, v)| (*k, *v)).collect();
+        let of_row: Vec<_> = self
+            .data
+            .range((row, Role(0))..=(row, Role(u16::MAX)))
+            .map(|(k, v)| (*k, *v))
+            .collect();
         if of_row.is_empty() {
             return;
         }
@@ -409,7 +413,7 @@ impl<'a> Stripes<'a> {
 
     /// What was recorded of a row counts no more.
     fn forget(&mut self, row: u64) {
-        let keys = (row, 0)..=(row, u16::MAX);
+        let keys = (row, Role(0))..=(row, Role(u16::MAX));
         let places: Vec<_> = self.data.range(keys.clone()).map(|(place, _)| *place).collect();
         places.iter().for_each(|place| _ = self.data.remove(place));
         let places: Vec<_> = self.pages.range(keys).map(|(place, _)| *place).collect();

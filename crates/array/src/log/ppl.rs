@@ -10,6 +10,7 @@
 //! too, so with all members there a resync follows here as well.
 
 use super::{MAX_READ_BYTES, ReadSectors};
+use crate::Role;
 use crate::SECTOR_BYTES;
 use crate::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplError, PplHeader};
 use crate::geometry::{Geometry, Strip};
@@ -269,9 +270,9 @@ pub const FIX_SECTORS: u64 = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplFix {
     /// The role that holds the parity.
-    pub parity: u16,
+    pub parity: Role,
     /// The roles whose strips changed.
-    pub data: Vec<u16>,
+    pub data: Vec<Role>,
     /// The first of the rows, a sector of the members' data areas.
     pub row: u64,
     /// How many sectors.
@@ -291,7 +292,7 @@ pub fn fixes(
     entry: &PplEntry,
     partial_parity: &[u8],
     geometry: &Geometry,
-    held: &dyn Fn(u16) -> u64,
+    held: &dyn Fn(Role) -> u64,
 ) -> Result<Vec<PplFix>, String> {
     let shape = EntryShape::of(entry, geometry)?;
     let mut fixes: Vec<PplFix> = Vec::new();
@@ -301,7 +302,7 @@ pub fn fixes(
         let Some(first) = strips.first() else { continue };
         let row = first.sector;
         let parity = parity_role(entry, row, geometry)?;
-        let data: Vec<u16> = strips.iter().map(|strip| strip.role).collect();
+        let data: Vec<Role> = strips.iter().map(|strip| strip.role).collect();
         let reach = strips.iter().map(|strip| held(strip.role)).min().unwrap_or(0);
         let there = reach.saturating_sub(row).min(step);
         if there == 0 {
@@ -330,9 +331,9 @@ pub fn fixes(
 }
 
 /// The role that holds the parity of this row, which an entry must say.
-fn parity_role(entry: &PplEntry, row: u64, geometry: &Geometry) -> Result<u16, String> {
+fn parity_role(entry: &PplEntry, row: u64, geometry: &Geometry) -> Result<Role, String> {
     let (parity, _) = geometry.parity_roles(row / u64::from(geometry.chunk_sectors()));
-    if u32::from(parity) == entry.parity_disk {
+    if u32::from(parity.0) == entry.parity_disk {
         return Ok(parity);
     }
     let PplEntry { data_sector, parity_disk, .. } = entry;
@@ -350,7 +351,7 @@ pub struct EntryRows {
     /// How many sectors.
     pub sectors: u64,
     /// The roles whose strips change in the first row.
-    pub data: Vec<u16>,
+    pub data: Vec<Role>,
 }
 
 impl EntryRows {

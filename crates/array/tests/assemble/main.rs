@@ -4,9 +4,10 @@ mod logs;
 mod refusals;
 mod starts;
 
+use braid_array::Role;
 use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, decide};
 use braid_array::format::superblock::{MAX_SECTOR, Reshape};
-use braid_array::format::{BadBlocks, Bitmap, Role, Superblock, Version};
+use braid_array::format::{BadBlocks, Bitmap, DevRole, Superblock, Version};
 use braid_array::refusal::{Invocation, Next};
 
 const DATA_OFFSET: u64 = 2048;
@@ -18,12 +19,12 @@ const FORCE: Options = Options { force: true, run: false, read_only: false };
 const READ_ONLY: Options = Options { read_only: true, run: false, force: false };
 
 /// A member of a clean array at event count 10, device number and role the same.
-fn member(level: i32, layout: u32, raid_disks: u16, role: u16) -> Superblock {
+fn member(level: i32, layout: u32, raid_disks: u16, role: Role) -> Superblock {
     let mut set_name = [0; 32];
     set_name[..6].copy_from_slice(b"h:home");
-    let mut roles = vec![Role::Spare; 128];
-    for role in 0..raid_disks {
-        roles[usize::from(role)] = Role::Active(role);
+    let mut roles = vec![DevRole::Spare; 128];
+    for role in Role::all(raid_disks) {
+        roles[role.index()] = DevRole::Active(role);
     }
     Superblock {
         version: Version::V1_2,
@@ -42,9 +43,9 @@ fn member(level: i32, layout: u32, raid_disks: u16, role: u16) -> Superblock {
         data_size: SIZE_SECTORS,
         super_offset: 8,
         recovery_offset: 0,
-        dev_number: role.into(),
+        dev_number: role.0.into(),
         corrected_reads: 0,
-        device_uuid: [u8::try_from(role).unwrap() + 1; 16],
+        device_uuid: [u8::try_from(role.0).unwrap() + 1; 16],
         devflags: 0,
         bblog_shift: 0,
         bblog_size_sectors: 8,
@@ -59,7 +60,7 @@ fn member(level: i32, layout: u32, raid_disks: u16, role: u16) -> Superblock {
 
 /// All members of an array.
 fn array(level: i32, layout: u32, raid_disks: u16) -> Vec<Superblock> {
-    (0..raid_disks).map(|role| member(level, layout, raid_disks, role)).collect()
+    Role::all(raid_disks).map(|role| member(level, layout, raid_disks, role)).collect()
 }
 
 fn raid5() -> Vec<Superblock> {
@@ -126,7 +127,7 @@ fn lose(superblocks: &mut [Superblock], lost: &[usize], events: u64) {
     for (index, superblock) in superblocks.iter_mut().enumerate() {
         if !lost.contains(&index) {
             superblock.events = events;
-            lost.iter().for_each(|number| superblock.roles[*number] = Role::Spare);
+            lost.iter().for_each(|number| superblock.roles[*number] = DevRole::Spare);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What is refused, and what `run` and `force` make of it.
 
+use braid_array::Role;
 use braid_array::assemble::{Candidate, Options, decide};
 use braid_array::format::superblock::feature;
-use braid_array::format::{BitmapError, Role, Superblock, SuperblockError, Version};
+use braid_array::format::{BitmapError, DevRole, Superblock, SuperblockError, Version};
 
 use super::{
     FORCE, READ_ONLY, RUN, array, assemble, candidates, lose, raid5, ready, refused, verdicts,
@@ -81,8 +82,11 @@ fn force_takes_the_newest_stale_members_and_those_of_their_time() {
     let (config, degraded, ..) = ready(assembly);
     assert_eq!(degraded, 1);
     let roles = &config.superblock.roles[..5];
-    let role = Role::Active;
-    assert_eq!(roles, [role(0), role(1), role(2), Role::Spare, Role::Spare]);
+    let role = DevRole::Active;
+    assert_eq!(
+        roles,
+        [role(Role(0)), role(Role(1)), role(Role(2)), DevRole::Spare, DevRole::Spare]
+    );
     let none = assemble(&superblocks[..1], FORCE);
     assert!(!refused(none).2, "force cannot conjure members up");
 }
@@ -92,7 +96,7 @@ fn force_takes_no_member_whose_role_or_number_another_has() {
     // Role 1 is being rebuilt on a new device, under the number that the stale b had; c is gone.
     let mut superblocks = array(5, 2, 3);
     lose(&mut superblocks, &[1, 2], 20);
-    superblocks[0].roles[3] = Role::Active(1);
+    superblocks[0].roles[3] = DevRole::Active(Role(1));
     let mut new = superblocks[0].clone();
     (new.dev_number, new.feature_map) = (3, feature::RECOVERY_OFFSET);
     let there = [superblocks[0].clone(), superblocks[1].clone(), new.clone()];
@@ -100,7 +104,7 @@ fn force_takes_no_member_whose_role_or_number_another_has() {
     assert_eq!(verdicts(&assembly)[1], "b: stale (event count 10, newest 20)");
     assert!(!refused(assembly).2, "the role is taken");
     let mut spare = superblocks[0].clone();
-    (spare.dev_number, spare.roles[2]) = (2, Role::Spare);
+    (spare.dev_number, spare.roles[2]) = (2, DevRole::Spare);
     let there = [superblocks[0].clone(), superblocks[2].clone(), spare];
     let assembly = assemble(&there, FORCE);
     assert_eq!(verdicts(&assembly)[1..], ["b: stale (event count 10, newest 20)", "c: spare"]);
@@ -109,8 +113,8 @@ fn force_takes_no_member_whose_role_or_number_another_has() {
 #[test]
 fn halves_of_a_split_mirror_are_told_apart() {
     let mut superblocks = array(1, 0, 2);
-    superblocks[0].roles[1] = Role::Spare;
-    superblocks[1].roles[0] = Role::Spare;
+    superblocks[0].roles[1] = DevRole::Spare;
+    superblocks[1].roles[0] = DevRole::Spare;
     for options in [Options::default(), RUN, FORCE, READ_ONLY] {
         let assembly = assemble(&superblocks, options);
         let text = "a: split from b: each side went on alone to event count 10";
@@ -169,9 +173,9 @@ fn a_member_that_knows_too_little_of_the_others_is_not_caught_up_by_the_bitmap()
     for number in [0, 1] {
         superblocks[number].events = 30;
         superblocks[number].roles[..3].copy_from_slice(&[
-            Role::Active(0),
-            Role::Active(1),
-            Role::Spare,
+            DevRole::Active(Role(0)),
+            DevRole::Active(Role(1)),
+            DevRole::Spare,
         ]);
     }
     let text = verdicts(&assemble(&superblocks, Options::default()));
@@ -180,7 +184,11 @@ fn a_member_that_knows_too_little_of_the_others_is_not_caught_up_by_the_bitmap()
     let mut superblocks = mirror(2);
     lose(&mut superblocks[..1], &[1], 30);
     superblocks[1].events = 20;
-    superblocks[1].roles[..3].copy_from_slice(&[Role::Spare, Role::Active(1), Role::Active(0)]);
+    superblocks[1].roles[..3].copy_from_slice(&[
+        DevRole::Spare,
+        DevRole::Active(Role(1)),
+        DevRole::Active(Role(0)),
+    ]);
     let text = verdicts(&assemble(&superblocks, Options::default()));
     assert_eq!(text[1], "b: stale (event count 20, newest 30)");
 }
@@ -319,6 +327,6 @@ fn places_that_cannot_be_are_refused() {
     says(&|sb| sb.raid_disks = 4, "has another number of members than the newest one");
     let text = verdict(&|sb| sb.dev_number = 1920);
     assert_eq!(text, "b: its device number is 1920, not below 1920");
-    let text = verdict(&|sb| sb.roles[1] = Role::Active(3));
+    let text = verdict(&|sb| sb.roles[1] = DevRole::Active(Role(3)));
     assert_eq!(text, "b: its role is 3, the array has 3 members");
 }

@@ -1,8 +1,9 @@
 //! What starts, and with what.
 
+use braid_array::Role;
 use braid_array::assemble::{Options, Standing, Start, decide};
 use braid_array::format::superblock::{devflag, feature};
-use braid_array::format::{BadBlocks, Bitmap, Role, Superblock};
+use braid_array::format::{BadBlocks, Bitmap, DevRole, Superblock};
 
 use super::{
     READ_ONLY, RUN, SIZE_SECTORS, UUID, array, assemble, bitmap, candidates, lose, member, raid5,
@@ -18,7 +19,7 @@ fn a_complete_clean_array_starts() {
         assert_eq!(config.superblock, superblocks[0]);
         let standings: Vec<Standing> = config.members.iter().map(|m| m.standing).collect();
         let in_sync = |role| Standing::InSync { role };
-        assert_eq!(standings, (0..raid_disks).map(in_sync).collect::<Vec<_>>());
+        assert_eq!(standings, Role::all(raid_disks).map(in_sync).collect::<Vec<_>>());
     }
 }
 
@@ -121,13 +122,13 @@ fn members_without_a_whole_role_are_what_their_superblock_says() {
     let mut superblocks = array(5, 2, 3);
     superblocks[1].feature_map = feature::RECOVERY_OFFSET;
     superblocks[1].recovery_offset = 1000;
-    let mut others: Vec<Superblock> = (3..7).map(|number| member(5, 2, 3, number)).collect();
-    others[0].roles[3] = Role::Active(0);
+    let mut others: Vec<Superblock> = (3..7).map(|number| member(5, 2, 3, Role(number))).collect();
+    others[0].roles[3] = DevRole::Active(Role(0));
     others[0].feature_map = feature::REPLACEMENT | feature::RECOVERY_OFFSET;
     others[0].recovery_offset = u64::MAX;
-    others[2].roles[5] = Role::Faulty;
-    others[3].roles[6] = Role::Journal;
-    superblocks.iter_mut().for_each(|sb| sb.roles[3] = Role::Active(0));
+    others[2].roles[5] = DevRole::Faulty;
+    others[3].roles[6] = DevRole::Journal;
+    superblocks.iter_mut().for_each(|sb| sb.roles[3] = DevRole::Active(Role(0)));
     superblocks.extend(others);
     let assembly = assemble(&superblocks, Options::default());
     assert_eq!(
@@ -149,8 +150,8 @@ fn members_without_a_whole_role_are_what_their_superblock_says() {
         replacement,
         marked_below: 0,
     };
-    assert_eq!(config.members[1].standing, rebuilding(1, 1000, false));
-    assert_eq!(config.members[3].standing, rebuilding(0, SIZE_SECTORS, true));
+    assert_eq!(config.members[1].standing, rebuilding(Role(1), 1000, false));
+    assert_eq!(config.members[3].standing, rebuilding(Role(0), SIZE_SECTORS, true));
     assert_eq!(config.members[4].standing, Standing::Spare);
 
     // Without the member it was to replace, the replacement is the member.

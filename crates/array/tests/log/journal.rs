@@ -1,8 +1,9 @@
 //! The write journal.
 
 use super::{Disk, MEMBER_SECTORS, UUID, geometry};
+use braid_array::Role;
 use braid_array::format::journal::{MetaBlock, Payload, SEQ_JUMP, page_checksum};
-use braid_array::format::superblock::{Role, feature};
+use braid_array::format::superblock::{DevRole, feature};
 use braid_array::format::{Superblock, Version};
 use braid_array::geometry::Geometry;
 use braid_array::level::Level;
@@ -24,7 +25,7 @@ enum Item<'a> {
 use Item::{Data, Flush, Parities, Parity};
 
 /// Role, sector and position.
-type MemberPage = (u16, u64, u64);
+type MemberPage = (Role, u64, u64);
 
 /// Array sector and position.
 type ArrayPage = (u64, u64);
@@ -128,8 +129,8 @@ fn data_with_its_parity_goes_to_members() {
     log.block(&[]);
     log.block(&[Data(144), Parity(16), Data(152), Parity(24)]);
     let (pages, data_only) = log.replay();
-    let first = [(0, 8, 8), (1, 8, 16), (2, 8, 24)];
-    let second = [(1, 16, 48), (2, 16, 56), (1, 24, 64), (2, 24, 72)];
+    let first = [(Role(0), 8, 8), (Role(1), 8, 16), (Role(2), 8, 24)];
+    let second = [(Role(1), 16, 48), (Role(2), 16, 56), (Role(1), 24, 64), (Role(2), 24, 72)];
     assert_eq!(pages, [&first[..], &second].concat());
     assert_eq!(data_only, []);
     assert_eq!(log.scan().unwrap().blocks, 3);
@@ -142,7 +143,7 @@ fn the_newest_page_of_each_place_counts() {
     log.block(&[Data(136), Parity(8)]);
     log.block(&[Data(8), Parity(8)]);
     let (pages, _) = log.replay();
-    assert_eq!(pages, [(0, 8, 56), (1, 8, 32), (2, 8, 64)]);
+    assert_eq!(pages, [(Role(0), 8, 56), (Role(1), 8, 32), (Role(2), 8, 64)]);
 }
 
 #[test]
@@ -154,11 +155,11 @@ fn data_without_parity_goes_to_the_array() {
     assert_eq!(log.replay(), (vec![], vec![(0, 32), (8, 48), (136, 24)]));
     // The parity of the stripe at 8 comes, of all its data.
     log.block(&[Parity(8)]);
-    let pages = vec![(0, 8, 48), (1, 8, 24), (2, 8, 64)];
+    let pages = vec![(Role(0), 8, 48), (Role(1), 8, 24), (Role(2), 8, 64)];
     assert_eq!(log.replay(), (pages, vec![(0, 32)]));
     // And data after that.
     log.block(&[Data(136)]);
-    let pages = vec![(0, 8, 48), (1, 8, 24), (2, 8, 64)];
+    let pages = vec![(Role(0), 8, 48), (Role(1), 8, 24), (Role(2), 8, 64)];
     assert_eq!(log.replay(), (pages, vec![(0, 32), (136, 80)]));
 }
 
@@ -176,9 +177,9 @@ fn stripes_that_were_flushed_are_forgotten() {
     log.block(&[Data(8), Parity(8), Data(16), Parity(16)]);
     log.block(&[Data(136), Parity(8)]);
     log.block(&[Flush(&[8, 24, u64::MAX])]);
-    assert_eq!(log.replay().0, [(0, 16, 24), (2, 16, 32)]);
+    assert_eq!(log.replay().0, [(Role(0), 16, 24), (Role(2), 16, 32)]);
     log.block(&[Data(8), Parity(8), Flush(&[16])]);
-    assert_eq!(log.replay().0, [(0, 8, 80), (2, 8, 88)]);
+    assert_eq!(log.replay().0, [(Role(0), 8, 80), (Role(2), 8, 88)]);
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn pages_and_blocks_go_on_at_the_start_of_the_ring() {
     assert_eq!(log.position, 8);
     log.block(&[Data(136), Parity(8)]);
     let (pages, _) = log.replay();
-    assert_eq!(pages, [(0, 8, 120), (1, 8, 16), (2, 8, 24)]);
+    assert_eq!(pages, [(Role(0), 8, 120), (Role(1), 8, 16), (Role(2), 8, 24)]);
 }
 
 #[test]
@@ -237,7 +238,7 @@ fn a_block_that_was_torn_ends_the_log() {
         log.disk.damage(DATA_OFFSET + torn);
         log.position = 24;
         log.seq = FIRST_SEQ + 1;
-        assert_eq!(log.replay().0, [(0, 0, 8), (2, 0, 16)], "torn at {torn}");
+        assert_eq!(log.replay().0, [(Role(0), 0, 8), (Role(2), 0, 16)], "torn at {torn}");
     }
 }
 
@@ -290,7 +291,7 @@ fn the_tail_is_a_block_of_the_ring() {
         data_offset: DATA_OFFSET,
         data_size: 1029,
         recovery_offset: 1016,
-        roles: vec![Role::Journal],
+        roles: vec![DevRole::Journal],
         ..super::superblock(feature::JOURNAL)
     };
     let area = JournalArea { start: DATA_OFFSET, sectors: 1024, tail: 1016 };
@@ -328,7 +329,7 @@ fn raid6_has_two_parities() {
     let found = log.scan_of(&geometry(Level::Raid6, 4)).unwrap();
     // P of the first stripe is on role 3, Q on role 0, its data behind that.
     let page = |role, position| Page { role, row: 8, position };
-    assert_eq!(found.pages, [page(0, 48), page(1, 32), page(3, 40)]);
+    assert_eq!(found.pages, [page(Role(0), 48), page(Role(1), 32), page(Role(3), 40)]);
     assert_eq!((found.end, found.blocks), (0, 2));
 }
 
@@ -367,7 +368,7 @@ fn what_md_logged_is_replayed() {
     let read = &mut |sector, bytes| disk.read(sector, bytes);
     let found = JournalScan::read(area, superblock.set_uuid, &raid5(), read).unwrap();
     let page = |role, position| Page { role, row: 16, position };
-    assert_eq!(found.pages, [page(1, 72), page(2, 80)]);
+    assert_eq!(found.pages, [page(Role(1), 72), page(Role(2), 80)]);
     assert_eq!(by_row(found.data), [(24, 144), (136, 128), (216, 96), (224, 112)]);
     assert_eq!((found.end, found.blocks), (152, 5));
 }

@@ -1,6 +1,7 @@
 //! The partial parity log.
 
 use super::{CHUNK_SECTORS, Disk, MEMBER_SECTORS, UUID, geometry};
+use braid_array::Role;
 use braid_array::format::ppl::{PplArea, PplEntry, PplHeader};
 use braid_array::format::{Superblock, Version};
 use braid_array::level::Level;
@@ -152,7 +153,7 @@ fn a_log_that_cannot_be_read_is_an_error() {
 fn fixes_with(entry: PplEntry, held: [u64; 4]) -> Result<Vec<PplFix>, String> {
     let partial = partial_parity(entry.pp_bytes);
     let geometry = geometry(Level::Raid5, 4);
-    braid_array::log::ppl::fixes(&entry, &partial, &geometry, &|role| held[usize::from(role)])
+    braid_array::log::ppl::fixes(&entry, &partial, &geometry, &|role| held[role.index()])
 }
 
 fn fixes(entry: PplEntry) -> Vec<PplFix> {
@@ -166,7 +167,13 @@ fn fix(row: u64, sectors: u32, partial: Option<u64>, roles: &[u16]) -> PplFix {
         partial_parity(start + sectors * 512).split_off(start as usize)
     };
     let partial_parity = partial.map(part).unwrap_or_default();
-    PplFix { parity: 3, data: roles.to_vec(), row, sectors, partial_parity }
+    PplFix {
+        parity: Role(3),
+        data: roles.iter().copied().map(Role).collect(),
+        row,
+        sectors,
+        partial_parity,
+    }
 }
 
 #[test]
@@ -242,7 +249,7 @@ fn an_entry_that_fits_no_stripe_is_refused() {
     let other = entry(3 * CHUNK_SECTORS, 4096, 4096);
     assert!(fixes_with(other, all).is_err());
     let right = fixes_with(PplEntry { parity_disk: 2, ..other }, all).unwrap();
-    assert_eq!(right[0].parity, 2);
+    assert_eq!(right[0].parity, Role(2));
     // The second half would be on the next stripe, whose parity is elsewhere.
     let across = entry(3 * CHUNK_SECTORS - 4, 4096, 4096);
     assert!(fixes_with(across, all).is_err());
@@ -267,12 +274,13 @@ fn what_md_logged_is_replayed() {
     };
     // 4 KiB at 4 KiB of the array.
     let partial_parity = unit[4096..].to_vec();
-    let expected = PplFix { parity: 2, data: vec![0], row: 8, sectors: 8, partial_parity };
+    let expected =
+        PplFix { parity: Role(2), data: vec![Role(0)], row: 8, sectors: 8, partial_parity };
     assert_eq!(fixes(&disk), [expected]);
     // Then half of a row: both halves of the third stripe of its parity.
     disk.put(AREA + 16, include_bytes!("../data/ppl-full-row.unit"));
     let partial_parity = Vec::new();
-    let data = vec![0, 1];
-    let expected = PplFix { parity: 2, data, row: 384, sectors: 64, partial_parity };
+    let data = vec![Role(0), Role(1)];
+    let expected = PplFix { parity: Role(2), data, row: 384, sectors: 64, partial_parity };
     assert_eq!(fixes(&disk), [expected]);
 }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use braid_array::SECTOR_BYTES;
-use braid_array::format::{Role, Superblock, SuperblockError, Version};
+use braid_array::format::{DevRole, Superblock, SuperblockError, Version};
 use braid_host::fabric::Network;
 use braid_host::member::{self, MemberFile};
 use braid_host::remote;
@@ -84,7 +84,7 @@ fn array_lines(found: &[Examined]) -> String {
         }
         seen.push(uuid);
         let spare = |m: &&Examined| {
-            m.superblock.set_uuid == uuid && matches!(m.superblock.role(), Role::Spare)
+            m.superblock.set_uuid == uuid && matches!(m.superblock.role(), DevRole::Spare)
         };
         text.push_str(&output::examine::array_line(member, found.iter().filter(spare).count()));
     }

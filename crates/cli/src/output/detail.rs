@@ -228,7 +228,7 @@ fn members(text: &mut String, status: &Status) {
 /// Does the member stand in the line of this role?
 fn holds(member: &MemberStatus, role: u32) -> bool {
     let serves = matches!(member.state, MemberState::InSync | MemberState::Rebuilding);
-    serves && member.role.map(u32::from) == Some(role)
+    serves && member.role.map(|role| u32::from(role.0)) == Some(role)
 }
 
 fn member_line(text: &mut String, status: &Status, member: &MemberStatus, role: Option<u32>) {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::format::superblock::{devflag, feature};
-use braid_array::format::{BitmapSuperblock, Role, Superblock, Version};
+use braid_array::format::{BitmapSuperblock, DevRole, Superblock, Version};
 use serde_json::{Value, json};
 
 use super::examined::{Examined, field, layout};
@@ -104,7 +104,7 @@ fn unused(member: &Examined) -> (u64, i128) {
     const KERNEL_KEEPS: u64 = 72;
     let sb = &member.superblock;
     // The size is that of members: a journal takes all there is.
-    let own = sb.size_sectors == 0 || sb.role() == Role::Journal;
+    let own = sb.size_sectors == 0 || sb.role() == DevRole::Journal;
     let used = if own { sb.data_size } else { sb.size_sectors };
     let data_end = i128::from(sb.data_offset) + i128::from(used);
     let bitmap = sb.bitmap_sector();
@@ -182,10 +182,12 @@ fn update(text: &mut String, member: &Examined) {
 
 fn roles(text: &mut String, sb: &Superblock) {
     let role = match sb.role() {
-        Role::Active(role) if sb.has(feature::REPLACEMENT) => format!("Replacement device {role}"),
-        Role::Active(role) => format!("Active device {role}"),
-        Role::Journal => "Journal".to_owned(),
-        Role::Spare | Role::Faulty => "spare".to_owned(),
+        DevRole::Active(role) if sb.has(feature::REPLACEMENT) => {
+            format!("Replacement device {role}")
+        }
+        DevRole::Active(role) => format!("Active device {role}"),
+        DevRole::Journal => "Journal".to_owned(),
+        DevRole::Spare | DevRole::Faulty => "spare".to_owned(),
     };
     let meaning = "('A' == active, '.' == missing, 'R' == replacing)";
     let _ = writeln!(text, "   Device Role : {role}");
@@ -195,8 +197,8 @@ fn roles(text: &mut String, sb: &Superblock) {
 fn role_marks(sb: &Superblock) -> String {
     let mut holders = vec![0u32; sb.raid_disks as usize];
     for role in &sb.roles {
-        if let Role::Active(role) = role
-            && let Some(count) = holders.get_mut(usize::from(*role))
+        if let DevRole::Active(role) = role
+            && let Some(count) = holders.get_mut(role.index())
         {
             *count += 1;
         }
@@ -268,10 +270,10 @@ fn ppl(sb: &Superblock) -> Option<Value> {
 pub(crate) fn json(member: &Examined) -> Value {
     let sb = &member.superblock;
     let role = match sb.role() {
-        Role::Active(role) => json!(role),
-        Role::Spare => json!("spare"),
-        Role::Faulty => json!("faulty"),
-        Role::Journal => json!("journal"),
+        DevRole::Active(role) => json!(role),
+        DevRole::Spare => json!("spare"),
+        DevRole::Faulty => json!("faulty"),
+        DevRole::Journal => json!("journal"),
     };
     let (before, after) = unused(member);
     json!({
@@ -301,7 +303,7 @@ pub(crate) fn json(member: &Examined) -> Value {
         "consistency_policy": shape::consistency_policy(sb),
         "policy": shape::consistency_policy(sb),
         "ppl": ppl(sb),
-        "journal_tail_sectors": (sb.role() == Role::Journal).then_some(sb.recovery_offset),
+        "journal_tail_sectors": (sb.role() == DevRole::Journal).then_some(sb.recovery_offset),
         "bitmap": member.bitmap.as_ref().map(|bitmap| json!({
             "version": bitmap.version,
             "events": bitmap.events,

@@ -1,5 +1,6 @@
 //! The stable JSON of `status` and `detail`. Fields are only ever added.
 
+use braid_array::Role;
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::devflag;
@@ -85,7 +86,7 @@ struct ViewJson {
     epoch: u32,
     count: u32,
     /// Roles that hold everything.
-    in_sync: Vec<u16>,
+    in_sync: Vec<Role>,
 }
 
 #[derive(Debug, Serialize)]
@@ -145,7 +146,7 @@ struct JournalJson {
 
 #[derive(Debug, Serialize)]
 struct MemberJson {
-    role: Option<u16>,
+    role: Option<Role>,
     number: Option<u16>,
     device: Option<String>,
     state: Vec<&'static str>,
@@ -304,7 +305,7 @@ fn state_words(status: &Status) -> Vec<&'static str> {
 fn members(status: &Status) -> Vec<MemberJson> {
     let mut members: Vec<MemberJson> = status.members.iter().map(member).collect();
     let roles = u16::try_from(status.superblock.raid_disks).unwrap_or(u16::MAX);
-    for role in 0..roles {
+    for role in Role::all(roles) {
         let held = status.members.iter().any(|member| {
             member.role == Some(role) && member.state != MemberState::Faulty && !member.replacement
         });

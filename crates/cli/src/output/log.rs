@@ -1,10 +1,11 @@
 //! What `braid examine --log` prints: the text, and the same as JSON, one record after the other.
 
+use braid_array::Role;
 use std::fmt::{Display, Write as _};
 
 use braid_array::format::journal::{BLOCK_SECTORS, Payload};
 use braid_array::format::ppl::{PplArea, PplEntry};
-use braid_array::format::{Role, Superblock};
+use braid_array::format::{DevRole, Superblock};
 use braid_array::geometry::Geometry;
 use braid_array::log::journal::{Found, JournalArea};
 use braid_array::log::ppl::{EntryRows, Unit, UnitStanding};
@@ -197,9 +198,9 @@ impl Listing {
     }
 }
 
-fn role(superblock: &Superblock) -> Option<u16> {
+fn role(superblock: &Superblock) -> Option<Role> {
     match superblock.role() {
-        Role::Active(role) => Some(role),
+        DevRole::Active(role) => Some(role),
         _ => None,
     }
 }

@@ -103,7 +103,8 @@ fn personality(text: &mut String, sb: &Superblock) {
 pub(crate) fn in_sync_marks(status: &Status) -> String {
     let in_sync = |role: u32| {
         status.members.iter().any(|member| {
-            member.role.map(u32::from) == Some(role) && member.state == MemberState::InSync
+            member.role.map(|role| u32::from(role.0)) == Some(role)
+                && member.state == MemberState::InSync
         })
     };
     (0..status.superblock.raid_disks).map(|role| if in_sync(role) { 'U' } else { '_' }).collect()

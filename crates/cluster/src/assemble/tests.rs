@@ -1,3 +1,4 @@
+use braid_array::Role;
 use braid_array::format::Version;
 
 use super::*;
@@ -127,7 +128,7 @@ fn members_that_fell_behind_are_given_what_they_missed() {
     let looks = Options { read_only: true, ..Options::default() };
     assert_eq!(ready(&candidates, looks).degraded(), 1);
     // It went on while the others were gone.
-    superblock(&mut candidates[0]).roles[1..].fill(Role::Faulty);
+    superblock(&mut candidates[0]).roles[1..].fill(DevRole::Faulty);
     let plan = ready(&candidates, Options::default());
     assert_eq!((plan.degraded(), plan.behind()), (1, 0));
     superblock(&mut candidates[0]).roles = superblock(&mut candidates[1]).roles.clone();
@@ -147,7 +148,7 @@ fn who_comes_back_to_find_its_number_taken_gets_another() {
     for number in [0, 2] {
         let superblock = superblock(&mut candidates[number]);
         superblock.events += 5;
-        superblock.roles[1..3].copy_from_slice(&[Role::Active(2), Role::Faulty]);
+        superblock.roles[1..3].copy_from_slice(&[DevRole::Active(Role(2)), DevRole::Faulty]);
     }
     superblock(&mut candidates[2]).dev_number = 1;
     let plan = ready(&candidates, Options::default());
@@ -159,7 +160,7 @@ fn who_comes_back_to_find_its_number_taken_gets_another() {
 #[test]
 fn one_that_heard_alone_of_the_last_update_is_no_half_of_a_split_array() {
     let mut candidates = volumes(md(Level::Raid1), 2);
-    superblock(&mut candidates[0]).roles[1] = Role::Faulty;
+    superblock(&mut candidates[0]).roles[1] = DevRole::Faulty;
     candidates.iter_mut().for_each(|candidate| superblock(candidate).events += 1);
     for candidates in [candidates.clone(), candidates.iter().rev().cloned().collect()] {
         let plan = ready(&candidates, Options::default());
@@ -171,7 +172,7 @@ fn one_that_heard_alone_of_the_last_update_is_no_half_of_a_split_array() {
         );
     }
     // Where each went on without the other, a person has to choose.
-    superblock(&mut candidates[1]).roles[0] = Role::Faulty;
+    superblock(&mut candidates[1]).roles[0] = DevRole::Faulty;
     let start = decide(&candidates, Options::default()).start;
     assert!(matches!(start, Start::Refused(why) if why.reason.contains("split")));
 }

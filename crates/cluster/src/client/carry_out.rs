@@ -1,7 +1,7 @@
 //! What the keeper asks for, said to the nodes; and nodes that are to be lost.
 
 use braid_array::keeper::{LaneCommand, LaneReport, MetaWrite};
-use braid_array::{MemberId, Refusal};
+use braid_array::{MemberId, Refusal, Role};
 
 use super::out::{Loss, LossKind, RequestKind};
 use super::parts::Parts;
@@ -69,7 +69,7 @@ impl Client {
     }
 
     /// The array goes on without a node that is there, at once.
-    pub(super) fn lose_now(&mut self, role: u16, why: Refusal, kind: LossKind) {
+    pub(super) fn lose_now(&mut self, role: Role, why: Refusal, kind: LossKind) {
         self.carry_out_loss(Loss { role, why, kind });
     }
 

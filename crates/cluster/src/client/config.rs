@@ -1,8 +1,8 @@
 //! What a client is made of.
 
-use braid_array::Refusal;
 use braid_array::assemble::Config;
 use braid_array::format::Bitmap;
+use braid_array::{Refusal, Role};
 
 use crate::member::{self, ClientMember, Found};
 use crate::pipeline::Params;
@@ -83,7 +83,7 @@ impl ClientConfig {
     /// ones the client makes is said by the mix.
     pub(super) fn pipeline_params(&self) -> Params {
         let planner = match self.params.planner {
-            Planner::Client => Planner::Encoder { node: 0 },
+            Planner::Client => Planner::Encoder { node: Role(0) },
             planner => planner,
         };
         Params { planner, silence_ms: silence_ms(self.node_timeout_ms), ..self.params }

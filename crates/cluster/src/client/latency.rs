@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use braid_array::events::ArrayEvent;
 use braid_array::status::Status;
-use braid_array::{Instant, MemberId};
+use braid_array::{Instant, MemberId, Role};
 
 use crate::ids::{Position, Slot};
 
@@ -60,7 +60,7 @@ fn median(mut all: Vec<u64>) -> u64 {
 #[derive(Debug)]
 pub(super) struct LatencyTracker {
     /// Under way, by role, and since when.
-    asked: BTreeMap<(u16, TimedOperation), Instant>,
+    asked: BTreeMap<(Role, TimedOperation), Instant>,
     /// By role.
     answers: Vec<Answers>,
     next_look: Instant,
@@ -69,7 +69,7 @@ pub(super) struct LatencyTracker {
 /// A node that has become slow, and what its answers take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slow {
-    role: u16,
+    role: Role,
     micros: u64,
     others_micros: u64,
 }
@@ -81,14 +81,14 @@ impl LatencyTracker {
     }
 
     /// A node is asked.
-    pub(super) fn begin(&mut self, role: u16, operation: TimedOperation, now: Instant) {
+    pub(super) fn begin(&mut self, role: Role, operation: TimedOperation, now: Instant) {
         self.asked.insert((role, operation), now);
     }
 
     /// It has answered.
-    pub(super) fn end(&mut self, role: u16, operation: TimedOperation, now: Instant) {
+    pub(super) fn end(&mut self, role: Role, operation: TimedOperation, now: Instant) {
         let Some(since) = self.asked.remove(&(role, operation)) else { return };
-        let micros = &mut self.answers[usize::from(role)].micros;
+        let micros = &mut self.answers[role.index()].micros;
         if micros.len() == ANSWERS {
             micros.pop_front();
         }
@@ -96,9 +96,9 @@ impl LatencyTracker {
     }
 
     /// A node is gone: how fast it was says nothing of how fast it will be.
-    pub(super) fn forget(&mut self, role: u16) {
+    pub(super) fn forget(&mut self, role: Role) {
         self.asked.retain(|(asked, _), _| *asked != role);
-        self.answers[usize::from(role)] = Answers::default();
+        self.answers[role.index()] = Answers::default();
     }
 
     /// Looks at who is slow; who is so from now on.
@@ -109,10 +109,10 @@ impl LatencyTracker {
         self.next_look = now.plus_millis(PERIOD_MILLIS);
         let medians: Vec<Option<u64>> = self.answers.iter().map(Answers::median).collect();
         let mut begins = None;
-        for (role, answers) in (0..).zip(&mut self.answers) {
-            let others = (0..).zip(&medians).filter(|(other, _)| *other != role);
+        for (role, answers) in (0..).map(Role).zip(&mut self.answers) {
+            let others = (0..).map(Role).zip(&medians).filter(|(other, _)| *other != role);
             let others: Vec<u64> = others.filter_map(|(_, median)| *median).collect();
-            let Some(micros) = medians[usize::from(role)] else { continue };
+            let Some(micros) = medians[role.index()] else { continue };
             if others.is_empty() {
                 continue;
             }
@@ -128,8 +128,8 @@ impl LatencyTracker {
     }
 
     /// What the answers of a node take, in milliseconds, if it is slow.
-    fn slow_ms(&self, role: u16) -> Option<u64> {
-        let answers = self.answers.get(usize::from(role)).filter(|answers| answers.slow)?;
+    fn slow_ms(&self, role: Role) -> Option<u64> {
+        let answers = self.answers.get(role.index()).filter(|answers| answers.slow)?;
         answers.median().map(|micros| micros / 1000)
     }
 
@@ -137,7 +137,7 @@ impl LatencyTracker {
     pub(super) fn event(
         &mut self,
         now: Instant,
-        member: impl FnOnce(u16) -> Option<MemberId>,
+        member: impl FnOnce(Role) -> Option<MemberId>,
     ) -> Option<ArrayEvent> {
         let Slow { role, micros, others_micros } = self.look(now)?;
         let ms = micros / 1000;
@@ -167,7 +167,7 @@ mod tests {
         let mut begins = None;
         for number in 0..times {
             let asked = begin.plus_millis(number * 1000);
-            for (role, millis) in (0..).zip(takes) {
+            for (role, millis) in (0..).map(Role).zip(takes) {
                 tracker.begin(role, TimedOperation::Store(Position(7)), asked);
                 tracker.end(role, TimedOperation::Store(Position(7)), asked.plus_millis(millis));
             }
@@ -176,8 +176,8 @@ mod tests {
         begins
     }
 
-    fn named(tracker: &LatencyTracker) -> Vec<(u16, u64)> {
-        (0..5).filter_map(|role| Some((role, tracker.slow_ms(role)?))).collect()
+    fn named(tracker: &LatencyTracker) -> Vec<(Role, u64)> {
+        Role::all(5).filter_map(|role| Some((role, tracker.slow_ms(role)?))).collect()
     }
 
     #[test]
@@ -185,16 +185,16 @@ mod tests {
         let mut tracker = LatencyTracker::new(5);
         assert_eq!(answer(&mut tracker, 20, [5, 6, 4, 5, 30]), None);
         let slow = answer(&mut tracker, 20, [5, 6, 300, 5, 30]).expect("it is slow");
-        assert_eq!((slow.role, slow.micros, slow.others_micros), (2, 300_000, 6000));
-        assert_eq!(named(&tracker), [(2, 300)]);
+        assert_eq!((slow.role, slow.micros, slow.others_micros), (Role(2), 300_000, 6000));
+        assert_eq!(named(&tracker), [(Role(2), 300)]);
         // Not said again, and not over while it is nearly as slow.
         assert_eq!(answer(&mut tracker, 20, [5, 6, 400, 5, 30]), None);
         assert_eq!(answer(&mut tracker, 20, [5, 6, 40, 5, 30]), None);
-        assert_eq!(named(&tracker), [(2, 40)]);
+        assert_eq!(named(&tracker), [(Role(2), 40)]);
         assert_eq!(answer(&mut tracker, 20, [5, 6, 20, 5, 30]), None);
         assert_eq!(named(&tracker), []);
         assert!(answer(&mut tracker, 20, [5, 6, 300, 5, 30]).is_some());
-        tracker.forget(2);
+        tracker.forget(Role(2));
         assert_eq!(named(&tracker), []);
     }
 
@@ -215,11 +215,11 @@ mod tests {
     #[test]
     fn what_was_not_asked_is_no_answer() {
         let mut tracker = LatencyTracker::new(2);
-        tracker.begin(0, TimedOperation::Read(Slot(3)), at(0));
-        tracker.end(0, TimedOperation::Read(Slot(4)), at(9));
-        tracker.end(1, TimedOperation::Read(Slot(3)), at(9));
+        tracker.begin(Role(0), TimedOperation::Read(Slot(3)), at(0));
+        tracker.end(Role(0), TimedOperation::Read(Slot(4)), at(9));
+        tracker.end(Role(1), TimedOperation::Read(Slot(3)), at(9));
         assert!(tracker.answers.iter().all(|answers| answers.micros.is_empty()));
-        tracker.end(0, TimedOperation::Read(Slot(3)), at(9));
+        tracker.end(Role(0), TimedOperation::Read(Slot(3)), at(9));
         assert_eq!(tracker.answers[0].micros, [9000]);
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes that are lost: what was asked of one, or was to be, goes without it.
 
-use braid_array::Refusal;
 use braid_array::keeper::LaneReport;
+use braid_array::{Refusal, Role};
 
 use super::Phase;
 use super::out::RequestKind;
@@ -9,7 +9,7 @@ use super::parts::Parts;
 
 impl Parts {
     /// The connection to a node is over; it may come back.
-    pub(super) fn lose(&mut self, role: u16, why: Refusal) {
+    pub(super) fn lose(&mut self, role: Role, why: Refusal) {
         let running = matches!(self.phase, Phase::Running);
         let id = self.sessions.list.id(role);
         let (sessions, mut net) = self.sessions();
@@ -23,7 +23,7 @@ impl Parts {
     }
 
     /// A node is given up: what was sent to it is not waited for.
-    pub(super) fn cut(&mut self, role: u16) {
+    pub(super) fn cut(&mut self, role: Role) {
         let (sessions, mut net) = self.sessions();
         net.out.cut(sessions.list.get(role).peer);
         let unanswered = sessions.lost(&mut net, role);
@@ -31,7 +31,7 @@ impl Parts {
     }
 
     /// What was asked of a node, or was to be, goes without it.
-    fn goes_without(&mut self, role: u16, unanswered: Vec<RequestKind>) {
+    fn goes_without(&mut self, role: Role, unanswered: Vec<RequestKind>) {
         let (engine, mut cx) = self.engine();
         engine.without(&mut cx, role);
         let (sessions, mut net) = self.sessions();
@@ -51,7 +51,7 @@ impl Parts {
             }
         }
         let (ownership, mut cx, facts) = self.ownership();
-        ownership.without(&mut cx, facts, role);
+        ownership.without(&mut cx, facts, role.0);
         self.engine.journals.without(role);
         self.start_journals();
         self.start_goes_on();

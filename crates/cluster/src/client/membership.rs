@@ -1,8 +1,8 @@
 //! The nodes of an array, as the engine sees them.
 
-use braid_array::MemberId;
 use braid_array::fabric::PeerId;
 use braid_array::keeper::KeeperView;
+use braid_array::{MemberId, Role};
 
 use super::out::Out;
 use crate::set::Roles;
@@ -57,29 +57,29 @@ impl Membership {
     }
 
     /// The number of the copy target's session, behind the roles.
-    pub(super) fn copy_target(&self) -> u16 {
-        self.nodes()
+    pub(super) fn copy_target(&self) -> Role {
+        Role(self.nodes())
     }
 
-    pub(super) fn entry(&self, role: u16) -> &Entry {
-        &self.entries[usize::from(role)]
+    pub(super) fn entry(&self, role: Role) -> &Entry {
+        &self.entries[role.index()]
     }
 
-    pub(super) fn alive(&self, role: u16) -> bool {
+    pub(super) fn alive(&self, role: Role) -> bool {
         self.entry(role).alive
     }
 
-    pub(super) fn alive_roles(&self) -> impl Iterator<Item = u16> + use<'_> {
-        (0..self.nodes()).filter(|&role| self.alive(role))
+    pub(super) fn alive_roles(&self) -> impl Iterator<Item = Role> + use<'_> {
+        Role::all(self.nodes()).filter(|&role| self.alive(role))
     }
 
     /// What the keeper calls the member of a role, if it has one.
-    pub(super) fn id(&self, role: u16) -> Option<MemberId> {
+    pub(super) fn id(&self, role: Role) -> Option<MemberId> {
         self.entry(role).id
     }
 
     /// Is the node of this role there, with all that it is to hold?
-    pub(super) fn readable(&self, keeper: KeeperView<'_>, role: u16) -> bool {
+    pub(super) fn readable(&self, keeper: KeeperView<'_>, role: Role) -> bool {
         self.alive(role) && keeper.is_in_sync(role)
     }
 

@@ -1,8 +1,8 @@
 //! What comes from nodes: who has to hear of it.
 
-use braid_array::Refusal;
 use braid_array::fabric::FabricEvent;
 use braid_array::keeper::LaneReport;
+use braid_array::{Refusal, Role};
 
 use super::Client;
 use super::engine::{Prepared, StoreFault};
@@ -47,7 +47,7 @@ impl Client {
         }
     }
 
-    fn message(&mut self, role: u16, message: Message) {
+    fn message(&mut self, role: Role, message: Message) {
         let list = &self.parts.sessions.list;
         match message {
             Message::Prepared { .. } | Message::Finished { .. } if !list.alive(role) => {
@@ -69,7 +69,7 @@ impl Client {
     }
 
     /// What a node says of slice-sets and reads.
-    fn engine_message(&mut self, role: u16, message: Message) {
+    fn engine_message(&mut self, role: Role, message: Message) {
         self.sessions_touched = false;
         let (engine, mut cx) = self.parts.engine_as_is();
         match message {
@@ -133,13 +133,13 @@ impl Client {
             SessionEvent::Answered { role, kind, answer } => self.answered(role, kind, answer),
             SessionEvent::Outvoted { role, kind, granted } => {
                 let (ownership, mut cx, facts) = parts.ownership();
-                ownership.outvoted(&mut cx, facts, (role, granted), kind);
+                ownership.outvoted(&mut cx, facts, (role.0, granted), kind);
             }
         }
     }
 
     /// A node answers what the engine, the votes and views, or the keeper have asked for.
-    fn answered(&mut self, role: u16, kind: RequestKind, answer: Answer) {
+    fn answered(&mut self, role: Role, kind: RequestKind, answer: Answer) {
         let parts = &mut self.parts;
         match (kind, answer) {
             (
@@ -160,7 +160,7 @@ impl Client {
     }
 
     /// A node has done what was asked for, or refuses.
-    fn done(&mut self, role: u16, kind: RequestKind, done: Result<(), Refusal>) {
+    fn done(&mut self, role: Role, kind: RequestKind, done: Result<(), Refusal>) {
         let ok = done.is_ok();
         let needed = match kind {
             RequestKind::Meta | RequestKind::Flush(_) => true,
@@ -188,7 +188,7 @@ impl Client {
     }
 
     /// A node answers what a takeover, or a view, has asked for.
-    fn vote_answered(&mut self, role: u16, kind: RequestKind, answer: Answer) {
+    fn vote_answered(&mut self, role: Role, kind: RequestKind, answer: Answer) {
         let (ownership, mut cx, facts) = self.parts.ownership();
         match (kind, answer) {
             (RequestKind::Grant, Answer::Granted(grant)) => {
@@ -204,10 +204,10 @@ impl Client {
                 ownership.reread(&mut cx, facts, role, None);
             }
             (RequestKind::ResolveLeftovers, Answer::Done) => {
-                ownership.answered(&mut cx, facts, role);
+                ownership.answered(&mut cx, facts, role.0);
             }
             (RequestKind::StoreView(order), Answer::Done) => {
-                ownership.view_recorded(&mut cx, facts, role, order);
+                ownership.view_recorded(&mut cx, facts, role.0, order);
             }
             // It cannot vote, or not keep what it was told.
             (_, answer) => {

@@ -35,7 +35,7 @@ use braid_array::keeper::{MetaWrite, Rules};
 use braid_array::request::Full;
 use braid_array::status::Status;
 use braid_array::{
-    Action, BlockMachine, Instant, Machine, MemberId, Request, RequestError, SECTOR_BYTES,
+    Action, BlockMachine, Instant, Machine, MemberId, Request, RequestError, Role, SECTOR_BYTES,
 };
 
 use crate::ids::SliceKey;
@@ -268,7 +268,7 @@ impl BlockMachine for Client {
         let mut status = keeper.view().status();
         out.latency.mark(&mut status);
         sessions.list.mark_refused(&mut status);
-        let address = |role: u16| sessions.list.get(role).address().map(str::to_owned);
+        let address = |role: Role| sessions.list.get(role).address().map(str::to_owned);
         status.view = ownership.status(self.parts.shared.params().nodes, address);
         if let Some(view) = &mut status.view {
             view.absent = self.keeper_side.absent_status(&self.parts);

@@ -7,7 +7,7 @@ use braid_array::action::CommandId;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::keeper::{Keeper, LaneReport};
-use braid_array::{Action, Buf, Compute, Instant, IoId, MemberId, Refusal};
+use braid_array::{Action, Buf, Compute, Instant, IoId, MemberId, Refusal, Role};
 
 use super::Key;
 use super::latency::{LatencyTracker, TimedOperation};
@@ -64,7 +64,7 @@ pub(super) enum RequestKind {
 /// A node that the array is to go on without.
 #[derive(Debug)]
 pub(super) struct Loss {
-    pub(super) role: u16,
+    pub(super) role: Role,
     pub(super) why: Refusal,
     pub(super) kind: LossKind,
 }
@@ -92,7 +92,7 @@ pub(super) struct Out {
     next_tag: u32,
     next_peer: u32,
     /// By tag: the role of the node, and the request that it has not answered.
-    pub(super) requests: BTreeMap<u32, (u16, RequestKind)>,
+    pub(super) requests: BTreeMap<u32, (Role, RequestKind)>,
     pub(super) latency: LatencyTracker,
     losses: VecDeque<Loss>,
     /// For the keeper, in order.
@@ -213,7 +213,7 @@ impl Out {
     /// Sends a message that is answered with its tag.
     pub(super) fn request(
         &mut self,
-        (role, peer): (u16, Option<PeerId>),
+        (role, peer): (Role, Option<PeerId>),
         kind: RequestKind,
         now: Instant,
         message: impl FnOnce(u32) -> Message,
@@ -227,12 +227,12 @@ impl Out {
     }
 
     /// A message with this tag is sent to a node.
-    pub(super) fn await_answer(&mut self, role: u16, tag: u32, kind: RequestKind) {
+    pub(super) fn await_answer(&mut self, role: Role, tag: u32, kind: RequestKind) {
         self.requests.insert(tag, (role, kind));
     }
 
     /// A node is gone: the requests that it has not answered.
-    pub(super) fn forget(&mut self, role: u16) -> Vec<RequestKind> {
+    pub(super) fn forget(&mut self, role: Role) -> Vec<RequestKind> {
         self.latency.forget(role);
         let mut kinds = Vec::new();
         self.requests.retain(|_, &mut (asked, kind)| {
@@ -246,22 +246,22 @@ impl Out {
 
     /// The array goes on without a node that is there and does not do its part. That holds for a
     /// flush, too: the next may succeed without what this one should have made durable.
-    pub(super) fn lose(&mut self, role: u16, why: Refusal) {
+    pub(super) fn lose(&mut self, role: Role, why: Refusal) {
         self.losses.push_back(Loss { role, why, kind: LossKind::Fault });
     }
 
     /// The same, and it is tried again.
-    pub(super) fn lose_for_now(&mut self, role: u16, why: Refusal) {
+    pub(super) fn lose_for_now(&mut self, role: Role, why: Refusal) {
         self.losses.push_back(Loss { role, why, kind: LossKind::Returns });
     }
 
     /// The same of one whose store fails.
-    pub(super) fn lose_store(&mut self, role: u16, why: Refusal) {
+    pub(super) fn lose_store(&mut self, role: Role, why: Refusal) {
         self.losses.push_back(Loss { role, why, kind: LossKind::Store });
     }
 
     /// A node does not keep to the protocol.
-    pub(super) fn violates(&mut self, role: u16, reason: &'static str) {
+    pub(super) fn violates(&mut self, role: Role, reason: &'static str) {
         self.lose(role, Refusal::new(reason, SAME_VERSION));
     }
 

@@ -1,7 +1,7 @@
 //! The machines of the client, [`Parts`].
 
 use braid_array::keeper::{Keeper, Traffic};
-use braid_array::{MemberId, Refusal};
+use braid_array::{MemberId, Refusal, Role};
 
 use super::Phase;
 use super::engine::{Cx, Engine, Shared};
@@ -139,20 +139,20 @@ impl Parts {
         out.is_empty() && !unanswered && engine.holds_nothing(shared) && keeper.view().is_idle()
     }
 
-    pub(super) fn session(&self, role: u16) -> &Session {
+    pub(super) fn session(&self, role: Role) -> &Session {
         self.sessions.list.get(role)
     }
 
-    pub(super) fn session_mut(&mut self, role: u16) -> &mut Session {
+    pub(super) fn session_mut(&mut self, role: Role) -> &mut Session {
         self.sessions.list.get_mut(role)
     }
 
-    pub(super) fn copy_target(&self) -> u16 {
+    pub(super) fn copy_target(&self) -> Role {
         self.sessions.list.copy_target()
     }
 
     /// Goes on with a negotiation, and asks what is asked at this step.
-    pub(super) fn go_on(&mut self, role: u16, step: Step) {
+    pub(super) fn go_on(&mut self, role: Role, step: Step) {
         let (sessions, mut net) = self.sessions();
         sessions.go_on(&mut net, role, step);
     }
@@ -164,17 +164,17 @@ impl Parts {
         self.ownership.close(&mut self.out);
     }
 
-    pub(super) fn alive(&self, role: u16) -> bool {
+    pub(super) fn alive(&self, role: Role) -> bool {
         self.sessions.list.alive(role)
     }
 
     /// The role of a member that is there.
-    pub(super) fn alive_role_of(&self, member: MemberId) -> Option<u16> {
+    pub(super) fn alive_role_of(&self, member: MemberId) -> Option<Role> {
         self.sessions.list.role_of(member).filter(|&role| self.alive(role))
     }
 
     /// If the node of this role were lost, could the others take note of that?
-    pub(super) fn votes_suffice_without(&mut self, role: u16) -> bool {
+    pub(super) fn votes_suffice_without(&mut self, role: Role) -> bool {
         let (ownership, cx, _) = self.ownership();
         ownership.votes_suffice_without(&cx, role)
     }

@@ -6,7 +6,7 @@
 //! Nodes are wired to each other when all are prepared. Who only has a look asks for no votes, and
 //! needs no wires for reads.
 
-use braid_array::{Action, Refusal};
+use braid_array::{Action, Refusal, Role};
 
 use super::Phase;
 use super::parts::Parts;
@@ -83,7 +83,7 @@ impl Parts {
 
     /// The node is there, but another client has the volume, or it has no room: the array must not
     /// go on as if the node were dead.
-    pub(super) fn give_up(&mut self, role: u16, why: Refusal) {
+    pub(super) fn give_up(&mut self, role: Role, why: Refusal) {
         let (ownership, mut cx, _) = self.ownership();
         ownership.give_up(&mut cx, role, why);
     }

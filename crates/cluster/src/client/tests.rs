@@ -21,7 +21,7 @@ mod trim;
 use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::fabric::FabricOp;
-use braid_array::{Buf, Outcome, Refusal, RequestId};
+use braid_array::{Buf, Outcome, Refusal, RequestId, Role};
 
 use super::*;
 use crate::Planner;
@@ -67,31 +67,31 @@ fn config(planner: Planner) -> ClientConfig {
         resync_offset: MAX_SECTOR,
         ..Superblock::blank()
     };
-    let member = |role: u16| {
+    let member = |role: Role| {
         let address = format!("n{role}");
         let volume = "v".to_owned();
-        let superblock = Superblock { dev_number: role.into(), ..superblock.clone() };
+        let superblock = Superblock { dev_number: role.0.into(), ..superblock.clone() };
         Some(ClientMember { address, volume, superblock })
     };
-    ClientConfig::new(params, (0..NODES).map(member).collect())
+    ClientConfig::new(params, Role::all(NODES).map(member).collect())
 }
 
 fn actions(client: &mut Client) -> Vec<Action> {
     std::iter::from_fn(|| client.poll()).collect()
 }
 
-fn hear(client: &mut Client, role: u16, message: &Message) {
+fn hear(client: &mut Client, role: Role, message: &Message) {
     let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
     let bytes = message.encode(Epoch(1));
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
 
-const fn incarnation(role: u16) -> u64 {
-    9 + role as u64
+const fn incarnation(role: Role) -> u64 {
+    9 + role.0 as u64
 }
 
 /// What a node says to a message, when all is well.
-fn answer(role: u16, message: &Message) -> Option<Message> {
+fn answer(role: Role, message: &Message) -> Option<Message> {
     match *message {
         Message::OpenVolume { tag, .. } => {
             Some(Message::Volume { tag, bytes: 1 << 30, node: NodeId(1), used: false })
@@ -99,7 +99,7 @@ fn answer(role: u16, message: &Message) -> Option<Message> {
         Message::Grant { tag, .. } => {
             let view = View::default();
             let incarnation = incarnation(role);
-            Some(Message::Granted { tag, view, incarnation, node: NodeId(role.into()) })
+            Some(Message::Granted { tag, view, incarnation, node: NodeId(role.0.into()) })
         }
         Message::OpenPipeline { tag, .. } => {
             Some(Message::PipelineReady { tag, ring: 0, journal_bytes: 0, parts_only: false })
@@ -135,16 +135,10 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
                     let (_, message) = Message::decode(bytes).expect("a message");
                     let of_peer = |link: &Session| link.peer == Some(*peer);
                     // Nobody answers on a connection that is no member's.
-                    let role = client
-                        .parts
-                        .sessions
-                        .list
-                        .members()
-                        .iter()
-                        .position(of_peer)
-                        .map(|role| role as u16);
-                    let says = |role: u16| {
-                        if ignores(role, &message) { None } else { answer(role, &message) }
+                    let role =
+                        client.parts.sessions.list.members().iter().position(of_peer).map(Role::at);
+                    let says = |role: Role| {
+                        if ignores(role.0, &message) { None } else { answer(role, &message) }
                     };
                     match role.and_then(|role| Some((role, says(role)?))) {
                         Some((role, answer)) => hear(client, role, &answer),
@@ -157,7 +151,7 @@ fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Acti
     }
 }
 
-fn lose(client: &mut Client, role: u16) {
+fn lose(client: &mut Client, role: Role) {
     let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
     let why = Refusal::new("gone", "");
     client.handle(Instant(3), Event::Fabric(FabricEvent::Lost { peer, why }));
@@ -198,7 +192,7 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
         }
     }
     // The parity of stripe 0 lies on the last node.
-    lose(&mut client, 2);
+    lose(&mut client, Role(2));
     let io = sum.expect("the client forms the parity");
     client.handle(Instant(3), Event::Done { io, result: Ok(Outcome::Done) });
     let after = run(&mut client, |_, _| false);
@@ -206,7 +200,7 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
     assert_eq!((after.iter().filter(puts).count(), completed(&after)), (0, None));
     let position = client.parts.engine.open_positions()[0];
     for role in [0, 1] {
-        prepared(&mut client, role, (position, Generation(0)), true);
+        prepared(&mut client, Role(role), (position, Generation(0)), true);
     }
     // The others have all that is theirs: it goes without the parity.
     let goes = |message: &Message| matches!(message, Message::Commit { .. });
@@ -216,7 +210,7 @@ fn a_parity_formed_after_its_node_was_lost_is_not_sent() {
 
 #[test]
 fn a_stop_while_nodes_are_asked_leaves_nothing_to_wait_for() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |role, _| role == 1);
     let id = CommandId(1);
     let command = Command::Stop;
@@ -228,7 +222,7 @@ fn a_stop_while_nodes_are_asked_leaves_nothing_to_wait_for() {
 
 #[test]
 fn a_node_lost_while_they_are_wired_costs_no_other() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     let wiring = |message: &Message| match message {
         Message::Connect { tag, .. } => Some(*tag),
         _ => None,
@@ -242,11 +236,11 @@ fn a_node_lost_while_they_are_wired_costs_no_other() {
             _ => None,
         })
     };
-    lose(&mut client, 2);
+    lose(&mut client, Role(2));
     let refused = refusal(tag(0).expect("asked"), "cannot connect to node 2");
-    hear(&mut client, 0, &refused);
-    hear(&mut client, 1, &Message::Ok { tag: tag(1).expect("asked") });
-    assert!(client.parts.alive(0) && client.parts.alive(1));
+    hear(&mut client, Role(0), &refused);
+    hear(&mut client, Role(1), &Message::Ok { tag: tag(1).expect("asked") });
+    assert!(client.parts.alive(Role(0)) && client.parts.alive(Role(1)));
     // It is asked once more, now that it is known who is not there.
     let due = client.deadline().expect("a deadline");
     client.handle(due, Event::Tick);
@@ -291,7 +285,7 @@ fn begin(client: &mut Client, fua: bool) -> (Position, Generation) {
 /// A node says that it has its part of a slice-set.
 fn prepared(
     client: &mut Client,
-    role: u16,
+    role: Role,
     (position, generation): (Position, Generation),
     ok: bool,
 ) {
@@ -317,7 +311,7 @@ fn prepared(
 /// All nodes have a slice-set prepared, and store it.
 fn store(client: &mut Client, place: (Position, Generation)) {
     for role in 0..NODES {
-        prepared(client, role, place, true);
+        prepared(client, Role(role), place, true);
     }
     let (position, generation) = place;
     let goes = said(&run(client, |_, _| false), |message| match message {
@@ -326,7 +320,7 @@ fn store(client: &mut Client, place: (Position, Generation)) {
     });
     assert_eq!(goes, usize::from(NODES));
     for role in 0..NODES {
-        hear(client, role, &Message::Finished { position, generation, ok: true });
+        hear(client, Role(role), &Message::Finished { position, generation, ok: true });
     }
 }
 
@@ -343,7 +337,7 @@ fn said(actions: &[Action], such: impl Fn(&Message) -> bool) -> usize {
 
 /// An array of which the first stripe was written, and that was answered.
 fn written() -> Client {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let place = begin_write(&mut client);
     store(&mut client, place);
@@ -353,13 +347,13 @@ fn written() -> Client {
 
 #[test]
 fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let (position, generation) = begin_write(&mut client);
     for role in 0..NODES {
         let so_far = run(&mut client, |_, _| false);
         assert_eq!((completed(&so_far), said(&so_far, |_| true)), (None, 0));
-        prepared(&mut client, role, (position, generation), true);
+        prepared(&mut client, Role(role), (position, generation), true);
     }
     let answered = run(&mut client, |_, _| false);
     let goes = |message: &Message| matches!(message, Message::Commit { .. });
@@ -369,7 +363,7 @@ fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
     let waiting = run(&mut client, |_, _| false);
     assert_eq!((reads(&waiting), said(&waiting, |_| true)), (vec![], 0));
     for role in 0..NODES {
-        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
+        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
     }
     let after = run(&mut client, |_, _| false);
     assert_eq!(reads(&after).len(), 1);
@@ -378,24 +372,24 @@ fn a_write_is_answered_once_all_have_it_and_read_once_it_is_stored() {
     // One that is to be durable is not answered before it is stored.
     let (position, generation) = begin(&mut client, true);
     for role in 0..NODES {
-        prepared(&mut client, role, (position, generation), true);
+        prepared(&mut client, Role(role), (position, generation), true);
     }
     let gone = run(&mut client, |_, _| false);
     assert_eq!((said(&gone, goes), completed(&gone)), (usize::from(NODES), None));
     for role in 0..NODES {
-        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
+        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Ok(())));
 }
 
 #[test]
 fn a_write_whose_last_part_failed_is_written_without_that_node() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let (position, generation) = begin_write(&mut client);
     for (role, ok) in [(0, true), (1, true), (2, false)] {
         assert_eq!(completed(&run(&mut client, |_, _| false)), None);
-        prepared(&mut client, role, (position, generation), ok);
+        prepared(&mut client, Role(role), (position, generation), ok);
     }
     let after = run(&mut client, |_, _| false);
     let drops = |message: &Message| matches!(message, Message::Abort { .. });
@@ -407,7 +401,7 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
     };
     assert_eq!(after.iter().find_map(told), Some(MemberId(2)));
     for role in [0, 1] {
-        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
+        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
     }
     let mut again = None;
     for action in run(&mut client, |_, _| false) {
@@ -426,7 +420,7 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
     }
     let (position, generation) = again.expect("it is tried again");
     for role in [0, 1] {
-        prepared(&mut client, role, (position, generation), true);
+        prepared(&mut client, Role(role), (position, generation), true);
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), Some(Ok(())));
     assert_eq!(client.status().members.iter().map(|m| m.errors).collect::<Vec<_>>(), [0, 0, 1]);
@@ -480,9 +474,9 @@ fn placed(client: &mut Client, asked: &[(PeerId, Slot)]) {
 
 #[test]
 fn with_a_node_lost_a_block_is_read_once_for_all_who_want_it() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
-    lose(&mut client, 0);
+    lose(&mut client, Role(0));
     read_block(&mut client, 0);
     let asked = reads(&run(&mut client, |_, _| false));
     assert_eq!(asked.len(), 2, "block 0 is the sum of block 1 and the parity");
@@ -500,16 +494,16 @@ fn with_a_node_lost_a_block_is_read_once_for_all_who_want_it() {
 
 #[test]
 fn what_cannot_be_read_fails_only_those_who_need_it() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
-    lose(&mut client, 0);
+    lose(&mut client, Role(0));
     read_block(&mut client, 0);
     read_block(&mut client, 1);
     let asked = reads(&run(&mut client, |_, _| false));
     let parity = PeerId(2);
     let (bad, good): (Vec<_>, Vec<_>) = asked.into_iter().partition(|&(peer, _)| peer == parity);
     placed(&mut client, &good);
-    hear(&mut client, 2, &Message::ReadFailed { slot: bad[0].1 });
+    hear(&mut client, Role(2), &Message::ReadFailed { slot: bad[0].1 });
     // Each tries again on its own.
     let mut over = Vec::new();
     for _ in 0..3 {
@@ -517,7 +511,7 @@ fn what_cannot_be_read_fails_only_those_who_need_it() {
         over.extend(completed);
         for (peer, slot) in reads(&rest) {
             if peer == parity {
-                hear(&mut client, 2, &Message::ReadFailed { slot });
+                hear(&mut client, Role(2), &Message::ReadFailed { slot });
             } else {
                 placed(&mut client, &[(peer, slot)]);
             }
@@ -529,9 +523,9 @@ fn what_cannot_be_read_fails_only_those_who_need_it() {
 
 #[test]
 fn what_is_kept_makes_room_for_what_is_read() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
-    lose(&mut client, 0);
+    lose(&mut client, Role(0));
     let room = 7;
     client.parts.shared.leave_buffers(room);
     for round in 0..2 {
@@ -577,9 +571,9 @@ fn a_flush_is_answered_when_superblocks_tell_of_who_could_not_take_part() {
         let [(1, tag)] = tag_of(&asked, &flush)[..] else { panic!("{asked:?}") };
         if refuses {
             // The next might succeed without what this one should have made durable.
-            hear(&mut client, 1, &refusal(tag, "no"));
+            hear(&mut client, Role(1), &refusal(tag, "no"));
         } else {
-            lose(&mut client, 1);
+            lose(&mut client, Role(1));
         }
         let mut telling = run(&mut client, mark);
         assert_eq!(completed(&telling), None);
@@ -588,7 +582,7 @@ fn a_flush_is_answered_when_superblocks_tell_of_who_could_not_take_part() {
             assert!(!marks.is_empty(), "nothing is asked, and nothing answered");
             for (role, tag) in marks {
                 assert_ne!(role, 1);
-                hear(&mut client, role, &Message::Ok { tag });
+                hear(&mut client, Role(role), &Message::Ok { tag });
             }
             telling = run(&mut client, mark);
         }
@@ -598,14 +592,14 @@ fn a_flush_is_answered_when_superblocks_tell_of_who_could_not_take_part() {
 
 #[test]
 fn a_stop_does_not_wait_for_a_node_that_says_nothing() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let place = begin_write(&mut client);
     let id = CommandId(1);
     let command = Command::Stop;
     client.handle(Instant(3), Event::Command { id, command });
     for role in [0, 2] {
-        prepared(&mut client, role, place, true);
+        prepared(&mut client, Role(role), place, true);
     }
     assert_eq!(completed(&run(&mut client, |_, _| false)), None);
     let mut due = Instant(3);
@@ -619,7 +613,7 @@ fn a_stop_does_not_wait_for_a_node_that_says_nothing() {
     assert!(due >= Instant(2).plus_millis(5000), "a slow node gets its time");
     for role in [0, 2] {
         let (position, generation) = place;
-        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
+        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
     }
     let after = run(&mut client, |_, _| false);
     assert!(after.iter().any(|action| matches!(action, Action::Reply { result: Ok(()), .. })));
@@ -638,7 +632,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
         });
         opens.collect::<std::collections::BTreeSet<u64>>().into_iter().collect()
     };
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let (position, generation) = begin_write(&mut client);
     submit(&mut client, Op::Write { fua: false }, STRIPE_SECTORS, STRIPE_SECTORS / 2);
@@ -660,7 +654,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
             cut_off,
             received_bytes,
         };
-        let peer = client.parts.sessions.list.get(role).peer.expect("a connection");
+        let peer = client.parts.sessions.list.get(Role(role)).peer.expect("a connection");
         let bytes = message.encode(Epoch(1));
         let event = Event::Fabric(FabricEvent::Message { peer, bytes });
         client.handle(Instant(900_000_001), event);
@@ -674,7 +668,7 @@ fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     client.handle(due, Event::Tick);
     assert_eq!(opened(&run(&mut client, |_, _| false)), [1]);
     for role in 0..NODES {
-        hear(&mut client, role, &Message::Finished { position, generation, ok: true });
+        hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
     }
 
     // A stripe of which a part was written holds up nobody.
@@ -701,9 +695,13 @@ fn superblocks_do_not_tell_of_a_loss_that_the_array_does_not_survive() {
         }
         _ => None,
     });
-    lose(&mut client, 1);
-    lose(&mut client, 2);
-    hear(&mut client, 0, &Message::Ok { tag: tag.expect("a clean stop begins with a flush") });
+    lose(&mut client, Role(1));
+    lose(&mut client, Role(2));
+    hear(
+        &mut client,
+        Role(0),
+        &Message::Ok { tag: tag.expect("a clean stop begins with a flush") },
+    );
     let meta = |message: &Message| matches!(message, Message::WriteMeta { .. });
     let after = run(&mut client, |_, message| meta(message));
     assert_eq!(said(&after, meta), 0, "{after:?}");

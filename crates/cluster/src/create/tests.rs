@@ -1,7 +1,7 @@
-use braid_array::Refusal;
 use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::format::{Bitmap, Role, Superblock, Version};
+use braid_array::format::{Bitmap, DevRole, Superblock, Version};
 use braid_array::level::{Layout, Level};
+use braid_array::{Refusal, Role};
 
 use super::*;
 use crate::family::XOR2D_MD_LEVEL;
@@ -53,7 +53,7 @@ fn volumes_have_room_for_what_was_asked_for_and_are_clean() {
                 assert!(used * 512 > size_bytes - (1 << 20), "{family:?} {used}");
                 assert_eq!((sb.data_offset + used) * 512, blueprint.volume_bytes, "{family:?}");
                 assert_eq!(sb.resync_offset, MAX_SECTOR);
-                assert_eq!(sb.role(), Role::Active(role as u16));
+                assert_eq!(sb.role(), DevRole::Active(Role::at(role)));
                 assert_eq!((sb.level, sb.layout), family.encode());
                 assert_eq!(sb.chunk_sectors == 0, family == md(Level::Raid1));
             }

@@ -1,5 +1,6 @@
 //! What happens on connections, and which machine of the node that is for.
 
+use braid_array::Role;
 use braid_array::fabric::{FabricEvent, PeerId};
 
 use super::ids::{ClientId, Violation};
@@ -73,7 +74,7 @@ impl Node {
     }
 
     /// Is this neighbour of a client's pipeline the other node of its role?
-    fn is_beside(&mut self, client: ClientId, neighbour: u16) -> bool {
+    fn is_beside(&mut self, client: ClientId, neighbour: Role) -> bool {
         self.pipes.of(client).is_some_and(|pipe| pipe.is_beside(neighbour))
     }
 

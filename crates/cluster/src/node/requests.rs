@@ -1,7 +1,7 @@
 //! What clients say, and which machine of the node that is for.
 
 use braid_array::events::ArrayEvent;
-use braid_array::{Action, IoOp, Refusal};
+use braid_array::{Action, IoOp, Refusal, Role};
 
 use super::Node;
 use super::ids::{ArrayId, ClientId, Held, Violation};
@@ -256,7 +256,7 @@ impl Node {
         &mut self,
         client: ClientId,
         tag: u32,
-        role: u16,
+        role: Role,
         data_sector: u64,
         params: Params,
         held: &Held,

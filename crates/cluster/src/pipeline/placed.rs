@@ -3,6 +3,7 @@
 use crate::program::{Operation, Program, does_anything};
 use crate::schedule::{Chains, Endpoint, Schedule};
 use crate::set::{Roles, Touched, WriteStrategy};
+use braid_array::Role;
 use std::sync::Arc;
 
 use braid_array::code::{Content, KnownCode, StripeCode};
@@ -29,8 +30,8 @@ pub struct PlacedSchedule {
 impl PlacedSchedule {
     pub(super) fn new(code: StripeCode, schedule: Schedule, missing: Roles) -> Self {
         let mut received = vec![0; usize::from(code.nodes())];
-        let rank = |to: u16| {
-            let next: &mut u32 = &mut received[usize::from(to)];
+        let rank = |to: Role| {
+            let next: &mut u32 = &mut received[to.index()];
             *next += 1;
             *next - 1
         };
@@ -41,7 +42,7 @@ impl PlacedSchedule {
             let sums = program.steps().iter().filter(|step| step.operation == Operation::Sum);
             sums.count() as u32
         };
-        let fresh = (0..code.nodes()).map(fresh).collect();
+        let fresh = Role::all(code.nodes()).map(fresh).collect();
         let code = Arc::new(code.into());
         Self { code, schedule, chains: None, missing, ranks, received, fresh }
     }
@@ -80,7 +81,7 @@ impl PlacedSchedule {
     /// [`WriteStrategy`]. An input that the node gets from its own store does not arrive: see
     /// [`PlacedSchedule::arrives`].
     #[must_use]
-    pub fn part(&self, node: u16, strategy: WriteStrategy, touched: &Touched) -> Program {
+    pub fn part(&self, node: Role, strategy: WriteStrategy, touched: &Touched) -> Program {
         if self.missing.contains(node) || self.chains.is_some() {
             return Program::default();
         }
@@ -115,8 +116,8 @@ impl PlacedSchedule {
 
     /// The nodes with a part in such a slice-set.
     #[must_use]
-    pub fn involved(&self, strategy: WriteStrategy, touched: &Touched) -> Vec<u16> {
-        let nodes = (0..self.code.nodes()).filter(|&node| !self.missing.contains(node));
+    pub fn involved(&self, strategy: WriteStrategy, touched: &Touched) -> Vec<Role> {
+        let nodes = Role::all(self.code.nodes()).filter(|&node| !self.missing.contains(node));
         if let Some(chains) = &self.chains {
             let ends = chains.links().iter().flat_map(|link| [link.from, link.to]);
             return ends.collect::<Roles>().iter().collect();
@@ -130,7 +131,7 @@ impl PlacedSchedule {
         let receivers = transfers.iter().zip(&live).filter(|(_, live)| **live);
         let receivers: Roles = receivers.map(|(transfer, _)| transfer.to).collect();
         let stored = |index: u32| touched.contains(index);
-        let takes_part = |&node: &u16| {
+        let takes_part = |&node: &Role| {
             receivers.contains(node)
                 && does_anything(&self.schedule, &self.code, node, &|one| live[one], &stored)
         };

@@ -3,12 +3,13 @@
 use super::{Params, PlacedSchedule};
 use crate::schedule::{Chains, Planner};
 use crate::set::{MAX_TRANSFERS, Roles, Set};
+use braid_array::Role;
 
 /// The roles of which blocks are lost while a slice-set gives this role its blocks back; `None`
 /// when it may not be opened.
-pub(super) fn lost(nodes: u16, set: &Set, role: u16) -> Option<Roles> {
+pub(super) fn lost(nodes: u16, set: &Set, role: Role) -> Option<Roles> {
     let mut lost = set.missing;
-    if role < nodes {
+    if role.0 < nodes {
         lost.insert(role);
     }
     let fits = lost != set.missing && set.planner == Planner::Chain && set.touched.count() == 0;
@@ -19,7 +20,7 @@ pub(super) fn lost(nodes: u16, set: &Set, role: u16) -> Option<Roles> {
 pub(super) fn schedule(
     params: &Params,
     variant: u16,
-    role: u16,
+    role: Role,
     (missing, lost): (Roles, Roles),
 ) -> Option<PlacedSchedule> {
     let code = params.family.code(params.nodes, u64::from(variant)).ok()?;

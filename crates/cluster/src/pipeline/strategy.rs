@@ -119,6 +119,7 @@ fn sums(code: &StripeCode, missing: Roles) -> bool {
 mod tests {
     use super::*;
     use crate::family::Family;
+    use braid_array::Role;
     use braid_array::level::{Layout, Level};
 
     fn code(level: Level, nodes: u16) -> StripeCode {
@@ -140,7 +141,7 @@ mod tests {
         let home = |code: &StripeCode, index: usize| code.data()[index].node;
         let parity = raid5.equations()[0].parity.node;
         let two = [home(&raid6, 0), home(&raid6, 1)];
-        let best = |code, touched: &[u32], missing: &[u16], strategy, put: &[u32]| {
+        let best = |code, touched: &[u32], missing: &[Role], strategy, put: &[u32]| {
             let missing = missing.iter().copied().collect();
             let found = write_strategy(code, &some(code, touched), missing);
             assert_eq!(found, (strategy, some(code, put)), "{touched:?} without {missing:?}");
@@ -163,11 +164,12 @@ mod tests {
     #[test]
     fn a_lost_block_of_many_is_written_by_what_it_differs_by() {
         let code = Family::Xor2d.code(9, 0).expect("9 nodes");
-        let lost = lost_blocks(&code, [3].into_iter().collect()).next().expect("it has data");
+        let lost = lost_blocks(&code, [Role(3)].into_iter().collect()).next().expect("it has data");
         let written = some(&code, &[lost]);
-        let found = write_strategy(&code, &written, [3].into_iter().collect());
+        let found = write_strategy(&code, &written, [Role(3)].into_iter().collect());
         assert_eq!(found, (WriteStrategy::ReadModifyWrite, written.clone()));
-        let all = brought_back(&code, (found.0, &found.1), &written, [3].into_iter().collect());
+        let all =
+            brought_back(&code, (found.0, &found.1), &written, [Role(3)].into_iter().collect());
         assert_eq!(all, [lost]);
     }
 
@@ -178,7 +180,7 @@ mod tests {
                 let touched: Vec<u32> = (0..32).filter(|index| bits >> index & 1 == 1).collect();
                 let touched = some(&code, &touched);
                 for (a, b) in (0..code.nodes()).flat_map(|a| (0..=a).map(move |b| (a, b))) {
-                    let missing = [a, b].into_iter().collect();
+                    let missing = [a, b].into_iter().map(Role).collect();
                     let (strategy, put) = write_strategy(&code, &touched, missing);
                     assert!(allowed(&code, strategy, &put, missing), "{put:?} without {missing:?}");
                     let lost: Vec<u32> = lost_blocks(&code, missing).collect();

@@ -1,3 +1,4 @@
+use braid_array::Role;
 use std::collections::BTreeMap;
 
 use braid_array::level::{Layout, Level};
@@ -51,21 +52,21 @@ fn slots(pipeline: &mut Pipeline, set: &Set) -> BTreeMap<u16, Vec<Buf>> {
     let plan = pipeline.plan_of(set).expect("a slice-set a client may open");
     let mut slots: BTreeMap<u16, Vec<Buf>> = BTreeMap::new();
     for (number, transfer) in plan.schedule.transfers().iter().enumerate() {
-        slots.entry(transfer.to).or_default().push(pipeline.arrival(&plan, set, number));
+        slots.entry(transfer.to.0).or_default().push(pipeline.arrival(&plan, set, number));
     }
     for node in 0..pipeline.params().nodes {
-        let part = plan.part(node, set.strategy, &set.touched);
+        let part = plan.part(Role(node), set.strategy, &set.touched);
         let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh).count();
         let own = slots.entry(node).or_default();
-        own.extend((0..fresh as u32).map(|number| pipeline.fresh(set, node, number)));
-        own.extend((0..pipeline.rows()).map(|row| pipeline.old(set, node, row)));
+        own.extend((0..fresh as u32).map(|number| pipeline.fresh(set, Role(node), number)));
+        own.extend((0..pipeline.rows()).map(|row| pipeline.old(set, Role(node), row)));
     }
     slots
 }
 
 #[test]
 fn no_two_slots_of_open_slice_sets_overlap() {
-    let encoder = Planner::Encoder { node: 0 };
+    let encoder = Planner::Encoder { node: Role(0) };
     let kinds = [
         (Family::Xor2d, 4, encoder),
         (Family::Xor2d, 5, encoder),
@@ -99,14 +100,14 @@ fn no_two_slots_of_open_slice_sets_overlap() {
             }
         }
         for (node, slots) in &mut all {
-            slots.extend((0..4).map(|number| pipeline.read_slot(*node, Slot(number))));
+            slots.extend((0..4).map(|number| pipeline.read_slot(Role(*node), Slot(number))));
             slots.sort_by_key(|slot| slot.offset);
             for pair in slots.windows(2) {
                 let end = pair[0].offset + u64::from(pair[0].len);
                 assert!(end <= pair[1].offset, "{family:?} over {nodes}: {pair:?}");
             }
             let last = slots.last().expect("slots");
-            assert_eq!(last.offset + u64::from(last.len), pipeline.ring_bytes(*node));
+            assert_eq!(last.offset + u64::from(last.len), pipeline.ring_bytes(Role(*node)));
         }
     }
 }
@@ -115,10 +116,10 @@ fn no_two_slots_of_open_slice_sets_overlap() {
 fn sums_of_small_writes_have_room() {
     let kinds = [
         (Family::Xor2d, 5, Planner::Chain),
-        (Family::Xor2d, 6, Planner::Encoder { node: 0 }),
+        (Family::Xor2d, 6, Planner::Encoder { node: Role(0) }),
         (Family::Xor2d, 5, Planner::Static),
         (md(Level::Raid6), 5, Planner::Chain),
-        (md(Level::Raid6), 5, Planner::Encoder { node: 0 }),
+        (md(Level::Raid6), 5, Planner::Encoder { node: Role(0) }),
     ];
     for (family, nodes, planner) in kinds {
         let mut pipeline = Pipeline::new(params(family, nodes, planner)).expect("a pipeline");
@@ -139,10 +140,10 @@ fn sums_of_small_writes_have_room() {
             };
             let plan = pipeline.plan_of(&set).expect("a plan");
             for node in 0..nodes {
-                let part = plan.part(node, set.strategy, &set.touched);
+                let part = plan.part(Role(node), set.strategy, &set.touched);
                 let fresh = part.steps().iter().filter(|step| step.output == Output::Fresh);
-                let end = pipeline.fresh(&set, node, fresh.count() as u32).offset;
-                let old = pipeline.old(&set, node, 0).offset;
+                let end = pipeline.fresh(&set, Role(node), fresh.count() as u32).offset;
+                let old = pipeline.old(&set, Role(node), 0).offset;
                 assert!(end <= old, "{family:?} by {planner:?}: {:?} at node {node}", set.touched);
             }
         }
@@ -152,21 +153,21 @@ fn sums_of_small_writes_have_room() {
 #[test]
 fn slice_sets_without_some_roles_keep_to_the_same_slots() {
     let kinds = [
-        (Family::Xor2d, 4, Planner::Encoder { node: 0 }),
-        (Family::Xor2d, 6, Planner::Encoder { node: 0 }),
+        (Family::Xor2d, 4, Planner::Encoder { node: Role(0) }),
+        (Family::Xor2d, 6, Planner::Encoder { node: Role(0) }),
         (Family::Xor2d, 5, Planner::Chain),
         (Family::Xor2d, 5, Planner::Static),
         (md(Level::Raid1), 3, Planner::Chain),
-        (md(Level::Raid6), 5, Planner::Encoder { node: 0 }),
-        (md(Level::Raid10), 5, Planner::Encoder { node: 0 }),
+        (md(Level::Raid6), 5, Planner::Encoder { node: Role(0) }),
+        (md(Level::Raid10), 5, Planner::Encoder { node: Role(0) }),
     ];
     for (family, nodes, planner) in kinds {
         let mut pipeline = Pipeline::new(params(family, nodes, planner)).expect("a pipeline");
         for (a, b) in (0..nodes).flat_map(|a| (0..=a).map(move |b| (a, b))) {
             for position in 0..nodes {
-                let missing = [a, b].into_iter().collect();
+                let missing = [a, b].into_iter().map(Role).collect();
                 let planner = pipeline.planner_without(Position(position), missing);
-                assert_eq!(planner.is_none(), missing.contains(position));
+                assert_eq!(planner.is_none(), missing.contains(Role(position)));
                 let Some(planner) = planner else { continue };
                 let set = Set { missing, planner, ..set(&pipeline, position, u64::from(b)) };
                 let Some(plan) = pipeline.plan_of(&set) else {
@@ -180,21 +181,21 @@ fn slice_sets_without_some_roles_keep_to_the_same_slots() {
                 for role in missing.iter() {
                     assert!(plan.part(role, set.strategy, &set.touched).steps().is_empty());
                 }
-                for node in (0..nodes).filter(|&node| !missing.contains(node)) {
+                for node in (0..nodes).filter(|&node| !missing.contains(Role(node))) {
                     let sent = plan.schedule.transfers().iter().enumerate();
-                    let sent = sent.filter(|(_, transfer)| transfer.to == node);
+                    let sent = sent.filter(|(_, transfer)| transfer.to == Role(node));
                     let arrive = sent.map(|(number, _)| pipeline.arrival(&plan, &set, number));
                     let mut starts: Vec<u64> = arrive.map(|slot| slot.offset).collect();
                     let count = starts.len();
                     starts.sort_unstable();
                     starts.dedup();
                     assert_eq!(starts.len(), count, "{family:?} without {missing:?}");
-                    let fresh = pipeline.fresh(&set, node, 0).offset;
+                    let fresh = pipeline.fresh(&set, Role(node), 0).offset;
                     assert!(starts.last().is_none_or(|&last| last < fresh));
-                    let part = plan.part(node, set.strategy, &set.touched);
+                    let part = plan.part(Role(node), set.strategy, &set.touched);
                     let sums = part.steps().iter().filter(|step| step.output == Output::Fresh);
-                    let end = pipeline.fresh(&set, node, sums.count() as u32).offset;
-                    assert!(end <= pipeline.old(&set, node, 0).offset);
+                    let end = pipeline.fresh(&set, Role(node), sums.count() as u32).offset;
+                    assert!(end <= pipeline.old(&set, Role(node), 0).offset);
                 }
             }
         }
@@ -203,8 +204,8 @@ fn slice_sets_without_some_roles_keep_to_the_same_slots() {
 
 #[test]
 fn a_small_write_moves_what_it_must() {
-    let mut pipeline =
-        Pipeline::new(params(Family::Xor2d, 5, Planner::Encoder { node: 0 })).expect("5 nodes");
+    let mut pipeline = Pipeline::new(params(Family::Xor2d, 5, Planner::Encoder { node: Role(0) }))
+        .expect("5 nodes");
     for index in 0..12 {
         let mut touched = Touched::none(12);
         touched.insert(index);
@@ -214,7 +215,7 @@ fn a_small_write_moves_what_it_must() {
         let set = Set {
             strategy: WriteStrategy::ReadModifyWrite,
             touched,
-            ..set(&pipeline, 10 + home.node, 3)
+            ..set(&pipeline, 10 + home.node.0, 3)
         };
         let plan = pipeline.plan_of(&set).expect("a plan");
         let mut stored = 0;
@@ -233,8 +234,8 @@ fn a_small_write_moves_what_it_must() {
 
 #[test]
 fn what_a_client_may_not_open_has_no_plan() {
-    let mut pipeline =
-        Pipeline::new(params(Family::Xor2d, 5, Planner::Encoder { node: 0 })).expect("5 nodes");
+    let mut pipeline = Pipeline::new(params(Family::Xor2d, 5, Planner::Encoder { node: Role(0) }))
+        .expect("5 nodes");
     let good = set(&pipeline, 3, 9);
     assert!(pipeline.plan_of(&good).is_some());
     let mut some = Touched::none(12);
@@ -246,7 +247,7 @@ fn what_a_client_may_not_open_has_no_plan() {
         Set { offset: 512, ..good.clone() },
         Set { len: 100, ..good.clone() },
         Set { len: 0, ..good.clone() },
-        Set { planner: Planner::Encoder { node: 1 }, ..good.clone() },
+        Set { planner: Planner::Encoder { node: Role(1) }, ..good.clone() },
         Set { planner: Planner::Chain, ..good.clone() },
         Set { touched: Touched::all(13), ..good.clone() },
         Set { touched: some.clone(), ..good.clone() },
@@ -269,7 +270,7 @@ fn what_a_client_may_not_open_has_no_plan() {
 
 #[test]
 fn roles_are_missing_only_where_the_rest_can_be_written() {
-    let encoder = Planner::Encoder { node: 0 };
+    let encoder = Planner::Encoder { node: Role(0) };
     let mut pipeline = Pipeline::new(params(Family::Xor2d, 5, encoder)).expect("5 nodes");
     let code = Family::Xor2d.code(5, 0).expect("5 nodes");
     let some = |indices: &[u32]| {
@@ -324,7 +325,7 @@ fn roles_are_missing_only_where_the_rest_can_be_written() {
 
 #[test]
 fn plans_are_kept_for_a_few_sets_of_missing_roles() {
-    let encoder = Planner::Encoder { node: 0 };
+    let encoder = Planner::Encoder { node: Role(0) };
     let mut pipeline = Pipeline::new(params(Family::Xor2d, 9, encoder)).expect("9 nodes");
     for (a, b) in (1..9).flat_map(|a| (1..9).map(move |b| (a, b))) {
         let set = Set { missing: Roles(1 << a | 1 << b), ..set(&pipeline, 0, 0) };
@@ -336,7 +337,7 @@ fn plans_are_kept_for_a_few_sets_of_missing_roles() {
 
 #[test]
 fn parameters_out_of_range_are_refused() {
-    let good = params(Family::Xor2d, 5, Planner::Encoder { node: 0 });
+    let good = params(Family::Xor2d, 5, Planner::Encoder { node: Role(0) });
     let bad = [
         Params { nodes: 35, ..good },
         Params { nodes: 0, ..good },
@@ -354,12 +355,12 @@ fn parameters_out_of_range_are_refused() {
 
 #[test]
 fn every_array_gets_a_pipeline_of_bounded_memory() {
-    let encoder = Planner::Encoder { node: 0 };
+    let encoder = Planner::Encoder { node: Role(0) };
     for nodes in 4..=34 {
         let chunk = Params::default_chunk_bytes(Family::Xor2d, nodes).expect("4 to 34 nodes");
         let params = Params::for_array(Family::Xor2d, nodes, chunk, 1000, encoder);
         let pipeline = Pipeline::new(params.expect("parameters")).expect("a pipeline");
-        let ring = (0..nodes).map(|node| pipeline.ring_bytes(node)).max().expect("nodes");
+        let ring = (0..nodes).map(|node| pipeline.ring_bytes(Role(node))).max().expect("nodes");
         assert!(ring < 64 << 20, "{ring} bytes at one of {nodes} nodes");
         // Every node encodes equally often.
         assert_eq!(pipeline.params().wide.count % nodes, 0);

@@ -1,5 +1,6 @@
 //! Trees into transfers.
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 
 use super::{Endpoint, Input, Schedule, Transfer};
@@ -7,11 +8,11 @@ use braid_array::code::Terms;
 use braid_array::code::{Cell, Content, StripeCode};
 
 /// The parent of every node of a tree but the root, which is the parity's node.
-pub(crate) type Tree = BTreeMap<u16, u16>;
+pub(crate) type Tree = BTreeMap<Role, Role>;
 
 /// The client sends the data, the nodes build the parities: one tree for each equation.
 pub(crate) fn from_trees(code: &StripeCode, trees: &[Tree]) -> Schedule {
-    let homes: Vec<u16> = code.data().iter().map(|cell| cell.node).collect();
+    let homes: Vec<Role> = code.data().iter().map(|cell| cell.node).collect();
     to_homes(code, &homes, trees.iter().map(Some))
 }
 
@@ -19,7 +20,7 @@ pub(crate) fn from_trees(code: &StripeCode, trees: &[Tree]) -> Schedule {
 /// is not summed.
 pub(super) fn to_homes<'a>(
     code: &StripeCode,
-    homes: &[u16],
+    homes: &[Role],
     trees: impl ExactSizeIterator<Item = Option<&'a Tree>>,
 ) -> Schedule {
     assert_eq!(trees.len(), code.equations().len(), "a tree for each equation");
@@ -58,17 +59,17 @@ fn sent_by_client(code: &StripeCode, cell: Cell) -> Transfer {
 struct Builder<'a> {
     code: &'a StripeCode,
     /// By data index: to whom the client sends it.
-    homes: &'a [u16],
+    homes: &'a [Role],
     transfers: Vec<Transfer>,
     /// Data index, from, to: the transfer of the block itself.
-    sent_raw: BTreeMap<(u32, u16, u16), usize>,
+    sent_raw: BTreeMap<(u32, Role, Role), usize>,
 }
 
 /// One tree while it is turned into transfers.
 struct Branches {
     /// Data index and coefficient of the blocks that a node adds.
-    own: BTreeMap<u16, Vec<(u32, u8)>>,
-    children: BTreeMap<u16, Vec<u16>>,
+    own: BTreeMap<Role, Vec<(u32, u8)>>,
+    children: BTreeMap<Role, Vec<Role>>,
     /// By data index.
     coefs: BTreeMap<u32, u8>,
 }
@@ -92,7 +93,7 @@ impl Builder<'_> {
     }
 
     /// What a node adds up for this parity.
-    fn gather(&mut self, branches: &Branches, node: u16) -> Vec<Input> {
+    fn gather(&mut self, branches: &Branches, node: Role) -> Vec<Input> {
         let own = branches.own.get(&node).into_iter().flatten();
         let mut inputs: Vec<Input> =
             own.map(|&(index, coef)| Input { transfer: index as usize, coef }).collect();
@@ -105,7 +106,7 @@ impl Builder<'_> {
         inputs
     }
 
-    fn send(&mut self, branches: &Branches, from: u16, to: u16) -> usize {
+    fn send(&mut self, branches: &Branches, from: Role, to: Role) -> usize {
         let mut inputs = self.gather(branches, from);
         let mut block = None;
         if let [only] = &mut inputs[..] {

@@ -15,6 +15,7 @@ pub use plans::Planner;
 pub use restore::{Chains, Link};
 pub use verify::Fault;
 
+use braid_array::Role;
 use braid_array::refusal::{Advised, Next};
 
 use braid_array::code::StripeCode;
@@ -26,7 +27,7 @@ pub enum Endpoint {
     /// Whoever writes the stripe.
     Client,
     /// A node.
-    Node(u16),
+    Node(Role),
 }
 
 /// A block that a node received, and what it is multiplied with before it is added.
@@ -46,7 +47,7 @@ pub struct Transfer {
     /// Who sends.
     pub from: Endpoint,
     /// The node that receives.
-    pub to: u16,
+    pub to: Role,
     /// What the sender adds up; empty for the client.
     pub inputs: Vec<Input>,
     /// What the block is.
@@ -63,7 +64,7 @@ pub enum ScheduleError {
     #[error("node {node} cannot encode for {nodes} nodes")]
     NoSuchEncoder {
         /// What was asked for.
-        node: u16,
+        node: Role,
         /// How many there are.
         nodes: u16,
     },
@@ -123,14 +124,14 @@ impl Schedule {
     /// Blocks that each node receives, the client's included.
     #[must_use]
     pub fn ingress(&self) -> Vec<u32> {
-        (0..self.nodes).map(|node| self.count(|transfer| transfer.to == node)).collect()
+        Role::all(self.nodes).map(|node| self.count(|transfer| transfer.to == node)).collect()
     }
 
     /// Blocks that each node sends.
     #[must_use]
     pub fn egress(&self) -> Vec<u32> {
         let sent = |node| self.count(|transfer| transfer.from == Endpoint::Node(node));
-        (0..self.nodes).map(sent).collect()
+        Role::all(self.nodes).map(sent).collect()
     }
 
     /// Hops from the client to the last parity.

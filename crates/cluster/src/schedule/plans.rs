@@ -2,6 +2,7 @@
 
 use super::build::{self, Tree, from_trees};
 use super::{Schedule, ScheduleError};
+use braid_array::Role;
 use braid_array::code::{Cell, Equation, StripeCode};
 
 /// Who builds the parities.
@@ -15,7 +16,7 @@ pub enum Planner {
     /// nothing moves fewer blocks, and all nodes receive the same.
     Encoder {
         /// Which one.
-        node: u16,
+        node: Role,
     },
     /// The nodes, with as many shared transfers as are known, for pipelines that cannot rotate.
     Static,
@@ -61,15 +62,15 @@ impl Schedule {
     /// Encoders are nodes of the stripe, and there.
     pub(crate) fn encoded(
         code: &StripeCode,
-        encoder: u16,
-        missing: impl Fn(u16) -> bool,
+        encoder: Role,
+        missing: impl Fn(Role) -> bool,
     ) -> Result<Self, ScheduleError> {
         let nodes = code.nodes();
-        if encoder >= nodes || missing(encoder) {
+        if encoder.0 >= nodes || missing(encoder) {
             return Err(ScheduleError::NoSuchEncoder { node: encoder, nodes });
         }
         let home = |cell: &Cell| if missing(cell.node) { encoder } else { cell.node };
-        let homes: Vec<u16> = code.data().iter().map(home).collect();
+        let homes: Vec<Role> = code.data().iter().map(home).collect();
         let tree = |equation: &Equation| {
             let held = !missing(equation.parity.node);
             held.then(|| encoder_tree(code, equation, encoder, &homes))
@@ -82,7 +83,7 @@ impl Schedule {
 /// Through the nodes with data, in array order; a copy through the copies before it.
 fn chain(code: &StripeCode, number: usize) -> Tree {
     let equation = &code.equations()[number];
-    let mut path: Vec<u16> = equation.terms.iter().map(|term| term.cell.node).collect();
+    let mut path: Vec<Role> = equation.terms.iter().map(|term| term.cell.node).collect();
     if let [only] = &equation.terms[..] {
         let before = code.involved(only.cell).iter().take_while(|&&other| other < number);
         path.extend(before.map(|&other| code.equations()[other].parity.node));
@@ -92,7 +93,7 @@ fn chain(code: &StripeCode, number: usize) -> Tree {
 }
 
 /// All to the encoder, the sum from there. A copy needs no encoder.
-fn encoder_tree(code: &StripeCode, equation: &Equation, node: u16, homes: &[u16]) -> Tree {
+fn encoder_tree(code: &StripeCode, equation: &Equation, node: Role, homes: &[Role]) -> Tree {
     let root = equation.parity.node;
     let holders = equation.terms.iter().map(|term| homes[code.number(term.cell)]);
     let to = if equation.terms.len() == 1 { root } else { node };

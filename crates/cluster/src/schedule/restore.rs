@@ -1,5 +1,6 @@
 //! Who sends what to whom while the blocks of one role come back.
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 
 use super::{Endpoint, Input, Schedule, Transfer};
@@ -13,9 +14,9 @@ pub struct Link {
     /// The transfer with the sum of those who come before in the chain.
     pub before: Option<usize>,
     /// Who sends.
-    pub from: u16,
+    pub from: Role,
     /// Who receives.
-    pub to: u16,
+    pub to: Role,
     /// Rows of the sender, ascending, and what they are multiplied with before they are added.
     pub own: Vec<(u16, u8)>,
 }
@@ -26,7 +27,7 @@ pub struct Link {
 /// receives more blocks than come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chains {
-    role: u16,
+    role: Role,
     links: Vec<Link>,
 }
 
@@ -34,20 +35,20 @@ impl Chains {
     /// As a recovery says, which gives all blocks of the role back; where chains begin differs
     /// from `turn` to turn, and from row to row.
     #[must_use]
-    pub fn new(code: &StripeCode, recovery: &Recovery, role: u16, turn: u16) -> Self {
+    pub fn new(code: &StripeCode, recovery: &Recovery, role: Role, turn: u16) -> Self {
         let mut links: Vec<Link> = Vec::new();
         for row in 0..code.rows() {
             let sum = recovery.direct(code, &[Cell { row, node: role }]);
-            let mut own: BTreeMap<u16, Vec<(u16, u8)>> = BTreeMap::new();
+            let mut own: BTreeMap<Role, Vec<(u16, u8)>> = BTreeMap::new();
             for (&number, &coef) in sum.inputs.iter().zip(&sum.coefs) {
                 let cell = code.cell(number);
                 own.entry(cell.node).or_default().push((cell.row, coef));
             }
             own.values_mut().for_each(|rows| rows.sort_unstable());
-            let mut nodes: Vec<(u16, Vec<(u16, u8)>)> = own.into_iter().collect();
+            let mut nodes: Vec<(Role, Vec<(u16, u8)>)> = own.into_iter().collect();
             let first = (usize::from(row) + usize::from(turn)) % nodes.len().max(1);
             nodes.rotate_left(first);
-            let next: Vec<u16> =
+            let next: Vec<Role> =
                 nodes.iter().skip(1).map(|(node, _)| *node).chain([role]).collect();
             let mut before = None;
             for ((from, own), to) in nodes.into_iter().zip(next) {
@@ -60,7 +61,7 @@ impl Chains {
 
     /// Whose blocks come back.
     #[must_use]
-    pub const fn role(&self) -> u16 {
+    pub const fn role(&self) -> Role {
         self.role
     }
 

@@ -80,10 +80,11 @@ fn add_up(schedule: &Schedule, inputs: &[Input]) -> Terms {
 mod tests {
     use super::*;
     use crate::{Planner, Xor2d};
+    use braid_array::Role;
 
     fn encoder() -> (Xor2d, Schedule) {
         let xor2d = Xor2d::new(6).expect("6 nodes");
-        let schedule = xor2d.schedule(Planner::Encoder { node: 1 }).expect("a node of 6");
+        let schedule = xor2d.schedule(Planner::Encoder { node: Role(1) }).expect("a node of 6");
         (xor2d, schedule)
     }
 
@@ -100,7 +101,7 @@ mod tests {
             if transfer == sum));
 
         let mut elsewhere = good.clone();
-        elsewhere.transfers[data].from = Endpoint::Node(5);
+        elsewhere.transfers[data].from = Endpoint::Node(Role(5));
         let fault = elsewhere.verify(xor2d.code());
         assert!(matches!(fault, Err(Fault::NotThere { transfer, .. }) if transfer == data));
 

@@ -7,6 +7,7 @@ use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
 use crate::view::{View, Witness};
 use crate::wire::{JournalEntry, Leftover, PeerAddress, VolumeInfo};
+use braid_array::Role;
 
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +68,7 @@ macro_rules! wrapped {
         }
     )*};
 }
-wrapped!(Position, Generation, Slot, StripeNo, Epoch, NodeId, Roles);
+wrapped!(Position, Generation, Slot, StripeNo, Epoch, NodeId, Role, Roles);
 
 /// Fields one after the other.
 macro_rules! record {
@@ -181,7 +182,7 @@ impl Field for Planner {
         let (kind, node): (u8, u16) = match *self {
             Self::Client => (0, 0),
             Self::Chain => (1, 0),
-            Self::Encoder { node } => (2, node),
+            Self::Encoder { node } => (2, node.0),
             Self::Static => (3, 0),
         };
         kind.put(out);
@@ -191,7 +192,7 @@ impl Field for Planner {
         match (u8::get(input)?, u16::get(input)?) {
             (0, 0) => Ok(Self::Client),
             (1, 0) => Ok(Self::Chain),
-            (2, node) => Ok(Self::Encoder { node }),
+            (2, node) => Ok(Self::Encoder { node: Role(node) }),
             (3, 0) => Ok(Self::Static),
             _ => Err(WireError::Value("planner")),
         }
@@ -257,7 +258,7 @@ impl Field for WriteStrategy {
             0 => Ok(Self::FullStripe),
             1 => Ok(Self::Reconstruct),
             2 => Ok(Self::ReadModifyWrite),
-            3 => Ok(Self::Restore(u16::get(input)?)),
+            3 => Ok(Self::Restore(Role::get(input)?)),
             4 => Ok(Self::Zero),
             _ => Err(WireError::Value("strategy")),
         }

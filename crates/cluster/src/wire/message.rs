@@ -7,6 +7,7 @@ use crate::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot};
 use crate::pipeline::Params;
 use crate::set::{Roles, Set};
 use crate::view::View;
+use braid_array::Role;
 
 messages! {
     /// Client: make a volume that reads as zeroes, and open it. Answer: `Volume`.
@@ -74,7 +75,7 @@ messages! {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The role of this node.
-        role: u16,
+        role: Role,
         /// First sector of the data on this member.
         data_sector: u64,
         /// The pipeline.
@@ -106,7 +107,7 @@ messages! {
         /// Which pipeline.
         session: u64,
         /// The role of the sender.
-        role: u16,
+        role: Role,
         /// The array that its client was granted: the pipeline is to be of the same.
         array: [u8; 16],
     }
@@ -248,7 +249,7 @@ messages! {
     /// Client: a node is not of the array any more; nothing of it will come.
     23 Without {
         /// Its role; its own is that of the node to which it is copied.
-        role: u16,
+        role: Role,
     }
     /// Client: may all of the ring be used? Answer: `Ok`, or `Refused` when others use the memory;
     /// until then, and after that, the base alone.

@@ -5,6 +5,7 @@ use crate::pipeline::Params;
 use crate::schedule::Planner;
 use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
+use braid_array::Role;
 
 /// What administrators say, and hear.
 fn of_administrators() -> Vec<Message> {
@@ -42,7 +43,7 @@ fn params(slots: Slots) -> Params {
         nodes: 5,
         chunk_bytes: 65536,
         stripes: 1000,
-        planner: Planner::Encoder { node: 0 },
+        planner: Planner::Encoder { node: Role(0) },
         wide: slots,
         narrow: Slots { count: 64, bytes: 16384 },
         reads: slots,
@@ -70,7 +71,7 @@ fn some() -> Vec<Message> {
         offset: 4096,
         len: 8192,
         strategy: WriteStrategy::ReadModifyWrite,
-        planner: Planner::Encoder { node: 2 },
+        planner: Planner::Encoder { node: Role(2) },
         fua: true,
         touched,
         missing: Roles(1 << 63 | 5),
@@ -83,19 +84,21 @@ fn some() -> Vec<Message> {
         ..set.clone()
     };
     let params = params(slots);
-    let address = PeerAddress { role: 4, address: "10.0.0.4:7000".into(), ring: 4096 };
+    let address = PeerAddress { role: Role(4), address: "10.0.0.4:7000".into(), ring: 4096 };
     let view = view();
     vec![
         Message::CreateVolume { tag: 1, name: "v".into(), bytes: 1 << 30 },
         Message::OpenVolume { tag: 1, name: "v".into(), write: true },
         Message::Volume { tag: 1, bytes: 1 << 30, node: NodeId(1 << 60), used: true },
         Message::WriteMeta { tag: 2, sector: 8, bytes: vec![7; 4096] },
-        Message::OpenPipeline { tag: 3, role: 1, data_sector: 2048, params },
+        Message::OpenPipeline { tag: 3, role: Role(1), data_sector: 2048, params },
         Message::Connect { tag: 4, peers: vec![address.clone(), address] },
-        Message::Join { session: 1, role: 2, array: [3; 16] },
+        Message::Join { session: 1, role: Role(2), array: [3; 16] },
         Message::BeginSet { set: set.clone() },
         Message::BeginSet { set: whole },
-        Message::BeginSet { set: Set { strategy: WriteStrategy::Restore(300), ..set.clone() } },
+        Message::BeginSet {
+            set: Set { strategy: WriteStrategy::Restore(Role(300)), ..set.clone() },
+        },
         Message::Finished { position: Position(7), generation: Generation(5), ok: false },
         Message::Prepared {
             position: Position(7),
@@ -110,7 +113,7 @@ fn some() -> Vec<Message> {
             sets: vec![(Position(7), Generation(5)), (Position(1023), Generation(u32::MAX))],
         },
         Message::Abort { position: Position(7), generation: Generation(5) },
-        Message::Without { role: 3 },
+        Message::Without { role: Role(3) },
         Message::Read { slot: Slot(3), sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Digest { slot: Slot(3), sector: 4096, bytes: 65536, to: 1 << 33 },
         Message::Refused { tag: 9, busy: true, reason: "no".into(), advice: "wait".into() },

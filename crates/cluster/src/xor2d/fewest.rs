@@ -6,6 +6,7 @@
 //! not have is nothing saved, and one such pair cannot be avoided.
 
 use super::Xor2d;
+use braid_array::Role;
 use braid_array::code::Cell;
 use braid_array::code::Recovery;
 
@@ -16,8 +17,8 @@ impl Xor2d {
     /// # Panics
     /// On a node outside the stripe.
     #[must_use]
-    pub fn fewest_reads(&self, lost: u16) -> Recovery {
-        assert!(lost < self.nodes(), "node {lost} outside the stripe");
+    pub fn fewest_reads(&self, lost: Role) -> Recovery {
+        assert!(lost.0 < self.nodes(), "node {lost} outside the stripe");
         let by_row = self.rows_to_use(lost);
         let choose = |row: u16| {
             let cell = Cell { row, node: lost };
@@ -26,7 +27,7 @@ impl Xor2d {
             } else if by_row[usize::from(row)] {
                 self.row_equation(row)
             } else {
-                self.diagonal_equation(self.diagonal(row, lost))
+                self.diagonal_equation(self.diagonal(row, lost.0))
             };
             (cell, number)
         };
@@ -36,10 +37,10 @@ impl Xor2d {
 
     /// Which rows of the lost node come back by their row: half of them, side by side on the path
     /// that its column and the last one trace through the rows, its row parity among them.
-    fn rows_to_use(&self, lost: u16) -> Vec<bool> {
+    fn rows_to_use(&self, lost: Role) -> Vec<bool> {
         let rows = usize::from(self.rows());
         let mut by_row = vec![false; rows];
-        if lost >= self.m - 1 {
+        if lost.0 >= self.m - 1 {
             by_row[..rows / 2].fill(true);
             return by_row;
         }
@@ -47,7 +48,7 @@ impl Xor2d {
         let mut row = self.rows();
         for _ in 0..rows {
             // Where the last column has the diagonal that the lost one has here.
-            row = (self.diagonal(row, lost) + 1) % self.m;
+            row = (self.diagonal(row, lost.0) + 1) % self.m;
             path.push(row);
         }
         let parity = path.iter().position(|&row| self.p_node_is(row, lost)).unwrap_or(0);
@@ -58,7 +59,7 @@ impl Xor2d {
         by_row
     }
 
-    fn p_node_is(&self, row: u16, node: u16) -> bool {
+    fn p_node_is(&self, row: u16, node: Role) -> bool {
         row < self.rows() && self.p_node(row) == node
     }
 }
@@ -73,12 +74,12 @@ mod tests {
             let xor2d = Xor2d::new(u32::from(n)).expect("4 to 34 nodes");
             let rows = usize::from(xor2d.rows());
             let fewest = 3 * rows * rows / 4 - if n % 2 == 0 { 0 } else { rows - 1 };
-            for lost in 0..n - 1 {
+            for lost in Role::all(n - 1) {
                 let reads = xor2d.fewest_reads(lost).reads();
                 assert_eq!(reads.len(), fewest, "{n} nodes, node {lost} lost");
                 assert!(reads.iter().all(|cell| cell.node != lost));
             }
-            let reads = xor2d.fewest_reads(n - 1).reads();
+            let reads = xor2d.fewest_reads(Role(n - 1)).reads();
             assert!(reads.iter().eq(xor2d.code().data()), "{n} nodes, the last lost");
         }
     }

@@ -10,6 +10,7 @@ mod diagonals;
 mod fewest;
 mod plans;
 
+use braid_array::Role;
 use braid_array::refusal::{Advised, Next};
 
 use braid_array::code::{Cell, Equation, Kind, StripeCode, Term};
@@ -68,13 +69,13 @@ impl Xor2d {
     }
 
     /// The node of all diagonal parities.
-    const fn q_node(&self) -> u16 {
-        self.nodes() - 1
+    const fn q_node(&self) -> Role {
+        Role(self.nodes() - 1)
     }
 
     /// The node of a row's parity.
-    const fn p_node(&self, row: u16) -> u16 {
-        self.m - 2 - row
+    const fn p_node(&self, row: u16) -> Role {
+        Role(self.m - 2 - row)
     }
 
     /// The diagonal of a cell that is not on the last node. The imaginary row m-1 has one too.
@@ -103,14 +104,14 @@ fn code(n: u16, m: u16, square: &diagonals::Square) -> StripeCode {
     let rows = m - 1;
     let q_node = n - 1;
     let equation = |parity, kind| Equation { parity, kind, terms: Vec::new() };
-    let row_parity = |row| equation(Cell { row, node: m - 2 - row }, Kind::Parity);
-    let diagonal_parity = |row| equation(Cell { row, node: q_node }, Kind::Diagonal);
+    let row_parity = |row| equation(Cell { row, node: Role(m - 2 - row) }, Kind::Parity);
+    let diagonal_parity = |row| equation(Cell { row, node: Role(q_node) }, Kind::Diagonal);
     let mut equations: Vec<Equation> =
         (0..rows).map(row_parity).chain((0..rows).map(diagonal_parity)).collect();
     let mut data = Vec::new();
     for row in 0..rows {
         for node in (0..q_node).filter(|&node| node != m - 2 - row) {
-            let term = Term { cell: Cell { row, node }, coef: 1 };
+            let term = Term { cell: Cell { row, node: Role(node) }, coef: 1 };
             let q_row = (square[usize::from(node)][usize::from(row)] + 1) % m;
             equations[usize::from(row)].terms.push(term);
             equations[usize::from(rows + q_row)].terms.push(term);
@@ -140,7 +141,7 @@ mod tests {
             char::from(b'A' + index as u8).to_string()
         };
         for (row, line) in (0..).zip(FIGURE_3) {
-            for (node, expected) in (0..).zip(line.split_whitespace()) {
+            for (node, expected) in (0..).map(Role).zip(line.split_whitespace()) {
                 let terms = xor2d.code().terms(Cell { row, node });
                 let found: Vec<String> = terms.iter().map(letter).collect();
                 assert_eq!(found.join("+"), expected, "row {row}, node {node}");
@@ -160,7 +161,7 @@ mod tests {
             }
             for &cell in code.data() {
                 let row = xor2d.row_equation(cell.row);
-                let diagonal = xor2d.diagonal_equation(xor2d.diagonal(cell.row, cell.node));
+                let diagonal = xor2d.diagonal_equation(xor2d.diagonal(cell.row, cell.node.0));
                 assert_eq!(code.involved(cell), [row, diagonal]);
             }
         }
@@ -171,10 +172,10 @@ mod tests {
         for odd in (5..34).step_by(2) {
             let less = Xor2d::new(odd).expect("odd");
             let more = Xor2d::new(odd + 1).expect("even");
-            let q = odd as u16 - 1;
+            let q = Role(odd as u16 - 1);
             for (a, b) in less.code().equations().iter().zip(more.code().equations()) {
                 let moved = |cell: Cell| match cell.node {
-                    node if node == q => Cell { node: q + 1, ..cell },
+                    node if node == q => Cell { node: Role(q.0 + 1), ..cell },
                     _ => cell,
                 };
                 assert_eq!(moved(a.parity), b.parity);

@@ -1,5 +1,6 @@
 //! Schedules of the 2-D XOR code: chains and static ones with shared first hops.
 
+use braid_array::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Xor2d, diagonals::is_prime};
@@ -33,7 +34,9 @@ impl Xor2d {
             Planner::Client | Planner::Encoder { .. } => Schedule::plan(self.code(), planner),
             Planner::Chain => Ok(from_trees(self.code(), &self.chain())),
             Planner::Static if self.nodes() == 5 => {
-                let trees = STATIC_5.map(|arcs| arcs.iter().copied().collect::<Tree>());
+                let trees = STATIC_5.map(|arcs| {
+                    arcs.iter().map(|&(from, to)| (Role(from), Role(to))).collect::<Tree>()
+                });
                 Ok(from_trees(self.code(), &trees))
             }
             Planner::Static if is_prime(self.m) => Ok(spine::best(self)),
@@ -45,21 +48,21 @@ impl Xor2d {
     /// of every row is also the first of a diagonal. Over an even number of nodes, the one that has
     /// only data hangs on the chains as a second leaf that a row and a diagonal share.
     fn chain(&self) -> Vec<Tree> {
-        let mut first: BTreeMap<usize, (u16, u16)> = BTreeMap::new();
+        let mut first: BTreeMap<usize, (Role, Role)> = BTreeMap::new();
         for (row, &(from, to)) in (0..).zip(&share::first_hops(self)) {
             first.insert(self.row_equation(row), (from, to));
-            first.insert(self.diagonal_equation(self.diagonal(row, from)), (from, to));
+            first.insert(self.diagonal_equation(self.diagonal(row, from.0)), (from, to));
         }
         let leaves = self.second_leaves(&first);
         let tree = |number: usize| {
             let equation = &self.code().equations()[number];
             let root = equation.parity.node;
-            let mut holders: BTreeSet<u16> =
+            let mut holders: BTreeSet<Role> =
                 equation.terms.iter().map(|term| term.cell.node).collect();
             let mut tree = Tree::new();
             if let Some(&to) = leaves.get(&number) {
-                holders.remove(&(self.m - 1));
-                tree.insert(self.m - 1, to);
+                holders.remove(&Role(self.m - 1));
+                tree.insert(Role(self.m - 1), to);
             }
             let mut path = Vec::new();
             if let Some(&(from, to)) = first.get(&number) {
@@ -80,24 +83,24 @@ impl Xor2d {
     }
 
     /// To which node of both its row and its diagonal the node with data only sends each block.
-    fn second_leaves(&self, first: &BTreeMap<usize, (u16, u16)>) -> BTreeMap<usize, u16> {
+    fn second_leaves(&self, first: &BTreeMap<usize, (Role, Role)>) -> BTreeMap<usize, Role> {
         let mut leaves = BTreeMap::new();
         if self.nodes() % 2 == 1 || self.m == 3 {
             return leaves;
         }
-        let leaf = self.m - 1;
+        let leaf = Role(self.m - 1);
         let mut used = vec![0; usize::from(self.nodes())];
         for row in 0..self.rows() {
-            let diagonal = self.diagonal_equation(self.diagonal(row, leaf));
+            let diagonal = self.diagonal_equation(self.diagonal(row, leaf.0));
             let row = self.row_equation(row);
             let senders = [first.get(&row), first.get(&diagonal)];
             let sends = |node| senders.iter().flatten().any(|&&(from, _)| from == node);
-            let in_row: Vec<u16> =
+            let in_row: Vec<Role> =
                 self.code().equations()[row].cells().map(|cell| cell.node).collect();
             let in_both = self.code().equations()[diagonal].terms.iter().map(|t| t.cell.node);
             let fit = in_both.filter(|&n| in_row.contains(&n) && n != leaf && !sends(n));
-            if let Some(to) = fit.min_by_key(|&node| (used[usize::from(node)], node)) {
-                used[usize::from(to)] += 1;
+            if let Some(to) = fit.min_by_key(|&node| (used[node.index()], node)) {
+                used[to.index()] += 1;
                 leaves.insert(row, to);
                 leaves.insert(diagonal, to);
             }

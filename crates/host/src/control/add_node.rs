@@ -3,7 +3,7 @@
 
 use braid_array::action::{Command, NewMember};
 use braid_array::format::superblock::feature;
-use braid_array::format::{BadBlocks, Role, Superblock, SuperblockError};
+use braid_array::format::{BadBlocks, DevRole, Superblock, SuperblockError};
 use braid_array::refusal::Invocation;
 use braid_array::status::{MemberState, MemberStatus, Status};
 use braid_array::{MemberId, Refusal, SECTOR_BYTES};
@@ -194,8 +194,8 @@ impl Served {
 /// What a spare of this number carries.
 fn spare_superblock(array: Superblock, number: u16, device_uuid: [u8; 16]) -> Superblock {
     let mut roles = array.roles;
-    roles.resize(roles.len().max(usize::from(number) + 1), Role::Spare);
-    roles[usize::from(number)] = Role::Spare;
+    roles.resize(roles.len().max(usize::from(number) + 1), DevRole::Spare);
+    roles[usize::from(number)] = DevRole::Spare;
     let rebuilt = feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP | feature::REPLACEMENT;
     Superblock {
         roles,

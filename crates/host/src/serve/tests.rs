@@ -1,3 +1,4 @@
+use braid_array::Role;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
@@ -35,7 +36,7 @@ fn mirror(dir: &Path) -> Serving {
             device_sectors: sectors,
             superblock,
             bad_blocks: BadBlocks::default(),
-            standing: Standing::InSync { role: number as u16 },
+            standing: Standing::InSync { role: Role(number as u16) },
         });
     }
     let block_bytes = members.iter().map(|member| member.block_bytes).max().unwrap();
@@ -140,7 +141,9 @@ fn an_added_device_takes_the_place_of_a_failed_one() {
         thread::yield_now();
     }
     let members = client.status().unwrap().array.members;
-    assert!(members.iter().any(|member| member.device == path("m2") && member.role == Some(1)));
+    assert!(
+        members.iter().any(|member| member.device == path("m2") && member.role == Some(Role(1)))
+    );
     client.stop(false).unwrap();
     server.join().unwrap().unwrap();
     let found = crate::member::peek(&dir.path().join("m2")).unwrap();

@@ -1,5 +1,6 @@
 //! A node that cannot be reached when a client takes the array up, and is there later.
 
+use braid_array::Role;
 use braid_array::format::superblock::MAX_SECTOR;
 
 use super::content;
@@ -14,7 +15,7 @@ const PATIENCE_MILLIS: u64 = 60_000;
 
 impl Cluster {
     /// What a client is told of nodes that it cannot reach.
-    pub(super) fn absent(&self, missing: &[u16], read_only: bool) -> Vec<(String, String)> {
+    pub(super) fn absent(&self, missing: &[Role], read_only: bool) -> Vec<(String, String)> {
         let forgets = self.scenario.profile.mutation == Some(Mutation::ForgetAbsent);
         if read_only || forgets {
             return Vec::new();
@@ -32,7 +33,7 @@ impl Cluster {
 impl Session {
     /// At times a node is not there yet when the next client begins; which, of those that the array
     /// can do without.
-    pub(super) fn some_are_late(&mut self) -> Option<u16> {
+    pub(super) fn some_are_late(&mut self) -> Option<Role> {
         if !self.cluster.is_clean() || self.cluster.rng.percent(50) {
             return None;
         }
@@ -48,13 +49,13 @@ impl Session {
 
     /// A node that the client has gone on without from the start begins to run, and becomes a
     /// member without anybody's command.
-    pub(super) fn come_late(&mut self, role: u16) -> Result<(), Failure> {
+    pub(super) fn come_late(&mut self, role: Role) -> Result<(), Failure> {
         // Another one may have the role by now, while a third is replaced.
         let gone = self.promises.missing_with(&[role]);
         if !self.cluster.scenario.survives(&gone) {
             return Ok(());
         }
-        self.cluster.note(&[55, role.into()], || format!("node {role} COMES LATE"));
+        self.cluster.note(&[55, role.0.into()], || format!("node {role} COMES LATE"));
         // Nothing relies on what it had.
         self.cluster.restart_recovery_target(role);
         let until = self.cluster.world.now().plus_millis(PATIENCE_MILLIS);

@@ -7,7 +7,7 @@ use braid_array::action::{Command, CommandId};
 use braid_array::array::Scratch;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::{Action, Refusal, RequestError};
+use braid_array::{Action, Refusal, RequestError, Role};
 use braid_cluster::VolumeAddress;
 use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::failover::{FailoverClient, Finder};
@@ -114,7 +114,7 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
         stopped: false,
     };
     away.judge.client_begins(away.client, DEPTH, SLOT_BYTES);
-    let redundant = away.cluster.scenario.survives(&[0]);
+    let redundant = away.cluster.scenario.survives(&[Role(0)]);
     if redundant && away.cluster.rng.percent(40) {
         past::run(&mut away)?;
     } else {
@@ -125,7 +125,7 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
 }
 
 fn start(cluster: &mut Cluster, search: &Search) -> Result<usize, Failure> {
-    let all: Vec<u16> = (0..cluster.scenario.params.nodes).collect();
+    let all: Vec<Role> = Role::all(cluster.scenario.params.nodes).collect();
     let none = || Failure("there is no array".to_owned());
     let config = cluster.assembled(&all).ok_or_else(none)?;
     let bytes = Client::scratch_bytes(&config);
@@ -197,7 +197,7 @@ impl Away<'_> {
     /// Do they die?
     fn lose(&mut self, may_die: bool) -> Result<bool, Failure> {
         let nodes = self.cluster.scenario.params.nodes;
-        let mut roles: Vec<u16> = (0..nodes).collect();
+        let mut roles: Vec<Role> = Role::all(nodes).collect();
         // With all of them at once none is lost without which it has gone on.
         let die = self.cluster.rng.percent(40) && may_die;
         while !die && self.cluster.rng.percent(80) {
@@ -266,7 +266,7 @@ impl Away<'_> {
         Ok(())
     }
 
-    fn connections(&self, role: u16) -> Vec<usize> {
+    fn connections(&self, role: Role) -> Vec<usize> {
         self.cluster.world.connections_between(self.cluster.node(role), self.client)
     }
 
@@ -281,7 +281,7 @@ impl Away<'_> {
         if self.held_back || !self.search.with(|board| std::mem::take(&mut board.asked)) {
             return;
         }
-        let all: Vec<u16> = (0..self.cluster.scenario.params.nodes).collect();
+        let all: Vec<Role> = Role::all(self.cluster.scenario.params.nodes).collect();
         let config = self.cluster.assembled(&all);
         self.search.with(|board| match config {
             Some(config) => board.found = Some(config),

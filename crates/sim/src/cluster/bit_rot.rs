@@ -1,6 +1,7 @@
 //! A byte that changes on a volume by itself, while nobody is at the array: a check finds it, where
 //! the code can tell it says whose it is, and a repair makes it what it was.
 
+use braid_array::Role;
 use braid_array::events::{ArrayEvent, StripeBlock};
 use braid_array::level::Level;
 use braid_cluster::Family;
@@ -54,7 +55,7 @@ pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
 
     for repair in [false, true] {
         scrub(session, repair)?;
-        let right = |&(sectors, role, block): &(u32, Option<u16>, Option<StripeBlock>)| {
+        let right = |&(sectors, role, block): &(u32, Option<Role>, Option<StripeBlock>)| {
             let named = block == Some(StripeBlock { stripe, row: Some(cell.row) });
             sectors == BLOCK_SECTORS
                 && match role {
@@ -76,7 +77,7 @@ pub(super) fn scrub(session: &mut Session, repair: bool) -> Result<(), Failure> 
 }
 
 /// What was told of blocks that do not fit: sectors, the role of the one that is wrong, and which.
-type Told = Vec<(u32, Option<u16>, Option<StripeBlock>)>;
+type Told = Vec<(u32, Option<Role>, Option<StripeBlock>)>;
 
 fn expect(
     session: &mut Session,

@@ -1,10 +1,11 @@
 //! What lies on the volumes, looked at without any machine: blocks by stripe and cell, whether
 //! parities fit, and the array's content without some of the nodes.
 
+use braid_array::Role;
 use braid_array::assemble::read_bitmap;
 use braid_array::code::{Cell, Recovery, StripeCode};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{Bitmap, Role, Superblock, Version};
+use braid_array::format::{Bitmap, DevRole, Superblock, Version};
 use braid_array::level::Level;
 use braid_cluster::Family;
 use braid_cluster::assemble::Candidate;
@@ -83,7 +84,7 @@ impl Layout {
     /// A block of a stripe, as it lies on its volume.
     fn block<'a>(&self, disks: &[&'a Disk], stripe: u64, cell: Cell) -> &'a [u8] {
         let at = self.sector(stripe, cell) as usize * 512;
-        &disks[usize::from(cell.node)].image()[at..at + self.params.chunk_bytes as usize]
+        &disks[cell.node.index()].image()[at..at + self.params.chunk_bytes as usize]
     }
 }
 
@@ -112,9 +113,9 @@ pub fn create(
         bitmap.set_all();
     }
     let mut disks = Vec::new();
-    for role in 0..params.nodes {
-        let mut roles: Vec<Role> = (0..params.nodes).map(Role::Active).collect();
-        roles.resize(usize::from(params.nodes).next_multiple_of(128), Role::Spare);
+    for role in Role::all(params.nodes) {
+        let mut roles: Vec<DevRole> = Role::all(params.nodes).map(DevRole::Active).collect();
+        roles.resize(usize::from(params.nodes).next_multiple_of(128), DevRole::Spare);
         let superblock = Superblock {
             set_uuid,
             level,
@@ -125,8 +126,8 @@ pub fn create(
             data_offset: DATA_SECTOR,
             data_size: device_sectors - DATA_SECTOR,
             super_offset: SUPER_SECTOR,
-            dev_number: role.into(),
-            device_uuid: [role as u8 + 1; 16],
+            dev_number: role.0.into(),
+            device_uuid: [role.0 as u8 + 1; 16],
             feature_map: if bitmap.is_some() { feature::BITMAP_OFFSET } else { 0 },
             bitmap_offset_sectors: (BITMAP_SECTOR - SUPER_SECTOR) as i32,
             resync_offset: if dirty { 0 } else { MAX_SECTOR },
@@ -164,7 +165,7 @@ fn spoil(layout: &Layout, disks: &mut [Disk], rng: &mut Rng) {
             let cell = equation.parity;
             let garbage = vec![rng.next() as u8; layout.params.chunk_bytes as usize];
             let sector = layout.sector(stripe, cell);
-            disks[usize::from(cell.node)].put(sector, &garbage);
+            disks[cell.node.index()].put(sector, &garbage);
         }
     }
 }
@@ -271,7 +272,7 @@ pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
 pub fn judge(
     layout: &Layout,
     disks: &[&Disk],
-    without: &[&[u16]],
+    without: &[&[Role]],
     judge: &mut Judge,
 ) -> Result<(), Failure> {
     if let Some(misfit) = misfit(layout, disks) {
@@ -289,7 +290,7 @@ pub fn judge(
 ///
 /// # Panics
 /// When the code does not survive that.
-pub fn data(layout: &Layout, disks: &[&Disk], stripe: u64, lost: &[u16]) -> Vec<u8> {
+pub fn data(layout: &Layout, disks: &[&Disk], stripe: u64, lost: &[Role]) -> Vec<u8> {
     let code = layout.code(stripe);
     let recovery = Recovery::plan(code, lost).expect("as many as the code survives");
     let len = layout.params.chunk_bytes as usize;

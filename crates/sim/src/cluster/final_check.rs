@@ -1,8 +1,8 @@
 //! The end of a seed: everything durable, everything right, a clean stop; and then what lies on the
 //! volumes, and what a client reads without as many nodes as the array survives.
 
-use braid_array::Machine;
 use braid_array::events::ArrayEvent;
+use braid_array::{Machine, Role};
 
 use super::promises::Happened;
 use super::session::{Phase, Session};
@@ -101,7 +101,7 @@ pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
         if let Some(misfit) = content::misfit(&session.cluster.layout, &session.cluster.disks()) {
             return Err(Failure(misfit));
         }
-        for role in 0..params.nodes {
+        for role in Role::all(params.nodes) {
             let superblock = content::superblock(session.cluster.disk(role)).map_err(Failure)?;
             if superblock.resync_offset != braid_array::format::superblock::MAX_SECTOR {
                 return Err(Failure(format!("node {role} is not clean after a stop")));
@@ -126,8 +126,9 @@ pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
         if !died {
             look(session, &missing)?;
         }
-        let dead = |role: &u16| !session.cluster.world.processes[session.cluster.node(*role)].alive;
-        let without: Vec<u16> =
+        let dead =
+            |role: &Role| !session.cluster.world.processes[session.cluster.node(*role)].alive;
+        let without: Vec<Role> =
             missing.iter().filter(|r| dead(r) || !gone.contains(r) || !there).copied().collect();
         read_back(session, &without)?;
         if died {
@@ -138,7 +139,7 @@ pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
 }
 
 /// Decodes everything from the volumes.
-pub(super) fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
+pub(super) fn look(session: &mut Session, missing: &[Role]) -> Result<(), Failure> {
     let params = session.cluster.scenario.params;
     let stripe_sectors = session.cluster.layout.sectors() / params.stripes;
     for stripe in 0..params.stripes {
@@ -153,7 +154,7 @@ pub(super) fn look(session: &mut Session, missing: &[u16]) -> Result<(), Failure
 }
 
 /// A new client reads everything, without some of the nodes.
-pub(super) fn read_back(session: &mut Session, missing: &[u16]) -> Result<(), Failure> {
+pub(super) fn read_back(session: &mut Session, missing: &[Role]) -> Result<(), Failure> {
     session.cluster.note(&[52], || format!("READ BACK without {missing:?}"));
     let told =
         |Failure(what): Failure| Failure(format!("read back without nodes {missing:?}: {what}"));

@@ -1,5 +1,6 @@
 //! The nodes and witnesses of a run, and what lies on them.
 
+use braid_array::Role;
 use braid_array::array::Scratch;
 use braid_array::format::superblock::feature;
 use braid_array::status::Status;
@@ -72,31 +73,31 @@ impl Cluster {
     /// Starts every node anew on its volume.
     pub fn start_nodes(&mut self, disks: Vec<Disk>) {
         let before = std::mem::take(&mut self.nodes);
-        for (role, disk) in (0u16..).zip(disks) {
-            let node = self.start_node(role, disk, before.get(usize::from(role)).copied());
+        for (role, disk) in (0..).map(Role).zip(disks) {
+            let node = self.start_node(role, disk, before.get(role.index()).copied());
             self.nodes.push(node);
         }
     }
 
     /// A node on this volume, with what the one `before` has noted.
-    fn start_node(&mut self, role: u16, disk: Disk, before: Option<usize>) -> usize {
-        let (node, incarnation) = self.start_node_as(self.ids[usize::from(role)], disk, before);
-        self.incarnations[usize::from(role)] = incarnation;
+    fn start_node(&mut self, role: Role, disk: Disk, before: Option<usize>) -> usize {
+        let (node, incarnation) = self.start_node_as(self.ids[role.index()], disk, before);
+        self.incarnations[role.index()] = incarnation;
         node
     }
 
     /// The process of the node of this role.
-    pub fn node(&self, role: u16) -> usize {
-        self.nodes[usize::from(role)]
+    pub fn node(&self, role: Role) -> usize {
+        self.nodes[role.index()]
     }
 
     /// The node of this role dies.
-    pub(super) fn kill(&mut self, role: u16) {
+    pub(super) fn kill(&mut self, role: Role) {
         self.world.kill(self.node(role));
     }
 
     /// Nodes that the array can do without, as [`Scenario::more_losses`] draws them.
-    pub(super) fn more_losses(&mut self, lost: &[u16]) -> Vec<u16> {
+    pub(super) fn more_losses(&mut self, lost: &[Role]) -> Vec<Role> {
         self.scenario.more_losses(&mut self.rng, lost)
     }
 
@@ -121,8 +122,8 @@ impl Cluster {
     }
 
     /// Where the node of a role listens.
-    pub(super) fn address(&self, role: u16) -> String {
-        format!("n{}", self.ids[usize::from(role)])
+    pub(super) fn address(&self, role: Role) -> String {
+        format!("n{}", self.ids[role.index()])
     }
 
     pub(super) fn start_node_as(
@@ -147,14 +148,14 @@ impl Cluster {
     }
 
     /// Starts a node anew that has died. Was that of a power cut?
-    pub fn reboot(&mut self, role: u16) -> bool {
+    pub fn reboot(&mut self, role: Role) -> bool {
         let mut disk = self.disk(role).clone();
         let power_cut = self.rng.percent(70);
         if power_cut {
             disk.power_cut(&mut self.rng);
         }
         let before = self.node(role);
-        self.nodes[usize::from(role)] = self.start_node(role, disk, Some(before));
+        self.nodes[role.index()] = self.start_node(role, disk, Some(before));
         power_cut
     }
 
@@ -173,32 +174,32 @@ impl Cluster {
     }
 
     /// Have enough of those who hold the array been there ever since?
-    pub(super) fn have_kept_enough(&self, view: &View, missing: &[u16]) -> bool {
-        let kept = |role: &u16| {
-            let at = usize::from(*role);
+    pub(super) fn have_kept_enough(&self, view: &View, missing: &[Role]) -> bool {
+        let kept = |role: &Role| {
+            let at = role.index();
             !missing.contains(role) && view.has(*role) && view.members[at] == self.incarnations[at]
         };
-        let lost: Vec<u16> = (0..self.scenario.params.nodes).filter(|r| !kept(r)).collect();
+        let lost: Vec<Role> = Role::all(self.scenario.params.nodes).filter(|r| !kept(r)).collect();
         self.scenario.survives(&lost)
     }
 
     /// Do the newest superblocks, but for those of the `missing`, say that slice-sets may be stored
     /// in part, and no journal holds them?
-    pub(super) fn some_are_unrecorded(&self, missing: &[u16]) -> bool {
+    pub(super) fn some_are_unrecorded(&self, missing: &[Role]) -> bool {
         self.newest_says(missing, feature::NODE_UNRECORDED)
     }
 
     /// Have the newest superblocks this feature, but for those of the `missing`?
-    pub(super) fn newest_says(&self, missing: &[u16], feature: u32) -> bool {
-        let there = (0..self.scenario.params.nodes).filter(|role| !missing.contains(role));
+    pub(super) fn newest_says(&self, missing: &[Role], feature: u32) -> bool {
+        let there = Role::all(self.scenario.params.nodes).filter(|role| !missing.contains(role));
         let found = there.filter_map(|role| content::superblock(self.disk(role)).ok());
         let newest = found.max_by_key(|superblock| superblock.events);
         newest.is_some_and(|superblock| superblock.has(feature))
     }
 
     /// Roles that the newest view leaves out.
-    pub fn left_out(&self) -> Vec<u16> {
-        let roles = 0..self.scenario.params.nodes;
+    pub fn left_out(&self) -> Vec<Role> {
+        let roles = Role::all(self.scenario.params.nodes);
         self.newest_view()
             .map_or(Vec::new(), |view| roles.filter(|&role| !view.has(role)).collect())
     }
@@ -208,11 +209,11 @@ impl Cluster {
     fn node_bytes(&self) -> (u64, Option<u64>) {
         let mut params = self.scenario.params;
         if params.planner == Planner::Client {
-            params.planner = Planner::Encoder { node: 0 };
+            params.planner = Planner::Encoder { node: Role(0) };
         }
         let pipeline = Pipeline::new(params).expect("a scenario's pipeline");
-        let most = |bytes: fn(&Pipeline, u16) -> u64| {
-            (0..params.nodes).map(|role| bytes(&pipeline, role)).max().unwrap_or(0)
+        let most = |bytes: fn(&Pipeline, Role) -> u64| {
+            Role::all(params.nodes).map(|role| bytes(&pipeline, role)).max().unwrap_or(0)
         };
         let ring = most(Pipeline::ring_bytes);
         let base = most(Pipeline::base_bytes);
@@ -227,13 +228,13 @@ impl Cluster {
     }
 
     /// A node's volume.
-    pub fn disk(&self, role: u16) -> &Disk {
+    pub fn disk(&self, role: Role) -> &Disk {
         self.disk_of(self.node(role))
     }
 
     /// All volumes, by role.
     pub fn disks(&self) -> Vec<&Disk> {
-        (0..self.scenario.params.nodes).map(|role| self.disk(role)).collect()
+        Role::all(self.scenario.params.nodes).map(|role| self.disk(role)).collect()
     }
 
     /// Takes the volumes out of the nodes, which are dead.

@@ -1,5 +1,7 @@
 //! What the protocol promises at this moment, by what has happened so far.
 
+use braid_array::Role;
+
 /// Something that changes what is promised.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Happened<'a> {
@@ -17,27 +19,27 @@ pub(super) enum Happened<'a> {
     /// Something is about to break while parities are being made right, or not.
     Trouble { syncing: bool },
     /// A node is dead, hangs, or is cut off from the client.
-    NodeLost(u16),
+    NodeLost(Role),
     /// Some sectors of a node cannot be read.
-    NodeDamaged(u16),
+    NodeDamaged(Role),
     /// Nodes do not come back.
     NodesDie,
     /// Clients go on without this role from now on.
-    Missing(u16),
+    Missing(Role),
     /// The client goes on without a role: it was replaced by another member, or lost.
-    GoneWithout { role: u16, replaced: bool, parities_fit: bool },
+    GoneWithout { role: Role, replaced: bool, parities_fit: bool },
     /// The member of a role has all of it, and can read it or not.
-    HasAll { role: u16, readable: bool },
+    HasAll { role: Role, readable: bool },
     /// No superblock and no view says yet that the member of a role has all of it.
-    HasNotAll(u16),
+    HasNotAll(Role),
     /// Of the roles that were gone without, only these are known to be.
-    OnlyKnown(&'a [u16]),
+    OnlyKnown(&'a [Role]),
     /// A resync has ended.
     Resynced,
     /// What was only cut off is there again, but for those that were left out.
-    Revived { left_out: &'a [u16], unnoticed: bool },
+    Revived { left_out: &'a [Role], unnoticed: bool },
     /// Everything is looked at without these nodes.
-    LookedAtWithout(&'a [u16]),
+    LookedAtWithout(&'a [Role]),
 }
 
 /// What is promised of an array over nodes, and what is excused: a request that fails, a sector
@@ -46,9 +48,9 @@ pub(super) enum Happened<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
     /// Nodes that are dead, cut off from the client or damaged.
-    pub lost: Vec<u16>,
+    pub lost: Vec<Role>,
     /// Roles of nodes that a client has gone on without: they lack what was written since.
-    pub dropped: Vec<u16>,
+    pub dropped: Vec<Role>,
     /// A node is dead or cut off.
     pub(super) dead: bool,
     /// Something broke: writes may fail.
@@ -146,12 +148,12 @@ impl Promises {
     }
 
     /// A node has been killed, and nobody was told.
-    pub fn killed(&mut self, role: u16) {
+    pub fn killed(&mut self, role: Role) {
         self.heard(Happened::NodesDie);
         self.heard(Happened::NodeLost(role));
     }
 
-    fn miss(&mut self, role: u16) {
+    fn miss(&mut self, role: Role) {
         for list in [&mut self.lost, &mut self.dropped] {
             if !list.contains(&role) {
                 list.push(role);
@@ -167,7 +169,7 @@ impl Promises {
     }
 
     /// All that may be missing, these roles included.
-    pub(super) fn missing_with(&self, roles: &[u16]) -> Vec<u16> {
+    pub(super) fn missing_with(&self, roles: &[Role]) -> Vec<Role> {
         [&self.lost, &self.dropped, roles].concat()
     }
 }

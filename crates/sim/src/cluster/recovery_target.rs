@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::format::superblock::feature;
-use braid_array::format::{BadBlocks, Role, Superblock};
-use braid_array::{Instant, MemberId};
+use braid_array::format::{BadBlocks, DevRole, Superblock};
+use braid_array::{Instant, MemberId, Role};
 
 use super::content;
 use super::nodes::Cluster;
@@ -28,22 +28,22 @@ pub struct RecoveryTarget {
 
 impl Cluster {
     /// The role that the superblock on the volume of a process tells.
-    pub(super) fn role_on(&self, process: usize) -> Option<u16> {
+    pub(super) fn role_on(&self, process: usize) -> Option<Role> {
         match content::superblock(self.disk_of(process)).ok()?.role() {
-            Role::Active(role) => Some(role),
+            DevRole::Active(role) => Some(role),
             _ => None,
         }
     }
 
     /// Has the node of this role been added?
-    pub fn is_new(&self, role: u16) -> bool {
-        self.ids[usize::from(role)] >= FIRST
+    pub fn is_new(&self, role: Role) -> bool {
+        self.ids[role.index()] >= FIRST
     }
 
     /// A recovery target that is being rebuilt dies of a power cut and is back at once: nothing
     /// relies on what it had.
-    pub fn restart_recovery_target(&mut self, role: u16) {
-        let at = usize::from(role);
+    pub fn restart_recovery_target(&mut self, role: Role) {
+        let at = role.index();
         let before = self.nodes[at];
         self.world.kill(before);
         let mut disk = self.disk(role).clone();
@@ -53,18 +53,18 @@ impl Cluster {
     }
 
     /// Roles of which superblocks or view say that their members have not all of them.
-    fn half_regained(&self) -> Vec<u16> {
+    fn half_regained(&self) -> Vec<Role> {
         let out = self.left_out();
-        let half = |role: &u16| {
+        let half = |role: &Role| {
             let found = content::superblock(self.disk(*role));
             found.is_ok_and(|found| found.has(feature::RECOVERY_OFFSET)) || out.contains(role)
         };
-        (0..self.scenario.params.nodes).filter(half).collect()
+        Role::all(self.scenario.params.nodes).filter(half).collect()
     }
 
     /// Has the client told to add a new node.
     pub(super) fn offer_as(&mut self, client: usize, command: CommandId) -> RecoveryTarget {
-        let sectors = self.disk(0).sectors();
+        let sectors = self.disk(Role(0)).sectors();
         let disk = content::blank(sectors, &self.scenario, &ARRAY);
         let device_sectors = disk.sectors();
         let id = FIRST + self.world.processes.len() as u64;
@@ -84,11 +84,11 @@ impl Cluster {
     }
 
     /// The role of a member of the client.
-    pub(super) fn role_of(&mut self, client: usize, member: MemberId) -> Option<u16> {
+    pub(super) fn role_of(&mut self, client: usize, member: MemberId) -> Option<Role> {
         let status = self.world.processes[client].client().status();
         let device = status.members.into_iter().find(|known| known.member == member)?.device;
         let id = device.strip_prefix("node://n")?.split('/').next()?.parse::<u64>().ok()?;
-        self.ids.iter().position(|known| *known == id).map(|role| role as u16)
+        self.ids.iter().position(|known| *known == id).map(Role::at)
     }
 }
 
@@ -108,18 +108,18 @@ impl Session {
     }
 
     /// A recovery target is the member of this role now, and nobody needs the one before.
-    pub(super) fn has_role(&mut self, recovery_target: RecoveryTarget, role: u16) {
+    pub(super) fn has_role(&mut self, recovery_target: RecoveryTarget, role: Role) {
         let RecoveryTarget { id, process, incarnation } = recovery_target;
-        self.cluster.note(&[57, id, role.into()], || format!("node {id} HAS ROLE {role}"));
-        let at = usize::from(role);
+        self.cluster.note(&[57, id, role.0.into()], || format!("node {id} HAS ROLE {role}"));
+        let at = role.index();
         let old = std::mem::replace(&mut self.cluster.nodes[at], process);
         self.departs(old);
         (self.cluster.ids[at], self.cluster.incarnations[at]) = (id, incarnation);
     }
 
     /// Roles whose node was added, runs, and has not all of theirs yet.
-    pub fn rebuilding(&self) -> BTreeSet<u16> {
-        let runs = |role: u16| self.cluster.world.processes[self.cluster.node(role)].alive;
+    pub fn rebuilding(&self) -> BTreeSet<Role> {
+        let runs = |role: Role| self.cluster.world.processes[self.cluster.node(role)].alive;
         self.promises
             .dropped
             .iter()
@@ -158,13 +158,13 @@ impl Session {
             .into_iter()
             .filter_map(|disk| content::superblock(disk).ok())
             .collect();
-        let told = |role: &u16| {
-            let own = superblocks.iter().find(|own| own.role() == Role::Active(*role));
+        let told = |role: &Role| {
+            let own = superblocks.iter().find(|own| own.role() == DevRole::Active(*role));
             let number = own.map_or(u32::MAX, |own| own.dev_number);
-            let names = |other: &Superblock| other.role_of(number) == Role::Active(*role);
+            let names = |other: &Superblock| other.role_of(number) == DevRole::Active(*role);
             out.contains(role) || !superblocks.iter().all(names)
         };
-        let known: Vec<u16> = self.promises.dropped.iter().copied().filter(told).collect();
+        let known: Vec<Role> = self.promises.dropped.iter().copied().filter(told).collect();
         self.promises.heard(Happened::OnlyKnown(&known));
     }
 }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use braid_array::Action;
 use braid_array::action::CommandId;
 use braid_array::events::ArrayEvent;
 use braid_array::status::ArrayState;
+use braid_array::{Action, Role};
 use braid_cluster::client::ClientConfig;
 use braid_cluster::ids::Epoch;
 use braid_cluster::view::View;
@@ -39,7 +39,7 @@ const STOP: CommandId = CommandId(1);
 struct Runner {
     process: usize,
     /// The roles that it was started with.
-    roles: Vec<u16>,
+    roles: Vec<Role>,
     serves: bool,
     /// All that was left was decided when it began, and nothing has failed since.
     sure: bool,
@@ -72,7 +72,7 @@ struct Relay<'a> {
     /// The highest epoch granted before the client came.
     granted: Epoch,
     /// Roles that were lost since.
-    gone: Vec<u16>,
+    gone: Vec<Role>,
     /// Enough of those who hold the array have been there ever since.
     kept: bool,
     /// Not all of them are there, or not all members held it.
@@ -108,7 +108,7 @@ pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
         focus,
         cluster,
     };
-    let all: Vec<u16> = (0..relay.cluster.scenario.params.nodes).collect();
+    let all: Vec<Role> = Role::all(relay.cluster.scenario.params.nodes).collect();
     let mut roles = all.clone();
     for _ in 0..relay.cluster.rng.between(4, 16) {
         let just_then = relay.life(&roles)?;
@@ -119,7 +119,7 @@ pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
 
 impl Relay<'_> {
     /// Starts a client from what lies on the volumes of these roles.
-    fn begin(&mut self, roles: &[u16]) {
+    fn begin(&mut self, roles: &[Role]) {
         self.granted = self.cluster.votes().map(|vote| vote.granted).max().unwrap_or_default();
         self.kept = true;
         self.missing = false;
@@ -141,11 +141,13 @@ impl Relay<'_> {
         });
     }
 
-    fn start(&mut self, config: ClientConfig, roles: &[u16]) -> Option<usize> {
+    fn start(&mut self, config: ClientConfig, roles: &[Role]) -> Option<usize> {
         let cluster = &mut *self.cluster;
         let mut others = Vec::new();
         if cluster.rng.percent(50) {
-            others.extend((0..cluster.scenario.params.nodes).filter(|role| !roles.contains(role)));
+            others.extend(
+                Role::all(cluster.scenario.params.nodes).filter(|role| !roles.contains(role)),
+            );
         }
         let config = ClientConfig { absent: cluster.absent(&others, false), ..config };
         let limit = cluster.limit();
@@ -159,10 +161,10 @@ impl Relay<'_> {
         let views = self.cluster.votes().map(|vote| vote.view);
         let before = views.filter(|view| (Epoch(1)..=self.granted).contains(&view.epoch));
         let newest = before.max_by_key(View::order);
-        let away = |role: &u16| !client.roles.contains(role) || self.gone.contains(role);
+        let away = |role: &Role| !client.roles.contains(role) || self.gone.contains(role);
         let nodes = self.cluster.scenario.params.nodes;
-        let away: Vec<u16> = (0..nodes).filter(away).collect();
-        let lacks = |view: &View| (0..nodes).any(|role| !view.has(role));
+        let away: Vec<Role> = Role::all(nodes).filter(away).collect();
+        let lacks = |view: &View| Role::all(nodes).any(|role| !view.has(role));
         self.missing |= !away.is_empty() || newest.as_ref().is_some_and(lacks);
         let kept = newest.is_some_and(|v| !v.torn && self.cluster.have_kept_enough(&v, &away));
         self.kept &= kept;

@@ -1,6 +1,7 @@
 //! A seed from beginning to end: clients come, write and go, things break, and in the end
 //! everything that was acknowledged must be there.
 
+use braid_array::Role;
 use std::collections::BTreeSet;
 
 use super::final_check::{finish_and_stop, nothing_differs, quiet, reckon, stop};
@@ -174,7 +175,7 @@ fn rebuild_on(session: &mut Session) -> Result<(), Failure> {
         session.crash();
     }
     let begun = session.rebuilding();
-    let missing: Vec<u16> =
+    let missing: Vec<Role> =
         session.promises.dropped.iter().copied().filter(|role| !begun.contains(role)).collect();
     session.start_client(&missing, false)?;
     live(session, Vec::new(), KillPoint::never())?;
@@ -224,9 +225,11 @@ fn whole(session: &Session) -> bool {
 fn revive(session: &mut Session) -> Result<(), Failure> {
     session.cluster.note(&[53], || "REVIVE".to_owned());
     let nodes = session.cluster.nodes.clone();
-    let dead =
-        (0u16..).zip(nodes).filter(|&(_, node)| !session.cluster.world.processes[node].alive);
-    let dead: Vec<u16> = dead.map(|(role, _)| role).collect();
+    let dead = (0..)
+        .map(Role)
+        .zip(nodes)
+        .filter(|&(_, node)| !session.cluster.world.processes[node].alive);
+    let dead: Vec<Role> = dead.map(|(role, _)| role).collect();
     let unnoticed = !dead.is_empty() && !session.cluster.world.processes[session.client].alive;
     for role in dead {
         if session.cluster.reboot(role) {

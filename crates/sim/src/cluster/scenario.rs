@@ -1,5 +1,6 @@
 //! What a seed is about: the array over nodes, how it is written, and which troubles it meets.
 
+use braid_array::Role;
 use std::fmt;
 
 use braid_array::level::{Layout, Level};
@@ -202,7 +203,7 @@ impl Scenario {
     }
 
     /// Can the array do without these nodes?
-    pub fn survives(&self, lost: &[u16]) -> bool {
+    pub fn survives(&self, lost: &[Role]) -> bool {
         let Params { family, nodes, .. } = self.params;
         family.losses(nodes).is_ok_and(|losses| losses.survives(|node| lost.contains(&node)))
     }
@@ -215,10 +216,10 @@ impl Scenario {
     }
 
     /// Nodes that the array can do without, none of them among `lost`; none when nothing is left.
-    pub fn more_losses(&self, rng: &mut Rng, lost: &[u16]) -> Vec<u16> {
+    pub fn more_losses(&self, rng: &mut Rng, lost: &[Role]) -> Vec<Role> {
         let mut all = lost.to_vec();
         for _ in 0..rng.pick(&[1, 2, 2]) {
-            let node = rng.below(u64::from(self.params.nodes)) as u16;
+            let node = Role(rng.below(u64::from(self.params.nodes)) as u16);
             if !all.contains(&node) {
                 all.push(node);
                 if !self.survives(&all) || !self.can_tell(all.len()) {
@@ -324,14 +325,14 @@ pub(super) fn params(rng: &mut Rng, family: Family, nodes: u16) -> Params {
         silence_ms: 4000,
     };
     let planner = match wanted {
-        0..6 => Planner::Encoder { node: 0 },
+        0..6 => Planner::Encoder { node: Role(0) },
         6..8 => Planner::Chain,
         8 => Planner::Client,
         _ => Planner::Static,
     };
     let chosen = match Pipeline::new(params(planner)) {
         Ok(_) => planner,
-        Err(_) => Planner::Encoder { node: 0 },
+        Err(_) => Planner::Encoder { node: Role(0) },
     };
     // Now and then what a user gets, where that does not take too much memory.
     if nodes <= 4

@@ -2,7 +2,7 @@
 
 use braid_array::action::{Command, CommandId};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
-use braid_array::{Action, Refusal};
+use braid_array::{Action, Refusal, Role};
 use braid_cluster::pipeline::Params;
 
 use super::fenced_client::FencedClient;
@@ -69,7 +69,7 @@ pub struct Session {
     /// Processes of nodes whose members were replaced by the client that runs.
     pub(super) departed: Vec<usize>,
     /// Roles of nodes that are to be lost in this life.
-    pub planned: Vec<u16>,
+    pub planned: Vec<Role>,
     /// Nobody answers for it that nodes that are missing are off.
     pub(super) unforced: bool,
     /// The process of the client.
@@ -77,7 +77,7 @@ pub struct Session {
     /// How far it is.
     pub(super) phase: Phase,
     /// Without which nodes it was started, and whether somebody answers for those.
-    pub(super) begun: (Vec<u16>, bool),
+    pub(super) begun: (Vec<Role>, bool),
     /// Another array's client on the same nodes.
     pub guest: Option<Guest>,
     /// What checks and repairs have told.

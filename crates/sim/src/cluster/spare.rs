@@ -5,10 +5,10 @@
 //! they keep for a takeover. So in the end nothing of the array is open there, its ring is given
 //! back, and its volume can be deleted.
 
-use braid_array::Machine;
 use braid_array::action::{Command, CommandId};
-use braid_array::format::{Role, Superblock};
+use braid_array::format::{DevRole, Superblock};
 use braid_array::status::{MemberState, MemberStatus};
+use braid_array::{Machine, Role};
 use braid_cluster::client::ClientMember;
 
 use super::content;
@@ -46,8 +46,10 @@ impl Session {
             return self.added();
         };
         let mut superblock = status.superblock;
-        superblock.roles.resize(superblock.roles.len().max(usize::from(number) + 1), Role::Spare);
-        superblock.roles[usize::from(number)] = Role::Spare;
+        superblock
+            .roles
+            .resize(superblock.roles.len().max(usize::from(number) + 1), DevRole::Spare);
+        superblock.roles[usize::from(number)] = DevRole::Spare;
         superblock.dev_number = number.into();
         superblock.device_uuid = [0x80 | spare.id as u8; 16];
         let volume = self.cluster.world.processes[spare.process].volumes.get_mut(VOLUME);
@@ -77,7 +79,7 @@ impl Session {
         self.look_at_spare();
         let Some(spare) = self.spare else { return Vec::new() };
         let disk = self.cluster.disk_of(spare.process);
-        let is_spare = |superblock: &Superblock| superblock.role() == Role::Spare;
+        let is_spare = |superblock: &Superblock| superblock.role() == DevRole::Spare;
         let superblock = content::superblock(disk).ok().filter(is_spare);
         let address = format!("n{}", spare.id);
         let volume = VOLUME.to_owned();
@@ -114,7 +116,8 @@ impl Session {
 
     /// While the new one lacks something nobody else may be missed whose loss is to come.
     fn replace_one(&mut self) {
-        let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
+        let role =
+            Role(self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16);
         let lost = [self.promises.missing_with(&self.planned), vec![role]].concat();
         if self.is_replacing() && self.cluster.rng.percent(80) {
             return;
@@ -128,7 +131,7 @@ impl Session {
         if !self.cluster.scenario.survives(&lost) {
             return;
         }
-        self.cluster.note(&[58, role.into()], || format!("REPLACE role {role}"));
+        self.cluster.note(&[58, role.0.into()], || format!("REPLACE role {role}"));
         self.cluster.world.command(self.client, REPLACE, Command::Replace(member));
     }
 
@@ -146,8 +149,9 @@ impl Session {
 
     fn cut_spare_off(&mut self) {
         let Some(RecoveryTarget { id, process, .. }) = self.spare else { return };
-        let role = self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16;
-        self.cluster.note(&[60, id, role.into()], || format!("CUT spare {id} off from {role}"));
+        let role =
+            Role(self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16);
+        self.cluster.note(&[60, id, role.0.into()], || format!("CUT spare {id} off from {role}"));
         let node = self.cluster.node(role);
         self.cluster.world.disconnect(node, process);
     }

@@ -1,6 +1,7 @@
 //! How clients are started: from what lies on the volumes then, by whoever says which nodes are
 //! missing.
 
+use braid_array::Role;
 use std::collections::BTreeSet;
 
 use braid_array::format::superblock::{MAX_SECTOR, feature};
@@ -27,8 +28,8 @@ struct Members {
 
 impl Cluster {
     /// What becomes of what lies on the volumes of these roles.
-    pub(super) fn assembly(&mut self, roles: &[u16]) -> Assembly {
-        let candidate = |&role: &u16| content::candidate(self.disk(role), self.address(role));
+    pub(super) fn assembly(&mut self, roles: &[Role]) -> Assembly {
+        let candidate = |&role: &Role| content::candidate(self.disk(role), self.address(role));
         let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
         let assembly = decide(&candidates, Options { unclean: true, ..Options::default() });
         self.world.note(&[79], || {
@@ -42,7 +43,7 @@ impl Cluster {
     }
 
     /// What a client of the array is made from that consists of them, if one can be started.
-    pub(super) fn assembled(&mut self, roles: &[u16]) -> Option<ClientConfig> {
+    pub(super) fn assembled(&mut self, roles: &[Role]) -> Option<ClientConfig> {
         let Start::Ready(plan) = self.assembly(roles).start else { return None };
         let params = Params { session: self.rng.next(), epoch: Epoch(1), ..self.scenario.params };
         let config = ClientConfig::new(params, plan.members);
@@ -56,7 +57,7 @@ impl Cluster {
 impl Session {
     /// What is missing is off, as whoever starts it without would have to say. So is what dies in
     /// the middle of the start, where too few would be left to vote.
-    fn is_forced(&mut self, missing: &[u16], read_only: bool) -> bool {
+    fn is_forced(&mut self, missing: &[Role], read_only: bool) -> bool {
         // It is about this start, whether anybody would have to force it or not.
         let unforced = std::mem::take(&mut self.unforced);
         let nodes = usize::from(self.cluster.scenario.params.nodes);
@@ -71,7 +72,7 @@ impl Session {
     }
 
     /// Starts a client without the `missing` nodes.
-    pub fn start_client(&mut self, missing: &[u16], read_only: bool) -> Result<(), Failure> {
+    pub fn start_client(&mut self, missing: &[Role], read_only: bool) -> Result<(), Failure> {
         self.begun = (missing.to_vec(), self.unforced);
         self.drop_departed();
         self.cluster.epoch = self.cluster.epoch.next();
@@ -80,8 +81,12 @@ impl Session {
         // What others lost is in their journals.
         let recorded = |view: &View| {
             let there =
-                |role: &u16| !missing.contains(role) && !self.promises.dropped.contains(role);
-            journals && (0..).zip(&view.members).all(|(role, member)| *member != 0 || !there(&role))
+                |role: &Role| !missing.contains(role) && !self.promises.dropped.contains(role);
+            journals
+                && (0..)
+                    .map(Role)
+                    .zip(&view.members)
+                    .all(|(role, member)| *member != 0 || !there(&role))
         };
         let kept = |view: &View| self.cluster.have_kept_enough(view, missing);
         let fits = |view: View| !view.torn && (kept(&view) || recorded(&view));
@@ -94,10 +99,10 @@ impl Session {
         };
         // Who only reads does without nodes that are behind.
         let behind = if read_only { Vec::new() } else { self.promises.dropped.clone() };
-        let out = |role: &u16| {
+        let out = |role: &Role| {
             missing.contains(role) || read_only && self.promises.dropped.contains(role)
         };
-        let missing: Vec<u16> = (0..params.nodes).filter(out).collect();
+        let missing: Vec<Role> = Role::all(params.nodes).filter(out).collect();
         let members = self.members(&missing, &behind, journals && self.promises.all_fits)?;
         let Members { by_role, found, bitmap } = members;
         let force = self.is_forced(&missing, read_only);
@@ -138,12 +143,12 @@ impl Session {
     /// be given what they have missed.
     fn members(
         &mut self,
-        missing: &[u16],
-        behind: &[u16],
+        missing: &[Role],
+        behind: &[Role],
         recorded: bool,
     ) -> Result<Members, Failure> {
-        let roles = 0..self.cluster.scenario.params.nodes;
-        let current = |role: &u16| !missing.contains(role) && !behind.contains(role);
+        let roles = Role::all(self.cluster.scenario.params.nodes);
+        let current = |role: &Role| !missing.contains(role) && !behind.contains(role);
         let disks: Vec<&Disk> =
             roles.clone().filter(current).map(|role| self.cluster.disk(role)).collect();
         let bitmap = content::bitmap(&disks).map_err(Failure)?;

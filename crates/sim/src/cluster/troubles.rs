@@ -1,5 +1,6 @@
 //! What breaks in a life, and when.
 
+use braid_array::Role;
 use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_cluster::journal::HEADERS_BYTES;
 
@@ -13,24 +14,24 @@ use super::session::Session;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
     /// A node dies.
-    Kill(u16),
+    Kill(Role),
     /// The connection of the client to a node breaks.
-    Cut(u16),
+    Cut(Role),
     /// The connection between two nodes breaks.
-    CutPeers(u16, u16),
+    CutPeers(Role, Role),
     /// Sectors of a node cannot be read.
-    BadSectors(u16),
+    BadSectors(Role),
     /// A node hangs for longer than it is waited for.
-    Hang(u16),
+    Hang(Role),
     /// A node stands still for a while, which nobody is to notice.
-    Pause(u16),
+    Pause(Role),
     /// A witness dies, and is started again or not, or the client loses the connection to it.
     Witness(usize),
 }
 
 impl Trouble {
     /// Whose nodes may be lost by that.
-    pub(super) fn roles(self) -> Vec<u16> {
+    pub(super) fn roles(self) -> Vec<Role> {
         match self {
             Self::Kill(role) | Self::Cut(role) | Self::Hang(role) | Self::BadSectors(role) => {
                 vec![role]
@@ -61,7 +62,7 @@ fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     let Cluster { scenario, rng, .. } = &mut session.cluster;
     let mut troubles = Vec::new();
     if rng.percent(10) {
-        let node = rng.below(u64::from(scenario.params.nodes)) as u16;
+        let node = Role(rng.below(u64::from(scenario.params.nodes)) as u16);
         troubles.push((rng.below(scenario.requests), Trouble::Pause(node)));
     }
     let mut lost = Vec::new();
@@ -84,10 +85,10 @@ fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     // Of two that do not see each other either may go.
     let mut ends = vec![[lost, losses.clone()].concat()];
     for node in losses {
-        let other = (node + 1) % scenario.params.nodes;
+        let other = Role((node.0 + 1) % scenario.params.nodes);
         let swapped =
-            |end: &Vec<u16>| end.iter().map(|&n| if n == node { other } else { n }).collect();
-        let swapped: Vec<Vec<u16>> = ends.iter().map(swapped).collect();
+            |end: &Vec<Role>| end.iter().map(|&n| if n == node { other } else { n }).collect();
+        let swapped: Vec<Vec<Role>> = ends.iter().map(swapped).collect();
         let either = swapped.iter().all(|end| scenario.survives(end));
         let trouble = match rng.below(10) {
             0..4 => Trouble::Kill(node),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::Buf;
+use braid_array::{Buf, Role};
 use braid_cluster::ids::Position;
 use braid_cluster::program::Output;
 use braid_cluster::wire::Message;
@@ -13,7 +13,7 @@ use super::fabric::EndId;
 /// A node's part of a pipeline.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
-    role: u16,
+    role: Role,
     /// Where it begins in the node's arena, once said.
     start: Option<u64>,
     /// All of it may be used; the tag of the message that asks for that.

@@ -2,6 +2,7 @@
 //! client is lost, and so are members, and the next client goes on with the others, nobody vouching
 //! for anything; or it is refused, because those that are there have missed writes.
 
+use braid_array::Role;
 use braid_array::array::Scratch;
 use braid_array::status::ArrayState;
 use braid_cluster::client::NODE_TIMEOUT_MS;
@@ -148,7 +149,7 @@ impl Session {
     }
 
     /// These nodes are dead, and the array goes on without them.
-    pub(super) fn never_back(&mut self, gone: &[u16]) {
+    pub(super) fn never_back(&mut self, gone: &[Role]) {
         for &role in gone {
             self.cluster.kill(role);
             self.promises.heard(Happened::NodesDie);
@@ -161,8 +162,8 @@ impl Session {
     /// nothing was answered without them. Does it?
     pub(super) fn those_behind_serve(&mut self, told: bool) -> Result<bool, Failure> {
         let behind = self.cluster.left_out();
-        let roles = 0..self.cluster.scenario.params.nodes;
-        let away: Vec<u16> = roles.filter(|role| !behind.contains(role)).collect();
+        let roles = Role::all(self.cluster.scenario.params.nodes);
+        let away: Vec<Role> = roles.filter(|role| !behind.contains(role)).collect();
         if behind.is_empty() || !self.cluster.scenario.survives(&away) {
             return Ok(false);
         }

@@ -1,6 +1,7 @@
 //! Arrays over nodes: some seeds pass (`make sim` runs many), a seed is the same run each time,
 //! faults are noticed; and what travels, and what a check finds.
 
+use braid_array::Role;
 use braid_array::events::ArrayEvent;
 use braid_cluster::client::SPARE_PATIENCE_MS;
 use braid_cluster::ids::Epoch;
@@ -58,7 +59,7 @@ fn array(family: Family, nodes: u16, stripes: u64, slice_bytes: u32) -> Session 
         nodes,
         chunk_bytes: CHUNK_BYTES as u32,
         stripes,
-        planner: Planner::Encoder { node: 0 },
+        planner: Planner::Encoder { node: Role(0) },
         wide: slots(slice_bytes),
         narrow: slots(4096),
         reads: slots(slice_bytes),
@@ -133,7 +134,7 @@ fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
 }
 
 /// Has the client lose a node and take it back, until that holds all again.
-fn lose_and_take_back(session: &mut Session, role: u16) {
+fn lose_and_take_back(session: &mut Session, role: Role) {
     let node = session.cluster.node(role);
     session.cluster.world.disconnect(node, session.client);
     session.promises.killed(role);
@@ -157,12 +158,12 @@ fn a_node_gets_what_it_held_unless_a_chain_leaves_something_out() {
         stripes.for_each(|stripe| submit(&mut session, Kind::Write { fua: true }, stripe));
         // What the superblock says changes; the data begin far behind it.
         let data = |session: &Session| {
-            let image = session.cluster.disk(1).image();
+            let image = session.cluster.disk(Role(1)).image();
             image[image.len() - 16 * CHUNK_BYTES as usize..].to_vec()
         };
         let before = data(&session);
         session.cluster.world.profile.mutation = mutation;
-        lose_and_take_back(&mut session, 1);
+        lose_and_take_back(&mut session, Role(1));
         assert_eq!(data(&session) == before, same, "{mutation:?}");
     }
 }
@@ -177,7 +178,7 @@ fn a_node_gets_what_it_lacks_from_the_others_and_nothing_from_the_client() {
         let before: Vec<u64> =
             session.cluster.nodes.iter().map(|&node| sent(&session, node)).collect();
         let client = sent(&session, session.client);
-        lose_and_take_back(&mut session, 1);
+        lose_and_take_back(&mut session, Role(1));
         assert_eq!(sent(&session, session.client), client, "{nodes} nodes");
         let blocks = 4 * rows * CHUNK_BYTES;
         let mut all = 0;
@@ -238,7 +239,7 @@ fn a_check_brings_digests_to_the_client_and_of_what_does_not_fit_the_contents() 
         let (puts, _, found) = scrub(&mut session, false);
         assert_eq!((puts, found), (digests + stripe_bytes, 1), "{nodes} nodes");
         assert_eq!(scrub(&mut session, true).2, 1);
-        assert_eq!(session.cluster.disk(1).image()[last as usize * 512..][..512], right);
+        assert_eq!(session.cluster.disk(Role(1)).image()[last as usize * 512..][..512], right);
         let (puts, _, found) = scrub(&mut session, false);
         assert_eq!((puts, found), (digests, 0), "{nodes} nodes");
     }
@@ -252,15 +253,15 @@ fn a_spare_has_the_role_of_a_member_that_stays_away_and_of_no_other() {
         assert!(session.step().expect("no fault"), "it is no member");
     }
     write(&mut session, 0, 384);
-    lose_and_take_back(&mut session, 1);
+    lose_and_take_back(&mut session, Role(1));
     assert!(session.spare.is_some(), "the node came back within moments");
     session.cluster.world.kill(session.cluster.nodes[1]);
-    session.promises.killed(1);
+    session.promises.killed(Role(1));
     let patience = session.cluster.world.now().plus_millis(SPARE_PATIENCE_MS);
     while session.spare.is_some() {
         assert!(session.step().expect("no fault"), "the spare is not used");
     }
-    assert!(session.cluster.world.now() >= patience && session.cluster.is_new(1));
+    assert!(session.cluster.world.now() >= patience && session.cluster.is_new(Role(1)));
     while session.syncing() {
         assert!(session.step().expect("no fault"), "a rebuild stands still");
     }

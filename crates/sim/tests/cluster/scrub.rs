@@ -56,7 +56,7 @@ fn flip(session: &mut Session, cell: Cell, byte: u64) {
     let rows = u64::from(session.cluster.layout.code(STRIPE).rows());
     let block = (STRIPE * rows + u64::from(cell.row)) * CHUNK_BYTES;
     let sector = DATA_SECTOR + (block + byte) / 512;
-    let node = session.cluster.nodes[usize::from(cell.node)];
+    let node = session.cluster.nodes[cell.node.index()];
     let volumes = &mut session.cluster.world.processes[node].volumes;
     let disk = &mut volumes.get_mut(VOLUME).expect("a volume").disk;
     let mut bytes = [0; 512];
@@ -112,7 +112,7 @@ fn a_flipped_byte_is_named_and_mended_wherever_it_is() {
             else {
                 panic!("{family:?} over {nodes}, {cell:?}: not eight sectors");
             };
-            assert_eq!(member, Some(MemberId(cell.node)), "{family:?} over {nodes}, {cell:?}");
+            assert_eq!(member, Some(MemberId(cell.node.0)), "{family:?} over {nodes}, {cell:?}");
             assert_eq!(block, Some(StripeBlock { stripe: STRIPE, row: Some(cell.row) }));
             let data = match code.content(cell) {
                 Content::Data(index) => index,
@@ -188,7 +188,7 @@ fn several_blocks_of_a_slice_are_judged_each_for_itself() {
         members.sort_unstable();
         members
     };
-    let mut expected = vec![Some(MemberId(one.node)), Some(MemberId(other.node))];
+    let mut expected = vec![Some(MemberId(one.node.0)), Some(MemberId(other.node.0))];
     expected.sort_unstable();
     assert_eq!((members(&found), sectors), (expected, 16));
     agree(&session);

@@ -1,9 +1,9 @@
 //! Nodes that are replaced while they serve.
 
-use braid_array::MemberId;
 use braid_array::action::Command;
 use braid_array::events::{ArrayEvent, SyncAction};
 use braid_array::status::MemberState;
+use braid_array::{MemberId, Role};
 
 use crate::array::Array;
 use crate::lane::{Code, DATA_SECTORS, Lane, Setup};
@@ -46,7 +46,7 @@ fn state(array: &mut Array<Nodes>, id: MemberId) -> Option<MemberState> {
 fn is_replaced(array: &mut Array<Nodes>, spare: MemberId) {
     let code = array.code;
     in_its_place(array, spare);
-    assert_eq!(array.member(spare).and_then(|member| member.role), Some(OLD.0), "{code:?}");
+    assert_eq!(array.member(spare).and_then(|member| member.role), Some(Role(OLD.0)), "{code:?}");
     assert_eq!(state(array, OLD), Some(MemberState::Faulty), "{code:?}");
     array.lane.set_broken(usize::from(OLD.0), true);
     array.content_is_right();
@@ -155,7 +155,7 @@ fn a_member_that_is_lost_goes_before_one_that_is_copied() {
         array.lane.set_broken(0, true);
         is_not_replaced(&mut array);
         in_its_place(&mut array, spare);
-        assert_eq!(array.member(spare).and_then(|member| member.role), Some(0), "{code:?}");
+        assert_eq!(array.member(spare).and_then(|member| member.role), Some(Role(0)), "{code:?}");
         assert_eq!(state(&mut array, OLD), Some(MemberState::InSync), "{code:?}");
         array.content_is_right();
         array.members_agree();

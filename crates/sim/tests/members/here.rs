@@ -4,7 +4,7 @@ use braid_array::action::{Event, NewMember};
 use braid_array::format::Version;
 use braid_array::format::superblock::Superblock;
 use braid_array::level::Level;
-use braid_array::{self as md, Action, BlockMachine, Buf, Instant, MemberId};
+use braid_array::{self as md, Action, BlockMachine, Buf, Instant, MemberId, Role};
 use braid_sim::assembly::{self, How};
 use braid_sim::create;
 use braid_sim::disk::Disk;
@@ -34,9 +34,9 @@ pub(crate) fn codes() -> Vec<Code> {
 /// Parities and all copies but the first of no data: anything.
 fn spoil(scenario: &Scenario, disks: &mut [Disk]) {
     let geometry = create::geometry(scenario).expect("a geometry");
-    let mut put = |role: u16, sector: u64, sectors: u64| {
+    let mut put = |role: Role, sector: u64, sectors: u64| {
         let garbage = vec![0x5a; sectors as usize * 512];
-        disks[usize::from(role)].put(DATA_SECTOR + sector, &garbage);
+        disks[role.index()].put(DATA_SECTOR + sector, &garbage);
     };
     if scenario.has_parity() {
         for stripe in 0..DATA_SECTORS / CHUNK_SECTORS {
@@ -81,7 +81,7 @@ impl Here {
             if member.state == md::status::MemberState::InSync
                 && let Some(role) = member.role
             {
-                let role = usize::from(role);
+                let role = role.index();
                 holders.resize(holders.len().max(role + 1), None);
                 holders[role] = executor.device(member.member);
             }

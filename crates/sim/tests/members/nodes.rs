@@ -5,7 +5,7 @@ use braid_array::array::Scratch;
 use braid_array::format::BadBlocks;
 use braid_array::level::Level;
 use braid_array::status::MemberState;
-use braid_array::{Action, BlockMachine, Buf, Instant, MemberId};
+use braid_array::{Action, BlockMachine, Buf, Instant, MemberId, Role};
 use braid_cluster::assemble::{Candidate, Options, Start, decide};
 use braid_cluster::client::ClientConfig;
 use braid_cluster::ids::{Epoch, NodeId};
@@ -60,7 +60,7 @@ fn params(code: Code) -> Params {
         nodes: code.members,
         chunk_bytes,
         stripes: DATA_SECTORS / (CHUNK_SECTORS * u64::from(rows)),
-        planner: Planner::Encoder { node: 0 },
+        planner: Planner::Encoder { node: Role(0) },
         wide: slots(2, chunk_bytes),
         narrow: slots(2, 4096),
         reads: slots(8, chunk_bytes),
@@ -69,19 +69,19 @@ fn params(code: Code) -> Params {
 }
 
 impl Nodes {
-    fn start_node(&mut self, role: u16, disk: Disk) -> usize {
+    fn start_node(&mut self, role: Role, disk: Disk) -> usize {
         let pipeline = Pipeline::new(self.params).expect("a pipeline");
         // Room for the ring of a client, and of the one before, which may not be gone yet.
-        let largest = (0..self.params.nodes).map(|role| pipeline.ring_bytes(role)).max();
+        let largest = Role::all(self.params.nodes).map(|role| pipeline.ring_bytes(role)).max();
         let bytes = 2 * largest.unwrap_or(0) + (1 << 20);
         let node = Node::new(
             Scratch { offset: 0, bytes },
-            NodeId(role.into()),
+            NodeId(role.0.into()),
             1 + self.rng.below(1 << 60),
         );
-        let mut process = Process::of_node(role.into(), node, bytes);
+        let mut process = Process::of_node(role.0.into(), node, bytes);
         process.keep(VOLUME, disk);
-        if let Some(&before) = self.nodes.get(usize::from(role)) {
+        if let Some(&before) = self.nodes.get(role.index()) {
             process.notes = std::mem::take(&mut self.world.processes[before].notes);
         }
         self.world.start(process)
@@ -101,7 +101,7 @@ impl Nodes {
         let number = |name: &str| name.strip_prefix("node://n")?.split('/').next()?.parse().ok();
         let status = self.machine().status();
         let members = status.members.iter().filter(|member| member.state == MemberState::InSync);
-        let mut holders: Vec<(u16, usize)> =
+        let mut holders: Vec<(Role, usize)> =
             members.filter_map(|member| Some((member.role?, number(&member.device)?))).collect();
         holders.sort_unstable();
         holders.into_iter().map(|(_, node)| node).collect()
@@ -139,7 +139,7 @@ impl Lane for Nodes {
         let nodes = Vec::new();
         let mut lane = Self { layout, params, world, rng, nodes, client: usize::MAX };
         for (role, disk) in (0..).zip(disks) {
-            let node = lane.start_node(role, disk);
+            let node = lane.start_node(Role(role), disk);
             lane.nodes.push(node);
         }
         lane
@@ -216,7 +216,7 @@ impl Lane for Nodes {
             self.world.kill(self.nodes[device]);
         } else {
             let disk = self.volume(device).clone();
-            self.nodes[device] = self.start_node(device as u16, disk);
+            self.nodes[device] = self.start_node(Role(device as u16), disk);
         }
     }
 
@@ -229,7 +229,7 @@ impl Lane for Nodes {
     fn offer(&mut self, member: MemberId, device: Option<usize>) -> NewMember {
         let sectors = DATA_SECTOR + DATA_SECTORS + 64;
         let node = device.unwrap_or_else(|| {
-            let process = self.start_node(self.nodes.len() as u16, Disk::new(sectors));
+            let process = self.start_node(Role(self.nodes.len() as u16), Disk::new(sectors));
             self.nodes.push(process);
             self.nodes.len() - 1
         });

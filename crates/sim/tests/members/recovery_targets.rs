@@ -1,9 +1,9 @@
 //! Nodes that are added to an array over nodes while it runs.
 
-use braid_array::MemberId;
 use braid_array::action::{Command, NewMember};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::status::MemberState;
+use braid_array::{MemberId, Role};
 
 use crate::array::Array;
 use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
@@ -45,7 +45,7 @@ fn a_node_takes_the_place_of_one_that_died_and_votes_in_its_place() {
         array.order(add);
         assert!(array.member(MemberId(LOST as u16)).is_none(), "{code:?}: the old one is there");
         is_rebuilt(&mut array);
-        assert_eq!(array.member(id).and_then(|member| member.role), Some(LOST as u16));
+        assert_eq!(array.member(id).and_then(|member| member.role), Some(Role::at(LOST)));
         let mut voters: Vec<u64> = (0..=u64::from(code.members)).collect();
         voters.remove(LOST);
         for node in voters.clone() {

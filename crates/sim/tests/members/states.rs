@@ -1,9 +1,9 @@
 //! Members that fail, leave, come, come back, and are replaced.
 
-use braid_array::MemberId;
 use braid_array::action::Command;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::status::MemberState;
+use braid_array::{MemberId, Role};
 
 use crate::array::Array;
 use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
@@ -107,7 +107,7 @@ fn a_new_member_is_rebuilt<L: Lane>(code: Code) {
     assert_eq!(array.sync_ends(SyncAction::Recovery), (0, SyncEnd::Complete));
     assert!(array.events.contains(&ArrayEvent::MemberActive(id)));
     let member = array.member(id).expect("the member");
-    assert_eq!((member.state, member.role), (MemberState::InSync, Some(0)));
+    assert_eq!((member.state, member.role), (MemberState::InSync, Some(Role(0))));
     is_whole(&mut array);
     array.stop();
     array.assemble();
@@ -149,7 +149,7 @@ fn a_spare_takes_the_place_of_a_member_that_fails<L: Lane>(code: Code) {
     array.write(SOME.0, SOME.1);
     assert_eq!(array.sync_ends(SyncAction::Recovery), (0, SyncEnd::Complete));
     let member = array.member(spare).expect("the spare");
-    assert_eq!((member.state, member.role), (MemberState::InSync, Some(0)));
+    assert_eq!((member.state, member.role), (MemberState::InSync, Some(Role(0))));
     assert_eq!(array.member(FIRST).map(|member| member.state), Some(MemberState::Faulty));
     is_whole(&mut array);
 }
@@ -177,7 +177,7 @@ fn a_member_is_replaced_while_it_serves<L: Lane>(code: Code) {
         array.member(spare).map(|member| member.state) == Some(MemberState::InSync)
     });
     assert_eq!(array.member(FIRST).map(|member| member.state), Some(MemberState::Faulty));
-    assert_eq!(array.member(spare).and_then(|member| member.role), Some(0));
+    assert_eq!(array.member(spare).and_then(|member| member.role), Some(Role(0)));
     is_whole(&mut array);
     array.order(Command::Remove(FIRST));
 }

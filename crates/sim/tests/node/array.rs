@@ -1,5 +1,6 @@
 //! An array over the nodes of a [`World`], written by a scripted client, and what it must hold.
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 
 use braid_array::code::{Cell, Content, Terms};
@@ -17,7 +18,7 @@ use super::world::World;
 /// The array's id.
 pub(super) const ARRAY: [u8; 16] = [3; 16];
 pub(super) const DATA_SECTOR: u64 = 16;
-pub(super) const ENCODER: Planner = Planner::Encoder { node: 0 };
+pub(super) const ENCODER: Planner = Planner::Encoder { node: Role(0) };
 pub(super) const CHUNK: u32 = 8192;
 const SLICE: u32 = 4096;
 const ARENA_BYTES: usize = 8 << 20;
@@ -94,7 +95,7 @@ impl Array {
         world.run();
         for (role, &peer) in peers.iter().enumerate() {
             let params = *pipeline.params();
-            let role = role as u16;
+            let role = Role::at(role);
             let message = Message::OpenPipeline { tag: 2, role, data_sector: DATA_SECTOR, params };
             world.send(peer, &message);
         }
@@ -117,7 +118,7 @@ impl Array {
     pub(super) fn connected(family: Family, nodes: u16, planner: Planner, seed: u64) -> Self {
         let mut array = Self::new(family, nodes, planner, seed);
         for node in 0..nodes {
-            array.connect(node);
+            array.connect(Role(node));
         }
         array.world.run();
         let heard = std::mem::take(&mut array.world.heard);
@@ -140,15 +141,15 @@ impl Array {
     }
 
     /// Tells a node to connect to the others.
-    pub(super) fn connect(&mut self, node: u16) {
-        let others = (0..self.peers.len() as u16).filter(|&other| other != node);
-        let peer = |role: u16| PeerAddress {
+    pub(super) fn connect(&mut self, node: Role) {
+        let others = Role::all(self.peers.len() as u16).filter(|&other| other != node);
+        let peer = |role: Role| PeerAddress {
             role,
             address: role.to_string(),
-            ring: self.rings[usize::from(role)],
+            ring: self.rings[role.index()],
         };
         let peers = others.map(peer).collect();
-        self.world.send(self.peers[usize::from(node)], &Message::Connect { tag: 3, peers });
+        self.world.send(self.peers[node.index()], &Message::Connect { tag: 3, peers });
     }
 
     /// The next slice-set at a position, a whole slice.
@@ -198,7 +199,7 @@ impl Array {
         }
         let plan = self.pipeline.plan_of(set).expect("it may be opened");
         for node in plan.involved(set.strategy, &set.touched) {
-            self.world.send(self.peers[usize::from(node)], &Message::BeginSet { set: set.clone() });
+            self.world.send(self.peers[node.index()], &Message::BeginSet { set: set.clone() });
         }
         for (number, content) in plan.sent_by_client(set.strategy, &set.touched) {
             let terms = match content {
@@ -211,7 +212,7 @@ impl Array {
                 let old = &old[number][range.clone()];
                 braid_parity::combine(&mut [&mut bytes], &[1], &[old], true);
             }
-            let node = usize::from(plan.schedule.transfers()[number].to);
+            let node = plan.schedule.transfers()[number].to.index();
             let to = self.rings[node] + self.pipeline.arrival(&plan, set, number).offset;
             let imm = Imm::of(set, number).encode();
             self.world.put(self.peers[node], to, imm, bytes);
@@ -240,7 +241,7 @@ impl Array {
     /// What lies in a cell.
     pub(super) fn cell(&mut self, stripe: u64, cell: Cell) -> &mut [u8] {
         let at = DATA_SECTOR * 512 + self.pipeline.member_byte(StripeNo(stripe), cell.row, 0);
-        let disk = self.world.disk(cell.node.into(), "v");
+        let disk = self.world.disk(cell.node.index(), "v");
         &mut disk.image_mut()[at as usize..][..CHUNK as usize]
     }
 
@@ -304,8 +305,8 @@ impl Array {
     pub(super) fn verify_without(&self, missing: Roles) {
         let Params { nodes, stripes, .. } = *self.pipeline.params();
         for stripe in 0..stripes {
-            for node in (0..nodes).filter(|&node| !missing.contains(node)) {
-                let wrong = self.wrong_rows(stripe, node);
+            for node in (0..nodes).filter(|&node| !missing.contains(Role(node))) {
+                let wrong = self.wrong_rows(stripe, Role(node));
                 assert_eq!(wrong, [], "stripe {stripe}, node {node} without {missing:?}");
             }
         }
@@ -325,13 +326,13 @@ impl Array {
     }
 
     /// Rows of a stripe on which a member does not hold what it should.
-    pub(super) fn wrong_rows(&self, stripe: u64, node: u16) -> Vec<u16> {
+    pub(super) fn wrong_rows(&self, stripe: u64, node: Role) -> Vec<u16> {
         let Params { family, nodes, .. } = *self.pipeline.params();
         let code = family.code(nodes, stripe).expect("a code");
         let wrong = |&row: &u16| {
             let block = self.content(stripe, &code.terms(Cell { row, node }));
             let at = DATA_SECTOR * 512 + self.pipeline.member_byte(StripeNo(stripe), row, 0);
-            let volume = self.world.volume(node.into(), "v");
+            let volume = self.world.volume(node.index(), "v");
             volume[at as usize..][..CHUNK as usize] != block
         };
         (0..self.pipeline.rows()).filter(wrong).collect()

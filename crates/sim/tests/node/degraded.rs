@@ -1,6 +1,7 @@
 //! Slice-sets in which some roles have no part: all others hold what they must, the missing ones
 //! are left alone, and what they lack decodes.
 
+use braid_array::Role;
 use braid_array::code::{Cell, Recovery, StripeCode};
 use braid_array::level::{FarSets, Layout, Level, Raid10Layout};
 use braid_cluster::Family;
@@ -21,7 +22,7 @@ fn losses(array: &Array) -> Vec<Roles> {
     let params = array.pipeline.params();
     let losses = params.family.losses(params.nodes).expect("a code");
     let pairs = (0..params.nodes).flat_map(|a| (0..=a).map(move |b| [a, b]));
-    let pairs = pairs.map(|pair| pair.into_iter().collect::<Roles>());
+    let pairs = pairs.map(|pair| pair.into_iter().map(Role).collect::<Roles>());
     pairs.filter(|missing| losses.survives(|role| missing.contains(role))).collect()
 }
 
@@ -92,7 +93,7 @@ fn fill(array: &mut Array, missing: Roles, rubbish: bool) {
 fn expect_decodable(array: &mut Array, missing: Roles) {
     for stripe in 0..array.pipeline.params().stripes {
         let code = code(array, stripe);
-        let lost: Vec<u16> = missing.iter().collect();
+        let lost: Vec<Role> = missing.iter().collect();
         let recovery = Recovery::plan(&code, &lost).expect("it survives");
         let mut known: Vec<(Cell, Vec<u8>)> = Vec::new();
         for step in recovery.steps() {
@@ -128,7 +129,7 @@ fn survive_all_losses(mut array: Array, rounds: usize) {
 #[test]
 fn diagonals_are_written_without_any_two_nodes() {
     for nodes in 4..=9 {
-        let encoder = Planner::Encoder { node: 0 };
+        let encoder = Planner::Encoder { node: Role(0) };
         survive_all_losses(Array::connected(Family::Xor2d, nodes, encoder, nodes.into()), 4);
     }
 }
@@ -136,11 +137,12 @@ fn diagonals_are_written_without_any_two_nodes() {
 #[test]
 fn levels_are_written_without_what_they_survive() {
     for (family, nodes) in levels().into_iter().chain([(copies(3), 4)]) {
-        let array = Array::connected(family, nodes, Planner::Encoder { node: 0 }, nodes.into());
+        let array =
+            Array::connected(family, nodes, Planner::Encoder { node: Role(0) }, nodes.into());
         assert!(!losses(&array).is_empty());
         survive_all_losses(array, 8);
     }
-    let stripes = Array::connected(md(Level::Raid0), 3, Planner::Encoder { node: 0 }, 1);
+    let stripes = Array::connected(md(Level::Raid0), 3, Planner::Encoder { node: Role(0) }, 1);
     assert_eq!(losses(&stripes), []);
 }
 

@@ -1,7 +1,7 @@
 //! What no honest peer does: it loses its connection, and others notice nothing.
 
-use braid_array::Machine;
 use braid_array::fabric::PeerId;
+use braid_array::{Machine, Role};
 use braid_cluster::Family;
 use braid_cluster::ids::{Generation, Position, Slot, StripeNo};
 use braid_cluster::node::PARTING_TAG;
@@ -40,11 +40,11 @@ fn clients_that_break_the_rules_are_hung_up() {
     is_violation(|array, peer| array.world.send(peer, &Message::Ok { tag: 1 }));
     is_violation(|array, peer| array.world.send(peer, &Message::Missing { imm: 1 }));
     is_violation(|array, peer| {
-        array.world.send(peer, &Message::Join { session: 77, role: 0, array: ARRAY });
+        array.world.send(peer, &Message::Join { session: 77, role: Role(0), array: ARRAY });
     });
     is_violation(|array, peer| {
         let params = params(Family::Xor2d, 5, ENCODER);
-        let message = Message::OpenPipeline { tag: 1, role: 0, data_sector: 16, params };
+        let message = Message::OpenPipeline { tag: 1, role: Role(0), data_sector: 16, params };
         array.world.send(peer, &message);
     });
     is_violation(|array, peer| {
@@ -53,8 +53,8 @@ fn clients_that_break_the_rules_are_hung_up() {
     });
     for roles in [&[5][..], &[1, 1]] {
         is_violation(|array, peer| {
-            let peer_address = |&role: &u16| PeerAddress { role, address: "1".into(), ring: 0 };
-            let peers = roles.iter().map(peer_address).collect();
+            let peer_address = |role| PeerAddress { role, address: "1".into(), ring: 0 };
+            let peers = roles.iter().copied().map(Role).map(peer_address).collect();
             array.world.send(peer, &Message::Connect { tag: 1, peers });
         });
     }
@@ -64,7 +64,7 @@ fn clients_that_break_the_rules_are_hung_up() {
         is_violation(|array, peer| array.world.send(peer, &message));
     }
     is_violation(|array, peer| {
-        let far = PeerAddress { role: 1, address: "a".repeat(260), ring: 0 };
+        let far = PeerAddress { role: Role(1), address: "a".repeat(260), ring: 0 };
         array.world.send(peer, &Message::Connect { tag: 1, peers: vec![far] });
     });
     is_violation(|array, peer| {
@@ -80,14 +80,14 @@ fn who_only_reads_sends_nodes_nowhere() {
     let name = "v".to_owned();
     array.world.send(reader, &Message::OpenVolume { tag: 1, name, write: false });
     let params = Params { session: 78, stripes: 1, ..params(Family::Xor2d, 5, ENCODER) };
-    let prepare = Message::OpenPipeline { tag: 2, role: 0, data_sector: 16, params };
+    let prepare = Message::OpenPipeline { tag: 2, role: Role(0), data_sector: 16, params };
     array.world.send(reader, &prepare);
     array.world.run();
     let prepared = |(peer, message): &(PeerId, Message)| {
         *peer == reader && matches!(message, Message::PipelineReady { .. })
     };
     assert!(array.world.heard.iter().any(prepared), "{:?}", array.world.heard);
-    let peers = vec![PeerAddress { role: 1, address: "1".into(), ring: 0 }];
+    let peers = vec![PeerAddress { role: Role(1), address: "1".into(), ring: 0 }];
     array.world.send(reader, &Message::Connect { tag: 3, peers });
     array.world.run();
     assert_eq!(array.world.lost, [reader]);
@@ -133,7 +133,7 @@ fn decisions_on_what_is_not_staged_end_the_pipeline() {
     };
     is_violation(|array, peer| array.world.send(peer, &go(0, 1)));
     is_violation(|array, peer| array.world.send(peer, &go(u16::MAX, 0)));
-    is_violation(|array, peer| array.world.send(peer, &Message::Without { role: 5 }));
+    is_violation(|array, peer| array.world.send(peer, &Message::Without { role: Role(5) }));
     for again in
         [go(0, 1), go(0, 2), Message::Abort { position: Position(0), generation: Generation(1) }]
     {
@@ -214,11 +214,11 @@ fn strangers_are_hung_up() {
     let not_first = [
         Message::Flush { tag: 1 },
         Message::Ok { tag: 1 },
-        join(78, 0),
+        join(78, Role(0)),
         // Not below the role of node 2, not yet there twice.
-        join(77, 2),
-        join(77, 4),
-        join(77, 1),
+        join(77, Role(2)),
+        join(77, Role(4)),
+        join(77, Role(1)),
     ];
     for message in not_first {
         let mut array = array();
@@ -252,7 +252,7 @@ fn nobody_puts_over_the_ring_of_another() {
     array.world.send(other, &Message::OpenVolume { tag: 1, name, write: true });
     array.world.run();
     let params = Params { session: 78, stripes: 1, ..params(Family::Xor2d, 5, ENCODER) };
-    let prepare = Message::OpenPipeline { tag: 2, role: 0, data_sector: 0, params };
+    let prepare = Message::OpenPipeline { tag: 2, role: Role(0), data_sector: 0, params };
     array.world.send(other, &prepare);
     array.world.run();
     let prepared = |(peer, message): &(PeerId, Message)| {
@@ -273,7 +273,7 @@ fn a_false_node_is_found_out() {
     for message in [Message::Flush { tag: 1 }, Message::Missing { imm: 5 << 12 }] {
         let mut array = Array::new(Family::Xor2d, 5, ENCODER, 12);
         let liar = array.world.dial(2);
-        array.world.send(liar, &Message::Join { session: 77, role: 1, array: ARRAY });
+        array.world.send(liar, &Message::Join { session: 77, role: Role(1), array: ARRAY });
         array.world.run();
         array.world.send(liar, &message);
         let set = array.set(5, 0);
@@ -329,17 +329,17 @@ fn any_message(array: &mut Array) -> Message {
         5 | 6 => {
             let session = u64::from(number / 2);
             let params = Params { session, ..params(Family::Xor2d, 5, ENCODER) };
-            Message::OpenPipeline { tag, role: number, data_sector: 16, params }
+            Message::OpenPipeline { tag, role: Role(number), data_sector: 16, params }
         }
         7 | 8 => {
-            let mut peer = |role: u16| PeerAddress {
+            let mut peer = |role: Role| PeerAddress {
                 role,
                 address: array.world.random(6).to_string(),
                 ring: array.world.random(1 << 23),
             };
-            Message::Connect { tag, peers: vec![peer(number), peer((number + 2) % 5)] }
+            Message::Connect { tag, peers: vec![peer(Role(number)), peer(Role((number + 2) % 5))] }
         }
-        9 => Message::Join { session: u64::from(number / 2), role: number % 3, array: ARRAY },
+        9 => Message::Join { session: u64::from(number / 2), role: Role(number % 3), array: ARRAY },
         10 => {
             let set = array.set(number, 1);
             let touched = array.some();

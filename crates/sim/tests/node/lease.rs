@@ -1,4 +1,5 @@
 //! How much of their rings clients may use, and what becomes of the memory.
+use braid_array::Role;
 use braid_cluster::Family;
 use braid_cluster::ids::{Position, Slot};
 use braid_cluster::pipeline::Pipeline;
@@ -12,7 +13,7 @@ const NODES: u16 = 5;
 /// Bytes of base and ring at node 0.
 fn bytes() -> (u64, u64) {
     let pipeline = Pipeline::new(params(Family::Xor2d, NODES, ENCODER)).expect("a pipeline");
-    (pipeline.base_bytes(0), pipeline.ring_bytes(0))
+    (pipeline.base_bytes(Role(0)), pipeline.ring_bytes(Role(0)))
 }
 
 fn used(array: &Array) -> u64 {

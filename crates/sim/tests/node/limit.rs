@@ -1,7 +1,7 @@
 //! Clients with the key of one array.
 
-use braid_array::Machine;
 use braid_array::fabric::PeerId;
+use braid_array::{Machine, Role};
 use braid_cluster::Family;
 use braid_cluster::assemble::SUPERBLOCK_SECTOR;
 use braid_cluster::ids::{Epoch, NodeId, Slot};
@@ -123,7 +123,7 @@ fn what_is_read_meanwhile_is_not_taken_for_the_superblock() {
 
 #[test]
 fn what_no_client_says_ends_the_connection() {
-    let join = Message::Join { session: 77, role: 0, array: ARRAY };
+    let join = Message::Join { session: 77, role: Role(0), array: ARRAY };
     let answers = [
         join,
         Message::Missing { imm: 1 },
@@ -255,7 +255,8 @@ fn limited(seed: u64) -> (Array, Vec<PeerId>) {
         let params = Params { epoch: Epoch(2), ..params(Family::Xor2d, 5, ENCODER) };
         array.world.run();
         let role = site as u16;
-        let prepare = Message::OpenPipeline { tag: 2, role, data_sector: DATA_SECTOR, params };
+        let prepare =
+            Message::OpenPipeline { tag: 2, role: Role(role), data_sector: DATA_SECTOR, params };
         array.world.send(peer, &prepare);
         array.world.run();
         match array.world.heard.pop() {
@@ -273,7 +274,7 @@ fn limited(seed: u64) -> (Array, Vec<PeerId>) {
 fn an_array_is_written_with_its_own_key() {
     let (mut array, _) = limited(7);
     for node in 0..5 {
-        array.connect(node);
+        array.connect(Role(node));
     }
     array.world.run();
     let heard = std::mem::take(&mut array.world.heard);
@@ -289,7 +290,7 @@ fn an_array_is_written_with_its_own_key() {
 fn a_limited_client_is_not_told_what_listens_elsewhere() {
     let (mut array, peers) = limited(7);
     array.world.process_mut(4).address = None;
-    let far = PeerAddress { role: 4, address: "4".into(), ring: 0 };
+    let far = PeerAddress { role: Role(4), address: "4".into(), ring: 0 };
     let answer = ask(&mut array.world, peers[0], &Message::Connect { tag: 9, peers: vec![far] });
     let Some(Message::Refused { tag: 9, reason, .. }) = answer else { panic!("{answer:?}") };
     assert_eq!(reason, "cannot connect to node 4");
@@ -301,7 +302,7 @@ fn nodes_join_pipelines_of_their_own_array_alone() {
     let mut array = Array::new(Family::Xor2d, 5, ENCODER, 12);
     for (joins, array_named) in [(false, OTHER), (true, ARRAY)] {
         let node = array.world.dial(2);
-        array.world.send(node, &Message::Join { session: 77, role: 1, array: array_named });
+        array.world.send(node, &Message::Join { session: 77, role: Role(1), array: array_named });
         array.world.run();
         assert_eq!(!array.world.lost.contains(&node), joins);
     }

@@ -1,5 +1,6 @@
 //! Slice-sets that give a role its blocks back: it gets them, and nobody else changes.
 
+use braid_array::Role;
 use braid_array::code::Cell;
 use braid_array::level::Level;
 use braid_cluster::Family;
@@ -10,7 +11,7 @@ use braid_cluster::set::{Roles, Set, Touched, WriteStrategy};
 
 use super::array::{Array, CHUNK, RUBBISH, levels, md};
 
-fn restore(array: &mut Array, (position, stripe): (u16, u64), role: u16, missing: Roles) -> Set {
+fn restore(array: &mut Array, (position, stripe): (u16, u64), role: Role, missing: Roles) -> Set {
     let touched = Touched::none(array.pipeline.data_blocks());
     let strategy = WriteStrategy::Restore(role);
     let planner = Planner::Chain;
@@ -30,7 +31,7 @@ fn fill(array: &mut Array, roles: Roles) {
 }
 
 /// At all positions at once, every slice of every stripe.
-fn restore_all(array: &mut Array, role: u16, missing: Roles) {
+fn restore_all(array: &mut Array, role: Role, missing: Roles) {
     let positions = array.pipeline.positions();
     let stripes = array.pipeline.params().stripes;
     let bytes = array.pipeline.position_bytes(Position(0));
@@ -55,7 +56,9 @@ fn restore_each(mut array: Array) {
     let losses = family.losses(nodes).expect("a code");
     array.fill_all();
     array.verify();
-    for (role, other) in (0..nodes).flat_map(|role| (0..nodes).map(move |other| (role, other))) {
+    for (role, other) in
+        Role::all(nodes).flat_map(|role| Role::all(nodes).map(move |other| (role, other)))
+    {
         let missing: Roles = [other].into_iter().filter(|&other| other != role).collect();
         let lost: Roles = missing.iter().chain([role]).collect();
         if !losses.survives(|node| lost.contains(node)) {
@@ -79,7 +82,7 @@ fn restore_each(mut array: Array) {
 #[test]
 fn each_node_of_a_code_of_diagonals_comes_back() {
     for nodes in 4..=7 {
-        let encoder = Planner::Encoder { node: 0 };
+        let encoder = Planner::Encoder { node: Role(0) };
         restore_each(Array::connected(Family::Xor2d, nodes, encoder, nodes.into()));
     }
     restore_each(Array::connected(Family::Xor2d, 5, Planner::Static, 1));
@@ -88,24 +91,29 @@ fn each_node_of_a_code_of_diagonals_comes_back() {
 #[test]
 fn each_node_of_a_level_comes_back() {
     for (family, nodes) in levels() {
-        restore_each(Array::connected(family, nodes, Planner::Encoder { node: 0 }, nodes.into()));
+        restore_each(Array::connected(
+            family,
+            nodes,
+            Planner::Encoder { node: Role(0) },
+            nodes.into(),
+        ));
     }
     restore_each(Array::connected(md(Level::Raid6), 5, Planner::Chain, 2));
 }
 
 #[test]
 fn what_cannot_be_restored_is_not_opened() {
-    let mut array = Array::connected(Family::Xor2d, 5, Planner::Encoder { node: 0 }, 1);
-    let ok = restore(&mut array, (0, 0), 1, Roles(1 << 3));
+    let mut array = Array::connected(Family::Xor2d, 5, Planner::Encoder { node: Role(0) }, 1);
+    let ok = restore(&mut array, (0, 0), Role(1), Roles(1 << 3));
     let blocks = array.pipeline.data_blocks();
     let wrong = [
-        Set { strategy: WriteStrategy::Restore(5), ..ok.clone() },
-        Set { strategy: WriteStrategy::Restore(u16::MAX), ..ok.clone() },
+        Set { strategy: WriteStrategy::Restore(Role(5)), ..ok.clone() },
+        Set { strategy: WriteStrategy::Restore(Role(u16::MAX)), ..ok.clone() },
         Set { missing: Roles(1 << 1), ..ok.clone() },
         Set { missing: Roles(1 << 5), ..ok.clone() },
         Set { missing: Roles(1 << 2 | 1 << 3), ..ok.clone() },
         Set { planner: Planner::Client, ..ok.clone() },
-        Set { planner: Planner::Encoder { node: 0 }, ..ok.clone() },
+        Set { planner: Planner::Encoder { node: Role(0) }, ..ok.clone() },
         Set { touched: Touched::all(blocks), ..ok.clone() },
         Set { offset: CHUNK, ..ok.clone() },
     ];

@@ -1,5 +1,6 @@
 //! Slice-sets of every code, schedule and strategy, in any order of events.
 
+use braid_array::Role;
 use braid_array::events::ArrayEvent;
 use braid_array::level::Level;
 use braid_cluster::Family;
@@ -125,7 +126,7 @@ fn parities_are_made_right_again() {
     write_all(&mut array, Array::set);
     // Node 4 of 5 holds parities only.
     array.world.disk(4, "v").image_mut()[16 * 512..].fill(0xaa);
-    assert_ne!(array.wrong_rows(0, 4), []);
+    assert_ne!(array.wrong_rows(0, Role(4)), []);
     write_all(&mut array, |array, position, stripe| Set {
         strategy: WriteStrategy::Reconstruct,
         touched: Touched::none(array.pipeline.data_blocks()),
@@ -195,7 +196,7 @@ fn a_store_that_fails_is_told_and_harms_no_parity() {
         array.world.disk(1, "v").break_sector(16);
         let mut touched = Touched::none(12);
         let code = Family::Xor2d.code(5, 0).expect("a code");
-        let mine = |cell: &&braid_array::code::Cell| cell.node == 1 && cell.row == 0;
+        let mine = |cell: &&braid_array::code::Cell| cell.node == Role(1) && cell.row == 0;
         let index = code.data().iter().position(|cell| mine(&cell)).expect("node 1 holds data");
         touched.insert(index as u32);
         let touched =
@@ -215,7 +216,7 @@ fn a_store_that_fails_is_told_and_harms_no_parity() {
         if strategy == WriteStrategy::FullStripe {
             // All others are fine: the slice itself was there.
             assert!(told.iter().all(|&(own, ok)| own != ok));
-            assert!((2..5).all(|node| array.wrong_rows(0, node).is_empty()));
+            assert!((2..5).all(|node| array.wrong_rows(0, Role(node)).is_empty()));
         } else {
             // Nothing was added to any parity: the difference is not known.
             assert_eq!(told.iter().filter(|(_, ok)| *ok).count(), 0, "{told:?}");

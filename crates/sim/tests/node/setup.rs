@@ -4,7 +4,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, Volume};
-use braid_array::{Action, Instant, Machine, MemberId, Outcome};
+use braid_array::{Action, Instant, Machine, MemberId, Outcome, Role};
 use braid_cluster::Family;
 use braid_cluster::Node;
 use braid_cluster::ids::{Epoch, NodeId, Slot};
@@ -207,26 +207,26 @@ fn a_pipeline_that_does_not_fit_is_refused() {
     let good = params(Family::Xor2d, 5, ENCODER);
     let prepare =
         |role, data_sector, params| Message::OpenPipeline { tag: 4, role, data_sector, params };
-    refused(ask(&mut world, a, &prepare(5, 16, good)), "no role 5 of 5 nodes");
+    refused(ask(&mut world, a, &prepare(Role(5), 16, good)), "no role 5 of 5 nodes");
     let large = braid_cluster::pipeline::Params { stripes: 1000, ..good };
-    refused(ask(&mut world, a, &prepare(0, 16, large)), "too small");
-    refused(ask(&mut world, a, &prepare(0, u64::MAX, good)), "too small");
+    refused(ask(&mut world, a, &prepare(Role(0), 16, large)), "too small");
+    refused(ask(&mut world, a, &prepare(Role(0), u64::MAX, good)), "too small");
     let none = braid_cluster::pipeline::Params { chunk_bytes: 1000, ..good };
-    refused(ask(&mut world, a, &prepare(0, 16, none)), "the chunk is out of range");
+    refused(ask(&mut world, a, &prepare(Role(0), 16, none)), "the chunk is out of range");
     let reads = braid_cluster::pipeline::Slots { count: 512, bytes: 8192 };
     let hungry = braid_cluster::pipeline::Params { reads, ..good };
-    refused(ask(&mut world, a, &prepare(0, 16, hungry)), "larger --ring");
+    refused(ask(&mut world, a, &prepare(Role(0), 16, hungry)), "larger --ring");
     assert_eq!(world.ring_used(0), 0);
-    let answer = ask(&mut world, a, &prepare(0, 16, good));
+    let answer = ask(&mut world, a, &prepare(Role(0), 16, good));
     assert!(
         matches!(answer, Some(Message::PipelineReady { tag: 4, ring, .. }) if ring % 4096 == 0)
     );
     assert!(world.ring_used(0) > 0);
-    refused(ask(&mut world, b, &prepare(0, 16, good)), "session");
+    refused(ask(&mut world, b, &prepare(Role(0), 16, good)), "session");
     world.hang_up(a);
     world.run();
     assert_eq!(world.ring_used(0), 0);
-    let answer = ask(&mut world, b, &prepare(0, 16, good));
+    let answer = ask(&mut world, b, &prepare(Role(0), 16, good));
     assert!(matches!(answer, Some(Message::PipelineReady { .. })));
 }
 
@@ -235,13 +235,13 @@ fn connect_is_answered_when_all_are_there() {
     for seed in 0..10 {
         let mut array = Array::new(Family::Xor2d, 5, ENCODER, seed);
         for node in [3, 0, 4] {
-            array.connect(node);
+            array.connect(Role(node));
         }
         array.world.run();
         // The highest role waits for the others, the lower ones have all they can get.
         assert_eq!(array.world.heard, [(array.peers[0], Message::Ok { tag: 3 })]);
-        array.connect(1);
-        array.connect(2);
+        array.connect(Role(1));
+        array.connect(Role(2));
         array.world.run();
         assert_eq!(array.world.heard.len(), 5);
     }
@@ -252,7 +252,7 @@ fn a_node_that_cannot_be_reached_is_named() {
     let mut array = Array::new(Family::Xor2d, 5, ENCODER, 1);
     array.world.process_mut(4).address = None;
     for node in 0..5 {
-        array.connect(node);
+        array.connect(Role(node));
     }
     array.world.run();
     let heard = std::mem::take(&mut array.world.heard);
@@ -367,13 +367,13 @@ fn a_node_that_is_cut_off_from_another_connects_to_a_third() {
     array.world.break_link(0, 1);
     array.world.run();
     array.world.heard.clear();
-    let peer = |role: u16, ring| PeerAddress { role, address: role.to_string(), ring };
+    let peer = |role: Role, ring| PeerAddress { role, address: role.to_string(), ring };
     let two = array.peers[2];
     let one = array.peers[1];
-    let peers = vec![peer(2, array.rings[2])];
+    let peers = vec![peer(Role(2), array.rings[2])];
     let answer = ask(&mut array.world, one, &Message::Connect { tag: 5, peers });
     assert_eq!(answer, Some(Message::Ok { tag: 5 }));
-    let peers = vec![peer(1, array.rings[1])];
+    let peers = vec![peer(Role(1), array.rings[1])];
     let answer = ask(&mut array.world, two, &Message::Connect { tag: 6, peers });
     assert_eq!(answer, Some(Message::Ok { tag: 6 }));
 }

@@ -1,5 +1,6 @@
 //! What is given back, and what is not written because it is right.
 
+use braid_array::Role;
 use braid_array::code::Content;
 use braid_cluster::Family;
 use braid_cluster::ids::StripeNo;
@@ -69,14 +70,15 @@ fn of_parities_only_those_are_written_that_are_wrong() {
 
         let plan = array.pipeline.plan(StripeNo(3), ENCODER).expect("a plan");
         let mut parities = plan.code.cells().filter(|&cell| {
-            matches!(plan.code.content(cell), Content::Sum(_)) && cell.node == (seed % 5) as u16
+            matches!(plan.code.content(cell), Content::Sum(_))
+                && cell.node == Role((seed % 5) as u16)
         });
         let Some(spoilt) = parities.next() else { continue };
         array.cell(3, spoilt)[100] ^= 1;
         resync(&mut array, 3);
         array.verify();
         let mut expected = before;
-        expected[usize::from(spoilt.node)] += 1;
+        expected[spoilt.node.index()] += 1;
         assert_eq!(writes(&array), expected);
     }
 }
@@ -88,7 +90,7 @@ fn what_cannot_be_read_is_written() {
     let is_sum = |cell: &_| matches!(plan.code.content(*cell), Content::Sum(_));
     let cell = plan.code.cells().find(is_sum).expect("a parity");
     let byte = array.pipeline.member_byte(StripeNo(3), cell.row, 0);
-    let site = usize::from(cell.node);
+    let site = cell.node.index();
     let before = array.world.counts(site).writes;
     array.world.disk(site, "v").lose_sector(super::array::DATA_SECTOR + byte / 512);
     resync(&mut array, 3);

@@ -1,5 +1,6 @@
 //! What is granted, and what that ends.
 
+use braid_array::Role;
 use braid_array::fabric::PeerId;
 use braid_cluster::Family;
 use braid_cluster::ids::{Epoch, NodeId};
@@ -118,7 +119,7 @@ fn a_client_without_a_grant_has_no_pipeline_to_write_through() {
     let create = Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes: 1 << 20 };
     assert!(ask(&mut world, peer, &create).is_some());
     let params = super::array::params(Family::Xor2d, 5, ENCODER);
-    let prepare = Message::OpenPipeline { tag: 4, role: 0, data_sector: 16, params };
+    let prepare = Message::OpenPipeline { tag: 4, role: Role(0), data_sector: 16, params };
     let answer = ask(&mut world, peer, &prepare);
     assert!(matches!(answer, Some(Message::Refused { tag: PARTING_TAG, .. })), "{answer:?}");
     assert_eq!(world.lost, [peer]);

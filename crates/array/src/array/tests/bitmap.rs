@@ -134,7 +134,7 @@ fn a_member_that_was_run_alone_meanwhile_is_rebuilt_as_a_whole() {
     let mut superblock =
         Superblock::decode(Version::V1_2, SUPER_SECTOR, disk.read(SUPER_SECTOR, 4096)).unwrap();
     superblock.events += 4;
-    superblock.roles[0] = Role::Spare;
+    superblock.roles[0] = DevRole::Spare;
     disk.write(SUPER_SECTOR, &superblock.encode(), true);
     disk.write(DATA_OFFSET + UNIT * 5, &noise(8, 8 * 512), true);
     let news = noise(3, 8 * 512);

@@ -5,6 +5,7 @@ use super::restart::is_data_write;
 use super::restart::is_superblock;
 use super::world::Fate;
 use super::*;
+use crate::Role;
 use crate::action::{Command, IoError};
 use crate::keeper::SAFE_MODE_MS;
 use crate::status::ArrayState;
@@ -36,7 +37,7 @@ fn a_write_error_is_on_the_superblocks_before_the_write_is_acknowledged() {
         world.hold_nothing();
         assert_eq!(world.answers.len(), 1, "level {level}");
         for other in (0..disks as usize).filter(|disk| *disk != 1) {
-            assert_eq!(world.superblock(other).role_of(1), Role::Faulty, "level {level}");
+            assert_eq!(world.superblock(other).role_of(1), DevRole::Faulty, "level {level}");
         }
         world.cut_power_and_restart();
         assert_eq!(world.array.status().degraded, 1, "level {level}");
@@ -65,7 +66,7 @@ fn a_replaced_member_gets_writes_until_the_members_know() {
             continue;
         }
         world.hold_nothing();
-        assert_eq!(world.superblock(1).role_of(0), Role::Faulty);
+        assert_eq!(world.superblock(1).role_of(0), DevRole::Faulty);
         assert!(world.begin_write(0, &noise(3, 512)));
         assert!(world.data(0, 0, 1) == data, "it has left");
     }
@@ -99,8 +100,8 @@ fn a_member_stays_when_its_replacement_is_lost_while_taking_over() {
             assert_eq!(world.array.status().degraded, 0, "{what}");
             for disk in 0..disks as usize {
                 let superblock = world.superblock(disk);
-                assert_eq!(superblock.role_of(0), Role::Active(0), "{what}: disk {disk}");
-                assert_eq!(superblock.role_of(disks), Role::Faulty, "{what}: disk {disk}");
+                assert_eq!(superblock.role_of(0), DevRole::Active(Role(0)), "{what}: disk {disk}");
+                assert_eq!(superblock.role_of(disks), DevRole::Faulty, "{what}: disk {disk}");
             }
             world.disks.iter_mut().flatten().for_each(disk::Disk::flush);
             world.cut_power_and_restart();
@@ -180,7 +181,7 @@ fn a_stop_is_answered_after_the_last_update_of_the_superblocks() {
         world.release();
     }
     assert_eq!(world.answers.len(), 1);
-    assert_eq!(world.superblock(0).role_of(1), Role::Faulty);
+    assert_eq!(world.superblock(0).role_of(1), DevRole::Faulty);
 }
 
 #[test]

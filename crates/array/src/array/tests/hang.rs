@@ -59,7 +59,7 @@ fn requests_commands_and_the_end_do_not_wait_for_a_failed_member() {
         assert!(world.begin_command(Command::Fail(MemberId(1))), "{what}: fail waits");
         assert_eq!(world.abandoned.len(), world.held.len(), "{what}");
         world.run();
-        assert_eq!(world.superblock(0).role_of(1), Role::Faulty, "{what}");
+        assert_eq!(world.superblock(0).role_of(1), DevRole::Faulty, "{what}");
         assert!(!world.begin_command(Command::Remove(MemberId(1))), "{what}: removed too early");
         assert_eq!(world.run().len(), 1, "{what}: remove waits for ever");
         assert_eq!(world.array.free_member(), Some(MemberId(1)), "{what}");
@@ -105,7 +105,7 @@ fn a_superblock_that_hangs_on_its_way_holds_nobody_once_its_member_failed() {
     assert!(!world.begin_write(0, &noise(1, 512)), "the members must know first");
     assert!(world.begin_command(Command::Fail(MemberId(1))));
     world.run();
-    assert_eq!(world.superblock(0).role_of(1), Role::Faulty);
+    assert_eq!(world.superblock(0).role_of(1), DevRole::Faulty);
     world.write(8, &noise(2, 512)).unwrap();
 }
 
@@ -122,7 +122,7 @@ fn a_stop_gives_a_member_that_answers_nothing_a_minute() {
         assert!(world.now >= begun.plus_millis(60_000), "{what}: gave up after {:?}", world.now);
         assert!(world.array.idle(), "{what}");
         if level > 0 {
-            assert_eq!(world.superblock(0).role_of(1), Role::Faulty, "{what}");
+            assert_eq!(world.superblock(0).role_of(1), DevRole::Faulty, "{what}");
             assert_eq!(world.superblock(0).resync_offset, MAX_SECTOR, "{what}");
         }
     }

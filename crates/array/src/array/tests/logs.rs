@@ -3,6 +3,7 @@
 //! what a power cut would leave at that moment.
 
 use super::*;
+use crate::Role;
 use crate::action::Command;
 use crate::format::ppl::{PplArea, place_code};
 use crate::geometry::Geometry;
@@ -48,7 +49,7 @@ fn add_journal(config: &mut Config) {
     config.members.push(journal);
     mark(config, |superblock| {
         superblock.feature_map |= feature::JOURNAL;
-        superblock.roles.push(Role::Journal);
+        superblock.roles.push(DevRole::Journal);
     });
     let scan = JournalScan {
         area: JournalArea { start: DATA_OFFSET, sectors: MEMBER_SECTORS, tail: 0 },
@@ -179,7 +180,7 @@ impl Order {
 /// one
 /// tells of is.
 fn check_partial_parity(order: &mut Order, member: MemberId, op: IoOp) {
-    let (IoOp::Write { sector, buf, fua }, role) = (op, member.0) else { return };
+    let (IoOp::Write { sector, buf, fua }, role) = (op, Role(member.0)) else { return };
     let sectors = u64::from(buf.len) / SECTOR_BYTES;
     if (AREA.sector..AREA.sector + AREA.sectors).contains(&sector) {
         assert!(fua, "a unit that is not durable at once");
@@ -187,14 +188,14 @@ fn check_partial_parity(order: &mut Order, member: MemberId, op: IoOp) {
             order.freed += 1;
             for of in fix.data.iter().copied().chain([fix.parity]) {
                 let first = DATA_OFFSET + fix.row;
-                let disk = order.world.disks[usize::from(of)].as_ref().unwrap();
+                let disk = order.world.disks[of.index()].as_ref().unwrap();
                 let bytes = fix.sectors as usize * SECTOR_BYTES as usize;
                 let lasts = disk.read(first, bytes) == disk.durable(first, bytes);
                 let end = first + u64::from(fix.sectors);
                 let waits = order.world.held.iter().any(|(_, other, op)| match *op {
                     IoOp::Write { sector, buf, .. } => {
                         let behind = sector + u64::from(buf.len) / SECTOR_BYTES;
-                        other.0 == of && sector < end && first < behind
+                        other.0 == of.0 && sector < end && first < behind
                     }
                     _ => false,
                 });
@@ -209,7 +210,7 @@ fn check_partial_parity(order: &mut Order, member: MemberId, op: IoOp) {
                 let within = (fix.row..fix.row + u64::from(fix.sectors)).contains(&row);
                 within && (fix.parity == role || fix.data.contains(&role))
             };
-            assert!(order.told(MemberId(holder)).iter().any(covers), "row {row} is not recorded");
+            assert!(order.told(MemberId(holder.0)).iter().any(covers), "row {row} is not recorded");
             order.compared += 1;
         }
     }
@@ -230,7 +231,7 @@ fn check_journal(order: &mut Order, member: MemberId, op: IoOp) {
                 continue;
             }
             let recorded = order.durable(journal, position(&page), 4096);
-            let there = order.durable(MemberId(page.role), DATA_OFFSET + page.row, 4096);
+            let there = order.durable(MemberId(page.role.0), DATA_OFFSET + page.row, 4096);
             assert!(recorded == there, "freed before it is durable in place: {page:?}");
             order.freed += 1;
         }
@@ -239,7 +240,7 @@ fn check_journal(order: &mut Order, member: MemberId, op: IoOp) {
         let pages = order.scan(tail).pages;
         let row = sector - DATA_OFFSET;
         for (at, block) in (row..row + sectors).step_by(8).zip(bytes.chunks(4096)) {
-            let page = pages.iter().find(|page| (page.role, page.row) == (member.0, at));
+            let page = pages.iter().find(|page| (page.role, page.row) == (Role(member.0), at));
             let Some(page) = page else {
                 // What lies between dirty pages is written as it is.
                 let disk = order.world.disks[usize::from(member.0)].as_ref().unwrap();
@@ -307,7 +308,7 @@ fn a_new_device_is_never_told_to_hold_what_a_missing_member_held() {
         assert_eq!((member, superblock.dev_number), (new, 2));
         let whole = !superblock.has(feature::RECOVERY_OFFSET);
         let in_sync = world.array.status().degraded == 0;
-        assert!(superblock.role() == Role::Spare || !whole || in_sync, "{superblock:?}");
+        assert!(superblock.role() == DevRole::Spare || !whole || in_sync, "{superblock:?}");
         told += 1;
         world.release_one(0);
     }

@@ -30,9 +30,9 @@ use super::*;
 use crate::action::CommandId;
 use crate::assemble::{MemberConfig, Standing};
 use crate::events::ArrayEvent;
-use crate::format::superblock::{MAX_SECTOR, Role, Version};
+use crate::format::superblock::{DevRole, MAX_SECTOR, Version};
 use crate::format::{BadBlocks, Bitmap, Superblock};
-use crate::{Buf, IoOp, Op, RequestError, SECTOR_BYTES};
+use crate::{Buf, IoOp, Op, RequestError, Role, SECTOR_BYTES};
 use world::World;
 
 const SUPER_SECTOR: u64 = 8;
@@ -72,7 +72,7 @@ fn superblock(level: i32, layout: u32, disks: u32, chunk: u32, number: u32) -> S
         utime: 0,
         events: 10,
         resync_offset: MAX_SECTOR,
-        roles: (0..disks as u16).map(Role::Active).collect(),
+        roles: Role::all(disks as u16).map(DevRole::Active).collect(),
         ..Superblock::blank()
     }
 }
@@ -98,7 +98,7 @@ fn config(level: i32, layout: u32, disks: u32, chunk: u32) -> Config {
             device_sectors: DATA_OFFSET + MEMBER_SECTORS,
             superblock: superblock(level, layout, disks, chunk, number),
             bad_blocks: BadBlocks::default(),
-            standing: Standing::InSync { role: number as u16 },
+            standing: Standing::InSync { role: Role(number as u16) },
         })
         .collect();
     Config {

@@ -2,6 +2,7 @@
 
 use super::world::World;
 use super::*;
+use crate::Role;
 use crate::action::{Command, NewMember};
 use crate::stack::Stack;
 use crate::status::MemberState;
@@ -156,7 +157,7 @@ fn an_array_without_redundancy_is_rebuilt_on_a_new_leaf() {
         // Who returns is told from who followed.
         let events = [0, 1].map(|disk| world.superblock(disk).events);
         assert!(events[0] == events[1] && events[0] > 1, "{events:?}");
-        assert_eq!(world.superblock(1).role(), Role::Active(1));
+        assert_eq!(world.superblock(1).role(), DevRole::Active(Role(1)));
         world.command(Command::Fail(Stack::array(MemberId(1))));
         compare(&mut world, &content, "rebuilt");
     }

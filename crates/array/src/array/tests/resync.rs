@@ -2,6 +2,7 @@
 
 use super::restart::is_data_write;
 use super::*;
+use crate::Role;
 use crate::action::Command;
 use crate::events::{SyncAction, SyncEnd};
 use crate::format::superblock::feature;
@@ -26,7 +27,7 @@ pub(super) fn unclean(config: &mut Config) {
 }
 
 /// The last of the members is being rebuilt, and is so far.
-fn rebuilding(config: &mut Config, role: u16, offset: u64, replacement: bool) {
+fn rebuilding(config: &mut Config, role: Role, offset: u64, replacement: bool) {
     let member = config.members.last_mut().unwrap();
     member.standing = Standing::Rebuilding { role, offset, replacement, marked_below: 0 };
     member.superblock.recovery_offset = offset;
@@ -80,11 +81,11 @@ fn after_an_unclean_stop_a_replacement_is_given_everything_again() {
             heir.superblock.dev_number = disks;
             heir.superblock.device_uuid = [99; 16];
             config.members.push(heir);
-            config.superblock.roles.push(Role::Active(0));
+            config.superblock.roles.push(DevRole::Active(Role(0)));
             for member in &mut config.members {
-                member.superblock.roles.push(Role::Active(0));
+                member.superblock.roles.push(DevRole::Active(Role(0)));
             }
-            rebuilding(config, 0, MEMBER_SECTORS / 2, true);
+            rebuilding(config, Role(0), MEMBER_SECTORS / 2, true);
             unclean(config);
         });
         scatter(&mut world);
@@ -109,7 +110,7 @@ fn a_resync_that_must_wait_for_a_recovery_follows_it() {
         for with_bitmap in [false, true] {
             let mut world = World::with(level, layout, disks, chunk, |config| {
                 unclean(config);
-                rebuilding(config, disks as u16 - 1, MEMBER_SECTORS / 2, false);
+                rebuilding(config, Role(disks as u16 - 1), MEMBER_SECTORS / 2, false);
                 if with_bitmap {
                     add_bitmap(config);
                     config.bitmap.as_mut().unwrap().set_all();

@@ -22,7 +22,7 @@ use crate::keeper::{LaneReport, UNIT_SECTORS};
 use crate::log::journal::Page;
 use crate::log::ppl::PplFix;
 use crate::plan::{MemberIo, Next, Plan, Rows, Run};
-use crate::{Buf, IoOp, MemberId};
+use crate::{Buf, IoOp, MemberId, Role};
 
 /// Steps under way at most.
 const MOST_STEPS: usize = 8;
@@ -33,7 +33,7 @@ enum Work {
     /// Parity of some rows.
     Fix(PplFix),
     /// Pages that lie behind one another, in the journal and on a member.
-    Copy { journal: MemberId, sector: u64, role: u16, row: u64, sectors: u32 },
+    Copy { journal: MemberId, sector: u64, role: Role, row: u64, sectors: u32 },
 }
 
 /// A piece of work under way.
@@ -270,7 +270,7 @@ fn plan_copy(
     lane: &Lane,
     journal: MemberId,
     sector: u64,
-    role: u16,
+    role: Role,
     row: u64,
     sectors: u32,
     strip: Buf,

@@ -8,7 +8,7 @@ use super::super::map::Map;
 use super::change::{Change, Contents, changes};
 use crate::action::Compute;
 use crate::format::ppl::{HEADER_BYTES, MAX_ENTRIES, PplEntry};
-use crate::{Buf, MemberId, SECTOR_BYTES};
+use crate::{Buf, MemberId, Role, SECTOR_BYTES};
 
 /// Partial parity of a unit at most, in bytes, as in md.
 const MAX_PARITY_BYTES: u32 = 128 << 10;
@@ -93,7 +93,7 @@ pub(super) fn holders(job: &Job, lane: &Lane) -> impl Iterator<Item = MemberId> 
 }
 
 /// Where the rows of a write begin, and the role that holds their parity.
-fn parity_role(job: &Job, map: &Map) -> Option<(u64, u16)> {
+fn parity_role(job: &Job, map: &Map) -> Option<(u64, Role)> {
     let start = match &job.kind {
         Kind::Write { unit, .. } => unit.start,
         Kind::ZeroStripes { start, .. } => *start,
@@ -113,7 +113,7 @@ pub(super) fn drafts(job: &Job, lane: &Lane) -> Vec<Draft> {
 
 /// The entry of one change. The partial parity is what the strips that do not change add up to:
 /// the new parity without the new data.
-fn draft(change: &Change, start: u64, map: &Map, role: u16, zero: Buf) -> Option<Draft> {
+fn draft(change: &Change, start: u64, map: &Map, role: Role, zero: Buf) -> Option<Draft> {
     let parity = *change.sums.first()?;
     let (first, _) = *change.data.first()?;
     let strips = change.data.len() as u32;
@@ -123,7 +123,7 @@ fn draft(change: &Change, start: u64, map: &Map, role: u16, zero: Buf) -> Option
         data_sector: map.data_sector(start + u64::from(change.rows.start), first),
         pp_bytes: if whole { 0 } else { bytes },
         data_bytes: bytes * strips,
-        parity_disk: role.into(),
+        parity_disk: role.0.into(),
         checksum: 0,
     };
     let mut inputs: Vec<Buf> = change.data.iter().filter_map(|(_, buf)| *buf).collect();

@@ -1,18 +1,19 @@
 use super::*;
+use crate::Role;
 use crate::code::{Equation, Kind};
 
 /// P, or P and Q, over as many strips as there are coefficients.
 fn code(parities: u16, q_coefs: &[u8]) -> StripeCode {
     let cell = |node| Cell { row: 0, node };
     let width = q_coefs.len() as u16;
-    let data: Vec<Cell> = (0..width).map(cell).collect();
+    let data: Vec<Cell> = Role::all(width).map(cell).collect();
     let sum = |node, kind, coefs: &mut dyn Iterator<Item = u8>| Equation {
         parity: cell(node),
         kind,
         terms: data.iter().zip(coefs).map(|(&cell, coef)| Term { cell, coef }).collect(),
     };
-    let p = sum(width, Kind::Parity, &mut std::iter::repeat(1));
-    let q = sum(width + 1, Kind::Q, &mut q_coefs.iter().copied());
+    let p = sum(Role(width), Kind::Parity, &mut std::iter::repeat(1));
+    let q = sum(Role(width + 1), Kind::Q, &mut q_coefs.iter().copied());
     let equations = [p, q].into_iter().take(parities.into()).collect();
     StripeCode::new(width + parities, 1, data.clone(), equations)
 }
@@ -112,7 +113,7 @@ fn too_much_lost_does_not_come_back() {
 
 #[test]
 fn what_can_come_back_does_when_something_else_cannot() {
-    let cell = |node| Cell { row: 0, node };
+    let cell = |node| Cell { row: 0, node: Role(node) };
     let copy = |of, node| {
         let terms = vec![Term { cell: cell(of), coef: 1 }];
         Equation { parity: cell(node), kind: Kind::Copy, terms }

@@ -4,6 +4,7 @@
 //! order, `+` is P, `*` is Q, `.` is nothing.
 
 use super::*;
+use crate::Role;
 use braid_parity::gf;
 
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -21,7 +22,7 @@ fn word(geometry: &Geometry, row: u64) -> String {
             _ => '.',
         }
     };
-    (0..role(geometry.raid_disks())).map(letter).collect()
+    Role::all(geometry.raid_disks() as u16).map(letter).collect()
 }
 
 fn words(geometry: &Geometry, rows: impl IntoIterator<Item = u64>) -> String {

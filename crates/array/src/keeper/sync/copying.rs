@@ -5,10 +5,10 @@
 //! on the members says that a copy is under way: who begins anew knows of none.
 
 use super::Ranges;
-use crate::MemberId;
 use crate::keeper::core::Core;
 use crate::keeper::members::State;
 use crate::refusal::{Invocation, Next, Refusal};
+use crate::{MemberId, Role};
 
 /// Another pass is not worth its time once less than this part of a member is left.
 const LITTLE: u64 = 256;
@@ -31,7 +31,7 @@ enum Stage {
 #[derive(Debug)]
 pub(in crate::keeper) struct Copying {
     pub(super) old: MemberId,
-    pub(super) role: u16,
+    pub(super) role: Role,
     stage: Stage,
     /// What the new one lacks, as sync space; but for what is being written.
     pub(in crate::keeper) lacks: Ranges,
@@ -41,7 +41,7 @@ pub(in crate::keeper) struct Copying {
 
 impl Copying {
     /// Begins to copy a member that [can be copied](Self::check), and has this role.
-    pub(super) fn begin(core: &mut Core, old: MemberId, role: u16) -> Self {
+    pub(super) fn begin(core: &mut Core, old: MemberId, role: Role) -> Self {
         if let Some(member) = core.members.get_mut(old) {
             member.want_replacement = true;
         }
@@ -56,7 +56,7 @@ impl Copying {
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn check(core: &Core, old: MemberId, another: bool) -> Result<u16, Refusal> {
+    pub(super) fn check(core: &Core, old: MemberId, another: bool) -> Result<Role, Refusal> {
         let refuse = |reason: String, next: Next| Err(Refusal::new(reason, next));
         let Some(member) = core.members.get(old) else {
             let next = Next::by("see its members", Invocation::Detail { array: None });

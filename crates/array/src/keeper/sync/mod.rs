@@ -21,10 +21,10 @@ use std::borrow::Cow;
 use super::Redundancy;
 use super::core::Core;
 use super::members::State;
-use crate::MemberId;
 use crate::events::{ArrayEvent, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
 use crate::refusal::Refusal;
+use crate::{MemberId, Role};
 pub(super) use copying::Copying;
 pub(crate) use ranges::Ranges;
 use state::Phase;
@@ -189,7 +189,7 @@ impl Sync {
         &self,
         core: &Core,
         old: MemberId,
-    ) -> Result<u16, Refusal> {
+    ) -> Result<Role, Refusal> {
         Copying::check(core, old, self.copying.is_some())
     }
 
@@ -230,7 +230,7 @@ impl Sync {
         &mut self,
         core: &mut Core,
         id: MemberId,
-        role: Option<u16>,
+        role: Option<Role>,
     ) {
         self.retry(&core.members);
         if self.is_copied(id) {

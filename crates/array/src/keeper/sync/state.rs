@@ -15,7 +15,7 @@ use crate::keeper::LaneCommand;
 use crate::keeper::core::Core;
 use crate::keeper::members::{Members, State};
 use crate::status::SyncStatus;
-use crate::{Instant, MemberId, SECTOR_BYTES};
+use crate::{Instant, MemberId, Role, SECTOR_BYTES};
 
 /// Where background work stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl Sync {
     }
 
     /// The unit that this place of a role is in, and how much of the role it takes.
-    pub(super) fn unit_of_role(&self, core: &Core, role: u16, start: u64) -> (Unit, u64) {
+    pub(super) fn unit_of_role(&self, core: &Core, role: Role, start: u64) -> (Unit, u64) {
         let by_role = core.space.is_by_role();
         let space = &core.space;
         let height = if by_role { space.rows_left(start) } else { space.unit_left(start) };

@@ -10,11 +10,11 @@
 use std::borrow::Cow;
 
 use super::Ranges;
-use crate::MemberId;
 use crate::events::ArrayEvent;
 use crate::format::superblock::MAX_SECTOR;
 use crate::keeper::Redundancy;
 use crate::keeper::core::Core;
+use crate::{MemberId, Role};
 
 const NO_ROOM: &str = "what no parity vouches for does not fit the bad-block logs";
 
@@ -211,18 +211,18 @@ impl Unsynced {
 }
 
 /// What becomes of a part of a stripe, whose sums these roles hold.
-fn fate(core: &Core, sums: &[u16], row: u64, sectors: u64) -> Fate {
-    let readable = |role: &u16| core.members.view(*role, row, sectors, &[]).reader.is_some();
-    let mut data = (0..core.space.roles()).filter(|role| !sums.contains(role));
+fn fate(core: &Core, sums: &[Role], row: u64, sectors: u64) -> Fate {
+    let readable = |role: &Role| core.members.view(*role, row, sectors, &[]).reader.is_some();
+    let mut data = Role::all(core.space.roles()).filter(|role| !sums.contains(role));
     if !data.all(|role| readable(&role)) {
         return Fate::Lost;
     }
-    let held = |role: &u16| core.members.view(*role, row, sectors, &[]).writable();
+    let held = |role: &Role| core.members.view(*role, row, sectors, &[]).writable();
     if sums.iter().any(held) { Fate::Waits } else { Fate::Over }
 }
 
 /// Notes sums as bad on who holds them. False when a log has no room for that.
-fn mark_sums(core: &mut Core, sums: &[u16], row: u64, sectors: u64) -> bool {
+fn mark_sums(core: &mut Core, sums: &[Role], row: u64, sectors: u64) -> bool {
     for role in sums {
         while let Some(place) = core.members.view(*role, row, sectors, &[]).reader {
             let Some(member) = core.members.get_mut(place.member) else { return false };

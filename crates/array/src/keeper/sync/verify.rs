@@ -3,11 +3,11 @@
 //! something else, fails; a member that it was to replace stays.
 
 use super::{Phase, Sync, Work};
-use crate::MemberId;
 use crate::events::SyncAction;
 use crate::keeper::core::Core;
 use crate::keeper::intent::Intent;
 use crate::keeper::members::State;
+use crate::{MemberId, Role};
 
 /// One unit in so many is read back, and the last one: two hundredths of what was written.
 const ONE_IN: u64 = 64;
@@ -64,7 +64,7 @@ impl Sync {
 
     /// Members that have all of the role that they are to take over: that, and below which row they
     /// were given only what the bitmap marks.
-    fn rebuilt(&self, core: &Core) -> Vec<(MemberId, u16, u64)> {
+    fn rebuilt(&self, core: &Core) -> Vec<(MemberId, Role, u64)> {
         let end = core.space.member_sectors();
         let targets = core.members.iter().filter(|(id, _)| self.targets.contains(id));
         targets

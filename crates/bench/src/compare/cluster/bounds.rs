@@ -6,6 +6,7 @@
 //! write at most `min(k / c, 1 / v)`. A mix makes a part of the stripes one way and the rest the
 //! other; its bound is that of the best part.
 
+use braid_array::Role;
 use braid_cluster::schedule::Endpoint;
 use braid_cluster::{Family, Planner, Schedule};
 
@@ -28,7 +29,9 @@ impl Loads {
             WriteSchedule::Client => vec![Planner::Client],
             WriteSchedule::Chain => vec![Planner::Chain],
             WriteSchedule::Static => vec![Planner::Static],
-            WriteSchedule::Encoder => (0..nodes).map(|node| Planner::Encoder { node }).collect(),
+            WriteSchedule::Encoder => {
+                Role::all(nodes).map(|node| Planner::Encoder { node }).collect()
+            }
             WriteSchedule::Mix => return None,
         };
         let stripes = 0..u64::from(family.period(nodes));
@@ -55,9 +58,9 @@ impl Loads {
 
     fn add(&mut self, schedule: &Schedule) {
         for transfer in schedule.transfers() {
-            self.nodes[usize::from(transfer.to)][0] += 1.0;
+            self.nodes[transfer.to.index()][0] += 1.0;
             if let Endpoint::Node(from) = transfer.from {
-                self.nodes[usize::from(from)][1] += 1.0;
+                self.nodes[from.index()][1] += 1.0;
             }
         }
     }
@@ -92,7 +95,7 @@ pub(super) fn has(family: Family, nodes: u16, schedule: WriteSchedule) -> bool {
         WriteSchedule::Client => Planner::Client,
         WriteSchedule::Chain => Planner::Chain,
         WriteSchedule::Static => Planner::Static,
-        WriteSchedule::Encoder | WriteSchedule::Mix => Planner::Encoder { node: 0 },
+        WriteSchedule::Encoder | WriteSchedule::Mix => Planner::Encoder { node: Role(0) },
     };
     family.schedule(nodes, 0, planner).is_some()
 }
@@ -123,7 +126,7 @@ pub(super) fn read(family: Family, nodes: u16, lost: u16, clients: u16) -> Optio
     let mut held = vec![0_u32; usize::from(nodes)];
     for stripe in 0..u64::from(family.period(nodes)) {
         for cell in family.code(nodes, stripe).ok()?.data() {
-            held[usize::from(cell.node)] += 1;
+            held[cell.node.index()] += 1;
         }
     }
     let all = held.iter().sum::<u32>();
@@ -133,7 +136,7 @@ pub(super) fn read(family: Family, nodes: u16, lost: u16, clients: u16) -> Optio
 
 /// Whether all can be read without the first so many nodes.
 pub(super) fn survives(family: Family, nodes: u16, lost: u16) -> bool {
-    family.losses(nodes).is_ok_and(|losses| losses.survives(|node| node < lost))
+    family.losses(nodes).is_ok_and(|losses| losses.survives(|node| node.0 < lost))
 }
 
 /// Bytes that nodes send each other for a byte of data; `None` for a mix, of which it depends.

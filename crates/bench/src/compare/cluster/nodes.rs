@@ -1,5 +1,6 @@
 //! Nodes and clients as processes, in a lab or on loopback, and measurements with them.
 
+use braid_array::Role;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -244,11 +245,11 @@ fn volume(client: u16, pattern: Pattern) -> String {
 /// down; half of what there is is not given beyond what each gets at once.
 fn ring_bytes(family: Family, setting: &Setting) -> u64 {
     let chunk_bytes = u32::try_from(setting.block_bytes).unwrap_or(u32::MAX);
-    let planners = [Planner::Encoder { node: 0 }, Planner::Chain, Planner::Static];
+    let planners = [Planner::Encoder { node: Role(0) }, Planner::Chain, Planner::Static];
     let rings = planners.into_iter().filter_map(|planner| {
         let params = Params::for_array(family, setting.nodes, chunk_bytes, 1, planner);
         let pipeline = Pipeline::new(params.ok()?).ok()?;
-        (0..setting.nodes).map(|node| pipeline.ring_bytes(node)).max()
+        Role::all(setting.nodes).map(|node| pipeline.ring_bytes(node)).max()
     });
     2 * (rings.max().unwrap_or(0) + SLACK_BYTES) * (u64::from(setting.clients) + 1)
 }

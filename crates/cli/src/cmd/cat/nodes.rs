@@ -1,6 +1,7 @@
 //! `braid cat` with members on nodes: nothing is taken over, and nothing written to volumes. What
 //! a client that has the array may be writing is not read.
 
+use braid_array::Role;
 use std::io::{self, Write};
 
 use braid_cluster::assemble::{Candidate, Options, Start, Startable, decide};
@@ -96,7 +97,7 @@ fn look(object: &str, volumes: &[NodeArg], network: Network) -> Result<Vec<Candi
 fn config(plan: Startable, network: Network, object: &str) -> Result<Assembled, Failure> {
     let nodes = u16::try_from(plan.members.len())
         .map_err(|error| Failure::refused("cat", object, error, "use fewer members"))?;
-    let planner = Planner::Encoder { node: 0 };
+    let planner = Planner::Encoder { node: Role(0) };
     let mut params = Params::for_array(plan.family, nodes, plan.chunk_bytes, plan.stripes, planner)
         .map_err(|error| Failure::explained("cat", object, error))?;
     params.session = Uuid::new_v4().as_u64_pair().0;

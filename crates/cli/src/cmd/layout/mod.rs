@@ -6,6 +6,7 @@ mod pattern;
 mod stripe;
 mod text;
 
+use braid_array::Role;
 use braid_array::SECTOR_BYTES;
 use braid_array::code::{Terms, levels};
 use braid_cluster::family::XOR2D_NAME;
@@ -35,7 +36,7 @@ struct Map {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Cell {
     row: u64,
-    member: u16,
+    member: Role,
     kind: Kind,
     /// Data and copies: which chunk of the array. Parity: which row.
     index: u64,
@@ -60,13 +61,13 @@ struct Equation {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Place {
     row: u64,
-    member: u16,
+    member: Role,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Term {
     row: u64,
-    member: u16,
+    member: Role,
     coef: u8,
 }
 
@@ -86,7 +87,7 @@ struct Scheduled {
 struct Transfer {
     stage: u16,
     from: Sender,
-    to: u16,
+    to: Role,
     #[serde(serialize_with = "indices")]
     terms: Terms,
 }
@@ -95,7 +96,7 @@ struct Transfer {
 #[serde(untagged)]
 enum Sender {
     Client(&'static str),
-    Node(u16),
+    Node(Role),
 }
 
 fn indices<S: Serializer>(terms: &Terms, serializer: S) -> Result<S::Ok, S::Error> {
@@ -124,7 +125,7 @@ impl Map {
         }
     }
 
-    fn cell(&self, row: u64, member: u16) -> Option<&Cell> {
+    fn cell(&self, row: u64, member: Role) -> Option<&Cell> {
         let found = self.cells.binary_search_by_key(&(row, member), |c| (c.row, c.member));
         found.ok().map(|place| &self.cells[place])
     }

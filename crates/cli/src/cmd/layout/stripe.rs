@@ -1,5 +1,6 @@
 //! The map of one stripe over nodes, and its schedule.
 
+use braid_array::Role;
 use braid_array::code::{self, Content, StripeCode};
 use braid_cluster::schedule::Endpoint;
 use braid_cluster::{self as cluster, Planner, Schedule};
@@ -49,7 +50,7 @@ pub(super) const fn planner(name: ScheduleName) -> Planner {
     match name {
         ScheduleName::Client => Planner::Client,
         ScheduleName::Chain => Planner::Chain,
-        ScheduleName::Encoder => Planner::Encoder { node: 0 },
+        ScheduleName::Encoder => Planner::Encoder { node: Role(0) },
         ScheduleName::Static => Planner::Static,
     }
 }

@@ -1,6 +1,7 @@
 //! The map as a person reads it: a grid of cells, the equations, the transfers stage by stage, the
 //! load of every node.
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -49,7 +50,7 @@ fn grid(text: &mut String, map: &Map) {
         end_line(text);
         let _ = write!(text, "{row:4} ");
         for member in 0..map.raid_devices {
-            let cell = u16::try_from(member).ok().and_then(|member| map.cell(row, member));
+            let cell = u16::try_from(member).ok().and_then(|member| map.cell(row, Role(member)));
             let _ = write!(text, " {:width$}", cell.map_or_else(|| "-".to_owned(), label));
         }
     }
@@ -85,7 +86,7 @@ fn spell(map: &Map, equation: &Equation) -> String {
 /// One line for each sender and receiver of a stage.
 fn transfers(text: &mut String, plan: &Scheduled) {
     let _ = writeln!(text, "\nschedule {}", plan.name);
-    let mut stages: BTreeMap<u16, BTreeMap<(Sender, u16), Vec<String>>> = BTreeMap::new();
+    let mut stages: BTreeMap<u16, BTreeMap<(Sender, Role), Vec<String>>> = BTreeMap::new();
     for transfer in &plan.transfers {
         let arcs = stages.entry(transfer.stage).or_default();
         arcs.entry((transfer.from, transfer.to)).or_default().push(sum(&transfer.terms));

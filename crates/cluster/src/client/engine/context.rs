@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use braid_array::keeper::{Done, KeeperView, LaneReport, Redundancy, SyncSpace};
-use braid_array::{Action, Buf, Instant, MemberId, Refusal, RequestError, RequestId, SECTOR_BYTES};
+use braid_array::{
+    Action, Buf, Instant, MemberId, Refusal, RequestError, RequestId, Role, SECTOR_BYTES,
+};
 
 use super::areas::Areas;
 use super::extent::{Extent, Piece};
@@ -125,13 +127,13 @@ impl Cx<'_> {
         self.keeper.now()
     }
 
-    pub(super) fn readable(&self, role: u16) -> bool {
+    pub(super) fn readable(&self, role: Role) -> bool {
         self.members.readable(self.keeper, role)
     }
 
     /// The roles whose nodes are missing or lost, or do not have all of theirs yet.
     pub(super) fn lost(&self) -> Roles {
-        (0..self.members.nodes()).filter(|&role| !self.readable(role)).collect()
+        Role::all(self.members.nodes()).filter(|&role| !self.readable(role)).collect()
     }
 
     /// Do the sums of this slice tell what lost data was? Copies do, each of which is all there is
@@ -151,14 +153,14 @@ impl Cx<'_> {
         self.members.losses_told(self.keeper, self.out)
     }
 
-    pub(super) fn send(&mut self, role: u16, message: &Message) {
+    pub(super) fn send(&mut self, role: Role, message: &Message) {
         self.out.send(self.members.entry(role).peer, message);
     }
 
     /// Sends a member a message that is answered with its tag.
     pub(in crate::client) fn request(
         &mut self,
-        role: u16,
+        role: Role,
         kind: RequestKind,
         message: impl FnOnce(u32) -> Message,
     ) {
@@ -167,12 +169,12 @@ impl Cx<'_> {
     }
 
     /// A member owes an answer to something that has no tag.
-    pub(super) fn owes(&mut self, role: u16) {
+    pub(super) fn owes(&mut self, role: Role) {
         self.report_of(role, LaneReport::Asked);
     }
 
     /// It has answered that, or is not waited for any more.
-    pub(super) fn answered(&mut self, role: u16) {
+    pub(super) fn answered(&mut self, role: Role) {
         self.report_of(role, LaneReport::Answered);
     }
 
@@ -184,13 +186,13 @@ impl Cx<'_> {
     /// Tells the keeper something of the member of a role, if it has one.
     pub(in crate::client) fn report_of(
         &mut self,
-        role: u16,
+        role: Role,
         report: impl FnOnce(MemberId) -> LaneReport,
     ) {
         self.out.report_of(self.members.id(role), report);
     }
 
-    pub(super) fn lose(&mut self, role: u16, why: Refusal) {
+    pub(super) fn lose(&mut self, role: Role, why: Refusal) {
         self.out.lose(role, why);
     }
 

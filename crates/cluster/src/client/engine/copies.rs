@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use braid_array::code::Cell;
 use braid_array::keeper::Done;
-use braid_array::{Buf, Instant, SECTOR_BYTES};
+use braid_array::{Buf, Instant, Role, SECTOR_BYTES};
 
 use super::context::{Cx, Note};
 use super::extent::{Piece, Whose};
@@ -42,7 +42,7 @@ struct OnItsWay {
 #[derive(Debug, Default)]
 pub(in crate::client) struct Copies {
     /// The role of the member that is copied, while there is a target.
-    role: Option<u16>,
+    role: Option<Role>,
     copying: bool,
     slices: BTreeMap<Key, Slice>,
     /// Blocks that wait for a slot at the target.
@@ -59,7 +59,7 @@ pub(in crate::client) struct Copies {
 
 impl Copies {
     /// The copy of this role begins, through so many slots.
-    pub(in crate::client) fn begin(&mut self, role: u16, slots: u16) {
+    pub(in crate::client) fn begin(&mut self, role: Role, slots: u16) {
         let free = Slot::all(slots).rev().collect();
         let role = Some(role);
         *self = Self { role, copying: true, free, next: self.next, ..Self::default() };

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use braid_array::code::Cell;
 use braid_array::plan::{Fetch, Held, Next, Run, Unrecoverable};
-use braid_array::{Buf, Compute, MemberId, Outcome, RequestError};
+use braid_array::{Buf, Compute, MemberId, Outcome, RequestError, Role};
 
 use super::context::{Cx, Note, Shared};
 use super::extent::{Extent, Range, Want, Whom, Whose};
@@ -30,7 +30,7 @@ pub(super) struct Decode {
     for_set: bool,
     state: State,
     /// Nodes that could not read their block.
-    without: BTreeSet<u16>,
+    without: BTreeSet<Role>,
     /// What is not handed out yet.
     wanted: Vec<Want>,
     /// What is being handed out.
@@ -108,7 +108,7 @@ impl Decodes {
     }
 
     /// Wants blocks of a range back that this node cannot read.
-    pub(super) fn decode_without(&mut self, range: Extent, wanted: Vec<Want>, node: u16) {
+    pub(super) fn decode_without(&mut self, range: Extent, wanted: Vec<Want>, node: Role) {
         self.add(Decode { without: BTreeSet::from([node]), ..Decode::new(range, wanted) });
     }
 
@@ -201,7 +201,7 @@ impl Decodes {
         }
         let view = stripe::view(cx, &range, &decode.without).ok_or(Unfit::Never)?;
         let strips = wanted.iter().map(|want| want.index as usize);
-        let load = |member: MemberId| cx.shared.reads.load(member.0);
+        let load = |member: MemberId| cx.shared.reads.load(Role(member.0));
         let fetch = Fetch::new(&view, &decode.held, strips, load);
         let fetch = fetch.map_err(|Unrecoverable| Unfit::Never)?;
         let staged = self.stage(cx.shared, fetch.strips(), range.len).ok_or(Unfit::NoRoom)?;
@@ -287,7 +287,7 @@ impl Decodes {
             self.dissolve(cx, job, wanted);
         } else {
             let run = std::mem::take(&mut decode.run);
-            decode.without.extend(run.unread().iter().map(|place| place.member.0));
+            decode.without.extend(run.unread().iter().map(|place| Role(place.member.0)));
             decode.state = State::Waiting;
             let held = std::mem::take(&mut decode.held);
             cx.shared.staging.give(held.into_values());

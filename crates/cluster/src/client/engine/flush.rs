@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use braid_array::{RequestError, RequestId};
+use braid_array::{RequestError, RequestId, Role};
 
 use super::context::Cx;
 use super::journals::Journals;
@@ -76,7 +76,7 @@ impl Flushes {
         if !flush.after.is_empty() {
             return;
         }
-        let roles: Vec<u16> = cx.members.alive_roles().collect();
+        let roles: Vec<Role> = cx.members.alive_roles().collect();
         flush.covers = Some(sets.stored_up_to());
         flush.left = Some(roles.len() as u32);
         for role in roles {

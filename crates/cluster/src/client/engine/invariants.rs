@@ -1,5 +1,6 @@
 //! What is true of the engine whenever the client has nothing to do at once.
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 
 use super::{Engine, Shared};
@@ -92,7 +93,7 @@ impl Engine {
     }
 
     /// What a member owes that has no tag.
-    pub(in crate::client) fn owed_by(&self, shared: &Shared, role: u16) -> usize {
+    pub(in crate::client) fn owed_by(&self, shared: &Shared, role: Role) -> usize {
         self.sets.owed_by(role) + shared.reads.used(role)
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_array::format::Superblock;
 use braid_array::format::superblock::feature;
 use braid_array::keeper::LaneReport;
-use braid_array::{Refusal, SECTOR_BYTES};
+use braid_array::{Refusal, Role, SECTOR_BYTES};
 
 use super::context::{Cx, Shared};
 use super::partial::PartialParityLog;
@@ -71,9 +71,9 @@ pub(in crate::client) struct Journals {
     /// gone.
     left: bool,
     /// Roles from which an answer is still to come.
-    waiting: BTreeSet<u16>,
+    waiting: BTreeSet<Role>,
     /// By role, what was recorded.
-    lists: BTreeMap<u16, (SetVersion, Vec<JournalEntry>)>,
+    lists: BTreeMap<Role, (SetVersion, Vec<JournalEntry>)>,
     /// By version, the most that a slice-set takes of a log.
     sizes: BTreeMap<u64, u64>,
     used: u64,
@@ -87,10 +87,12 @@ pub(in crate::client) struct Journals {
 }
 
 /// Which of the recorded slice-sets do not go, and up to which one all are stored.
-fn decide(lists: &BTreeMap<u16, (SetVersion, Vec<JournalEntry>)>) -> (SetVersion, Vec<SetVersion>) {
+fn decide(
+    lists: &BTreeMap<Role, (SetVersion, Vec<JournalEntry>)>,
+) -> (SetVersion, Vec<SetVersion>) {
     let mark = lists.values().map(|(mark, _)| *mark).max().unwrap_or_default();
     let mark = if braid_array::broken("trim-mark") { SetVersion::default() } else { mark };
-    let mut found: BTreeMap<SetVersion, (BTreeSet<u16>, bool, u64)> = BTreeMap::new();
+    let mut found: BTreeMap<SetVersion, (BTreeSet<Role>, bool, u64)> = BTreeMap::new();
     for (&role, (_, items)) in lists {
         for item in items.iter().filter(|item| item.version > mark) {
             let (have, void, holders) = found.entry(item.version).or_default();
@@ -99,8 +101,8 @@ fn decide(lists: &BTreeMap<u16, (SetVersion, Vec<JournalEntry>)>) -> (SetVersion
             *holders |= item.holders.0;
         }
     }
-    let dropped = |(_, (have, void, holders)): &(SetVersion, (BTreeSet<u16>, bool, u64))| {
-        let lacks = |role: &u16| *holders >> role & 1 == 1 && !have.contains(role);
+    let dropped = |(_, (have, void, holders)): &(SetVersion, (BTreeSet<Role>, bool, u64))| {
+        let lacks = |role: &Role| *holders >> role.0 & 1 == 1 && !have.contains(role);
         *void
             || if braid_array::broken("all-hold") {
                 lists.keys().all(lacks)
@@ -169,13 +171,13 @@ impl Journals {
     }
 
     /// A node has told how much its log holds.
-    pub(in crate::client) fn told(&mut self, role: u16, bytes: u64, parts_only: bool) {
-        self.told[usize::from(role)] = (bytes, parts_only);
+    pub(in crate::client) fn told(&mut self, role: Role, bytes: u64, parts_only: bool) {
+        self.told[role.index()] = (bytes, parts_only);
     }
 
     /// Has a node that comes back a journal that is as large as is needed?
-    pub(in crate::client) fn suffices(&self, role: u16) -> bool {
-        self.told[usize::from(role)].0 >= self.bytes
+    pub(in crate::client) fn suffices(&self, role: Role) -> bool {
+        self.told[role.index()].0 >= self.bytes
     }
 
     /// What a volume of this size has for the data, and what comes before them.
@@ -198,7 +200,7 @@ impl Journals {
             if self.live && self.lose_those_without(cx) {
                 return false;
             }
-            let told = |role: u16| self.told[usize::from(role)];
+            let told = |role: Role| self.told[role.index()];
             let least = cx.members.alive_roles().map(|role| told(role).0).min().unwrap_or(0);
             let parts_only = cx.members.alive_roles().all(|role| told(role).1);
             let reads = cx.keeper.is_read_only() && !self.live;
@@ -217,8 +219,8 @@ impl Journals {
 
     /// What a node had recorded may be needed: one that cannot tell has lost it. Is there any?
     fn lose_those_without(&self, cx: &mut Cx<'_>) -> bool {
-        let without = |role: &u16| self.told[usize::from(*role)].0 == 0;
-        let without: Vec<u16> = cx.members.alive_roles().filter(without).collect();
+        let without = |role: &Role| self.told[role.index()].0 == 0;
+        let without: Vec<Role> = cx.members.alive_roles().filter(without).collect();
         for &role in &without {
             cx.lose(role, Refusal::new("its journal cannot be read", STORAGE));
         }
@@ -226,7 +228,7 @@ impl Journals {
     }
 
     fn request_all(&mut self, cx: &mut Cx<'_>, message: impl Fn(u32) -> Message) {
-        let roles: Vec<u16> = cx.members.alive_roles().collect();
+        let roles: Vec<Role> = cx.members.alive_roles().collect();
         self.waiting.extend(&roles);
         for role in roles {
             cx.request(role, RequestKind::Journal, &message);
@@ -237,7 +239,7 @@ impl Journals {
     pub(in crate::client) fn listed(
         &mut self,
         cx: &mut Cx<'_>,
-        role: u16,
+        role: Role,
         mark: SetVersion,
         items: Vec<JournalEntry>,
         next: u32,
@@ -259,7 +261,7 @@ impl Journals {
     }
 
     /// Nothing is waited for any more from this node.
-    pub(in crate::client) fn without(&mut self, role: u16) {
+    pub(in crate::client) fn without(&mut self, role: Role) {
         self.waiting.remove(&role);
     }
 
@@ -413,9 +415,18 @@ mod tests {
         let all = Roles(0b111);
         let list = |mark, items| (SetVersion::new(Epoch(1), mark), items);
         let lists = BTreeMap::from([
-            (0, list(2, vec![noted(2, all, false), noted(3, all, false), noted(5, all, false)])),
-            (1, list(1, vec![noted(2, all, false), noted(3, all, false), noted(4, all, false)])),
-            (2, list(1, vec![noted(3, all, false), noted(5, all, false), noted(5, all, true)])),
+            (
+                Role(0),
+                list(2, vec![noted(2, all, false), noted(3, all, false), noted(5, all, false)]),
+            ),
+            (
+                Role(1),
+                list(1, vec![noted(2, all, false), noted(3, all, false), noted(4, all, false)]),
+            ),
+            (
+                Role(2),
+                list(1, vec![noted(3, all, false), noted(5, all, false), noted(5, all, true)]),
+            ),
         ]);
         assert_eq!(
             decide(&lists),
@@ -425,7 +436,7 @@ mod tests {
             )
         );
         // Role 3 holds the array no more.
-        let lists = BTreeMap::from([(0, list(0, vec![noted(1, Roles(0b1001), false)]))]);
+        let lists = BTreeMap::from([(Role(0), list(0, vec![noted(1, Roles(0b1001), false)]))]);
         assert_eq!(decide(&lists), (SetVersion::new(Epoch(1), 0), vec![]));
     }
 }

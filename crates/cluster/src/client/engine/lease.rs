@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use braid_array::Instant;
+use braid_array::{Instant, Role};
 
 use super::context::{Cx, Shared};
 use super::sets::Sets;
@@ -60,7 +60,7 @@ impl Lease {
     }
 
     /// A node is lost, and with it what it has granted.
-    pub(super) fn forget(&mut self, role: u16) {
+    pub(super) fn forget(&mut self, role: Role) {
         self.granted.remove(role);
         self.asked.remove(role);
         self.returning.remove(role);
@@ -155,13 +155,13 @@ impl Lease {
         } else if self.rest_due(idle && !cx.keeper.is_stopping()).is_some_and(|due| due <= now) {
             self.used = false;
             let nodes = cx.members.nodes();
-            let all = (0..nodes).filter(|&role| cx.members.entry(role).ready).collect();
+            let all = Role::all(nodes).filter(|&role| cx.members.entry(role).ready).collect();
             self.give_back(cx, all, true);
         }
     }
 
     fn request_all(&mut self, cx: &mut Cx<'_>) {
-        let lacks = |role: &u16| !self.granted.contains(*role);
+        let lacks = |role: &Role| !self.granted.contains(*role);
         self.asked = cx.members.alive_roles().filter(lacks).collect();
         for role in self.asked.iter() {
             cx.request(role, RequestKind::LeaseRing, |tag| Message::LeaseRing { tag });
@@ -178,7 +178,7 @@ impl Lease {
     }
 
     /// A node has granted all of its ring, or not.
-    pub(super) fn answered(&mut self, role: u16, ok: bool, now: Instant) {
+    pub(super) fn answered(&mut self, role: Role, ok: bool, now: Instant) {
         self.asked.remove(role);
         if ok {
             self.granted.insert(role);
@@ -189,7 +189,7 @@ impl Lease {
     }
 
     /// A node has got memory back.
-    pub(super) fn returned(&mut self, role: u16) {
+    pub(super) fn returned(&mut self, role: Role) {
         self.returning.remove(role);
         self.resting &= !self.returning.is_empty();
     }

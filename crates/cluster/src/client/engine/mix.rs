@@ -8,7 +8,7 @@
 //! them receives more than this client sends, the client makes more of the parities; otherwise
 //! fewer. At the best mix both carry the same.
 
-use braid_array::Instant;
+use braid_array::{Instant, Role};
 
 use crate::schedule::Planner;
 
@@ -75,9 +75,9 @@ impl Mix {
     }
 
     /// A node tells what it has received so far.
-    pub(in crate::client) fn received(&mut self, role: u16, bytes: u64) {
+    pub(in crate::client) fn received(&mut self, role: Role, bytes: u64) {
         if let Self::Share(share) = self {
-            let (first, last) = &mut share.received_bytes[usize::from(role)];
+            let (first, last) = &mut share.received_bytes[role.index()];
             if *last == 0 {
                 // What it had received for others before.
                 *first = bytes;
@@ -153,7 +153,7 @@ mod tests {
             let data = 1e6 / f64::max(sends, receives);
             received += data * receives;
             mix.sent((data * sends) as u32);
-            mix.received(0, received as u64);
+            mix.received(Role(0), received as u64);
             now = now.plus_millis(WINDOW_MILLIS);
             mix.credit(now, true);
         }
@@ -178,12 +178,12 @@ mod tests {
     #[test]
     fn the_share_is_kept_and_falls_without_pressure() {
         let mut mix = Mix::of_both(1);
-        mix.received(0, 500);
-        mix.received(0, 1000);
+        mix.received(Role(0), 500);
+        mix.received(Role(0), 1000);
         mix.sent(1);
         mix.credit(Instant(0).plus_millis(WINDOW_MILLIS), false);
         assert!((0..100).all(|_| !mix.client_makes_next()));
-        mix.received(0, 2000);
+        mix.received(Role(0), 2000);
         mix.sent(500);
         mix.credit(Instant(0).plus_millis(2 * WINDOW_MILLIS), true);
         let made = (0..1000).filter(|_| mix.client_makes_next()).count();

@@ -43,7 +43,7 @@ use braid_array::array::Scratch;
 use braid_array::format::Superblock;
 use braid_array::keeper::{Done, Fix, LaneReport, Tried, Unit, Work as What};
 use braid_array::{
-    Buf, IoError, IoId, Op, Outcome, Request, RequestError, RequestId, SECTOR_BYTES,
+    Buf, IoError, IoId, Op, Outcome, Request, RequestError, RequestId, Role, SECTOR_BYTES,
 };
 
 use areas::Areas;
@@ -203,7 +203,7 @@ impl Engine {
     }
 
     /// A node has put what was read.
-    pub(super) fn placed(&mut self, cx: &mut Cx<'_>, role: u16, imm: u32) {
+    pub(super) fn placed(&mut self, cx: &mut Cx<'_>, role: Role, imm: u32) {
         let slot = u16::try_from(imm).map(Slot);
         let Some(piece) = slot.ok().and_then(|slot| take_read(cx, role, slot)) else {
             return cx.out.violates(role, "it sends what was not asked for");
@@ -224,7 +224,7 @@ impl Engine {
     }
 
     /// A node that is copied has put what was read to the other one.
-    pub(super) fn copied(&mut self, cx: &mut Cx<'_>, role: u16, slot: Slot) {
+    pub(super) fn copied(&mut self, cx: &mut Cx<'_>, role: Role, slot: Slot) {
         match take_read(cx, role, slot).map(|piece| piece.whose) {
             Some(Whose::Copy { number, .. }) => self.copies.sent(cx, number),
             _ => cx.out.violates(role, "it copies what was not asked for"),
@@ -232,7 +232,7 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, role: u16, slot: Slot) {
+    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, role: Role, slot: Slot) {
         let Some(piece) = take_read(cx, role, slot) else {
             return cx.out.violates(role, "it answers what was not asked");
         };
@@ -276,7 +276,7 @@ impl Engine {
     pub(super) fn finished(
         &mut self,
         cx: &mut Cx<'_>,
-        role: u16,
+        role: Role,
         position: Position,
         generation: Generation,
         ok: bool,
@@ -286,7 +286,7 @@ impl Engine {
     }
 
     /// A node has answered a message that the engine sent, or is lost and will not.
-    pub(super) fn answered(&mut self, cx: &mut Cx<'_>, role: u16, kind: RequestKind, ok: bool) {
+    pub(super) fn answered(&mut self, cx: &mut Cx<'_>, role: Role, kind: RequestKind, ok: bool) {
         match kind {
             RequestKind::Flush(number) => {
                 self.flushes.answered(cx, &mut self.journals, number);
@@ -300,7 +300,7 @@ impl Engine {
     }
 
     /// A node is lost: nothing is waited for from it, and slice-sets go on without it.
-    pub(super) fn without(&mut self, cx: &mut Cx<'_>, role: u16) {
+    pub(super) fn without(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.lease.forget(role);
         self.sets.without(cx, role);
         self.pass_on(cx);
@@ -316,7 +316,7 @@ impl Engine {
     }
 
     /// What was to be read from a node that is lost goes elsewhere.
-    pub(super) fn reads_without(&mut self, cx: &mut Cx<'_>, role: u16) {
+    pub(super) fn reads_without(&mut self, cx: &mut Cx<'_>, role: Role) {
         for piece in cx.shared.reads.drain(role) {
             self.read_elsewhere(cx, piece);
         }
@@ -324,7 +324,7 @@ impl Engine {
     }
 
     /// The copy of a member ends before its end.
-    pub(super) fn end_copy(&mut self, cx: &mut Cx<'_>, role: u16) {
+    pub(super) fn end_copy(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.read_back.end(cx, role);
         self.copies.end(cx);
         self.pass_on(cx);
@@ -510,7 +510,7 @@ fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
 }
 
 /// A read is answered; what it was for.
-fn take_read(cx: &mut Cx<'_>, role: u16, slot: Slot) -> Option<Piece> {
+fn take_read(cx: &mut Cx<'_>, role: Role, slot: Slot) -> Option<Piece> {
     let piece = cx.shared.reads.take(role, slot)?;
     let now = cx.now();
     cx.answered(role);

@@ -38,7 +38,7 @@ impl Wanted<'_> {
         let home = self.touched.iter().next().map(|i| self.plan.code.data()[i as usize].node);
         let worth = |position: Position| {
             let node = position.encoder(nodes);
-            if lone { u32::from(Some(node) == home) } else { kept[usize::from(node)] }
+            if lone { u32::from(Some(node) == home) } else { kept[node.index()] }
         };
         let most = free().map(|(_, position)| worth(position)).max()?;
         free().find(|&(_, position)| worth(position) == most).map(|(at, _)| at)
@@ -50,9 +50,9 @@ impl Wanted<'_> {
         let code = &self.plan.code;
         for index in self.touched.iter() {
             let cell = code.data()[index as usize];
-            kept[usize::from(cell.node)] += 1;
+            kept[cell.node.index()] += 1;
             for &sum in code.involved(cell) {
-                kept[usize::from(code.equations()[sum].parity.node)] += 1;
+                kept[code.equations()[sum].parity.node.index()] += 1;
             }
         }
         kept

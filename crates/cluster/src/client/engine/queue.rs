@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use braid_array::keeper::{Done, LaneReport};
-use braid_array::{Buf, RequestError};
+use braid_array::{Buf, RequestError, Role};
 
 use super::context::{Cx, Note};
 use super::decode::Decodes;
@@ -333,7 +333,7 @@ impl Queue {
         cx: &mut Cx<'_>,
         below: &mut Below<'_>,
         (kind, of): (usize, usize),
-        role: u16,
+        role: Role,
     ) -> bool {
         if !cx.members.alive(role) {
             // It is lost again: nothing of the slice is wrong.

@@ -2,7 +2,7 @@
 
 use braid_array::code::Cell;
 use braid_array::keeper::SyncSpace;
-use braid_array::{Buf, Compute, Instant, IoError, Outcome, SECTOR_BYTES};
+use braid_array::{Buf, Compute, Instant, IoError, Outcome, Role, SECTOR_BYTES};
 
 use super::context::{Cx, Shared};
 use super::decode::Decodes;
@@ -35,7 +35,7 @@ pub(in crate::client) enum Verdict {
 #[derive(Debug, Default)]
 pub(in crate::client) struct ReadBack {
     /// The role of the member that was copied, while its copy is read.
-    role: Option<u16>,
+    role: Option<Role>,
     /// First place of the next slice in the space of background work.
     next: u64,
     block: Option<Block>,
@@ -60,7 +60,7 @@ struct Block {
 
 impl ReadBack {
     /// All that was copied of this role is durable.
-    pub(in crate::client) fn begin(&mut self, role: u16) {
+    pub(in crate::client) fn begin(&mut self, role: Role) {
         self.role = Some(role);
         self.next = 0;
         self.verdict = None;
@@ -109,7 +109,7 @@ impl ReadBack {
     }
 
     /// Both are asked for the digest of a block.
-    fn read(&mut self, cx: &mut Cx<'_>, role: u16, (key, row): (Key, u16), bufs: [Buf; 2]) {
+    fn read(&mut self, cx: &mut Cx<'_>, role: Role, (key, row): (Key, u16), bufs: [Buf; 2]) {
         let target = cx.members.copy_target();
         let extent = cx.shared.whole_slice(key);
         let cell = Cell { row, node: role };
@@ -207,7 +207,7 @@ impl ReadBack {
 
     /// There is nobody to read it from any more; the old one may still answer, and until then its
     /// buffer is not free.
-    pub(super) fn end(&mut self, cx: &mut Cx<'_>, role: u16) {
+    pub(super) fn end(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.role = None;
         self.verdict = None;
         self.due = None;

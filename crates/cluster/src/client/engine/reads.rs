@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use braid_array::keeper::LaneReport;
-use braid_array::{Instant, SECTOR_BYTES};
+use braid_array::{Instant, Role, SECTOR_BYTES};
 
 use super::extent::{Extent, Piece, Whose};
 use crate::client::latency::TimedOperation;
@@ -41,12 +41,12 @@ impl Reads {
     }
 
     pub(super) fn queue(&mut self, piece: Piece) {
-        self.ports[usize::from(piece.cell.node)].queue.push_back(piece);
+        self.ports[piece.cell.node.index()].queue.push_back(piece);
     }
 
     /// Reads on their way to a node, or waiting.
-    pub(super) fn load(&self, role: u16) -> usize {
-        let port = &self.ports[usize::from(role)];
+    pub(super) fn load(&self, role: Role) -> usize {
+        let port = &self.ports[role.index()];
         port.queue.len() + port.slots.len() - port.free.len()
     }
 
@@ -60,18 +60,18 @@ impl Reads {
     }
 
     /// Slots in use at a node.
-    pub(super) fn used(&self, role: u16) -> usize {
-        self.ports[usize::from(role)].slots.iter().flatten().count()
+    pub(super) fn used(&self, role: Role) -> usize {
+        self.ports[role.index()].slots.iter().flatten().count()
     }
 
-    pub(super) fn is_counted(&self, role: u16) -> bool {
-        let port = &self.ports[usize::from(role)];
+    pub(super) fn is_counted(&self, role: Role) -> bool {
+        let port = &self.ports[role.index()];
         self.used(role) + port.free.len() == port.slots.len()
     }
 
     /// Uses a free slot below this one for a read that the caller sends.
-    pub(super) fn occupy(&mut self, role: u16, end: u16, piece: Piece) -> Option<Slot> {
-        let port = &mut self.ports[usize::from(role)];
+    pub(super) fn occupy(&mut self, role: Role, end: u16, piece: Piece) -> Option<Slot> {
+        let port = &mut self.ports[role.index()];
         let at = port.free.iter().rposition(|&slot| slot.0 < end)?;
         let slot = port.free.swap_remove(at);
         port.slots[slot.index()] = Some(piece);
@@ -88,10 +88,10 @@ impl Reads {
         out: &mut Out,
     ) -> bool {
         let mut short = false;
-        for role in 0..members.nodes() {
-            while let Some(piece) = self.ports[usize::from(role)].queue.pop_front() {
+        for role in Role::all(members.nodes()) {
+            while let Some(piece) = self.ports[role.index()].queue.pop_front() {
                 let Some(slot) = self.occupy(role, end, piece) else {
-                    self.ports[usize::from(role)].queue.push_front(piece);
+                    self.ports[role.index()].queue.push_front(piece);
                     short = true;
                     break;
                 };
@@ -105,48 +105,48 @@ impl Reads {
     }
 
     /// A node has answered a read; what it was for.
-    pub(super) fn take(&mut self, role: u16, slot: Slot) -> Option<Piece> {
-        let port = &mut self.ports[usize::from(role)];
+    pub(super) fn take(&mut self, role: Role, slot: Slot) -> Option<Piece> {
+        let port = &mut self.ports[role.index()];
         let piece = port.slots.get_mut(slot.index())?.take()?;
         port.free.push(slot);
         Some(piece)
     }
 
     /// Everything that waits or is under way at a node that is gone.
-    pub(super) fn drain(&mut self, role: u16) -> Vec<Piece> {
-        let port = &mut self.ports[usize::from(role)];
+    pub(super) fn drain(&mut self, role: Role) -> Vec<Piece> {
+        let port = &mut self.ports[role.index()];
         let mut pieces: Vec<Piece> = port.queue.drain(..).collect();
         pieces.extend(port.slots.iter_mut().filter_map(Option::take));
         pieces
     }
 
     /// Nothing is under way on a connection that is new.
-    pub(in crate::client) fn stands_anew(&mut self, role: u16) {
+    pub(in crate::client) fn stands_anew(&mut self, role: Role) {
         let slots = self.slots;
-        let port = &mut self.ports[usize::from(role)];
+        let port = &mut self.ports[role.index()];
         port.slots.fill_with(|| None);
         port.free = Slot::all(slots).rev().collect();
     }
 
     /// The copy target takes over a role: its port goes with it.
-    pub(in crate::client) fn exchange(&mut self, role: u16) {
+    pub(in crate::client) fn exchange(&mut self, role: Role) {
         let target = self.ports.len() - 1;
-        self.ports.swap(usize::from(role), target);
+        self.ports.swap(role.index(), target);
         let fresh = Self::new(0, self.slots).ports.remove(0);
         self.ports[target] = fresh;
     }
 
     /// Takes back what waits for a slot and is of this kind; how many.
-    pub(super) fn withdraw(&mut self, role: u16, which: impl Fn(Whose) -> bool) -> usize {
-        let queue = &mut self.ports[usize::from(role)].queue;
+    pub(super) fn withdraw(&mut self, role: Role, which: impl Fn(Whose) -> bool) -> usize {
+        let queue = &mut self.ports[role.index()].queue;
         let before = queue.len();
         queue.retain(|piece| !which(piece.whose));
         before - queue.len()
     }
 
     /// The same of what is under way, whose answers nobody waits for; the slots stay used.
-    pub(super) fn abandon(&mut self, role: u16, which: impl Fn(Whose) -> bool) -> usize {
-        let slots = self.ports[usize::from(role)].slots.iter_mut();
+    pub(super) fn abandon(&mut self, role: Role, which: impl Fn(Whose) -> bool) -> usize {
+        let slots = self.ports[role.index()].slots.iter_mut();
         slots.filter_map(|slot| slot.take_if(|piece| which(piece.whose))).count()
     }
 }

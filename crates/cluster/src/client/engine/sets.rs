@@ -17,7 +17,7 @@ mod stages;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use braid_array::Buf;
+use braid_array::{Buf, Role};
 
 pub(in crate::client) use self::answers::{Prepared, StoreFault};
 use super::mix::Mix;
@@ -62,9 +62,9 @@ struct OpenSet {
     /// Puts that are not answered.
     puts: u32,
     /// Nodes that have a part in it.
-    parts: BTreeSet<u16>,
+    parts: BTreeSet<Role>,
     /// Those of them that have not said what is waited for.
-    waits: BTreeSet<u16>,
+    waits: BTreeSet<Role>,
     stage: Stage,
     ok: bool,
 }
@@ -98,7 +98,7 @@ pub(in crate::client) struct Sets {
     /// By role, positions and generations of slice-sets that are to be committed there.
     commits: Vec<Vec<(Position, Generation)>>,
     /// Pairs of nodes that are not connected and should be.
-    cut_off: BTreeSet<(u16, u16)>,
+    cut_off: BTreeSet<(Role, Role)>,
     /// One of such a pair is to be lost.
     cut_off_due: bool,
     /// Slice-sets wait for a loss to be carried out.
@@ -233,7 +233,7 @@ impl Sets {
     }
 
     /// Slice-sets of which a node owes an answer.
-    pub(super) fn owed_by(&self, role: u16) -> usize {
+    pub(super) fn owed_by(&self, role: Role) -> usize {
         self.open.values().filter(|open| open.waits.contains(&role)).count()
     }
 }

@@ -1,5 +1,6 @@
 //! How the stripes of an array over nodes look to its keeper.
 
+use braid_array::Role;
 use braid_array::SECTOR_BYTES;
 use braid_array::code::Losses;
 use braid_array::keeper::{Redundancy, SyncSpace};
@@ -152,12 +153,12 @@ impl SyncSpace for Space {
         if self.rows == 1 { row } else { row / self.stripe_rows() * self.stripe_rows() }
     }
 
-    fn of_row(&self, _role: u16, row: u64) -> Option<(u64, u64)> {
+    fn of_row(&self, _role: Role, row: u64) -> Option<(u64, u64)> {
         let (start, end) = self.range(self.key_of_row(row));
         Some((start, end - start))
     }
 
-    fn row_of(&self, _role: u16, sector: u64) -> Option<u64> {
+    fn row_of(&self, _role: Role, sector: u64) -> Option<u64> {
         Some(self.first_row(sector))
     }
 
@@ -169,7 +170,7 @@ impl SyncSpace for Space {
         key.stripe.0 * self.stripe_rows() + u64::from(key.slice) * self.slice_sectors * self.rows
     }
 
-    fn survives(&self, lost: &dyn Fn(u16) -> bool) -> bool {
+    fn survives(&self, lost: &dyn Fn(Role) -> bool) -> bool {
         self.losses.survives(lost)
     }
 }

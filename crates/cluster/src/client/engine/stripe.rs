@@ -7,7 +7,7 @@ use std::sync::Arc;
 use braid_array::code::Cell;
 use braid_array::plan::parity::StripeView;
 use braid_array::plan::{MemberIo, Place, RoleView, Rows};
-use braid_array::{IoOp, MemberId, SECTOR_BYTES};
+use braid_array::{IoOp, MemberId, Role, SECTOR_BYTES};
 
 use super::context::Cx;
 use super::extent::{Extent, Piece, Whose};
@@ -19,7 +19,11 @@ const ROW_SECTORS: u64 = 1 << 32;
 
 /// What can be read of a range of a stripe, by all nodes or `without` some; `None` when the stripe
 /// has no code. Plans write nothing there: what is written goes through pipelines.
-pub(super) fn view(cx: &mut Cx<'_>, range: &Extent, without: &BTreeSet<u16>) -> Option<StripeView> {
+pub(super) fn view(
+    cx: &mut Cx<'_>,
+    range: &Extent,
+    without: &BTreeSet<Role>,
+) -> Option<StripeView> {
     let planner = cx.shared.pipeline.planner(Position(0));
     let code = Arc::clone(&cx.shared.pipeline.plan(range.stripe, planner)?.code);
     let lost = cx.lost();
@@ -41,12 +45,12 @@ pub(super) const fn rows(len: u32) -> Rows {
 
 /// Where plans read a block.
 pub(super) fn place(cell: Cell) -> Place {
-    Place { member: MemberId(cell.node), sector: u64::from(cell.row) * ROW_SECTORS }
+    Place { member: MemberId(cell.node.0), sector: u64::from(cell.row) * ROW_SECTORS }
 }
 
 /// Which block that is.
 pub(super) const fn cell(place: Place) -> Cell {
-    Cell { row: (place.sector / ROW_SECTORS) as u16, node: place.member.0 }
+    Cell { row: (place.sector / ROW_SECTORS) as u16, node: Role(place.member.0) }
 }
 
 /// Has nodes read what a plan says.

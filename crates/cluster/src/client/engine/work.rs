@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use braid_array::keeper::{Done, LaneReport, Unit, Unread, Work as What};
-use braid_array::{MemberId, SECTOR_BYTES};
+use braid_array::{MemberId, Role, SECTOR_BYTES};
 
 use super::context::Cx;
 use crate::client::Key;
@@ -91,7 +91,9 @@ impl Work {
                 || background
                 || !is_given(role) && cx.keeper.is_rebuilt(role, start, end)
         };
-        (0..cx.members.nodes()).filter(|&role| !cx.members.alive(role) || !has(role)).collect()
+        Role::all(cx.members.nodes())
+            .filter(|&role| !cx.members.alive(role) || !has(role))
+            .collect()
     }
 
     /// The slice-set of background work in this slice is over. One that could not be made lacks
@@ -141,6 +143,6 @@ pub(super) fn restorable(cx: &Cx<'_>, key: Key, targets: &[MemberId]) -> Roles {
     if !cx.sums_count(key) {
         return Roles::NONE;
     }
-    let wanted = |role: &u16| cx.members.entry(*role).id.is_some_and(|id| targets.contains(&id));
-    (0..=cx.members.copy_target()).filter(wanted).collect()
+    let wanted = |role: &Role| cx.members.entry(*role).id.is_some_and(|id| targets.contains(&id));
+    Role::all(cx.members.copy_target().0 + 1).filter(wanted).collect()
 }

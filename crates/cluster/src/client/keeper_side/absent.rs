@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::format::{Role, Superblock, Version};
+use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::status::AbsentStatus;
-use braid_array::{Instant, Refusal};
+use braid_array::{Instant, Refusal, Role};
 
 use super::KeeperSide;
 use super::recovery::{Origin, new_member};
@@ -84,7 +84,7 @@ impl Absents {
 }
 
 /// Has a role nobody whom it waits for?
-fn is_open(parts: &Parts, role: u16) -> bool {
+fn is_open(parts: &Parts, role: Role) -> bool {
     let nobody = parts.session(role).state == SessionState::Missing;
     nobody && parts.keeper.view().is_vacant(role)
 }
@@ -128,7 +128,7 @@ impl KeeperSide {
             return refuse(reason);
         }
         let Ok(found) = decoded else { return };
-        let Role::Active(role) = found.role() else { return };
+        let DevRole::Active(role) = found.role() else { return };
         let exists = parts.sessions.list.roles().any(|one| one == role);
         if exists && !is_open(parts, role) {
             return refuse(ANOTHERS.to_owned());

@@ -11,7 +11,7 @@
 //! bitmap marks.
 
 use braid_array::action::CommandId;
-use braid_array::{MemberId, Refusal};
+use braid_array::{MemberId, Refusal, Role};
 
 use super::KeeperSide;
 use super::recovery::{Before, Origin};
@@ -89,7 +89,7 @@ impl KeeperSide {
     /// Goes on with the copy. Once all of it is durable, and can be read, the old one is done
     /// without: when what the keeper has asked for because of that is carried out, the two are to
     /// be exchanged. Whose role?
-    pub(in crate::client) fn advance_copy(&mut self, parts: &mut Parts) -> Option<u16> {
+    pub(in crate::client) fn advance_copy(&mut self, parts: &mut Parts) -> Option<Role> {
         let recovery = self.recovery.as_ref()?;
         let Origin::Copy { old, .. } = recovery.origin else { return None };
         let place = recovery.place;
@@ -157,7 +157,7 @@ impl KeeperSide {
         }
     }
 
-    fn retire_copied(&mut self, parts: &mut Parts, place: u16) -> Option<u16> {
+    fn retire_copied(&mut self, parts: &mut Parts, place: Role) -> Option<Role> {
         if !parts.votes_suffice_without(place) {
             // Nothing could be answered while the new one is taken in.
             self.fail(parts, parts.copy_target(), Some(too_few_votes()));
@@ -172,7 +172,7 @@ impl KeeperSide {
     }
 
     /// The old one is gone: the new one takes its place.
-    pub(in crate::client) fn exchange(&mut self, parts: &mut Parts, place: u16) {
+    pub(in crate::client) fn exchange(&mut self, parts: &mut Parts, place: Role) {
         let copied = |origin| matches!(origin, Origin::Copy { .. });
         let recovery = self.recovery.as_mut().filter(|recovery| copied(recovery.origin));
         let Some(recovery) = recovery else { return };

@@ -1,6 +1,6 @@
 //! Nodes whose members have left the array are told to drop the slice-sets that they keep of it.
 
-use braid_array::Instant;
+use braid_array::{Instant, Role};
 
 use super::KeeperSide;
 use super::visits::Visits;
@@ -57,7 +57,7 @@ impl KeeperSide {
                 session.member.as_ref().is_some_and(|member| member.address == place.address)
             };
             let members = parts.sessions.list.members();
-            match (0..).zip(members).find(|(_, session)| is_there(session)) {
+            match (0..).map(Role).zip(members).find(|(_, session)| is_there(session)) {
                 Some((role, _)) if self.is_recovery_target(role) => {
                     self.departed.visits.postpone(&place, now);
                 }
@@ -83,7 +83,7 @@ impl KeeperSide {
     pub(super) fn departed_is(&mut self, parts: &mut Parts, node: NodeId) {
         let list = &parts.sessions.list;
         let nodes = list.copy_target();
-        let connected = |voter: u16| voter >= nodes || list.get(voter).is_connected();
+        let connected = |voter: u16| voter >= nodes.0 || list.get(Role(voter)).is_connected();
         let has_part = parts.ownership.voters_on(node).any(connected);
         let (sessions, mut net) = parts.sessions();
         let visit = sessions.list.departed_visit();

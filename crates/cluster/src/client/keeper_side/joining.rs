@@ -3,8 +3,8 @@
 
 use braid_array::action::NewMember;
 use braid_array::events::ArrayEvent;
-use braid_array::format::Role;
-use braid_array::{Refusal, SECTOR_BYTES};
+use braid_array::format::DevRole;
+use braid_array::{Refusal, Role, SECTOR_BYTES};
 
 use super::KeeperSide;
 use super::recovery::{Origin, moved, new_member};
@@ -20,19 +20,19 @@ const NEW_VOLUME: &str = "remove it (`braid node delete`) and add the node again
 impl KeeperSide {
     /// The role that a node gets: that which it had, or else one whose member has been removed,
     /// then one whose member will not come back by itself.
-    pub(super) fn place_for(parts: &Parts, new: &NewMember) -> Option<u16> {
+    pub(super) fn place_for(parts: &Parts, new: &NewMember) -> Option<Role> {
         let own = new.superblock.as_deref().map(|superblock| superblock.role());
-        let vacant = |role: &u16| parts.keeper.view().is_vacant(*role) && !parts.alive(*role);
+        let vacant = |role: &Role| parts.keeper.view().is_vacant(*role) && !parts.alive(*role);
         parts.sessions.list.roles().filter(vacant).min_by_key(|&role| {
             let session = parts.session(role);
-            let had = own == Some(Role::Active(role));
+            let had = own == Some(DevRole::Active(role));
             (!had, session.member.is_some(), session.due.is_some())
         })
     }
 
     /// A recovery target is this node.
-    pub(super) fn target_is(&mut self, parts: &mut Parts, role: u16, node: NodeId) {
-        let other = |other: u16| other != role && !parts.keeper.view().is_vacant(other);
+    pub(super) fn target_is(&mut self, parts: &mut Parts, role: Role, node: NodeId) {
+        let other = |other: u16| other != role.0 && !parts.keeper.view().is_vacant(Role(other));
         if parts.ownership.voters_on(node).any(other) {
             let next = "use a node of its own for each member";
             let why = Refusal::new("is on the node of another member", next);
@@ -42,7 +42,7 @@ impl KeeperSide {
     }
 
     /// A node that comes has granted the array.
-    pub(super) fn granted(&mut self, parts: &mut Parts, role: u16, grant: Grant) {
+    pub(super) fn granted(&mut self, parts: &mut Parts, role: Role, grant: Grant) {
         match self.recovery.as_mut().filter(|recovery| recovery.role == role) {
             Some(recovery) => recovery.grant = Some(grant),
             None => parts.ownership.has_granted(role, Some(grant)),
@@ -54,7 +54,7 @@ impl KeeperSide {
     /// Has nodes that come drop what they have of slice-sets, once no takeover may ask them for
     /// that: these went on without them.
     pub(super) fn drop_leftovers(&self, parts: &mut Parts) {
-        for role in 0..=parts.copy_target() {
+        for role in Role::all(parts.copy_target().0 + 1) {
             if !parts.session(role).is_coming_at(Step::Granted) {
                 continue;
             }
@@ -70,7 +70,7 @@ impl KeeperSide {
     }
 
     /// The volume of a recovery target is open, and has this size: is there a place for it?
-    pub(super) fn target_opened(&mut self, parts: &mut Parts, role: u16, bytes: u64) {
+    pub(super) fn target_opened(&mut self, parts: &mut Parts, role: Role, bytes: u64) {
         let device_sectors = parts.engine.journals.sectors_before(bytes / SECTOR_BYTES);
         let Some(recovery) = &mut self.recovery else { return };
         recovery.new.device_sectors = device_sectors;
@@ -89,7 +89,7 @@ impl KeeperSide {
     }
 
     /// The pipeline of a node that comes is there: does its journal suffice?
-    pub(super) fn pipeline_ready(&mut self, parts: &mut Parts, role: u16) {
+    pub(super) fn pipeline_ready(&mut self, parts: &mut Parts, role: Role) {
         if !parts.engine.journals.are_used() {
             self.prepared(parts, role);
         } else if parts.engine.journals.suffices(role) {
@@ -102,7 +102,7 @@ impl KeeperSide {
     }
 
     /// All of a node that comes is there but the wires.
-    pub(super) fn prepared(&mut self, parts: &mut Parts, role: u16) {
+    pub(super) fn prepared(&mut self, parts: &mut Parts, role: Role) {
         let version = parts.engine.sets.version();
         let target = parts.copy_target();
         let session = parts.sessions.list.get_mut(role);
@@ -118,7 +118,7 @@ impl KeeperSide {
     }
 
     /// The node is wired: the keeper has the member again.
-    pub(super) fn take_back(&mut self, parts: &mut Parts, role: u16) {
+    pub(super) fn take_back(&mut self, parts: &mut Parts, role: Role) {
         // Whoever was there before may have been complained about.
         parts.engine.sets.is_connected(role);
         if role == parts.copy_target() {
@@ -145,7 +145,7 @@ impl KeeperSide {
     }
 
     /// A recovery target is wired: the keeper has a member more.
-    fn take_in(&mut self, parts: &mut Parts, role: u16) {
+    fn take_in(&mut self, parts: &mut Parts, role: Role) {
         if let Err(why) = self.try_take_in(parts, role) {
             return self.fail(parts, role, Some(why));
         }
@@ -160,7 +160,7 @@ impl KeeperSide {
         }
     }
 
-    fn try_take_in(&mut self, parts: &mut Parts, role: u16) -> Result<(), Refusal> {
+    fn try_take_in(&mut self, parts: &mut Parts, role: Role) -> Result<(), Refusal> {
         let recovery = self.recovery.as_mut().ok_or_else(moved)?;
         parts.hear_reports();
         let keeper = &mut parts.keeper;
@@ -192,7 +192,7 @@ impl KeeperSide {
     }
 
     /// The member of a role cannot be taken back: it has a past of its own.
-    fn keeps_out(&mut self, parts: &mut Parts, role: u16, why: Refusal) {
+    fn keeps_out(&mut self, parts: &mut Parts, role: Role, why: Refusal) {
         let session = parts.session_mut(role);
         session.refused = Some(why.clone());
         if let Some(member) = session.id {

@@ -11,7 +11,7 @@ mod visits;
 use braid_array::Instant;
 use braid_array::action::{CommandId, NewMember};
 use braid_array::status::AbsentStatus;
-use braid_array::{MemberId, Refusal};
+use braid_array::{MemberId, Refusal, Role};
 
 use super::parts::Parts;
 use super::sessions::Answer;
@@ -97,7 +97,7 @@ impl KeeperSide {
     }
 
     /// What a node has said is to be judged, before anything more is negotiated with it.
-    pub(super) fn judge(&mut self, parts: &mut Parts, role: u16, answer: Answer) {
+    pub(super) fn judge(&mut self, parts: &mut Parts, role: Role, answer: Answer) {
         match answer {
             Answer::Identity(node) if role == parts.sessions.list.departed_visit() => {
                 self.departed_is(parts, node);
@@ -115,7 +115,7 @@ impl KeeperSide {
     }
 
     /// A node that comes rests at a step.
-    pub(super) fn holds(&mut self, parts: &mut Parts, role: u16, step: Step) {
+    pub(super) fn holds(&mut self, parts: &mut Parts, role: Role, step: Step) {
         match step {
             Step::Prepared => self.prepared(parts, role),
             Step::ReadingBack => Self::begin_to_read_back(parts),
@@ -124,7 +124,7 @@ impl KeeperSide {
     }
 
     /// A node that comes is wired to the others, or is not.
-    pub(super) fn wired(&mut self, parts: &mut Parts, role: u16, ok: bool) {
+    pub(super) fn wired(&mut self, parts: &mut Parts, role: Role, ok: bool) {
         if parts.session(role).is_coming_at(Step::Wiring) {
             if ok && parts.may_return() {
                 self.take_back(parts, role);
@@ -141,7 +141,7 @@ impl KeeperSide {
     }
 
     /// A node that is no member now does not keep to the protocol, or cannot be used.
-    pub(super) fn lose_stranger(&mut self, parts: &mut Parts, role: u16, why: Refusal) {
+    pub(super) fn lose_stranger(&mut self, parts: &mut Parts, role: Role, why: Refusal) {
         if parts.session(role).is_coming() {
             let (sessions, mut net) = parts.sessions();
             sessions.end(&mut net, role);
@@ -185,7 +185,7 @@ impl KeeperSide {
 
     /// Nobody comes any more.
     pub(super) fn retire(&mut self, parts: &mut Parts) {
-        for role in 0..=parts.copy_target() {
+        for role in Role::all(parts.copy_target().0 + 1) {
             if parts.session(role).is_coming() {
                 self.fail(parts, role, None);
             }

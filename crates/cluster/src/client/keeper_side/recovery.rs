@@ -4,7 +4,7 @@
 use braid_array::action::{CommandId, NewMember};
 use braid_array::events::ArrayEvent;
 use braid_array::format::{BadBlocks, Superblock};
-use braid_array::{Instant, MemberId, Refusal, SECTOR_BYTES};
+use braid_array::{Instant, MemberId, Refusal, Role, SECTOR_BYTES};
 
 use super::KeeperSide;
 use crate::client::ClientMember;
@@ -64,15 +64,15 @@ pub(super) struct Recovery {
     pub(super) origin: Origin,
     pub(super) new: NewMember,
     /// Which session is its own: that of its role, or that of the copy target.
-    pub(super) role: u16,
+    pub(super) role: Role,
     /// The role that it is to have.
-    pub(super) place: u16,
+    pub(super) place: Role,
     pub(super) before: Option<Before>,
     pub(super) grant: Option<Grant>,
 }
 
 impl Recovery {
-    pub(super) const fn session(&self) -> u16 {
+    pub(super) const fn session(&self) -> Role {
         self.role
     }
 }
@@ -100,7 +100,7 @@ pub(super) fn moved() -> Refusal {
 }
 
 impl KeeperSide {
-    pub(super) fn is_recovery_target(&self, role: u16) -> bool {
+    pub(super) fn is_recovery_target(&self, role: Role) -> bool {
         self.recovery.as_ref().is_some_and(|recovery| recovery.role == role)
     }
 
@@ -130,7 +130,7 @@ impl KeeperSide {
         parts: &mut Parts,
         origin: Origin,
         mut new: NewMember,
-        place: u16,
+        place: Role,
     ) -> Result<(), Refusal> {
         let (address, volume) = member_parts(&new.device).ok_or_else(|| {
             let reason = format!("{} is on no node, and the array is over nodes", new.device);
@@ -164,14 +164,19 @@ impl KeeperSide {
     }
 
     /// Hangs up on a node with which it does not come to an end.
-    pub(super) fn fail(&mut self, parts: &mut Parts, role: u16, why: Option<Refusal>) {
+    pub(super) fn fail(&mut self, parts: &mut Parts, role: Role, why: Option<Refusal>) {
         let (sessions, mut net) = parts.sessions();
         sessions.end(&mut net, role);
         self.failed(parts, role, why);
     }
 
     /// An attempt to get a node is over, and it is none of the members: all is as before.
-    pub(in crate::client) fn failed(&mut self, parts: &mut Parts, role: u16, why: Option<Refusal>) {
+    pub(in crate::client) fn failed(
+        &mut self,
+        parts: &mut Parts,
+        role: Role,
+        why: Option<Refusal>,
+    ) {
         let now = parts.keeper.view().now();
         if role == parts.sessions.list.absent_visit() {
             self.absents.look_over(why, now);
@@ -183,7 +188,7 @@ impl KeeperSide {
     }
 
     /// A recovery target is gone before it was a member: all is as before.
-    fn target_lost(&mut self, parts: &mut Parts, role: u16, why: Option<Refusal>) {
+    fn target_lost(&mut self, parts: &mut Parts, role: Role, why: Option<Refusal>) {
         let Some(recovery) = self.recovery.take_if(|recovery| recovery.role == role) else {
             return;
         };
@@ -224,14 +229,14 @@ impl KeeperSide {
     }
 
     /// The member of a role has left the array, or is given up.
-    pub(super) fn departs(&mut self, parts: &Parts, role: u16) {
+    pub(super) fn departs(&mut self, parts: &Parts, role: Role) {
         if let Some(address) = parts.session(role).address() {
             self.departed.add(address.to_owned(), parts.keeper.view().now());
         }
     }
 
     /// Whoever does not answer may not take what was sent either: nobody waits for that.
-    pub(in crate::client) fn cut(&mut self, parts: &mut Parts, role: u16) {
+    pub(in crate::client) fn cut(&mut self, parts: &mut Parts, role: Role) {
         parts.cut(role);
         self.departs(parts, role);
     }
@@ -251,7 +256,7 @@ impl KeeperSide {
 }
 
 /// There is nobody to copy to any more.
-fn end_copy(parts: &mut Parts, place: u16) {
+fn end_copy(parts: &mut Parts, place: Role) {
     let (engine, mut cx) = parts.engine();
     engine.end_copy(&mut cx, place);
     let session = parts.session(place);

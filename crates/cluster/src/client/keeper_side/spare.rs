@@ -2,7 +2,7 @@
 //! is waited for first. Until it is needed nobody is connected to a spare.
 
 use braid_array::action::{Command, CommandId, NewMember};
-use braid_array::{Instant, Refusal};
+use braid_array::{Instant, Refusal, Role};
 
 use super::KeeperSide;
 use super::recovery::Origin;
@@ -48,7 +48,7 @@ pub(super) fn add(
 
 impl KeeperSide {
     /// When a spare may have this role; `None` while somebody has it.
-    fn role_due(&self, parts: &Parts, role: u16) -> Option<Instant> {
+    fn role_due(&self, parts: &Parts, role: Role) -> Option<Instant> {
         if !parts.keeper.view().is_vacant(role) || parts.alive(role) {
             return None;
         }
@@ -66,7 +66,7 @@ impl KeeperSide {
     }
 
     /// The role that is next to be given to a spare, and when.
-    fn next_for_spare(&self, parts: &Parts) -> Option<(Instant, u16)> {
+    fn next_for_spare(&self, parts: &Parts) -> Option<(Instant, Role)> {
         parts.keeper.view().spares().next()?;
         if !parts.may_return() || self.is_taking_in() {
             return None;

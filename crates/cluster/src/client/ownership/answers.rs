@@ -1,8 +1,8 @@
 //! What nodes and witnesses answer.
 
-use braid_array::Refusal;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, PeerId};
+use braid_array::{Refusal, Role};
 
 use super::decision::Grant;
 use super::witnesses::Said;
@@ -20,12 +20,12 @@ impl Ownership {
         &mut self,
         cx: &mut Cx<'_>,
         facts: Facts,
-        role: u16,
+        role: Role,
         grant: Grant,
     ) {
         self.learn_of_witnesses(cx, &grant.view);
-        self.grants.insert(role, grant);
-        self.answered(cx, facts, role);
+        self.grants.insert(role.0, grant);
+        self.answered(cx, facts, role.0);
     }
 
     /// In a takeover: a voter tells where others are.
@@ -54,7 +54,7 @@ impl Ownership {
         self.fenced = true;
         cx.out.notify(ArrayEvent::TakenOver);
         let why = Refusal::new("another client has taken the array over", "use that one");
-        self.give_up(cx, voter, why);
+        self.give_up(cx, Role(voter), why);
     }
 
     /// A view is recorded at a voter.
@@ -88,14 +88,14 @@ impl Ownership {
         &mut self,
         cx: &mut Cx<'_>,
         facts: Facts,
-        role: u16,
+        role: Role,
         part: Option<&[u8]>,
     ) {
         if let Some(part) = part {
             self.reread.take(role, part);
         }
         if self.reread.go_on(cx, role) {
-            self.answered(cx, facts, role);
+            self.answered(cx, facts, role.0);
         }
     }
 
@@ -104,7 +104,7 @@ impl Ownership {
         &mut self,
         cx: &mut Cx<'_>,
         facts: Facts,
-        role: u16,
+        role: Role,
         (params, items, next): (Option<Params>, Vec<Leftover>, u16),
     ) {
         self.left = params.or(self.left);
@@ -114,7 +114,7 @@ impl Ownership {
             let message = |tag| Message::ListLeftovers { tag, from: next };
             return cx.request(role, RequestKind::ListLeftovers, message);
         }
-        self.answered(cx, facts, role);
+        self.answered(cx, facts, role.0);
     }
 
     /// A voter is gone: its answer is not waited for.
@@ -155,8 +155,8 @@ impl Ownership {
                 self.outvoted(cx, facts, (number, granted), kind);
             }
             Said::Outvoted(_, _, granted) => {
-                let role = cx.members.alive_roles().next().unwrap_or(0);
-                self.outvoted(cx, facts, (role, granted), None);
+                let role = cx.members.alive_roles().next().unwrap_or(Role(0));
+                self.outvoted(cx, facts, (role.0, granted), None);
             }
         }
     }

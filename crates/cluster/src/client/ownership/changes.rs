@@ -1,7 +1,7 @@
 //! What voters are told from then on: who is lost, and who is in sync.
 
-use braid_array::Refusal;
 use braid_array::keeper::LaneReport;
+use braid_array::{Refusal, Role};
 
 use super::Ownership;
 use super::decision::START;
@@ -21,9 +21,9 @@ impl Ownership {
             return;
         }
         let torn = cx.keeper.has_to_resync() && !braid_array::broken("torn-recorded");
-        let holder = |role: u16, before: u64| {
+        let holder = |role: Role, before: u64| {
             if cx.members.readable(cx.keeper, role) {
-                self.grants.get(&role).map_or(0, |grant| grant.incarnation)
+                self.grants.get(&role.0).map_or(0, |grant| grant.incarnation)
             } else if cx.keeper.arrivals_told() {
                 0
             } else {
@@ -32,13 +32,13 @@ impl Ownership {
                 before
             }
         };
-        let mut holders = (0..).zip(&self.view.members);
+        let mut holders = (0..).map(Role).zip(&self.view.members);
         let stays = holders.all(|(role, &before)| holder(role, before) == before);
         if stays && torn == self.view.torn && self.view.voted.is_empty() && !self.voters_due {
             return self.look_at_votes(cx);
         }
         let mut view = self.view.clone();
-        for (role, member) in (0..).zip(&mut view.members) {
+        for (role, member) in (0..).map(Role).zip(&mut view.members) {
             *member = holder(role, *member);
         }
         self.change_voters(&mut view, cx.shared.params().nodes);
@@ -83,7 +83,7 @@ impl Ownership {
             return false;
         }
         let mut view = self.view.clone();
-        for (role, member) in (0..).zip(&mut view.members) {
+        for (role, member) in (0..).map(Role).zip(&mut view.members) {
             *member = if cx.members.alive(role) { *member } else { 0 };
         }
         let known = view == self.view;
@@ -101,11 +101,11 @@ impl Ownership {
     }
 
     /// If the node of this role were lost, could the others take note of that?
-    pub(in crate::client) fn votes_suffice_without(&self, cx: &Cx<'_>, role: u16) -> bool {
+    pub(in crate::client) fn votes_suffice_without(&self, cx: &Cx<'_>, role: Role) -> bool {
         let nodes = cx.members.nodes();
         let there = |voter: u16| {
             if voter < nodes {
-                voter != role && cx.members.alive(voter)
+                voter != role.0 && cx.members.alive(Role(voter))
             } else {
                 self.witnesses.is_here(voter)
             }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use braid_array::Refusal;
+use braid_array::{Refusal, Role};
 
 use crate::ids::{Epoch, NodeId, SetVersion};
 use crate::set::Set;
@@ -34,7 +34,7 @@ pub(in crate::client) struct Decision {
     /// To be recorded.
     pub(in crate::client) view: View,
     /// Roles that are there and missed something.
-    pub(in crate::client) stale: Vec<u16>,
+    pub(in crate::client) stale: Vec<Role>,
     /// Nobody who holds it has lost anything since it was last recorded.
     pub(in crate::client) intact: bool,
     /// Or what it lost is in journals.
@@ -42,7 +42,7 @@ pub(in crate::client) struct Decision {
 }
 
 /// Is everything there without the roles of which this is true?
-pub(in crate::client) type Survives<'a> = &'a dyn Fn(&dyn Fn(u16) -> bool) -> bool;
+pub(in crate::client) type Survives<'a> = &'a dyn Fn(&dyn Fn(Role) -> bool) -> bool;
 
 /// What a client finds when it has been granted an epoch.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ pub(in crate::client) struct Findings<'a> {
     /// By role, of the nodes that are there; those of witnesses behind the roles.
     pub(in crate::client) grants: &'a BTreeMap<u16, Grant>,
     /// The superblocks say of this role that it has all that belongs to it.
-    pub(in crate::client) in_sync: &'a dyn Fn(u16) -> bool,
+    pub(in crate::client) in_sync: &'a dyn Fn(Role) -> bool,
     /// They were there when it began: it goes on without them as it does later.
     pub(in crate::client) lost: &'a BTreeSet<u16>,
     /// A majority is not asked for.
@@ -93,32 +93,33 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
         let witnesses = newest.map_or(&[][..], |view| &view.witnesses);
         return Err(Refusal::new(reason, who_to_start(grants, witnesses)));
     }
-    let holds = |role: u16| in_sync(role) && newest.is_none_or(|view| view.has(role));
-    let enough = (findings.survives)(&|role| !holds(role) || !grants.contains_key(&role));
+    let holds = |role: Role| in_sync(role) && newest.is_none_or(|view| view.has(role));
+    let enough = (findings.survives)(&|role| !holds(role) || !grants.contains_key(&role.0));
     if !enough && !alone {
         return Err(Refusal::new(BEHIND, "start the nodes that went on without them"));
     }
     // Whoever answers for those who are not there has them back as they are here.
-    let holds = |role: u16| if enough { holds(role) } else { in_sync(role) };
+    let holds = |role: Role| if enough { holds(role) } else { in_sync(role) };
     // Those who have been there ever since lack nothing. If they are enough, others who died and
     // are there again are given what they missed, and no parity is in doubt.
-    let kept = |role: u16| {
+    let kept = |role: Role| {
         let same = |grant: &Grant| {
-            let known = newest.and_then(|view| view.members.get(usize::from(role)));
+            let known = newest.and_then(|view| view.members.get(role.index()));
             braid_array::broken("restart-noticed")
                 || known.is_some_and(|&incarnation| incarnation == grant.incarnation)
         };
-        holds(role) && grants.get(&role).is_some_and(same)
+        holds(role) && grants.get(&role.0).is_some_and(same)
     };
     let intact = newest.is_some_and(|view| !view.torn) && (findings.survives)(&|role| !kept(role));
     // What those have lost who died is in their journals.
     let fits = intact || recorded && newest.is_some_and(|view| !view.torn);
     let alone_hold = intact && marked && !recorded;
-    let holds = |role: u16| if alone_hold { kept(role) } else { holds(role) };
+    let holds = |role: Role| if alone_hold { kept(role) } else { holds(role) };
     let incarnation = |role| {
-        if holds(role) { grants.get(&role).map_or(0, |grant| grant.incarnation) } else { 0 }
+        if holds(role) { grants.get(&role.0).map_or(0, |grant| grant.incarnation) } else { 0 }
     };
-    let whole = (0..nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role));
+    let whole =
+        Role::all(nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role.0));
     let doubtful = marked
         && !fits
         && (findings.parities || recorded)
@@ -129,9 +130,10 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     }
     let sorted = || of_members().collect::<BTreeSet<NodeId>>().into_iter().collect();
     let voters = newest.map_or_else(sorted, |view| view.voters.clone());
-    let members = (0..nodes).map(incarnation).collect();
-    let stale = |&role: &u16| in_sync(role) && !holds(role);
-    let stale = (0..nodes).filter(|role| grants.contains_key(role)).filter(stale).collect();
+    let members = Role::all(nodes).map(incarnation).collect();
+    let stale = |&role: &Role| in_sync(role) && !holds(role);
+    let stale =
+        Role::all(nodes).filter(|role| grants.contains_key(&role.0)).filter(stale).collect();
     let voted = newest.map_or_else(Vec::new, |view| view.voted.clone());
     let witnesses = newest.map_or_else(Vec::new, |view| view.witnesses.clone());
     let view = View {
@@ -161,20 +163,20 @@ fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String 
 /// them. A slice-set that left out, as lost, a node that is here is not: no view had recorded that
 /// loss, so it cannot have been answered.
 pub(in crate::client) fn committed(
-    leftovers: &BTreeMap<u16, Vec<Leftover>>,
-    here: impl Fn(u16) -> bool,
-    parts: impl Fn(&Set) -> Option<Vec<u16>>,
+    leftovers: &BTreeMap<Role, Vec<Leftover>>,
+    here: impl Fn(Role) -> bool,
+    parts: impl Fn(&Set) -> Option<Vec<Role>>,
 ) -> Vec<SetVersion> {
     let prepared = leftovers
         .values()
         .flatten()
         .filter_map(|item| Some((item.version, item.prepared.as_ref()?)));
     let sets: BTreeMap<SetVersion, &Set> = prepared.collect();
-    let held = |role: &u16, version| {
+    let held = |role: &Role, version| {
         let has = |item: &Leftover| item.version == version && item.ok;
         leftovers.get(role).is_some_and(|leftovers| leftovers.iter().any(has))
     };
-    let stored = |role: &u16, version| {
+    let stored = |role: &Role, version| {
         let has = |item: &Leftover| item.version == version && item.ok && item.prepared.is_none();
         leftovers.get(role).is_some_and(|leftovers| leftovers.iter().any(has))
     };
@@ -220,9 +222,12 @@ mod tests {
         };
         let item =
             Leftover { version: SetVersion::new(Epoch(1), 7), prepared: Some(set), ok: true };
-        let leftovers = BTreeMap::from([(0, vec![item.clone()]), (1, vec![item])]);
-        let parts = |_: &Set| Some(vec![0, 1]);
-        assert_eq!(committed(&leftovers, |role| role < 2, parts), [SetVersion::new(Epoch(1), 7)]);
-        assert_eq!(committed(&leftovers, |role| role < 3, parts), []);
+        let leftovers = BTreeMap::from([(Role(0), vec![item.clone()]), (Role(1), vec![item])]);
+        let parts = |_: &Set| Some(vec![Role(0), Role(1)]);
+        assert_eq!(
+            committed(&leftovers, |role| role < Role(2), parts),
+            [SetVersion::new(Epoch(1), 7)]
+        );
+        assert_eq!(committed(&leftovers, |role| role < Role(3), parts), []);
     }
 }

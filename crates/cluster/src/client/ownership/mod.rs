@@ -15,9 +15,9 @@ mod witnesses;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use braid_array::Refusal;
 use braid_array::fabric::PeerId;
 use braid_array::keeper::LaneReport;
+use braid_array::{Refusal, Role};
 
 use super::ClientConfig;
 use super::engine::Cx;
@@ -48,7 +48,7 @@ enum Stage {
 pub(super) enum OwnershipEvent {
     /// The array is taken over. These roles missed something; volumes are to be opened. If all
     /// fits, nothing is to be resynced.
-    Resolved { stale: Vec<u16>, fits: bool },
+    Resolved { stale: Vec<Role>, fits: bool },
     /// An answer has come that journals may wait for.
     Answered,
 }
@@ -110,7 +110,7 @@ pub(super) struct Ownership {
     lost: BTreeSet<u16>,
     decision: Decision,
     /// By role, what nodes have of the predecessor's slice-sets.
-    leftovers: BTreeMap<u16, Vec<Leftover>>,
+    leftovers: BTreeMap<Role, Vec<Leftover>>,
     /// The predecessor's pipeline.
     left: Option<Params>,
     /// Which of them are committed.
@@ -121,7 +121,7 @@ pub(super) struct Ownership {
     have_view: BTreeSet<NodeId>,
     /// Roles that hold the array by any view that a later client may take for the newest, and the
     /// incarnations of their nodes.
-    claimed: BTreeSet<(u16, u64)>,
+    claimed: BTreeSet<(Role, u64)>,
     /// Other nodes may have to vote.
     voters_due: bool,
     witnesses: Witnesses,
@@ -194,13 +194,13 @@ impl Ownership {
     }
 
     /// What the member's node of a role has granted.
-    pub(super) fn grant_of(&self, role: u16) -> Option<&Grant> {
-        self.grants.get(&role)
+    pub(super) fn grant_of(&self, role: Role) -> Option<&Grant> {
+        self.grants.get(&role.0)
     }
 
     /// A node that comes back, or takes a role, is a voter.
-    pub(super) fn has_granted(&mut self, role: u16, grant: Option<Grant>) {
-        self.grants.extend(grant.map(|grant| (role, grant)));
+    pub(super) fn has_granted(&mut self, role: Role, grant: Option<Grant>) {
+        self.grants.extend(grant.map(|grant| (role.0, grant)));
         self.voters_due = true;
     }
 
@@ -220,8 +220,12 @@ impl Ownership {
     }
 
     /// Those who hold the array by the view.
-    fn holders(&self) -> BTreeSet<(u16, u64)> {
-        (0..).zip(self.view.members.iter().copied()).filter(|&(_, member)| member != 0).collect()
+    fn holders(&self) -> BTreeSet<(Role, u64)> {
+        (0..)
+            .map(Role)
+            .zip(self.view.members.iter().copied())
+            .filter(|&(_, member)| member != 0)
+            .collect()
     }
 
     /// Enough voters have the view: every client that comes later hears of it.
@@ -249,12 +253,12 @@ impl Ownership {
     }
 
     /// Requests the vote of a node that is connected.
-    pub(super) fn request_grant(&mut self, cx: &mut Cx<'_>, role: u16) {
+    pub(super) fn request_grant(&mut self, cx: &mut Cx<'_>, role: Role) {
         cx.request(role, RequestKind::Grant, self.grant(cx.shared.params()));
     }
 
     /// The array must not go on as if the node were dead.
-    pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, role: u16, why: Refusal) {
+    pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, role: Role, why: Refusal) {
         self.refused.get_or_insert(why.clone());
         cx.report_of(role, |member| LaneReport::Lost(member, why));
         cx.report(LaneReport::Unservable);
@@ -262,7 +266,7 @@ impl Ownership {
 
     fn refuse_to_start(&mut self, cx: &mut Cx<'_>, why: Refusal) {
         self.stage = Stage::Over;
-        let role = cx.members.alive_roles().next().unwrap_or(0);
+        let role = cx.members.alive_roles().next().unwrap_or(Role(0));
         self.give_up(cx, role, why);
     }
 
@@ -273,10 +277,10 @@ impl Ownership {
 
     /// Has all that are there record a view.
     fn record(&mut self, cx: &mut Cx<'_>, view: View) {
-        let roles: Vec<u16> = cx.members.alive_roles().collect();
+        let roles: Vec<Role> = cx.members.alive_roles().collect();
         let order = view.order();
         self.have_view.clear();
-        self.waiting.extend(&roles);
+        self.waiting.extend(roles.iter().map(|role| role.0));
         for role in roles {
             let view = view.clone();
             let message = |tag| Message::StoreView { tag, view };

@@ -1,6 +1,7 @@
 //! What lies on the members is read once more when the votes are granted, and compared with what
 //! the start of the array was judged by.
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 
 use braid_array::SECTOR_BYTES;
@@ -33,7 +34,7 @@ pub(super) struct Reread {
     /// By role, the names of the volumes.
     volumes: Vec<Option<String>>,
     /// By role, how much of its bitmap was read, once the superblock was.
-    bitmaps: BTreeMap<u16, Pages>,
+    bitmaps: BTreeMap<Role, Pages>,
     changed: bool,
 }
 
@@ -53,14 +54,14 @@ impl Reread {
     }
 
     /// Reads from all that are there; their roles. Who only reads goes by what there was.
-    pub(super) fn begin(&self, cx: &mut Cx<'_>) -> Vec<u16> {
+    pub(super) fn begin(&self, cx: &mut Cx<'_>) -> Vec<Role> {
         if cx.keeper.is_read_only() {
             return Vec::new();
         }
-        let known = |role: &u16| self.found(*role).is_some();
-        let roles: Vec<u16> = cx.members.alive_roles().filter(known).collect();
+        let known = |role: &Role| self.found(*role).is_some();
+        let roles: Vec<Role> = cx.members.alive_roles().filter(known).collect();
         for &role in &roles {
-            let Some(name) = self.volumes[usize::from(role)].clone() else { continue };
+            let Some(name) = self.volumes[role.index()].clone() else { continue };
             let open = |tag| Message::OpenVolume { tag, name, write: false };
             cx.request(role, RequestKind::Reread, open);
         }
@@ -68,7 +69,7 @@ impl Reread {
     }
 
     /// Asks for what comes next. Is all of the member read?
-    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, role: u16) -> bool {
+    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, role: Role) -> bool {
         let Some((sector, bytes)) = self.next(role) else {
             self.judge(role);
             return true;
@@ -83,12 +84,12 @@ impl Reread {
         self.changed
     }
 
-    fn found(&self, role: u16) -> Option<&Found> {
-        self.found.get(usize::from(role))?.as_ref()
+    fn found(&self, role: Role) -> Option<&Found> {
+        self.found.get(role.index())?.as_ref()
     }
 
     /// The part of the volume that is read next, as sector and bytes; `None` when that was all.
-    fn next(&self, role: u16) -> Option<(u64, u32)> {
+    fn next(&self, role: Role) -> Option<(u64, u32)> {
         let Some(pages) = self.bitmaps.get(&role) else {
             return Some((SUPERBLOCK_SECTOR, READ_BYTES));
         };
@@ -99,7 +100,7 @@ impl Reread {
     }
 
     /// A part has come.
-    pub(super) fn take(&mut self, role: u16, bytes: &[u8]) {
+    pub(super) fn take(&mut self, role: Role, bytes: &[u8]) {
         if let Some(pages) = self.bitmaps.get_mut(&role) {
             pages.count += 1;
             pages.bytes.extend_from_slice(bytes);
@@ -111,7 +112,7 @@ impl Reread {
     }
 
     /// All of a member was read.
-    fn judge(&mut self, role: u16) {
+    fn judge(&mut self, role: Role) {
         let Some(Pages { bytes, .. }) = self.bitmaps.remove(&role) else { return };
         let Some(before) = self.found(role).and_then(|found| found.bitmap.as_ref()) else { return };
         self.changed |= Bitmap::decode(&bytes).as_ref() != Ok(before);

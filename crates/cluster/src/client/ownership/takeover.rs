@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::Refusal;
 use braid_array::events::ArrayEvent;
 use braid_array::keeper::{Redundancy, SyncSpace};
+use braid_array::{Refusal, Role};
 
 use super::decision::{Decision, Findings, Grant, START, committed, decide};
 use super::{Facts, Ownership, OwnershipEvent, Stage};
@@ -24,7 +24,7 @@ impl Ownership {
                 }
                 Stage::Granting => {
                     self.stage = Stage::Rereading;
-                    self.waiting.extend(self.reread.begin(cx));
+                    self.waiting.extend(self.reread.begin(cx).iter().map(|role| role.0));
                 }
                 Stage::Rereading if self.reread.changed() => {
                     cx.out.notify(ArrayEvent::MembersChanged);
@@ -74,8 +74,8 @@ impl Ownership {
         cx.shared.pipeline.set_epoch(epoch);
         cx.out.epoch = epoch;
         self.grants.clear();
-        let roles: Vec<u16> = cx.members.alive_roles().collect();
-        self.waiting.extend(&roles);
+        let roles: Vec<Role> = cx.members.alive_roles().collect();
+        self.waiting.extend(roles.iter().map(|role| role.0));
         roles.into_iter().for_each(|role| self.request_grant(cx, role));
         let grant = self.grant(cx.shared.params());
         let now = cx.keeper.now();
@@ -136,7 +136,7 @@ impl Ownership {
             let mut pipeline = Pipeline::new(left?).ok()?;
             Some(pipeline.plan_of(set)?.involved(set.strategy, &set.touched).into_iter().collect())
         };
-        let here = |role: u16| self.view.has(role) && self.grants.contains_key(&role);
+        let here = |role: Role| self.view.has(role) && self.grants.contains_key(&role.0);
         self.commit = committed(&self.leftovers, here, parts);
         let broken = self.leftovers.values().flatten().any(|item| !item.ok);
         let prepared = self.leftovers.values().flatten().any(|item| item.prepared.is_some());
@@ -156,8 +156,8 @@ impl Ownership {
 
     /// Requests something of all that are there.
     fn request_all(&mut self, cx: &mut Cx<'_>, kind: RequestKind) {
-        let roles: Vec<u16> = cx.members.alive_roles().collect();
-        self.waiting.extend(&roles);
+        let roles: Vec<Role> = cx.members.alive_roles().collect();
+        self.waiting.extend(roles.iter().map(|role| role.0));
         for role in roles {
             let commit = self.commit.clone();
             cx.request(role, kind, |tag| match kind {

@@ -2,6 +2,7 @@
 //! with it, in two steps: first a majority of the old voters is asked for and one of the new; and
 //! when so many have noted this that whoever asks any majority hears of it, the new ones alone.
 
+use braid_array::Role;
 use braid_array::status::ViewStatus;
 
 use super::Ownership;
@@ -14,7 +15,7 @@ impl Ownership {
     pub(in crate::client) fn status(
         &self,
         nodes: u16,
-        address: impl Fn(u16) -> Option<String>,
+        address: impl Fn(Role) -> Option<String>,
     ) -> Option<ViewStatus> {
         let View { epoch, count, voters, .. } = &self.view;
         if *epoch == Epoch::BEFORE_ANY {
@@ -23,14 +24,14 @@ impl Ownership {
         let of_member = |voter: NodeId| {
             let mut grants = self.grants.range(..nodes);
             let (&role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
-            address(role)
+            address(Role(role))
         };
         let of = |voter: NodeId| of_member(voter).or_else(|| self.witnesses.address_of(voter));
         let named = |&voter: &NodeId| of(voter).unwrap_or_else(|| format!("{:016x}", voter.0));
         Some(ViewStatus {
             epoch: epoch.0,
             count: *count,
-            in_sync: (0..nodes).filter(|&role| self.view.has(role)).collect(),
+            in_sync: Role::all(nodes).filter(|&role| self.view.has(role)).collect(),
             voters: voters.iter().map(named).collect(),
             witnesses: self.witnesses.status(),
             absent: Vec::new(),

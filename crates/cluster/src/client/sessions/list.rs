@@ -2,7 +2,7 @@
 
 use braid_array::fabric::PeerId;
 use braid_array::status::Status;
-use braid_array::{Instant, MemberId};
+use braid_array::{Instant, MemberId, Role};
 
 use super::negotiation::Step;
 use super::session::{Session, SessionState};
@@ -21,12 +21,12 @@ impl List {
     pub(super) fn new(members: Vec<Option<ClientMember>>) -> Self {
         let nodes = members.len() as u16;
         let mut ids = (0..).map(MemberId);
-        let session = |(role, member): (u16, Option<ClientMember>)| {
+        let session = |(role, member): (Role, Option<ClientMember>)| {
             let id = member.as_ref().and_then(|_| ids.next());
             Session { member, id, ..Session::none(role) }
         };
-        let mut list: Vec<Session> = (0..).zip(members).map(session).collect();
-        list.extend((nodes..nodes + 3).map(Session::none));
+        let mut list: Vec<Session> = (0..).map(Role).zip(members).map(session).collect();
+        list.extend((nodes..nodes + 3).map(Role).map(Session::none));
         Self { sessions: list, changed: true }
     }
 
@@ -41,16 +41,16 @@ impl List {
 
     /// Those of the roles, and behind them that of the copy target.
     pub(in crate::client) fn members(&self) -> &[Session] {
-        &self.sessions[..=usize::from(self.copy_target())]
+        &self.sessions[..=self.copy_target().index()]
     }
 
-    pub(in crate::client) fn get(&self, role: u16) -> &Session {
-        &self.sessions[usize::from(role)]
+    pub(in crate::client) fn get(&self, role: Role) -> &Session {
+        &self.sessions[role.index()]
     }
 
-    pub(in crate::client) fn get_mut(&mut self, role: u16) -> &mut Session {
+    pub(in crate::client) fn get_mut(&mut self, role: Role) -> &mut Session {
         self.changed = true;
-        &mut self.sessions[usize::from(role)]
+        &mut self.sessions[role.index()]
     }
 
     /// Have they changed, but for when anything was heard, since this was last asked?
@@ -62,49 +62,49 @@ impl List {
         self.sessions.len() as u16 - 3
     }
 
-    pub(in crate::client) fn roles(&self) -> impl Iterator<Item = u16> + use<> {
-        0..self.nodes()
+    pub(in crate::client) fn roles(&self) -> impl Iterator<Item = Role> + use<> {
+        Role::all(self.nodes())
     }
 
     /// The session with a node to which a member is copied.
-    pub(in crate::client) fn copy_target(&self) -> u16 {
-        self.nodes()
+    pub(in crate::client) fn copy_target(&self) -> Role {
+        Role(self.nodes())
     }
 
     /// That for a look at a member that was absent at the start.
-    pub(in crate::client) fn absent_visit(&self) -> u16 {
-        self.nodes() + 1
+    pub(in crate::client) fn absent_visit(&self) -> Role {
+        Role(self.nodes() + 1)
     }
 
     /// That with a node whose member has left the array.
-    pub(in crate::client) fn departed_visit(&self) -> u16 {
-        self.nodes() + 2
+    pub(in crate::client) fn departed_visit(&self) -> Role {
+        Role(self.nodes() + 2)
     }
 
-    pub(in crate::client) fn is_visit(&self, role: u16) -> bool {
+    pub(in crate::client) fn is_visit(&self, role: Role) -> bool {
         role > self.copy_target()
     }
 
-    pub(in crate::client) fn alive(&self, role: u16) -> bool {
+    pub(in crate::client) fn alive(&self, role: Role) -> bool {
         self.get(role).alive()
     }
 
     /// What the keeper calls the member of a role, if it has one.
-    pub(in crate::client) fn id(&self, role: u16) -> Option<MemberId> {
+    pub(in crate::client) fn id(&self, role: Role) -> Option<MemberId> {
         self.get(role).id
     }
 
-    pub(in crate::client) fn role_of(&self, member: MemberId) -> Option<u16> {
+    pub(in crate::client) fn role_of(&self, member: MemberId) -> Option<Role> {
         self.roles().find(|&role| self.get(role).id == Some(member))
     }
 
     /// The session over this connection, to which something has come.
-    pub(in crate::client) fn at(&mut self, peer: PeerId, now: Instant) -> Option<u16> {
+    pub(in crate::client) fn at(&mut self, peer: PeerId, now: Instant) -> Option<Role> {
         let found = |session: &Session| session.peer == Some(peer) && session.is_connected();
         let role = self.sessions.iter().position(found)?;
         // That changes nothing that others see of it.
         self.sessions[role].presence.heard(now);
-        Some(role as u16)
+        Some(Role::at(role))
     }
 
     /// Is somebody at the other end of any of the connections?

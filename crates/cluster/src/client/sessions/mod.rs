@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use braid_array::fabric::FabricEvent;
 use braid_array::format::{Superblock, Version};
 use braid_array::keeper::{KeeperView, LaneReport};
-use braid_array::{Instant, Refusal};
+use braid_array::{Instant, Refusal, Role};
 
 use super::ClientMember;
 use super::latency::TimedOperation;
@@ -74,27 +74,27 @@ impl Net<'_> {
 #[derive(Debug)]
 pub(super) enum SessionEvent {
     /// A session is at a step at which others decide when it goes on.
-    Holds { role: u16, step: Step },
+    Holds { role: Role, step: Step },
     /// What a node has said in a negotiation is to be judged.
-    Judge { role: u16, answer: Answer },
+    Judge { role: Role, answer: Answer },
     /// A member has its part.
     Ready,
     /// A node that comes is wired to the others, or is not.
-    Wired { role: u16, ok: bool },
+    Wired { role: Role, ok: bool },
     /// Nothing more is to be said to a node that was visited.
     Over,
     /// A node that is no member does not become one now: why, if something stood against it.
-    Failed { role: u16, why: Option<Refusal> },
+    Failed { role: Role, why: Option<Refusal> },
     /// A member is there and cannot be used.
-    Unusable { role: u16, why: Refusal },
+    Unusable { role: Role, why: Refusal },
     /// The connection to a member is over.
-    Lost { role: u16, why: Refusal },
+    Lost { role: Role, why: Refusal },
     /// A member, or its storage, says nothing.
-    Silent { role: u16, why: Refusal },
+    Silent { role: Role, why: Refusal },
     /// A node answers what another machine has asked for.
-    Answered { role: u16, kind: RequestKind, answer: Answer },
+    Answered { role: Role, kind: RequestKind, answer: Answer },
     /// Another client was granted this epoch; if that is the answer to something, to what.
-    Outvoted { role: u16, kind: Option<RequestKind>, granted: Epoch },
+    Outvoted { role: Role, kind: Option<RequestKind>, granted: Epoch },
 }
 
 /// The sessions with all nodes: one for each role, one with a node to which a member is copied, and
@@ -163,7 +163,7 @@ impl Sessions {
             return;
         }
         let may = |session: &Session| session.is_coming_at(Step::Prepared) && over(session.lost_at);
-        let Some(role) = self.list.members().iter().position(may).map(|role| role as u16) else {
+        let Some(role) = self.list.members().iter().position(may).map(Role::at) else {
             return;
         };
         let place = self.list.get(role).place;
@@ -174,7 +174,7 @@ impl Sessions {
     }
 
     /// What the fabric says of the connection of a session.
-    pub(super) fn event(&mut self, net: &mut Net<'_>, role: u16, event: FabricEvent) {
+    pub(super) fn event(&mut self, net: &mut Net<'_>, role: Role, event: FabricEvent) {
         let session = self.list.get(role);
         match event {
             FabricEvent::Connected { .. } => {
@@ -198,7 +198,7 @@ impl Sessions {
     }
 
     /// What a node says, besides slice-sets and reads.
-    pub(super) fn message(&mut self, net: &mut Net<'_>, role: u16, message: Message) {
+    pub(super) fn message(&mut self, net: &mut Net<'_>, role: Role, message: Message) {
         let Some((tag, answer)) = Answer::of(message) else {
             return net.out.violates(role, "it does not keep to the protocol");
         };
@@ -230,7 +230,7 @@ impl Sessions {
     }
 
     /// What a node was asked that it answers now.
-    fn asked(&self, net: &mut Net<'_>, role: u16, tag: u32) -> Option<RequestKind> {
+    fn asked(&self, net: &mut Net<'_>, role: Role, tag: u32) -> Option<RequestKind> {
         net.out.requests.get(&tag).filter(|(asked, _)| *asked == role)?;
         if self.list.alive(role) {
             net.out.report_of(self.list.id(role), LaneReport::Answered);
@@ -239,7 +239,7 @@ impl Sessions {
         Some(net.out.requests.remove(&tag)?.1)
     }
 
-    fn negotiate(&mut self, net: &mut Net<'_>, role: u16, answer: Answer) {
+    fn negotiate(&mut self, net: &mut Net<'_>, role: Role, answer: Answer) {
         let Some(negotiation) = self.list.get(role).negotiation() else {
             return net.out.violates(role, answer.unasked());
         };
@@ -248,7 +248,7 @@ impl Sessions {
     }
 
     /// Does what follows from an answer.
-    fn carry_out(&mut self, net: &mut Net<'_>, role: u16, next: Next, answer: Answer) {
+    fn carry_out(&mut self, net: &mut Net<'_>, role: Role, next: Next, answer: Answer) {
         if let Answer::Volume { bytes, .. } = answer {
             self.list.get_mut(role).volume_bytes = bytes;
         }
@@ -281,7 +281,7 @@ impl Sessions {
     }
 
     /// A node that comes refuses.
-    fn is_refused(&mut self, net: &mut Net<'_>, role: u16, answer: Answer) {
+    fn is_refused(&mut self, net: &mut Net<'_>, role: Role, answer: Answer) {
         let Some(why) = answer.refusal() else { return };
         let negotiation = self.list.get(role).negotiation();
         let helps = match negotiation.map(|one| (one.purpose, one.step)) {
@@ -297,7 +297,7 @@ impl Sessions {
     }
 
     /// A member that returns, or a spare, has to be what it was; all else others judge.
-    fn judge(&mut self, net: &mut Net<'_>, role: u16, answer: Answer) {
+    fn judge(&mut self, net: &mut Net<'_>, role: Role, answer: Answer) {
         let bytes = match answer {
             Answer::Content(bytes) if !self.list.is_visit(role) => bytes,
             answer => return self.tell(SessionEvent::Judge { role, answer }),
@@ -313,7 +313,7 @@ impl Sessions {
     }
 
     /// A member refuses at the start what it may do in a moment.
-    fn refused_for_now(&mut self, net: &mut Net<'_>, role: u16, answer: Answer) {
+    fn refused_for_now(&mut self, net: &mut Net<'_>, role: Role, answer: Answer) {
         let now = net.now();
         let session = self.list.get_mut(role);
         let Some(why) = answer.refusal() else { return };
@@ -350,7 +350,7 @@ impl Sessions {
     /// Asks again, tries those again whose time has come, and gives up what takes too long.
     pub(super) fn tick(&mut self, net: &mut Net<'_>) {
         let now = net.now();
-        for role in 0..=self.list.departed_visit() {
+        for role in Role::all(self.list.departed_visit().0 + 1) {
             let session = self.list.get_mut(role);
             if session.retry_at.is_some_and(|at| at <= now) && session.alive() {
                 session.retry_at = None;
@@ -381,25 +381,26 @@ impl Sessions {
             waits(session) && session.patient_until.plus_millis(SILENT_MILLIS) <= now
         };
         let Some(role) = self.list.all().position(overdue) else { return };
-        net.out.lose(role as u16, Refusal::new("it does not get connected to the others", NETWORK));
+        net.out
+            .lose(Role::at(role), Refusal::new("it does not get connected to the others", NETWORK));
         for session in self.list.all_mut().filter(|session| waits(session)) {
             session.patient_until = session.patient_until.max(now);
         }
     }
 
     /// Roles of nodes that owe something, and since when they have said nothing.
-    fn silent(&self, keeper: KeeperView<'_>) -> impl Iterator<Item = (u16, Instant)> {
+    fn silent(&self, keeper: KeeperView<'_>) -> impl Iterator<Item = (Role, Instant)> {
         let owing = keeper.owing();
         let owing = owing.filter_map(|(id, since)| Some((self.list.role_of(id)?, since)));
         owing.filter(|&(role, _)| self.list.alive(role))
     }
 
-    fn given_up_at(&self, role: u16, since: Instant) -> Instant {
+    fn given_up_at(&self, role: Role, since: Instant) -> Instant {
         self.list.get(role).presence.given_up_at(since, self.timeout_ms)
     }
 
     /// When each node is asked whether it is there, as others have said nothing since then.
-    fn pings_due(&self, since: Instant) -> impl Iterator<Item = (u16, Instant)> {
+    fn pings_due(&self, since: Instant) -> impl Iterator<Item = (Role, Instant)> {
         let asked = self.list.roles().filter(|&role| self.list.get(role).can_be_asked());
         asked.filter_map(move |role| {
             Some((role, self.list.get(role).presence.ping_due(since, self.timeout_ms)?))
@@ -418,8 +419,8 @@ impl Sessions {
 
     /// Loses nodes that do not say that they are there.
     pub(super) fn lose_silent(&mut self, net: &Net<'_>) {
-        let over = |&(role, since): &(u16, Instant)| self.given_up_at(role, since) <= net.now();
-        let over: Vec<(u16, Instant)> = self.silent(net.keeper).filter(over).collect();
+        let over = |&(role, since): &(Role, Instant)| self.given_up_at(role, since) <= net.now();
+        let over: Vec<(Role, Instant)> = self.silent(net.keeper).filter(over).collect();
         for (role, _) in over {
             self.is_silent(role, "has not answered");
         }
@@ -429,7 +430,7 @@ impl Sessions {
     pub(super) fn look_for_silence(&mut self, net: &mut Net<'_>) {
         let Some(first) = self.silent(net.keeper).map(|(_, since)| since).min() else { return };
         let now = net.now();
-        let due: Vec<(u16, Instant)> =
+        let due: Vec<(Role, Instant)> =
             self.pings_due(first).filter(|&(_, due)| due <= now).collect();
         for (role, _) in due {
             self.list.get_mut(role).presence.asked(first);
@@ -437,7 +438,7 @@ impl Sessions {
         }
     }
 
-    fn is_silent(&mut self, role: u16, what: &str) {
+    fn is_silent(&mut self, role: Role, what: &str) {
         let why = silent(what, self.timeout_ms);
         self.tell(SessionEvent::Silent { role, why });
     }
@@ -457,7 +458,7 @@ impl Sessions {
     }
 
     /// The copy target takes the role of the member that was copied to it; the session before it.
-    pub(super) fn exchange(&mut self, place: u16) -> Session {
+    pub(super) fn exchange(&mut self, place: Role) -> Session {
         let target = self.list.copy_target();
         let none = Session::none(target);
         let new = std::mem::replace(self.list.get_mut(target), none);

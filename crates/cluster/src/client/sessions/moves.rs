@@ -1,8 +1,8 @@
 //! What a session does, one step at a time: it is dialed, asks, is over.
 
-use braid_array::Refusal;
 use braid_array::events::ArrayEvent;
 use braid_array::keeper::LaneReport;
+use braid_array::{Refusal, Role};
 
 use super::negotiation::{Negotiation, Purpose, Step, message};
 use super::presence::Presence;
@@ -25,7 +25,7 @@ impl Sessions {
     }
 
     /// Connects to the node of a session.
-    pub(in crate::client) fn dial(&mut self, net: &mut Net<'_>, role: u16, purpose: Purpose) {
+    pub(in crate::client) fn dial(&mut self, net: &mut Net<'_>, role: Role, purpose: Purpose) {
         let Some(address) = self.list.get(role).address().map(str::to_owned) else { return };
         let departed = self.list.departed_visit();
         if !purpose.is_visit() && self.list.get(departed).address() == Some(&address) {
@@ -44,7 +44,7 @@ impl Sessions {
     pub(in crate::client) fn visit(
         &mut self,
         net: &mut Net<'_>,
-        visit: u16,
+        visit: Role,
         purpose: Purpose,
         place: VolumeAddress,
     ) {
@@ -53,7 +53,7 @@ impl Sessions {
     }
 
     /// The session is at a step at which others decide.
-    pub(in crate::client) fn hold(&mut self, role: u16, step: Step) {
+    pub(in crate::client) fn hold(&mut self, role: Role, step: Step) {
         let session = self.list.get_mut(role);
         if let SessionState::Negotiating(negotiation) = &mut session.state {
             negotiation.step = step;
@@ -61,7 +61,7 @@ impl Sessions {
     }
 
     /// Goes on to a step, and asks what is asked there.
-    pub(in crate::client) fn go_on(&mut self, net: &mut Net<'_>, role: u16, step: Step) {
+    pub(in crate::client) fn go_on(&mut self, net: &mut Net<'_>, role: Role, step: Step) {
         self.hold(role, step);
         let until = net.now().plus_millis(START_MILLIS);
         let session = self.list.get_mut(role);
@@ -78,7 +78,7 @@ impl Sessions {
 
     /// Those that a node is to connect to: all that are there, or for a copy the one that is
     /// copied, without an address, so that it waits for that one, which connects.
-    fn peers_of(&self, role: u16) -> Vec<PeerAddress> {
+    fn peers_of(&self, role: Role) -> Vec<PeerAddress> {
         if role != self.list.copy_target() {
             return others(self.list.members(), role);
         }
@@ -88,7 +88,7 @@ impl Sessions {
     }
 
     /// Asks a node what its step asks: the one way in which anything is negotiated.
-    pub(super) fn ask(&self, net: &mut Net<'_>, role: u16) {
+    pub(super) fn ask(&self, net: &mut Net<'_>, role: Role) {
         let session = self.list.get(role);
         let Some(negotiation) = session.negotiation() else { return };
         let wires = negotiation.step == Step::Wiring;
@@ -115,7 +115,7 @@ impl Sessions {
     pub(in crate::client) fn request(
         &mut self,
         net: &mut Net<'_>,
-        role: u16,
+        role: Role,
         kind: RequestKind,
         message: impl FnOnce(u32) -> Message,
     ) {
@@ -127,12 +127,12 @@ impl Sessions {
     }
 
     /// A node that comes is wired to the others, and they to it.
-    pub(super) fn wire(&mut self, net: &mut Net<'_>, role: u16) {
+    pub(super) fn wire(&mut self, net: &mut Net<'_>, role: Role) {
         let target = self.list.get(role);
         let place = target.place;
         // Others know it by its role; who is copied knows it by its own.
         let own: Vec<PeerAddress> = target.peer_address(place).into_iter().collect();
-        let others: Vec<u16> = if role == self.list.copy_target() {
+        let others: Vec<Role> = if role == self.list.copy_target() {
             vec![place]
         } else {
             others(self.list.members(), role).iter().map(|other| other.role).collect()
@@ -146,7 +146,7 @@ impl Sessions {
     }
 
     /// One of those that are being wired has answered, or is lost, or both.
-    pub(in crate::client) fn rewired(&mut self, net: &mut Net<'_>, one: u16, ok: bool) {
+    pub(in crate::client) fn rewired(&mut self, net: &mut Net<'_>, one: Role, ok: bool) {
         let Some(wiring) = &mut self.wiring else { return };
         let role = wiring.role;
         if wiring.answered(one, ok) {
@@ -160,7 +160,7 @@ impl Sessions {
     }
 
     /// The nodes hang up on one that is lost, so that nothing of it comes any more.
-    pub(in crate::client) fn tell_without(&mut self, net: &mut Net<'_>, lost: u16) {
+    pub(in crate::client) fn tell_without(&mut self, net: &mut Net<'_>, lost: Role) {
         if lost == self.list.copy_target() {
             // Only the one that is copied is connected to it, and is told by itself.
             return;
@@ -174,7 +174,7 @@ impl Sessions {
     }
 
     /// The connection to a member is over: what it has not answered.
-    pub(in crate::client) fn lost(&mut self, net: &mut Net<'_>, role: u16) -> Vec<RequestKind> {
+    pub(in crate::client) fn lost(&mut self, net: &mut Net<'_>, role: Role) -> Vec<RequestKind> {
         let now = net.now();
         let session = self.list.get_mut(role);
         session.state = SessionState::Lost;
@@ -184,7 +184,7 @@ impl Sessions {
     }
 
     /// The connection to a node was lost: it is tried again after a while.
-    pub(in crate::client) fn await_return(&mut self, net: &Net<'_>, role: u16) {
+    pub(in crate::client) fn await_return(&mut self, net: &Net<'_>, role: Role) {
         let now = net.now();
         let session = self.list.get_mut(role);
         session.due = Some(now.plus_millis(pause_millis(session.tries)));
@@ -193,13 +193,13 @@ impl Sessions {
     }
 
     /// Hangs up on a node with which it did not come to an end.
-    pub(in crate::client) fn end(&mut self, net: &mut Net<'_>, role: u16) {
+    pub(in crate::client) fn end(&mut self, net: &mut Net<'_>, role: Role) {
         net.out.hang_up(self.list.get(role).peer);
         self.ended(net, role);
     }
 
     /// The connection to a node is over with which it did not come to an end.
-    pub(super) fn ended(&mut self, net: &mut Net<'_>, role: u16) {
+    pub(super) fn ended(&mut self, net: &mut Net<'_>, role: Role) {
         let session = self.list.get_mut(role);
         let Some(Negotiation { purpose, step }) = session.negotiation() else { return };
         if purpose.is_visit() {
@@ -217,7 +217,7 @@ impl Sessions {
     }
 
     /// The same, and others are told.
-    pub(super) fn fail(&mut self, net: &mut Net<'_>, role: u16, why: Option<Refusal>) {
+    pub(super) fn fail(&mut self, net: &mut Net<'_>, role: Role, why: Option<Refusal>) {
         if self.list.get(role).is_coming() {
             self.end(net, role);
             self.tell(SessionEvent::Failed { role, why });
@@ -226,7 +226,7 @@ impl Sessions {
 
     /// A node cannot be used as it is. If it is a member that returns that is said once for each
     /// reason, however often it is tried: to people, and to the node for its log.
-    pub(in crate::client) fn refuse(&mut self, net: &mut Net<'_>, role: u16, why: Refusal) {
+    pub(in crate::client) fn refuse(&mut self, net: &mut Net<'_>, role: Role, why: Refusal) {
         let returns = |negotiation: Negotiation| negotiation.purpose == Purpose::Return;
         let session = self.list.get_mut(role);
         if !session.negotiation().is_some_and(returns) {

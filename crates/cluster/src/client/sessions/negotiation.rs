@@ -31,6 +31,7 @@
 use super::Facts;
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::wire::{Message, PeerAddress};
+use braid_array::Role;
 
 /// Bytes of a superblock that are read.
 const SUPERBLOCK_BYTES: u32 = 4096;
@@ -203,7 +204,7 @@ pub(in crate::client) struct Question {
     /// The name of the volume.
     pub(in crate::client) volume: String,
     /// The role that the node has, or is to have.
-    pub(in crate::client) place: u16,
+    pub(in crate::client) place: Role,
     pub(in crate::client) data_sector: u64,
     /// Those that it is to be connected to.
     pub(in crate::client) peers: Vec<PeerAddress>,

@@ -2,7 +2,7 @@
 
 use braid_array::fabric::PeerId;
 use braid_array::format::Superblock;
-use braid_array::{Instant, MemberId, Refusal};
+use braid_array::{Instant, MemberId, Refusal, Role};
 
 use super::negotiation::{Negotiation, Question, Step};
 use super::presence::Presence;
@@ -37,7 +37,7 @@ pub(in crate::client) struct Session {
     /// What the keeper calls it.
     pub(in crate::client) id: Option<MemberId>,
     /// The role that it has or is to have.
-    pub(in crate::client) place: u16,
+    pub(in crate::client) place: Role,
     /// Its connection, once there was one.
     pub(in crate::client) peer: Option<PeerId>,
     pub(in crate::client) state: SessionState,
@@ -65,7 +65,7 @@ pub(in crate::client) struct Session {
 
 impl Session {
     /// With nobody so far.
-    pub(super) fn none(place: u16) -> Self {
+    pub(super) fn none(place: Role) -> Self {
         Self {
             member: None,
             visited: None,
@@ -178,7 +178,7 @@ impl Session {
     }
 
     /// As others that are wired to it find it, by the role that they know it by.
-    pub(super) fn peer_address(&self, role: u16) -> Option<PeerAddress> {
+    pub(super) fn peer_address(&self, role: Role) -> Option<PeerAddress> {
         let address = self.member.as_ref()?.address.clone();
         Some(PeerAddress { role, address, ring: self.ring })
     }

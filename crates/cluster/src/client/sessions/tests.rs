@@ -1,5 +1,6 @@
 //! The table of negotiations alone.
 
+use braid_array::Role;
 use std::collections::BTreeSet;
 
 use super::negotiation::{Negotiation, Next, Purpose, Question, Said, Step, message, next};
@@ -193,8 +194,8 @@ fn facts() -> Facts {
 
 fn asked(purpose: Purpose, step: Step) -> Option<Message> {
     let address = "n2".to_owned();
-    let peers = vec![PeerAddress { role: 2, address, ring: 64 }];
-    let question = Question { volume: "v".to_owned(), place: 1, data_sector: 64, peers };
+    let peers = vec![PeerAddress { role: Role(2), address, ring: 64 }];
+    let question = Question { volume: "v".to_owned(), place: Role(1), data_sector: 64, peers };
     message(Negotiation { purpose, step }, 9, &facts(), question)
 }
 
@@ -209,7 +210,7 @@ fn a_step_asks_where_a_node_has_to_answer() {
     let grant = Message::Grant { tag: 9, array: [3; 16], epoch: Epoch(2), client: 7 };
     assert_eq!(asked(Purpose::Return, Step::Granting), Some(grant));
     let params = facts().params;
-    let prepare = Message::OpenPipeline { tag: 9, role: 1, data_sector: 64, params };
+    let prepare = Message::OpenPipeline { tag: 9, role: Role(1), data_sector: 64, params };
     assert_eq!(asked(Purpose::Copy, Step::Preparing), Some(prepare));
     let empty = Message::TrimJournal { tag: 9, mark: facts().mark, all: true };
     assert_eq!(asked(Purpose::Return, Step::Emptying), Some(empty));

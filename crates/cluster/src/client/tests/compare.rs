@@ -1,7 +1,7 @@
 //! Check and repair against nodes that answer as the tests say.
 
 use braid_array::events::{SyncAction, SyncEnd};
-use braid_array::{Checked, Compute, IoId};
+use braid_array::{Checked, Compute, IoId, Role};
 
 use super::super::engine::{Want, Whom};
 use super::*;
@@ -129,7 +129,7 @@ fn ended(actions: &[Action]) -> Option<(SyncAction, u64, SyncEnd)> {
 
 #[test]
 fn a_check_of_what_fits_asks_for_digests_and_gives_its_buffers_back() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let free = client.parts.shared.free_buffers();
     let begun = scrub(&mut client, false);
@@ -145,7 +145,7 @@ fn a_check_of_what_fits_asks_for_digests_and_gives_its_buffers_back() {
 #[test]
 fn where_digests_do_not_fit_the_contents_are_read_and_say_what_is_true() {
     for (contents, expected) in [(0, 0), (1, 1)] {
-        let mut client = client(Planner::Encoder { node: 0 });
+        let mut client = client(Planner::Encoder { node: Role(0) });
         run(&mut client, |_, _| false);
         let free = client.parts.shared.free_buffers();
         let begun = scrub(&mut client, false);
@@ -160,13 +160,13 @@ fn where_digests_do_not_fit_the_contents_are_read_and_say_what_is_true() {
 
 #[test]
 fn a_node_lost_before_the_contents_are_read_ends_a_check() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let free = client.parts.shared.free_buffers();
     let begun = scrub(&mut client, false);
     put_all(&mut client, &asked(&begun));
     let (wanted, mut rest) = comparisons(&mut client);
-    lose(&mut client, 1);
+    lose(&mut client, Role(1));
     wanted.iter().for_each(|&(io, _)| differs(&mut client, io, 1));
     rest.extend(run(&mut client, |_, _| false));
     let all = goes_well(&mut client, rest);
@@ -180,7 +180,7 @@ fn a_node_lost_before_the_contents_are_read_ends_a_check() {
 
 #[test]
 fn a_check_gets_the_buffers_of_what_is_kept_for_readers() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let room = 10;
     client.parts.shared.leave_buffers(room);
@@ -202,7 +202,7 @@ fn a_check_gets_the_buffers_of_what_is_kept_for_readers() {
 
 #[test]
 fn a_write_waits_for_the_comparison_of_its_slice_alone() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let begun = scrub(&mut client, false);
     submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
@@ -228,7 +228,7 @@ fn a_write_waits_for_the_comparison_of_its_slice_alone() {
 
 #[test]
 fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let begun = scrub(&mut client, true);
     submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS);
@@ -262,13 +262,13 @@ fn the_slice_set_of_a_repair_comes_before_a_write_that_waited() {
 
 #[test]
 fn what_cannot_be_read_is_told_and_the_check_goes_on() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let free = client.parts.shared.free_buffers();
     let begun = scrub(&mut client, false);
     let (bad, good): (Vec<_>, Vec<_>) = asked(&begun).into_iter().partition(|&(role, _)| role == 0);
     assert_eq!(bad.len(), 2, "of stripes 0 and 1");
-    hear(&mut client, 0, &Message::ReadFailed { slot: bad[0].1 });
+    hear(&mut client, Role(0), &Message::ReadFailed { slot: bad[0].1 });
     put_all(&mut client, &bad[1..]);
     put_all(&mut client, &good);
     let all = goes_well(&mut client, Vec::new());
@@ -282,12 +282,12 @@ fn what_cannot_be_read_is_told_and_the_check_goes_on() {
 
 #[test]
 fn a_node_lost_meanwhile_ends_a_check_and_keeps_nothing() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let free = client.parts.shared.free_buffers();
     let begun = scrub(&mut client, false);
     let others: Vec<_> = asked(&begun).into_iter().filter(|&(role, _)| role != 1).collect();
-    lose(&mut client, 1);
+    lose(&mut client, Role(1));
     let next = run(&mut client, |_, _| false);
     put_all(&mut client, &others);
     let mut all = goes_well(&mut client, next.clone());

@@ -4,6 +4,7 @@ use super::super::ownership::decision::{Decision, Findings, Grant, decide};
 use super::*;
 use crate::ids::{Epoch, NodeId};
 use crate::view::{View, Witness};
+use braid_array::Role;
 
 const N: u16 = 5;
 
@@ -42,7 +43,7 @@ fn findings(grants: &BTreeMap<u16, Grant>, marked: bool, vouched: bool) -> Findi
         lost: &NONE_LOST,
         alone: vouched,
         vouched,
-        survives: &|lost| (0..N).filter(|&role| lost(role)).count() <= 2,
+        survives: &|lost| Role::all(N).filter(|&role| lost(role)).count() <= 2,
         parities: true,
         marked,
         recorded: false,
@@ -64,7 +65,7 @@ fn what_is_not_recorded_keeps_nobody_from_starting_and_is_not_believed() {
 }
 
 fn holders(decision: &Decision) -> Vec<u16> {
-    (0..N).filter(|&role| decision.view.has(role)).collect()
+    (0..N).filter(|&role| decision.view.has(Role(role))).collect()
 }
 
 #[test]
@@ -79,7 +80,8 @@ fn those_who_never_died_hold_it_if_they_are_enough() {
     ] {
         let decision = decided(&grants(there, anew, false), true, false).expect("a majority");
         assert!(decision.intact && !decision.view.torn, "{there:?} {anew:?}");
-        assert_eq!((holders(&decision), decision.stale), (holds.to_vec(), stale.to_vec()));
+        let missed: Vec<u16> = decision.stale.iter().map(|role| role.0).collect();
+        assert_eq!((holders(&decision), missed), (holds.to_vec(), stale.to_vec()));
     }
 }
 
@@ -111,21 +113,21 @@ fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal
     let before = View { epoch: Epoch(3), count: 1, members, voters, witnesses, ..View::default() };
     // Role 1 was lost, of which it has not heard.
     let after = View { count: 2, members: vec![100, 0], ..before.clone() };
-    let grant = |&role: &u16| {
-        let view = if role == 1 { before.clone() } else { after.clone() };
-        let node = if role < 2 { role } else { 9 };
-        (role, Grant { view, incarnation: 100 + u64::from(role), node: NodeId(node.into()) })
+    let grant = |&voter: &u16| {
+        let view = if voter == 1 { before.clone() } else { after.clone() };
+        let node = if voter < 2 { voter } else { 9 };
+        (voter, Grant { view, incarnation: 100 + u64::from(voter), node: NodeId(node.into()) })
     };
     let grants = there.iter().chain(&[2][..usize::from(witness)]).map(grant).collect();
     decide(&Findings {
         epoch: Epoch(4),
         nodes: 2,
         grants: &grants,
-        in_sync: &|role| role < 2,
+        in_sync: &|role| role < Role(2),
         lost: &BTreeSet::new(),
         alone,
         vouched: alone,
-        survives: &|lost| !lost(0) || !lost(1),
+        survives: &|lost| !lost(Role(0)) || !lost(Role(1)),
         parities: false,
         marked: true,
         recorded: false,
@@ -144,5 +146,5 @@ fn a_witness_has_a_vote_and_knows_who_was_lost() {
     assert!(why.reason.contains("missed writes"), "{why}");
     // Whoever insists has that one as it is.
     assert_eq!(mirror(&[1], true, true).expect("somebody answers for it").view.members, [0, 101]);
-    assert_eq!(mirror(&[0, 1], true, false).expect("all").stale, [1]);
+    assert_eq!(mirror(&[0, 1], true, false).expect("all").stale, [Role(1)]);
 }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::ids::{Epoch, NodeId};
+use braid_array::Role;
 
 /// What is sent over a connection, and is such.
 fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
@@ -56,7 +57,7 @@ fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
     tell(
         client,
         peer,
-        &Message::Granted { tag, view, incarnation: incarnation(0), node: NodeId(0) },
+        &Message::Granted { tag, view, incarnation: incarnation(Role(0)), node: NodeId(0) },
     );
     (peer, run(client, |_, message| is_record(message)))
 }
@@ -70,7 +71,7 @@ fn nobody_is_told(client: &Client) -> bool {
 
 #[test]
 fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let command = Command::Fail(MemberId(0));
     client.handle(Instant(3), Event::Command { id: CommandId(1), command });
@@ -94,12 +95,12 @@ fn a_failed_member_drops_what_it_has_once_voters_have_noted_that() {
         Event::Command { id: CommandId(2), command: Command::Remove(MemberId(0)) },
     );
     run(&mut client, |_, _| false);
-    assert!(client.parts.sessions.list.get(0).member.is_none());
+    assert!(client.parts.sessions.list.get(Role(0)).member.is_none());
 }
 
 #[test]
 fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let command = Command::Fail(MemberId(0));
     client.handle(Instant(3), Event::Command { id: CommandId(1), command });
@@ -120,7 +121,7 @@ fn a_departed_node_that_is_away_is_tried_again_so_many_times() {
 
 #[test]
 fn a_node_that_is_a_member_again_is_not_told() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     client.keeper_side.departed.add("another name of n1".to_owned(), Instant(2));
     let due = client.deadline().expect("it is told");
@@ -136,9 +137,9 @@ fn a_node_that_is_a_member_again_is_not_told() {
 
 #[test]
 fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
-    lose(&mut client, 0);
+    lose(&mut client, Role(0));
     let records = sent(&run(&mut client, |_, message| is_record(message)), is_record);
     let due = client.deadline().expect("it is tried again");
     client.handle(due, Event::Tick);
@@ -146,7 +147,7 @@ fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
     assert_eq!(sent(&after, is_resolve), [], "a takeover may still ask for it");
     record(&mut client, &records);
     let after = run(&mut client, |_, message| is_resolve(message));
-    let own = client.parts.sessions.list.get(0).peer.expect("a connection");
+    let own = client.parts.sessions.list.get(Role(0)).peer.expect("a connection");
     let resolves = sent(&after, is_resolve);
     assert!(matches!(resolves[..], [(peer, _)] if peer == own), "{resolves:?}");
 }

@@ -1,6 +1,7 @@
 //! What of the nodes' rings is used, asked for and given back.
 
 use super::*;
+use braid_array::Role;
 
 /// Tags of messages of a kind, with the roles they go to.
 fn told(
@@ -47,7 +48,7 @@ fn base_positions(client: &Client) -> usize {
 
 /// A client that has found too few positions, and what it asks of whom.
 fn short() -> (Client, Vec<(u16, u32)>) {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     for stripe in 0..4 {
         submit_as(&mut client, stripe);
@@ -80,11 +81,11 @@ fn all_is_used_when_all_have_granted_it() {
     let (mut client, asked) = short();
     assert_eq!(asked.len(), usize::from(NODES));
     for &(role, tag) in &asked[1..] {
-        hear(&mut client, role, &Message::Ok { tag });
+        hear(&mut client, Role(role), &Message::Ok { tag });
         run(&mut client, |_, _| false);
         assert_eq!(client.parts.engine.open_positions().len(), base_positions(&client));
     }
-    hear(&mut client, asked[0].0, &Message::Ok { tag: asked[0].1 });
+    hear(&mut client, Role(asked[0].0), &Message::Ok { tag: asked[0].1 });
     run(&mut client, |_, _| false);
     assert!(client.parts.engine.open_positions().len() > base_positions(&client));
 }
@@ -92,14 +93,14 @@ fn all_is_used_when_all_have_granted_it() {
 #[test]
 fn one_that_refuses_has_the_others_get_theirs_back() {
     let (mut client, asked) = short();
-    hear(&mut client, asked[0].0, &refusal(asked[0].1, "others use it"));
+    hear(&mut client, Role(asked[0].0), &refusal(asked[0].1, "others use it"));
     for &(role, tag) in &asked[1..] {
-        hear(&mut client, role, &Message::Ok { tag });
+        hear(&mut client, Role(role), &Message::Ok { tag });
     }
     let after = run(&mut client, |_, _| false);
     let given: Vec<u16> = gives(&client, &after, false).iter().map(|given| given.0).collect();
     assert_eq!(given, asked[1..].iter().map(|asked| asked.0).collect::<Vec<u16>>());
     assert_eq!(asks(&client, &after), [], "not at once");
     assert_eq!(client.parts.engine.open_positions().len(), base_positions(&client));
-    assert!(client.parts.alive(asked[0].0));
+    assert!(client.parts.alive(Role(asked[0].0)));
 }

@@ -1,5 +1,6 @@
 //! What lies on members once the votes are granted, against what they were judged by.
 
+use braid_array::Role;
 use std::sync::{Arc, Mutex};
 
 use braid_array::format::Bitmap;
@@ -47,7 +48,7 @@ fn read(superblock: &Superblock, bitmap: &Bitmap, sector: u64, bytes: u32) -> Ve
 /// The members were judged when they held what `superblock` and `bitmap` with this bit say.
 fn judged() -> ClientConfig {
     let found = Some(Found { superblock: superblock(), bitmap: Some(bitmap(&[35_000])) });
-    ClientConfig { found: vec![found; NODES.into()], ..config(Planner::Encoder { node: 0 }) }
+    ClientConfig { found: vec![found; NODES.into()], ..config(Planner::Encoder { node: Role(0) }) }
 }
 
 /// What a machine says to nodes whose last one holds this, until nothing more comes.
@@ -70,7 +71,7 @@ fn talk(
                     Message::ReadMeta { tag, sector, bytes } => {
                         Some(Message::Meta { tag, bytes: read(superblock, bitmap, sector, bytes) })
                     }
-                    ref other => answer(role, other),
+                    ref other => answer(Role(role), other),
                 };
                 said.push(message);
                 epochs.push(epoch);

@@ -1,7 +1,8 @@
 //! Nodes that were lost and come back.
 
 use super::*;
-use braid_array::format::Role;
+use braid_array::Role;
+use braid_array::format::DevRole;
 
 /// What a node asks for when it is connected to others, by role.
 fn connects(actions: &[Action]) -> BTreeMap<u16, u32> {
@@ -40,26 +41,26 @@ fn wiring(client: &mut Client) -> BTreeMap<u16, u32> {
         resync_offset: MAX_SECTOR,
         ..Superblock::blank()
     };
-    hear(client, role, &Message::Meta { tag, bytes: superblock.encode() });
+    hear(client, Role(role), &Message::Meta { tag, bytes: superblock.encode() });
     connects(&run(client, |_, message| wired(message)))
 }
 
 #[test]
 fn a_node_that_refuses_to_be_wired_and_is_lost_is_counted_once() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
-    lose(&mut client, 0);
+    lose(&mut client, Role(0));
     run(&mut client, |_, _| false);
     let asked = wiring(&mut client);
-    let own = client.parts.sessions.list.get(0).peer.expect("a connection").0 as u16;
+    let own = client.parts.sessions.list.get(Role(0)).peer.expect("a connection").0 as u16;
     let tag = |role| asked[&role];
     assert_eq!(asked.len(), 3, "{asked:?}");
-    hear(&mut client, 0, &refusal(tag(own), "cannot connect to node 1"));
-    lose(&mut client, 0);
-    hear(&mut client, 1, &Message::Ok { tag: tag(1) });
+    hear(&mut client, Role(0), &refusal(tag(own), "cannot connect to node 1"));
+    lose(&mut client, Role(0));
+    hear(&mut client, Role(1), &Message::Ok { tag: tag(1) });
     assert!(client.parts.sessions.is_wiring(), "node 2 has not answered");
-    hear(&mut client, 2, &Message::Ok { tag: tag(2) });
-    assert!(!client.parts.sessions.is_wiring() && !client.parts.alive(0));
+    hear(&mut client, Role(2), &Message::Ok { tag: tag(2) });
+    assert!(!client.parts.sessions.is_wiring() && !client.parts.alive(Role(0)));
 }
 
 /// What lies on the node of role 0.
@@ -70,7 +71,7 @@ fn own() -> Superblock {
         data_offset: 64,
         data_size: 1 << 10,
         resync_offset: MAX_SECTOR,
-        roles: (0..NODES).map(Role::Active).collect(),
+        roles: Role::all(NODES).map(DevRole::Active).collect(),
         ..Superblock::blank()
     }
 }
@@ -96,7 +97,7 @@ fn come_back(client: &mut Client, superblock: Option<&[u8]>) -> Vec<Action> {
         Some(bytes) => Message::Meta { tag, bytes: bytes.to_vec() },
         None => refusal(tag, "there is no such volume"),
     };
-    hear(client, 0, &answer);
+    hear(client, Role(0), &answer);
     run(client, |_, _| false)
 }
 
@@ -113,9 +114,9 @@ fn refusals(actions: &[Action]) -> Vec<String> {
 
 #[test]
 fn why_a_node_is_not_taken_back_is_told_once_for_each_reason() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
-    lose(&mut client, 0);
+    lose(&mut client, Role(0));
     run(&mut client, |_, _| false);
     let foreign = Superblock { set_uuid: [5; 16], ..own() }.encode();
     let another = Superblock { device_uuid: [6; 16], ..own() }.encode();
@@ -143,6 +144,6 @@ fn why_a_node_is_not_taken_back_is_told_once_for_each_reason() {
         assert!(refused.next.advice.contains("the store that it had"), "{refused}");
     }
     come_back(&mut client, Some(&own().encode()));
-    assert!(client.parts.alive(0));
+    assert!(client.parts.alive(Role(0)));
     assert_eq!(client.status().members[0].refused, None);
 }

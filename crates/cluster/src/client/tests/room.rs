@@ -1,22 +1,23 @@
 //! Stores of nodes that have no room.
 
 use super::*;
+use braid_array::Role;
 
 /// A node of an array that could not do without it cannot have its part of a write.
 fn fails_a_write(no_room: bool) -> (Client, Vec<Action>) {
     let mut client = client(Planner::Client);
     run(&mut client, |_, _| false);
-    lose(&mut client, 2);
+    lose(&mut client, Role(2));
     run(&mut client, |_, _| false);
     let (position, generation) = begin_write(&mut client);
     let cut_off = Roles::NONE;
     let received_bytes = 0;
     let ok = false;
     let own_fault = true;
-    prepared(&mut client, 1, (position, generation), true);
+    prepared(&mut client, Role(1), (position, generation), true);
     let prepared =
         Message::Prepared { position, generation, ok, own_fault, no_room, cut_off, received_bytes };
-    hear(&mut client, 0, &prepared);
+    hear(&mut client, Role(0), &prepared);
     let after = run(&mut client, |_, _| false);
     (client, after)
 }
@@ -32,7 +33,7 @@ fn a_store_without_room_that_the_array_needs_is_waited_for() {
 #[test]
 fn what_a_store_cannot_read_fails_that_write_alone() {
     let (client, after) = fails_a_write(false);
-    assert!(!client.has_too_few() && client.parts.alive(0));
+    assert!(!client.has_too_few() && client.parts.alive(Role(0)));
     let dropped = |message: &Message| matches!(message, Message::Abort { .. });
     assert!(said(&after, dropped) > 0, "{after:?}");
 }

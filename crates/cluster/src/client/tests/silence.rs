@@ -1,6 +1,7 @@
 //! Nodes that say nothing.
 
 use super::*;
+use braid_array::Role;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -30,11 +31,11 @@ fn cut(actions: &[Action]) -> Vec<u32> {
 }
 
 fn pong(client: &mut Client, (role, tag): (u16, u32), storage_silent_ms: u32) {
-    hear(client, role, &Message::Pong { tag, storage_silent_ms });
+    hear(client, Role(role), &Message::Pong { tag, storage_silent_ms });
 }
 
 fn stuck() -> Client {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     begin_write(&mut client);
     client
@@ -54,7 +55,9 @@ fn of_nodes_that_owe_an_answer_only_the_one_that_hangs_is_lost() {
     assert_eq!(cut(&actions(&mut client)), Vec::<u32>::new());
     tick(&mut client, 5001);
     assert_eq!(cut(&actions(&mut client)), [1]);
-    assert!(client.parts.alive(0) && !client.parts.alive(1) && client.parts.alive(2));
+    assert!(
+        client.parts.alive(Role(0)) && !client.parts.alive(Role(1)) && client.parts.alive(Role(2))
+    );
 }
 
 #[test]
@@ -101,7 +104,7 @@ fn cuts(client: &mut Client, storage: impl Fn(u16) -> Option<u64>) -> Vec<(u64, 
 
 #[test]
 fn two_nodes_that_hang_are_lost_as_soon_as_one_though_only_one_owed_anything() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     submit(&mut client, Op::Read, 0, 8);
     actions(&mut client);
@@ -126,19 +129,19 @@ fn nodes_whose_storage_hangs_are_lost_when_their_time_is_up() {
 
 #[test]
 fn a_node_that_hangs_while_the_array_is_set_up_is_not_waited_for() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |role, _| role == 1);
     for millis in [2501, 5001] {
         tick(&mut client, millis);
         run(&mut client, |role, _| role == 1);
     }
-    assert!(client.parts.alive(0) && !client.parts.alive(1));
+    assert!(client.parts.alive(Role(0)) && !client.parts.alive(Role(1)));
     submit(&mut client, Op::Read, 0, 8);
 }
 
 #[test]
 fn two_nodes_that_do_not_see_each_other_hold_nothing_up() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     let wiring = |message: &Message| matches!(message, Message::Connect { .. });
     let asked = |actions: &[Action], role: u32| {
         actions.iter().find_map(|action| match action {
@@ -157,23 +160,27 @@ fn two_nodes_that_do_not_see_each_other_hold_nothing_up() {
     let mut millis = 0;
     while let Some(tag) = asked(&said, 0) {
         assert!(
-            client.parts.alive(0) && matches!(client.parts.phase, Phase::Setup) && millis < 10_000
+            client.parts.alive(Role(0))
+                && matches!(client.parts.phase, Phase::Setup)
+                && millis < 10_000
         );
-        hear(&mut client, 0, &refusal(tag, "cannot connect to node n1"));
+        hear(&mut client, Role(0), &refusal(tag, "cannot connect to node n1"));
         millis += 200;
         tick(&mut client, millis);
         said = run(&mut client, |_, message| wiring(message));
     }
     assert!(millis > 1000, "the other may turn out to be lost");
-    hear(&mut client, 1, &Message::Ok { tag: waits });
-    hear(&mut client, 2, &Message::Ok { tag: waits + 1 });
+    hear(&mut client, Role(1), &Message::Ok { tag: waits });
+    hear(&mut client, Role(2), &Message::Ok { tag: waits + 1 });
     assert!(matches!(client.parts.phase, Phase::Running), "{:?}", client.parts.phase);
-    assert!(!client.parts.alive(0) && client.parts.alive(1) && !client.parts.writes_over());
+    assert!(
+        !client.parts.alive(Role(0)) && client.parts.alive(Role(1)) && !client.parts.writes_over()
+    );
 }
 
 #[test]
 fn who_owes_nothing_may_say_nothing() {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     for minute in 1..5 {
         tick(&mut client, minute * 60_000);

@@ -1,5 +1,6 @@
 //! Starts during which nodes are lost.
 
+use braid_array::Role;
 use std::collections::VecDeque;
 
 use braid_array::format::superblock::feature;
@@ -11,7 +12,7 @@ use crate::ids::{Epoch, SetVersion};
 const JOURNAL_BYTES: u64 = 1 << 20;
 
 /// What a node says to a message of a start, with a journal in which nothing is recorded.
-fn answer_with_journal(role: u16, message: &Message) -> Option<Message> {
+fn answer_with_journal(role: Role, message: &Message) -> Option<Message> {
     match *message {
         Message::OpenPipeline { tag, .. } => {
             let journal_bytes = JOURNAL_BYTES;
@@ -32,7 +33,7 @@ fn answer_with_journal(role: u16, message: &Message) -> Option<Message> {
 
 /// An array whose journals may hold something.
 fn with_journals() -> Client {
-    let mut config = config(Planner::Encoder { node: 0 });
+    let mut config = config(Planner::Encoder { node: Role(0) });
     for member in config.members.iter_mut().flatten() {
         member.superblock.feature_map |= feature::NODE_JOURNALS;
     }
@@ -41,7 +42,7 @@ fn with_journals() -> Client {
 
 /// Starts a client; after so many answers these nodes are lost, and say nothing more. Without any
 /// it goes on until set-up is over. How many answers there were.
-fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
+fn start(client: &mut Client, answers: usize, lost: &[Role]) -> usize {
     let mut given = 0;
     let mut asked = VecDeque::new();
     for now in 2.. {
@@ -70,7 +71,7 @@ fn start(client: &mut Client, answers: usize, lost: &[u16]) -> usize {
         };
         let event = match message {
             None => FabricEvent::Connected { peer },
-            Some(message) => match answer_with_journal(role as u16, &message) {
+            Some(message) => match answer_with_journal(Role::at(role), &message) {
                 Some(answer) => FabricEvent::Message { peer, bytes: answer.encode(Epoch(1)) },
                 None => continue,
             },
@@ -88,7 +89,7 @@ fn a_start_that_loses_too_many_ends_at_whatever_moment() {
     assert!(matches!(whole.parts.phase, Phase::Running) && !whole.parts.writes_over());
     for moment in 0..answers {
         let mut client = with_journals();
-        start(&mut client, moment, &[1, 2]);
+        start(&mut client, moment, &[Role(1), Role(2)]);
         assert!(client.is_set_up() && client.has_too_few(), "after {moment} answers");
         assert!(
             client.parts.sessions.list.members().iter().all(|link| !link.is_connected()),

@@ -1,11 +1,12 @@
 //! What is trimmed, or made to read as zeroes.
 
 use super::*;
+use braid_array::Role;
 
 /// Asks for what has no buffer, and has all nodes have their part: the stripes that are made blank,
 /// and how many slices are sent.
 fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
-    let mut client = client(Planner::Encoder { node: 0 });
+    let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let request = Request { id: RequestId(7), op, sector, sectors, buf: Buf { offset: 0, len: 0 } };
     client.submit(Instant(2), request).expect("the array runs");
@@ -30,13 +31,13 @@ fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
             }
         }
         for (role, set) in &opened {
-            prepared(&mut client, *role, (set.position, set.generation), true);
+            prepared(&mut client, Role(*role), (set.position, set.generation), true);
         }
         for (role, Set { position, generation, strategy, stripe, .. }) in opened {
             if strategy == WriteStrategy::Zero && role == 0 {
                 blank.push(stripe.0);
             }
-            hear(&mut client, role, &Message::Finished { position, generation, ok: true });
+            hear(&mut client, Role(role), &Message::Finished { position, generation, ok: true });
         }
         if answer.is_some() {
             break;

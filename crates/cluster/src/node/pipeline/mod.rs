@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use braid_array::array::Scratch;
 use braid_array::fabric::PeerId;
-use braid_array::{Action, Refusal, SECTOR_BYTES};
+use braid_array::{Action, Refusal, Role, SECTOR_BYTES};
 
 use self::lease::Returning;
 pub(super) use self::leftovers::Resolved;
@@ -42,7 +42,7 @@ pub(super) struct Opening {
     pub(super) tag: u32,
     /// The array that it was granted.
     pub(super) array: Option<ArrayId>,
-    pub(super) role: u16,
+    pub(super) role: Role,
     pub(super) data_sector: u64,
     pub(super) params: Params,
 }
@@ -157,7 +157,7 @@ impl Pipes {
                 "give every role another node and try again",
             ));
         }
-        if role >= params.nodes {
+        if role.0 >= params.nodes {
             let reason = format!("there is no role {role} of {} nodes", params.nodes);
             return Err(Refusal::new(reason, "use a lower"));
         }
@@ -251,10 +251,10 @@ impl Pipes {
         &mut self,
         session: u64,
         array: ArrayId,
-        role: u16,
+        role: Role,
         peer: PeerId,
         out: &mut Out,
-    ) -> Result<(ClientId, u16), Violation> {
+    ) -> Result<(ClientId, Role), Violation> {
         let stranger = Violation("a node that no pipeline waits for");
         let client = *self.by_session.get(&session).ok_or(stranger)?;
         let pipe = self.serving(client, out).ok_or(stranger)?;

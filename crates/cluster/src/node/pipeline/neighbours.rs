@@ -1,7 +1,7 @@
 //! The other nodes of a pipeline, and the connections to them.
 
-use braid_array::Refusal;
 use braid_array::fabric::PeerId;
+use braid_array::{Refusal, Role};
 
 use super::seat::Seat;
 use crate::node::ids::Violation;
@@ -38,14 +38,14 @@ struct Neighbour {
 struct Connecting {
     tag: u32,
     /// The neighbours that it names and that are not given up.
-    named: Vec<u16>,
+    named: Vec<Role>,
 }
 
 /// A connection that this node makes, to this neighbour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialed {
     pub(crate) peer: PeerId,
-    pub(crate) neighbour: u16,
+    pub(crate) neighbour: Role,
 }
 
 /// The other nodes of a pipeline, by role; behind them the other node of the same role, when this
@@ -54,13 +54,13 @@ pub(crate) struct Dialed {
 /// lower roles [`join`](Self::join).
 #[derive(Debug)]
 pub(super) struct Neighbours {
-    role: u16,
+    role: Role,
     all: Vec<Neighbour>,
     connecting: Option<Connecting>,
 }
 
 impl Neighbours {
-    pub(super) fn new(nodes: u16, role: u16) -> Self {
+    pub(super) fn new(nodes: u16, role: Role) -> Self {
         let neighbour = Neighbour { link: Link::Absent, told: None };
         Self { role, all: vec![neighbour; usize::from(nodes) + 1], connecting: None }
     }
@@ -70,33 +70,33 @@ impl Neighbours {
     }
 
     /// Among the neighbours: the other node of the same role.
-    pub(super) const fn beside(&self) -> u16 {
-        self.nodes()
+    pub(super) const fn beside(&self) -> Role {
+        Role(self.nodes())
     }
 
     /// Where among the neighbours a role is that the client names: its own is that of the other.
-    const fn of_role(&self, role: u16) -> u16 {
-        if role == self.role { self.beside() } else { role }
+    const fn of_role(&self, role: Role) -> Role {
+        if role.0 == self.role.0 { self.beside() } else { role }
     }
 
     /// The connection to a neighbour, when it stands.
-    pub(super) fn connected(&self, neighbour: u16) -> Option<PeerId> {
-        match self.all[usize::from(neighbour)].link {
+    pub(super) fn connected(&self, neighbour: Role) -> Option<PeerId> {
+        match self.all[neighbour.index()].link {
             Link::Up(peer) => Some(peer),
             Link::Absent | Link::Dialing(_) | Link::Lost => None,
         }
     }
 
     /// The connection to a neighbour and where its ring begins, when slices can be put there.
-    pub(super) fn ring_of(&self, neighbour: u16) -> Option<(PeerId, u64)> {
+    pub(super) fn ring_of(&self, neighbour: Role) -> Option<(PeerId, u64)> {
         let peer = self.connected(neighbour)?;
-        let (ring, _) = self.all[usize::from(neighbour)].told.as_ref()?;
+        let (ring, _) = self.all[neighbour.index()].told.as_ref()?;
         Some((peer, *ring))
     }
 
     /// Connections that stand.
     pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
-        (0..=self.nodes()).filter_map(|neighbour| self.connected(neighbour))
+        Role::all(self.nodes() + 1).filter_map(|neighbour| self.connected(neighbour))
     }
 
     /// Ends all connections; which they were.
@@ -121,10 +121,10 @@ impl Neighbours {
         if !seat.write || peers.iter().any(|peer| peer.address.len() > MAX_ADDRESS_BYTES) {
             return Err(Violation("a Connect that no array needs"));
         }
-        let mut roles: Vec<u16> = peers.iter().map(|peer| peer.role).collect();
+        let mut roles: Vec<Role> = peers.iter().map(|peer| peer.role).collect();
         roles.sort_unstable();
         let twice = roles.windows(2).any(|pair| pair[0] == pair[1]);
-        let stranger = |&role: &u16| role >= self.nodes();
+        let stranger = |&role: &Role| role.0 >= self.nodes();
         if twice || roles.iter().any(stranger) || self.connecting.is_some() {
             return Err(Violation("a Connect that names the wrong nodes"));
         }
@@ -133,7 +133,7 @@ impl Neighbours {
         let mut dialed = Vec::new();
         for PeerAddress { role, address, ring } in peers {
             let at = self.of_role(role);
-            let neighbour = &mut self.all[usize::from(at)];
+            let neighbour = &mut self.all[at.index()];
             neighbour.told = Some((ring, address.clone()));
             if !matches!(neighbour.link, Link::Absent | Link::Lost) {
                 continue;
@@ -165,7 +165,7 @@ impl Neighbours {
     /// A connection that this node asked for stands. The neighbour may put into this `window`.
     pub(super) fn established(
         &mut self,
-        neighbour: u16,
+        neighbour: Role,
         peer: PeerId,
         window: std::ops::Range<u64>,
         seat: &Seat,
@@ -173,7 +173,7 @@ impl Neighbours {
     ) {
         // A client that writes was granted one.
         let Some(array) = seat.array else { return };
-        self.all[usize::from(neighbour)].link = Link::Up(peer);
+        self.all[neighbour.index()].link = Link::Up(peer);
         let Params { session, silence_ms, .. } = *seat.pipeline.params();
         out.bear_silence(peer, silence_ms);
         out.admit(peer, window);
@@ -184,22 +184,22 @@ impl Neighbours {
     /// The node of a role has connected; which neighbour it is.
     pub(super) fn join(
         &mut self,
-        role: u16,
+        role: Role,
         peer: PeerId,
         window: std::ops::Range<u64>,
         seat: &Seat,
         out: &mut Out,
-    ) -> Option<u16> {
+    ) -> Option<Role> {
         // One that comes back may be here before the client has told of it.
         // To one that is copied to nobody else is connected yet.
         let others = &self.all[..usize::from(self.nodes())];
         let copied = role == self.role && others.iter().all(|other| other.link == Link::Absent);
         let at = self.of_role(role);
-        let link = self.all.get(usize::from(at)).map(|neighbour| neighbour.link);
+        let link = self.all.get(at.index()).map(|neighbour| neighbour.link);
         if role >= self.role && !copied || !matches!(link, Some(Link::Absent | Link::Lost)) {
             return None;
         }
-        self.all[usize::from(at)].link = Link::Up(peer);
+        self.all[at.index()].link = Link::Up(peer);
         out.bear_silence(peer, seat.pipeline.params().silence_ms);
         out.admit(peer, window);
         self.answer_connect(seat, out);
@@ -210,14 +210,14 @@ impl Neighbours {
     /// it is not to find out what listens where.
     pub(super) fn lost(
         &mut self,
-        neighbour: u16,
+        neighbour: Role,
         reason: &str,
         limited: bool,
         seat: &Seat,
         out: &mut Out,
     ) {
         let named = self.connecting.take_if(|connecting| connecting.named.contains(&neighbour));
-        let told = &self.all[usize::from(neighbour)].told;
+        let told = &self.all[neighbour.index()].told;
         let (Some((_, address)), Some(Connecting { tag, .. })) = (told, named) else { return };
         let failed = format!("cannot connect to node {address}");
         let full = format!("{failed}: {reason}");
@@ -231,22 +231,22 @@ impl Neighbours {
     }
 
     /// The connection to a neighbour is not used any more.
-    pub(super) fn cut(&mut self, neighbour: u16) {
-        self.all[usize::from(neighbour)].link = Link::Lost;
+    pub(super) fn cut(&mut self, neighbour: Role) {
+        self.all[neighbour.index()].link = Link::Lost;
     }
 
     /// The neighbour of a role is not of the array any more: ends its connection. Which neighbour
     /// it is, and the connection.
     pub(super) fn remove(
         &mut self,
-        role: u16,
+        role: Role,
         out: &mut Out,
-    ) -> Result<(u16, Option<PeerId>), Violation> {
-        if role >= self.nodes() {
+    ) -> Result<(Role, Option<PeerId>), Violation> {
+        if role.0 >= self.nodes() {
             return Err(Violation("Without a role that is none"));
         }
         let at = self.of_role(role);
-        let neighbour = &mut self.all[usize::from(at)];
+        let neighbour = &mut self.all[at.index()];
         neighbour.told = None;
         let peer = neighbour.link.peer();
         if let Some(peer) = peer {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use braid_array::IoOp;
 use braid_array::action::Compute;
+use braid_array::{IoOp, Role};
 
 use super::neighbours::Neighbours;
 use super::part::{Part, Work};
@@ -179,7 +179,7 @@ impl OpenSet {
     }
 
     /// A connection to another node is over: what it did not send will not come.
-    pub(super) fn lost(&mut self, node: u16, context: &mut Context<'_>) {
+    pub(super) fn lost(&mut self, node: Role, context: &mut Context<'_>) {
         let part = Arc::clone(&self.part);
         for task in part.arrivals() {
             let work = &part.tasks[usize::from(task)].work;
@@ -222,7 +222,7 @@ impl OpenSet {
     }
 
     /// An arrival that will never come.
-    fn give_up(&mut self, task: u16, node: u16, context: &mut Context<'_>) {
+    fn give_up(&mut self, task: u16, node: Role, context: &mut Context<'_>) {
         if self.states[usize::from(task)].phase == Phase::Waiting {
             self.cut_off.insert(node);
             self.over(task, false, context);

@@ -5,6 +5,7 @@
 
 mod restore;
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub(super) enum Work {
     /// Make a row read as zeroes.
     Zeroes { row: u16 },
     /// Send on.
-    Put { node: u16, transfer: usize, from: SetSlot },
+    Put { node: Role, transfer: usize, from: SetSlot },
 }
 
 impl Work {
@@ -79,7 +80,7 @@ pub(super) struct Part {
 impl Part {
     pub(super) fn new(
         plan: Arc<PlacedSchedule>,
-        node: u16,
+        node: Role,
         strategy: WriteStrategy,
         touched: &Touched,
     ) -> Self {
@@ -127,7 +128,7 @@ impl Part {
 
 struct Builder<'a> {
     plan: &'a PlacedSchedule,
-    node: u16,
+    node: Role,
     strategy: WriteStrategy,
     touched: &'a Touched,
     tasks: Vec<Task>,
@@ -142,7 +143,7 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     const fn new(
         plan: &'a PlacedSchedule,
-        node: u16,
+        node: Role,
         strategy: WriteStrategy,
         touched: &'a Touched,
     ) -> Self {

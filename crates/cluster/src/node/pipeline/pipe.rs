@@ -1,5 +1,6 @@
 //! This node's end of one pipeline: the stages of slice-sets that are open.
 
+use braid_array::Role;
 use std::ops::Range;
 
 use braid_array::fabric::PeerId;
@@ -93,7 +94,7 @@ impl Pipe {
     }
 
     /// A connection that this node asked for stands.
-    pub(crate) fn established(&mut self, neighbour: u16, peer: PeerId, out: &mut Out) {
+    pub(crate) fn established(&mut self, neighbour: Role, peer: PeerId, out: &mut Out) {
         let window = self.window();
         self.neighbours.established(neighbour, peer, window, &self.seat, out);
     }
@@ -102,10 +103,10 @@ impl Pipe {
     pub(super) fn join(
         &mut self,
         array: ArrayId,
-        role: u16,
+        role: Role,
         peer: PeerId,
         out: &mut Out,
-    ) -> Option<u16> {
+    ) -> Option<Role> {
         if self.seat.array != Some(array) {
             return None;
         }
@@ -116,7 +117,7 @@ impl Pipe {
     /// A connection to another node is over. `limited`: the client is not to learn why.
     pub(crate) fn neighbour_lost(
         &mut self,
-        neighbour: u16,
+        neighbour: Role,
         reason: &str,
         limited: bool,
         out: &mut Out,
@@ -129,7 +130,7 @@ impl Pipe {
     /// Another node is not of the array any more: nothing of it may land here. Its connection.
     pub(crate) fn without(
         &mut self,
-        role: u16,
+        role: Role,
         out: &mut Out,
     ) -> Result<Option<PeerId>, Violation> {
         let (neighbour, peer) = self.neighbours.remove(role, out)?;
@@ -140,14 +141,14 @@ impl Pipe {
     }
 
     /// What a neighbour did not send will not come.
-    fn cut(&mut self, neighbour: u16, out: &mut Out) {
+    fn cut(&mut self, neighbour: Role, out: &mut Out) {
         self.neighbours.cut(neighbour);
         for position in self.sets.all() {
             self.with_set(position, out, |set, context| set.lost(neighbour, context));
         }
     }
 
-    fn beside_lost(&mut self, neighbour: u16, out: &mut Out) {
+    fn beside_lost(&mut self, neighbour: Role, out: &mut Out) {
         if self.is_beside(neighbour) {
             self.reads.beside_lost(&self.seat, out);
         }
@@ -241,8 +242,8 @@ impl Pipe {
     }
 
     /// Is this neighbour the other node of the same role, which sends copies, and no slices?
-    pub(crate) const fn is_beside(&self, neighbour: u16) -> bool {
-        self.neighbours.beside() == neighbour
+    pub(crate) const fn is_beside(&self, neighbour: Role) -> bool {
+        self.neighbours.beside().0 == neighbour.0
     }
 
     /// The node beside has put a copy into a slot here.

@@ -1,7 +1,7 @@
 //! What a pipeline was set up with.
 
 use braid_array::fabric::PeerId;
-use braid_array::{Buf, IoOp, MemberId, SECTOR_BYTES};
+use braid_array::{Buf, IoOp, MemberId, Role, SECTOR_BYTES};
 
 use super::part::{Part, SetSlot, Work};
 use crate::ids::{Epoch, SetVersion, Slot};
@@ -20,7 +20,7 @@ pub(super) struct Seat {
     pub(super) peer: PeerId,
     /// The array that the client was granted; always known when it writes.
     pub(super) array: Option<ArrayId>,
-    pub(super) role: u16,
+    pub(super) role: Role,
     /// Whether slice-sets may be opened.
     pub(super) write: bool,
     pub(super) member: MemberId,

@@ -5,8 +5,8 @@ mod survey;
 
 use std::collections::BTreeMap;
 
-use braid_array::Refusal;
 use braid_array::fabric::PeerId;
+use braid_array::{Refusal, Role};
 
 use self::limit::{Denied, beyond, denied};
 pub(super) use self::survey::{Facts, node_info};
@@ -27,9 +27,9 @@ pub(super) enum Conn {
     /// A client.
     Client(ClientId),
     /// A node that this one connects to, for a client's pipeline: which neighbour it is.
-    Dialing(ClientId, u16),
+    Dialing(ClientId, Role),
     /// A node of a client's pipeline.
-    Node(ClientId, u16),
+    Node(ClientId, Role),
 }
 
 /// What was said on a connection.
@@ -38,9 +38,9 @@ pub(super) enum Heard {
     /// A client says this.
     Client { client: ClientId, message: Message },
     /// Another node says which pipeline it belongs to.
-    Join { session: u64, array: ArrayId, role: u16 },
+    Join { session: u64, array: ArrayId, role: Role },
     /// A slice will not come from this neighbour of a client's pipeline.
-    Missing { client: ClientId, neighbour: u16, imm: u32 },
+    Missing { client: ClientId, neighbour: Role, imm: u32 },
 }
 
 /// The connections of this node, and the clients: each from its first message until it is gone and
@@ -61,12 +61,12 @@ impl Sessions {
     }
 
     /// This node connects to another.
-    pub(super) fn dialed(&mut self, peer: PeerId, client: ClientId, neighbour: u16) {
+    pub(super) fn dialed(&mut self, peer: PeerId, client: ClientId, neighbour: Role) {
         self.conns.insert(peer, Conn::Dialing(client, neighbour));
     }
 
     /// A connection turns out to be that to a neighbour in a client's pipeline.
-    pub(super) fn assign(&mut self, peer: PeerId, client: ClientId, neighbour: u16) {
+    pub(super) fn assign(&mut self, peer: PeerId, client: ClientId, neighbour: Role) {
         self.conns.insert(peer, Conn::Node(client, neighbour));
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::Xor2d;
 use super::super::diagonals::is_prime;
+use braid_array::Role;
 
 /// Attempts for the orders that are no primes; those to 33 need 55.
 const ATTEMPTS: usize = 10_000;
@@ -9,21 +10,21 @@ const ATTEMPTS: usize = 10_000;
 /// A hop that a row and a diagonal share.
 #[derive(Clone, Copy)]
 struct Hop {
-    from: u16,
-    to: u16,
+    from: Role,
+    to: Role,
     diagonal: u16,
 }
 
 /// For each row, who sends its block raw to whom: to a node in both its row and its diagonal, the
 /// senders, the receivers and the diagonals all distinct.
-pub(super) fn first_hops(xor2d: &Xor2d) -> Vec<(u16, u16)> {
+pub(super) fn first_hops(xor2d: &Xor2d) -> Vec<(Role, Role)> {
     let m = xor2d.m;
     if m == 3 {
         // Straight into the row parity, from the node with data only.
-        return (0..xor2d.rows()).map(|row| (2, xor2d.p_node(row))).collect();
+        return (0..xor2d.rows()).map(|row| (Role(2), xor2d.p_node(row))).collect();
     }
     if is_prime(m) {
-        return (0..xor2d.rows()).map(|row| ((2 * row + 1) % m, row)).collect();
+        return (0..xor2d.rows()).map(|row| (Role((2 * row + 1) % m), Role(row))).collect();
     }
     let choices: Vec<Vec<Hop>> = (0..xor2d.rows()).map(|row| hops_of_row(xor2d, row)).collect();
     let found = (0..ATTEMPTS).find_map(|attempt| choose(&choices, attempt));
@@ -31,15 +32,15 @@ pub(super) fn first_hops(xor2d: &Xor2d) -> Vec<(u16, u16)> {
 }
 
 fn hops_of_row(xor2d: &Xor2d, row: u16) -> Vec<Hop> {
-    let column_missing = xor2d.m - 1;
+    let column_missing = Role(xor2d.m - 1);
     let nodes = |equation: usize| {
         let terms = xor2d.code().equations()[equation].terms.iter();
         terms.map(|term| term.cell.node).filter(move |&node| node != column_missing)
     };
     let mut hops = Vec::new();
     for from in nodes(xor2d.row_equation(row)) {
-        let diagonal = xor2d.diagonal(row, from);
-        let crossing: Vec<u16> = nodes(xor2d.diagonal_equation(diagonal)).collect();
+        let diagonal = xor2d.diagonal(row, from.0);
+        let crossing: Vec<Role> = nodes(xor2d.diagonal_equation(diagonal)).collect();
         let to = nodes(xor2d.row_equation(row)).filter(|&to| to != from && crossing.contains(&to));
         hops.extend(to.map(|to| Hop { from, to, diagonal }));
     }

@@ -7,6 +7,7 @@
 
 use super::super::Xor2d;
 use crate::schedule::{Schedule, Tree, from_trees};
+use braid_array::Role;
 
 struct Spine {
     /// In order of rho.
@@ -97,7 +98,7 @@ fn trees(xor2d: &Xor2d, field: &Field, spine: &Spine, direct: usize) -> Vec<Tree
     let p = field.p;
     let mut trees = vec![Tree::new(); usize::from(2 * xor2d.rows())];
     for y in 1..p {
-        let node = |multiplier: u16| (multiplier * y + p - 1) % p;
+        let node = |multiplier: u16| Role((multiplier * y + p - 1) % p);
         let on_diagonal = |rho: u16, tau: u16| node(field.place(tau, rho));
         let root = xor2d.p_node(y - 1);
         let row = &mut trees[xor2d.row_equation(y - 1)];
@@ -105,7 +106,7 @@ fn trees(xor2d: &Xor2d, field: &Field, spine: &Spine, direct: usize) -> Vec<Tree
         row.extend(spine.leaves.iter().map(|&(rho, tau)| (node(rho), node(tau))));
 
         let diagonal = &mut trees[xor2d.diagonal_equation((y + p - 2) % p)];
-        let chain: Vec<u16> = spine.nodes.iter().map(|&rho| on_diagonal(rho, rho)).collect();
+        let chain: Vec<Role> = spine.nodes.iter().map(|&rho| on_diagonal(rho, rho)).collect();
         let (relays, last) = chain.split_at(chain.len() - direct);
         diagonal.extend(relays.iter().zip(&chain[1..]).map(|(&from, &to)| (from, to)));
         diagonal.extend(last.iter().map(|&from| (from, xor2d.q_node())));

@@ -2,6 +2,7 @@
 //! restored. Nothing of it is broken, it is old. The array was never idle meanwhile, so that only
 //! its checkpoints tell.
 
+use braid_array::Role;
 use std::collections::BTreeMap;
 
 use super::{Away, DEPTH, SLOT_BYTES, start};
@@ -55,7 +56,7 @@ pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
 impl Away<'_> {
     fn go_back(&mut self) -> Result<(), Failure> {
         let Cluster { rng, scenario, .. } = &mut self.cluster;
-        let role = rng.below(scenario.params.nodes.into()) as u16;
+        let role = Role(rng.below(scenario.params.nodes.into()) as u16);
         let millis = rng.pick(&[500, 6_000, 12_000, CHECKPOINT_MS]);
         let mut then = rng.pick(&[Then::GoesOn, Then::Another, Then::StartedAnew]);
         // What was recorded since the last checkpoint nobody but the copy's journal lacks.
@@ -64,7 +65,7 @@ impl Away<'_> {
         }
         let copy = self.copy_of(role);
         self.never_idle(millis)?;
-        self.cluster.note(&[80, role.into()], || format!("PAST {role}, then {then:?}"));
+        self.cluster.note(&[80, role.0.into()], || format!("PAST {role}, then {then:?}"));
         match then {
             Then::GoesOn => self.put_back(role, copy),
             Then::Another => {
@@ -90,7 +91,7 @@ impl Away<'_> {
         Ok(())
     }
 
-    fn copy_of(&mut self, role: u16) -> Copy {
+    fn copy_of(&mut self, role: Role) -> Copy {
         let node = self.cluster.node(role);
         let notes = self.cluster.world.processes[node].notes.clone();
         let mut disk = self.cluster.disk(role).clone();
@@ -99,7 +100,7 @@ impl Away<'_> {
     }
 
     /// The node dies, and starts on what it had then.
-    fn put_back(&mut self, role: u16, copy: Copy) {
+    fn put_back(&mut self, role: Role, copy: Copy) {
         let node = self.cluster.node(role);
         self.cluster.world.kill(node);
         let process = &mut self.cluster.world.processes[node];

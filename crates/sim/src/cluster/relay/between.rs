@@ -1,5 +1,6 @@
 //! What happens between two clients, and breaks while one serves.
 
+use braid_array::Role;
 use braid_cluster::client::NODE_TIMEOUT_MS;
 
 use super::Relay;
@@ -10,7 +11,7 @@ use crate::cluster::scenario::Scenario;
 impl Relay<'_> {
     /// The client's time is over; `just_then` somebody was told something. With which roles the
     /// next one comes.
-    pub(super) fn pass_on(&mut self, just_then: bool, all: &[u16]) -> Vec<u16> {
+    pub(super) fn pass_on(&mut self, just_then: bool, all: &[Role]) -> Vec<Role> {
         if let Some(fenced) = self.fenced.take() {
             self.kill(fenced.process);
         }
@@ -52,7 +53,7 @@ impl Relay<'_> {
 
     /// Ends a client in the moment that the relay is about: with it goes what it had sent, or all
     /// lose power, and nothing else happens. False when it is to end as any other.
-    fn ends_in_focus(&mut self, all: &[u16]) -> bool {
+    fn ends_in_focus(&mut self, all: &[Role]) -> bool {
         if self.focus == Focus::Nothing || self.cluster.rng.percent(20) {
             return false;
         }
@@ -68,9 +69,9 @@ impl Relay<'_> {
     }
 
     /// A client is cut off from these, or from any.
-    fn lose_what_is_under_way(&mut self, client: usize, away: &[u16]) {
+    fn lose_what_is_under_way(&mut self, client: usize, away: &[Role]) {
         let Cluster { world, rng, nodes, .. } = &mut self.cluster;
-        let mut lost: Vec<usize> = away.iter().map(|&role| nodes[usize::from(role)]).collect();
+        let mut lost: Vec<usize> = away.iter().map(|&role| nodes[role.index()]).collect();
         if away.is_empty() {
             lost.clone_from(nodes);
             lost.retain(|_| rng.percent(60));
@@ -85,7 +86,7 @@ impl Relay<'_> {
         !sums || self.cluster.left_out().is_empty()
     }
 
-    fn lose_power(&mut self, all: &[u16]) {
+    fn lose_power(&mut self, all: &[Role]) {
         self.cluster.note(&[72], || "POWER CUT".to_owned());
         if let Some(fenced) = self.fenced.take() {
             self.kill(fenced.process);
@@ -95,7 +96,7 @@ impl Relay<'_> {
     }
 
     /// A node dies and is there again, without its memory.
-    fn restart(&mut self, role: u16) {
+    fn restart(&mut self, role: Role) {
         self.cluster.note(&[73], || format!("RESTART {role}"));
         self.cluster.kill(role);
         self.cluster.reboot(role);
@@ -124,7 +125,7 @@ impl Relay<'_> {
             let node = self.cluster.node(role);
             let peer = match kind {
                 0..5 => client,
-                5 => self.cluster.nodes[usize::from(role + 1) % self.cluster.nodes.len()],
+                5 => self.cluster.nodes[(role.index() + 1) % self.cluster.nodes.len()],
                 6 => {
                     self.gone.push(role);
                     self.cluster.world.freeze(node, nanos);

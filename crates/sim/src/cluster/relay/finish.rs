@@ -1,5 +1,6 @@
 //! The end of a relay: all nodes are there, and nothing happens any more.
 
+use braid_array::Role;
 use braid_array::action::Command;
 use braid_array::assemble::Verdict;
 use braid_array::format::superblock::MAX_SECTOR;
@@ -13,7 +14,7 @@ use crate::workload::Kind;
 
 impl Relay<'_> {
     /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
-    pub(super) fn finish(&mut self, all: &[u16]) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self, all: &[Role]) -> Result<(), Failure> {
         self.come_to_rest();
         self.starts(all)?;
         for number in 0..self.cluster.witnesses.len() {

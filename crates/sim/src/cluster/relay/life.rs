@@ -1,6 +1,6 @@
 //! How a client of a relay lives: for how long, and what it is asked.
 
-use braid_array::Instant;
+use braid_array::{Instant, Role};
 use braid_cluster::pipeline::Params;
 
 use super::focus::Focus;
@@ -135,7 +135,7 @@ fn chunk_blocks(params: &Params) -> u64 {
 impl Relay<'_> {
     /// A client comes with these roles, works for a while, and is gone, or goes on unheard.
     /// Is that just when somebody was told something?
-    pub(super) fn life(&mut self, roles: &[u16]) -> Result<bool, Failure> {
+    pub(super) fn life(&mut self, roles: &[Role]) -> Result<bool, Failure> {
         self.gone.clear();
         self.begin(roles);
         let served = std::mem::take(&mut self.served);

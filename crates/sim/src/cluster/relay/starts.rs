@@ -1,6 +1,7 @@
 //! Starts in which nodes and connections are lost from the first message on, more of them than the
 //! array can do without, too. Whatever a client was at, its start ends: it serves, or gives up.
 
+use braid_array::Role;
 use braid_cluster::client::NODE_TIMEOUT_MS;
 
 use super::Relay;
@@ -13,7 +14,7 @@ use crate::workload::Kind;
 impl Relay<'_> {
     /// Some clients are started that way, one after the other. Drawn aside: what came before is
     /// what it would be without.
-    pub(super) fn starts(&mut self, all: &[u16]) -> Result<(), Failure> {
+    pub(super) fn starts(&mut self, all: &[Role]) -> Result<(), Failure> {
         let mut aside = self.cluster.rng.aside(0x7374_6172_7473);
         for _ in 0..aside.pick(&[0, 0, 1, 2, 3]) {
             self.start_that_is_shaken(&mut aside, all)?;
@@ -21,7 +22,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    fn start_that_is_shaken(&mut self, rng: &mut Rng, all: &[u16]) -> Result<(), Failure> {
+    fn start_that_is_shaken(&mut self, rng: &mut Rng, all: &[Role]) -> Result<(), Failure> {
         self.gone.clear();
         self.begin(all);
         let mut dead = Vec::new();
@@ -43,17 +44,17 @@ impl Relay<'_> {
     }
 
     /// Any nodes die or hang, or their connections break; each of them is `dead` once.
-    fn shake(&mut self, rng: &mut Rng, dead: &mut Vec<u16>) {
+    fn shake(&mut self, rng: &mut Rng, dead: &mut Vec<Role>) {
         let Some(client) = self.client.as_ref().map(|client| client.process) else { return };
         let percent = rng.pick(&[30, 60, 100]);
         let kind = rng.below(5);
-        for role in 0..self.cluster.scenario.params.nodes {
+        for role in Role::all(self.cluster.scenario.params.nodes) {
             if !rng.percent(percent) || dead.contains(&role) {
                 continue;
             }
             let Cluster { world, nodes, .. } = &mut self.cluster;
-            let node = nodes[usize::from(role)];
-            let next = nodes[usize::from(role + 1) % nodes.len()];
+            let node = nodes[role.index()];
+            let next = nodes[(role.index() + 1) % nodes.len()];
             world.note(&[80], || format!("SHAKE {role}, kind {kind}"));
             self.gone.push(role);
             match kind {

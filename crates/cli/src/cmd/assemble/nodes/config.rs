@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use braid_array::Refusal;
+use braid_array::{Refusal, Role};
 use braid_cluster::assemble::{Options, Startable};
 use braid_cluster::client::SPARE_PATIENCE_MS;
 use braid_cluster::ids::Epoch;
@@ -59,7 +59,7 @@ pub(super) fn config_of(
     force: bool,
 ) -> Result<ClientConfig, Failure> {
     let planner = match schedule {
-        WriteSchedule::Mix | WriteSchedule::Encoder => Planner::Encoder { node: 0 },
+        WriteSchedule::Mix | WriteSchedule::Encoder => Planner::Encoder { node: Role(0) },
         WriteSchedule::Chain => Planner::Chain,
         WriteSchedule::Static => Planner::Static,
         WriteSchedule::Client => Planner::Client,

@@ -1,6 +1,6 @@
 //! What nodes say of their parts of slice-sets, and what becomes of those that are lost.
 
-use braid_array::Refusal;
+use braid_array::{Refusal, Role};
 
 use super::{MAX_TRIES, Sets, Stage};
 use crate::client::engine::context::Cx;
@@ -20,7 +20,7 @@ pub(in crate::client) struct StoreFault {
 /// What a node says of its part of a slice-set, when that is prepared or cannot be.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Prepared {
-    pub(in crate::client) role: u16,
+    pub(in crate::client) role: Role,
     pub(in crate::client) position: Position,
     pub(in crate::client) generation: Generation,
     /// The node has the new content.
@@ -44,7 +44,7 @@ impl Sets {
             self.has_a_fault(cx, role, position, fault);
         }
         let nodes = cx.members.nodes();
-        for other in cut_off.iter().filter(|&other| other < nodes) {
+        for other in cut_off.iter().filter(|&other| other.0 < nodes) {
             self.cut_off.insert((role.min(other), role.max(other)));
         }
         self.advance(cx, position);
@@ -53,7 +53,7 @@ impl Sets {
     /// A node's store fails what a slice-set needs of it. The node goes. If the array could not do
     /// without it, that is so where it has no room alone: then the array waits for that, as for a
     /// node that is away. What cannot be read stays so, and that write alone fails.
-    fn has_a_fault(&mut self, cx: &mut Cx<'_>, role: u16, position: Position, fault: StoreFault) {
+    fn has_a_fault(&mut self, cx: &mut Cx<'_>, role: Role, position: Position, fault: StoreFault) {
         if cx.members.id(role).is_some_and(|id| cx.keeper.needs(id)) && !fault.no_room {
             if let Some(open) = self.open.get_mut(&position) {
                 open.job.tries = MAX_TRIES;
@@ -78,9 +78,9 @@ impl Sets {
         }
         self.cut_off.retain(|&(a, b)| cx.members.alive(a) && cx.members.alive(b));
         let ends = || self.cut_off.iter().flat_map(|&(a, b)| [a, b]);
-        let complaints = |role: u16| ends().filter(|&other| other == role).count();
-        let spared = |role: &u16| cx.members.id(*role).is_none_or(|id| !cx.keeper.needs(id));
-        let lacks = |role: u16| !cx.keeper.is_in_sync(role);
+        let complaints = |role: Role| ends().filter(|&other| other == role).count();
+        let spared = |role: &Role| cx.members.id(*role).is_none_or(|id| !cx.keeper.needs(id));
+        let lacks = |role: Role| !cx.keeper.is_in_sync(role);
         let worst = ends().filter(spared).max_by_key(|&role| (complaints(role), lacks(role), role));
         self.cut_off_due = worst.is_some();
         if let Some(worst) = worst {
@@ -91,7 +91,7 @@ impl Sets {
     }
 
     /// A node is wired anew: of the one before it nobody complains any more.
-    pub(in crate::client) fn is_connected(&mut self, role: u16) {
+    pub(in crate::client) fn is_connected(&mut self, role: Role) {
         self.cut_off.retain(|&(a, b)| a != role && b != role);
     }
 
@@ -99,7 +99,7 @@ impl Sets {
     pub(in crate::client) fn finished(
         &mut self,
         cx: &mut Cx<'_>,
-        role: u16,
+        role: Role,
         position: Position,
         generation: Generation,
         ok: bool,
@@ -121,7 +121,7 @@ impl Sets {
     fn said(
         &mut self,
         cx: &mut Cx<'_>,
-        role: u16,
+        role: Role,
         position: Position,
         generation: Generation,
         stage: Stage,
@@ -136,8 +136,8 @@ impl Sets {
     }
 
     /// Nothing is waited for any more from a node that is lost.
-    pub(in crate::client::engine) fn without(&mut self, cx: &mut Cx<'_>, role: u16) {
-        if let Some(commits) = self.commits.get_mut(usize::from(role)) {
+    pub(in crate::client::engine) fn without(&mut self, cx: &mut Cx<'_>, role: Role) {
+        if let Some(commits) = self.commits.get_mut(role.index()) {
             commits.clear();
         }
         let positions: Vec<Position> = self.positions().collect();

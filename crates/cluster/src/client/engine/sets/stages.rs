@@ -1,7 +1,7 @@
 //! The stages of a slice-set, from the time when all have its new content to its end.
 
-use braid_array::RequestError;
 use braid_array::keeper::LaneReport;
+use braid_array::{RequestError, Role};
 
 use super::{OpenSet, Sets, Stage};
 use crate::client::engine::context::{Cx, Note};
@@ -52,7 +52,7 @@ impl Sets {
         let key = open.job.key;
         let fua = open.set.fua;
         for &role in &open.parts {
-            self.commits[usize::from(role)].push((position, open.set.generation));
+            self.commits[role.index()].push((position, open.set.generation));
             cx.owes(role);
             cx.out.latency.begin(role, TimedOperation::Store(position), now);
         }
@@ -78,7 +78,7 @@ impl Sets {
 
     /// Tells the nodes which slice-sets are committed.
     pub(in crate::client::engine) fn send_commits(&mut self, cx: &mut Cx<'_>) {
-        for (role, commits) in (0..).zip(&mut self.commits) {
+        for (role, commits) in (0..).map(Role).zip(&mut self.commits) {
             if !commits.is_empty() && cx.members.alive(role) {
                 cx.send(role, &Message::Commit { sets: std::mem::take(commits) });
             }

@@ -1,5 +1,6 @@
 //! What one node does in a slice-set that gives a role its blocks back.
 
+use braid_array::Role;
 use std::sync::Arc;
 
 use super::{Builder, Part, SetSlot, Work};
@@ -11,7 +12,7 @@ impl Part {
     pub(super) fn of_chains(
         plan: Arc<PlacedSchedule>,
         chains: &Chains,
-        node: u16,
+        node: Role,
         touched: &Touched,
     ) -> Self {
         let strategy = WriteStrategy::Restore(chains.role());
