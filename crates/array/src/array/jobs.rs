@@ -226,7 +226,12 @@ impl Jobs {
             };
             job.way = way;
         }
-        let Some(strips) = lane.pool.take(job.strips_needed(&lane.map, lane.log)) else {
+        let needed = job.strips_needed(&lane.map, lane.log);
+        let strips = match job.way {
+            Way::Destage => lane.pool.take_to_destage(needed),
+            _ => lane.pool.take(needed),
+        };
+        let Some(strips) = strips else {
             job.stage = Stage::Scratch;
             self.scratch_waiters.push_back(index);
             return None;

@@ -98,7 +98,7 @@ impl Array {
     pub fn scratch_bytes(config: &Config) -> u64 {
         let strips = config.superblock.raid_disks as usize + 2;
         let wanted = (strips * 32).min((64 << 20) / UNIT_BYTES as usize);
-        Pool::bytes(wanted.max(strips * 2), PAGES) + buffer_bytes(config)
+        Pool::bytes(wanted.max(strips * 2).max(least_strips(config)), PAGES) + buffer_bytes(config)
     }
 
     /// The least scratch that an array of this shape can do with.
@@ -215,8 +215,9 @@ impl Array {
 fn least_strips(config: &Config) -> usize {
     let roles = config.superblock.raid_disks as usize;
     match config.log {
-        // Parts of blocks are made whole: what is read for that has strips of its own.
-        StartLog::Journal { .. } if !config.read_only => 3 * roles,
+        // Parts of blocks are made whole: what is read for that has strips of its own. As many are
+        // kept to destage, so that what waits for that does not hold it up.
+        StartLog::Journal { .. } if !config.read_only => 6 * roles,
         _ => roles + 1,
     }
 }

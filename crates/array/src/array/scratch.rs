@@ -23,6 +23,8 @@ pub struct Scratch {
 pub(crate) struct Pool {
     pub(crate) zero: Buf,
     strips: Vec<Buf>,
+    /// So many strips are left for destaging: what waits for that may have all others.
+    kept: usize,
     pages: VecDeque<Buf>,
     /// What I/O that was given up may still use, and what was given back of it meanwhile.
     lent: Vec<(IoId, Buf)>,
@@ -51,7 +53,7 @@ impl Pool {
         let strips = scratch.bytes.saturating_sub(used) / u64::from(UNIT_BYTES);
         let bytes = strips * u64::from(UNIT_BYTES) + pages.len() as u64 * u64::from(PAGE_BYTES);
         let strips = (0..strips).map(|_| cut(UNIT_BYTES)).collect();
-        Self { zero, strips, pages, lent: Vec::new(), parked: Vec::new(), bytes }
+        Self { zero, strips, kept: 0, pages, lent: Vec::new(), parked: Vec::new(), bytes }
     }
 
     pub(crate) const fn all_bytes(&self) -> u64 {
@@ -64,8 +66,19 @@ impl Pool {
         free.map(|buf| u64::from(buf.len)).sum()
     }
 
+    /// Leaves so many strips for destaging.
+    pub(crate) fn keep(&mut self, kept: usize) {
+        self.kept = kept;
+    }
+
     /// `count` strips, or none of them.
     pub(crate) fn take(&mut self, count: usize) -> Option<Vec<Buf>> {
+        let kept = if count == 0 { 0 } else { self.kept };
+        if self.strips.len() < count + kept { None } else { self.take_to_destage(count) }
+    }
+
+    /// The same, to destage.
+    pub(crate) fn take_to_destage(&mut self, count: usize) -> Option<Vec<Buf>> {
         let rest = self.strips.len().checked_sub(count)?;
         Some(self.strips.split_off(rest))
     }

@@ -115,6 +115,7 @@ impl WriteLog {
                 let members = u64::from(lane.map.geometry.raid_disks());
                 let blocks = record::most_blocks(members) as usize;
                 let free = pages.split_off(blocks.min(pages.len()));
+                lane.pool.keep(3 * lane.map.geometry.raid_disks() as usize);
                 lane.dirty = DirtyPages::new(free, lane.map.geometry.parity_disks());
                 let journal = Journal::begin(set_uuid, member, &scan, pages, lane);
                 Self::Journal(Box::new(journal))
