@@ -174,6 +174,17 @@ impl Job {
         )
     }
 
+    /// Is the log to know of it before it writes?
+    pub(super) const fn is_for_log(&self, log: LogKind) -> bool {
+        match log {
+            LogKind::None => false,
+            LogKind::PartialParity => {
+                self.writes_data() || matches!(self.kind, Kind::Rebuild { .. })
+            }
+            LogKind::Journal => self.writes_data(),
+        }
+    }
+
     /// Is it there to bring dirty pages in place, and nothing else?
     pub(super) fn only_destages(&self) -> bool {
         matches!(&self.kind, Kind::Write { segments, .. } if segments.is_empty())

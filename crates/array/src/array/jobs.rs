@@ -277,7 +277,7 @@ impl Jobs {
                 Next::Write if lane.keeper().has_failed() && job.writes_data() => {
                     return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
                 }
-                Next::Write if lane.log != LogKind::None && job.writes_data() => {
+                Next::Write if job.is_for_log(lane.log) => {
                     job.stage = Stage::Recording;
                     return Some(JobEvent::Record(index));
                 }

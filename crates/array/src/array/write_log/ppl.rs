@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::super::io::Owner;
-use super::super::job::Job;
+use super::super::job::{Job, Kind};
 use super::super::lane::Lane;
 use super::LogIo;
 use super::unit::{Draft, Unit, drafts, holders};
@@ -38,6 +38,9 @@ pub(in super::super) struct PartialParityLogs {
     /// Writes that may when superblocks tell of a failure: without the member that holds their
     /// parity they are in no log, and a crash before that would bring it back as it was.
     untold: Vec<usize>,
+    /// Units to be rebuilt on members whose logs are not in use yet. What lies in their areas is
+    /// from another time, and counts once they are in sync.
+    rebuilds: Vec<usize>,
     /// Flushes that are not answered, while all members are being flushed.
     flushing: usize,
     /// That began when no write was under way without.
@@ -101,6 +104,7 @@ impl PartialParityLogs {
             tickets: BTreeMap::new(),
             released: Vec::new(),
             untold: Vec::new(),
+            rebuilds: Vec::new(),
             flushing: 0,
             covers_all: false,
             unrecorded: BTreeSet::new(),
@@ -152,6 +156,9 @@ impl PartialParityLogs {
 
     /// Does this write wait for its log, which is busy with something?
     pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
+        if self.rebuilds.contains(&index) {
+            return self.is_beginning();
+        }
         if self.untold.contains(&index) {
             return !lane.keeper().failures_told();
         }
@@ -174,6 +181,9 @@ impl PartialParityLogs {
     /// Has this write wait until it is in the log, or need not be: no member holds the parity.
     /// False where there is nothing to record.
     pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
+        if let Kind::Rebuild { targets, .. } = &job.kind {
+            return self.prepare(lane, index, targets);
+        }
         // After a crash the kernel takes all of an array to fit whose logs tell of anything. Before
         // the resync is done, they tell of nothing.
         if lane.keeper().has_to_resync() {
@@ -195,6 +205,27 @@ impl PartialParityLogs {
         self.tickets.insert(index, Ticket { logs: Vec::new(), next });
         self.enqueue(lane, index, first, drafts);
         true
+    }
+
+    /// Has the rebuilding of a unit wait until the logs of these members are in use.
+    fn prepare(&mut self, lane: &mut Lane, index: usize, targets: &[MemberId]) -> bool {
+        for id in targets {
+            if !self.logs.contains_key(id) && !crate::broken("log-before-rebuild") {
+                self.begin(lane, *id, None);
+            }
+        }
+        let waits = self.is_beginning();
+        if waits {
+            self.rebuilds.push(index);
+        }
+        waits
+    }
+
+    /// Rebuilding goes on when all logs are in use.
+    fn begun(&mut self) {
+        if !self.is_beginning() {
+            self.released.append(&mut self.rebuilds);
+        }
     }
 
     /// Has a write wait for the log of this member.
@@ -287,6 +318,7 @@ impl PartialParityLogs {
             }
             _ => log.state = State::Idle,
         }
+        self.begun();
         self.advance(lane, id);
     }
 
@@ -324,6 +356,7 @@ impl PartialParityLogs {
         for index in jobs.into_iter().chain(log.waiting.into_iter().map(|(index, _)| index)) {
             self.recorded(lane, index);
         }
+        self.begun();
     }
 
     /// Begins what a log can begin: its next unit, or first the flush after the last one.
