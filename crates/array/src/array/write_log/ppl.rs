@@ -83,6 +83,8 @@ enum State {
 
 #[derive(Debug)]
 struct Log {
+    /// The device that it is on: an id may mean another one later.
+    device_uuid: [u8; 16],
     area: PplArea,
     /// Where in it the next unit begins, in sectors.
     next: u64,
@@ -116,11 +118,9 @@ impl PartialParityLogs {
     /// which an empty unit ends it; of a log that was not looked at, nothing may be left that a
     /// recovery would take for the latest.
     pub(super) fn begin(&mut self, lane: &mut Lane, id: MemberId, generation: Option<u64>) {
-        let member = lane.keeper().members().get(id);
-        let Some(area) = member.and_then(|member| PplArea::of(&member.superblock).ok().flatten())
-        else {
-            return;
-        };
+        let Some(member) = lane.keeper().members().get(id) else { return };
+        let device_uuid = member.superblock.device_uuid;
+        let Ok(Some(area)) = PplArea::of(&member.superblock) else { return };
         // Each role has two at most: who holds it, and who takes over or has just been taken over.
         // What is summed ends by itself: until then the memory is in use.
         let gone = |(id, log): (&MemberId, &Log)| {
@@ -133,6 +133,7 @@ impl PartialParityLogs {
         let free = self.free_buffers.iter().position(|buf| !lane.pool.is_lent(*buf));
         let Some(free) = free else { return };
         let log = Log {
+            device_uuid,
             area,
             next: 0,
             generation: generation.map_or(0, |latest| latest.saturating_add(1)),
@@ -210,7 +211,7 @@ impl PartialParityLogs {
     /// Has the rebuilding of a unit wait until the logs of these members are in use.
     fn prepare(&mut self, lane: &mut Lane, index: usize, targets: &[MemberId]) -> bool {
         for id in targets {
-            if !self.logs.contains_key(id) && !crate::broken("log-before-rebuild") {
+            if !self.has_log(lane, *id) && !crate::broken("log-before-rebuild") {
                 self.begin(lane, *id, None);
             }
         }
@@ -219,6 +220,19 @@ impl PartialParityLogs {
             self.rebuilds.push(index);
         }
         waits
+    }
+
+    /// Is the log of this member in use? That of another device under its id ends.
+    fn has_log(&mut self, lane: &mut Lane, id: MemberId) -> bool {
+        let Some(log) = self.logs.get(&id) else { return false };
+        let member = lane.keeper().members().get(id);
+        let same = member.is_some_and(|member| member.superblock.device_uuid == log.device_uuid);
+        // What is summed ends by itself: until then the memory is in use.
+        if same || matches!(log.state, State::Summing(_)) {
+            return true;
+        }
+        self.end(lane, id);
+        false
     }
 
     /// Rebuilding goes on when all logs are in use.
@@ -230,7 +244,7 @@ impl PartialParityLogs {
 
     /// Has a write wait for the log of this member.
     fn enqueue(&mut self, lane: &mut Lane, index: usize, id: MemberId, drafts: Vec<Draft>) {
-        if !self.logs.contains_key(&id) {
+        if !self.has_log(lane, id) {
             self.begin(lane, id, None);
         }
         let Some(log) = self.logs.get_mut(&id) else { return self.recorded(lane, index) };
