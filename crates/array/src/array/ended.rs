@@ -8,7 +8,6 @@ use super::compare::Mismatch;
 use super::job::{Job, Kind};
 use super::jobs::JobEvent;
 use super::mending::Unread;
-use super::starting::Excepted;
 use super::write_log::Way;
 use crate::action::Action;
 use crate::events::ArrayEvent;
@@ -34,7 +33,11 @@ impl Array {
                     let waits = self.logging.log.record(&mut self.lane, index, job);
                     if waits { None } else { self.jobs.write(&mut self.lane, index) }
                 }
-                JobEvent::Destaged(index) => self.destaged(index),
+                JobEvent::Destaged(index) => {
+                    let kind = &self.jobs.get(index).kind;
+                    self.logging.destaged(&mut self.lane, index, kind);
+                    self.jobs.plan_rest(&mut self.lane, index)
+                }
                 JobEvent::Ended(index, result) => {
                     self.end_job(index, result);
                     None
@@ -47,7 +50,7 @@ impl Array {
     fn end_job(&mut self, index: usize, result: Result<(), RequestError>) {
         let mut job = self.jobs.remove(&mut self.lane, index);
         let (start, end) = job.kind.range(&self.lane.map);
-        let kept_open = self.leave_pages(&mut job, index, result);
+        let kept_open = self.logging.leave_pages(&mut self.lane, &mut job, index, result);
         if job.write_begun() {
             if !kept_open {
                 let failed = result.is_err();
@@ -91,61 +94,6 @@ impl Array {
             Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. } => {
                 self.work_done(job, result);
             }
-        }
-    }
-
-    /// A write is over by which pages become dirty, or was to bring dirty pages in place. True: it
-    /// stays in the keeper's books until those pages are.
-    fn leave_pages(
-        &mut self,
-        job: &mut Job,
-        index: usize,
-        result: Result<(), RequestError>,
-    ) -> bool {
-        let Kind::Write { unit, .. } = job.kind else { return false };
-        let now = self.lane.keeper().now();
-        if job.way == Way::Destage && result.is_err() {
-            self.lane.dirty.put_off(unit, now);
-        }
-        if job.only_destages() {
-            self.lane.dirty.destaged(unit);
-        }
-        let Way::Back(pages) = &mut job.way else { return false };
-        let pages = std::mem::take(pages);
-        let log = &mut self.logging.log;
-        let batch = if result.is_ok() { log.keep(index, pages.len()) } else { None };
-        self.lane.dirty.admitted_over(index);
-        let (replaced, first) = self.lane.dirty.insert(pages, batch, now);
-        log.release(&mut self.lane, &replaced);
-        first
-    }
-
-    /// The dirty pages of a unit are in place.
-    fn destaged(&mut self, index: usize) -> Option<JobEvent> {
-        let Kind::Write { unit, .. } = self.jobs.get(index).kind else { return None };
-        let batches = self.lane.dirty.clean(unit);
-        if !batches.is_empty() {
-            let (start, end) = (unit.start, unit.end());
-            self.lane.report(LaneReport::EndWrite { start, end, failed: false });
-        }
-        self.logging.log.release(&mut self.lane, &batches);
-        self.logging.log.in_place(&mut self.lane, index);
-        self.jobs.plan_rest(&mut self.lane, index)
-    }
-
-    /// Begins with dirty pages that are to go in place, and with writes that waited for that.
-    pub(super) fn destage(&mut self) {
-        let Self { lane, jobs, logging, .. } = self;
-        if lane.dirty.has_changed() {
-            jobs.room_given();
-        }
-        if lane.dirty.is_empty() || lane.keeper().has_failed() {
-            return;
-        }
-        let Some(Excepted(except)) = logging.may_destage(lane) else { return };
-        let all = !lane.is_healthy() || !jobs.room_waiters.is_empty();
-        while let Some(start) = lane.dirty.next_unit(lane.keeper().now(), all, except) {
-            jobs.start_destaging(&lane.map, start);
         }
     }
 

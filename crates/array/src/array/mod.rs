@@ -5,12 +5,14 @@
 //! - `requests` cuts requests into pieces; `jobs` takes those that need a lock, a plan or metadata
 //!   through their stages; `planning` and `compare` make their plans. These own their state, get
 //!   the `lane` as an argument, and see only what is below them.
+//! - `destage` is about data that a journal holds alone.
 //! - The array connects them: `answers` takes in what I/O brings, `ended` does what jobs ask for,
 //!   `work` tells the keeper of background work, `carry_out` does what the keeper asks for.
 
 mod answers;
 mod carry_out;
 mod compare;
+mod destage;
 mod ended;
 mod full;
 mod invariants;
@@ -191,7 +193,7 @@ impl Array {
                 }
                 continue;
             }
-            self.destage();
+            self.logging.destage(&mut self.lane, &mut self.jobs);
             while let Some(index) = self.logging.log.next_released() {
                 let event = self.jobs.write(&mut self.lane, index);
                 self.follow(event);

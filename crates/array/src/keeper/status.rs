@@ -86,6 +86,11 @@ impl KeeperView<'_> {
 fn journal(members: &Members) -> Option<JournalStatus> {
     let (member, found) = members.iter().find(|(_, member)| member.state == State::Journal)?;
     let size_sectors = found.superblock.data_size / BLOCK_SECTORS * BLOCK_SECTORS;
-    let (mode, dirty_bytes) = (JournalMode::WriteThrough, 0);
-    Some(JournalStatus { member, size_sectors, used_sectors: None, mode, dirty_bytes })
+    Some(JournalStatus {
+        member,
+        size_sectors,
+        used_sectors: None,
+        mode: JournalMode::WriteThrough,
+        dirty_bytes: 0,
+    })
 }

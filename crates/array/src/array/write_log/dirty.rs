@@ -31,7 +31,7 @@ const AGAIN_MS: u64 = 1_000;
 const MOST_UNITS: usize = 16;
 
 /// Memory for dirty pages at most, in bytes.
-const MOST_BYTES: u64 = 32 << 20;
+const MOST_BYTES: u64 = 128 << 20;
 
 /// Memory for the dirty pages of a journal of this size, in bytes.
 pub(super) fn memory_bytes(journal_sectors: u64) -> u64 {
@@ -390,7 +390,8 @@ impl DirtyPages {
             let pages = starts.flat_map(move |start| self.pages.range(rows(start)));
             pages.filter_map(move |((start, _, row), page)| {
                 let at = start + u64::from(*row);
-                let (from, until) = (at.max(first), (at + BLOCK_SECTORS).min(end));
+                let from = at.max(first);
+                let until = (at + BLOCK_SECTORS).min(end);
                 let part = |base: u64| Rows::new((from - base) as u32, (until - base) as u32);
                 (from < until).then(|| (part(first), part(at).of(page.buf)))
             })

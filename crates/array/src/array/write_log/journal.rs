@@ -38,7 +38,7 @@ const PRESSING_PART: u64 = 2;
 
 /// What it is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+enum State {
     /// Data that was recorded without parity is read, to be recorded anew.
     Moving(usize),
     /// A block without payloads is written, at which the journal begins anew.
@@ -62,13 +62,13 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(in super::super) struct Journal {
     set_uuid: [u8; 16],
-    pub(super) ring: Ring,
-    pub(super) state: State,
+    ring: Ring,
+    state: State,
     /// Memory for blocks.
     pages: Vec<Buf>,
-    pub(super) current: Records,
+    current: Records,
     waiting: VecDeque<Waiting>,
-    pub(super) batches: Batches,
+    batches: Batches,
     /// In which batch each write under way is; `None`: it waits.
     recorded: BTreeMap<usize, Option<u64>>,
     pub(super) released: Vec<usize>,
@@ -112,7 +112,7 @@ impl Journal {
         if found.data.is_empty() {
             journal.write_first_block(lane);
         } else {
-            journal.move_unfinished(lane);
+            journal.move_some(lane);
         }
         journal
     }
@@ -125,6 +125,30 @@ impl Journal {
         lane.actions.push_back(Action::Store { buf, bytes: block.encode(self.set_uuid) });
         let op = IoOp::Write { sector: start + position, buf, fua: true };
         lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
+    }
+
+    /// Reads some of the data that was recorded without parity, to record them anew.
+    fn move_some(&mut self, lane: &mut Lane) {
+        match self.unfinished.read_some(lane, &self.ring) {
+            Some(pages) => self.state = State::Moving(pages),
+            None => self.fail(),
+        }
+    }
+
+    /// What was read is recorded anew, if there is room for it.
+    fn record_moved(&mut self, lane: &mut Lane) {
+        self.current = self.unfinished.records();
+        if self.ring.fits(self.current.sectors()) {
+            self.sum(lane);
+        } else {
+            self.fail();
+        }
+    }
+
+    /// Could such data not be recorded anew?
+    pub(super) fn is_stuck(&self) -> bool {
+        let left = self.unfinished.is_moving() || self.unfinished.has_more();
+        self.state == State::Failed && left
     }
 
     /// What still counts of the ring, in sectors.
@@ -195,7 +219,7 @@ impl Journal {
     }
 
     /// The first batches are in place: their records count until superblocks say otherwise.
-    pub(super) fn forget(&mut self, lane: &mut Lane) {
+    fn forget(&mut self, lane: &mut Lane) {
         if let Some(tail) = self.batches.forget() {
             lane.report(LaneReport::JournalTail(tail));
         }
@@ -246,7 +270,7 @@ impl Journal {
             (State::Moving(left), _) => {
                 *left -= 1;
                 if *left == 0 {
-                    self.record_unfinished(lane);
+                    self.record_moved(lane);
                 }
             }
             (State::Summing(left), LogIo::Entry(_, page)) => {
@@ -282,7 +306,7 @@ impl Journal {
     }
 
     /// The superblock is to say where the journal begins.
-    pub(super) fn tell(&mut self, lane: &mut Lane) {
+    fn tell(&mut self, lane: &mut Lane) {
         self.state = State::Telling;
         if let Some(tail) = self.batches.first() {
             lane.report(LaneReport::JournalTail(tail));
@@ -323,7 +347,7 @@ impl Journal {
     }
 
     /// Has the checksums of all pages made.
-    pub(super) fn sum(&mut self, lane: &mut Lane) {
+    fn sum(&mut self, lane: &mut Lane) {
         let sums: Vec<Compute> = self.current.sums(self.set_uuid).collect();
         self.state = State::Summing(sums.len());
         for (page, sum) in (0..).zip(sums) {
@@ -367,7 +391,8 @@ impl Journal {
         let number = self.batches.push(self.ring.head, self.current.jobs.len());
         let moving = self.unfinished.is_moving();
         if moving {
-            self.unfinished_recorded(lane, number);
+            let pages = self.unfinished.recorded(lane, &self.current, &self.ring, number);
+            self.batches.keep(number, pages);
         }
         self.ring.seq = self.ring.seq.wrapping_add(self.current.block_count());
         self.ring.head = self.ring.after(self.ring.head, self.current.sectors());
@@ -375,8 +400,11 @@ impl Journal {
             self.recorded.insert(*job, Some(number));
         }
         self.released.append(&mut self.current.jobs);
+        if moving && self.unfinished.has_more() {
+            return self.move_some(lane);
+        }
         if moving {
-            return self.move_on(lane);
+            return self.tell(lane);
         }
         self.state = State::Idle;
         self.forget(lane);
@@ -384,7 +412,7 @@ impl Journal {
     }
 
     /// The device is gone. The array is not written to any more, so what waits ends.
-    pub(super) fn fail(&mut self) {
+    fn fail(&mut self) {
         self.state = State::Failed;
         self.released.append(&mut self.current.jobs);
         self.released.extend(self.waiting.drain(..).map(|waiting| waiting.job));

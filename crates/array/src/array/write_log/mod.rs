@@ -127,7 +127,7 @@ impl WriteLog {
     /// served; row by row.
     pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
         match self {
-            Self::Journal(journal) => journal.next_unfinished(),
+            Self::Journal(journal) => journal.unfinished.take_first(),
             Self::None | Self::PartialParity(_) => None,
         }
     }
@@ -135,7 +135,7 @@ impl WriteLog {
     /// The sector of the array that they begin at.
     pub(super) fn first_unfinished(&self) -> Option<u64> {
         match self {
-            Self::Journal(journal) => journal.first_unfinished().map(|page| page.sector),
+            Self::Journal(journal) => journal.unfinished.first().map(|page| page.sector),
             Self::None | Self::PartialParity(_) => None,
         }
     }
@@ -148,7 +148,7 @@ impl WriteLog {
     /// Scratch that it has.
     pub(super) fn held_bytes(&self) -> u64 {
         match self {
-            Self::Journal(journal) => journal.held_bytes(),
+            Self::Journal(journal) => journal.unfinished.held_bytes(),
             Self::None | Self::PartialParity(_) => 0,
         }
     }

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use super::super::io::Owner;
 use super::super::lane::Lane;
 use super::LogIo;
-use super::journal::{Journal, State};
 use super::record::Records;
 use super::ring::Ring;
 use crate::format::journal::BLOCK_BYTES;
@@ -15,7 +14,9 @@ use crate::log::journal::MOVED_PAGES;
 use crate::plan::Place;
 use crate::{Buf, IoOp};
 
-/// Data that was recorded without parity.
+/// Data that was recorded without parity. Some is [read](Self::read_some) and
+/// [recorded](Self::recorded) anew while there is more; then each page is
+/// [taken](Self::take_first).
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
     /// To be recorded anew: sector of the array, and position of the page; row by row.
@@ -48,76 +49,63 @@ impl Unfinished {
     pub(super) const fn is_moving(&self) -> bool {
         self.strip.is_some()
     }
-}
 
-impl Journal {
-    /// Reads some of the unfinished data, to record them anew.
-    pub(super) fn move_unfinished(&mut self, lane: &mut Lane) {
-        let strip = lane.pool.take(1).and_then(|mut strips| strips.pop());
-        let Some(strip) = strip else { return self.fail() };
-        let pages = self.unfinished.old.len().min(MOVED_PAGES as usize);
-        let rest = self.unfinished.old.split_off(pages);
-        let moved = std::mem::replace(&mut self.unfinished.old, rest);
-        self.unfinished.strip = Some(strip);
-        self.state = State::Moving(moved.len());
-        let Ring { member, start, .. } = self.ring;
+    /// Is there more that is to be?
+    pub(super) const fn has_more(&self) -> bool {
+        !self.old.is_empty()
+    }
+
+    /// Reads some of it, to record that anew: how many pages. `None`: there is no memory.
+    pub(super) fn read_some(&mut self, lane: &mut Lane, ring: &Ring) -> Option<usize> {
+        let strip = lane.pool.take(1)?.pop()?;
+        let rest = self.old.split_off(self.old.len().min(MOVED_PAGES as usize));
+        let moved = std::mem::replace(&mut self.old, rest);
+        self.strip = Some(strip);
         for (number, (_, position)) in (0..).zip(&moved) {
             let buf = strip.slice(number * BLOCK_BYTES, BLOCK_BYTES);
-            let op = IoOp::Read { sector: start + position, buf };
-            lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
+            let op = IoOp::Read { sector: ring.start + position, buf };
+            lane.issue(ring.member, op, Owner::Log(LogIo::Unit(ring.member)));
         }
-        self.unfinished.sectors = moved.into_iter().map(|(sector, _)| sector).collect();
+        self.sectors = moved.into_iter().map(|(sector, _)| sector).collect();
+        Some(self.sectors.len())
     }
 
-    /// What was read is recorded anew, if there is room for it.
-    pub(super) fn record_unfinished(&mut self, lane: &mut Lane) {
-        let Some(strip) = self.unfinished.strip else { return self.fail() };
-        self.current = Records::of_data(&self.unfinished.sectors, strip);
-        if !self.ring.fits(self.current.sectors()) {
-            return self.fail();
-        }
-        self.sum(lane);
+    /// The records of what was read.
+    pub(super) fn records(&self) -> Records {
+        self.strip.map_or_else(Records::default, |strip| Records::of_data(&self.sectors, strip))
     }
 
-    /// It is recorded, in this batch.
-    pub(super) fn unfinished_recorded(&mut self, lane: &mut Lane, number: u64) {
-        lane.pool.give(self.unfinished.strip.take().into_iter());
-        let sectors = std::mem::take(&mut self.unfinished.sectors);
-        self.batches.keep(number, sectors.len());
-        let Ring { member, start, .. } = self.ring;
-        let positions = self.current.blocks(&self.ring).into_iter().flat_map(|block| block.pages());
+    /// They are recorded at the head of the ring, in this batch: how many pages.
+    pub(super) fn recorded(
+        &mut self,
+        lane: &mut Lane,
+        records: &Records,
+        ring: &Ring,
+        batch: u64,
+    ) -> usize {
+        lane.pool.give(self.strip.take().into_iter());
+        let sectors = std::mem::take(&mut self.sectors);
+        let count = sectors.len();
+        let positions = records.blocks(ring).into_iter().flat_map(|block| block.pages());
         for (sector, position) in sectors.into_iter().zip(positions) {
-            let place = Place { member, sector: start + position };
-            self.unfinished.new.push_back(UnfinishedPage { sector, place, batch: number });
+            let place = Place { member: ring.member, sector: ring.start + position };
+            self.new.push_back(UnfinishedPage { sector, place, batch });
         }
+        count
     }
 
-    /// More follows, or the journal begins here.
-    pub(super) fn move_on(&mut self, lane: &mut Lane) {
-        if self.unfinished.old.is_empty() {
-            self.tell(lane);
-        } else {
-            self.move_unfinished(lane);
-        }
+    /// The next page that is to be read into memory, if there is one.
+    pub(super) fn first(&self) -> Option<&UnfinishedPage> {
+        self.new.front()
     }
 
-    /// A page that is to be read into memory, if there is one.
-    pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
-        self.unfinished.new.pop_front()
-    }
-
-    pub(super) fn first_unfinished(&self) -> Option<&UnfinishedPage> {
-        self.unfinished.new.front()
+    /// The same, taken out.
+    pub(super) fn take_first(&mut self) -> Option<UnfinishedPage> {
+        self.new.pop_front()
     }
 
     /// Scratch that it has.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.unfinished.strip.map_or(0, |strip| strip.len.into())
-    }
-
-    /// Could the unfinished data not be recorded anew?
-    pub(super) fn is_stuck(&self) -> bool {
-        let left = self.unfinished.is_moving() || !self.unfinished.old.is_empty();
-        self.state == State::Failed && left
+        self.strip.map_or(0, |strip| strip.len.into())
     }
 }
