@@ -180,7 +180,7 @@ impl PartialParityLogs {
     }
 
     /// Has this write wait until it is in the log, or need not be: no member holds the parity.
-    /// False where there is nothing to record.
+    /// False where a resync follows anyway.
     pub(super) fn record(&mut self, lane: &mut Lane, index: usize, job: &Job) -> bool {
         if let Kind::Rebuild { targets, .. } = &job.kind {
             return self.prepare(lane, index, targets);
@@ -193,12 +193,9 @@ impl PartialParityLogs {
             return false;
         }
         let drafts = drafts(job, lane);
-        if drafts.is_empty() {
-            return false;
-        }
         let mut holders = holders(job, lane);
-        let Some(first) = holders.next() else {
-            self.tickets.insert(index, Ticket { logs: Vec::new(), next: None });
+        let first = holders.next().filter(|_| !drafts.is_empty());
+        let Some(first) = first else {
             self.release(lane, index);
             return true;
         };
