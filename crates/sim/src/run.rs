@@ -202,6 +202,11 @@ fn live(world: &mut World<impl Subject>, crash: bool, last: bool) -> Result<(), 
             submitted += 1;
         }
         world.outputs()?;
+        // So are those in which logs begin, or end before superblocks tell of it.
+        let changed = std::mem::take(&mut world.members_changed) && world.scenario.has_log();
+        if crash && changed && world.rng.percent(40) {
+            cut_in = Some(world.rng.between(1, 40));
+        }
         if submitted == requests && world.in_flight() == 0 {
             if linger == 0 {
                 return Ok(());

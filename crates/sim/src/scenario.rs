@@ -176,6 +176,11 @@ impl Scenario {
         matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
+    /// Is what it writes recorded?
+    pub fn has_log(&self) -> bool {
+        self.log != Log::None
+    }
+
     /// Has it a device for its journal?
     pub const fn has_journal(&self) -> bool {
         matches!(self.log, Log::Journal(_))

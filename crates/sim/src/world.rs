@@ -95,6 +95,8 @@ pub struct World<M> {
     pub snapshot: Option<Snapshot>,
     /// Some had none in this life: writes may be refused.
     pub was_tight: bool,
+    /// A member has just failed or become in sync.
+    pub members_changed: bool,
     asked: Vec<Asked>,
     next_command: u64,
     /// Commands refused, and why.
@@ -127,6 +129,7 @@ impl<M: Subject> World<M> {
             hangs: Vec::new(),
             tight: Vec::new(),
             was_tight: false,
+            members_changed: false,
             snapshot: None,
             asked: Vec::new(),
             next_command: 0,
@@ -385,6 +388,8 @@ impl<M: Subject> World<M> {
             part = &mut self.parts.devices[usize::from(number)];
             told = event;
         }
+        self.members_changed |=
+            matches!(told, ArrayEvent::MemberFailed { .. } | ArrayEvent::MemberActive(_));
         part.notified(told);
         self.judge(told)
     }
