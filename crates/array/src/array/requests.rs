@@ -409,12 +409,17 @@ impl Requests {
         self.answer(lane, index);
     }
 
-    /// Answers what waited for the superblocks to tell of a failure.
+    /// Answers what waited for the superblocks to tell of a failure. Those of an array that has
+    /// failed since never tell: what was not written to a member counts there when it is back.
     pub(super) fn answer_told(&mut self, lane: &mut Lane) {
-        if lane.keeper().failures_told() {
-            for request in std::mem::take(&mut self.untold) {
-                self.answer(lane, request);
+        if !lane.keeper().failures_told() {
+            return;
+        }
+        for request in std::mem::take(&mut self.untold) {
+            if lane.keeper().has_failed() {
+                self.get_mut(request).error.get_or_insert(RequestError::Failed);
             }
+            self.answer(lane, request);
         }
     }
 

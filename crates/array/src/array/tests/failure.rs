@@ -44,6 +44,23 @@ fn a_write_error_is_on_the_superblocks_before_the_write_is_acknowledged() {
     }
 }
 
+/// Then the member counts as current when it is back, and has not what was written.
+#[test]
+fn a_write_is_not_acknowledged_when_no_superblock_can_tell_who_missed_it() {
+    for (level, layout, disks, chunk) in REDUNDANT {
+        let mut world = World::new(level, layout, disks, chunk);
+        make_active(&mut world);
+        world.rule(|member, op| match op {
+            _ if is_superblock(op) => Fate::Fail(IoError::GONE),
+            _ if is_data_write(op) && member == MemberId(1) => Fate::Fail(IoError::MEDIUM),
+            _ => Fate::Serve,
+        });
+        let answer = world.write(0, &noise(2, 64 * 512));
+        assert_eq!(answer, Err(RequestError::Failed), "level {level}");
+        assert!(world.events.contains(&ArrayEvent::ArrayFailed), "level {level}");
+    }
+}
+
 /// Until the members know who has taken over, either may hold the role after a power cut, and both
 /// have what was acknowledged.
 #[test]
