@@ -224,7 +224,7 @@ fn assembled(archive: &Archive, case: &Case, devices: &[PathBuf]) {
 }
 
 /// What `braid cat` gives of these devices.
-fn cat(devices: &[PathBuf]) -> Vec<u8> {
+pub(crate) fn cat(devices: &[PathBuf]) -> Vec<u8> {
     let program = braid().get_program().to_owned();
     let mut command = limited(program.to_str().expect("a path of words"));
     let output = command.arg("cat").args(devices).output().expect("braid starts");

@@ -1,5 +1,5 @@
 //! Judges we did not write: a real md kernel, mdadm, libnbd, qemu, fio, ext4, xfs. All drive the
-//! command `braid` as a user does.
+//! command `braid` as a user does. One of ours is among them: `power` cuts the power.
 
 mod braid_to_md;
 mod cluster;
@@ -16,6 +16,7 @@ mod newer;
 mod nodes;
 mod numbered;
 mod places;
+mod power;
 mod refusals;
 mod revive;
 mod served;

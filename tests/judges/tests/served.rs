@@ -1,6 +1,6 @@
 //! An array that `braid` serves while a test runs.
 
-use crate::support::{Run, attempt, braid, limited, until, wait};
+use crate::support::{Run, attempt, braid, limited, read, until, wait};
 use braid_judges::Content;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,27 @@ impl Served {
         command.arg("--foreground").stdin(Stdio::null()).stdout(Stdio::null());
         served.process = Some(command.spawn().expect("braid starts"));
         served.started()
+    }
+
+    /// The same; what it says goes to a file. If it ends before it serves: what it said.
+    pub(crate) fn logging_to(
+        log: &Path,
+        name: &str,
+        members: &[PathBuf],
+        arguments: &[&str],
+    ) -> Result<Self, String> {
+        let mut served = Self::prepare(name);
+        let mut command = served.assemble(members, arguments);
+        let said = fs::File::create(log).unwrap_or_else(|e| panic!("{}: {e}", log.display()));
+        command.arg("--foreground").stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        let socket = served.socket();
+        let process = served.process.insert(command.spawn().expect("braid starts"));
+        let mut ended = false;
+        until("an array that serves, or does not start", || {
+            ended = process.try_wait().expect("a child").is_some();
+            ended || std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+        if ended { Err(read(log)) } else { Ok(served.started()) }
     }
 
     fn prepare(name: &str) -> Self {
