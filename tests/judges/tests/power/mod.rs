@@ -58,6 +58,14 @@ fn a_journal_has_each_block_as_it_was_or_as_it_was_to_be() {
     );
 }
 
+#[test]
+fn a_journal_that_is_written_back_has_that_too() {
+    every_shape(
+        "a_journal_that_is_written_back_has_that_too",
+        &[shape(BACK, 4, 3, 64, 1), shape(BACK, 5, 4, 16, 1), shape(BACK, 6, 5, 16, 2)],
+    );
+}
+
 /// Without a log the hole is there, or the others proved nothing.
 #[test]
 fn without_a_log_what_nobody_was_writing_is_lost() {
@@ -72,6 +80,7 @@ fn without_a_log_what_nobody_was_writing_is_lost() {
 }
 
 const JOURNAL: Policy = Policy::Journal { back: false };
+const BACK: Policy = Policy::Journal { back: true };
 
 const fn shape(policy: Policy, level: u64, members: u64, chunk_kib: u64, lost: u64) -> Shape {
     Shape { level, members, chunk_kib, policy, lost }
