@@ -4,7 +4,7 @@
 use crate::braid_to_md::{available, create, members};
 use crate::handoff::{Left, to_md_and_back};
 use crate::served::Served;
-use crate::support::{self, skip, until, wait};
+use crate::support::{self, Run, skip, until, wait};
 use braid_judges::{ANYTHING, Content};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,8 @@ fn acknowledged_writes_survive_a_kill() {
         ("6", "left-symmetric", 5, "none"),
         ("6", "ddf-N-continue", 5, "internal"),
         ("6", "left-symmetric", 4, "journal"),
+        ("5", "left-symmetric", 4, "write-back"),
+        ("6", "right-symmetric", 5, "write-back"),
         ("10", "n2", 4, "none"),
         ("10", "f2", 3, "internal"),
         ("10", "o2", 3, "none"),
@@ -60,7 +62,7 @@ fn acknowledged_writes_survive_a_kill() {
         let name = format!("kill-{level}-{layout}-{policy}");
         let mut arguments = match *policy {
             "ppl" => vec!["--consistency-policy", "ppl"],
-            "journal" => Vec::new(),
+            "journal" | "write-back" => Vec::new(),
             bitmap => vec!["--bitmap", bitmap],
         };
         if !layout.is_empty() {
@@ -70,14 +72,14 @@ fn acknowledged_writes_survive_a_kill() {
             arguments.extend(["--chunk", "64K"]);
         }
         let killed = support::attempt(|| {
-            let journals = usize::from(*policy == "journal");
+            let journals = usize::from(["journal", "write-back"].contains(policy));
             let members = members(&name, *devices + journals, MEMBER_BYTES);
             let (roles, journal) = members.split_at(*devices);
             let journal = journal.first().and_then(|journal| journal.to_str());
             let all = journal.into_iter().flat_map(|journal| ["--write-journal", journal]);
             let all: Vec<&str> = arguments.iter().copied().chain(all).collect();
             create(&name, level, roles, &all);
-            kill_while_writing(&name, members, number as u64)
+            kill_while_writing(&name, members, *policy == "write-back", number as u64)
         });
         match killed.and_then(|array| Ok((support::attempt(|| recover(&array))?, array))) {
             Ok((recovered, array)) => left.extend([array, recovered]),
@@ -90,8 +92,12 @@ fn acknowledged_writes_survive_a_kill() {
     support::report(&findings);
 }
 
-fn kill_while_writing(name: &str, members: Vec<PathBuf>, number: u64) -> Left {
+fn kill_while_writing(name: &str, members: Vec<PathBuf>, back: bool, number: u64) -> Left {
     let served = Served::in_foreground(name, &members, &[]);
+    if back {
+        let mut mode = served.braid("sync");
+        Run::of(mode.args(["--journal-mode", "write-back"])).expect_success("writing back");
+    }
     let size_bytes = served.size_bytes();
     let mut content = Content::of(2000 + number);
     served.fill(&content);

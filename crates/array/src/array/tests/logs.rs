@@ -10,6 +10,7 @@ use crate::geometry::Geometry;
 use crate::log::journal::{JournalArea, JournalScan, Page};
 use crate::log::ppl::{PplFix, PplScan, fixes};
 use crate::status::JournalMode;
+use disk::Disk;
 use restart::is_superblock;
 use world::Fate;
 
@@ -313,4 +314,40 @@ fn a_new_device_is_never_told_to_hold_what_a_missing_member_held() {
         world.release_one(0);
     }
     assert!(told > 1);
+}
+
+/// The device of a member may hold units from another time, which would count at the next start.
+#[test]
+fn the_log_of_a_member_is_empty_before_it_is_in_sync() {
+    let mut world = World::with(5, 2, 3, 16, add_partial_parity_logs);
+    world.run();
+    for number in 0..12 {
+        world.write(number * 8, &noise(number, 4096)).unwrap();
+    }
+    let area = |world: &World, disk: usize| {
+        let bytes = AREA.sectors as usize * SECTOR_BYTES as usize;
+        world.disks[disk].as_ref().unwrap().read(AREA.sector, bytes).to_vec()
+    };
+    let stale = area(&world, 0);
+    let entries = |bytes: &[u8]| {
+        let mut read = |sector: u64, len: u32| {
+            let from = ((sector - AREA.sector) * SECTOR_BYTES) as usize;
+            Ok(bytes[from..from + len as usize].to_vec())
+        };
+        PplScan::read(AREA, [7; 16], &mut read).unwrap().entries.len()
+    };
+    assert!(entries(&stale) > 0, "something is recorded");
+    world.command(Command::Fail(MemberId(2)));
+    world.command(Command::Remove(MemberId(2)));
+    world.rule(move |_, op| match op {
+        IoOp::Write { sector, .. } if sector >= DATA_OFFSET => Fate::Hold,
+        _ => Fate::Serve,
+    });
+    let mut device = Disk::filled(DATA_OFFSET + MEMBER_SECTORS, 0x55);
+    device.write(AREA.sector, &stale, true);
+    world.disks.push(Some(device));
+    let disk = world.disks.len() - 1;
+    let new = world.add(disk, false);
+    world.release_until(|world| world.events.contains(&ArrayEvent::MemberActive(new)));
+    assert_eq!(entries(&area(&world, disk)), 0);
 }
