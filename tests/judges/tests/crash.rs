@@ -50,8 +50,8 @@ fn acknowledged_writes_survive_a_kill() {
         ("6", "left-symmetric", 5, "none"),
         ("6", "ddf-N-continue", 5, "internal"),
         ("6", "left-symmetric", 4, "journal"),
-        ("5", "left-symmetric", 4, "write-back"),
-        ("6", "right-symmetric", 5, "write-back"),
+        ("5", "left-symmetric", 4, "back"),
+        ("6", "right-symmetric", 5, "back"),
         ("10", "n2", 4, "none"),
         ("10", "f2", 3, "internal"),
         ("10", "o2", 3, "none"),
@@ -62,7 +62,7 @@ fn acknowledged_writes_survive_a_kill() {
         let name = format!("kill-{level}-{layout}-{policy}");
         let mut arguments = match *policy {
             "ppl" => vec!["--consistency-policy", "ppl"],
-            "journal" | "write-back" => Vec::new(),
+            "journal" | "back" => Vec::new(),
             bitmap => vec!["--bitmap", bitmap],
         };
         if !layout.is_empty() {
@@ -72,14 +72,14 @@ fn acknowledged_writes_survive_a_kill() {
             arguments.extend(["--chunk", "64K"]);
         }
         let killed = support::attempt(|| {
-            let journals = usize::from(["journal", "write-back"].contains(policy));
+            let journals = usize::from(["journal", "back"].contains(policy));
             let members = members(&name, *devices + journals, MEMBER_BYTES);
             let (roles, journal) = members.split_at(*devices);
             let journal = journal.first().and_then(|journal| journal.to_str());
             let all = journal.into_iter().flat_map(|journal| ["--write-journal", journal]);
             let all: Vec<&str> = arguments.iter().copied().chain(all).collect();
             create(&name, level, roles, &all);
-            kill_while_writing(&name, members, *policy == "write-back", number as u64)
+            kill_while_writing(&name, members, *policy == "back", number as u64)
         });
         match killed.and_then(|array| Ok((support::attempt(|| recover(&array))?, array))) {
             Ok((recovered, array)) => left.extend([array, recovered]),

@@ -209,11 +209,11 @@ fn hostile_input_gets_an_error() {
     let reason = |bytes: &[u8]| ask(bytes).unwrap();
     assert!(reason(b"\n").starts_with("not a request"));
     assert!(reason(b"\xff\xfe{}\n").starts_with("not a request"));
-    assert!(reason(b"{\"version\":2,\"verb\":\"explode\"}\n").starts_with("not a request"));
-    assert!(reason(b"{\"version\":2,\"verb\":\"fail\"}\n").contains("missing field `member`"));
-    assert!(reason(b"{\"version\":1,\"verb\":\"status\"}\n").contains("speaks version 2, not 1"));
-    assert!(reason(b"{\"version\":2,\"verb\":\"read\",\"offset\":-1,\"length\":1}\n").len() > 5);
-    assert_eq!(reason(b"{\"version\":2"), "a line without an end");
+    assert!(reason(b"{\"version\":3,\"verb\":\"explode\"}\n").starts_with("not a request"));
+    assert!(reason(b"{\"version\":3,\"verb\":\"fail\"}\n").contains("missing field `member`"));
+    assert!(reason(b"{\"version\":1,\"verb\":\"status\"}\n").contains("speaks version 3, not 1"));
+    assert!(reason(b"{\"version\":3,\"verb\":\"read\",\"offset\":-1,\"length\":1}\n").len() > 5);
+    assert_eq!(reason(b"{\"version\":3"), "a line without an end");
     assert_eq!(reason(&vec![b'['; MAX_LINE_BYTES + 2]), "a line without an end");
     assert!(reason(&[&[b'['; 1000][..], b"\n"].concat()).starts_with("not a request"));
     assert_eq!(ask(b""), None);
