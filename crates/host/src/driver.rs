@@ -5,6 +5,7 @@
 //! completes; descriptors are kept open by the operation. So a member or a connection may be
 //! dropped at any time: its file closes when its last operation has ended.
 
+mod file;
 mod threads;
 mod uring;
 
@@ -186,6 +187,15 @@ impl<T: Copy> Driver<T> {
             Self::Ring(ring) => ring.start(token, op),
             Self::Threads(threads) => threads.start(token, op),
         }
+    }
+
+    /// Carries an operation on a file out, in this call. For files that do not make the caller wait.
+    pub(crate) fn carry_out(&self, op: &Op) -> Result<u32, Errno> {
+        let memory = match self {
+            Self::Ring(ring) => ring.memory(),
+            Self::Threads(threads) => threads.memory(),
+        };
+        file::carry_out(memory, op)
     }
 
     /// Starts what is queued, waits for a completion or the timeout, and appends all completions

@@ -103,6 +103,11 @@ impl<T: Copy> Ring<T> {
         self.pinned.bar(&self.ring, piece);
     }
 
+    /// The arena.
+    pub(crate) const fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// Operations that have not completed.
     pub(crate) fn in_flight(&self) -> usize {
         self.slab.len()
