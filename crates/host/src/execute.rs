@@ -13,7 +13,7 @@ use braid_array::{
     Buf, Checked, Instant, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
 };
 use crc32c::crc32c_append;
-use rustix::fs::{AtFlags, FileType, SeekFrom, StatxFlags};
+use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
 use self::at_once::{Budget, answers_at_once, is_long};
@@ -45,13 +45,15 @@ pub(crate) struct Executor {
     given_bytes: u64,
     done: VecDeque<(usize, Result<u32, Errno>)>,
     zeroes: Buf,
+    /// Counts the turns of the engine.
+    turn: u64,
 }
 
 #[derive(Debug)]
 struct Member {
     file: Arc<LockedFile>,
-    /// A regular file, which can be truncated while it is in use.
-    can_shrink: bool,
+    /// For a file that can be truncated while it is in use: what is known of its size.
+    size: Option<KnownSize>,
     /// Short I/O on it is done at once, by the engine's thread.
     at_once: bool,
     /// A durable write has to be followed by a flush.
@@ -62,6 +64,13 @@ struct Member {
     cannot_zero: bool,
     /// For the locks on what the member lies on.
     _below: Vec<LockedFile>,
+}
+
+/// The size of a file, when it was looked at last.
+#[derive(Clone, Copy, Debug, Default)]
+struct KnownSize {
+    turn: u64,
+    bytes: Option<u64>,
 }
 
 /// A read, write or flush.
@@ -97,6 +106,7 @@ impl Executor {
             given_bytes: 0,
             done: VecDeque::new(),
             zeroes,
+            turn: 1,
         };
         for (id, member) in members {
             executor.attach(id, member);
@@ -127,6 +137,7 @@ impl Executor {
 
     /// A turn of the engine's begins.
     pub(crate) const fn begin_turn(&mut self) {
+        self.turn += 1;
         self.budget.renew();
     }
 
@@ -138,10 +149,10 @@ impl Executor {
         id: MemberId,
         op: IoOp,
     ) -> Option<Answer> {
-        let Some(Some(member)) = self.members.get(usize::from(id.0)) else {
+        let Some(Some(member)) = self.members.get_mut(usize::from(id.0)) else {
             return Some((io, Err(IoError::GONE)));
         };
-        if member.ends_before(op) {
+        if member.ends_before(op, self.turn) {
             return Some((io, Err(IoError::SHRUNK)));
         }
         let file = Arc::clone(&member.file);
@@ -340,52 +351,55 @@ impl Flight {
 
 impl Member {
     fn new(member: MemberFile) -> Self {
-        let can_shrink = !member.block_device;
-        let drops_dsync = can_shrink && !keeps_dsync(&member.file);
+        let size = can_shrink(&member).then(KnownSize::default);
+        let drops_dsync = !member.block_device && !keeps_dsync(&member.file);
         let at_once = answers_at_once(&member.file);
         let file = Arc::new(member.file);
         let _below = member.below;
-        Self {
-            file,
-            can_shrink,
-            at_once,
-            drops_dsync,
-            cannot_punch: false,
-            cannot_zero: false,
-            _below,
-        }
+        Self { file, size, at_once, drops_dsync, cannot_punch: false, cannot_zero: false, _below }
     }
 
     /// Was the file truncated to before the end of this write? Writing would make it grow again,
-    /// and what was cut off in between would then read as zeroes, without an error.
-    fn ends_before(&self, op: IoOp) -> bool {
+    /// and what was cut off in between would then read as zeroes, without an error. The file is
+    /// looked at once in a turn: who truncates it later in that turn could as well do so between a
+    /// look and its write.
+    fn ends_before(&mut self, op: IoOp, turn: u64) -> bool {
+        let Some(known) = &mut self.size else { return false };
         let (sector, bytes) = match op {
             IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len)),
             IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors * SECTOR_BYTES),
             _ => return false,
         };
-        self.can_shrink && ends_before(&self.file, sector * SECTOR_BYTES + bytes)
+        if known.turn != turn {
+            *known = KnownSize { turn, bytes: size_bytes(&self.file) };
+        }
+        known.bytes.is_some_and(|size| size < sector * SECTOR_BYTES + bytes)
     }
 }
 
-/// Is this file or device smaller than that?
-fn ends_before(file: &LockedFile, end: u64) -> bool {
+/// May what a member is become smaller without a word? Devices refuse what is behind their end, and
+/// memory of our own is sealed.
+fn can_shrink(member: &MemberFile) -> bool {
+    let sealed = rustix::fs::fcntl_get_seals(&member.file)
+        .is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    !member.block_device && !sealed
+}
+
+/// The size of a file or device, where it tells.
+fn size_bytes(file: &LockedFile) -> Option<u64> {
     // As far as the system knows by itself: who keeps a file may never answer.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let Ok(stat) = rustix::fs::statx(file, "", flags, StatxFlags::TYPE | StatxFlags::SIZE) else {
-        return false;
-    };
+    let wanted = StatxFlags::TYPE | StatxFlags::SIZE;
+    let stat = rustix::fs::statx(file, "", flags, wanted).ok()?;
     let block_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
-    let size =
-        if block_device { rustix::fs::seek(file, SeekFrom::End(0)) } else { Ok(stat.stx_size) };
-    size.is_ok_and(|size| size < end)
+    if block_device { rustix::fs::seek(file, SeekFrom::End(0)).ok() } else { Some(stat.stx_size) }
 }
 
 /// What an error says of the device once its size is known: writes behind the end of a device that
 /// has become smaller are refused as those on a full file system are.
 fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
     match error.kind {
-        IoErrorKind::Full if ends_before(file, end) => {
+        IoErrorKind::Full if size_bytes(file).is_some_and(|size| size < end) => {
             IoError { kind: IoErrorKind::Shrunk, ..error }
         }
         _ => error,
