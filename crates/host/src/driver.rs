@@ -6,6 +6,7 @@
 //! dropped at any time: its file closes when its last operation has ended.
 
 mod file;
+mod patience;
 mod threads;
 mod uring;
 
@@ -41,6 +42,19 @@ pub(crate) enum Op {
     Send { socket: Arc<OwnedFd>, message: Box<Outgoing> },
     /// Wait until an eventfd can be read.
     Readable { eventfd: Arc<OwnedFd> },
+}
+
+impl Op {
+    /// The file of an operation on a file.
+    const fn file(&self) -> Option<&Arc<LockedFile>> {
+        match self {
+            Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Sync { file }
+            | Self::Allocate { file, .. } => Some(file),
+            _ => None,
+        }
+    }
 }
 
 /// How an operation ended. A read or write of a file may have moved less than was asked for; it is

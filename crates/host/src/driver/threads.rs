@@ -13,7 +13,6 @@ use rustix::net::SocketFlags;
 
 use crate::arena::Memory;
 use crate::driver::{self, Completion, Op, Outgoing, file};
-use crate::lock::LockedFile;
 use slab::Slab;
 
 /// I/O of one array that proceeds at the same time.
@@ -201,17 +200,6 @@ impl<T> Waiting<T> {
 }
 
 impl Op {
-    /// The file of a file operation.
-    const fn file(&self) -> Option<&Arc<LockedFile>> {
-        match self {
-            Self::Read { file, .. }
-            | Self::Write { file, .. }
-            | Self::Sync { file }
-            | Self::Allocate { file, .. } => Some(file),
-            _ => None,
-        }
-    }
-
     /// What an operation on a socket waits for.
     fn poll_fd(&self) -> PollFd<'_> {
         match self {
