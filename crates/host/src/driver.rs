@@ -203,7 +203,7 @@ impl<T: Copy> Driver<T> {
         }
     }
 
-    /// Carries an operation on a file out, in this call. For files that do not make the caller wait.
+    /// Carries an operation on a file out, in this call. For files that make nobody wait.
     pub(crate) fn carry_out(&self, op: &Op) -> Result<u32, Errno> {
         let memory = match self {
             Self::Ring(ring) => ring.memory(),

@@ -11,13 +11,15 @@ const SHORT: Duration = Duration::from_micros(80);
 const SHORT_SLEEPS: u32 = 8;
 /// So many after looking has been of no use again and again.
 const MOST_SHORT_SLEEPS: u32 = 4096;
-/// How far looks that found nothing may get ahead of others, each of which makes up for half of one.
+/// How far looks that found nothing may get ahead of others, each of which makes up for half of
+/// one.
 const MOST_VAIN: u32 = 8;
 
 /// A processor that sleeps takes some ten microseconds to wake up, often longer than what it waits
 /// for. So who waits looks for completions instead, for as long as that is of use: it begins when
-/// the last sleeps were short and ends when more than a third of the looks find nothing, and who has
-/// nothing to do sleeps. With one processor it sleeps always, for nobody could do anything meanwhile.
+/// the last sleeps were short and ends when more than a third of the looks find nothing, and who
+/// has nothing to do sleeps. With one processor it sleeps always, for nobody could do anything
+/// meanwhile.
 #[derive(Debug)]
 pub(super) struct Patience {
     state: State,

@@ -175,9 +175,10 @@ impl<T: Copy> Ring<T> {
     /// Submits, and looks for a completion for a while if that is worth it. True when there is one.
     /// With files there may be workers of the kernel's under way, which need the processors.
     fn look(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        let Some(longest) = self.patience.look().filter(|_| self.files == 0) else {
+        if self.files > 0 {
             return Ok(false);
-        };
+        }
+        let Some(longest) = self.patience.look() else { return Ok(false) };
         let longest = timeout.map_or(longest, |timeout| timeout.min(longest));
         if !self.ring.submission().is_empty() {
             match self.ring.submit() {

@@ -3,8 +3,8 @@
 use super::file_system;
 use crate::lock::LockedFile;
 
-/// I/O of more bytes is long. Some of that is done at once, too, but many of them together are given
-/// to the driver, all of them: moved by several processors they take less time than moved by one.
+/// I/O of more bytes is long. Some of that is done at once, too, but much of it together is given
+/// to the driver, all of it: moved by several processors it takes less time than moved by one.
 const SHORT_BYTES: u32 = 16 << 10;
 /// So much of long I/O together is not many.
 const TOGETHER_BYTES: u64 = 512 << 10;
@@ -15,9 +15,9 @@ const CALL_BYTES: u64 = 4 << 10;
 
 const TMPFS: u32 = 0x0102_1994;
 
-/// Is all of this file in memory? Then no I/O on it waits for a device, and io_uring has a thread of
-/// the kernel's carry each out: to wake that one up takes longer than to move a few strips. A page
-/// of it may have been swapped out, as one of the arena may that any turn touches.
+/// Is all of this file in memory? Then no I/O on it waits for a device, and io_uring has a thread
+/// of the kernel's carry each out: to wake that one up takes longer than to move a few strips. A
+/// page of it may have been swapped out, as one of the arena may that any turn touches.
 pub(super) fn answers_at_once(file: &LockedFile) -> bool {
     file_system(file) == Some(TMPFS)
 }
@@ -43,8 +43,8 @@ impl Budget {
         self.left_bytes = TURN_BYTES;
     }
 
-    /// Is this I/O done at once? Of long ones there is so much together with it, begun by the driver
-    /// or to be begun. If so it is taken out of the budget.
+    /// Is this I/O done at once? Of long ones there is so much together with it, which the driver
+    /// has or which is to be begun. If so it is taken out of the budget.
     pub(super) fn take(&mut self, bytes: u32, long_bytes: u64) -> bool {
         let cost = u64::from(bytes) + CALL_BYTES;
         let many = is_long(bytes) && long_bytes > self.together_bytes;
