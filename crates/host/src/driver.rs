@@ -5,6 +5,8 @@
 //! completes; descriptors are kept open by the operation. So a member or a connection may be
 //! dropped at any time: its file closes when its last operation has ended.
 
+mod file;
+mod patience;
 mod threads;
 mod uring;
 
@@ -40,6 +42,19 @@ pub(crate) enum Op {
     Send { socket: Arc<OwnedFd>, message: Box<Outgoing> },
     /// Wait until an eventfd can be read.
     Readable { eventfd: Arc<OwnedFd> },
+}
+
+impl Op {
+    /// The file of an operation on a file.
+    const fn file(&self) -> Option<&Arc<LockedFile>> {
+        match self {
+            Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Sync { file }
+            | Self::Allocate { file, .. } => Some(file),
+            _ => None,
+        }
+    }
 }
 
 /// How an operation ended. A read or write of a file may have moved less than was asked for; it is
@@ -186,6 +201,15 @@ impl<T: Copy> Driver<T> {
             Self::Ring(ring) => ring.start(token, op),
             Self::Threads(threads) => threads.start(token, op),
         }
+    }
+
+    /// Carries an operation on a file out, in this call. For files that make nobody wait.
+    pub(crate) fn carry_out(&self, op: &Op) -> Result<u32, Errno> {
+        let memory = match self {
+            Self::Ring(ring) => ring.memory(),
+            Self::Threads(threads) => threads.memory(),
+        };
+        file::carry_out(memory, op)
     }
 
     /// Starts what is queued, waits for a completion or the timeout, and appends all completions

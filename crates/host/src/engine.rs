@@ -236,6 +236,7 @@ impl Loop {
         let timeout = [own, limit].into_iter().flatten().min();
         self.core.driver.wait(timeout, completions)?;
         self.core.now = self.clock();
+        self.executor.begin_turn();
         for completion in completions.drain(..) {
             // What is only asked for, like the state, uses no memory to speak of.
             self.used |= completion.token != Token::Wake;
@@ -348,8 +349,7 @@ impl Loop {
                 self.machine.handle(self.core.now, event);
                 more = true;
             }
-            while let Some(action) = self.machine.poll() {
-                self.carry_out(action);
+            while self.carry_out_all() {
                 more = true;
             }
             // Replies go out when nothing else is to be done, so that many share one message.
@@ -363,6 +363,23 @@ impl Loop {
         if let Some(fabric) = &mut self.fabric {
             fabric.flush(&mut self.core.driver);
         }
+    }
+
+    /// Carries out what the machine asks for, then tells it what was done at once. True when there
+    /// was anything.
+    fn carry_out_all(&mut self) -> bool {
+        let mut any = false;
+        while let Some(action) = self.machine.poll() {
+            self.carry_out(action);
+            any = true;
+        }
+        let Self { executor, core, .. } = self;
+        while let Some((io, result)) = executor.next_done(&mut core.driver, core.now) {
+            core.arena.unlend(io);
+            self.machine.handle(core.now, Event::Done { io, result });
+            any = true;
+        }
+        any
     }
 
     /// Memory is short: of the first export that has such a client, the one goes who has most of

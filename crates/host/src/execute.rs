@@ -1,9 +1,11 @@
 //! Carries a machine's actions out: I/O on members through the driver, computations in place.
 //! Holds the table of members. Decides nothing.
 
+mod at_once;
 mod range;
 mod transfer;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_array::action::Compute;
@@ -11,9 +13,10 @@ use braid_array::{
     Buf, Checked, Instant, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
 };
 use crc32c::crc32c_append;
-use rustix::fs::{AtFlags, FileType, SeekFrom, StatxFlags};
+use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
+use self::at_once::{Budget, answers_at_once, is_long};
 use self::range::{RangeOp, RangeStep};
 use self::transfer::{Next, Transfer};
 use crate::arena::Memory;
@@ -34,14 +37,25 @@ pub(crate) struct Executor {
     ranges: Slab<RangeOp>,
     /// What is to be tried again, and when.
     waiting: Vec<(Instant, Token)>,
+    /// I/O on members that answer at once, to be begun; how much of it this turn does itself; and
+    /// what came of that.
+    ready: Vec<usize>,
+    budget: Budget,
+    /// Long I/O on them that the driver has, in bytes.
+    given_bytes: u64,
+    done: VecDeque<(usize, Result<u32, Errno>)>,
     zeroes: Buf,
+    /// Counts the turns of the engine.
+    turn: u64,
 }
 
 #[derive(Debug)]
 struct Member {
     file: Arc<LockedFile>,
-    /// A regular file, which can be truncated while it is in use.
-    can_shrink: bool,
+    /// For a file that can be truncated while it is in use: what is known of its size.
+    size: Option<KnownSize>,
+    /// Short I/O on it is done at once, by the engine's thread.
+    at_once: bool,
     /// A durable write has to be followed by a flush.
     drops_dsync: bool,
     /// fallocate said that it cannot punch holes here.
@@ -52,11 +66,21 @@ struct Member {
     _below: Vec<LockedFile>,
 }
 
+/// The size of a file, when it was looked at last.
+#[derive(Clone, Copy, Debug, Default)]
+struct KnownSize {
+    turn: u64,
+    bytes: Option<u64>,
+}
+
 /// A read, write or flush.
 #[derive(Debug)]
 struct Flight {
     io: IoId,
     file: Arc<LockedFile>,
+    at_once: bool,
+    /// Its part of the executor's `given_bytes`.
+    given_bytes: u32,
     op: IoOp,
     transfer: Transfer,
     /// A flush is under way: the operation itself, or what makes it durable.
@@ -71,8 +95,19 @@ impl Executor {
     pub(crate) fn new(members: Vec<(MemberId, MemberFile)>, zeroes: Buf) -> Self {
         let flights = Slab::default();
         let ranges = Slab::default();
-        let waiting = Vec::new();
-        let mut executor = Self { members: Vec::new(), flights, ranges, waiting, zeroes };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut executor = Self {
+            members: Vec::new(),
+            flights,
+            ranges,
+            waiting: Vec::new(),
+            ready: Vec::new(),
+            budget: Budget::new(processors),
+            given_bytes: 0,
+            done: VecDeque::new(),
+            zeroes,
+            turn: 1,
+        };
         for (id, member) in members {
             executor.attach(id, member);
         }
@@ -100,6 +135,12 @@ impl Executor {
         }
     }
 
+    /// A turn of the engine's begins.
+    pub(crate) const fn begin_turn(&mut self) {
+        self.turn += 1;
+        self.budget.renew();
+    }
+
     /// Starts an I/O. Answers at once when there is no such member.
     pub(crate) fn start(
         &mut self,
@@ -108,10 +149,10 @@ impl Executor {
         id: MemberId,
         op: IoOp,
     ) -> Option<Answer> {
-        let Some(Some(member)) = self.members.get(usize::from(id.0)) else {
+        let Some(Some(member)) = self.members.get_mut(usize::from(id.0)) else {
             return Some((io, Err(IoError::GONE)));
         };
-        if member.ends_before(op) {
+        if member.ends_before(op, self.turn) {
             return Some((io, Err(IoError::SHRUNK)));
         }
         let file = Arc::clone(&member.file);
@@ -142,25 +183,71 @@ impl Executor {
             }
         };
         let syncing = op == IoOp::Flush;
-        let flight = Flight { io, file, op, transfer, syncing, then_sync, abandoned: false };
+        let at_once = member.at_once;
+        let abandoned = false;
+        let flight = Flight {
+            io,
+            file,
+            at_once,
+            given_bytes: 0,
+            op,
+            transfer,
+            syncing,
+            then_sync,
+            abandoned,
+        };
         let index = self.flights.insert(flight);
         self.continue_flight(driver, index);
         None
     }
 
-    fn continue_flight(&self, driver: &mut Driver<Token>, index: usize) {
-        let Flight { file, op, transfer, syncing, then_sync, .. } = &self.flights[index];
-        let file = Arc::clone(file);
-        let rest = |buf: Buf| buf.slice(transfer.done_bytes, buf.len - transfer.done_bytes);
-        let offset = transfer.offset + u64::from(transfer.done_bytes);
-        let op = match *op {
-            IoOp::Read { buf, .. } => Op::Read { file, offset, buf: rest(buf) },
-            IoOp::Write { buf, fua, .. } if !syncing => {
-                Op::Write { file, offset, buf: rest(buf), dsync: fua && !then_sync }
+    /// Begins what is left of a flight, at the latest in the next `next_done`.
+    fn continue_flight(&mut self, driver: &mut Driver<Token>, index: usize) {
+        let flight = &self.flights[index];
+        if flight.at_once {
+            self.ready.push(index);
+        } else {
+            driver.start(Token::Io(index), flight.next());
+        }
+    }
+
+    /// Does what is ready to be begun, or hands it to the driver.
+    fn begin_ready(&mut self, driver: &mut Driver<Token>) {
+        let Self { ready, flights, budget, given_bytes, done, .. } = self;
+        let left = |index: &usize| flights[*index].left_bytes();
+        let long = ready.iter().map(left).filter(|bytes| is_long(*bytes));
+        let long_bytes = *given_bytes + long.map(u64::from).sum::<u64>();
+        for index in ready.drain(..) {
+            let flight = &mut flights[index];
+            let left_bytes = flight.left_bytes();
+            if flight.abandoned {
+                // Its answer is the same whatever the kernel would say.
+                done.push_back((index, Ok(0)));
+            } else if budget.take(left_bytes, long_bytes) {
+                done.push_back((index, driver.carry_out(&flight.next())));
+            } else {
+                flight.given_bytes = if is_long(left_bytes) { left_bytes } else { 0 };
+                *given_bytes += u64::from(flight.given_bytes);
+                driver.start(Token::Io(index), flight.next());
             }
-            _ => Op::Sync { file },
-        };
-        driver.start(Token::Io(index), op);
+        }
+    }
+
+    /// Begins what waits for that and takes in what was done at once, until an answer comes of it.
+    /// The engine calls it until there is none before it waits.
+    pub(crate) fn next_done(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
+        loop {
+            while let Some((index, result)) = self.done.pop_front() {
+                let answer = self.flight_step_done(driver, index, result, now);
+                if answer.is_some() {
+                    return answer;
+                }
+            }
+            if self.ready.is_empty() {
+                return None;
+            }
+            self.begin_ready(driver);
+        }
     }
 
     /// Takes the completion of a `Token::Io`; there may be more to do.
@@ -172,6 +259,7 @@ impl Executor {
         now: Instant,
     ) -> Option<Answer> {
         let flight = &mut self.flights[index];
+        self.given_bytes -= u64::from(std::mem::take(&mut flight.given_bytes));
         let next = match result {
             _ if flight.abandoned => Next::Failed(IoError::GONE),
             Ok(_) if flight.syncing => Next::Done,
@@ -239,45 +327,79 @@ impl Executor {
     }
 }
 
+impl Flight {
+    /// The bytes it has not moved.
+    const fn left_bytes(&self) -> u32 {
+        self.transfer.len_bytes - self.transfer.done_bytes
+    }
+
+    /// What is to be asked of the kernel for what is left.
+    fn next(&self) -> Op {
+        let Self { file, op, transfer, syncing, then_sync, .. } = self;
+        let file = Arc::clone(file);
+        let rest = |buf: Buf| buf.slice(transfer.done_bytes, buf.len - transfer.done_bytes);
+        let offset = transfer.offset + u64::from(transfer.done_bytes);
+        match *op {
+            IoOp::Read { buf, .. } => Op::Read { file, offset, buf: rest(buf) },
+            IoOp::Write { buf, fua, .. } if !syncing => {
+                Op::Write { file, offset, buf: rest(buf), dsync: fua && !then_sync }
+            }
+            _ => Op::Sync { file },
+        }
+    }
+}
+
 impl Member {
     fn new(member: MemberFile) -> Self {
-        let can_shrink = !member.block_device;
-        let drops_dsync = can_shrink && !keeps_dsync(&member.file);
+        let size = can_shrink(&member).then(KnownSize::default);
+        let drops_dsync = !member.block_device && !keeps_dsync(&member.file);
+        let at_once = answers_at_once(&member.file);
         let file = Arc::new(member.file);
         let _below = member.below;
-        Self { file, can_shrink, drops_dsync, cannot_punch: false, cannot_zero: false, _below }
+        Self { file, size, at_once, drops_dsync, cannot_punch: false, cannot_zero: false, _below }
     }
 
     /// Was the file truncated to before the end of this write? Writing would make it grow again,
-    /// and what was cut off in between would then read as zeroes, without an error.
-    fn ends_before(&self, op: IoOp) -> bool {
+    /// and what was cut off in between would then read as zeroes, without an error. The file is
+    /// looked at once in a turn: who truncates it later in that turn could as well do so between a
+    /// look and its write.
+    fn ends_before(&mut self, op: IoOp, turn: u64) -> bool {
+        let Some(known) = &mut self.size else { return false };
         let (sector, bytes) = match op {
             IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len)),
             IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors * SECTOR_BYTES),
             _ => return false,
         };
-        self.can_shrink && ends_before(&self.file, sector * SECTOR_BYTES + bytes)
+        if known.turn != turn {
+            *known = KnownSize { turn, bytes: size_bytes(&self.file) };
+        }
+        known.bytes.is_some_and(|size| size < sector * SECTOR_BYTES + bytes)
     }
 }
 
-/// Is this file or device smaller than that?
-fn ends_before(file: &LockedFile, end: u64) -> bool {
+/// May what a member is become smaller without a word? Devices refuse what is behind their end, and
+/// memory of our own is sealed.
+fn can_shrink(member: &MemberFile) -> bool {
+    let sealed = rustix::fs::fcntl_get_seals(&member.file)
+        .is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    !member.block_device && !sealed
+}
+
+/// The size of a file or device, where it tells.
+fn size_bytes(file: &LockedFile) -> Option<u64> {
     // As far as the system knows by itself: who keeps a file may never answer.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let Ok(stat) = rustix::fs::statx(file, "", flags, StatxFlags::TYPE | StatxFlags::SIZE) else {
-        return false;
-    };
+    let wanted = StatxFlags::TYPE | StatxFlags::SIZE;
+    let stat = rustix::fs::statx(file, "", flags, wanted).ok()?;
     let block_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
-    let size =
-        if block_device { rustix::fs::seek(file, SeekFrom::End(0)) } else { Ok(stat.stx_size) };
-    size.is_ok_and(|size| size < end)
+    if block_device { rustix::fs::seek(file, SeekFrom::End(0)).ok() } else { Some(stat.stx_size) }
 }
 
 /// What an error says of the device once its size is known: writes behind the end of a device that
 /// has become smaller are refused as those on a full file system are.
 fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
     match error.kind {
-        IoErrorKind::Full if ends_before(file, end) => {
+        IoErrorKind::Full if size_bytes(file).is_some_and(|size| size < end) => {
             IoError { kind: IoErrorKind::Shrunk, ..error }
         }
         _ => error,
@@ -296,8 +418,13 @@ fn keeps_dsync(file: &LockedFile) -> bool {
         0xca45_1a4e, // bcachefs
         0x0102_1994, // tmpfs, where nothing is durable
     ];
+    file_system(file).is_some_and(|kind| KNOWN.contains(&kind))
+}
+
+/// Which kind of file system a file is on, by the kernel's number.
+fn file_system(file: &LockedFile) -> Option<u32> {
     #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
-    rustix::fs::fstatfs(file).is_ok_and(|stat| KNOWN.contains(&(stat.f_type as u32)))
+    rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u32)
 }
 
 /// What an error says of the device: is it these sectors, or all of it?
@@ -361,3 +488,6 @@ pub(crate) fn store(memory: &Memory, buf: Buf, bytes: &[u8]) {
     // SAFETY: the machine names a buffer it holds, with no I/O on it.
     unsafe { memory.bytes_mut(buf) }.copy_from_slice(bytes);
 }
+
+#[cfg(test)]
+mod tests;

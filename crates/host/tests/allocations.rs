@@ -1,5 +1,6 @@
-//! Plain reads and writes cost no allocation: not on levels without redundancy, not on mirrors.
-//! Counted by an allocator of our own, hence here and not beside the machine.
+//! Plain reads and writes cost no allocation: not on levels without redundancy, not on mirrors; and
+//! writes with parity no more than so many. Counted by an allocator of our own, hence here and not
+//! beside the machine.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -97,11 +98,16 @@ fn array(level: i32, layout: u32) -> Array {
 
 /// Runs requests with everything answered at once; how many allocations that took.
 fn allocations(array: &mut Array, op: Op, requests: u64) -> u64 {
+    allocations_of(array, op, requests, (64, 8))
+}
+
+/// The same for requests of so many sectors, at multiples of so many.
+fn allocations_of(array: &mut Array, op: Op, requests: u64, (sectors, at): (u64, u64)) -> u64 {
     let before = COUNT.with(Cell::get);
     for number in 0..requests {
-        let sector = (number * 7919 % (MEMBER_SECTORS - 64)) & !7;
-        let buf = Buf { offset: 0, len: (64 * SECTOR_BYTES) as u32 };
-        let request = Request { id: RequestId(number), op, sector, sectors: 64, buf };
+        let sector = number * 7919 % (MEMBER_SECTORS - sectors) / at * at;
+        let buf = Buf { offset: 0, len: (sectors * SECTOR_BYTES) as u32 };
+        let request = Request { id: RequestId(number), op, sector, sectors, buf };
         array.submit(Instant(number), request).unwrap();
         let mut completed = false;
         while let Some(action) = array.poll() {
@@ -138,5 +144,24 @@ fn plain_reads_and_writes_allocate_nothing() {
             let count = allocations(&mut array, op, 10_000);
             assert_eq!(count, 0, "level {level}, {op:?}: allocations in 10000 requests");
         }
+    }
+}
+
+#[test]
+fn writes_with_parity_allocate_no_more_than_for_their_plans() {
+    let write = Op::Write { fua: false };
+    // Four members, chunks of 128 sectors. A part of a chunk, two chunks, a stripe.
+    for (level, sectors, at, most) in [
+        (5, 8, 8, 11),
+        (5, 64, 64, 11),
+        (5, 256, 384, 13),
+        (5, 384, 384, 13),
+        (6, 8, 8, 11),
+        (6, 256, 256, 13),
+    ] {
+        let mut array = array(level, 2);
+        allocations_of(&mut array, write, 1000, (sectors, at));
+        let each = allocations_of(&mut array, write, 1000, (sectors, at)).div_ceil(1000);
+        assert!(each <= most, "level {level}, {sectors} sectors: {each} allocations each");
     }
 }

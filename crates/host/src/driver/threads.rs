@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use braid_array::Buf;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, IoSlice, ReadWriteFlags};
+use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use crate::arena::Memory;
-use crate::driver::{self, Completion, Op, Outgoing};
-use crate::lock::LockedFile;
+use crate::driver::{self, Completion, Op, Outgoing, file};
 use slab::Slab;
 
 /// I/O of one array that proceeds at the same time.
@@ -81,7 +79,7 @@ impl<T: Copy> Threads<T> {
             loop {
                 let next = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok((index, op)) = next else { return };
-                let result = file_operation(&memory, &op);
+                let result = file::carry_out(&memory, &op);
                 // The file closes before the engine hears of the end.
                 drop(op);
                 if finished.send((index, result)).is_err() {
@@ -91,6 +89,11 @@ impl<T: Copy> Threads<T> {
             }
         };
         std::thread::Builder::new().name("braid-io".to_owned()).spawn(work).map(drop)
+    }
+
+    /// The arena.
+    pub(crate) const fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// Operations that have not completed.
@@ -197,17 +200,6 @@ impl<T> Waiting<T> {
 }
 
 impl Op {
-    /// The file of a file operation.
-    const fn file(&self) -> Option<&Arc<LockedFile>> {
-        match self {
-            Self::Read { file, .. }
-            | Self::Write { file, .. }
-            | Self::Sync { file }
-            | Self::Allocate { file, .. } => Some(file),
-            _ => None,
-        }
-    }
-
     /// What an operation on a socket waits for.
     fn poll_fd(&self) -> PollFd<'_> {
         match self {
@@ -262,37 +254,4 @@ fn moved_or_error(moved: isize) -> Result<u32, Errno> {
         let error = io::Error::last_os_error();
         Errno::from_io_error(&error).unwrap_or(Errno::IO)
     })
-}
-
-/// Does a file operation; on a worker.
-fn file_operation(memory: &Memory, op: &Op) -> Result<u32, Errno> {
-    loop {
-        match attempt_file_operation(memory, op) {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
-}
-
-fn attempt_file_operation(memory: &Memory, op: &Op) -> Result<u32, Errno> {
-    let moved = |moved| u32::try_from(moved).expect("no more than was asked for");
-    match op {
-        Op::Read { file, offset, buf } => {
-            // SAFETY: the operation holds the buffer until it has ended.
-            let bytes = unsafe { memory.bytes_mut(*buf) };
-            rustix::io::pread(file, bytes, *offset).map(moved)
-        }
-        Op::Write { file, offset, buf, dsync } => {
-            // SAFETY: as above.
-            let bytes = unsafe { memory.bytes(*buf) };
-            let flags = if *dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-            rustix::io::pwritev2(file, &[IoSlice::new(bytes)], *offset, flags).map(moved)
-        }
-        Op::Sync { file } => rustix::fs::fdatasync(file).map(|()| 0),
-        Op::Allocate { file, mode, offset, len } => {
-            let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-            rustix::fs::fallocate(file, mode, *offset, *len).map(|()| 0)
-        }
-        _ => unreachable!("not a file operation"),
-    }
 }

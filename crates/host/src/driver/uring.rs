@@ -8,13 +8,14 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use self::pinned::Pinned;
+use super::patience::Patience;
 use crate::arena::{Memory, Piece};
 use crate::driver::{Completion, Op};
 use slab::Slab;
@@ -32,6 +33,9 @@ pub(crate) struct Ring<T> {
     slab: Slab<Pending<T>>,
     /// Slab indices to be put into the submission queue.
     queued: VecDeque<usize>,
+    /// How many operations on files have not completed.
+    files: usize,
+    patience: Patience,
     /// Headers of completed operations, to be reused.
     #[expect(clippy::vec_box, reason = "a header keeps its box from operation to operation")]
     headers: Vec<Box<Header>>,
@@ -75,12 +79,14 @@ impl<T: Copy> Ring<T> {
         let slab = Slab::default();
         let queued = VecDeque::new();
         let headers = Vec::new();
-        Ok(Self { ring, memory, pinned, slab, queued, headers })
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let patience = Patience::new(processors);
+        Ok(Self { ring, memory, pinned, slab, queued, files: 0, patience, headers })
     }
 
     fn build() -> io::Result<IoUring<squeue::Entry, cqueue::Entry>> {
         let mut best = IoUring::<squeue::Entry, cqueue::Entry>::builder();
-        best.setup_single_issuer().setup_defer_taskrun().setup_submit_all();
+        best.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
         // Kernels before 6.1 do not know these flags.
         best.setup_cqsize(4 * ENTRIES).build(ENTRIES).or_else(|error| match error.raw_os_error() {
             Some(libc::EINVAL) => IoUring::builder().setup_cqsize(4 * ENTRIES).build(ENTRIES),
@@ -103,6 +109,11 @@ impl<T: Copy> Ring<T> {
         self.pinned.bar(&self.ring, piece);
     }
 
+    /// The arena.
+    pub(crate) const fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// Operations that have not completed.
     pub(crate) fn in_flight(&self) -> usize {
         self.slab.len()
@@ -122,6 +133,7 @@ impl<T: Copy> Ring<T> {
 
     /// Queues an operation for the next `wait`.
     pub(crate) fn start(&mut self, token: T, op: Op) {
+        self.files += usize::from(op.file().is_some());
         let pending = Pending { token, op, done: 0, header: None };
         let index = self.slab.insert(pending);
         self.queued.push_back(index);
@@ -137,19 +149,13 @@ impl<T: Copy> Ring<T> {
         out: &mut Vec<Completion<T>>,
     ) -> io::Result<()> {
         self.push_queued()?;
-        let waited = match timeout {
-            None => self.ring.submit_and_wait(1),
-            Some(timeout) => {
-                let limit = Timespec::from(timeout);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
-            }
-        };
+        let waited = if self.look(timeout)? { Ok(0) } else { self.sleep(timeout) };
         match waited.as_ref().map_err(io::Error::raw_os_error) {
             // EBUSY: completions have to be taken out before more goes in. Which we do now.
             Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
             Err(_) => waited.map(drop)?,
         }
-        let Self { ring, slab, queued, headers, .. } = self;
+        let Self { ring, slab, queued, files, headers, .. } = self;
         for entry in ring.completion() {
             let index = usize::try_from(entry.user_data()).expect("a slab index");
             let result = u32::try_from(entry.result())
@@ -158,11 +164,63 @@ impl<T: Copy> Ring<T> {
                 queued.push_back(index);
             } else {
                 let mut pending = slab.remove(index);
+                *files -= usize::from(pending.op.file().is_some());
                 headers.extend(pending.header.take());
                 out.push(pending.finish(result));
             }
         }
         Ok(())
+    }
+
+    /// Submits, and looks for a completion for a while if that is worth it. True when there is one.
+    /// With files there may be workers of the kernel's under way, which need the processors.
+    fn look(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        if self.files > 0 {
+            return Ok(false);
+        }
+        let Some(longest) = self.patience.look() else { return Ok(false) };
+        let longest = timeout.map_or(longest, |timeout| timeout.min(longest));
+        if !self.ring.submission().is_empty() {
+            match self.ring.submit() {
+                Ok(_) => {}
+                // As in `wait`.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        // What needed no waiting.
+        if !self.ring.completion().is_empty() {
+            return Ok(true);
+        }
+        let begun = Instant::now();
+        loop {
+            let there = !self.ring.completion().is_empty();
+            // Or the kernel has one, which it puts there when it is entered.
+            let came = there || self.ring.submission().taskrun();
+            if came || begun.elapsed() >= longest {
+                self.patience.looked(came);
+                return Ok(there);
+            }
+            (0..16).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    /// Submits, and sleeps until there is a completion or the timeout.
+    fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        let begun = Instant::now();
+        let waited = match timeout {
+            None => self.ring.submit_and_wait(1),
+            Some(timeout) => {
+                let limit = Timespec::from(timeout);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
+            }
+        };
+        // What files bring takes its time whoever waits for it.
+        if self.files == 0 {
+            self.patience.slept(begun.elapsed());
+        }
+        waited
     }
 
     fn push_queued(&mut self) -> io::Result<()> {

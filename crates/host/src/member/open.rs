@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use braid_array::SECTOR_BYTES;
 use braid_array::refusal::Next;
-use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, MemfdFlags, OFlags, SealFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::below::{Place, lock_all, places};
@@ -162,8 +162,11 @@ pub fn memory(name: PathBuf, bytes: u64) -> io::Result<MemberFile> {
     if bytes < SECTOR_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too small"));
     }
-    let file = File::from(rustix::fs::memfd_create("braid", rustix::fs::MemfdFlags::CLOEXEC)?);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(rustix::fs::memfd_create("braid", flags)?);
     file.set_len(bytes)?;
+    // Nobody can cut it off any more, so nobody has to look whether somebody did.
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)?;
     Ok(MemberFile {
         file: file.into(),
         path: name,

@@ -391,3 +391,11 @@ fn what_a_process_that_died_has_locked_is_waited_for() {
     drop(still_open);
     opening.join().unwrap().unwrap();
 }
+
+#[test]
+fn memory_cannot_be_truncated() {
+    let member = memory(PathBuf::from("memory"), 1 << 20).unwrap();
+    let error = member.file.set_len(4096).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    assert_eq!(member.file.metadata().unwrap().len(), 1 << 20);
+}

@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use braid_array::action::{Command, NewMember};
 use braid_array::events::ArrayEvent;
 use braid_array::{AnyMachine, MemberId, Refusal, RequestError};
+use tempfile::TempDir;
 
 use self::double::{Double, Store};
 use crate::arena::Arena;
@@ -59,6 +60,14 @@ fn member(path: &Path, bytes: u64) -> MemberFile {
         block_device: false,
         below: Vec::new(),
     }
+}
+
+/// Directories on a disk and in memory, where I/O on members is done at once; and for each, both
+/// drivers.
+fn places() -> impl Iterator<Item = (TempDir, bool)> {
+    let disk = || tempfile::tempdir().unwrap();
+    let memory = || tempfile::tempdir_in("/dev/shm").unwrap();
+    [false, true].into_iter().flat_map(move |threads| [(disk(), threads), (memory(), threads)])
 }
 
 /// An engine over a mirror of files in a directory.
@@ -123,8 +132,7 @@ pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn what_goes_in_at_the_door_comes_out_again() {
-    for threads in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
+    for (dir, threads) in places() {
         // Less memory than the requests in flight need: they have to take turns.
         let served = Served::start(mirror(dir.path(), 2, 64 * MIB, 3 * MIB), threads);
         let lens = [512, 4096, 66_048, MIB as usize, 5 * MIB as usize + 512, 20 * MIB as usize];
@@ -155,8 +163,7 @@ fn what_goes_in_at_the_door_comes_out_again() {
 
 #[test]
 fn ranges_can_be_zeroed_and_discarded() {
-    for threads in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
+    for (dir, threads) in places() {
         let served = Served::start(mirror(dir.path(), 2, 8 * MIB, 4 * MIB), threads);
         write(&served.door, 0, noise(7, 8 * MIB as usize)).recv().unwrap().unwrap();
         for (offset, unmap) in [(MIB + 512, false), (3 * MIB + 512, true)] {
@@ -194,8 +201,7 @@ fn bad_requests_at_the_door_are_refused() {
 
 #[test]
 fn a_member_that_ends_early_or_is_gone_is_worked_around() {
-    for threads in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
+    for (dir, threads) in places() {
         let mut engine = mirror(dir.path(), 2, 8 * MIB, 4 * MIB);
         let (sender, events) = channel();
         engine.on_event(Box::new(move |event| sender.send(event.clone()).unwrap()));

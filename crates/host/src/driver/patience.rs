@@ -1,0 +1,149 @@
+//! Whether to look for completions for a while before going to sleep.
+
+use std::time::Duration;
+
+/// How long to look.
+const LOOK: Duration = Duration::from_micros(30);
+/// What a sleep of at most so long, the time that waking up took included, waited for would have
+/// come within about `LOOK`.
+const SHORT: Duration = Duration::from_micros(80);
+/// So many short sleeps in a row are a reason to look instead.
+const SHORT_SLEEPS: u32 = 8;
+/// So many after looking has been of no use again and again.
+const MOST_SHORT_SLEEPS: u32 = 4096;
+/// How far looks that found nothing may get ahead of others, each of which makes up for half of
+/// one.
+const MOST_VAIN: u32 = 8;
+
+/// A processor that sleeps takes some ten microseconds to wake up, often longer than what it waits
+/// for. So who waits looks for completions instead, for as long as that is of use: it begins when
+/// the last sleeps were short and ends when more than a third of the looks find nothing, and who
+/// has nothing to do sleeps. With one processor it sleeps always, for nobody could do anything
+/// meanwhile.
+#[derive(Debug)]
+pub(super) struct Patience {
+    state: State,
+    /// How many short sleeps are a reason to look.
+    needed: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    Never,
+    Sleeps { short: u32 },
+    Looks { vain: u32 },
+}
+
+impl Patience {
+    /// For a machine with so many processors.
+    pub(super) const fn new(processors: usize) -> Self {
+        let state = if processors > 1 { State::Sleeps { short: 0 } } else { State::Never };
+        Self { state, needed: SHORT_SLEEPS }
+    }
+
+    /// How long to look before the next sleep, if at all.
+    pub(super) const fn look(&self) -> Option<Duration> {
+        match self.state {
+            State::Looks { .. } => Some(LOOK),
+            State::Never | State::Sleeps { .. } => None,
+        }
+    }
+
+    /// It looked, and something came, or not.
+    pub(super) fn looked(&mut self, came: bool) {
+        let State::Looks { vain } = &mut self.state else { return };
+        if came {
+            *vain = vain.saturating_sub(1);
+            self.needed = SHORT_SLEEPS;
+            return;
+        }
+        *vain += 2;
+        if *vain >= MOST_VAIN {
+            self.needed = (self.needed * 2).min(MOST_SHORT_SLEEPS);
+            self.state = State::Sleeps { short: 0 };
+        }
+    }
+
+    /// It slept so long.
+    pub(super) fn slept(&mut self, time: Duration) {
+        let State::Sleeps { short } = &mut self.state else { return };
+        *short = if time <= SHORT { *short + 1 } else { 0 };
+        if *short >= self.needed {
+            self.state = State::Looks { vain: 0 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After how many short sleeps it looks.
+    fn sleeps_until_it_looks(patience: &mut Patience) -> u32 {
+        let mut sleeps = 0;
+        while patience.look().is_none() {
+            patience.slept(SHORT);
+            sleeps += 1;
+            assert!(sleeps <= MOST_SHORT_SLEEPS, "it never looks");
+        }
+        sleeps
+    }
+
+    fn look_in_vain(patience: &mut Patience) {
+        for _ in 0..MOST_VAIN / 2 {
+            assert_eq!(patience.look(), Some(LOOK));
+            patience.looked(false);
+        }
+        assert_eq!(patience.look(), None);
+    }
+
+    #[test]
+    fn it_looks_while_waits_are_short() {
+        let mut patience = Patience::new(2);
+        for _ in 0..100 {
+            patience.slept(SHORT);
+            patience.slept(SHORT * 2);
+        }
+        assert_eq!(patience.look(), None, "short ones in a row are asked for");
+        assert_eq!(sleeps_until_it_looks(&mut patience), SHORT_SLEEPS);
+        for _ in 0..10 {
+            for came in [false, true, true] {
+                assert_eq!(patience.look(), Some(LOOK));
+                patience.looked(came);
+                patience.slept(SHORT * 2);
+            }
+        }
+        // Half of them are too few.
+        let half = (0..100).take_while(|number| {
+            patience.looked(number % 2 == 0);
+            patience.look().is_some()
+        });
+        assert!(half.count() < 20);
+    }
+
+    #[test]
+    fn looks_in_vain_make_it_slow_to_look_again_until_one_is_not() {
+        let mut patience = Patience::new(2);
+        for times in [1, 2, 4] {
+            assert_eq!(sleeps_until_it_looks(&mut patience), SHORT_SLEEPS * times);
+            look_in_vain(&mut patience);
+        }
+        for _ in 0..20 {
+            sleeps_until_it_looks(&mut patience);
+            look_in_vain(&mut patience);
+        }
+        assert_eq!(sleeps_until_it_looks(&mut patience), MOST_SHORT_SLEEPS);
+        patience.looked(true);
+        look_in_vain(&mut patience);
+        assert_eq!(sleeps_until_it_looks(&mut patience), SHORT_SLEEPS * 2);
+    }
+
+    #[test]
+    fn with_one_processor_it_never_looks() {
+        let mut patience = Patience::new(1);
+        for _ in 0..2 * MOST_SHORT_SLEEPS {
+            patience.slept(Duration::ZERO);
+        }
+        assert_eq!(patience.look(), None);
+    }
+}
