@@ -38,8 +38,13 @@ pub(crate) enum Op {
     Receive { socket: Arc<OwnedFd>, bufs: [Buf; 2] },
     /// Send all of a message.
     Send { socket: Arc<OwnedFd>, message: Box<Outgoing> },
-    /// Wait until an eventfd can be read.
-    Readable { eventfd: Arc<OwnedFd> },
+    /// Wait until an eventfd or a device can be read.
+    Readable { file: Arc<OwnedFd> },
+    /// Take a message off a device that has one at a time and does not wait: its beginning into the
+    /// first buffer, the rest into the second.
+    Take { device: Arc<OwnedFd>, bufs: [Buf; 2] },
+    /// Give a device all of a message, at once.
+    Give { device: Arc<OwnedFd>, message: Box<Outgoing> },
 }
 
 /// How an operation ended. A read or write of a file may have moved less than was asked for; it is
@@ -48,7 +53,7 @@ pub(crate) enum Op {
 pub(crate) struct Completion<T> {
     pub(crate) token: T,
     pub(crate) result: Result<u32, Errno>,
-    /// The message of a `Send`, for its memory.
+    /// The message of a `Send` or `Give`, for its memory.
     pub(crate) message: Option<Box<Outgoing>>,
     /// The connection of an `Accept`.
     pub(crate) accepted: Option<OwnedFd>,
@@ -159,7 +164,7 @@ pub(crate) enum Driver<T> {
     Threads(Threads<T>),
 }
 
-impl<T: Copy> Driver<T> {
+impl<T: Copy + PartialEq> Driver<T> {
     /// The best driver this system has. To be called on the thread that uses it.
     ///
     /// # Errors
@@ -185,6 +190,15 @@ impl<T: Copy> Driver<T> {
         match self {
             Self::Ring(ring) => ring.start(token, op),
             Self::Threads(threads) => threads.start(token, op),
+        }
+    }
+
+    /// Ends those operations of this name that wait for a device: they complete with `CANCELED`,
+    /// unless they have completed already.
+    pub(crate) fn cancel(&mut self, token: T) {
+        match self {
+            Self::Ring(ring) => ring.cancel(token),
+            Self::Threads(threads) => threads.cancel(token),
         }
     }
 
