@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod foretell;
+mod fuse;
 mod hello;
 mod logs;
 mod messages;

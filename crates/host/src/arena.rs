@@ -1,7 +1,7 @@
 //! The arena: one aligned mapping in which all user bytes live. The front belongs to the machine
 //! (its scratch), then comes a stretch of zeroes to write from, then what is handed out as request
-//! buffers, then what clients have of their own, and at the end a little for the fabric where there
-//! is one.
+//! buffers, then what clients have of their own, then where requests of FUSE mounts land, and at
+//! the end a little for the fabric where there is one.
 //!
 //! Every range has one holder at a time: whoever allocated it, then the machine or the kernel
 //! while a request or an I/O names it. All access goes through that rule; the borrow checker
@@ -38,6 +38,11 @@ pub(crate) const MAX_CLIENTS: u16 = 64;
 pub(crate) const INPUT_BYTES: u32 = 64 << 10;
 /// For so many connections, those that are coming and going included.
 const INPUTS: u64 = 128;
+/// What a mount has for its requests to land in, a MiB each: no more of its writes are under way,
+/// those included that may come at any moment.
+pub(crate) const LANDINGS: u32 = 40;
+/// All mounts together are so many clients, beside the others.
+const MOUNTS_HOLDERS: u16 = 2;
 /// How many times more than a client has must be left of what is common.
 const LEFT: u64 = 4;
 /// With less than this part left, what is common is short.
@@ -53,6 +58,7 @@ pub struct Arena {
     homes: Vec<Pool>,
     free_homes: Vec<u16>,
     inputs: Pool,
+    landings: Pool,
     /// Somebody got nothing while what is common was short.
     missed: bool,
     fabric: Buf,
@@ -63,6 +69,16 @@ pub struct Arena {
     lent: Vec<(IoId, Buf)>,
     parked: Vec<Buf>,
     stand_ins: Vec<(Buf, Buf)>,
+}
+
+/// What an arena is made for.
+struct Parts {
+    scratch_bytes: u64,
+    request_bytes: u64,
+    clients: u16,
+    landings: u32,
+    fabric_bytes: u32,
+    lean: bool,
 }
 
 /// A client's part: a block of its own, and what it has of what is common.
@@ -86,7 +102,7 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub fn new(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with(scratch_bytes, request_bytes, MAX_CLIENTS, 0, false)
+        Self::for_exports(scratch_bytes, request_bytes, 0, false)
     }
 
     /// As `new`, with room for the headers and messages of a fabric at the end.
@@ -94,7 +110,24 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub fn for_fabric(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with(scratch_bytes, request_bytes, MAX_CLIENTS, FABRIC_BYTES, false)
+        Self::for_exports(scratch_bytes, request_bytes, 0, true)
+    }
+
+    /// As `new`, or `for_fabric` where there is one, with room for what comes over so many mounts.
+    ///
+    /// # Errors
+    /// When the address space cannot be had.
+    pub fn for_exports(
+        scratch_bytes: u64,
+        request_bytes: u64,
+        mounts: u32,
+        fabric: bool,
+    ) -> io::Result<Self> {
+        let fabric_bytes = if fabric { FABRIC_BYTES } else { 0 };
+        let landings = mounts.saturating_mul(LANDINGS);
+        let clients = MAX_CLIENTS;
+        let lean = false;
+        Self::with(Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean })
     }
 
     /// As `for_fabric`, where there are no clients but the other ends of the fabric.
@@ -102,7 +135,11 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub fn for_node(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with(scratch_bytes, request_bytes, 0, FABRIC_BYTES, false)
+        let fabric_bytes = FABRIC_BYTES;
+        let lean = false;
+        let clients = 0;
+        let landings = 0;
+        Self::with(Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean })
     }
 
     /// As `for_node`, with more addresses for the machine than memory: only what it uses is there.
@@ -110,16 +147,15 @@ impl Arena {
     /// # Errors
     /// When the address space cannot be had.
     pub(crate) fn lean(scratch_bytes: u64, request_bytes: u64) -> io::Result<Self> {
-        Self::with(scratch_bytes, request_bytes, 0, LEAN_FABRIC_BYTES, true)
+        let fabric_bytes = LEAN_FABRIC_BYTES;
+        let lean = true;
+        let clients = 0;
+        let landings = 0;
+        Self::with(Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean })
     }
 
-    fn with(
-        scratch_bytes: u64,
-        request_bytes: u64,
-        clients: u16,
-        fabric_bytes: u32,
-        lean: bool,
-    ) -> io::Result<Self> {
+    fn with(parts: Parts) -> io::Result<Self> {
+        let Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean } = parts;
         // Huge pages go up to here, and each is in one pool: so it can be given back in whole.
         let blocks = request_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES) / BLOCK_BYTES;
         let blocks = u32::try_from(blocks).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -132,14 +168,16 @@ impl Arena {
         };
         let common = Pool::new(next(u64::from(blocks) * BLOCK_BYTES), blocks);
         let huge_bytes = next(0);
-        // One more, for the door.
-        let homes = (0..=clients).map(|_| Pool::new(next(BLOCK_BYTES), 1)).collect();
+        // One more, for the door, and what mounts have.
+        let others = 1 + if landings > 0 { MOUNTS_HOLDERS } else { 0 };
+        let homes = (0..clients + others).map(|_| Pool::new(next(BLOCK_BYTES), 1)).collect();
         let inputs = if clients > 0 { INPUTS * u64::from(INPUT_BYTES) / BLOCK_BYTES } else { 0 };
         let start = next(inputs * BLOCK_BYTES);
         let inputs = Pool::new(start, u32::try_from(inputs).expect("a few"));
+        let landings = Pool::new(next(u64::from(landings) * BLOCK_BYTES), landings);
         let fabric = Buf { offset: next(fabric_bytes.into()), len: fabric_bytes };
         // Nobody gives I/O up where there is a fabric.
-        let spares = if fabric_bytes == 0 { blocks + u32::from(clients) + 1 } else { 0 };
+        let spares = if fabric_bytes == 0 { blocks + u32::from(clients + others) } else { 0 };
         let spare = Pool::new(next(u64::from(spares) * BLOCK_BYTES), spares);
         let [bytes, huge_bytes] = [end, huge_bytes].map(usize::try_from);
         let bytes = bytes.map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -153,8 +191,9 @@ impl Arena {
             zeroes,
             common,
             homes,
-            free_homes: (0..=clients).rev().collect(),
+            free_homes: (0..clients + others).rev().collect(),
             inputs,
+            landings,
             missed: false,
             fabric,
             spare,
@@ -279,7 +318,8 @@ impl Arena {
             self.parked.push(buf);
             return;
         }
-        let mut pools = [&mut self.common, &mut self.spare].into_iter().chain(&mut self.homes);
+        let pools = [&mut self.common, &mut self.landings, &mut self.spare];
+        let mut pools = pools.into_iter().chain(&mut self.homes);
         let pool = pools.find(|pool| pool.contains(buf));
         pool.expect("a buffer is from a pool").release(buf.offset);
     }
@@ -292,8 +332,8 @@ impl Arena {
     /// Tells which pieces nobody has used since the last call, but for the machine's. True when
     /// there may be others next time.
     pub(crate) fn cool(&mut self, mut cold: impl FnMut(Piece)) -> bool {
-        let Self { common, homes, inputs, spare, .. } = self;
-        let pools = [common, inputs, spare].into_iter().chain(homes);
+        let Self { common, homes, inputs, landings, spare, .. } = self;
+        let pools = [common, inputs, landings, spare].into_iter().chain(homes);
         pools.fold(false, |more, pool| pool.cool(&mut cold) | more)
     }
 
@@ -311,6 +351,23 @@ impl Arena {
     /// Takes back what `allocate_input` gave.
     pub(crate) fn release_input(&mut self, input: Buf) {
         self.inputs.release(input.offset);
+    }
+
+    /// A MiB in which a request of a mount lands; `None` when all are in use.
+    pub(crate) fn allocate_landing(&mut self) -> Option<Buf> {
+        let len = PIECE_BYTES as u32;
+        // Some may be in use by I/O that nobody waits for.
+        self.landings.allocate(len).or_else(|| self.spare.allocate(len))
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn landings(&self) -> Range<u64> {
+        self.landings.range()
+    }
+
+    /// Takes back what `allocate_landing` gave.
+    pub(crate) fn release_landing(&mut self, landing: Buf) {
+        self.give_back(landing);
     }
 }
 
@@ -353,6 +410,25 @@ mod tests {
             let bytes = unsafe { arena.memory.bytes(*buf) };
             assert!(bytes.iter().all(|&b| usize::from(b) == i + 1), "buffer {i} was overwritten");
         }
+    }
+
+    #[test]
+    fn what_comes_has_somewhere_to_land_while_io_that_was_given_up_uses_all_of_it() {
+        let mut arena = Arena::for_exports(0, 1 << 20, 1, false).unwrap();
+        let take = |arena: &mut Arena| {
+            (0..LANDINGS).map(|_| arena.allocate_landing().unwrap()).collect::<Vec<_>>()
+        };
+        let first = take(&mut arena);
+        for (io, landing) in (0..).zip(&first) {
+            arena.lend(IoId(io), *landing);
+            arena.release_landing(*landing);
+        }
+        let second = take(&mut arena);
+        assert!(first.iter().all(|one| second.iter().all(|other| !one.overlaps(*other))));
+        (0..u64::from(LANDINGS)).for_each(|io| arena.unlend(IoId(io)));
+        second.iter().for_each(|landing| arena.release_landing(*landing));
+        let again = take(&mut arena);
+        assert!(again.iter().all(|landing| arena.landings().contains(&landing.offset)));
     }
 
     /// Everything a client can get in pieces of this length.

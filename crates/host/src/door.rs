@@ -1,5 +1,6 @@
-//! The thread-safe way into the engine for what does not live on its ring: FUSE threads and the
-//! control socket. The engine drains the channel when the eventfd in its ring fires.
+//! The thread-safe way into the engine for what does not live on its ring: the control socket, and
+//! who reads an array without serving it. The engine drains the channel when the eventfd in its
+//! ring fires.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -40,8 +40,13 @@ pub(crate) enum Op {
     Receive { socket: Arc<OwnedFd>, bufs: [Buf; 2] },
     /// Send all of a message.
     Send { socket: Arc<OwnedFd>, message: Box<Outgoing> },
-    /// Wait until an eventfd can be read.
-    Readable { eventfd: Arc<OwnedFd> },
+    /// Wait until an eventfd or a device can be read.
+    Readable { file: Arc<OwnedFd> },
+    /// Take a message off a device that has one at a time and does not wait: its beginning into the
+    /// first buffer, the rest into the second.
+    Take { device: Arc<OwnedFd>, bufs: [Buf; 2] },
+    /// Give a device all of a message, at once.
+    Give { device: Arc<OwnedFd>, message: Box<Outgoing> },
 }
 
 impl Op {
@@ -63,7 +68,7 @@ impl Op {
 pub(crate) struct Completion<T> {
     pub(crate) token: T,
     pub(crate) result: Result<u32, Errno>,
-    /// The message of a `Send`, for its memory.
+    /// The message of a `Send` or `Give`, for its memory.
     pub(crate) message: Option<Box<Outgoing>>,
     /// The connection of an `Accept`.
     pub(crate) accepted: Option<OwnedFd>,
@@ -174,7 +179,7 @@ pub(crate) enum Driver<T> {
     Threads(Threads<T>),
 }
 
-impl<T: Copy> Driver<T> {
+impl<T: Copy + PartialEq> Driver<T> {
     /// The best driver this system has. To be called on the thread that uses it.
     ///
     /// # Errors
@@ -210,6 +215,15 @@ impl<T: Copy> Driver<T> {
             Self::Threads(threads) => threads.memory(),
         };
         file::carry_out(memory, op)
+    }
+
+    /// Ends those operations of this name that wait for a device: they complete with `CANCELED`,
+    /// unless they have completed already.
+    pub(crate) fn cancel(&mut self, token: T) {
+        match self {
+            Self::Ring(ring) => ring.cancel(token),
+            Self::Threads(threads) => threads.cancel(token),
+        }
     }
 
     /// Starts what is queued, waits for a completion or the timeout, and appends all completions

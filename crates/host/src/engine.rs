@@ -5,7 +5,7 @@ pub(crate) mod core;
 mod door_side;
 pub(crate) mod export;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io;
 use std::net::TcpListener;
@@ -172,8 +172,8 @@ impl Engine {
         };
         running.serve()?;
         running.say_farewell()?;
-        let Loop { executor, core, mut door_side, ended, .. } = running;
-        drop((executor, core));
+        let Loop { executor, core, exports, mut door_side, ended, .. } = running;
+        drop((executor, core, exports));
         door_side.refuse_rest();
         if let Some(done) = ended {
             done(Ok(()));
@@ -330,7 +330,7 @@ impl Loop {
     }
 
     fn await_wake(&mut self) {
-        self.core.driver.start(Token::Wake, Op::Readable { eventfd: Arc::clone(&self.wake) });
+        self.core.driver.start(Token::Wake, Op::Readable { file: Arc::clone(&self.wake) });
     }
 
     /// Does all that can be done without waiting.

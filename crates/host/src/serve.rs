@@ -108,7 +108,7 @@ pub fn serve(
     let Serving { name, array, exports, run_dir } = serving;
     let stops = Stops::new(running::PATIENCE);
     heap::set_up();
-    serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, stops, ready)
+    serve_machine(&name, Machinery::new(array, &exports)?, &exports, &run_dir, stops, ready)
 }
 
 /// How reasons to stop come in.
@@ -142,16 +142,22 @@ struct Machinery {
 }
 
 impl Machinery {
-    fn new(array: Assembled) -> Result<Self, Refusal> {
+    /// For these exports.
+    fn new(array: Assembled, exports: &[ExportSpec]) -> Result<Self, Refusal> {
+        let mounts = exports.iter().filter(|export| matches!(export, ExportSpec::Fuse(_))).count();
+        let mounts = u32::try_from(mounts).unwrap_or(u32::MAX);
         let (outer, inner) = match array {
-            Assembled::Array { config, members } => return Self::of_devices(config, members),
+            Assembled::Array { config, members } => {
+                return Self::of_devices(config, members, mounts);
+            }
             Assembled::Nested { outer, inner } => (outer, inner),
             Assembled::Cluster { config, network, again, missing } => {
-                return Ok(Self { missing, ..Self::of_nodes(config, network, again)? });
+                return Ok(Self { missing, ..Self::of_nodes(config, network, again, mounts)? });
             }
         };
         let configs = inner.iter().map(|(config, _)| config).chain([&outer]);
-        let arena = Arena::new(configs.map(Array::scratch_bytes).sum(), REQUEST_BYTES)
+        let scratch_bytes = configs.map(Array::scratch_bytes).sum();
+        let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
             .map_err(|error| refused_by_system(&error))?;
         let mut scratch = arena.scratch();
         let mut members = Vec::new();
@@ -172,9 +178,11 @@ impl Machinery {
         config: ClientConfig,
         network: Network,
         again: Option<Again>,
+        mounts: u32,
     ) -> Result<Self, Refusal> {
         // Stripes are wide and links are long: more is under way than on one machine.
-        let arena = Arena::for_fabric(Client::scratch_bytes(&config), 2 * REQUEST_BYTES)
+        let scratch_bytes = Client::scratch_bytes(&config);
+        let arena = Arena::for_exports(scratch_bytes, 2 * REQUEST_BYTES, mounts, true)
             .map_err(|error| refused_by_system(&error))?;
         let nodes = Some(Nodes::of(&config, network));
         let no_array = |reason| Refusal::new(reason, LOOK_AT_MEMBERS);
@@ -198,9 +206,10 @@ impl Machinery {
         Ok(Self { machine, members: Vec::new(), arena, nodes, missing: Vec::new() })
     }
 
-    fn of_devices(config: Config, members: Vec<MemberFile>) -> Result<Self, Refusal> {
+    fn of_devices(config: Config, members: Vec<MemberFile>, mounts: u32) -> Result<Self, Refusal> {
         check_distinct(&members).map_err(not_distinct)?;
-        let arena = Arena::new(Array::scratch_bytes(&config), REQUEST_BYTES)
+        let scratch_bytes = Array::scratch_bytes(&config);
+        let arena = Arena::for_exports(scratch_bytes, REQUEST_BYTES, mounts, false)
             .map_err(|error| refused_by_system(&error))?;
         let ids = config.member_ids().collect::<Vec<_>>();
         let machine = start(config, &mut arena.scratch())?;
@@ -247,7 +256,7 @@ fn serve_machine(
     let (news, events) = report_events(&mut engine, stop.clone());
     let mut doors = Doors::default();
     for export in exports {
-        doors.open(name, export, run_dir, &door, facts)?;
+        doors.open(name, export, run_dir, facts)?;
     }
     doors.move_in(&mut engine);
     let served = Served {

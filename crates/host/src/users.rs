@@ -17,7 +17,7 @@ mod tests;
 
 pub(crate) use block::swaps;
 pub use mounts::is_our_mount;
-pub(crate) use mounts::{Mounted, Mounts};
+pub(crate) use mounts::{Mounted, Mounts, OURS};
 pub use processes::Process;
 pub(crate) use processes::{listening, listening_at, with_socket};
 

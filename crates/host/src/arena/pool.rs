@@ -63,6 +63,11 @@ impl Pool {
         self.whole.len() as u64 * BLOCK_BYTES
     }
 
+    #[cfg(test)]
+    pub(super) const fn range(&self) -> std::ops::Range<u64> {
+        self.start..self.start + self.bytes()
+    }
+
     /// Whether a buffer is from here.
     pub(super) const fn contains(&self, buf: Buf) -> bool {
         buf.offset >= self.start && buf.offset - self.start < self.bytes()

@@ -30,6 +30,8 @@ pub(crate) struct Threads<T> {
     files: Slab<T>,
     /// Operations that wait for a descriptor to be ready.
     sockets: Slab<Waiting<T>>,
+    /// Operations that wait no longer.
+    canceled: Vec<T>,
     work: Sender<(usize, Op)>,
     todo: Arc<Mutex<Receiver<(usize, Op)>>>,
     finished: Sender<(usize, Result<u32, Errno>)>,
@@ -46,7 +48,7 @@ struct Waiting<T> {
     sent: u64,
 }
 
-impl<T: Copy> Threads<T> {
+impl<T: Copy + PartialEq> Threads<T> {
     /// Starts the threads; they end when this is dropped and their work is done.
     ///
     /// # Errors
@@ -59,7 +61,9 @@ impl<T: Copy> Threads<T> {
         let todo = Arc::new(Mutex::new(todo));
         let files = Slab::default();
         let sockets = Slab::default();
-        let mut threads = Self { memory, files, sockets, work, todo, finished, done, wake };
+        let canceled = Vec::new();
+        let mut threads =
+            Self { memory, files, sockets, canceled, work, todo, finished, done, wake };
         for _ in 0..WORKERS {
             threads.add_worker()?;
         }
@@ -98,7 +102,16 @@ impl<T: Copy> Threads<T> {
 
     /// Operations that have not completed.
     pub(crate) fn in_flight(&self) -> usize {
-        self.files.len() + self.sockets.len()
+        self.files.len() + self.sockets.len() + self.canceled.len()
+    }
+
+    /// Ends operations that wait for a descriptor.
+    pub(crate) fn cancel(&mut self, token: T) {
+        let named = self.sockets.iter().filter(|(_, waiting)| waiting.token == token);
+        let named: Vec<usize> = named.map(|(index, _)| index).collect();
+        for index in named {
+            self.canceled.push(self.sockets.remove(index).token);
+        }
     }
 
     /// Starts an operation.
@@ -126,6 +139,7 @@ impl<T: Copy> Threads<T> {
     ) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
         fds.extend(self.sockets.iter().map(|(_, waiting)| waiting.op.poll_fd()));
+        let timeout = if self.canceled.is_empty() { timeout } else { Some(Duration::ZERO) };
         let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match rustix::event::poll(&mut fds, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -139,6 +153,10 @@ impl<T: Copy> Threads<T> {
             .filter(|(_, events)| !events.is_empty())
             .collect();
         let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
+        for token in self.canceled.drain(..) {
+            let result = Err(Errno::CANCELED);
+            out.push(Completion { token, result, message: None, accepted: None });
+        }
         while let Ok((index, result)) = self.done.try_recv() {
             let token = self.files.remove(index);
             out.push(Completion { token, result, message: None, accepted: None });
@@ -153,7 +171,10 @@ impl<T: Copy> Threads<T> {
                 None => continue,
             };
             let Waiting { token, op, .. } = self.sockets.remove(index);
-            let message = if let Op::Send { message, .. } = op { Some(message) } else { None };
+            let message = match op {
+                Op::Send { message, .. } | Op::Give { message, .. } => Some(message),
+                _ => None,
+            };
             out.push(Completion { token, result, message, accepted });
         }
         Ok(())
@@ -189,6 +210,8 @@ impl<T> Waiting<T> {
                 }
                 sent
             }
+            Op::Take { device, bufs } => take(memory, device, bufs),
+            Op::Give { device, message } => give(memory, device, message),
             // It was ready, and that is all that was asked.
             _ => Ok(0),
         };
@@ -207,7 +230,10 @@ impl Op {
                 PollFd::new(socket, PollFlags::IN)
             }
             Self::Send { socket, .. } => PollFd::new(socket, PollFlags::OUT),
-            Self::Readable { eventfd } => PollFd::new(eventfd, PollFlags::IN),
+            Self::Readable { file } | Self::Take { device: file, .. } => {
+                PollFd::new(file, PollFlags::IN)
+            }
+            Self::Give { device, .. } => PollFd::new(device, PollFlags::OUT),
             Self::Read { file, .. }
             | Self::Write { file, .. }
             | Self::Sync { file }
@@ -228,6 +254,23 @@ fn receive(memory: &Memory, socket: &OwnedFd, bufs: &[Buf; 2]) -> Result<u32, Er
     // holds.
     let moved = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     moved_or_error(moved)
+}
+
+/// Takes a message off a device.
+fn take(memory: &Memory, device: &OwnedFd, bufs: &[Buf; 2]) -> Result<u32, Errno> {
+    let list = bufs
+        .map(|buf| libc::iovec { iov_base: memory.address(buf).cast(), iov_len: buf.len as usize });
+    // SAFETY: the list is two ranges of the arena, which this operation holds.
+    moved_or_error(unsafe { libc::readv(device.as_raw_fd(), list.as_ptr(), 2) })
+}
+
+/// Gives a device a message.
+fn give(memory: &Memory, device: &OwnedFd, outgoing: &mut Outgoing) -> Result<u32, Errno> {
+    let mut list = Vec::new();
+    outgoing.fill(memory, 0, &mut list);
+    let count = list.len() as libc::c_int;
+    // SAFETY: the list is bytes of the message and ranges of the arena that this operation holds.
+    moved_or_error(unsafe { libc::writev(device.as_raw_fd(), list.as_ptr(), count) })
 }
 
 /// Sends what is left of a message, as much as can be sent now.

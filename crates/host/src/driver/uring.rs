@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use braid_array::Buf;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
@@ -24,6 +25,8 @@ const ENTRIES: u32 = 512;
 /// All of a message, without a signal when nobody receives it.
 const WHOLE: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL).cast_unsigned();
 const READABLE: u32 = libc::POLLIN.cast_unsigned() as u32;
+/// Names what ends another operation, of which nobody hears: no index of the slab.
+const CANCEL: u64 = u64::MAX;
 
 /// An io_uring, the operations in it, and what their memory hangs on.
 pub(crate) struct Ring<T> {
@@ -36,6 +39,8 @@ pub(crate) struct Ring<T> {
     /// How many operations on files have not completed.
     files: usize,
     patience: Patience,
+    /// Operations to be ended, once all others are in the submission queue.
+    canceled: Vec<(usize, T)>,
     /// Headers of completed operations, to be reused.
     #[expect(clippy::vec_box, reason = "a header keeps its box from operation to operation")]
     headers: Vec<Box<Header>>,
@@ -48,7 +53,7 @@ struct Pending<T> {
     op: Op,
     /// Bytes sent so far.
     done: u64,
-    /// For sendmsg and recvmsg; the kernel reads it when the entry is submitted.
+    /// For what moves several pieces; the kernel reads it when the entry is submitted.
     header: Option<Box<Header>>,
 }
 
@@ -64,7 +69,7 @@ impl<T> std::fmt::Debug for Ring<T> {
     }
 }
 
-impl<T: Copy> Ring<T> {
+impl<T: Copy + PartialEq> Ring<T> {
     /// A ring for the calling thread, with what is used of the arena registered if the limits allow
     /// it.
     ///
@@ -78,10 +83,11 @@ impl<T: Copy> Ring<T> {
         let pinned = Pinned::new(&ring, &memory);
         let slab = Slab::default();
         let queued = VecDeque::new();
+        let canceled = Vec::new();
         let headers = Vec::new();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let patience = Patience::new(processors);
-        Ok(Self { ring, memory, pinned, slab, queued, files: 0, patience, headers })
+        Ok(Self { ring, memory, pinned, slab, queued, files: 0, patience, canceled, headers })
     }
 
     fn build() -> io::Result<IoUring<squeue::Entry, cqueue::Entry>> {
@@ -139,6 +145,12 @@ impl<T: Copy> Ring<T> {
         self.queued.push_back(index);
     }
 
+    /// Ends operations that wait for a device, in the next `wait`.
+    pub(crate) fn cancel(&mut self, token: T) {
+        let named = self.slab.iter().filter(|(_, pending)| pending.token == token);
+        self.canceled.extend(named.map(|(index, _)| (index, token)));
+    }
+
     /// Submits what is queued, waits, and collects all completions there are.
     ///
     /// # Errors
@@ -157,6 +169,9 @@ impl<T: Copy> Ring<T> {
         }
         let Self { ring, slab, queued, files, headers, .. } = self;
         for entry in ring.completion() {
+            if entry.user_data() == CANCEL {
+                continue;
+            }
             let index = usize::try_from(entry.user_data()).expect("a slab index");
             let result = u32::try_from(entry.result())
                 .map_err(|_| Errno::from_raw_os_error(-entry.result()));
@@ -226,20 +241,37 @@ impl<T: Copy> Ring<T> {
     fn push_queued(&mut self) -> io::Result<()> {
         while let Some(&index) = self.queued.front() {
             let entry = self.entry(index).user_data(index as u64);
-            // SAFETY: memory the entry points to is the arena's or in the slab, whose element
-            // stays until the completion; the descriptor is kept open by that element as well.
-            if unsafe { self.ring.submission().push(&entry) }.is_err() {
-                match self.ring.submit() {
-                    Ok(_) => continue,
-                    // The completion queue is full: take from it first, submit the rest later.
-                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => break,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(error),
-                }
+            if !self.push(&entry)? {
+                return Ok(());
             }
             self.queued.pop_front();
         }
+        while let Some(&(index, token)) = self.canceled.last() {
+            // It may have completed, and another one may have its place.
+            if self.slab.get(index).is_some_and(|pending| pending.token == token) {
+                let entry = opcode::AsyncCancel::new(index as u64).build().user_data(CANCEL);
+                if !self.push(&entry)? {
+                    return Ok(());
+                }
+            }
+            self.canceled.pop();
+        }
         Ok(())
+    }
+
+    /// Puts an entry into the submission queue. False when completions have to be taken first.
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<bool> {
+        // SAFETY: memory the entry points to is the arena's or in the slab, whose element stays
+        // until the completion; the descriptor is kept open by that element as well.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     /// The submission entry for what is left of an operation.
@@ -290,25 +322,27 @@ impl<T: Copy> Ring<T> {
             Op::Receive { socket, bufs: [first, second] } if second.len == 0 => {
                 opcode::Recv::new(Fd(socket.as_raw_fd()), memory.address(*first), first.len).build()
             }
+            Op::Take { device, bufs } => {
+                let header = Header::of(&mut pending.header, headers);
+                header.set(memory, bufs);
+                opcode::Readv::new(Fd(device.as_raw_fd()), header.list.as_ptr(), 2).build()
+            }
+            Op::Give { device, message } => {
+                let header = Header::of(&mut pending.header, headers);
+                message.fill(memory, 0, &mut header.list);
+                header.write_to(device)
+            }
             Op::Receive { socket, bufs } => {
-                let header =
-                    pending.header.get_or_insert_with(|| headers.pop().unwrap_or_else(Header::new));
-                header.list.clear();
-                header.list.extend(bufs.iter().map(|&buf| libc::iovec {
-                    iov_base: memory.address(buf).cast(),
-                    iov_len: buf.len as usize,
-                }));
+                let header = Header::of(&mut pending.header, headers);
+                header.set(memory, bufs);
                 opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header.point()).build()
             }
             Op::Send { socket, message } => {
-                let header =
-                    pending.header.get_or_insert_with(|| headers.pop().unwrap_or_else(Header::new));
+                let header = Header::of(&mut pending.header, headers);
                 message.fill(memory, done, &mut header.list);
                 opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point()).flags(WHOLE).build()
             }
-            Op::Readable { eventfd } => {
-                opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), READABLE).build()
-            }
+            Op::Readable { file } => opcode::PollAdd::new(Fd(file.as_raw_fd()), READABLE).build(),
         }
     }
 }
@@ -334,7 +368,7 @@ impl<T> Pending<T> {
         let mut message = None;
         let mut accepted = None;
         let result = match op {
-            Op::Send { message: sent, .. } => {
+            Op::Send { message: sent, .. } | Op::Give { message: sent, .. } => {
                 message = Some(sent);
                 result
             }
@@ -354,6 +388,27 @@ impl Header {
         // SAFETY: a msghdr is integers and pointers, for which zeroes are valid.
         let message = unsafe { std::mem::zeroed() };
         Box::new(Self { message, list: Vec::new() })
+    }
+
+    /// The header of an operation, which gets one of these if it has none.
+    #[expect(clippy::vec_box, reason = "a header keeps its box from operation to operation")]
+    fn of<'a>(slot: &'a mut Option<Box<Self>>, unused: &mut Vec<Box<Self>>) -> &'a mut Self {
+        slot.get_or_insert_with(|| unused.pop().unwrap_or_else(Self::new))
+    }
+
+    /// Writes all of the list to a device.
+    fn write_to(&self, device: &OwnedFd) -> squeue::Entry {
+        let count = u32::try_from(self.list.len()).expect("at most IOV_MAX");
+        opcode::Writev::new(Fd(device.as_raw_fd()), self.list.as_ptr(), count).build()
+    }
+
+    /// Makes the list these ranges of the arena.
+    fn set(&mut self, memory: &Memory, bufs: &[Buf]) {
+        self.list.clear();
+        self.list.extend(bufs.iter().map(|&buf| libc::iovec {
+            iov_base: memory.address(buf).cast(),
+            iov_len: buf.len as usize,
+        }));
     }
 
     /// Lets the header point to the list, and returns where the header is.

@@ -1,4 +1,4 @@
-//! The engine's side of the door: jobs of FUSE threads, administrators' commands, status.
+//! The engine's side of the door: jobs of other threads, administrators' commands, status.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;

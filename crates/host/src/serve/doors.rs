@@ -8,7 +8,6 @@ use braid_array::Refusal;
 
 use super::{ExportSpec, Facts};
 use crate::control::{self, SocketFile};
-use crate::door::Door;
 use crate::engine::Engine;
 use crate::export::fuse;
 use crate::export::nbd::{Device, Listener, Server};
@@ -21,8 +20,9 @@ pub(super) struct Doors {
     pub(super) names: Vec<String>,
     mounts: Vec<fuse::Mount>,
     sockets: Vec<SocketFile>,
-    /// Until the engine has it.
+    /// Until the engine has them.
     nbd: Option<Server>,
+    fuse: Option<fuse::Server>,
 }
 
 impl Doors {
@@ -31,7 +31,6 @@ impl Doors {
         name: &str,
         export: &ExportSpec,
         run_dir: &Path,
-        door: &Door,
         facts: Facts,
     ) -> Result<(), Refusal> {
         let fail = |error: io::Error| {
@@ -60,18 +59,18 @@ impl Doors {
                 serve_nbd(Listener::Tcp(listener))?;
             }
             ExportSpec::Fuse(mountpoint) => {
-                let mount = fuse::mount(fuse::Setup {
-                    name,
-                    mountpoint,
-                    door: door.clone(),
-                    size_bytes,
-                    block_bytes,
-                    read_only,
-                });
+                let server = self.fuse.get_or_insert_with(|| fuse::Server::new(block_bytes));
+                if !server.has_room() {
+                    let reason = format!("{export}: there are too many mounts of the array");
+                    return Err(Refusal::new(reason, "name fewer"));
+                }
+                let setup = fuse::Setup { name, mountpoint, size_bytes, block_bytes, read_only };
                 let error = |e: fuse::MountError| {
                     Refusal::new(format!("fuse:{}: {}", e.mountpoint.display(), e.reason), e.next)
                 };
-                self.mounts.push(mount.map_err(error)?);
+                let (mount, mounted) = fuse::mount(&setup).map_err(error)?;
+                server.add(mounted);
+                self.mounts.push(mount);
             }
         }
         self.names.push(shown);
@@ -82,6 +81,9 @@ impl Doors {
     pub(super) fn move_in(&mut self, engine: &mut Engine) {
         if let Some(nbd) = self.nbd.take() {
             engine.add_export(Box::new(nbd));
+        }
+        if let Some(fuse) = self.fuse.take() {
+            engine.add_export(Box::new(fuse));
         }
     }
 

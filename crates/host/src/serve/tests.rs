@@ -221,7 +221,7 @@ fn start_with_signals(
     let (ready, is_ready) = mpsc::channel();
     let server = thread::spawn(move || {
         let ready = move |_: &[String]| ready.send(()).map_err(io::Error::other);
-        serve_machine(&name, Machinery::new(array)?, &exports, &run_dir, stops, ready)
+        serve_machine(&name, Machinery::new(array, &exports)?, &exports, &run_dir, stops, ready)
     });
     is_ready.recv().unwrap();
     (signals, socket, server)

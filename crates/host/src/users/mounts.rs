@@ -81,7 +81,7 @@ impl Mounts {
 }
 
 /// What our FUSE mounts name as their source.
-const OURS: &str = "braid";
+pub(crate) const OURS: &str = "braid";
 
 /// Is what is mounted at this real path, alive or dead, one of our FUSE mounts?
 #[must_use]

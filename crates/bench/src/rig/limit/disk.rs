@@ -9,33 +9,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use braid_host::export::fuse::Content;
-use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use braid_host::export::fuse::proto::Answer;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::meter::{Meter, Rate};
+use super::session::Reply;
 
-/// A request, with the way to answer it. One that is dropped says EIO by itself.
+/// A request, with the way to answer it.
 #[derive(Debug)]
 enum Request {
     Read {
         offset: u64,
         bytes: usize,
-        reply: ReplyData,
+        reply: Reply,
     },
     Write {
         offset: u64,
         data: Vec<u8>,
-        reply: ReplyWrite,
+        reply: Reply,
     },
     Discard {
         offset: u64,
         bytes: u64,
-        reply: ReplyEmpty,
+        reply: Reply,
     },
     /// Is answered when all that came before it is.
     Flush {
-        reply: ReplyEmpty,
+        reply: Reply,
     },
 }
 
@@ -71,46 +71,38 @@ impl Host {
 /// A disk. Its thread ends when this is gone and the queue is empty.
 #[derive(Debug)]
 pub(super) struct Disk {
-    bytes: u64,
     queue: Sender<Request>,
 }
 
 impl Disk {
-    pub(super) fn start(file: File, bytes: u64, rate: Rate, host: Host) -> io::Result<Self> {
+    pub(super) fn start(file: File, rate: Rate, host: Host) -> io::Result<Self> {
         let (queue, requests) = mpsc::channel();
         let serve = move || serve(&file, &requests, rate, &host);
         thread::Builder::new().name("disk".into()).spawn(serve)?;
-        Ok(Self { bytes, queue })
+        Ok(Self { queue })
     }
 
     fn ask(&self, request: Request) {
         // The thread lives as long as this does.
         let _ = self.queue.send(request);
     }
-}
 
-// A disk has no memory of its own that would have to be flushed, and nothing on it outlives the
-// measurement: what was answered is in the file below.
-impl Content for Disk {
-    fn size(&self) -> u64 {
-        self.bytes
+    pub(super) fn read(&self, offset: u64, bytes: usize, reply: Reply) {
+        self.ask(Request::Read { offset, bytes, reply });
     }
 
-    fn read(&self, range: Range<u64>, reply: ReplyData) {
-        let bytes = (range.end - range.start) as usize;
-        self.ask(Request::Read { offset: range.start, bytes, reply });
-    }
-
-    fn write(&self, offset: u64, data: Vec<u8>, _fua: bool, reply: ReplyWrite) {
+    pub(super) fn write(&self, offset: u64, data: Vec<u8>, reply: Reply) {
         self.ask(Request::Write { offset, data, reply });
     }
 
-    fn flush(&self, reply: ReplyEmpty) {
+    /// A disk has no memory of its own that would have to be flushed, and nothing on it outlives
+    /// the measurement: what was answered is in the file below.
+    pub(super) fn flush(&self, reply: Reply) {
         self.ask(Request::Flush { reply });
     }
 
     /// For nothing, as are zeroes that are not sent.
-    fn zero(&self, range: Range<u64>, _unmap: bool, reply: ReplyEmpty) {
+    pub(super) fn discard(&self, range: Range<u64>, reply: Reply) {
         let bytes = range.end - range.start;
         self.ask(Request::Discard { offset: range.start, bytes, reply });
     }
@@ -149,22 +141,22 @@ impl Request {
             Self::Read { offset, bytes, reply } => {
                 let mut data = vec![0; bytes];
                 match file.read_exact_at(&mut data, offset) {
-                    Ok(()) => reply.data(&data),
-                    Err(error) => reply.error(Errno::from(error)),
+                    Ok(()) => reply.give(&Answer::Data { len: bytes as u32 }, &data),
+                    Err(error) => reply.fail(&error),
                 }
             }
             Self::Write { offset, data, reply } => match file.write_all_at(&data, offset) {
-                Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
-                Err(error) => reply.error(Errno::from(error)),
+                Ok(()) => reply.give(&Answer::Written { len: data.len() as u32 }, &[]),
+                Err(error) => reply.fail(&error),
             },
             Self::Discard { offset, bytes, reply } => {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 match fallocate(file, mode, offset, bytes) {
-                    Ok(()) => reply.ok(),
-                    Err(error) => reply.error(Errno::from(io::Error::from(error))),
+                    Ok(()) => reply.give(&Answer::Done, &[]),
+                    Err(error) => reply.fail(&error.into()),
                 }
             }
-            Self::Flush { reply } => reply.ok(),
+            Self::Flush { reply } => reply.give(&Answer::Done, &[]),
         }
     }
 }

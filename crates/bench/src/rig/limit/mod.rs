@@ -10,8 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use braid_host::export::fuse::FileSystem;
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use braid_host::export::fuse::{Tree, attach};
 use rustix::process::geteuid;
 
 use super::leftovers::{Guard, Leftover};
@@ -21,6 +20,7 @@ use disk::{Disk, Host};
 
 mod disk;
 mod meter;
+mod session;
 #[cfg(test)]
 mod tests;
 
@@ -40,9 +40,8 @@ pub struct Limits {
 pub struct LimitedDisks {
     /// In the order of the files below.
     pub paths: Vec<PathBuf>,
-    // In this order: the session ends when nothing is mounted any more.
+    // In this order. The disks end when nothing is mounted any more.
     _mount: Guard,
-    _session: BackgroundSession,
     _directory: Guard,
 }
 
@@ -65,9 +64,12 @@ impl LimitedDisks {
         fs::create_dir_all(&directory).map_err(system)?;
         let host = Host::new(limits.host);
         let mut disks = Vec::new();
-        for file in files {
-            let opened = open(file)
-                .and_then(|(file, bytes)| Disk::start(file, bytes, limits.disk, host.clone()));
+        let mut named = Vec::new();
+        for (number, file) in files.iter().enumerate() {
+            let opened = open(file).and_then(|(file, bytes)| {
+                named.push((disk_name(number), bytes));
+                Disk::start(file, limits.disk, host.clone())
+            });
             disks.push(
                 opened.map_err(|error| {
                     Failure::system(file.display(), &error, "name another member")
@@ -75,18 +77,14 @@ impl LimitedDisks {
             );
         }
         let mount = Guard::new(Leftover::Mount(directory.clone()));
-        let mut config = Config::default();
-        config.mount_options = vec![MountOption::FSName("braid-bench".into())];
-        // The kernel's own threads (a loop device) are not the user who mounted.
-        config.acl = SessionACL::All;
-        let named = (0..).map(disk_name).zip(disks).collect();
-        let session = Session::new(FileSystem::new(named, false), &directory, &config);
-        let session = session.and_then(Session::spawn).map_err(|error| {
+        let served = attach(&directory, "braid-bench")
+            .and_then(|device| session::serve(device, Tree::new(named, false), disks));
+        served.map_err(|error| {
             let reason = format!("FUSE cannot mount them: {}", system_error(&error));
             Failure::gap("limited disks", reason, "see that /dev/fuse exists")
         })?;
         let paths = (0..files.len()).map(|number| directory.join(disk_name(number)));
-        Ok(Self { paths: paths.collect(), _mount: mount, _session: session, _directory: keep })
+        Ok(Self { paths: paths.collect(), _mount: mount, _directory: keep })
     }
 }
 

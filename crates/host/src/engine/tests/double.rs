@@ -1,6 +1,7 @@
 //! A machine simple enough to be trusted: a mirror of all its members, or plain memory.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::Sender;
 
 use braid_array::action::{Command, Compute, Event};
 use braid_array::array::Scratch;
@@ -38,6 +39,8 @@ pub(crate) struct Double {
     flushing: VecDeque<(Instant, RequestId)>,
     faulty: Vec<MemberId>,
     stopped: bool,
+    /// Is told of each request.
+    told: Option<Sender<Request>>,
 }
 
 struct Running {
@@ -63,11 +66,16 @@ impl Double {
             flushing: VecDeque::new(),
             faulty: Vec::new(),
             stopped: false,
+            told: None,
         }
     }
 
     pub(crate) fn block_bytes(self, block_bytes: u32) -> Self {
         Self { block_bytes, ..self }
+    }
+
+    pub(crate) fn told(self, sender: Sender<Request>) -> Self {
+        Self { told: Some(sender), ..self }
     }
 
     pub(crate) fn most(self, most: usize) -> Self {
@@ -239,6 +247,10 @@ impl BlockMachine for Double {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         if self.requests.len() >= self.most {
             return Err(Full);
+        }
+        if let Some(told) = &self.told {
+            // Who wanted to hear may be gone.
+            let _ = told.send(request);
         }
         if let Some(error) = self.refused(&request) {
             self.actions.push_back(Action::Complete { id: request.id, result: Err(error) });

@@ -1,7 +1,7 @@
 //! The engine with a machine that is simple enough to be trusted, on both drivers.
 
 mod clients;
-mod double;
+pub(crate) mod double;
 mod hostile;
 mod raw_client;
 
@@ -24,16 +24,16 @@ use crate::driver::Driver;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::member::MemberFile;
 
-pub(super) const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// An engine on a thread of its own.
-pub(super) struct Served {
-    pub(super) door: Door,
+pub(crate) struct Served {
+    pub(crate) door: Door,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl Served {
-    pub(super) fn start(engine: Engine, threads: bool) -> Self {
+    pub(crate) fn start(engine: Engine, threads: bool) -> Self {
         let door = engine.door();
         let thread = std::thread::spawn(move || {
             engine.run_on(if threads { Driver::threads } else { Driver::new })
@@ -41,7 +41,7 @@ impl Served {
         Self { door, thread }
     }
 
-    pub(super) fn stop(self) {
+    pub(crate) fn stop(self) {
         command(&self.door, Command::Stop, None).unwrap();
         self.thread.join().unwrap().unwrap();
     }
@@ -71,12 +71,13 @@ fn places() -> impl Iterator<Item = (TempDir, bool)> {
 }
 
 /// An engine over a mirror of files in a directory.
-fn mirror(dir: &Path, members: u16, bytes: u64, request_bytes: u64) -> Engine {
+pub(crate) fn mirror(dir: &Path, members: u16, bytes: u64, request_bytes: u64) -> Engine {
     let files =
         (0..members).map(|i| (MemberId(i), member(&dir.join(i.to_string()), bytes))).collect();
     let machine = Double::new(Store::Members(members), bytes / 512);
     let machine = AnyMachine::Block(Box::new(machine));
-    Engine::new(machine, files, Arena::new(0, request_bytes).unwrap()).unwrap()
+    let arena = Arena::for_exports(0, request_bytes, 1, false).unwrap();
+    Engine::new(machine, files, arena).unwrap()
 }
 
 /// An engine over memory; `change` sets the machine up.
@@ -112,12 +113,12 @@ fn read(door: &Door, offset: u64, len: u32) -> Receiver<Result<Vec<u8>, RequestE
     ask(door, |done| Message::Read { offset, len, done })
 }
 
-fn write(door: &Door, offset: u64, data: Vec<u8>) -> Receiver<Result<(), RequestError>> {
+pub(crate) fn write(door: &Door, offset: u64, data: Vec<u8>) -> Receiver<Result<(), RequestError>> {
     ask(door, |done| Message::Write { offset, data, fua: false, done })
 }
 
 /// Bytes that look random and depend on `seed`.
-pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {

@@ -174,7 +174,7 @@ impl Ofi {
 
     fn await_wake(&self, driver: &mut Driver<Token>) {
         let eventfd = Arc::clone(&self.news.wake);
-        driver.start(Token::Fabric(FabricToken::Wake), Op::Readable { eventfd });
+        driver.start(Token::Fabric(FabricToken::Wake), Op::Readable { file: eventfd });
     }
 
     /// Hands a connection on which hellos were exchanged to a thread.

@@ -82,7 +82,7 @@ impl Tcp {
 
     fn await_wake(&self, driver: &mut Driver<Token>) {
         let eventfd = Arc::clone(self.greeter.wake());
-        driver.start(Token::Fabric(FabricToken::Wake), Op::Readable { eventfd });
+        driver.start(Token::Fabric(FabricToken::Wake), Op::Readable { file: eventfd });
     }
 
     fn tell(&mut self, event: FabricEvent) {

@@ -1,0 +1,83 @@
+//! The kernel's requests, handed to the disks they are for.
+
+use std::io::{self, IoSlice, Write};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+
+use braid_host::export::fuse::proto::{Answer, HEAD_BYTES, MAX_TRANSFER_BYTES, Request};
+use braid_host::export::fuse::{Ask, Outcome, Tree};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::disk::Disk;
+
+/// The way to answer a request.
+#[derive(Debug)]
+pub(super) struct Reply {
+    device: Arc<std::fs::File>,
+    unique: u64,
+}
+
+impl Reply {
+    /// With what was read, where the answer says that it follows.
+    pub(super) fn give(&self, answer: &Answer, data: &[u8]) {
+        let mut head = Vec::new();
+        answer.encode(self.unique, &mut head);
+        // Nobody hears it when nothing is mounted any more.
+        let _ = (&*self.device).write_vectored(&[IoSlice::new(&head), IoSlice::new(data)]);
+    }
+
+    pub(super) fn fail(&self, error: &io::Error) {
+        self.give(&Answer::Error(Errno::from_io_error(error).unwrap_or(Errno::IO)), &[]);
+    }
+}
+
+/// Serves what is mounted on a thread of its own, until nothing is any more: the files of the tree
+/// are these disks.
+pub(super) fn serve(device: OwnedFd, tree: Tree, disks: Vec<Disk>) -> io::Result<()> {
+    let device = Arc::new(std::fs::File::from(device));
+    let serve = move || {
+        let mut bytes = vec![0; HEAD_BYTES + MAX_TRANSFER_BYTES as usize];
+        while let Some(len) = next(&device, &mut bytes) {
+            let (head, rest) = bytes[..len].split_at(len.min(HEAD_BYTES));
+            let Some(request) = Request::decode(head, rest) else { continue };
+            let reply = Reply { device: Arc::clone(&device), unique: request.unique };
+            match tree.take(&request) {
+                Outcome::Nothing => {}
+                Outcome::Answer(answer) => reply.give(&answer, &[]),
+                Outcome::Ask { file, ask } => hand_over(&disks[file], ask, rest, reply),
+            }
+        }
+    };
+    thread::Builder::new().name("fuse".into()).spawn(serve).map(drop)
+}
+
+fn hand_over(disk: &Disk, ask: Ask, data: &[u8], reply: Reply) {
+    let len = |range: &Range<u64>| (range.end - range.start) as usize;
+    match ask {
+        Ask::Read(range) => disk.read(range.start, len(&range), reply),
+        Ask::Write { range, .. } => {
+            disk.write(range.start, data[..len(&range)].to_vec(), reply);
+        }
+        Ask::Flush => disk.flush(reply),
+        Ask::Zero { range, .. } => disk.discard(range, reply),
+    }
+}
+
+/// The next request: how long it is. `None` when there are no more.
+fn next(device: &std::fs::File, bytes: &mut [u8]) -> Option<usize> {
+    loop {
+        match rustix::io::read(device, &mut *bytes) {
+            Ok(len) => return Some(len),
+            Err(Errno::AGAIN) => {
+                // What goes wrong here the next attempt tells.
+                let _ = poll(&mut [PollFd::new(device, PollFlags::IN)], None);
+            }
+            // It was taken back; or it does not matter.
+            Err(Errno::NOENT | Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The kernel's side of one mount: requests are taken off the device, as many at a time as come.
+//!
+//! Each taking needs room for the longest request there is, so few are under way. While nothing is
+//! asked there is none: then the device is only watched, and that costs no memory.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use braid_array::{Buf, Instant};
+use rustix::io::Errno;
+
+use super::proto::{HEAD_BYTES, Request};
+use super::tree::Tree;
+use crate::arena::LANDINGS;
+use crate::driver::Op;
+use crate::engine::core::Core;
+use crate::token::{ExportId, ExportToken, Token};
+
+/// Takings under way at most. Each request that comes wakes all of them.
+pub(super) const READERS: usize = 8;
+/// Between the beginnings of heads.
+const HEAD_STRIDE: u32 = HEAD_BYTES.next_power_of_two() as u32;
+/// Heads of so many mounts lie in one input buffer.
+pub(crate) const MAX_MOUNTS: usize = 16;
+/// Without a request for so long there is nothing to take.
+const QUIET_MILLIS: u64 = 1000;
+
+/// What its tokens are of.
+pub(super) const WATCH: u8 = 0;
+pub(super) const READER: u8 = 1;
+
+/// One taking.
+#[derive(Debug)]
+struct Reader {
+    head: Buf,
+    /// Where the rest lands; it is under way.
+    landing: Option<Buf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The device is watched.
+    Watching,
+    /// Requests are taken.
+    Taking,
+    /// Takings are given up, to watch again.
+    Ebbing,
+    /// Nothing is mounted any more, or nothing is to be taken.
+    Over,
+}
+
+/// A mount: its device, the file system, and the takings. It is watched from
+/// [`start`](Self::start) on; when the device is [`readable`](Self::readable) requests are taken,
+/// each [`took`](Self::took) brings one, and [`arm`](Self::arm) begins new takings after every
+/// turn.
+#[derive(Debug)]
+pub(super) struct Connection {
+    export: ExportId,
+    index: usize,
+    pub(super) device: Arc<OwnedFd>,
+    pub(super) tree: Tree,
+    readers: Vec<Reader>,
+    state: State,
+    /// Landings it has, those of requests under way included.
+    pub(super) landings: u32,
+    /// When it is quiet, unless something comes.
+    quiet_at: Instant,
+}
+
+impl Connection {
+    /// Heads go into a part of `heads` that is its own.
+    pub(super) fn new(
+        (export, index): (ExportId, usize),
+        device: OwnedFd,
+        tree: Tree,
+        heads: Buf,
+    ) -> Self {
+        let first = (index * READERS) as u32;
+        let head = |number| heads.slice((first + number) * HEAD_STRIDE, HEAD_BYTES as u32);
+        let readers =
+            (0..READERS as u32).map(|number| Reader { head: head(number), landing: None });
+        Self {
+            export,
+            index,
+            device: Arc::new(device),
+            tree,
+            readers: readers.collect(),
+            state: State::Over,
+            landings: 0,
+            quiet_at: Instant::default(),
+        }
+    }
+
+    /// Watches the device.
+    pub(super) fn start(&mut self, core: &mut Core) {
+        self.state = State::Watching;
+        core.driver.start(self.token(WATCH, 0), Op::Readable { file: Arc::clone(&self.device) });
+    }
+
+    /// There is something to take, or the end is there.
+    pub(super) fn readable(&mut self, core: &Core) {
+        if self.state == State::Watching {
+            self.state = State::Taking;
+            self.quiet_at = core.now.plus_millis(QUIET_MILLIS);
+        }
+    }
+
+    /// Takings, nearly twice as many as there are requests under way: who asks one thing after the
+    /// other needs one, and each further one is woken for nothing.
+    pub(super) fn arm(&mut self, core: &mut Core, under_way: usize) {
+        if self.state != State::Taking {
+            return;
+        }
+        let most = (2 * under_way).saturating_sub(1).clamp(1, READERS);
+        for number in 0..READERS {
+            if self.armed() >= most || self.landings >= LANDINGS {
+                return;
+            }
+            if self.readers[number].landing.is_none() {
+                let Some(landing) = core.arena.allocate_landing() else { return };
+                self.landings += 1;
+                let reader = &mut self.readers[number];
+                reader.landing = Some(landing);
+                let bufs = [reader.head, landing];
+                let device = Arc::clone(&self.device);
+                core.driver.start(self.token(READER, number), Op::Take { device, bufs });
+            }
+        }
+    }
+
+    fn armed(&self) -> usize {
+        self.readers.iter().filter(|reader| reader.landing.is_some()).count()
+    }
+
+    /// A taking has ended: the request, and where it landed. That is the caller's, who gives it
+    /// back. `None` when nothing came.
+    pub(super) fn took(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        result: Result<u32, Errno>,
+    ) -> Option<(Request, Buf)> {
+        let Reader { head, landing } = &mut self.readers[number];
+        let head = *head;
+        let landing = landing.take().expect("a taking has room to land");
+        let request = match result {
+            Ok(len) => {
+                self.quiet_at = core.now.plus_millis(QUIET_MILLIS);
+                let first = len.min(HEAD_BYTES as u32);
+                let memory = core.arena.memory();
+                // SAFETY: the taking has ended, so both are this mount's alone.
+                let (first, rest) = unsafe {
+                    (
+                        memory.bytes(head.slice(0, first)),
+                        memory.bytes(landing.slice(0, len - first)),
+                    )
+                };
+                Request::decode(first, rest)
+            }
+            // What was to be taken has been taken back.
+            Err(Errno::NOENT | Errno::CANCELED) => None,
+            Err(_) => {
+                self.state = State::Over;
+                None
+            }
+        };
+        if request.is_none() {
+            self.give_back(core, landing);
+        }
+        if self.state == State::Ebbing && self.armed() == 0 {
+            self.start(core);
+        }
+        request.map(|request| (request, landing))
+    }
+
+    /// Takes back where a request landed.
+    pub(super) fn give_back(&mut self, core: &mut Core, landing: Buf) {
+        self.landings -= 1;
+        core.arena.release_landing(landing);
+    }
+
+    /// When to look whether it is quiet.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.state == State::Taking { Some(self.quiet_at) } else { None }
+    }
+
+    /// Gives takings up when nothing has come for a while.
+    pub(super) fn tick(&mut self, core: &mut Core) {
+        if self.state != State::Taking || self.quiet_at > core.now {
+            return;
+        }
+        if self.armed() == 0 {
+            // All it may have is in use, or nothing came at all.
+            return self.start(core);
+        }
+        self.state = State::Ebbing;
+        self.cancel(core);
+    }
+
+    /// Takes no more.
+    pub(super) fn close(&mut self, core: &mut Core) {
+        self.state = State::Over;
+        core.driver.cancel(self.token(WATCH, 0));
+        self.cancel(core);
+    }
+
+    fn cancel(&self, core: &mut Core) {
+        for number in 0..READERS {
+            if self.readers[number].landing.is_some() {
+                core.driver.cancel(self.token(READER, number));
+            }
+        }
+    }
+
+    const fn token(&self, kind: u8, number: usize) -> Token {
+        let index = self.index * READERS + number;
+        Token::Export(self.export, ExportToken { kind, index })
+    }
+}

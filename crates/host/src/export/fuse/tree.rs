@@ -1,0 +1,236 @@
+//! A directory of files whose names and sizes never change, as a file system. It answers by itself
+//! what is not about the content of a file. No I/O.
+
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
+
+use super::proto::{Answer, Attributes, Operation, Request, open, put_name};
+
+/// The inode of the directory.
+const ROOT: u64 = 1;
+/// Of the first file.
+const FIRST: u64 = 2;
+
+const DIRECTORY: u32 = 0o04_0000;
+const REGULAR: u32 = 0o10_0000;
+
+/// What is to become of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// This is the answer.
+    Answer(Answer),
+    /// The content of a file is asked.
+    Ask {
+        /// Which file.
+        file: usize,
+        /// What of it.
+        ask: Ask,
+    },
+    /// It wants no answer.
+    Nothing,
+}
+
+/// What is asked of a file. Ranges, in bytes, lie within it and are not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Read.
+    Read(Range<u64>),
+    /// Write the first of the data that came with the request, durably with `fua`.
+    Write {
+        /// Where to.
+        range: Range<u64>,
+        /// Durable before it is answered.
+        fua: bool,
+    },
+    /// Make durable what was written.
+    Flush,
+    /// Make a range read as zeroes.
+    Zero {
+        /// Which.
+        range: Range<u64>,
+        /// The space may be given back.
+        unmap: bool,
+    },
+}
+
+/// A directory of files.
+#[derive(Debug)]
+pub struct Tree {
+    /// Names and sizes.
+    files: Vec<(String, u64)>,
+    read_only: bool,
+    owner: (u32, u32),
+    made_s: u64,
+}
+
+impl Tree {
+    /// Of these files: names and sizes. They are the user's of this process.
+    #[must_use]
+    pub fn new(files: Vec<(String, u64)>, read_only: bool) -> Self {
+        let user = rustix::process::geteuid().as_raw();
+        let group = rustix::process::getegid().as_raw();
+        let made_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Self { files, read_only, owner: (user, group), made_s }
+    }
+
+    fn file(&self, node: u64) -> Option<(usize, u64)> {
+        let number = usize::try_from(node.checked_sub(FIRST)?).ok()?;
+        self.files.get(number).map(|(_, size)| (number, *size))
+    }
+
+    fn attributes(&self, node: u64) -> Option<Attributes> {
+        let write = if self.read_only { 0 } else { 0o200 };
+        let (mode, size, links) = match self.file(node) {
+            Some((_, size)) => (REGULAR | 0o400 | write, size, 1),
+            None if node == ROOT => (DIRECTORY | 0o555, 0, 2),
+            None => return None,
+        };
+        Some(Attributes { node, size, mode, links, owner: self.owner, time_s: self.made_s })
+    }
+
+    /// What is to become of a request.
+    #[must_use]
+    pub fn take(&self, request: &Request) -> Outcome {
+        let node = request.node;
+        let answer = match &request.operation {
+            Operation::Unanswered => return Outcome::Nothing,
+            Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Sync
+            | Operation::Allocate { .. } => return self.content(node, &request.operation),
+            Operation::Lookup { name } => self.lookup(node, name),
+            Operation::Attributes => match self.attributes(node) {
+                Some(attributes) => Answer::Attributes(attributes),
+                None => Answer::Error(Errno::NOENT),
+            },
+            Operation::Change { access, size } => self.change(node, *access, *size),
+            Operation::Open { flags } => self.open(node, *flags),
+            Operation::OpenDirectory => Answer::Opened { flags: 0 },
+            Operation::ReadDirectory { offset, len } => self.names(node, *offset, *len),
+            Operation::FileSystem => Answer::FileSystem,
+            Operation::Nothing => Answer::Done,
+            // The array goes on under its name: nothing is taken away, moved or added.
+            Operation::Name => Answer::Error(Errno::PERM),
+            Operation::Rename => Answer::Error(Errno::BUSY),
+            Operation::Malformed => Answer::Error(Errno::INVAL),
+            // It is agreed upon before anything else is asked.
+            Operation::Init { .. } => Answer::Error(Errno::PROTO),
+            // The kernel does not ask again.
+            Operation::Other => Answer::Error(Errno::NOSYS),
+        };
+        Outcome::Answer(answer)
+    }
+
+    fn lookup(&self, node: u64, name: &[u8]) -> Answer {
+        let known = (FIRST..).zip(&self.files).find(|(_, (known, _))| known.as_bytes() == name);
+        let found = if node == ROOT { known } else { None };
+        match found.and_then(|(node, _)| self.attributes(node)) {
+            Some(attributes) => Answer::Found(attributes),
+            None => Answer::Error(Errno::NOENT),
+        }
+    }
+
+    /// Times and a truncation to nothing (`O_TRUNC`) are ignored, as on a block device.
+    fn change(&self, node: u64, access: bool, size: Option<u64>) -> Answer {
+        let Some(attributes) = self.attributes(node) else { return Answer::Error(Errno::NOENT) };
+        if access {
+            Answer::Error(Errno::PERM)
+        } else if size.is_some_and(|size| size != 0 && size != attributes.size) {
+            Answer::Error(Errno::INVAL)
+        } else {
+            Answer::Attributes(attributes)
+        }
+    }
+
+    fn open(&self, node: u64, flags: u32) -> Answer {
+        let writes = !(OFlags::from_bits_retain(flags) & OFlags::RWMODE).is_empty();
+        if self.file(node).is_none() {
+            Answer::Error(Errno::ISDIR)
+        } else if self.read_only && writes {
+            Answer::Error(Errno::ROFS)
+        } else {
+            let flags = open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES | open::NOFLUSH;
+            Answer::Opened { flags }
+        }
+    }
+
+    fn names(&self, node: u64, offset: u64, len: u32) -> Answer {
+        if node != ROOT {
+            return Answer::Error(Errno::NOTDIR);
+        }
+        let dots = [(ROOT, "."), (ROOT, "..")];
+        let files = (FIRST..).zip(self.files.iter().map(|(name, _)| name.as_str()));
+        let mut out = Vec::new();
+        for (next, (node, name)) in (1..).zip(dots.into_iter().chain(files)) {
+            let Some(attributes) = self.attributes(node) else { continue };
+            let most = len as usize;
+            if next > offset && !put_name(&mut out, most, next, name.as_bytes(), &attributes) {
+                break;
+            }
+        }
+        Answer::Names(out)
+    }
+
+    /// What is about the content of a file.
+    fn content(&self, node: u64, operation: &Operation) -> Outcome {
+        let Some((file, size)) = self.file(node) else {
+            return Outcome::Answer(match operation {
+                Operation::Sync => Answer::Done,
+                _ => Answer::Error(Errno::ISDIR),
+            });
+        };
+        let asked = match *operation {
+            Operation::Read { offset, len } => {
+                let end = offset.saturating_add(len.into()).min(size);
+                if offset < end { Ok(Ask::Read(offset..end)) } else { Err(Answer::Data { len: 0 }) }
+            }
+            Operation::Write { offset, len, flags } => write(offset, len, flags, size),
+            Operation::Allocate { offset, len, mode } => self.allocate(offset, len, mode, size),
+            _ => Ok(Ask::Flush),
+        };
+        match asked {
+            Ok(ask) => Outcome::Ask { file, ask },
+            Err(answer) => Outcome::Answer(answer),
+        }
+    }
+
+    /// Never `NOSYS`: the kernel would not ask again as long as it is mounted.
+    fn allocate(&self, offset: u64, len: u64, mode: u32, size: u64) -> Result<Ask, Answer> {
+        let mode = FallocateFlags::from_bits_retain(mode);
+        let end = offset.saturating_add(len);
+        let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
+        let range = offset.min(size)..end.min(size);
+        let what = mode - FallocateFlags::KEEP_SIZE;
+        let punch = what == FallocateFlags::PUNCH_HOLE;
+        if !punch && what != FallocateFlags::ZERO_RANGE && !what.is_empty() {
+            Err(Answer::Error(Errno::OPNOTSUPP))
+        } else if self.read_only {
+            Err(Answer::Error(Errno::ROFS))
+        } else if end > size && !keep_size {
+            Err(Answer::Error(Errno::FBIG))
+        } else if what.is_empty() || range.is_empty() {
+            // All the space there is is allocated.
+            Err(Answer::Done)
+        } else {
+            Ok(Ask::Zero { range, unmap: punch })
+        }
+    }
+}
+
+/// As much of a write as there is room for.
+fn write(offset: u64, len: u32, flags: u32, size: u64) -> Result<Ask, Answer> {
+    let end = offset.saturating_add(len.into()).min(size);
+    if len == 0 {
+        return Err(Answer::Written { len: 0 });
+    }
+    if offset >= end {
+        return Err(Answer::Error(Errno::NOSPC));
+    }
+    // Such a write is not followed by a request to make it durable.
+    let durable = OFlags::DSYNC | OFlags::SYNC;
+    let fua = OFlags::from_bits_retain(flags).intersects(durable);
+    Ok(Ask::Write { range: offset..end, fua })
+}
