@@ -260,7 +260,7 @@ impl Remote {
     pub fn vote(&mut self, array: [u8; 16]) -> Result<Voter, RemoteError> {
         match self.ask(|tag| Message::ReadVote { tag, array })? {
             Message::VoteIs { granted, view, incarnation, node, .. } => {
-                Ok(Voter { granted, view, incarnation, node })
+                Ok(Voter { granted, view: view.told(), incarnation, node })
             }
             _ => Err(out_of_turn()),
         }
