@@ -4,6 +4,8 @@
 //! The first byte has options, the second the members that are there; then come messages, each with
 //! two bytes of length in front: of those members, then of witnesses.
 
+use std::num::NonZeroU64;
+
 use braid_array::Role;
 use braid_array::format::{Bitmap, Superblock, Version};
 use braid_cluster::assemble::{Candidate, Options, SUPERBLOCK_SECTOR, Start, decide};
@@ -45,7 +47,7 @@ fn vote(random: &mut Random, node: u64) -> Message {
         epoch: Epoch(few(random) as u32),
         count: few(random) as u32,
         torn: random.below(2) == 0,
-        members: list(random, NODES.into()),
+        members: list(random, NODES.into()).into_iter().map(NonZeroU64::new).collect(),
         voters: list(random, NODES.into()).into_iter().map(NodeId).collect(),
         voted: list(random, 0).into_iter().map(NodeId).collect(),
         witnesses: vec![Witness { node: NodeId(few(random)), address }; random.below(3)],
@@ -81,7 +83,7 @@ fn votes(mut bytes: &[u8]) -> impl Iterator<Item = Voter> {
     };
     std::iter::from_fn(next).filter_map(|message| match Message::decode(message).ok()?.1 {
         Message::VoteIs { granted, view, incarnation, node, .. } => {
-            Some(Voter { granted, view, incarnation, node })
+            Some(Voter { granted, view: view.told(), incarnation, node })
         }
         _ => None,
     })

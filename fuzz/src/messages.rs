@@ -1,6 +1,8 @@
 //! Messages between clients and nodes: several in a row, each with two bytes of length in front,
 //! and what they make of the node they are sent to.
 
+use std::num::NonZeroU64;
+
 use braid_array::Role;
 use braid_cluster::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot, StripeNo};
 use braid_cluster::pipeline::{Params, Pipeline};
@@ -67,7 +69,7 @@ fn set(random: &mut Random, params: Params) -> Set {
 }
 
 fn view(random: &mut Random) -> View {
-    let members = vec![random.next(); random.below(8)];
+    let members = vec![NonZeroU64::new(random.next()); random.below(8)];
     let voters = vec![NodeId(random.next()); 3];
     let witnesses =
         vec![Witness { node: NodeId(1), address: "10.0.0.9:7000".into() }; random.below(3)];

@@ -1,5 +1,7 @@
 //! The decoders, each with a way to make bytes for it.
 
+use std::num::NonZeroU64;
+
 use crate::mutate::{Random, mutate};
 use crate::{foretell, fuse, hello, logs, messages, replay, start};
 use braid_array::assemble::{Candidate, Options, Start, decide};
@@ -156,12 +158,13 @@ fn make_votes(random: &mut Random) -> Vec<u8> {
             epoch: Epoch(random.next() as u32),
             count: random.next() as u32,
             torn: random.below(2) == 0,
-            members: named(random, 40).collect(),
+            members: named(random, 40).map(NonZeroU64::new).collect(),
             voters: named(random, 70).map(NodeId).collect(),
             voted: named(random, 9).map(NodeId).collect(),
             witnesses: vec![Witness { node: NodeId(1), address }; random.below(4)],
         };
-        let vote = Vote { granted: Epoch(random.next() as u32), to: random.next(), view };
+        let vote =
+            Vote { granted: Epoch(random.next() as u32), to: random.next(), view: Some(view) };
         let mut slot = vote.encode(&ARRAY, random.next());
         let mut rest = slot.split_off(12);
         mutate(random, &mut rest, 128);

@@ -120,14 +120,35 @@ pub enum Standing {
         offset: u64,
         /// Stands beside the holder of the role, which it is to replace.
         replacement: bool,
-        /// Below this it lacks only what the bitmap marks: `u64::MAX` of one that was in sync
-        /// before it left, 0 of one that never was.
-        marked_below: u64,
+        /// What it had: of that it lacks only what the bitmap marks.
+        had: Had,
     },
     /// Spare.
     Spare,
     /// Holds the journal.
     Journal,
+}
+
+/// What of its role a member that is being rebuilt had at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Had {
+    /// The sectors of its data area below this; 0 of one that never had any.
+    Below(u64),
+    /// All of it: it was in sync before it left.
+    All,
+}
+
+impl Had {
+    /// Nothing of it.
+    pub const NOTHING: Self = Self::Below(0);
+
+    /// Does what it had end before this sector?
+    pub(crate) const fn ends_before(self, end: u64) -> bool {
+        match self {
+            Self::Below(had) => had < end,
+            Self::All => false,
+        }
+    }
 }
 
 impl Config {

@@ -10,27 +10,28 @@
 //! data_offset               data; a multiple of 1 MiB with room for a later reshape
 //! ```
 
-use crate::Role;
+mod error;
+mod logs;
+
 use std::collections::BTreeSet;
 
+use crate::Role;
 use crate::code::Losses;
-use crate::format::journal::MetaBlock;
-use crate::format::ppl::{self, PplArea, PplHeader};
 use crate::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
 use crate::format::{BadBlocks, Bitmap, DevRole, Superblock, Version};
 use crate::geometry::{Geometry, GeometryError, Shape};
 use crate::level::{Layout, Level};
 use crate::name::NAME_BYTES;
-use crate::refusal::{Advised, Next};
+
+pub use error::CreateError;
+pub(crate) use logs::LEAST_JOURNAL_SECTORS;
+pub use logs::NewLog;
 
 /// Where a 1.2 superblock lies.
 const SUPER_OFFSET: u64 = 8;
 
 /// Sectors reserved for the superblock and for the bad-block log, and their alignment.
 const AREA_SECTORS: u64 = 8;
-
-/// The least of a journal.
-pub(crate) const LEAST_JOURNAL_SECTORS: u64 = 4 * MIB_SECTORS;
 
 const MIB_SECTORS: u64 = 2048;
 const GIB_SECTORS: u64 = 1024 * MIB_SECTORS;
@@ -77,23 +78,6 @@ pub enum NewBitmap {
     },
 }
 
-/// What closes the write hole of a level with parity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NewLog {
-    /// Nothing: a resync, or what the bitmap tells of it, follows an unclean stop.
-    #[default]
-    None,
-    /// Partial parity logs on all members; RAID 5.
-    PartialParity,
-    /// A journal on a device of its own; RAID 4, 5 and 6.
-    Journal {
-        /// That device.
-        device: NewDevice,
-        /// Random: the number of the journal's first block.
-        first_seq: u32,
-    },
-}
-
 /// A device that is to be a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewDevice {
@@ -117,108 +101,6 @@ pub struct Blueprint {
     log: NewLog,
 }
 
-/// Why there can be no such array.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CreateError {
-    /// Level, layout, chunk and members do not go together.
-    #[error(transparent)]
-    Geometry(#[from] GeometryError),
-    /// A device has no room for metadata and data.
-    #[error(
-        "device {index} has {device_sectors} sectors, too few for metadata and a chunk of data"
-    )]
-    DeviceTooSmall {
-        /// Its place among all devices given, missing ones counted.
-        index: usize,
-        /// Its size.
-        device_sectors: u64,
-    },
-    /// The size asked for does not fit the smallest device.
-    #[error(
-        "a size of {size_sectors} sectors exceeds the {available_sectors} of the smallest device"
-    )]
-    SizeTooLarge {
-        /// Asked for.
-        size_sectors: u64,
-        /// There.
-        available_sectors: u64,
-    },
-    /// The size asked for holds no chunk.
-    #[error("a size of {size_sectors} sectors is less than a chunk of {unit_sectors}")]
-    SizeTooSmall {
-        /// Asked for.
-        size_sectors: u64,
-        /// The least.
-        unit_sectors: u64,
-    },
-    /// Something that a level without redundancy does not have.
-    #[error("{level} has no {what}")]
-    NotRedundant {
-        /// Level.
-        level: Level,
-        /// What was asked for.
-        what: &'static str,
-    },
-    /// More members are missing than the level can do without.
-    #[error("{level} cannot do without {missing} of its members")]
-    TooFew {
-        /// Level.
-        level: Level,
-        /// How many are missing.
-        missing: usize,
-    },
-    /// More devices than a superblock has room for.
-    #[error("more than {MAX_DEV} devices")]
-    TooManyDevices,
-    /// The bitmap does not fit, or its chunk is not a power of two from 4 KiB on.
-    #[error("a bitmap with this chunk does not fit")]
-    Bitmap,
-    /// A log that this level cannot have, or not with what else was asked for.
-    #[error("{level} cannot have {what}")]
-    Log {
-        /// Level.
-        level: Level,
-        /// What was asked for.
-        what: &'static str,
-    },
-    /// The journal's device is too small.
-    #[error("the journal has {device_sectors} sectors, it needs {needed_sectors}")]
-    JournalTooSmall {
-        /// Its size.
-        device_sectors: u64,
-        /// The least.
-        needed_sectors: u64,
-    },
-    /// Longer than a superblock has room for.
-    #[error("the name has {bytes} bytes, more than {NAME_BYTES}")]
-    NameTooLong {
-        /// Its length.
-        bytes: usize,
-    },
-}
-
-impl Advised for CreateError {
-    fn next(&self) -> Next {
-        match self {
-            Self::Geometry(error) => error.next(),
-            Self::DeviceTooSmall { .. } => "use a larger member".into(),
-            Self::SizeTooLarge { available_sectors, .. } => {
-                format!("use at most {available_sectors} sectors").into()
-            }
-            Self::SizeTooSmall { unit_sectors, .. } => {
-                format!("use at least {unit_sectors} sectors").into()
-            }
-            Self::NotRedundant { .. } => "leave it out, or use another level".into(),
-            Self::TooFew { .. } => "name more members".into(),
-            Self::TooManyDevices => "use fewer spares".into(),
-            Self::Log { .. } => "leave it out, or use a level that can".into(),
-            Self::JournalTooSmall { .. } => "use a larger device".into(),
-            Self::Bitmap => "use a larger power of two, or the default".into(),
-            Self::NameTooLong { .. } => "use a shorter name".into(),
-        }
-    }
-}
-
 impl NewArray {
     /// Plans the array: one device or none for each role, then spares.
     ///
@@ -232,7 +114,7 @@ impl NewArray {
         self.check(roles, spares)?;
         let devices = || roles.iter().copied().chain(spares.iter().copied().map(Some));
         let smallest = devices().flatten().map(|device| device.device_sectors).min().unwrap_or(0);
-        let data_offset = self.data_offset(smallest);
+        let data_offset = data_offset(smallest, self.chunk_sectors, self.log.log_sectors());
         for (index, device) in devices().enumerate() {
             let Some(NewDevice { device_sectors, .. }) = device else { continue };
             let least = data_offset + u64::from(self.chunk_sectors.max(8));
@@ -245,20 +127,16 @@ impl NewArray {
         self.check_missing(roles, &geometry)?;
         let mut bitmap = self.bitmap(&geometry, smallest)?;
         let bitmap_sectors = match &bitmap {
-            _ if self.log == NewLog::PartialParity => ppl::DEFAULT_SECTORS,
+            _ if self.log.log_sectors() > 0 => self.log.log_sectors(),
             Some(bitmap) => bitmap.size_sectors().next_multiple_of(AREA_SECTORS),
             None if self.redundant() => bitmap_space(smallest),
             None => 0,
         };
         let bblog_offset = i32::try_from(AREA_SECTORS + bitmap_sectors).expect("a few MiB");
-        let (feature_map, bitmap_offset_sectors) = match self.log {
-            NewLog::PartialParity => {
-                let sectors = u16::try_from(ppl::DEFAULT_SECTORS).expect("below 32 MiB");
-                (feature::MULTIPLE_PPLS, ppl::place_code(8, sectors))
-            }
-            NewLog::Journal { .. } => (feature::JOURNAL, 0),
-            NewLog::None if bitmap.is_some() => (feature::BITMAP_OFFSET, 8),
-            NewLog::None => (0, 0),
+        let (feature_map, bitmap_offset_sectors) = match self.log.told() {
+            Some(told) => told,
+            None if bitmap.is_some() => (feature::BITMAP_OFFSET, 8),
+            None => (0, 0),
         };
         let shared = Superblock {
             size_sectors: geometry.member_sectors(),
@@ -282,33 +160,6 @@ impl NewArray {
         !matches!(self.level, Level::Linear | Level::Raid0)
     }
 
-    /// Where data starts on devices, the smallest of which is so large.
-    fn data_offset(&self, device_sectors: u64) -> u64 {
-        let log_sectors = match self.log {
-            NewLog::PartialParity => ppl::DEFAULT_SECTORS,
-            NewLog::None | NewLog::Journal { .. } => 0,
-        };
-        data_offset(device_sectors, self.chunk_sectors, log_sectors)
-    }
-
-    /// Can the level have the log, with what else was asked for?
-    fn check_log(&self, devices: usize) -> Result<(), CreateError> {
-        let level = self.level;
-        let bitmap = matches!(self.bitmap, NewBitmap::Internal { .. });
-        let what = match self.log {
-            NewLog::None => return Ok(()),
-            NewLog::PartialParity if level != Level::Raid5 => "partial parity logs",
-            NewLog::PartialParity if devices > ppl::MAX_MEMBERS => {
-                "partial parity logs on more than 64 members"
-            }
-            NewLog::PartialParity if bitmap => "partial parity logs and a bitmap",
-            NewLog::Journal { .. } if level.parity_disks() == 0 => "a journal",
-            NewLog::Journal { .. } if bitmap => "a journal and a bitmap",
-            NewLog::PartialParity | NewLog::Journal { .. } => return Ok(()),
-        };
-        Err(CreateError::Log { level, what })
-    }
-
     /// What needs no sizes.
     fn check(&self, roles: &[Option<NewDevice>], spares: &[NewDevice]) -> Result<(), CreateError> {
         let level = self.level;
@@ -318,7 +169,7 @@ impl NewArray {
         if roles.len() + spares.len() > MAX_DEV as usize {
             return Err(CreateError::TooManyDevices);
         }
-        self.check_log(roles.len())?;
+        self.log.check(level, roles.len(), matches!(self.bitmap, NewBitmap::Internal { .. }))?;
         let missing = roles.iter().filter(|device| device.is_none()).count();
         if missing == roles.len() || (missing > 0 && !self.redundant()) {
             return Err(CreateError::TooFew { level, missing });
@@ -425,10 +276,7 @@ impl NewArray {
         roles: &[Option<NewDevice>],
         spares: &[NewDevice],
     ) -> Result<Vec<Option<Superblock>>, CreateError> {
-        let journal = match self.log {
-            NewLog::Journal { device, .. } => Some(device),
-            NewLog::None | NewLog::PartialParity => None,
-        };
+        let journal = self.log.journal();
         let devices = roles.len() + spares.len() + usize::from(journal.is_some());
         shared.roles = vec![DevRole::Spare; devices.next_multiple_of(128)];
         for (role, _) in (0..).map(Role).zip(roles).filter(|(_, device)| device.is_some()) {
@@ -438,11 +286,7 @@ impl NewArray {
             shared.feature_map |= feature::RAID0_LAYOUT;
         }
         if let Some(device) = journal {
-            let needed_sectors = shared.data_offset + LEAST_JOURNAL_SECTORS;
-            let device_sectors = device.device_sectors;
-            if device_sectors < needed_sectors {
-                return Err(CreateError::JournalTooSmall { device_sectors, needed_sectors });
-            }
+            logs::check_journal(device, shared.data_offset)?;
             shared.roles[devices - 1] = DevRole::Journal;
         }
         let missing = roles.iter().filter(|device| device.is_none()).count();
@@ -510,16 +354,7 @@ impl Blueprint {
             let bytes = (0..bitmap.pages()).flat_map(|page| bitmap.encode_page(page)).collect();
             writes.push((sector, bytes));
         }
-        if let Ok(Some(area)) = PplArea::of(superblock) {
-            let header = PplHeader { generation: 0, entries: Vec::new() };
-            writes.push((area.sector, header.encode(superblock.set_uuid)));
-        }
-        if let NewLog::Journal { first_seq, .. } = self.log
-            && superblock.role() == DevRole::Journal
-        {
-            let block = MetaBlock { seq: first_seq.into(), position: 0, payloads: Vec::new() };
-            writes.push((superblock.data_offset, block.encode(superblock.set_uuid)));
-        }
+        writes.extend(self.log.first_write(superblock));
         if let Some(sector) = superblock.bblog_sector() {
             writes.push((sector, BadBlocks::default().encode(superblock.bblog_shift)));
         }

@@ -1,6 +1,6 @@
 //! Members on nodes: where they are, and how a keeper takes them.
 
-use braid_array::assemble::{Config, MemberConfig, Standing, StartLog};
+use braid_array::assemble::{Config, Had, MemberConfig, Standing, StartLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
 use braid_array::format::{BadBlocks, Bitmap, Superblock};
 use braid_array::keeper::{Keeper, Rules, SyncSpace};
@@ -70,9 +70,9 @@ fn standing(role: Role, superblock: &Superblock) -> Standing {
     if is_whole(superblock) {
         return Standing::InSync { role };
     }
-    let marked_below = if superblock.has(feature::RECOVERY_BITMAP) { u64::MAX } else { 0 };
+    let had = if superblock.has(feature::RECOVERY_BITMAP) { Had::All } else { Had::NOTHING };
     let offset = superblock.recovery_offset;
-    Standing::Rebuilding { role, offset, replacement: false, marked_below }
+    Standing::Rebuilding { role, offset, replacement: false, had }
 }
 
 /// The members of an array, by role, as their keeper takes them; `None` without any.
@@ -118,10 +118,10 @@ pub(crate) fn keeper(
     let marked = kept.bitmap.is_some();
     if kept.superblock.resync_offset < space.sync_sectors() {
         for member in &mut kept.members {
-            let Standing::Rebuilding { offset, marked_below, .. } = &mut member.standing else {
+            let Standing::Rebuilding { offset, had, .. } = &mut member.standing else {
                 continue;
             };
-            *marked_below = if marked { *offset.max(marked_below) } else { 0 };
+            *had = if marked { Had::Below(*offset).max(*had) } else { Had::NOTHING };
             *offset = 0;
             member.superblock.recovery_offset = 0;
         }

@@ -4,25 +4,26 @@
 mod params;
 mod placed;
 mod restore;
+mod ring;
 mod strategy;
 #[cfg(test)]
 mod tests;
 
-pub use params::Params;
+pub use params::{MAX_CHUNK_BYTES, MAX_NODES, MAX_SLOT_BYTES, Params};
 pub use placed::PlacedSchedule;
 pub use strategy::{brought_back, lost_blocks, write_strategy};
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 
 use braid_array::refusal::{Advised, Next};
-use braid_array::{Buf, Role, SECTOR_BYTES};
+use braid_array::{Role, SECTOR_BYTES};
 
 use crate::family::FamilyError;
-use crate::ids::{Epoch, Position, Slot, StripeNo};
+use crate::ids::{Epoch, Position, StripeNo};
 use crate::schedule::{Planner, Schedule};
-use crate::set::{MAX_POSITIONS, MAX_TRANSFERS, Roles, Set, WriteStrategy};
+use crate::set::{MAX_TRANSFERS, Roles, Set, WriteStrategy};
 use braid_array::code::Losses;
 
 /// Slots of one kind.
@@ -126,7 +127,7 @@ impl Pipeline {
     /// # Errors
     /// [`PipelineError`].
     pub fn new(params: Params) -> Result<Self, PipelineError> {
-        check(&params)?;
+        params.check()?;
         let code = params.family.code(params.nodes, 0)?;
         let cells = u128::from(code.rows()) * u128::from(params.nodes);
         if cells * u128::from(params.chunk_bytes) * u128::from(params.stripes) >= 1 << 62 {
@@ -376,21 +377,6 @@ impl Pipeline {
         strategy::allowed(&plan.code, set.strategy, &set.touched, set.missing).then_some(plan)
     }
 
-    /// Bytes of a node's ring.
-    #[must_use]
-    pub fn ring_bytes(&self, node: Role) -> u64 {
-        let reads = self.params.reads;
-        let others = reads.count - self.base_reads();
-        self.read_starts[1][node.index()] + u64::from(others) * u64::from(reads.bytes)
-    }
-
-    /// Bytes at its beginning that may be used at any time.
-    #[must_use]
-    pub fn base_bytes(&self, node: Role) -> u64 {
-        let reads = u64::from(self.base_reads()) * u64::from(self.params.reads.bytes);
-        self.read_starts[0][node.index()] + reads
-    }
-
     /// The positions that may be used at any time.
     #[must_use]
     pub const fn base(&self) -> &Range<Position> {
@@ -401,54 +387,6 @@ impl Pipeline {
     #[must_use]
     pub fn base_reads(&self) -> u16 {
         self.params.reads.count.min(BASE_READS)
-    }
-
-    /// The slot for an arriving transfer, in the ring of the node it goes to; as long as the set.
-    #[must_use]
-    pub fn arrival(&self, plan: &PlacedSchedule, set: &Set, transfer: usize) -> Buf {
-        let to = plan.schedule.transfers()[transfer].to;
-        self.slot(set, to, plan.rank(transfer))
-    }
-
-    /// Slices that can arrive at a node for one slice-set at this position.
-    #[must_use]
-    pub fn arrivals(&self, position: Position, node: Role) -> u32 {
-        self.rooms[position.encoder(self.params.nodes).index()][node.index()].received
-    }
-
-    /// The slot of an arrival that a plan does not have.
-    #[must_use]
-    pub fn idle(&self, set: &Set, node: Role, rank: u16) -> Buf {
-        self.slot(set, node, rank.into())
-    }
-
-    /// The slot for the sum that is the `number`th not formed in place.
-    #[must_use]
-    pub fn fresh(&self, set: &Set, node: Role, number: u32) -> Buf {
-        self.slot(set, node, self.room(set, node).received + number)
-    }
-
-    /// The slot for the old content of a row.
-    #[must_use]
-    pub fn old(&self, set: &Set, node: Role, row: u16) -> Buf {
-        let room = self.room(set, node);
-        self.slot(set, node, room.received + room.fresh + u32::from(row))
-    }
-
-    /// A slot for reads.
-    ///
-    /// # Panics
-    /// When there is none of that number.
-    #[must_use]
-    pub fn read_slot(&self, node: Role, slot: Slot) -> Buf {
-        let reads = self.params.reads;
-        assert!(slot.0 < reads.count, "read slot {slot} of {}", reads.count);
-        let (starts, number) = match slot.0.checked_sub(self.base_reads()) {
-            None => (&self.read_starts[0], slot.0),
-            Some(number) => (&self.read_starts[1], number),
-        };
-        let offset = starts[node.index()] + u64::from(number) * u64::from(reads.bytes);
-        Buf { offset, len: reads.bytes }
     }
 
     /// First byte of a row's range of a slice-set, from where the member's data begin.
@@ -469,44 +407,5 @@ impl Pipeline {
     pub fn array_bytes(&self) -> u64 {
         let Params { stripes, chunk_bytes, .. } = self.params;
         stripes * u64::from(self.data_blocks) * u64::from(chunk_bytes)
-    }
-
-    fn room(&self, set: &Set, node: Role) -> Room {
-        self.rooms[set.position.encoder(self.params.nodes).index()][node.index()]
-    }
-
-    fn slot(&self, set: &Set, node: Role, number: u32) -> Buf {
-        let bytes = self.position_bytes(set.position);
-        let start = self.starts[set.position.index()][node.index()];
-        Buf { offset: start + u64::from(number) * u64::from(bytes), len: set.len }
-    }
-}
-
-/// The most nodes of an array.
-pub const MAX_NODES: u16 = 64;
-/// The longest block.
-pub const MAX_CHUNK_BYTES: u32 = 1 << 30;
-/// The longest time that nodes bear each other's silence, and the shortest.
-const SILENCES_MS: RangeInclusive<u32> = 100..=3_600_000;
-/// The longest slot.
-pub const MAX_SLOT_BYTES: u32 = 1 << 20;
-
-fn check(params: &Params) -> Result<(), PipelineError> {
-    let aligned = |bytes: u32| bytes > 0 && bytes.is_multiple_of(4096);
-    let Params { nodes, chunk_bytes, stripes, wide, narrow, reads, .. } = *params;
-    let slot = |slots: Slots| aligned(slots.bytes) && slots.bytes <= MAX_SLOT_BYTES;
-    let checks = [
-        ((1..=MAX_NODES).contains(&nodes), "the number of nodes"),
-        (aligned(chunk_bytes) && chunk_bytes <= MAX_CHUNK_BYTES, "the chunk"),
-        (stripes > 0, "the size"),
-        (slot(wide) && wide.bytes <= chunk_bytes && wide.count > 0, "the slice"),
-        (slot(narrow) && narrow.bytes <= wide.bytes, "the size of narrow positions"),
-        (wide.count.saturating_add(narrow.count) <= MAX_POSITIONS, "the number of positions"),
-        (slot(reads) && (1..=4096).contains(&reads.count), "the slots for reads"),
-        (SILENCES_MS.contains(&params.silence_ms), "how long nodes may be silent"),
-    ];
-    match checks.into_iter().find(|(ok, _)| !ok) {
-        Some((_, what)) => Err(PipelineError::Range(what)),
-        None => Ok(()),
     }
 }

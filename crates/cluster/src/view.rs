@@ -11,9 +11,10 @@
 //!    then per witness: node u64, length u16 of its address, that; then zeroes
 //! ```
 
-use braid_array::Role;
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
+use braid_array::Role;
 use crc32c::crc32c;
 
 use crate::ids::{Epoch, NodeId};
@@ -44,14 +45,14 @@ pub struct Witness {
 /// Who is in sync: the newest one counts, by epoch and then by count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Of the client that made it; `BEFORE_ANY` when there is none.
+    /// Of the client that made it.
     pub epoch: Epoch,
     /// How many of that client's there are, with this one.
     pub count: u32,
     /// What was under way when everything stopped may not fit: a resync is due.
     pub torn: bool,
-    /// By role, the incarnation of the node with which the member was in sync; 0 when it is not.
-    pub members: Vec<u64>,
+    /// By role, the incarnation of the node with which the member was in sync, if it was.
+    pub members: Vec<Option<NonZeroU64>>,
     /// The nodes that vote.
     pub voters: Vec<NodeId>,
     /// Those that voted before, while it is not certain that all who ask hear of the change: until
@@ -62,6 +63,12 @@ pub struct View {
 }
 
 impl View {
+    /// As messages and vote files have it, where one from before any client stands for none.
+    #[must_use]
+    pub fn told(self) -> Option<Self> {
+        if self.epoch == Epoch::BEFORE_ANY { None } else { Some(self) }
+    }
+
     /// How it stands among others.
     #[must_use]
     pub const fn order(&self) -> (Epoch, u32) {
@@ -71,7 +78,7 @@ impl View {
     /// Does this role hold what was acknowledged?
     #[must_use]
     pub fn has(&self, role: Role) -> bool {
-        self.members.get(role.index()).is_some_and(|&incarnation| incarnation != 0)
+        self.members.get(role.index()).is_some_and(Option::is_some)
     }
 
     /// Which of the groups, each of which has to agree, does not: how many of it are `here`, and
@@ -142,7 +149,7 @@ pub struct Vote {
     /// The client that was granted it, which may ask again: for a node that was away.
     pub to: u64,
     /// The newest view recorded.
-    pub view: View,
+    pub view: Option<View>,
 }
 
 impl Vote {
@@ -152,8 +159,9 @@ impl Vote {
     /// When the view does not fit.
     #[must_use]
     pub fn encode(&self, array: &[u8; 16], sequence: u64) -> Vec<u8> {
-        assert!(self.view.fits(), "a view of an array");
-        let view = &self.view;
+        let none = View::default();
+        let view = self.view.as_ref().unwrap_or(&none);
+        assert!(view.fits(), "a view of an array");
         let mut out = Vec::with_capacity(SLOT_BYTES);
         out.extend(VERSION.to_le_bytes());
         out.extend((view.voters.len() as u16).to_le_bytes());
@@ -168,7 +176,7 @@ impl Vote {
         out.extend([0; 2]);
         out.extend(self.to.to_le_bytes());
         for incarnation in &view.members {
-            out.extend(incarnation.to_le_bytes());
+            out.extend(incarnation.map_or(0, NonZeroU64::get).to_le_bytes());
         }
         for voter in view.voters.iter().chain(&view.voted) {
             out.extend(voter.0.to_le_bytes());
@@ -205,12 +213,12 @@ impl Vote {
             epoch: Epoch(word(44)?),
             count: word(48)?,
             torn: word(52)? & TORN != 0,
-            members: numbers.by_ref().take(members).collect(),
+            members: numbers.by_ref().take(members).map(NonZeroU64::new).collect(),
             voters: numbers.by_ref().take(voters).map(NodeId).collect(),
             voted: numbers.map(NodeId).collect(),
             witnesses: witnesses.collect::<Option<_>>()?,
         };
-        Some((long(32)?, Self { granted: Epoch(word(40)?), to: long(64)?, view }))
+        Some((long(32)?, Self { granted: Epoch(word(40)?), to: long(64)?, view: view.told() }))
     }
 
     /// What a vote file says: the newest of its slots that are whole, with its sequence.

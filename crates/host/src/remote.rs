@@ -1,26 +1,23 @@
 //! Asking a storage node, one question after the other: volumes and what lies at their beginning.
 //! For commands; an array that runs talks to its nodes through the engine.
 
+mod error;
 mod line;
+mod probe;
 
-use std::fmt::Display;
-use std::io;
 use std::time::{Duration, Instant};
 
-use braid_array::SECTOR_BYTES;
-use braid_array::assemble::read_bitmap;
 use braid_array::fabric::FabricEvent;
-use braid_array::format::{Bitmap, BitmapError, Superblock, SuperblockError, Version};
 use braid_array::refusal::{Next, Refusal};
-use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 use braid_cluster::client::Voter;
 use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::view::View;
 use braid_cluster::wire::{Message, VolumeInfo};
 
+pub use self::error::{RemoteError, RemoteErrorKind};
 use self::line::Line;
+pub use self::probe::{is_blank, probe, superblock};
 use crate::fabric::Network;
-use crate::system::describe;
 
 #[cfg(test)]
 mod tests;
@@ -33,53 +30,6 @@ pub const MAX_META_BYTES: u32 = 4096;
 
 /// Who asks like this is no client of an array, and has no place among them.
 const NO_EPOCH: Epoch = Epoch::BEFORE_ANY;
-
-/// Why a node did not do what was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct RemoteError {
-    /// What stands against it; continues a sentence that begins with the node's name.
-    pub why: Refusal,
-    /// What an array whose member this is can make of it.
-    pub kind: RemoteErrorKind,
-}
-
-/// What kind of failure a [`RemoteError`] is, as far as it matters to an array that has a member
-/// there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RemoteErrorKind {
-    /// There is no node that would answer.
-    Unreachable,
-    /// The node answers, and cannot do it: it has no such volume, or cannot read it.
-    Refused,
-    /// Somebody else has what was asked for, and may give it back.
-    Busy,
-    /// It says nothing of the node's volume: a fault of this machine, or of how they talk.
-    Other,
-}
-
-impl RemoteError {
-    fn new(reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { why: Refusal::new(reason, next), kind: RemoteErrorKind::Other }
-    }
-
-    fn unreachable(reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { kind: RemoteErrorKind::Unreachable, ..Self::new(reason, next) }
-    }
-
-    fn of_system(error: &io::Error, patience: Duration) -> Self {
-        if error.kind() == io::ErrorKind::TimedOut {
-            let reason = format!("gives no answer for {} seconds", patience.as_secs());
-            return Self::unreachable(reason, "see whether the node is overloaded, and try again");
-        }
-        Self::new(format!("cannot be talked to: {}", describe(error)), "try again")
-    }
-
-    fn nonsense(error: impl Display) -> Self {
-        let reason = format!("gives an answer that means nothing ({error})");
-        Self::new(reason, "check that it is a braid node of this version")
-    }
-}
 
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,7 +260,7 @@ impl Remote {
     pub fn vote(&mut self, array: [u8; 16]) -> Result<Voter, RemoteError> {
         match self.ask(|tag| Message::ReadVote { tag, array })? {
             Message::VoteIs { granted, view, incarnation, node, .. } => {
-                Ok(Voter { granted, view, incarnation, node })
+                Ok(Voter { granted, view: view.told(), incarnation, node })
             }
             _ => Err(out_of_turn()),
         }
@@ -369,34 +319,6 @@ impl Remote {
             Message::Meta { bytes: read, .. } if read.len() == bytes as usize => Ok(read),
             _ => Err(out_of_turn()),
         }
-    }
-
-    /// Reads the bitmap that begins at this sector of the open volume of so many.
-    ///
-    /// # Errors
-    /// [`RemoteError`]. That there is no bitmap to trust is none.
-    fn bitmap(
-        &mut self,
-        sector: u64,
-        volume_sectors: u64,
-    ) -> Result<Result<Bitmap, BitmapError>, RemoteError> {
-        let mut failed = None;
-        let bitmap = read_bitmap(sector, volume_sectors, &mut |sector, bytes| {
-            let mut read = Vec::with_capacity(bytes as usize);
-            while (read.len() as u32) < bytes {
-                let have = read.len() as u32;
-                let part = (bytes - have).min(MAX_META_BYTES);
-                let at = sector + u64::from(have) / SECTOR_BYTES;
-                let part = self.read(at, part).map_err(|error| {
-                    let reason = error.to_string();
-                    failed = Some(error);
-                    reason
-                })?;
-                read.extend(part);
-            }
-            Ok(read)
-        });
-        failed.map_or(Ok(bitmap), Err)
     }
 
     /// Writes to the open volume, durably: whole sectors, at most 4096 bytes.
@@ -476,54 +398,4 @@ impl Remote {
 
 fn out_of_turn() -> RemoteError {
     RemoteError::nonsense("out of generation")
-}
-
-/// The superblock of the volume that is open, or why there is none to trust.
-///
-/// # Errors
-/// [`RemoteError`]: it cannot be read.
-pub fn superblock(remote: &mut Remote) -> Result<Result<Superblock, SuperblockError>, RemoteError> {
-    let read = remote.read(SUPERBLOCK_SECTOR, braid_array::format::superblock::READ_BYTES)?;
-    Ok(Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &read))
-}
-
-/// Is nothing where the superblock of the open volume goes? A volume that has no room for one was
-/// not made for an array.
-///
-/// # Errors
-/// [`RemoteError`]: it cannot be read.
-pub fn is_blank(remote: &mut Remote) -> Result<bool, RemoteError> {
-    if Version::V1_2.location(remote.volume_bytes() / SECTOR_BYTES).is_none() {
-        return Ok(false);
-    }
-    let bytes = remote.read(SUPERBLOCK_SECTOR, braid_array::format::superblock::READ_BYTES)?;
-    Ok(bytes.iter().all(|&byte| byte == 0))
-}
-
-/// Opens a volume of the node at `address` and reads its superblock and bitmap. The volume stays
-/// open as long as the connection is kept.
-///
-/// # Errors
-/// [`RemoteError`]. That there is no superblock to trust is none.
-pub fn probe(
-    remote: &mut Remote,
-    address: &str,
-    volume: &str,
-    write: bool,
-) -> Result<Candidate, RemoteError> {
-    let bytes = remote.open_volume(volume, write)?;
-    let superblock = match Version::V1_2.location(bytes / SECTOR_BYTES) {
-        None => Err(SuperblockError::NoMagic),
-        Some(_) => superblock(remote)?,
-    };
-    let mut bitmap = None;
-    if let Ok(superblock) = &superblock
-        && superblock.supported_over_nodes().is_ok()
-        && let Some(sector) = superblock.bitmap_sector()
-    {
-        bitmap = Some(remote.bitmap(sector, bytes / SECTOR_BYTES)?);
-    }
-    let address = address.to_owned();
-    let volume = volume.to_owned();
-    Ok(Candidate { address, volume, bytes, superblock, bitmap })
 }

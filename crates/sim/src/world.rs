@@ -83,6 +83,9 @@ pub struct World<M> {
     pub excess: bool,
     /// A member was lost, or could not read, where a resync had not made parity fit.
     pub lost_in_doubt: bool,
+    /// Requests from before this moment may have met what could not be read while parity was in
+    /// doubt, although a resync has ended since.
+    pub doubt_ended: Option<LogicalTime>,
     /// It was started by force: what parity says counts, right or wrong.
     pub forced: bool,
     /// Devices with bad sectors, and since when these are rewritten.
@@ -124,6 +127,7 @@ impl<M: Subject> World<M> {
             parts,
             excess: false,
             lost_in_doubt: false,
+            doubt_ended: None,
             forced: false,
             damaged: BTreeMap::new(),
             hangs: Vec::new(),
@@ -330,7 +334,7 @@ impl<M: Subject> World<M> {
         if let Err(error) = result
             && !self.excess
             && !refused
-            && !self.may_be_lost(error)
+            && !self.may_be_lost(error, flight.moment)
         {
             let Range { sector, sectors } = range;
             return Err(Failure(format!("{kind:?} {sector}+{sectors} failed: {error}")));
@@ -390,18 +394,36 @@ impl<M: Subject> World<M> {
         }
         self.members_changed |=
             matches!(told, ArrayEvent::MemberFailed { .. } | ArrayEvent::MemberActive(_));
+        let doubtful = part.scenario.has_parity() && !part.synced;
         part.notified(told);
+        let ended = doubtful && part.synced;
+        if ended && self.some_was_unreadable() {
+            self.doubt_ended = Some(self.judge.moment());
+        }
         self.judge(told)
     }
 
     /// May this error say that nobody vouches for what parity says of data that is lost? Where no
     /// resync has been yet, data that is gone with a member or cannot be read must not be made up.
-    /// A request may have met sectors that were rewritten before it was answered.
-    fn may_be_lost(&mut self, error: RequestError) -> bool {
+    /// A request may have met sectors that were rewritten before it was answered. And one of which
+    /// a part has failed is answered when the others are over: the resync may have ended by then.
+    fn may_be_lost(&mut self, error: RequestError, submitted: LogicalTime) -> bool {
         let damaged = (0..self.exec.disks.len()).any(|device| self.is_damaged(device));
         let gaps = self.parts.all().any(|part| part.rebuilt_with_gaps);
-        self.note_lost((damaged || gaps) && error == RequestError::Medium);
-        self.lost_in_doubt && error == RequestError::Medium
+        let medium = error == RequestError::Medium;
+        self.note_lost((damaged || gaps) && medium);
+        let met_it = self.doubt_ended.is_some_and(|ended| submitted < ended);
+        (self.lost_in_doubt || met_it) && medium
+    }
+
+    /// Is there anything that a request in flight may have been unable to read?
+    fn some_was_unreadable(&self) -> bool {
+        let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
+        let met = |(device, since): (&usize, &Option<(LogicalTime, Instant)>)| {
+            let remembers = |(moment, _)| oldest.is_some_and(|oldest| oldest <= moment);
+            self.exec.disks[*device].damaged() || since.is_none_or(remembers)
+        };
+        self.damaged.iter().any(met) || self.parts.all().any(|part| part.rebuilt_with_gaps)
     }
 
     /// Something is gone or cannot be read: where no resync has ended, nobody may vouch for it.

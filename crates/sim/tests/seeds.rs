@@ -18,6 +18,13 @@ fn seeds_of_arrays_with_logs_pass() {
     }
 }
 
+/// A write of two stripes: in one of them a member cannot be read while the resync has yet to come,
+/// and it has ended when the write to the other one is over.
+#[test]
+fn a_write_that_met_what_cannot_be_read_may_fail_after_the_resync() {
+    run_log_seed(35199, Options::default()).unwrap_or_else(|line| panic!("{line}"));
+}
+
 #[test]
 fn seeds_of_arrays_of_arrays_pass() {
     for seed in 1..=60 {

@@ -7,7 +7,7 @@ use super::bitmap::{Merged, merge};
 use super::check::adopted;
 use super::decide::Table;
 use super::refused::{Kind, Refused};
-use super::{Candidate, Config, MemberConfig, Options, Standing, Start, StartLog, Verdict};
+use super::{Candidate, Config, Had, MemberConfig, Options, Standing, Start, StartLog, Verdict};
 use crate::SECTOR_BYTES;
 use crate::code::Losses;
 use crate::format::superblock::{MAX_SECTOR, feature};
@@ -348,14 +348,14 @@ impl Table<'_> {
 
 fn standing(superblock: &Superblock, verdict: &Verdict, bitmap: bool) -> Standing {
     let marked = bitmap && superblock.has(feature::RECOVERY_BITMAP);
-    let marked_below = if marked { u64::MAX } else { 0 };
+    let had = if marked { Had::All } else { Had::NOTHING };
     match *verdict {
         Verdict::Active { role } | Verdict::Forced { role, .. } => Standing::InSync { role },
         Verdict::Rebuilding { role, offset_sectors: offset } => {
-            Standing::Rebuilding { role, offset, replacement: false, marked_below }
+            Standing::Rebuilding { role, offset, replacement: false, had }
         }
         Verdict::Replacement { role, offset_sectors: offset } => {
-            Standing::Rebuilding { role, offset, replacement: true, marked_below }
+            Standing::Rebuilding { role, offset, replacement: true, had }
         }
         Verdict::Journal => Standing::Journal,
         _ => Standing::Spare,

@@ -7,7 +7,7 @@ use super::metadata::Metadata;
 use super::place::{Room, place};
 use crate::action::NewMember;
 use crate::assemble::{
-    Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
+    Had, Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
 };
 use crate::create::LEAST_JOURNAL_SECTORS as JOURNAL_SECTORS;
 use crate::format::superblock::{DevRole, MAX_DEV, feature};
@@ -39,7 +39,7 @@ impl<'a> Admission<'a> {
             State::Rebuilding { role: own, .. } if own == role => {}
             _ => {
                 member.superblock.recovery_offset = 0;
-                member.state = State::rebuilding_from_start(role, 0);
+                member.state = State::rebuilding_from_start(role, Had::NOTHING);
             }
         }
         Ok(member)
@@ -111,7 +111,7 @@ impl<'a> Admission<'a> {
         // It may have been in the middle of its rebuild: then it never had what lies beyond.
         let all_once =
             !superblock.has(feature::RECOVERY_OFFSET) || superblock.has(feature::RECOVERY_BITMAP);
-        let marked_below = if all_once { u64::MAX } else { superblock.recovery_offset };
+        let had = if all_once { Had::All } else { Had::Below(superblock.recovery_offset) };
         let superblock = Superblock { recovery_offset: 0, ..superblock };
         let replacement = false;
         Some(Member::new(MemberConfig {
@@ -119,7 +119,7 @@ impl<'a> Admission<'a> {
             device_sectors: new.device_sectors,
             superblock,
             bad_blocks: new.bad_blocks.clone(),
-            standing: Standing::Rebuilding { role, offset: 0, replacement, marked_below },
+            standing: Standing::Rebuilding { role, offset: 0, replacement, had },
         }))
     }
 

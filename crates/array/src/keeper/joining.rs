@@ -8,7 +8,7 @@ use super::admission::Admission;
 use super::command::Answer;
 use super::members::{Member, State};
 use crate::action::{CommandId, NewMember};
-use crate::assemble::Lineage;
+use crate::assemble::{Had, Lineage};
 use crate::events::Fault;
 use crate::refusal::Refusal;
 use crate::{MemberId, Role};
@@ -44,7 +44,7 @@ impl Keeper {
     /// Why it does not.
     pub fn take_in_copy(&mut self, new: &NewMember, role: Role) -> Answer {
         let mut member = Admission::new(&self.core).joining(new, role)?;
-        member.state = State::rebuilding_from_start(role, u64::MAX);
+        member.state = State::rebuilding_from_start(role, Had::All);
         self.attach(new.member, member);
         Ok(())
     }

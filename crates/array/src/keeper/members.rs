@@ -2,7 +2,7 @@
 
 use super::doubts::Doubts;
 use super::journal::JournalDevice;
-use crate::assemble::{MemberConfig, Standing};
+use crate::assemble::{Had, MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::plan::{Place, RoleView};
 use crate::status::MemberState;
@@ -13,9 +13,9 @@ use crate::{Instant, MemberId, Role};
 pub(crate) enum State {
     /// Holds its role completely.
     InSync { role: Role },
-    /// Holds its role below `offset`, in sectors of its data area. Below `marked_below` it lacks
-    /// only what the bitmap marks.
-    Rebuilding { role: Role, offset: u64, replacement: bool, marked_below: u64 },
+    /// Holds its role below `offset`, in sectors of its data area. Of what it `had` it lacks only
+    /// what the bitmap marks.
+    Rebuilding { role: Role, offset: u64, replacement: bool, had: Had },
     /// Holds its role completely, and has been taken over from: the superblocks that say so are on
     /// their way. Until they have arrived it gets what its heir gets, and the role back should the
     /// heir fail.
@@ -29,10 +29,9 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Is given all of its role that lies behind `marked_below`, and before that what the bitmap
-    /// marks.
-    pub(super) const fn rebuilding_from_start(role: Role, marked_below: u64) -> Self {
-        Self::Rebuilding { role, offset: 0, replacement: false, marked_below }
+    /// Is given all of its role but what it had, and of that what the bitmap marks.
+    pub(super) const fn rebuilding_from_start(role: Role, had: Had) -> Self {
+        Self::Rebuilding { role, offset: 0, replacement: false, had }
     }
 
     pub(crate) const fn role(self) -> Option<Role> {
@@ -98,8 +97,8 @@ impl Member {
     pub(crate) fn new(config: MemberConfig) -> Self {
         let state = match config.standing {
             Standing::InSync { role } => State::InSync { role },
-            Standing::Rebuilding { role, offset, replacement, marked_below } => {
-                State::Rebuilding { role, offset, replacement, marked_below }
+            Standing::Rebuilding { role, offset, replacement, had } => {
+                State::Rebuilding { role, offset, replacement, had }
             }
             Standing::Spare => State::Spare,
             Standing::Journal => State::Journal,
@@ -300,8 +299,8 @@ impl Members {
         let (None, Some(heir)) = (entry.holder, entry.beside) else { return };
         let Some(member) = self.get_mut(heir) else { return };
         let state = match member.state {
-            State::Rebuilding { role, offset, marked_below, .. } => {
-                State::Rebuilding { role, offset, replacement: false, marked_below }
+            State::Rebuilding { role, offset, had, .. } => {
+                State::Rebuilding { role, offset, replacement: false, had }
             }
             State::Retiring { role } => {
                 // Members may have been told that it left: it says first that it has not.
@@ -319,7 +318,7 @@ impl Members {
         let mut targets = self.rebuilding();
         let marked = |&(id, _): &(MemberId, u64)| {
             let state = self.get(id).map(|member| member.state);
-            matches!(state, Some(State::Rebuilding { marked_below: u64::MAX, .. }))
+            matches!(state, Some(State::Rebuilding { had: Had::All, .. }))
         };
         if targets.iter().any(marked) {
             targets.retain(marked);

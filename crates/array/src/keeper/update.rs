@@ -13,6 +13,7 @@ use super::members::{Member, Members, State};
 use super::metadata::{MetaWrite, Wanted};
 use super::sync::Ranges;
 use crate::MemberId;
+use crate::assemble::Had;
 use crate::format::superblock::{DevRole, feature};
 use crate::format::{Bitmap, Superblock};
 
@@ -316,12 +317,12 @@ impl Core {
             image.feature_map |= feature::BAD_BLOCKS;
         }
         match member.state {
-            State::Rebuilding { replacement, marked_below, .. } => {
+            State::Rebuilding { replacement, had, .. } => {
                 image.feature_map |= feature::RECOVERY_OFFSET;
                 if replacement {
                     image.feature_map |= feature::REPLACEMENT;
                 }
-                if marked_below == u64::MAX {
+                if had == Had::All {
                     image.feature_map |= feature::RECOVERY_BITMAP;
                 }
             }

@@ -1,7 +1,7 @@
 //! What starts, and with what.
 
 use braid_array::Role;
-use braid_array::assemble::{Options, Standing, Start, decide};
+use braid_array::assemble::{Had, Options, Standing, Start, decide};
 use braid_array::format::superblock::{devflag, feature};
 use braid_array::format::{BadBlocks, Bitmap, DevRole, Superblock};
 
@@ -148,7 +148,7 @@ fn members_without_a_whole_role_are_what_their_superblock_says() {
         role,
         offset,
         replacement,
-        marked_below: 0,
+        had: Had::NOTHING,
     };
     assert_eq!(config.members[1].standing, rebuilding(Role(1), 1000, false));
     assert_eq!(config.members[3].standing, rebuilding(Role(0), SIZE_SECTORS, true));

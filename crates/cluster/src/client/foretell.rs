@@ -15,7 +15,7 @@ pub struct Voter {
     /// The highest epoch that it has granted.
     pub granted: Epoch,
     /// The newest view that it was told of.
-    pub view: View,
+    pub view: Option<View>,
     /// As a member of which it would be in sync now.
     pub incarnation: u64,
     /// Who it is as a voter.
@@ -26,7 +26,8 @@ pub struct Voter {
 /// view.
 #[must_use]
 pub fn witnesses(voters: &[Voter]) -> &[Witness] {
-    let newest = voters.iter().map(|voter| &voter.view).max_by_key(|view| view.order());
+    let newest =
+        voters.iter().filter_map(|voter| voter.view.as_ref()).max_by_key(|view| view.order());
     newest.map_or(&[], |view| &view.witnesses)
 }
 

@@ -73,7 +73,7 @@ impl Parts {
             if !ownership.lost_are_recorded(&mut cx) {
                 return;
             }
-            let view = self.ownership.view().clone();
+            let Some(view) = self.ownership.view().cloned() else { return };
             let (engine, mut cx) = self.engine();
             if engine.journals.views_told(&mut cx, &view) {
                 return self.start_goes_on();

@@ -1,9 +1,21 @@
 //! What client and nodes agree on, and what to agree on for a given array.
 
+use std::ops::RangeInclusive;
+
 use super::{PipelineError, Slots};
 use crate::family::Family;
 use crate::ids::Epoch;
 use crate::schedule::Planner;
+use crate::set::MAX_POSITIONS;
+
+/// The most nodes of an array.
+pub const MAX_NODES: u16 = 64;
+/// The longest block.
+pub const MAX_CHUNK_BYTES: u32 = 1 << 30;
+/// The longest time that nodes bear each other's silence, and the shortest.
+const SILENCES_MS: RangeInclusive<u32> = 100..=3_600_000;
+/// The longest slot.
+pub const MAX_SLOT_BYTES: u32 = 1 << 20;
 
 /// Slices are at most this long.
 const MAX_SLICE_BYTES: u32 = 64 << 10;
@@ -85,6 +97,27 @@ impl Params {
             reads: Slots { count: reads as u16, bytes: read_bytes },
             silence_ms: SILENCE_MS,
         })
+    }
+
+    /// Can they be those of a pipeline?
+    pub(super) fn check(&self) -> Result<(), PipelineError> {
+        let aligned = |bytes: u32| bytes > 0 && bytes.is_multiple_of(4096);
+        let Self { nodes, chunk_bytes, stripes, wide, narrow, reads, .. } = *self;
+        let slot = |slots: Slots| aligned(slots.bytes) && slots.bytes <= MAX_SLOT_BYTES;
+        let checks = [
+            ((1..=MAX_NODES).contains(&nodes), "the number of nodes"),
+            (aligned(chunk_bytes) && chunk_bytes <= MAX_CHUNK_BYTES, "the chunk"),
+            (stripes > 0, "the size"),
+            (slot(wide) && wide.bytes <= chunk_bytes && wide.count > 0, "the slice"),
+            (slot(narrow) && narrow.bytes <= wide.bytes, "the size of narrow positions"),
+            (wide.count.saturating_add(narrow.count) <= MAX_POSITIONS, "the number of positions"),
+            (slot(reads) && (1..=4096).contains(&reads.count), "the slots for reads"),
+            (SILENCES_MS.contains(&self.silence_ms), "how long nodes may be silent"),
+        ];
+        match checks.into_iter().find(|(ok, _)| !ok) {
+            Some((_, what)) => Err(PipelineError::Range(what)),
+            None => Ok(()),
+        }
     }
 
     /// The chunk of an array whose user names none: with it blocks are slices, so that a sequential

@@ -1,6 +1,7 @@
 use braid_array::Role;
 use std::collections::BTreeMap;
 
+use braid_array::Buf;
 use braid_array::level::{Layout, Level};
 
 use super::*;

@@ -4,7 +4,7 @@ use crate::ids::{Epoch, NodeId};
 const ARRAY: [u8; 16] = [7; 16];
 
 fn vote() -> Vote {
-    let members = vec![0x1122_3344_5566_7788, 0, 3];
+    let members = [0x1122_3344_5566_7788, 0, 3].map(NonZeroU64::new).to_vec();
     let voters = [10, 11, 12, 13].map(NodeId).to_vec();
     let witnesses = vec![Witness { node: NodeId(13), address: "w:7000".into() }];
     let view = View {
@@ -16,7 +16,7 @@ fn vote() -> Vote {
         voted: [14, 11].map(NodeId).to_vec(),
         witnesses,
     };
-    Vote { granted: Epoch(9), to: 10, view }
+    Vote { granted: Epoch(9), to: 10, view: Some(view) }
 }
 
 #[test]
@@ -80,11 +80,12 @@ fn what_enough_voters_have_every_majority_hears_of() {
 #[test]
 fn the_largest_view_fits() {
     let voters = vec![NodeId(2); (SLOT_BYTES - HEAD_BYTES - 16) / 8 - 6];
-    let view = View { members: vec![1; 4], voters, ..vote().view };
-    let vote = Vote { view, ..vote() };
-    assert!(vote.view.fits());
+    let one = NonZeroU64::new(1);
+    let view = View { members: vec![one; 4], voters, ..vote().view.expect("one") };
+    assert!(view.fits());
+    let vote = Vote { view: Some(view.clone()), ..vote() };
     assert_eq!(Vote::decode(&ARRAY, &vote.encode(&ARRAY, 1)), Some((1, vote.clone())));
-    let view = View { members: vec![1; 5], ..vote.view };
+    let view = View { members: vec![one; 5], ..view };
     assert!(!view.fits());
     let long = Witness { node: NodeId(1), address: "w".repeat(MAX_ADDRESS_BYTES + 1) };
     assert!(!View { witnesses: vec![long], ..View::default() }.fits());
@@ -98,19 +99,18 @@ fn two_can_go_on(joint: &View) -> bool {
     let voters = |last| [0, 1, last].map(NodeId).to_vec();
     let before = View { epoch: Epoch(1), count: 1, voters: voters(2), ..View::default() };
     let after = View { epoch: Epoch(1), count: 3, voters: voters(3), ..View::default() };
-    let none = View::default();
-    let goes_on = |noted: [&View; 4], here: &BTreeSet<NodeId>| {
-        let newest = here.iter().map(|&node| noted[node.0 as usize]).max_by_key(|v| v.order());
-        newest.is_some_and(|view| view.epoch > Epoch::BEFORE_ANY && view.lacks(here).is_none())
+    let goes_on = |noted: [Option<&View>; 4], here: &BTreeSet<NodeId>| {
+        let newest = here.iter().filter_map(|&node| noted[node.0 as usize]);
+        newest.max_by_key(|view| view.order()).is_some_and(|view| view.lacks(here).is_none())
     };
     sets().any(|has_joint| {
         let next = sets().filter(|next| next.is_empty() || joint.holds(&has_joint));
         next.into_iter().any(|has_after| {
             let noted = [0, 1, 2, 3].map(NodeId).map(|node| match node {
-                _ if has_after.contains(&node) => &after,
-                _ if has_joint.contains(&node) => joint,
-                NodeId(3) => &none,
-                _ => &before,
+                _ if has_after.contains(&node) => Some(&after),
+                _ if has_joint.contains(&node) => Some(joint),
+                NodeId(3) => None,
+                _ => Some(&before),
             });
             let able: Vec<_> = sets().filter(|here| goes_on(noted, here)).collect();
             able.iter().any(|one| able.iter().any(|other| one.is_disjoint(other)))

@@ -1,5 +1,7 @@
 //! How the fields of messages become bytes and come back.
 
+use std::num::NonZeroU64;
+
 use crate::family::Family;
 use crate::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot, StripeNo};
 use crate::pipeline::{Params, Slots};
@@ -291,7 +293,8 @@ impl Field for View {
         self.epoch.put(out);
         self.count.put(out);
         self.torn.put(out);
-        self.members.put(out);
+        let members = self.members.iter().map(|member| member.map_or(0, NonZeroU64::get));
+        members.collect::<Vec<u64>>().put(out);
         self.voters.put(out);
         self.voted.put(out);
         self.witnesses.put(out);
@@ -301,7 +304,7 @@ impl Field for View {
             epoch: Epoch::get(input)?,
             count: u32::get(input)?,
             torn: bool::get(input)?,
-            members: Vec::get(input)?,
+            members: Vec::get(input)?.into_iter().map(NonZeroU64::new).collect(),
             voters: Vec::get(input)?,
             voted: Vec::get(input)?,
             witnesses: Vec::get(input)?,

@@ -1,3 +1,5 @@
+use std::num::NonZeroU64;
+
 use super::*;
 use crate::family::Family;
 use crate::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot, StripeNo};
@@ -52,7 +54,7 @@ fn params(slots: Slots) -> Params {
 }
 
 fn view() -> View {
-    let members = vec![5, 0, 7];
+    let members = [5, 0, 7].map(NonZeroU64::new).to_vec();
     let voters = [1, 2, 3, 4].map(NodeId).to_vec();
     let voted = [9, 2, 3, 4].map(NodeId).to_vec();
     let witnesses = vec![Witness { node: NodeId(4), address: "[::1]:7000".into() }];

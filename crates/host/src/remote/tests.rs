@@ -2,6 +2,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
+use braid_array::format::SuperblockError;
 use braid_cluster::ids::{Epoch, Generation, NodeId, Position};
 use braid_cluster::wire::PROTOCOL_VERSION;
 

@@ -1,5 +1,7 @@
 //! The nodes and witnesses of a run, and what lies on them.
 
+use std::num::NonZeroU64;
+
 use braid_array::Role;
 use braid_array::array::Scratch;
 use braid_array::format::superblock::feature;
@@ -168,16 +170,15 @@ impl Cluster {
 
     /// The newest view that nodes were told of.
     pub(super) fn newest_view(&self) -> Option<View> {
-        let views =
-            self.votes().map(|vote| vote.view).filter(|view| view.epoch > Epoch::BEFORE_ANY);
-        views.max_by_key(View::order)
+        self.votes().filter_map(|vote| vote.view).max_by_key(View::order)
     }
 
     /// Have enough of those who hold the array been there ever since?
     pub(super) fn have_kept_enough(&self, view: &View, missing: &[Role]) -> bool {
         let kept = |role: &Role| {
             let at = role.index();
-            !missing.contains(role) && view.has(*role) && view.members[at] == self.incarnations[at]
+            let now = NonZeroU64::new(self.incarnations[at]);
+            !missing.contains(role) && view.has(*role) && view.members[at] == now
         };
         let lost: Vec<Role> = Role::all(self.scenario.params.nodes).filter(|r| !kept(r)).collect();
         self.scenario.survives(&lost)

@@ -158,7 +158,7 @@ impl Relay<'_> {
     /// Until it serves: does the client find enough of those who held the array before?
     fn look_at_those_before(&mut self) {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
-        let views = self.cluster.votes().map(|vote| vote.view);
+        let views = self.cluster.votes().filter_map(|vote| vote.view);
         let before = views.filter(|view| (Epoch(1)..=self.granted).contains(&view.epoch));
         let newest = before.max_by_key(View::order);
         let away = |role: &Role| !client.roles.contains(role) || self.gone.contains(role);

@@ -86,7 +86,7 @@ impl Session {
                 && (0..)
                     .map(Role)
                     .zip(&view.members)
-                    .all(|(role, member)| *member != 0 || !there(&role))
+                    .all(|(role, member)| member.is_some() || !there(&role))
         };
         let kept = |view: &View| self.cluster.have_kept_enough(view, missing);
         let fits = |view: View| !view.torn && (kept(&view) || recorded(&view));

@@ -2,6 +2,8 @@
 //! client is lost, and so are members, and the next client goes on with the others, nobody vouching
 //! for anything; or it is refused, because those that are there have missed writes.
 
+use std::num::NonZeroU64;
+
 use braid_array::Role;
 use braid_array::array::Scratch;
 use braid_array::status::ArrayState;
@@ -41,12 +43,12 @@ impl Cluster {
             epoch: Epoch(1),
             count: 1,
             torn: self.scenario.dirty,
-            members: self.incarnations.clone(),
+            members: self.incarnations.iter().copied().map(NonZeroU64::new).collect(),
             voters: self.ids.iter().copied().chain(FIRST..FIRST + count).map(NodeId).collect(),
             voted: Vec::new(),
             witnesses: (FIRST..FIRST + count).map(at).collect(),
         };
-        let note = Vote { granted: Epoch(1), to: 1, view }.encode(&ARRAY, 0);
+        let note = Vote { granted: Epoch(1), to: 1, view: Some(view) }.encode(&ARRAY, 0);
         for &voter in self.nodes.iter().chain(&self.witnesses) {
             self.world.processes[voter].note(&note_of(&ARRAY), 0, &note);
         }

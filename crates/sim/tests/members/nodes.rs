@@ -91,7 +91,7 @@ impl Nodes {
     pub(crate) fn voters(&self, node: usize) -> Vec<u64> {
         let notes = self.world.processes[self.nodes[node]].notes.values();
         let vote = notes.filter_map(|note| Vote::newest(&ARRAY, note)).next();
-        let view = vote.expect("a vote file").1.view;
+        let view = vote.expect("a vote file").1.view.expect("a view in it");
         assert_eq!(view.voted, [], "the old voters are asked still");
         view.voters.iter().map(|voter| voter.0).collect()
     }

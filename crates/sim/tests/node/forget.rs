@@ -1,5 +1,7 @@
 //! What is forgotten, and what stands against it.
 
+use std::num::NonZeroU64;
+
 use braid_array::fabric::PeerId;
 use braid_cluster::Node;
 use braid_cluster::assemble::SUPERBLOCK_SECTOR;
@@ -28,7 +30,7 @@ fn world(seed: u64) -> World {
     let view = View {
         epoch: Epoch(5),
         count: 2,
-        members: vec![100],
+        members: vec![NonZeroU64::new(100)],
         voters: vec![NodeId(0)],
         ..View::default()
     };

@@ -28,7 +28,7 @@ mod world;
 
 use super::*;
 use crate::action::CommandId;
-use crate::assemble::{MemberConfig, Standing};
+use crate::assemble::{Had, MemberConfig, Standing};
 use crate::events::ArrayEvent;
 use crate::format::superblock::{DevRole, MAX_SECTOR, Version};
 use crate::format::{BadBlocks, Bitmap, Superblock};

@@ -29,7 +29,7 @@ pub(super) fn unclean(config: &mut Config) {
 /// The last of the members is being rebuilt, and is so far.
 fn rebuilding(config: &mut Config, role: Role, offset: u64, replacement: bool) {
     let member = config.members.last_mut().unwrap();
-    member.standing = Standing::Rebuilding { role, offset, replacement, marked_below: 0 };
+    member.standing = Standing::Rebuilding { role, offset, replacement, had: Had::NOTHING };
     member.superblock.recovery_offset = offset;
     member.superblock.feature_map |= feature::RECOVERY_OFFSET;
     if replacement {

@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use super::Redundancy;
 use super::core::Core;
 use super::members::State;
+use crate::assemble::Had;
 use crate::events::{ArrayEvent, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
 use crate::refusal::Refusal;
@@ -150,7 +151,7 @@ impl Sync {
             });
             let Some((role, _)) = empty.or(wanting) else { return };
             let replacement = empty.is_none();
-            let state = State::Rebuilding { role, offset: 0, replacement, marked_below: 0 };
+            let state = State::Rebuilding { role, offset: 0, replacement, had: Had::NOTHING };
             if let Some(member) = core.members.get_mut(spare) {
                 member.superblock.recovery_offset = 0;
             }

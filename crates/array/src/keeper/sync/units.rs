@@ -70,8 +70,8 @@ impl Sync {
             .iter()
             .filter(|(id, _)| self.targets.contains(id))
             .filter(|(_, member)| match member.state {
-                State::Rebuilding { offset, marked_below, .. } => {
-                    (dirty || end > marked_below) && offset < end
+                State::Rebuilding { offset, had, .. } => {
+                    (dirty || had.ends_before(end)) && offset < end
                 }
                 _ => false,
             })

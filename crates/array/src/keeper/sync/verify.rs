@@ -3,6 +3,7 @@
 //! something else, fails; a member that it was to replace stays.
 
 use super::{Phase, Sync, Work};
+use crate::assemble::Had;
 use crate::events::SyncAction;
 use crate::keeper::core::Core;
 use crate::keeper::intent::Intent;
@@ -34,11 +35,11 @@ impl Sync {
             && next < self.end
             && self.units.len() < core.rules.units_at_once
         {
-            for (id, role, marked_below) in self.rebuilt(core) {
+            for (id, role, had) in self.rebuilt(core) {
                 let (unit, sectors) = self.unit_of_role(core, role, next);
                 let dirty = |intent: &Intent| intent.dirty(unit.start, unit.end());
                 // What a returning member had all along was not given to it.
-                let given = next + sectors > marked_below
+                let given = had.ends_before(next + sectors)
                     || core.metadata.intent.as_ref().is_none_or(dirty);
                 if unit.sectors > 0 && given {
                     self.ask_for(core, next, unit, Work::Verify(id));
@@ -62,15 +63,15 @@ impl Sync {
         if place < last { last.min(place + step) } else { end }
     }
 
-    /// Members that have all of the role that they are to take over: that, and below which row they
-    /// were given only what the bitmap marks.
-    fn rebuilt(&self, core: &Core) -> Vec<(MemberId, Role, u64)> {
+    /// Members that have all of the role that they are to take over: that, and what they had of it,
+    /// of which they were given only what the bitmap marks.
+    fn rebuilt(&self, core: &Core) -> Vec<(MemberId, Role, Had)> {
         let end = core.space.member_sectors();
         let targets = core.members.iter().filter(|(id, _)| self.targets.contains(id));
         targets
             .filter_map(|(id, member)| match member.state {
-                State::Rebuilding { role, offset, marked_below, .. } if offset >= end => {
-                    Some((id, role, marked_below))
+                State::Rebuilding { role, offset, had, .. } if offset >= end => {
+                    Some((id, role, had))
                 }
                 _ => None,
             })

@@ -2,6 +2,7 @@
 //! superblocks are written: who assembles it finds there who votes, and where.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
 use braid_array::Refusal;
 use braid_cluster::client::MAX_WITNESSES;
@@ -59,7 +60,10 @@ pub(super) fn record(
     let view = View {
         epoch: asked.iter().map(|(_, granted)| granted.epoch).max().unwrap_or(Epoch(1)),
         count: 1,
-        members: of_members.iter().map(|(_, granted)| granted.incarnation).collect(),
+        members: of_members
+            .iter()
+            .map(|(_, granted)| NonZeroU64::new(granted.incarnation))
+            .collect(),
         voters: voters.into_iter().collect(),
         witnesses: of_witnesses.iter().zip(witnesses).map(at).collect(),
         ..View::default()

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use braid_array::array::Scratch;
 use braid_array::keeper::{Done, KeeperView, LaneReport, Redundancy, SyncSpace};
 use braid_array::{
     Action, Buf, Instant, MemberId, Refusal, RequestError, RequestId, Role, SECTOR_BYTES,
@@ -60,6 +61,35 @@ pub(in crate::client) struct Shared {
 }
 
 impl Shared {
+    pub(in crate::client) fn new(
+        pipeline: Pipeline,
+        space: Space,
+        forced: bool,
+        scratch: Scratch,
+    ) -> Self {
+        let params = *pipeline.params();
+        let len = params.wide.bytes;
+        let zeroes = Buf { offset: scratch.offset, len };
+        let bytes = scratch.bytes.saturating_sub(len.into());
+        let rest = Scratch { offset: scratch.offset + u64::from(len), bytes };
+        Self {
+            pipeline,
+            space,
+            staging: Staging::new(rest, len),
+            areas: Areas::default(),
+            reads: Reads::new(params.nodes, params.reads.count),
+            requests: Requests::default(),
+            zeroes,
+            forced,
+            notes: VecDeque::new(),
+        }
+    }
+
+    /// The buffer that is to hold zeroes.
+    pub(in crate::client) const fn zeroes(&self) -> Buf {
+        self.zeroes
+    }
+
     pub(in crate::client) fn params(&self) -> &Params {
         self.pipeline.params()
     }

@@ -29,6 +29,7 @@ mod probe;
 mod queue;
 mod quiet;
 mod read_back;
+mod reading;
 mod reads;
 mod requests;
 mod sets;
@@ -37,22 +38,17 @@ mod staging;
 mod stripe;
 mod work;
 
-use std::collections::BTreeMap;
-
-use braid_array::array::Scratch;
 use braid_array::format::Superblock;
 use braid_array::keeper::{Done, Fix, LaneReport, Tried, Unit, Work as What};
-use braid_array::{
-    Buf, IoError, IoId, Op, Outcome, Request, RequestError, RequestId, Role, SECTOR_BYTES,
-};
+use braid_array::{IoError, IoId, Op, Outcome, Request, Role};
 
-use areas::Areas;
 use compare::Compares;
 use context::Note;
 pub(super) use context::{Cx, Shared};
 use copies::Copies;
 use decode::Decodes;
-use extent::{Extent, Piece, Range, Whose};
+use extent::Whose;
+#[cfg(test)]
 pub(super) use extent::{Want, Whom};
 use flush::Flushes;
 use journals::Journals;
@@ -61,43 +57,16 @@ pub(super) use mix::Mix;
 use queue::{Below, Queue};
 use read_back::ReadBack;
 pub(super) use read_back::Verdict;
-use reads::Reads;
-use requests::{Requests, Writes};
+use reading::take_read;
+use requests::Writes;
 pub(super) use sets::{Prepared, Sets, StoreFault};
 pub(super) use space::Space;
-use staging::Staging;
 use work::{Task, Work};
 
 use super::out::{IoPurpose, RequestKind};
 use crate::ids::{Generation, Position, Slot};
 use crate::pipeline::Pipeline;
 use crate::set::Roles;
-
-impl Shared {
-    pub(super) fn new(pipeline: Pipeline, space: Space, forced: bool, scratch: Scratch) -> Self {
-        let params = *pipeline.params();
-        let len = params.wide.bytes;
-        let zeroes = Buf { offset: scratch.offset, len };
-        let bytes = scratch.bytes.saturating_sub(len.into());
-        let rest = Scratch { offset: scratch.offset + u64::from(len), bytes };
-        Self {
-            pipeline,
-            space,
-            staging: Staging::new(rest, len),
-            areas: Areas::default(),
-            reads: Reads::new(params.nodes, params.reads.count),
-            requests: Requests::default(),
-            zeroes,
-            forced,
-            notes: std::collections::VecDeque::new(),
-        }
-    }
-
-    /// The buffer that is to hold zeroes.
-    pub(super) const fn zeroes(&self) -> Buf {
-        self.zeroes
-    }
-}
 
 /// The machines that carry out requests and background work. The client calls it with a [`Cx`]:
 /// `submit` for requests, `io_done`, `placed`, `copied`, `read_failed` and `answered` for results,
@@ -160,32 +129,6 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// Cuts a read into parts: each from the node that holds it, straight into the request's
-    /// buffer. Parts of the same range of a stripe are kept together when a node is gone: what is
-    /// read for one serves the others.
-    fn read(&mut self, cx: &mut Cx<'_>, request: &Request) {
-        let start = request.sector * SECTOR_BYTES;
-        let end = start + u64::from(request.buf.len);
-        let all_there = cx.lost().is_empty();
-        let mut together: BTreeMap<Range, (Extent, Vec<Want>)> = BTreeMap::new();
-        let mut next = start;
-        while next < end {
-            let extent = cx.shared.extent(next, end);
-            let into = request.buf.slice((next - start) as u32, extent.len);
-            cx.shared.requests.add_part(request.id);
-            if all_there {
-                read_part(cx, request.id, extent, into);
-            } else {
-                let (_, wanted) = together.entry(extent.range()).or_insert((extent, Vec::new()));
-                wanted.push(Want { index: extent.index, into, whom: Whom::Request(request.id) });
-            }
-            next += u64::from(extent.len);
-        }
-        for (extent, wanted) in together.into_values() {
-            self.decodes.decode(cx, extent, wanted);
-        }
-    }
-
     /// An operation of the executor is done.
     pub(super) fn io_done(&mut self, cx: &mut Cx<'_>, io: IoId, result: Result<Outcome, IoError>) {
         match cx.out.ios.remove(&io) {
@@ -245,27 +188,6 @@ impl Engine {
             self.read_elsewhere(cx, piece);
         }
         self.pass_on(cx);
-    }
-
-    /// A node could not read this; perhaps the others can give it back.
-    fn read_elsewhere(&mut self, cx: &mut Cx<'_>, piece: Piece) {
-        let Piece { cell, extent, into, whose } = piece;
-        match whose {
-            Whose::Request(request) => {
-                let wanted = vec![Want { index: extent.index, into, whom: Whom::Request(request) }];
-                if cx.readable(cell.node) {
-                    self.decodes.decode_without(extent, wanted, cell.node);
-                } else {
-                    self.decodes.decode(cx, extent, wanted);
-                }
-            }
-            Whose::Decode(job) => self.decodes.read_failed(cx, job, cell),
-            Whose::Compare(key) | Whose::Digest(key) => {
-                self.compares.read_done(cx, key, cell, false);
-            }
-            Whose::Copy { number, .. } => self.copies.block_over(cx, number, false),
-            Whose::ReadBack => self.read_back.came(cx, false, false),
-        }
     }
 
     pub(super) fn prepared(&mut self, cx: &mut Cx<'_>, prepared: Prepared) {
@@ -492,28 +414,4 @@ impl Engine {
         let idle = self.is_idle(cx.shared);
         self.lease.advance(cx, &self.sets, idle);
     }
-}
-
-fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
-    let planner = cx.shared.pipeline.planner(Position(0));
-    let Some(plan) = cx.shared.pipeline.plan(extent.stripe, planner) else {
-        return cx.part_over(id, Err(RequestError::Failed));
-    };
-    let cell = plan.code.data()[extent.index as usize];
-    let piece = Piece { cell, extent, into, whose: Whose::Request(id) };
-    let key = cx.shared.key_of(&extent);
-    match cx.shared.areas.get_mut(key) {
-        // What was answered has to be seen, and is not stored yet.
-        Some(area) if area.committing > 0 => area.late_reads.push(piece),
-        _ => cx.shared.reads.queue(piece),
-    }
-}
-
-/// A read is answered; what it was for.
-fn take_read(cx: &mut Cx<'_>, role: Role, slot: Slot) -> Option<Piece> {
-    let piece = cx.shared.reads.take(role, slot)?;
-    let now = cx.now();
-    cx.answered(role);
-    cx.out.latency.end(role, super::latency::TimedOperation::Read(slot), now);
-    Some(piece)
 }

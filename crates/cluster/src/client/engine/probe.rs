@@ -1,7 +1,7 @@
 //! What tests of the client look at in the engine.
 
-use super::extent::Extent;
-use super::{Cx, Engine, Range, Shared, Want};
+use super::extent::{Extent, Range, Want};
+use super::{Cx, Engine, Shared};
 use crate::ids::Position;
 
 impl Engine {

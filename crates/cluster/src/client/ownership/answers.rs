@@ -23,14 +23,17 @@ impl Ownership {
         role: Role,
         grant: Grant,
     ) {
-        self.learn_of_witnesses(cx, &grant.view);
+        self.learn_of_witnesses(cx, grant.view.as_ref());
         self.grants.insert(role.0, grant);
         self.answered(cx, facts, role.0);
     }
 
     /// In a takeover: a voter tells where others are.
-    fn learn_of_witnesses(&mut self, cx: &mut Cx<'_>, view: &View) {
-        if !self.looks && !cx.keeper.is_read_only() {
+    fn learn_of_witnesses(&mut self, cx: &mut Cx<'_>, view: Option<&View>) {
+        if let Some(view) = view
+            && !self.looks
+            && !cx.keeper.is_read_only()
+        {
             self.witnesses.learn(view);
         }
         self.begin(cx);
@@ -66,7 +69,7 @@ impl Ownership {
         order: (Epoch, u32),
     ) {
         let node = self.grants.get(&voter).map(|grant| grant.node);
-        if order == self.view.order() {
+        if Some(order) == self.order() {
             self.have_view.extend(node);
             // From now on they hear of it.
             if self.view_holds() {
@@ -163,9 +166,9 @@ impl Ownership {
 
     fn witness_granted(&mut self, cx: &mut Cx<'_>, facts: Facts, number: u16, grant: Grant) {
         if facts.starting {
-            self.learn_of_witnesses(cx, &grant.view);
+            self.learn_of_witnesses(cx, grant.view.as_ref());
         }
-        let lacks = grant.view.order() < self.view.order();
+        let lacks = grant.view.as_ref().map(View::order) < self.order();
         self.grants.insert(number, grant);
         // It may have been known by another address.
         if let Some(other) = self.witnesses.forget_same(number, cx.out) {
@@ -173,10 +176,12 @@ impl Ownership {
         }
         if !facts.starting {
             self.voters_due = true;
-            if lacks {
+            if let Some(view) = self.view.clone()
+                && lacks
+            {
                 self.waiting.insert(number);
                 let now = cx.keeper.now();
-                return self.witnesses.record_at(number, self.view.clone(), cx.out, now);
+                return self.witnesses.record_at(number, view, cx.out, now);
             }
         }
         self.answered(cx, facts, number);

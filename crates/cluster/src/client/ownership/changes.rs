@@ -1,10 +1,12 @@
 //! What voters are told from then on: who is lost, and who is in sync.
 
+use std::num::NonZeroU64;
+
 use braid_array::keeper::LaneReport;
 use braid_array::{Refusal, Role};
 
 use super::Ownership;
-use super::decision::START;
+use super::decision::{Grant, START};
 use crate::client::engine::Cx;
 use crate::client::membership::writes_over;
 use crate::view::View;
@@ -21,30 +23,31 @@ impl Ownership {
             return;
         }
         let torn = cx.keeper.has_to_resync() && !braid_array::broken("torn-recorded");
-        let holder = |role: Role, before: u64| {
+        let holder = |role: Role, before: Option<NonZeroU64>| {
             if cx.members.readable(cx.keeper, role) {
-                self.grants.get(&role.0).map_or(0, |grant| grant.incarnation)
+                self.grants.get(&role.0).and_then(Grant::member)
             } else if cx.keeper.arrivals_told() {
-                0
+                None
             } else {
                 // Whoever comes next goes by superblocks, too: these may not say yet who is in sync
                 // in its place.
                 before
             }
         };
-        let mut holders = (0..).map(Role).zip(&self.view.members);
+        let Some(recorded) = &self.view else { return };
+        let mut holders = (0..).map(Role).zip(&recorded.members);
         let stays = holders.all(|(role, &before)| holder(role, before) == before);
-        if stays && torn == self.view.torn && self.view.voted.is_empty() && !self.voters_due {
+        if stays && torn == recorded.torn && recorded.voted.is_empty() && !self.voters_due {
             return self.look_at_votes(cx);
         }
-        let mut view = self.view.clone();
+        let mut view = recorded.clone();
         for (role, member) in (0..).map(Role).zip(&mut view.members) {
             *member = holder(role, *member);
         }
         self.change_voters(&mut view, cx.shared.params().nodes);
         self.voters_due = false;
         let view = View { torn, ..view };
-        if view == self.view {
+        if self.view.as_ref() == Some(&view) {
             self.look_at_votes(cx);
         } else {
             self.record(cx, View { count: view.count + 1, ..view });
@@ -82,11 +85,12 @@ impl Ownership {
         if over && braid_array::broken("start-ends") {
             return false;
         }
-        let mut view = self.view.clone();
+        let Some(recorded) = &self.view else { return false };
+        let mut view = recorded.clone();
         for (role, member) in (0..).map(Role).zip(&mut view.members) {
-            *member = if cx.members.alive(role) { *member } else { 0 };
+            *member = if cx.members.alive(role) { *member } else { None };
         }
-        let known = view == self.view;
+        let known = view == *recorded;
         let noted = known && (self.stands_alone(cx) || self.view_holds());
         if over {
             let why = Refusal::new("too many nodes were lost meanwhile", START);
@@ -112,6 +116,6 @@ impl Ownership {
         };
         let here = self.grants.iter().filter(|&(&voter, _)| there(voter));
         let here = here.map(|(_, grant)| grant.node).collect();
-        !self.needs_votes(cx) || self.view.holds(&here)
+        !self.needs_votes(cx) || self.view.as_ref().is_none_or(|view| view.holds(&here))
     }
 }

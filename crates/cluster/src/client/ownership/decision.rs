@@ -2,6 +2,7 @@
 //! granted it, the same by whoever comes next.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 
 use braid_array::{Refusal, Role};
 
@@ -21,11 +22,18 @@ pub(in crate::client) const START: &str = "start the other nodes, or use --force
 #[derive(Clone, Debug)]
 pub(in crate::client) struct Grant {
     /// The newest view that it was told of.
-    pub(in crate::client) view: View,
+    pub(in crate::client) view: Option<View>,
     /// As a member of which it would be in sync now.
     pub(in crate::client) incarnation: u64,
     /// Who it is as a voter.
     pub(in crate::client) node: NodeId,
+}
+
+impl Grant {
+    /// The incarnation, as views have it.
+    pub(super) const fn member(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.incarnation)
+    }
 }
 
 /// Who holds an array now.
@@ -74,11 +82,10 @@ pub(in crate::client) struct Findings<'a> {
 /// Decides who holds the array.
 pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
-    let newest = grants.values().map(|grant| &grant.view).max_by_key(|view| {
+    let newest = grants.values().filter_map(|grant| grant.view.as_ref()).max_by_key(|view| {
         let (epoch, count) = view.order();
         if braid_array::broken("view-order") { (count, epoch.0) } else { (epoch.0, count) }
     });
-    let newest = newest.filter(|view| view.epoch > Epoch::BEFORE_ANY);
     let majority = majority(nodes.into());
     let of_members = || grants.range(..nodes).map(|(_, grant)| grant.node);
     let lacks = match newest {
@@ -106,7 +113,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
         let same = |grant: &Grant| {
             let known = newest.and_then(|view| view.members.get(role.index()));
             braid_array::broken("restart-noticed")
-                || known.is_some_and(|&incarnation| incarnation == grant.incarnation)
+                || known.is_some_and(|&member| member == grant.member())
         };
         holds(role) && grants.get(&role.0).is_some_and(same)
     };
@@ -115,11 +122,11 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     let fits = intact || recorded && newest.is_some_and(|view| !view.torn);
     let alone_hold = intact && marked && !recorded;
     let holds = |role: Role| if alone_hold { kept(role) } else { holds(role) };
-    let incarnation = |role| {
-        if holds(role) { grants.get(&role.0).map_or(0, |grant| grant.incarnation) } else { 0 }
+    let member = |role| {
+        if holds(role) { grants.get(&role.0).and_then(Grant::member) } else { None }
     };
     let whole =
-        Role::all(nodes).all(|role| incarnation(role) != 0 || findings.lost.contains(&role.0));
+        Role::all(nodes).all(|role| member(role).is_some() || findings.lost.contains(&role.0));
     let doubtful = marked
         && !fits
         && (findings.parities || recorded)
@@ -130,7 +137,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     }
     let sorted = || of_members().collect::<BTreeSet<NodeId>>().into_iter().collect();
     let voters = newest.map_or_else(sorted, |view| view.voters.clone());
-    let members = Role::all(nodes).map(incarnation).collect();
+    let members = Role::all(nodes).map(member).collect();
     let stale = |&role: &Role| in_sync(role) && !holds(role);
     let stale =
         Role::all(nodes).filter(|role| grants.contains_key(&role.0)).filter(stale).collect();

@@ -115,8 +115,8 @@ pub(super) struct Ownership {
     left: Option<Params>,
     /// Which of them are committed.
     commit: Vec<SetVersion>,
-    /// The newest view that is recorded, or on its way.
-    view: View,
+    /// The newest view that is recorded, or on its way, once it is decided.
+    view: Option<View>,
     /// The voters that have it.
     have_view: BTreeSet<NodeId>,
     /// Roles that hold the array by any view that a later client may take for the newest, and the
@@ -150,7 +150,7 @@ impl Ownership {
             leftovers: BTreeMap::new(),
             left: None,
             commit: Vec::new(),
-            view: View::default(),
+            view: None,
             have_view: BTreeSet::new(),
             claimed: BTreeSet::new(),
             voters_due: false,
@@ -189,8 +189,13 @@ impl Ownership {
         self.reread.changed() && matches!(self.stage, Stage::Over)
     }
 
-    pub(super) const fn view(&self) -> &View {
-        &self.view
+    pub(super) const fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// How that stands among others.
+    fn order(&self) -> Option<(Epoch, u32)> {
+        self.view.as_ref().map(View::order)
     }
 
     /// What the member's node of a role has granted.
@@ -221,16 +226,13 @@ impl Ownership {
 
     /// Those who hold the array by the view.
     fn holders(&self) -> BTreeSet<(Role, u64)> {
-        (0..)
-            .map(Role)
-            .zip(self.view.members.iter().copied())
-            .filter(|&(_, member)| member != 0)
-            .collect()
+        let members = self.view.iter().flat_map(|view| (0..).map(Role).zip(&view.members));
+        members.filter_map(|(role, member)| Some((role, (*member)?.get()))).collect()
     }
 
     /// Enough voters have the view: every client that comes later hears of it.
     fn view_holds(&self) -> bool {
-        self.view.holds(&self.have_view)
+        self.view.as_ref().is_none_or(|view| view.holds(&self.have_view))
     }
 
     /// No majority is asked for: a person answers for the others, or nothing is changed.
@@ -288,7 +290,7 @@ impl Ownership {
         }
         let now = cx.keeper.now();
         self.waiting.extend(self.witnesses.record(&view, cx.out, now));
-        self.view = view;
+        self.view = Some(view);
         let holders = self.holders();
         self.claimed.extend(holders);
     }

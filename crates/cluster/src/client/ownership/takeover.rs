@@ -45,7 +45,8 @@ impl Ownership {
                     if braid_array::broken("decide-after-view") && self.have_view.is_empty() =>
                 {
                     self.stage = Stage::Recording;
-                    self.record(cx, self.view.clone());
+                    let view = self.view.clone().unwrap_or_default();
+                    self.record(cx, view);
                 }
                 Stage::Recording => {
                     self.stage = Stage::Resolving;
@@ -119,10 +120,10 @@ impl Ownership {
                 return false;
             }
         }
-        self.view = self.decision.view.clone();
-        for number in self.witnesses.keep_those_of(&self.view, cx.out) {
+        for number in self.witnesses.keep_those_of(&self.decision.view, cx.out) {
             self.forget_witness(number);
         }
+        self.view = Some(self.decision.view.clone());
         self.stage = Stage::Listing;
         self.request_all(cx, RequestKind::ListLeftovers);
         true
@@ -136,12 +137,14 @@ impl Ownership {
             let mut pipeline = Pipeline::new(left?).ok()?;
             Some(pipeline.plan_of(set)?.involved(set.strategy, &set.touched).into_iter().collect())
         };
-        let here = |role: Role| self.view.has(role) && self.grants.contains_key(&role.0);
+        let Some(mut view) = self.view.clone() else { return };
+        let here = |role: Role| view.has(role) && self.grants.contains_key(&role.0);
         self.commit = committed(&self.leftovers, here, parts);
         let broken = self.leftovers.values().flatten().any(|item| !item.ok);
         let prepared = self.leftovers.values().flatten().any(|item| item.prepared.is_some());
         self.decision.fits &= !broken || facts.recorded;
-        self.view.torn |= broken && !facts.recorded && !braid_array::broken("torn-recorded");
+        view.torn |= broken && !facts.recorded && !braid_array::broken("torn-recorded");
+        self.view = Some(view.clone());
         if cx.keeper.is_read_only() && !prepared && !facts.live {
             // Nothing changes that anybody has to know of.
             return;
@@ -151,7 +154,7 @@ impl Ownership {
             self.have_view.clear();
             return self.request_all(cx, RequestKind::ResolveLeftovers);
         }
-        self.record(cx, self.view.clone());
+        self.record(cx, view);
     }
 
     /// Requests something of all that are there.

@@ -7,7 +7,7 @@ use braid_array::status::ViewStatus;
 
 use super::Ownership;
 use super::decision::Grant;
-use crate::ids::{Epoch, NodeId};
+use crate::ids::NodeId;
 use crate::view::View;
 
 impl Ownership {
@@ -17,10 +17,8 @@ impl Ownership {
         nodes: u16,
         address: impl Fn(Role) -> Option<String>,
     ) -> Option<ViewStatus> {
-        let View { epoch, count, voters, .. } = &self.view;
-        if *epoch == Epoch::BEFORE_ANY {
-            return None;
-        }
+        let view = self.view.as_ref()?;
+        let View { epoch, count, voters, .. } = view;
         let of_member = |voter: NodeId| {
             let mut grants = self.grants.range(..nodes);
             let (&role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
@@ -31,7 +29,7 @@ impl Ownership {
         Some(ViewStatus {
             epoch: epoch.0,
             count: *count,
-            in_sync: Role::all(nodes).filter(|&role| self.view.has(role)).collect(),
+            in_sync: Role::all(nodes).filter(|&role| view.has(role)).collect(),
             voters: voters.iter().map(named).collect(),
             witnesses: self.witnesses.status(),
             absent: Vec::new(),

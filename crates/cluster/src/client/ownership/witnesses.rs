@@ -316,7 +316,7 @@ impl Witness {
             ) if tag == asked => {
                 self.node = Some(node);
                 self.tries = 0;
-                Some(Said::Granted(self.number, Grant { view, incarnation, node }))
+                Some(Said::Granted(self.number, Grant { view: view.told(), incarnation, node }))
             }
             (Message::Ok { tag }, Some((asked, RequestKind::StoreView(order)))) if tag == asked => {
                 Some(Said::Recorded(self.number, order))

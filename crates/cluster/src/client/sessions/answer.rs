@@ -53,7 +53,7 @@ impl Answer {
             Message::Meta { tag, bytes } => (tag, Self::Content(bytes)),
             Message::Identity { tag, node } => (tag, Self::Identity(node)),
             Message::Granted { tag, view, incarnation, node } => {
-                (tag, Self::Granted(Grant { view, incarnation, node }))
+                (tag, Self::Granted(Grant { view: view.told(), incarnation, node }))
             }
             Message::Outvoted { tag, granted } => (tag, Self::Outvoted(granted)),
             Message::PipelineReady { tag, ring, journal_bytes, parts_only } => {

@@ -1,5 +1,7 @@
 //! Who holds an array that another client takes over.
 
+use std::num::NonZeroU64;
+
 use super::super::ownership::decision::{Decision, Findings, Grant, decide};
 use super::*;
 use crate::ids::{Epoch, NodeId};
@@ -10,7 +12,7 @@ const N: u16 = 5;
 
 /// The newest view that all have been told of: all five, as they were started first.
 fn view(torn: bool) -> View {
-    let members = (0..N).map(|role| 100 + u64::from(role)).collect();
+    let members = (0..N).map(|role| NonZeroU64::new(100 + u64::from(role))).collect();
     let voters = (0..u64::from(N)).map(NodeId).collect();
     View { epoch: Epoch(3), count: 1, torn, members, voters, ..View::default() }
 }
@@ -19,7 +21,7 @@ fn view(torn: bool) -> View {
 fn grants(there: &[u16], anew: &[u16], torn: bool) -> BTreeMap<u16, Grant> {
     let grant = |&role: &u16| {
         let incarnation = u64::from(role) + if anew.contains(&role) { 200 } else { 100 };
-        (role, Grant { view: view(torn), incarnation, node: NodeId(role.into()) })
+        (role, Grant { view: Some(view(torn)), incarnation, node: NodeId(role.into()) })
     };
     there.iter().map(grant).collect()
 }
@@ -108,15 +110,23 @@ fn parities_are_in_doubt_where_too_few_never_died() {
 /// A mirror of two whose witness is node 9; these roles are there, and it is.
 fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal> {
     let witnesses = vec![Witness { node: NodeId(9), address: "w:7000".into() }];
-    let members = vec![100, 101];
+    let members = [100, 101].map(NonZeroU64::new).to_vec();
     let voters = [0, 1, 9].map(NodeId).to_vec();
     let before = View { epoch: Epoch(3), count: 1, members, voters, witnesses, ..View::default() };
     // Role 1 was lost, of which it has not heard.
-    let after = View { count: 2, members: vec![100, 0], ..before.clone() };
+    let after =
+        View { count: 2, members: [100, 0].map(NonZeroU64::new).to_vec(), ..before.clone() };
     let grant = |&voter: &u16| {
         let view = if voter == 1 { before.clone() } else { after.clone() };
         let node = if voter < 2 { voter } else { 9 };
-        (voter, Grant { view, incarnation: 100 + u64::from(voter), node: NodeId(node.into()) })
+        (
+            voter,
+            Grant {
+                view: Some(view),
+                incarnation: 100 + u64::from(voter),
+                node: NodeId(node.into()),
+            },
+        )
     };
     let grants = there.iter().chain(&[2][..usize::from(witness)]).map(grant).collect();
     decide(&Findings {
@@ -138,13 +148,16 @@ fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal
 #[test]
 fn a_witness_has_a_vote_and_knows_who_was_lost() {
     let decision = mirror(&[0], true, false).expect("two of three");
-    assert_eq!(decision.view.members, [100, 0]);
+    assert_eq!(decision.view.members, [100, 0].map(NonZeroU64::new));
     assert_eq!((decision.view.voters.len(), decision.view.witnesses.len()), (3, 1));
     let why = mirror(&[0], false, false).expect_err("one of three");
     assert!(why.next.advice.contains("the witness at w:7000"), "{why}");
     let why = mirror(&[1], true, false).expect_err("it has missed writes");
     assert!(why.reason.contains("missed writes"), "{why}");
     // Whoever insists has that one as it is.
-    assert_eq!(mirror(&[1], true, true).expect("somebody answers for it").view.members, [0, 101]);
+    assert_eq!(
+        mirror(&[1], true, true).expect("somebody answers for it").view.members,
+        [0, 101].map(NonZeroU64::new)
+    );
     assert_eq!(mirror(&[0, 1], true, false).expect("all").stale, [Role(1)]);
 }

@@ -227,7 +227,7 @@ impl Votes {
         let vote = Message::VoteIs {
             tag,
             granted: entry.vote.granted,
-            view: entry.vote.view.clone(),
+            view: entry.vote.view.clone().unwrap_or_default(),
             incarnation: self.incarnation,
             node: self.node,
         };
@@ -333,7 +333,7 @@ impl Votes {
             entry.granting = None;
             let granted = Message::Granted {
                 tag,
-                view: entry.vote.view.clone(),
+                view: entry.vote.view.clone().unwrap_or_default(),
                 incarnation: self.incarnation,
                 node: self.node,
             };
@@ -360,9 +360,9 @@ fn changed(
         Want::Store(view)
             if granted == Some(&Grant { array, epoch: view.epoch })
                 && view.epoch == vote.granted
-                && view.order() > vote.view.order() =>
+                && Some(view.order()) > vote.view.as_ref().map(View::order) =>
         {
-            vote.view = view.clone();
+            vote.view = Some(view.clone());
         }
         _ => return None,
     }

@@ -1,14 +1,19 @@
 //! One client's side of the protocol as a state machine without I/O: bytes in, answers and
 //! commands out. Takes hostile bytes: it never panics and never stores what a client announces.
 
+mod commands;
+mod fuzz;
+
 use std::sync::Arc;
 
 use braid_array::Request;
 
+pub(super) use self::commands::{Command, Kind};
+pub use self::fuzz::fuzz_session;
 use super::proto::{
     INIT_MAGIC, MAX_PAYLOAD_BYTES, NbdError, OPTION_HEADER_BYTES, OPTION_MAGIC, REQUEST_BYTES,
-    RawRequest, Reader, command, flag, handshake, info, option, put_all_data_status,
-    put_error_chunk, put_len, put_option_reply, put_simple_reply, reply, transmission,
+    RawRequest, Reader, command, handshake, info, option, put_all_data_status, put_error_chunk,
+    put_len, put_option_reply, put_simple_reply, reply, transmission,
 };
 
 /// An option's data must fit with its header into the receive buffer; this is ample.
@@ -48,40 +53,6 @@ impl Device {
             piece_bytes: Request::MAX_BYTES,
         }
     }
-}
-
-/// A command that passed all checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Command {
-    pub(super) cookie: u64,
-    pub(super) kind: Kind,
-}
-
-/// What to do. Ranges are inside the export, aligned and not empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Read {
-        offset: u64,
-        len: u32,
-    },
-    /// The next `len` bytes of the stream are the data; they are not for the session.
-    Write {
-        offset: u64,
-        len: u32,
-        fua: bool,
-    },
-    WriteZeroes {
-        offset: u64,
-        len: u32,
-        fua: bool,
-        unmap: bool,
-    },
-    Trim {
-        offset: u64,
-        len: u32,
-        fua: bool,
-    },
-    Flush,
 }
 
 /// What came of some input.
@@ -383,133 +354,6 @@ impl Session {
             put_error_chunk(out, cookie, error, message);
         } else {
             put_simple_reply(out, cookie, Some(error));
-        }
-    }
-
-    /// The command to carry out; `None` for a block status, which needs nothing carried out.
-    fn checked(&self, request: &RawRequest) -> Result<Option<Kind>, (NbdError, &'static str)> {
-        let RawRequest { flags, kind, offset, len, .. } = *request;
-        let allowed = match kind {
-            // FUA means nothing on a read or a flush, yet clients may send it with any command.
-            command::READ if self.structured => flag::FUA | flag::DF,
-            command::READ | command::WRITE | command::FLUSH | command::TRIM => flag::FUA,
-            command::WRITE_ZEROES => flag::FUA | flag::NO_HOLE | flag::FAST_ZERO,
-            command::BLOCK_STATUS if self.allocation_context => flag::FUA | flag::REQ_ONE,
-            command::BLOCK_STATUS => {
-                return Err((NbdError::Invalid, "no metadata context was negotiated"));
-            }
-            _ => return Err((NbdError::Invalid, "unknown command")),
-        };
-        if flags & !allowed != 0 {
-            return Err((NbdError::Invalid, "unknown command flag"));
-        }
-        if kind == command::FLUSH {
-            return Ok(Some(Kind::Flush));
-        }
-        let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
-        if writes && self.export.read_only {
-            return Err((NbdError::NotPermitted, "the export is read-only"));
-        }
-        self.check_range(request)?;
-        let fua = flags & flag::FUA != 0;
-        match kind {
-            command::READ if flags & flag::DF != 0 && len > self.export.piece_bytes => {
-                Err((NbdError::Overflow, "too long to be read in one piece"))
-            }
-            command::WRITE_ZEROES if flags & flag::FAST_ZERO != 0 => {
-                Err((NbdError::NotSupported, "zeroing may be as slow as writing"))
-            }
-            command::READ => Ok(Some(Kind::Read { offset, len })),
-            command::WRITE => Ok(Some(Kind::Write { offset, len, fua })),
-            command::TRIM => Ok(Some(Kind::Trim { offset, len, fua })),
-            command::WRITE_ZEROES => {
-                let unmap = flags & flag::NO_HOLE == 0;
-                Ok(Some(Kind::WriteZeroes { offset, len, fua, unmap }))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn check_range(&self, request: &RawRequest) -> Result<(), (NbdError, &'static str)> {
-        let RawRequest { kind, offset, len, .. } = *request;
-        if len == 0 {
-            return Err((NbdError::Invalid, "empty range"));
-        }
-        if matches!(kind, command::READ | command::WRITE) && len > MAX_PAYLOAD_BYTES {
-            return Err((NbdError::Invalid, "longer than the maximum of 32 MiB"));
-        }
-        let end = offset.checked_add(len.into());
-        if end.is_none_or(|end| end > self.export.size_bytes) {
-            let grows = matches!(kind, command::WRITE | command::WRITE_ZEROES);
-            let error = if grows { NbdError::NoSpace } else { NbdError::Invalid };
-            return Err((error, "range ends beyond the device"));
-        }
-        let block = self.export.min_block_bytes;
-        if offset % u64::from(block) != 0 || len % block != 0 {
-            return Err((NbdError::Invalid, "not aligned to the minimum block size"));
-        }
-        Ok(())
-    }
-}
-
-/// Feeds arbitrary bytes to a conversation, in pieces whose sizes follow from the bytes, and holds
-/// it to what it promises. For fuzzing.
-///
-/// # Panics
-/// When a promise is broken.
-pub fn fuzz_session(data: &[u8]) {
-    let Some((&first, stream)) = data.split_first() else { return };
-    let size_bytes = 64 << 20;
-    let export = Device {
-        name: "fuzz".into(),
-        size_bytes,
-        read_only: first & 1 != 0,
-        min_block_bytes: 512,
-        preferred_block_bytes: 4096,
-        piece_bytes: 1 << 20,
-    };
-    let mut out = Vec::new();
-    let mut session = Session::new(Arc::new(export), &mut out);
-    let mut start = 0;
-    let mut end = 0;
-    let mut payload = 0usize;
-    loop {
-        let taken = payload.min(end - start);
-        (start, payload) = (start + taken, payload - taken);
-        let before = out.len();
-        let (used, step) = session.step(&stream[start..end], &mut out);
-        assert!(used <= end - start, "consumed more than there is");
-        assert!(out.len() - before <= 4096, "answered too much at once");
-        start += used;
-        match step {
-            Step::NeedMore if end == stream.len() => return,
-            Step::NeedMore => {
-                end = stream.len().min(end + 1 + usize::from(first >> 1));
-                assert!(used == 0);
-            }
-            Step::Again => assert!(used > 0, "no progress"),
-            Step::Command(Command { kind, .. }) => {
-                if let Some((offset, len)) = kind.range() {
-                    assert!(len > 0 && offset + u64::from(len) <= size_bytes);
-                    assert!(offset % 512 == 0 && len % 512 == 0);
-                }
-                if let Kind::Write { len, .. } = kind {
-                    payload = len as usize;
-                }
-            }
-            Step::Close => return,
-        }
-    }
-}
-
-impl Kind {
-    const fn range(self) -> Option<(u64, u32)> {
-        match self {
-            Self::Read { offset, len }
-            | Self::Write { offset, len, .. }
-            | Self::WriteZeroes { offset, len, .. }
-            | Self::Trim { offset, len, .. } => Some((offset, len)),
-            Self::Flush => None,
         }
     }
 }

@@ -9,7 +9,6 @@ use braid_array::assemble::{self as local, Verdict};
 use braid_cluster::assemble::{Candidate, Options, Start, Startable, decide};
 use braid_cluster::client::{Voter, foretell, witnesses_of};
 use braid_cluster::ids::Epoch;
-use braid_cluster::view::View;
 use braid_host::fabric::Network;
 use braid_host::remote::{Remote, RemoteError};
 
@@ -37,7 +36,7 @@ fn look(node: &NodeArg, network: Network, timeout: Duration) -> Result<Looked, R
         Ok(superblock) => remote.vote(superblock.set_uuid)?,
         Err(_) => {
             let node = remote.node().unwrap_or_default();
-            Voter { granted: Epoch::BEFORE_ANY, view: View::default(), incarnation: 0, node }
+            Voter { granted: Epoch::BEFORE_ANY, view: None, incarnation: 0, node }
         }
     };
     Ok(Looked { candidate, voter, used: remote.used() })

@@ -1,0 +1,165 @@
+//! Commands to arrays that run: their state, their members, their background work.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::size::{Size, parse_limit, parse_size};
+
+const STOP_HELP: &str = "\
+    Who uses the array is named and stands against it: programs that have its file open, loop \
+    devices and what is mounted on them, NBD clients.\n\
+    SIGTERM, SIGINT and SIGHUP to the serving process stop it too. They wait up to 60 seconds for \
+    those who use it, and stop it as --force does after that; the log says for whom they wait.";
+
+const ADD_HELP: &str = "\
+    Of an array of arrays, NAME/INNER tells which of those gets the device, by the name that \
+    status shows. Without it one gets it that it was a member of, or that lacks most. An array of \
+    level 0 or linear gets one in the place of a member that was failed and removed, once the \
+    array around it goes on without it; when it lacks none, it is rebuilt as a whole. MEMBER may \
+    be the name of such an array, to take one back that was removed: it is given everything. What \
+    is rebuilt on a device is read back by sample, as by braid replace, before it is in sync: if \
+    that cannot be read or differs from what the other members say, the device fails, and the \
+    array stays degraded. This is not done in arrays over nodes.";
+
+const REPLACE_HELP: &str = "\
+    Before MEMBER is made faulty, a sample of the copy is read back and compared with it: of \
+    pieces of 64 KiB the first, every 64th and the last one, of large members about a thousand. \
+    If one cannot be read or differs, the new member fails and MEMBER stays. This is not done in \
+    arrays over nodes.";
+
+#[derive(Debug, Args)]
+#[command(after_help = STOP_HELP)]
+pub(crate) struct StopArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// Even while it is in use: write out the file systems on it, then cut off who uses it
+    #[arg(long, short)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Name of the running array [default: all]
+    pub(crate) name: Option<String>,
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["mdstat", "watch"])]
+    pub(crate) json: bool,
+    /// Print the text of /proc/mdstat
+    #[arg(long)]
+    pub(crate) mdstat: bool,
+    /// Follow the background work until it ends
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DetailArgs {
+    /// Name of the running array
+    #[arg(required_unless_present = "scan", conflicts_with = "scan")]
+    pub(crate) name: Option<String>,
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["export", "scan"])]
+    pub(crate) json: bool,
+    /// Print KEY=value lines as mdadm does
+    #[arg(long, short = 'Y', conflicts_with = "scan")]
+    pub(crate) export: bool,
+    /// Tell by the exit status: 0 healthy, 1 degraded, 2 not usable, 4 no such array
+    #[arg(long, short, conflicts_with = "scan")]
+    pub(crate) test: bool,
+    /// Print ARRAY lines for mdadm.conf, of all running arrays
+    #[arg(long, short)]
+    pub(crate) scan: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemberOfArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// File or block device, or node://HOST:PORT[/VOLUME]; in an array of arrays also one of those,
+    /// by the name that status shows
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) member: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FailArgs {
+    #[command(flatten)]
+    pub(crate) of: MemberOfArgs,
+    /// Even while a resync has yet to make parity fit: what only the member holds of that is lost
+    #[arg(long, short)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = ADD_HELP)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    pub(crate) of: MemberOfArgs,
+    /// Overwrite a superblock, file system or partition table found on the device
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// The device is to hold the journal, in the place of one that was lost
+    #[arg(long)]
+    pub(crate) journal: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = REPLACE_HELP)]
+pub(crate) struct ReplaceArgs {
+    #[command(flatten)]
+    pub(crate) of: MemberOfArgs,
+    /// The spare to copy it to; of an array over nodes also a node that is none yet, and becomes
+    /// one. Without it any spare is used
+    #[arg(long, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
+    pub(crate) with: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// Return when it is finished; show progress
+    #[arg(long, short)]
+    pub(crate) wait: bool,
+    /// End the check or repair that is running, and return when it has ended
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) stop: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How writes go by a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JournalModeArg {
+    /// A write is answered when it is in the journal and in its place
+    WriteThrough,
+    /// A write of less than a stripe is answered when it is in the journal
+    WriteBack,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SyncArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// Bytes per second and member to keep up whatever else goes on
+    #[arg(long, value_name = "SPEED", value_parser = parse_size)]
+    pub(crate) min: Option<Size>,
+    /// Bytes per second and member never to exceed, or none
+    #[arg(long, value_name = "SPEED", value_parser = parse_limit)]
+    pub(crate) max: Option<Size>,
+    /// Pause background work
+    #[arg(long, conflicts_with_all = ["min", "max", "resume"])]
+    pub(crate) pause: bool,
+    /// Resume it
+    #[arg(long, conflicts_with_all = ["min", "max"])]
+    pub(crate) resume: bool,
+    /// How writes go by the journal, until the array is stopped: write-back answers small writes
+    /// from the journal and brings them in place later
+    #[arg(long, value_name = "MODE")]
+    pub(crate) journal_mode: Option<JournalModeArg>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

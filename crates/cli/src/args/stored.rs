@@ -1,0 +1,216 @@
+//! Commands to arrays that do not run, by what is stored on their members: how one is made,
+//! started, looked at, changed and read.
+
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::members::{MemberArg, parse_witness};
+use super::nodes::NetworkArgs;
+use super::size::{Size, parse_size};
+
+const UPDATE_HELP: &str = "\
+    The array must have been stopped well and be complete, and nobody may use its members. From \
+    ppl to bitmap and back the way leads over resync. A bitmap and partial parity logs go into \
+    unused space between superblock and data, at the same place on all members: 1 MiB for a log, \
+    or 4 KiB and the size of a chunk, 128 KiB at least. The superblocks are written last; the \
+    array assembles whenever that is cut off. Arrays with a journal, and arrays over nodes, keep \
+    the policy with which they were created.";
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Name of the array
+    pub(crate) name: String,
+    /// Level: linear 0 1 4 5 6 10
+    #[arg(long, short, value_name = "LEVEL", allow_hyphen_values = true)]
+    pub(crate) level: String,
+    /// Members that hold data, `missing` ones included
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) raid_devices: u32,
+    /// Layout, as mdadm spells it: left-symmetric, ddf-zero-restart, n2, f2, o2 ... Over nodes
+    /// also xor2d, for level 6
+    #[arg(long, short = 'p', value_name = "LAYOUT")]
+    pub(crate) layout: Option<String>,
+    /// Chunk [default: 512K; over nodes 64K, or less where stripes are wide]
+    #[arg(long, short, value_parser = parse_size)]
+    pub(crate) chunk: Option<Size>,
+    /// Further members, which wait until one fails
+    #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
+    pub(crate) spare_devices: u32,
+    /// Part of each member to use, in bytes unless K, M, G or T follows [default: what the smallest
+    /// has]. Over nodes the size of the data on each, which must be given
+    #[arg(long, short = 'z', value_parser = parse_size)]
+    pub(crate) size: Option<Size>,
+    /// Write-intent bitmap [default: internal from 100 GiB on, and over nodes]
+    #[arg(long, short, value_name = "internal|none")]
+    pub(crate) bitmap: Option<String>,
+    /// How an unclean stop is repaired: resync or bitmap; ppl (level 5) or journal (4, 5, 6; with
+    /// --write-journal), which also close the write hole; over nodes journal or ppl for all levels
+    /// [default over nodes: ppl for levels with parity, otherwise bitmap]
+    #[arg(long, short = 'k', value_name = "POLICY")]
+    pub(crate) consistency_policy: Option<String>,
+    /// A device that holds the journal of an array with parity, and nothing else
+    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
+    pub(crate) write_journal: Option<MemberArg>,
+    /// What a journal takes on each node, with the policies that have one [default: 64M]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) journal_size: Option<Size>,
+    /// With members on nodes: another node that has a vote in who may use the array, and holds
+    /// nothing of it; may be repeated
+    #[arg(long, value_name = "ADDR", value_parser = parse_witness)]
+    pub(crate) witness: Vec<String>,
+    /// The members agree already (all zero, say): no initial resync
+    #[arg(long)]
+    pub(crate) assume_clean: bool,
+    /// Overwrite superblocks, file systems and partition tables found on the members
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// With members of memory: serve the array so, as `braid assemble` does; may be repeated
+    #[arg(long, value_name = "EXPORT")]
+    pub(crate) export: Vec<String>,
+    /// With members of memory: stay in the foreground until the array is stopped
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Files or block devices, or `missing`, the spares last; or node://HOST:PORT[/VOLUME] for all
+    /// of them; or mem:SIZE for all of them, which serves the array at once
+    #[arg(required = true, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AssembleArgs {
+    /// NAME, MEMBERs, or a NAME and MEMBERs: what names a file or contains a slash is a member, as
+    /// is node://HOST:PORT/VOLUME (/VOLUME may be left out where it is the NAME). NAME tells which
+    /// array is meant: its name, HOST:NAME or UUID; members of other arrays are left out
+    #[arg(value_name = "NAME|MEMBER", value_hint = ValueHint::FilePath)]
+    pub(crate) names: Vec<String>,
+    /// Let it run under NAME, whatever its name is; the superblocks keep theirs
+    #[arg(long)]
+    pub(crate) rename: bool,
+    /// Look for members among all block devices
+    #[arg(long, short)]
+    pub(crate) scan: bool,
+    /// Serve the array: nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT; may be repeated
+    #[arg(long, value_name = "EXPORT")]
+    pub(crate) export: Vec<String>,
+    /// Serve reads only; write nothing to any member
+    #[arg(long, short = 'o')]
+    pub(crate) readonly: bool,
+    /// Start even when a member that should be there is not
+    #[arg(long, short = 'R')]
+    pub(crate) run: bool,
+    /// Start a degraded array that is not clean, or with members that are a little behind
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Say who is in, who is not and why, and what to do; start nothing, write nothing
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// With --explain: print JSON
+    #[arg(long, requires = "explain")]
+    pub(crate) json: bool,
+    /// With members on nodes: even while another client uses the array, which ends that one's use
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// With members on nodes: a witness besides those that the array knows, or that has moved;
+    /// may be repeated
+    #[arg(long, value_name = "ADDR", value_parser = parse_witness)]
+    pub(crate) witness: Vec<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// With members on nodes: who builds the parities [default: mix]
+    #[arg(long, value_name = "SCHEDULE")]
+    pub(crate) schedule: Option<WriteSchedule>,
+    /// With members on nodes: a node that owes an answer for so long counts as missing, or is lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) node_timeout: u64,
+    /// With members on nodes: while more of them are away than the array can do without, reads and
+    /// writes wait for so long and then fail; the array goes on by itself when they are back
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=86400))]
+    pub(crate) fail_timeout: u64,
+    /// Stay in the foreground until the array is stopped
+    #[arg(long)]
+    pub(crate) foreground: bool,
+}
+
+/// Who builds the parities while an array over nodes is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WriteSchedule {
+    /// The nodes, as `encoder`, or the client, whichever is less of a bottleneck at the moment
+    Mix,
+    /// One node, another one for every slice-set
+    Encoder,
+    /// The nodes, each parity along a chain through them
+    Chain,
+    /// The nodes, with as many shared transfers as are known; for some numbers of nodes
+    Static,
+    /// The client, which sends them as it sends data
+    Client,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExamineArgs {
+    /// Files, block devices or node://HOST:PORT/VOLUME [default with --scan: all block devices]
+    #[arg(required_unless_present = "scan", value_name = "MEMBER")]
+    #[arg(value_parser = MemberArg::existing, value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["export", "scan"])]
+    pub(crate) json: bool,
+    /// Print KEY=value lines as mdadm does
+    #[arg(long, short = 'Y', conflicts_with = "scan")]
+    pub(crate) export: bool,
+    /// Print ARRAY lines for mdadm.conf
+    #[arg(long, short)]
+    pub(crate) scan: bool,
+    /// List what the partial parity log or the journal on the member records, and where it ends
+    #[arg(long, conflicts_with_all = ["export", "scan"])]
+    pub(crate) log: bool,
+}
+
+/// What an array that is stopped is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NewPolicy {
+    /// A resync of everything follows an unclean stop
+    Resync,
+    /// A resync of what the bitmap marks
+    Bitmap,
+    /// Partial parity logs, which close the write hole of a level 5
+    Ppl,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = UPDATE_HELP)]
+pub(crate) struct UpdateArgs {
+    /// Name of the array: as it was created, HOST:NAME or UUID
+    pub(crate) name: String,
+    /// All of its members: files or block devices
+    #[arg(required = true, value_name = "MEMBER", value_parser = MemberArg::existing)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+    /// How an unclean stop is to be repaired
+    #[arg(long, short = 'k', value_name = "POLICY")]
+    pub(crate) consistency_policy: NewPolicy,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CatArgs {
+    /// Members of one array, or the name of an array found among all block devices
+    #[arg(required = true, value_name = "MEMBER|NAME", value_hint = ValueHint::FilePath)]
+    pub(crate) names: Vec<String>,
+    /// Byte of the array to begin at
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) offset: Option<Size>,
+    /// Bytes to write [default: to the end]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) length: Option<Size>,
+    /// Read a degraded array that was not stopped cleanly, or with members that are a little
+    /// behind: some of the content may be wrong
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+}

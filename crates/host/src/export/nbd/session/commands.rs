@@ -1,0 +1,120 @@
+//! Commands: what may be asked once options are agreed upon.
+
+use super::Session;
+use crate::export::nbd::proto::{MAX_PAYLOAD_BYTES, NbdError, RawRequest, command, flag};
+
+/// A command that passed all checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::export::nbd) struct Command {
+    pub(in crate::export::nbd) cookie: u64,
+    pub(in crate::export::nbd) kind: Kind,
+}
+
+/// What to do. Ranges are inside the export, aligned and not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::export::nbd) enum Kind {
+    Read {
+        offset: u64,
+        len: u32,
+    },
+    /// The next `len` bytes of the stream are the data; they are not for the session.
+    Write {
+        offset: u64,
+        len: u32,
+        fua: bool,
+    },
+    WriteZeroes {
+        offset: u64,
+        len: u32,
+        fua: bool,
+        unmap: bool,
+    },
+    Trim {
+        offset: u64,
+        len: u32,
+        fua: bool,
+    },
+    Flush,
+}
+
+impl Kind {
+    pub(super) const fn range(self) -> Option<(u64, u32)> {
+        match self {
+            Self::Read { offset, len }
+            | Self::Write { offset, len, .. }
+            | Self::WriteZeroes { offset, len, .. }
+            | Self::Trim { offset, len, .. } => Some((offset, len)),
+            Self::Flush => None,
+        }
+    }
+}
+
+impl Session {
+    /// The command to carry out; `None` for a block status, which needs nothing carried out.
+    pub(super) fn checked(
+        &self,
+        request: &RawRequest,
+    ) -> Result<Option<Kind>, (NbdError, &'static str)> {
+        let RawRequest { flags, kind, offset, len, .. } = *request;
+        let allowed = match kind {
+            // FUA means nothing on a read or a flush, yet clients may send it with any command.
+            command::READ if self.structured => flag::FUA | flag::DF,
+            command::READ | command::WRITE | command::FLUSH | command::TRIM => flag::FUA,
+            command::WRITE_ZEROES => flag::FUA | flag::NO_HOLE | flag::FAST_ZERO,
+            command::BLOCK_STATUS if self.allocation_context => flag::FUA | flag::REQ_ONE,
+            command::BLOCK_STATUS => {
+                return Err((NbdError::Invalid, "no metadata context was negotiated"));
+            }
+            _ => return Err((NbdError::Invalid, "unknown command")),
+        };
+        if flags & !allowed != 0 {
+            return Err((NbdError::Invalid, "unknown command flag"));
+        }
+        if kind == command::FLUSH {
+            return Ok(Some(Kind::Flush));
+        }
+        let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+        if writes && self.export.read_only {
+            return Err((NbdError::NotPermitted, "the export is read-only"));
+        }
+        self.check_range(request)?;
+        let fua = flags & flag::FUA != 0;
+        match kind {
+            command::READ if flags & flag::DF != 0 && len > self.export.piece_bytes => {
+                Err((NbdError::Overflow, "too long to be read in one piece"))
+            }
+            command::WRITE_ZEROES if flags & flag::FAST_ZERO != 0 => {
+                Err((NbdError::NotSupported, "zeroing may be as slow as writing"))
+            }
+            command::READ => Ok(Some(Kind::Read { offset, len })),
+            command::WRITE => Ok(Some(Kind::Write { offset, len, fua })),
+            command::TRIM => Ok(Some(Kind::Trim { offset, len, fua })),
+            command::WRITE_ZEROES => {
+                let unmap = flags & flag::NO_HOLE == 0;
+                Ok(Some(Kind::WriteZeroes { offset, len, fua, unmap }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn check_range(&self, request: &RawRequest) -> Result<(), (NbdError, &'static str)> {
+        let RawRequest { kind, offset, len, .. } = *request;
+        if len == 0 {
+            return Err((NbdError::Invalid, "empty range"));
+        }
+        if matches!(kind, command::READ | command::WRITE) && len > MAX_PAYLOAD_BYTES {
+            return Err((NbdError::Invalid, "longer than the maximum of 32 MiB"));
+        }
+        let end = offset.checked_add(len.into());
+        if end.is_none_or(|end| end > self.export.size_bytes) {
+            let grows = matches!(kind, command::WRITE | command::WRITE_ZEROES);
+            let error = if grows { NbdError::NoSpace } else { NbdError::Invalid };
+            return Err((error, "range ends beyond the device"));
+        }
+        let block = self.export.min_block_bytes;
+        if offset % u64::from(block) != 0 || len % block != 0 {
+            return Err((NbdError::Invalid, "not aligned to the minimum block size"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! A conversation with whatever bytes there are.
+
+use std::sync::Arc;
+
+use super::{Command, Device, Kind, Session, Step};
+
+/// Feeds arbitrary bytes to a conversation, in pieces whose sizes follow from the bytes, and holds
+/// it to what it promises. For fuzzing.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn fuzz_session(data: &[u8]) {
+    let Some((&first, stream)) = data.split_first() else { return };
+    let size_bytes = 64 << 20;
+    let export = Device {
+        name: "fuzz".into(),
+        size_bytes,
+        read_only: first & 1 != 0,
+        min_block_bytes: 512,
+        preferred_block_bytes: 4096,
+        piece_bytes: 1 << 20,
+    };
+    let mut out = Vec::new();
+    let mut session = Session::new(Arc::new(export), &mut out);
+    let mut start = 0;
+    let mut end = 0;
+    let mut payload = 0usize;
+    loop {
+        let taken = payload.min(end - start);
+        (start, payload) = (start + taken, payload - taken);
+        let before = out.len();
+        let (used, step) = session.step(&stream[start..end], &mut out);
+        assert!(used <= end - start, "consumed more than there is");
+        assert!(out.len() - before <= 4096, "answered too much at once");
+        start += used;
+        match step {
+            Step::NeedMore if end == stream.len() => return,
+            Step::NeedMore => {
+                end = stream.len().min(end + 1 + usize::from(first >> 1));
+                assert!(used == 0);
+            }
+            Step::Again => assert!(used > 0, "no progress"),
+            Step::Command(Command { kind, .. }) => {
+                if let Some((offset, len)) = kind.range() {
+                    assert!(len > 0 && offset + u64::from(len) <= size_bytes);
+                    assert!(offset % 512 == 0 && len % 512 == 0);
+                }
+                if let Kind::Write { len, .. } = kind {
+                    payload = len as usize;
+                }
+            }
+            Step::Close => return,
+        }
+    }
+}
