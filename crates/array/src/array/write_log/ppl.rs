@@ -194,7 +194,7 @@ impl PartialParityLogs {
         }
         let drafts = drafts(job, lane);
         let mut holders = holders(job, lane);
-        let first = holders.next().filter(|_| !drafts.is_empty());
+        let first = if drafts.is_empty() { None } else { holders.next() };
         let Some(first) = first else {
             self.release(lane, index);
             return true;
