@@ -22,7 +22,7 @@ fn seeds_of_arrays_with_logs_pass() {
 /// and it has ended when the write to the other one is over.
 #[test]
 fn a_write_that_met_what_cannot_be_read_may_fail_after_the_resync() {
-    run_log_seed(35199, Options::default()).unwrap_or_else(|line| panic!("{line}"));
+    run_log_seed(30862, Options::default()).unwrap_or_else(|line| panic!("{line}"));
 }
 
 #[test]
