@@ -33,7 +33,9 @@ pub(crate) enum BenchCommand {
     States(RunsArgs),
     /// One disk, two and four in RAID 0, on machines with limits, with bonnie++
     Members(RunsArgs),
-    /// All comparisons, one after the other, in one report
+    /// Every level under load from within the process: rates, latencies, CPU time
+    Engine(RunsArgs),
+    /// All comparisons but engine, one after the other, in one report
     All(AllArgs),
     /// Write a report again from what the tools said
     Report(ReportArgs),

@@ -19,12 +19,12 @@ use super::runs::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs}
 /// Where the report goes if it was not said.
 const REPORT: &str = "braid-bench";
 
-/// All comparisons, at their standard sizes.
+/// All comparisons that were published first by others, at their standard sizes.
 pub(super) fn all(args: &AllArgs) -> Result<(), Failure> {
     let AllArgs { run: common, runs, against } = args;
     let wishes = compare::Wishes { quick: common.quick, runs: *runs, against: against.clone() };
     let standard = |&name| Ok(compare::standard(name, &wishes)?);
-    let all = compare::NAMES.iter().map(standard).collect::<Result<Vec<_>, Failure>>()?;
+    let all = compare::PUBLISHED.iter().map(standard).collect::<Result<Vec<_>, Failure>>()?;
     run(common, all)
 }
 
@@ -47,6 +47,12 @@ pub(super) fn states(args: &RunsArgs) -> Result<(), Failure> {
 pub(super) fn one(args: &RunArgs, name: &str) -> Result<(), Failure> {
     let wishes = compare::Wishes { quick: args.quick, ..compare::Wishes::default() };
     run(args, vec![compare::standard(name, &wishes)?])
+}
+
+pub(super) fn engine(args: &RunsArgs) -> Result<(), Failure> {
+    let quick = args.run.quick;
+    let wishes = compare::Wishes { quick, runs: args.runs, against: Vec::new() };
+    run(&args.run, vec![compare::standard("engine", &wishes)?])
 }
 
 pub(super) fn members(args: &RunsArgs) -> Result<(), Failure> {

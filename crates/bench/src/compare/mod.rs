@@ -2,6 +2,7 @@
 
 pub mod chunk;
 pub mod cluster;
+pub mod engine;
 pub mod levels;
 pub mod members;
 pub mod rivals;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use self::chunk::Chunk;
 use self::cluster::Cluster;
+use self::engine::Engine;
 use self::levels::Levels;
 use self::members::Members;
 use self::rivals::Rival;
@@ -20,7 +22,9 @@ use crate::failure::Failure;
 use crate::model::Comparison;
 
 /// Their names, in the order of the report.
-pub const NAMES: [&str; 5] = ["levels", "states", "members", "cluster", "chunk"];
+pub const NAMES: [&str; 6] = ["levels", "states", "members", "cluster", "chunk", "engine"];
+/// Those of them that others have published first.
+pub const PUBLISHED: [&str; 5] = ["levels", "states", "members", "cluster", "chunk"];
 
 /// A comparison as a report's folder has it.
 pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> {
@@ -30,6 +34,7 @@ pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> 
         "chunk" => Ok(Box::new(Chunk::new(from_folder(name, options)?))),
         "states" => Ok(Box::new(States(from_folder(name, options)?))),
         "members" => Ok(Box::new(Members(from_folder(name, options)?))),
+        "engine" => Ok(Box::new(Engine(from_folder(name, options)?))),
         _ => Err(unknown(name)),
     }
 }
@@ -70,6 +75,10 @@ pub fn standard(name: &str, wishes: &Wishes) -> Result<Box<dyn Comparison>, Fail
         "members" => {
             let usual = usual!(members);
             Ok(Box::new(Members(members::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
+        }
+        "engine" => {
+            let usual = usual!(engine);
+            Ok(Box::new(Engine(engine::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
         }
         "cluster" => {
             let usual = usual!(cluster);

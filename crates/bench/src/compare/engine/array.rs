@@ -1,0 +1,138 @@
+//! An array within this process.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use braid_array::assemble::{Config, MemberConfig, Standing as InArray, StartLog};
+use braid_array::create::{Blueprint, NewArray, NewBitmap, NewDevice, NewLog};
+use braid_array::format::BadBlocks;
+use braid_array::level::{Layout, Level};
+use braid_array::{Role, SECTOR_BYTES};
+use braid_host::member::{self, MemberFile, Mode};
+use braid_host::serve::{Assembled, Private};
+
+use super::load::drive;
+use super::{Case, Options, Place, loads};
+use crate::failure::Failure;
+use crate::model::{Note, Standing};
+use crate::rig::{MemberFiles, Room};
+
+const CHUNK_SECTORS: u32 = (512 << 10) / SECTOR_BYTES as u32;
+/// The name under which each run keeps what was measured.
+pub(super) const OUTPUT: &str = "engine.json";
+
+/// A case that stands.
+pub(super) struct Stand {
+    array: Option<Private>,
+    length: Duration,
+    _files: Option<MemberFiles>,
+}
+
+impl Stand {
+    pub(super) fn set_up(options: &Options, case: Case, room: &Room) -> Result<Self, Failure> {
+        let name = case.name();
+        let (members, files) = match case.place {
+            Place::Memory => (memory(case, options.member_bytes)?, None),
+            Place::Files => {
+                let files = room.member_files(&name, case.members(), options.member_bytes)?;
+                (open(&files.paths)?, Some(files))
+            }
+        };
+        let blueprint = blueprint(case, &members)?;
+        write(&blueprint, &members)?;
+        let config = config(&blueprint, &members);
+        let array = Private::start(Assembled::Array { config, members })
+            .map_err(|why| Failure::explained(&name, why))?;
+        let length = Duration::from_millis(options.run_ms);
+        Ok(Self { array: Some(array), length, _files: files })
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        // What it held goes as well.
+        let _ = self.array.take().map(Private::stop);
+    }
+}
+
+impl Standing for Stand {
+    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
+        let Some(load) = loads().find(|load| load.name() == job) else {
+            return Err(Failure::usage(job, "no load has this name", "see the names of engine"));
+        };
+        let array = self.array.as_ref().expect("it runs until it is dropped");
+        let measured = drive(array.door(), array.size_bytes(), load, self.length)
+            .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
+        note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
+        Ok(())
+    }
+}
+
+fn memory(case: Case, bytes: u64) -> Result<Vec<MemberFile>, Failure> {
+    let member = |number| {
+        member::memory(PathBuf::from(format!("mem:{number}")), bytes)
+            .map_err(|error| Failure::system(case.name(), &error, "free some memory"))
+    };
+    (0..case.members()).map(member).collect()
+}
+
+fn open(paths: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
+    let member = |path: &PathBuf| {
+        member::open(path, Mode::ReadWrite, true)
+            .map_err(|error| Failure::refused(path.display(), error.reason, error.next))
+    };
+    paths.iter().map(member).collect()
+}
+
+fn blueprint(case: Case, members: &[MemberFile]) -> Result<Blueprint, Failure> {
+    let device = |(number, member): (u8, &MemberFile)| {
+        Some(NewDevice { device_sectors: member.sectors, device_uuid: [number; 16] })
+    };
+    let roles: Vec<Option<NewDevice>> = (1..).zip(members).map(device).collect();
+    let array = NewArray {
+        name: "engine".to_owned(),
+        set_uuid: [0xb7; 16],
+        ctime: 0,
+        level: case.level,
+        layout: Layout::default_for(case.level),
+        chunk_sectors: if case.level == Level::Raid1 { 0 } else { CHUNK_SECTORS },
+        size_sectors: None,
+        bitmap: NewBitmap::None,
+        log: NewLog::None,
+        assume_clean: true,
+    };
+    array
+        .plan(&roles, &[])
+        .map_err(|error| Failure::refused(case.name(), error, "use larger members"))
+}
+
+fn write(blueprint: &Blueprint, members: &[MemberFile]) -> Result<(), Failure> {
+    for (index, member) in members.iter().enumerate() {
+        let mut writes = blueprint.writes(index).into_iter();
+        writes
+            .try_for_each(|(sector, bytes)| member.write_at(sector * SECTOR_BYTES, &bytes))
+            .map_err(|error| Failure::system(member.path.display(), &error, "use another one"))?;
+    }
+    Ok(())
+}
+
+/// What a new array is started with: all members are in sync.
+fn config(blueprint: &Blueprint, members: &[MemberFile]) -> Config {
+    let superblocks: Vec<_> = blueprint.superblocks.iter().flatten().cloned().collect();
+    let member = |((role, member), superblock): ((u16, &MemberFile), _)| MemberConfig {
+        device: member.path.display().to_string(),
+        device_sectors: member.sectors,
+        superblock,
+        bad_blocks: BadBlocks::default(),
+        standing: InArray::InSync { role: Role(role) },
+    };
+    Config {
+        superblock: superblocks[0].clone(),
+        block_bytes: members.iter().map(|member| member.block_bytes).max().unwrap_or(512),
+        members: (0..).zip(members).zip(superblocks).map(member).collect(),
+        bitmap: None,
+        log: StartLog::None,
+        read_only: false,
+        force: false,
+    }
+}
