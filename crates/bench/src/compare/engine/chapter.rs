@@ -40,8 +40,8 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
             "Requests at random places from a thread of the same process, for {} ms each, on \
              members of {} MiB: four, or two for a mirror; chunk 512K. Nothing lies between \
              but the queue through which threads ask the engine, with a copy of the data. CPU \
-             time is that of the process but for the thread that asks, by the kernel's accounts: of the engine \
-             and of the kernel's workers.",
+             time is that of the process but for the thread that asks, by the kernel's \
+             accounts: of the engine and of the kernel's workers.",
             options.run_ms,
             options.member_bytes >> 20
         )],
