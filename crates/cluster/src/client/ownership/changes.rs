@@ -85,17 +85,19 @@ impl Ownership {
         if over && braid_array::broken("start-ends") {
             return false;
         }
-        let Some(recorded) = &self.view else { return false };
-        let mut view = recorded.clone();
-        for (role, member) in (0..).map(Role).zip(&mut view.members) {
+        let mut view = self.view.clone();
+        let members = view.iter_mut().flat_map(|view| &mut view.members);
+        for (role, member) in (0..).map(Role).zip(members) {
             *member = if cx.members.alive(role) { *member } else { None };
         }
-        let known = view == *recorded;
+        let known = view == self.view;
         let noted = known && (self.stands_alone(cx) || self.view_holds());
         if over {
             let why = Refusal::new("too many nodes were lost meanwhile", START);
             self.refuse_to_start(cx, why);
-        } else if !known {
+        } else if let Some(view) = view
+            && !known
+        {
             self.record(cx, View { count: view.count + 1, ..view });
         } else if !noted {
             let why = Refusal::new("too few nodes took note of who was lost", START);
