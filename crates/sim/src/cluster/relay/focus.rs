@@ -28,11 +28,12 @@ pub(in crate::cluster) enum Focus {
 
 impl Focus {
     /// That of a seed. Drawn aside: seeds without one are what they would be if there were none.
+    /// Most have none: relays with one do not find what comes at any other moment.
     pub(in crate::cluster) fn of(seed: u64) -> Self {
-        match Rng::new(seed ^ 0x0066_6f63_7573).below(20) {
-            0..2 => Self::Commits,
-            2..4 => Self::Trims,
-            4 => Self::Flushes,
+        match Rng::new(seed ^ 0x0066_6f63_7573).below(80) {
+            0..8 => Self::Commits,
+            14..17 => Self::Trims,
+            17..20 => Self::Flushes,
             _ => Self::Nothing,
         }
     }
