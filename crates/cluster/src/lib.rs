@@ -9,14 +9,16 @@
 //! [`StripeCode`]: braid_array::code::StripeCode
 //!
 //! ```
+//! use braid_array::Role;
 //! use braid_array::code::Recovery;
 //! use braid_cluster::{Planner, Xor2d};
 //!
 //! let xor2d = Xor2d::new(5).expect("4 to 34 nodes");
 //! // Any two nodes may be lost.
-//! assert!(Recovery::plan(xor2d.code(), &[1, 4]).is_some());
+//! assert!(Recovery::plan(xor2d.code(), &[Role(1), Role(4)]).is_some());
 //! // Every data block is sent once by the client; nodes exchange R(n-1) = 16 blocks.
-//! let schedule = xor2d.schedule(Planner::Encoder { node: 0 }).expect("node 0 is one of 5");
+//! let encoder = Planner::Encoder { node: Role(0) };
+//! let schedule = xor2d.schedule(encoder).expect("node 0 is one of 5");
 //! assert_eq!(schedule.client_egress(), 12);
 //! assert_eq!(schedule.node_transfers(), 16);
 //! assert_eq!(schedule.verify(xor2d.code()), Ok(()));

@@ -63,7 +63,7 @@ impl Array {
     fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {
         let Self { lane, requests, jobs, logging, .. } = self;
         let quiet = requests.in_flight() == 0 && jobs.is_empty() && logging.is_over();
-        let quiet = quiet && (lane.keeper().has_failed() || lane.dirty.is_stuck());
+        let quiet = quiet && (!lane.destages() || lane.dirty.is_stuck());
         lane.drive_with(quiet, &|id| jobs.mention(id), drive);
         self.carry_out();
     }

@@ -52,7 +52,7 @@ impl Logging {
         if lane.dirty.has_changed() {
             jobs.room_given();
         }
-        if lane.dirty.is_empty() || lane.keeper().has_failed() {
+        if lane.dirty.is_empty() || !lane.destages() {
             return;
         }
         let Some(Excepted(except)) = self.may_destage(lane) else { return };

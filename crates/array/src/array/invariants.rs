@@ -39,7 +39,9 @@ impl Array {
             job.write_begun().then_some((start, end, !matches!(job.stage, Stage::Metadata(_))))
         };
         let unit_sectors = self.lane.map.unit_sectors();
-        let dirty = self.lane.dirty.units().map(|start| (start, start + unit_sectors, false));
+        let destages = self.lane.destages().then(|| self.lane.dirty.units());
+        let dirty =
+            destages.into_iter().flatten().map(|start| (start, start + unit_sectors, false));
         let writes: Vec<_> = self.jobs.iter().filter_map(begun).chain(dirty).collect();
         let works = |job: &Job| {
             matches!(job.kind, Kind::Rebuild { .. } | Kind::Check { .. } | Kind::Verify { .. })

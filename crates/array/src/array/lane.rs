@@ -52,6 +52,11 @@ impl Lane {
         self.keeper.hear(report);
     }
 
+    /// May dirty pages go in place?
+    pub(super) fn destages(&self) -> bool {
+        !self.keeper().has_failed() && !self.keeper().is_read_only()
+    }
+
     /// Is no member missing, and is the array to go on being written to?
     pub(super) fn is_healthy(&self) -> bool {
         let keeper = self.keeper();

@@ -294,8 +294,7 @@ impl Machine for Array {
     fn deadline(&self) -> Option<Instant> {
         let frozen = self.lane.keeper().metadata_frozen();
         let held = if frozen { None } else { self.jobs.hold_deadline() };
-        let failed = self.lane.keeper().has_failed();
-        let destage = if failed { None } else { self.lane.dirty.deadline() };
+        let destage = if self.lane.destages() { self.lane.dirty.deadline() } else { None };
         let deadlines = [self.lane.keeper().deadline(), self.put_offs.deadline(), held, destage];
         deadlines.into_iter().flatten().min()
     }

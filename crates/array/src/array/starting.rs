@@ -1,6 +1,8 @@
 //! The log of an array, and how an array with a log starts: what the log tells is brought in place,
 //! then a new log is begun, and only then is anything served. Requests that come before wait.
 
+use std::collections::VecDeque;
+
 use slab::Slab;
 
 use super::io::Owner;
@@ -9,7 +11,7 @@ use super::lane::Lane;
 use super::requests::{MAX_REQUESTS, Requests, validate};
 use super::scratch::Scratch;
 use super::write_log::{
-    LeftPage, LogIo, LogKind, Overlay, Patched, Recovery, UnfinishedPage, WriteLog,
+    self, LeftPage, LogIo, LogKind, Overlay, Patched, Recovery, UnfinishedPage, WriteLog,
 };
 use crate::action::Action;
 use crate::assemble::StartLog;
@@ -32,6 +34,8 @@ enum Starting {
 /// Pages that are read from the journal, and are dirty then.
 #[derive(Debug, Default)]
 struct Loading {
+    /// Those that are not being read yet, row by row.
+    waiting: VecDeque<UnfinishedPage>,
     reading: Slab<(UnfinishedPage, LeftPage)>,
     /// One could not be read, or there is no memory for it.
     failed: bool,
@@ -55,18 +59,20 @@ pub(super) struct Logging {
     /// What was found, until that is in place.
     found: StartLog,
     starting: Option<Starting>,
+    /// Of a read-only array: data that the log has without parity.
+    unwritten: VecDeque<UnfinishedPage>,
     /// Requests that came before the start was over.
     held: Vec<Request>,
 }
 
 impl Loading {
     /// Reads more while there is memory. False: there is none, and there will be none.
-    fn read_more(&mut self, lane: &mut Lane, log: &mut WriteLog) -> bool {
-        while self.reading.len() < MOST_PAGES && log.first_unfinished().is_some() {
+    fn read_more(&mut self, lane: &mut Lane) -> bool {
+        while self.reading.len() < MOST_PAGES && !self.waiting.is_empty() {
             let Some(buf) = lane.dirty.take_buf() else {
                 return !self.reading.is_empty() || !lane.dirty.is_stuck();
             };
-            let Some(page) = log.next_unfinished() else { break };
+            let Some(page) = self.waiting.pop_front() else { break };
             let left = LeftPage::of(&lane.map, page.sector, buf);
             let step = self.reading.insert((page, left));
             let op = IoOp::Read { sector: page.place.sector, buf };
@@ -84,6 +90,7 @@ impl Logging {
             memory,
             found,
             starting: None,
+            unwritten: VecDeque::new(),
             held: Vec::new(),
         }
     }
@@ -112,8 +119,8 @@ impl Logging {
     pub(super) fn may_destage(&self, lane: &Lane) -> Option<Excepted> {
         let Some(Starting::Loading(loading)) = &self.starting else { return Some(Excepted(None)) };
         let full = loading.reading.is_empty() && lane.dirty.is_full();
-        let next = self.log.first_unfinished().map(|sector| {
-            let row = lane.map.parity_place(sector).1;
+        let next = loading.waiting.front().map(|page| {
+            let row = lane.map.parity_place(page.sector).1;
             row - row % lane.map.unit_sectors()
         });
         full.then_some(Excepted(next))
@@ -143,12 +150,14 @@ impl Logging {
                 Some(Starting::Renewing) if self.log.is_renewing(lane) => return,
                 Some(Starting::Renewing) => {
                     let failed = self.log.is_stuck();
-                    self.starting =
-                        Some(Starting::Loading(Loading { failed, ..Loading::default() }));
+                    let mut waiting = std::mem::take(&mut self.unwritten);
+                    waiting.extend(self.log.take_unfinished());
+                    let loading = Loading { waiting, failed, ..Loading::default() };
+                    self.starting = Some(Starting::Loading(loading));
                 }
                 Some(Starting::Loading(loading)) => {
-                    loading.failed = loading.failed || !loading.read_more(lane, &mut self.log);
-                    let loads = !loading.failed && self.log.first_unfinished().is_some();
+                    loading.failed = loading.failed || !loading.read_more(lane);
+                    let loads = !loading.failed && !loading.waiting.is_empty();
                     if loads || !loading.reading.is_empty() {
                         return;
                     }
@@ -174,6 +183,9 @@ impl Logging {
         lane.keeper_mut().begin();
         self.starting = Some(Starting::Renewing);
         let found = std::mem::take(&mut self.found);
+        if lane.keeper().is_read_only() {
+            self.unwritten = write_log::unwritten(&found, lane, self.memory);
+        }
         if !lane.keeper().is_read_only() && !lane.keeper().has_failed() {
             lane.log = LogKind::of(&found);
             self.log = WriteLog::begin(found, lane, self.memory);
@@ -226,7 +238,7 @@ impl Logging {
                 let batch = outcome.is_some().then_some(page.batch);
                 let now = lane.keeper().now();
                 let (replaced, first) = lane.dirty.insert(vec![left], batch, now);
-                if first {
+                if first && !lane.keeper().is_read_only() {
                     let (start, end) = left.unit_rows(&lane.map);
                     lane.begin_write(start, end);
                 }

@@ -157,10 +157,9 @@ impl Table<'_> {
             (0u16..).zip(attached).find(|(_, (_, _, verdict))| matches!(verdict, Verdict::Journal));
         let reason = match journal {
             Some((index, (candidate, _, _))) => match &candidate.log {
-                Some(Ok(FoundLog::Journal(scan))) if options.read_only && !scan.data.is_empty() => {
-                    return Err(self.unfinished(&candidate.device, scan.data.len(), options));
-                }
-                Some(Ok(FoundLog::Journal(scan))) if !scan.has_room_to_move() => {
+                Some(Ok(FoundLog::Journal(scan)))
+                    if !options.read_only && !scan.has_room_to_move() =>
+                {
                     let device = &candidate.device;
                     let reason = format!(
                         "the journal {device} is too full for what it holds without parity to be \
@@ -206,17 +205,5 @@ impl Table<'_> {
                       and is in the journal alone: all redundancy is then made anew";
         let next = Next::by(advice, self.command(options, Verdict::attached));
         Refused { could_force: true, ..Refused::new(reason, next) }
-    }
-
-    /// Why an array is not read through its journal.
-    fn unfinished(&self, device: &str, pages: usize, options: Options) -> Refused {
-        let kib = pages * 4;
-        let reason = format!(
-            "the journal {device} holds {kib} KiB of data that parity does not fit yet, and a \
-             read-only array writes none"
-        );
-        let options = Options { read_only: false, ..options };
-        let advice = "assemble it to be written to, which brings that in place";
-        Refused::new(reason, Next::by(advice, self.command(options, Verdict::attached)))
     }
 }

@@ -26,10 +26,13 @@ pub(super) use overlay::{Overlay, Patched};
 pub(super) use recovery::Recovery;
 pub(super) use unfinished::UnfinishedPage;
 
+use std::collections::VecDeque;
+
 use super::job::Job;
 use super::lane::Lane;
 use super::scratch::{PAGE_BYTES, Scratch};
 use crate::assemble::{Config, StartLog};
+use crate::plan::Place;
 use crate::{Buf, MemberId, Outcome};
 use journal::Journal;
 use ppl::PartialParityLogs;
@@ -75,6 +78,7 @@ impl LogKind {
 pub(super) fn buffer_bytes(config: &Config) -> u64 {
     let members = u64::from(config.superblock.raid_disks);
     match (config.read_only, &config.log) {
+        (true, StartLog::Journal { scan, .. }) => scan.data.len() as u64 * u64::from(PAGE_BYTES),
         (true, _) | (_, StartLog::None) => 0,
         (_, StartLog::PartialParity { .. }) => 2 * members * u64::from(unit::BUFFER_BYTES),
         (_, StartLog::Journal { scan, .. }) => {
@@ -125,18 +129,10 @@ impl WriteLog {
 
     /// Data that the log found had without parity, which is to be in memory before anything is
     /// served; row by row.
-    pub(super) fn next_unfinished(&mut self) -> Option<UnfinishedPage> {
+    pub(super) fn take_unfinished(&mut self) -> VecDeque<UnfinishedPage> {
         match self {
-            Self::Journal(journal) => journal.unfinished.take_first(),
-            Self::None | Self::PartialParity(_) => None,
-        }
-    }
-
-    /// The sector of the array that they begin at.
-    pub(super) fn first_unfinished(&self) -> Option<u64> {
-        match self {
-            Self::Journal(journal) => journal.unfinished.first().map(|page| page.sector),
-            Self::None | Self::PartialParity(_) => None,
+            Self::Journal(journal) => journal.unfinished.take_moved(),
+            Self::None | Self::PartialParity(_) => VecDeque::new(),
         }
     }
 
@@ -254,6 +250,22 @@ impl WriteLog {
             Self::Journal(journal) => journal.waits_for(index),
         }
     }
+}
+
+/// What the journal of a read-only array has without parity. It is read into memory, and nothing
+/// is written.
+pub(super) fn unwritten(
+    log: &StartLog,
+    lane: &mut Lane,
+    memory: Scratch,
+) -> VecDeque<UnfinishedPage> {
+    let StartLog::Journal { member, scan } = log else { return VecDeque::new() };
+    lane.dirty = DirtyPages::new(cut(memory, PAGE_BYTES), lane.map.geometry.parity_disks());
+    let page = |&(sector, position): &(u64, u64)| {
+        let place = Place { member: *member, sector: scan.area.start + position };
+        UnfinishedPage { sector, place, batch: 0 }
+    };
+    scan.data.iter().map(page).collect()
 }
 
 fn cut(memory: Scratch, len: u32) -> Vec<Buf> {

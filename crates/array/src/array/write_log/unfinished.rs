@@ -15,8 +15,8 @@ use crate::plan::Place;
 use crate::{Buf, IoOp};
 
 /// Data that was recorded without parity. Some is [read](Self::read_some) and
-/// [recorded](Self::recorded) anew while there is more; then each page is
-/// [taken](Self::take_first).
+/// [recorded](Self::recorded) anew while there is more; then all pages are
+/// [taken](Self::take_moved).
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
     /// To be recorded anew: sector of the array, and position of the page; row by row.
@@ -94,14 +94,9 @@ impl Unfinished {
         count
     }
 
-    /// The next page that is to be read into memory, if there is one.
-    pub(super) fn first(&self) -> Option<&UnfinishedPage> {
-        self.new.front()
-    }
-
-    /// The same, taken out.
-    pub(super) fn take_first(&mut self) -> Option<UnfinishedPage> {
-        self.new.pop_front()
+    /// The pages that are recorded anew and are to be read into memory.
+    pub(super) fn take_moved(&mut self) -> VecDeque<UnfinishedPage> {
+        std::mem::take(&mut self.new)
     }
 
     /// Scratch that it has.
