@@ -93,7 +93,6 @@ struct Page {
 #[derive(Clone, Copy, Debug)]
 struct DirtyUnit {
     since: Instant,
-    pages: u64,
     /// It could not be destaged, and is not tried again before.
     not_before: Option<Instant>,
     /// A job is to destage it.
@@ -142,7 +141,7 @@ impl DirtyPages {
         self.pages.is_empty()
     }
 
-    /// What of it is in memory alone, besides the journal; in bytes.
+    /// How much they are, in bytes.
     pub(in super::super) fn bytes(&self) -> u64 {
         self.pages.len() as u64 * u64::from(BLOCK_BYTES)
     }
@@ -252,22 +251,15 @@ impl DirtyPages {
         let first = !self.units.contains_key(&start);
         if first {
             self.order.push_back(start);
-            let unit = DirtyUnit { since: now, pages: 0, not_before: None, asked: false };
+            let unit = DirtyUnit { since: now, not_before: None, asked: false };
             self.units.insert(start, unit);
         }
         let mut replaced = Vec::new();
-        let mut added = 0;
         for LeftPage { key, buf } in pages {
-            match self.pages.insert(key, Page { buf, batch }) {
-                Some(old) => {
-                    self.free.push(old.buf);
-                    replaced.push(old.batch);
-                }
-                None => added += 1,
+            if let Some(old) = self.pages.insert(key, Page { buf, batch }) {
+                self.free.push(old.buf);
+                replaced.push(old.batch);
             }
-        }
-        if let Some(unit) = self.units.get_mut(&start) {
-            unit.pages += added;
         }
         (replaced, first)
     }
