@@ -210,11 +210,15 @@ impl<T: Copy + PartialEq> Driver<T> {
 
     /// Carries an operation on a file out, in this call. For files that make nobody wait.
     pub(crate) fn carry_out(&self, op: &Op) -> Result<u32, Errno> {
-        let memory = match self {
+        file::carry_out(self.memory(), op)
+    }
+
+    /// The arena, in which the buffers of operations lie.
+    pub(crate) fn memory(&self) -> &Memory {
+        match self {
             Self::Ring(ring) => ring.memory(),
             Self::Threads(threads) => threads.memory(),
-        };
-        file::carry_out(memory, op)
+        }
     }
 
     /// Ends those operations of this name that wait for a device: they complete with `CANCELED`,

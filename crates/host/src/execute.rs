@@ -2,6 +2,8 @@
 //! Holds the table of members. Decides nothing.
 
 mod at_once;
+mod mapped;
+mod member;
 mod range;
 mod transfer;
 
@@ -13,10 +15,11 @@ use braid_array::{
     Buf, Checked, Instant, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
 };
 use crc32c::crc32c_append;
-use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
-use self::at_once::{Budget, answers_at_once, is_long};
+use self::at_once::{Budget, Long, is_long};
+use self::mapped::Mapped;
+use self::member::{Member, size_bytes};
 use self::range::{RangeOp, RangeStep};
 use self::transfer::{Next, Transfer};
 use crate::arena::Memory;
@@ -49,36 +52,13 @@ pub(crate) struct Executor {
     turn: u64,
 }
 
-#[derive(Debug)]
-struct Member {
-    file: Arc<LockedFile>,
-    /// For a file that can be truncated while it is in use: what is known of its size.
-    size: Option<KnownSize>,
-    /// Short I/O on it is done at once, by the engine's thread.
-    at_once: bool,
-    /// A durable write has to be followed by a flush.
-    drops_dsync: bool,
-    /// fallocate said that it cannot punch holes here.
-    cannot_punch: bool,
-    /// fallocate said that it cannot zero ranges here.
-    cannot_zero: bool,
-    /// For the locks on what the member lies on.
-    _below: Vec<LockedFile>,
-}
-
-/// The size of a file, when it was looked at last.
-#[derive(Clone, Copy, Debug, Default)]
-struct KnownSize {
-    turn: u64,
-    bytes: Option<u64>,
-}
-
 /// A read, write or flush.
 #[derive(Debug)]
 struct Flight {
     io: IoId,
     file: Arc<LockedFile>,
     at_once: bool,
+    mapped: Option<Arc<Mapped>>,
     /// Its part of the executor's `given_bytes`.
     given_bytes: u32,
     op: IoOp,
@@ -184,11 +164,13 @@ impl Executor {
         };
         let syncing = op == IoOp::Flush;
         let at_once = member.at_once;
+        let mapped = member.mapped.clone();
         let abandoned = false;
         let flight = Flight {
             io,
             file,
             at_once,
+            mapped,
             given_bytes: 0,
             op,
             transfer,
@@ -216,16 +198,19 @@ impl Executor {
         let Self { ready, flights, budget, given_bytes, done, .. } = self;
         let left = |index: &usize| flights[*index].left_bytes();
         let long = ready.iter().map(left).filter(|bytes| is_long(*bytes));
-        let long_bytes = *given_bytes + long.map(u64::from).sum::<u64>();
+        let all_bytes = *given_bytes + long.map(u64::from).sum::<u64>();
         for index in ready.drain(..) {
             let flight = &mut flights[index];
             let left_bytes = flight.left_bytes();
+            let long =
+                Long { all_bytes, given_bytes: *given_bytes, copied: flight.mapped.is_some() };
             if flight.abandoned {
                 // Its answer is the same whatever the kernel would say.
                 done.push_back((index, Ok(0)));
-            } else if budget.take(left_bytes, long_bytes) {
-                done.push_back((index, driver.carry_out(&flight.next())));
+            } else if budget.take(left_bytes, long) {
+                done.push_back((index, flight.carry_out(driver)));
             } else {
+                flight.note_given();
                 flight.given_bytes = if is_long(left_bytes) { left_bytes } else { 0 };
                 *given_bytes += u64::from(flight.given_bytes);
                 driver.start(Token::Io(index), flight.next());
@@ -333,6 +318,20 @@ impl Flight {
         self.transfer.len_bytes - self.transfer.done_bytes
     }
 
+    /// Does what is left.
+    fn carry_out(&self, driver: &Driver<Token>) -> Result<u32, Errno> {
+        let op = self.next();
+        let copied = self.mapped.as_ref().and_then(|mapped| mapped.carry_out(driver.memory(), &op));
+        copied.map_or_else(|| driver.carry_out(&op), Ok)
+    }
+
+    /// The driver does what is left.
+    fn note_given(&self) {
+        if let (Some(mapped), IoOp::Write { .. }) = (&self.mapped, self.op) {
+            mapped.note_written(self.transfer.offset, self.transfer.len_bytes as usize);
+        }
+    }
+
     /// What is to be asked of the kernel for what is left.
     fn next(&self) -> Op {
         let Self { file, op, transfer, syncing, then_sync, .. } = self;
@@ -349,52 +348,6 @@ impl Flight {
     }
 }
 
-impl Member {
-    fn new(member: MemberFile) -> Self {
-        let size = can_shrink(&member).then(KnownSize::default);
-        let drops_dsync = !member.block_device && !keeps_dsync(&member.file);
-        let at_once = answers_at_once(&member.file);
-        let file = Arc::new(member.file);
-        let _below = member.below;
-        Self { file, size, at_once, drops_dsync, cannot_punch: false, cannot_zero: false, _below }
-    }
-
-    /// Was the file truncated to before the end of this write? Writing would make it grow again,
-    /// and what was cut off in between would then read as zeroes, without an error. The file is
-    /// looked at once in a turn: who truncates it later in that turn could as well do so between a
-    /// look and its write.
-    fn ends_before(&mut self, op: IoOp, turn: u64) -> bool {
-        let Some(known) = &mut self.size else { return false };
-        let (sector, bytes) = match op {
-            IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len)),
-            IoOp::WriteZeroes { sector, sectors, .. } => (sector, sectors * SECTOR_BYTES),
-            _ => return false,
-        };
-        if known.turn != turn {
-            *known = KnownSize { turn, bytes: size_bytes(&self.file) };
-        }
-        known.bytes.is_some_and(|size| size < sector * SECTOR_BYTES + bytes)
-    }
-}
-
-/// May what a member is become smaller without a word? Devices refuse what is behind their end, and
-/// memory of our own is sealed.
-fn can_shrink(member: &MemberFile) -> bool {
-    let sealed = rustix::fs::fcntl_get_seals(&member.file)
-        .is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
-    !member.block_device && !sealed
-}
-
-/// The size of a file or device, where it tells.
-fn size_bytes(file: &LockedFile) -> Option<u64> {
-    // As far as the system knows by itself: who keeps a file may never answer.
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let wanted = StatxFlags::TYPE | StatxFlags::SIZE;
-    let stat = rustix::fs::statx(file, "", flags, wanted).ok()?;
-    let block_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
-    if block_device { rustix::fs::seek(file, SeekFrom::End(0)).ok() } else { Some(stat.stx_size) }
-}
-
 /// What an error says of the device once its size is known: writes behind the end of a device that
 /// has become smaller are refused as those on a full file system are.
 fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
@@ -404,27 +357,6 @@ fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
         }
         _ => error,
     }
-}
-
-/// Are writes with `RWF_DSYNC` to this file durable when they are answered? FUSE file systems do
-/// not hear of the flag, and others may ignore it as well; so only those are trusted that are known
-/// to heed it. A flush too many costs time, one too few data.
-fn keeps_dsync(file: &LockedFile) -> bool {
-    const KNOWN: [u32; 6] = [
-        0xef53,      // ext2, ext3, ext4
-        0x5846_5342, // XFS
-        0x9123_683e, // btrfs
-        0xf2f5_2010, // F2FS
-        0xca45_1a4e, // bcachefs
-        0x0102_1994, // tmpfs, where nothing is durable
-    ];
-    file_system(file).is_some_and(|kind| KNOWN.contains(&kind))
-}
-
-/// Which kind of file system a file is on, by the kernel's number.
-fn file_system(file: &LockedFile) -> Option<u32> {
-    #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
-    rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u32)
 }
 
 /// What an error says of the device: is it these sectors, or all of it?
