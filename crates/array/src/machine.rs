@@ -50,6 +50,11 @@ pub trait BlockMachine: Machine {
     /// [`Full`]: try again after the next completion. The request was not taken.
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full>;
 
+    /// Is another write on its way to the executor, of which a part has come? A machine may wait a
+    /// little for what it can write together with it. Said before `poll`, which has then more to do
+    /// than before where that has ended.
+    fn expect_writes(&mut self, _more: bool) {}
+
     /// A copy of the state, for people.
     fn status(&self) -> Status;
 

@@ -435,6 +435,10 @@ impl BlockMachine for Stack {
         self.outer.submit(now, request)
     }
 
+    fn expect_writes(&mut self, more: bool) {
+        self.outer.expect_writes(more);
+    }
+
     fn status(&self) -> Status {
         let mut status = self.outer.status();
         status.children = self.inner.iter().map(BlockMachine::status).collect();

@@ -343,8 +343,11 @@ impl Loop {
             if self.core.arena.was_short() {
                 self.drop_client_that_waits();
             }
-            let Self { core, machine, .. } = self;
-            let mut more = machine.block().is_some_and(|machine| core.submit(machine));
+            let Self { core, machine, exports, .. } = self;
+            let mut more = machine.block().is_some_and(|machine| {
+                machine.expect_writes(exports.iter().any(|export| export.receives_write()));
+                core.submit(machine)
+            });
             while let Some(event) = self.fabric.as_mut().and_then(|fabric| fabric.poll()) {
                 self.machine.handle(self.core.now, event);
                 more = true;

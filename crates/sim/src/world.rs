@@ -224,6 +224,8 @@ impl<M: Subject> World<M> {
         }
         let Range { sector, sectors } = range;
         let serial = draft.serial;
+        // Now and then the next write is announced, whether it comes or not.
+        self.exec.machine.expect_writes(serial.is_multiple_of(3));
         self.note(&[10, slot as u64, sector, sectors, u64::from(serial)], || {
             format!("SUBMIT #{slot} {kind:?} {sector}+{sectors} serial {serial}")
         });

@@ -32,7 +32,7 @@ impl Array {
         jobs_hold_locks(&self.jobs, &self.lane.map)?;
         jobs_wait(&self.jobs, &self.logging.log, &self.lane, &waiting)?;
         pieces_are_counted(&self.requests, &waiting)?;
-        self.scratch_is_somewhere(&waiting)?;
+        scratch_is_somewhere(self, &waiting)?;
         self.queues_are_right(&waiting)?;
         let begun = |(_, job): (usize, &Job)| {
             let (start, end) = job.kind.range(&self.lane.map);
@@ -90,16 +90,6 @@ impl Array {
         waiting
     }
 
-    fn scratch_is_somewhere(&self, waiting: &Waiting) -> Result<(), String> {
-        let taken = self.jobs.iter().filter_map(|(_, job)| job.taken.as_ref());
-        let strips: u64 = taken.map(|taken| taken.bytes()).sum();
-        let pages = waiting.pages as u64 * u64::from(PAGE_BYTES);
-        let starting = self.logging.held_bytes();
-        let found = self.lane.pool.free_bytes() + strips + pages + starting;
-        let all = self.lane.pool.all_bytes();
-        if found != all { Err(format!("{found} of {all} bytes of scratch")) } else { Ok(()) }
-    }
-
     fn queues_are_right(&self, waiting: &Waiting) -> Result<(), String> {
         if waiting.ios != self.lane.ios.in_flight {
             let counted = self.lane.ios.in_flight;
@@ -124,6 +114,17 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// All scratch is free, or with somebody.
+fn scratch_is_somewhere(array: &Array, waiting: &Waiting) -> Result<(), String> {
+    let taken = array.jobs.iter().filter_map(|(_, job)| job.taken.as_ref());
+    let strips: u64 = taken.map(|taken| taken.bytes()).sum();
+    let pages = waiting.pages as u64 * u64::from(PAGE_BYTES);
+    let starting = array.logging.held_bytes();
+    let found = array.lane.pool.free_bytes() + strips + pages + starting;
+    let all = array.lane.pool.all_bytes();
+    if found != all { Err(format!("{found} of {all} bytes of scratch")) } else { Ok(()) }
 }
 
 /// Each job holds, or waits for, the lock of its range, and no other is held.

@@ -43,6 +43,8 @@ pub(super) struct Jobs {
     /// Writes of units not yet started, and those that may still grow, by unit.
     pub(super) staged: VecDeque<usize>,
     pub(super) open_units: BTreeMap<u64, usize>,
+    /// Another write is about to come.
+    pub(super) more_expected: bool,
     pub(super) meta_waiters: Vec<usize>,
     pub(super) scratch_waiters: VecDeque<usize>,
     /// Those that wait until dirty pages are in place.
@@ -128,11 +130,13 @@ impl Jobs {
     }
 
     /// Starts the gathered writes: those whose unit is full or will not be filled. A unit that a
-    /// sequential stream has begun waits a moment, as long as other I/O is on its way.
+    /// sequential stream has begun waits a moment, as long as other I/O or the next write is on its
+    /// way.
     pub(super) fn start_staged(&mut self, lane: &Lane) {
         let keeper = lane.keeper();
         let full = u64::from(lane.map.geometry.data_disks()) * lane.map.unit_sectors();
-        let hurry = keeper.has_failed() || keeper.is_stopping() || lane.ios.in_flight == 0;
+        let awaited = lane.ios.in_flight > 0 || self.more_expected;
+        let hurry = keeper.has_failed() || keeper.is_stopping() || !awaited;
         for _ in 0..self.staged.len() {
             let Some(index) = self.staged.pop_front() else { return };
             let job = self.get(index);

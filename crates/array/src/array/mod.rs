@@ -325,6 +325,10 @@ impl BlockMachine for Array {
         self.requests.take(&mut self.lane, &mut self.jobs, request)
     }
 
+    fn expect_writes(&mut self, more: bool) {
+        self.jobs.more_expected = more;
+    }
+
     fn status(&self) -> Status {
         let mut status = self.lane.keeper().status();
         if let Some(journal) = &mut status.journal {

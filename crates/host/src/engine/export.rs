@@ -31,6 +31,11 @@ pub(crate) trait Export: Send {
     /// of it.
     fn work(&mut self, core: &mut Core);
 
+    /// Has a part of a write come, the rest of which a client is about to send?
+    fn receives_write(&self) -> bool {
+        false
+    }
+
     /// Sends its answers, when nothing else is to be done: so many share one message.
     fn flush(&mut self, core: &mut Core);
 

@@ -107,6 +107,28 @@ fn a_sequential_stream_fills_stripes_while_other_io_is_on_its_way() {
     assert_eq!(world.check(), 0);
 }
 
+/// Members that answer at once never have I/O on its way, so what is known of the client counts.
+#[test]
+fn a_sequential_stream_fills_stripes_while_its_next_write_comes_in() {
+    let mut world = World::new(5, 2, 3, 128);
+    world.write(0, &noise(1, 256 * 512)).unwrap();
+    world.array.expect_writes(true);
+    world.issued.clear();
+    assert!(!world.begin_write(256, &noise(2, 128 * 512)), "half a stripe waits for the rest");
+    assert!(world.begin_write(384, &noise(3, 128 * 512)), "the rest makes it whole");
+    let reads = world.issued.iter().filter(|(_, op)| matches!(op, IoOp::Read { .. })).count();
+    assert_eq!(reads, 0, "a full stripe needs no reads");
+    assert!(!world.begin_write(512, &noise(4, 128 * 512)), "half a stripe again");
+    assert!(world.pass_time(), "it does not wait for long");
+    assert_eq!(std::mem::take(&mut world.answers).len(), 1);
+    assert!(!world.begin_write(640, &noise(5, 64 * 512)), "a quarter");
+    world.array.expect_writes(false);
+    world.run_until_idle();
+    assert_eq!(world.answers.len(), 1, "nothing more comes, nothing is waited for");
+    world.answers.clear();
+    assert_eq!(world.check(), 0);
+}
+
 #[test]
 fn one_member_too_many_stops_writes_with_an_error() {
     let mut world = World::new(5, 2, 3, 16);

@@ -350,6 +350,11 @@ impl Connection {
         core.driver.start(self.token(RECEIVE), op);
     }
 
+    /// Is it receiving, a command whose beginning has come?
+    pub(super) fn receives_write(&self) -> bool {
+        self.receiving && (self.unfilled().len > 0 || self.end > self.start)
+    }
+
     /// A receive has ended.
     pub(super) fn received(&mut self, core: &mut Core, result: Result<u32, Errno>) {
         self.receiving = false;

@@ -229,6 +229,10 @@ impl Export for Server {
         }
     }
 
+    fn receives_write(&self) -> bool {
+        self.connections.iter().any(|(_, connection)| connection.receives_write())
+    }
+
     fn flush(&mut self, core: &mut Core) {
         while let Some(index) = self.to_flush.pop() {
             let Some(connection) = self.connections.get_mut(index) else { continue };
