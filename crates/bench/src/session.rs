@@ -12,7 +12,8 @@ use crate::folder::Folder;
 use crate::machine::Machine;
 use crate::model::Comparison;
 use crate::report;
-use crate::rig::{self, Room, leftovers};
+use crate::rig::leftovers::{self, Guard};
+use crate::rig::{self, Room};
 use crate::runner::{self, Runner};
 use crate::tool::Tool;
 
@@ -20,7 +21,7 @@ const MEMORY: &str = "/dev/shm";
 /// Short comparisons fit into it.
 const MEMORY_BYTES: u64 = 4 << 30;
 /// What is used, and how it tells its version.
-const TOOLS: [(&str, &str); 10] = [
+const TOOLS: [(&str, &str); 11] = [
     ("fio", "--version"),
     ("dd", "--version"),
     ("bonnie++", "-version"),
@@ -29,6 +30,7 @@ const TOOLS: [(&str, &str); 10] = [
     ("losetup", "--version"),
     ("qemu-img", "--version"),
     ("nbdkit", "--version"),
+    ("qemu-storage-daemon", "--version"),
     ("btrfs", "--version"),
     ("mdadm", "--version"),
 ];
@@ -80,7 +82,11 @@ pub fn run(ask: Ask) -> Result<Reported, Failure> {
         let _ = write(&at_the_end);
         interrupted();
     })?;
-    let room = Room::new(scratch, ask.members, Tool::of_braid()?);
+    let memory = memory_directory()?;
+    let mut room = Room::new(scratch, ask.members, Tool::of_braid()?);
+    if let Some((scratch, _)) = &memory {
+        room = room.with_memory(scratch.clone());
+    }
     let comparisons: Vec<Box<dyn Comparison>> =
         ask.comparisons.into_iter().map(|one| fitted(one, &room, &folder, ask.resume)).collect();
     folder.keep_machine(&machine(&dir, &room.members))?;
@@ -99,7 +105,10 @@ fn fitted(
     let before = if resume { folder.options(comparison.name()) } else { None };
     let fits = |one: &dyn Comparison| match &before {
         Some(options) => one.options() == *options,
-        None => !room.members.is_empty() || one.needs_bytes() <= room.free_bytes(),
+        None => {
+            let in_files = !room.members.is_empty() || one.needs_bytes() <= room.free_bytes();
+            in_files && one.needs_memory_bytes() <= room.free_memory_bytes()
+        }
     };
     let mut wanted = Some(());
     while wanted.is_some() && !fits(comparison.as_ref()) {
@@ -129,6 +138,15 @@ fn check_member(path: &Path, force: bool) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// A directory of this process's own in memory, where there is a file system for that.
+fn memory_directory() -> Result<Option<(PathBuf, Guard)>, Failure> {
+    let memory = Path::new(MEMORY);
+    if file_system(memory) != "tmpfs" {
+        return Ok(None);
+    }
+    leftovers::scratch_directory(Some(memory)).map(Some)
 }
 
 fn default_dir(small: bool) -> PathBuf {

@@ -26,7 +26,12 @@ pub trait Comparison {
         0
     }
 
-    /// The same, half as large, where that makes sense. Its chapter says so.
+    /// What members of memory may need of all cases that stand at the same time; 0: little.
+    fn needs_memory_bytes(&self) -> u64 {
+        0
+    }
+
+    /// The comparison, half as large, where that makes sense. Its chapter says so.
     fn smaller(&self) -> Option<Box<dyn Comparison>> {
         None
     }

@@ -29,6 +29,8 @@ pub struct ArraySpec {
     pub chunk_bytes: Option<u64>,
     /// In the order of the roles.
     pub members: Vec<PathBuf>,
+    /// What holds the journal, if there is one.
+    pub journal: Option<PathBuf>,
     /// More words for `braid create`.
     pub create: Vec<String>,
     /// Served over NBD, too.
@@ -181,6 +183,9 @@ fn create_words(name: &str, directory: &Path, spec: &ArraySpec, force: bool) -> 
     if let Some(bytes) = spec.chunk_bytes {
         say(&["--chunk", &bytes.to_string()]);
     }
+    if let Some(journal) = &spec.journal {
+        say(&["--write-journal", &journal.display().to_string()]);
+    }
     if !spec.create.iter().any(|word| word == "--no-assume-clean") {
         say(&["--assume-clean"]);
     }
@@ -200,6 +205,7 @@ fn assemble_words(name: &str, directory: &Path, spec: &ArraySpec) -> Vec<String>
     if spec.nbd {
         words.extend(["--export".to_owned(), format!("nbd:unix:{directory}/nbd")]);
     }
-    words.extend(spec.members.iter().map(|path| path.display().to_string()));
+    let all = spec.members.iter().chain(&spec.journal);
+    words.extend(all.map(|path| path.display().to_string()));
     words
 }

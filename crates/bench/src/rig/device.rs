@@ -10,6 +10,8 @@ use super::room::{Room, file_name};
 use crate::failure::Failure;
 use crate::tool::Tool;
 
+const LOOP_CONTROL: &str = "/dev/loop-control";
+
 /// A loop device over a file, with direct I/O; detached when it goes.
 #[derive(Debug)]
 pub struct LoopDevice {
@@ -27,6 +29,10 @@ impl LoopDevice {
     /// With other words for `losetup`.
     pub fn with(_room: &Room, file: &Path, words: &[&str]) -> Result<Self, Failure> {
         need_root("loop devices")?;
+        if !Path::new(LOOP_CONTROL).exists() {
+            let reason = format!("there is no {LOOP_CONTROL}");
+            return Err(Failure::gap("loop devices", reason, "use a kernel that has them"));
+        }
         let losetup = Tool::find("losetup", "mount")?;
         let file = file.display().to_string();
         let mut all = vec!["--find", "--show"];

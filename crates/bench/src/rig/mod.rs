@@ -11,6 +11,7 @@ mod nbdkit;
 pub mod place;
 mod room;
 pub mod spaces;
+mod storage_daemon;
 pub mod talk;
 
 pub use array::{Array, ArraySpec};
@@ -20,3 +21,4 @@ pub use md::{Md, MdSpec};
 pub use nbdkit::{NbdFuse, Nbdkit};
 pub use room::{MemberFiles, Room};
 pub(crate) use room::{file_name, memory_available_bytes};
+pub use storage_daemon::StorageDaemon;

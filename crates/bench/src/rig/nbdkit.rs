@@ -1,5 +1,5 @@
-//! A file served by nbdkit over NBD, and that as a file again over FUSE: what an array of Braid's
-//! is when it is served so, without the array.
+//! A file or memory served by nbdkit over NBD, and that as a file again over FUSE: what an array of
+//! Braid's is when it is served so, without the array.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ use crate::tool::Tool;
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 
-/// A server of one file. nbdkit reads and writes it through the page cache.
+/// A server of one file, which nbdkit reads and writes through the page cache, or of memory.
 #[derive(Debug)]
 pub struct Nbdkit {
     child: Child,
@@ -38,6 +38,15 @@ pub struct NbdFuse {
 impl Nbdkit {
     /// Serves a file or device; the name is unique among those served at the same time.
     pub fn serve(room: &Room, name: &str, file: &Path) -> Result<Self, Failure> {
+        Self::start(room, name, &["file", &file.display().to_string()])
+    }
+
+    /// Serves so much memory of its own.
+    pub fn memory(room: &Room, name: &str, bytes: u64) -> Result<Self, Failure> {
+        Self::start(room, name, &["memory", &bytes.to_string()])
+    }
+
+    fn start(room: &Room, name: &str, plugin: &[&str]) -> Result<Self, Failure> {
         let nbdkit = Tool::find("nbdkit", "nbdkit")?;
         let directory = room.scratch.join(format!("{}.nbdkit", file_name(name)));
         let system = |error| Failure::system(directory.display(), &error, "name another --dir");
@@ -46,7 +55,7 @@ impl Nbdkit {
         let socket = directory.join("nbd");
         let log = fs::File::create(directory.join("log")).map_err(system)?;
         let mut command = nbdkit.command();
-        command.args(["--foreground", "--unix"]).arg(&socket).arg("file").arg(file);
+        command.args(["--foreground", "--unix"]).arg(&socket).args(plugin);
         let child = command.stdout(Stdio::null()).stderr(log).spawn().map_err(system)?;
         let mut served = Self { child, socket, _directory: guard };
         let ready = |served: &Self| UnixStream::connect(&served.socket).is_ok();
@@ -54,7 +63,7 @@ impl Nbdkit {
             return Ok(served);
         }
         let said = fs::read_to_string(directory.join("log")).unwrap_or_default();
-        let reason = format!("it does not serve {}: '{}'", file.display(), said.trim());
+        let reason = format!("it does not serve {}: '{}'", plugin.join(" "), said.trim());
         Err(Failure::refused("nbdkit", reason, "see what it says"))
     }
 

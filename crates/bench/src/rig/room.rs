@@ -25,6 +25,8 @@ pub struct Room {
     pub members: Vec<PathBuf>,
     /// The command `braid` itself.
     pub braid: Tool,
+    /// The same in memory, where a file system is.
+    memory: Option<Rc<Self>>,
     /// What files of members may still come to need.
     reserved_bytes: Rc<Cell<u64>>,
 }
@@ -54,7 +56,22 @@ impl Room {
     /// Room below a directory of this process's own.
     #[must_use]
     pub fn new(scratch: PathBuf, members: Vec<PathBuf>, braid: Tool) -> Self {
-        Self { scratch, members, braid, reserved_bytes: Rc::default() }
+        Self { scratch, members, braid, memory: None, reserved_bytes: Rc::default() }
+    }
+
+    /// With room for files in memory, too, below another directory of this process's own.
+    #[must_use]
+    pub fn with_memory(self, scratch: PathBuf) -> Self {
+        let memory = Self::new(scratch, Vec::new(), self.braid.clone());
+        Self { memory: Some(Rc::new(memory)), ..self }
+    }
+
+    /// Room in memory. Its members are files, whatever was named.
+    pub fn in_memory(&self) -> Result<Self, Failure> {
+        self.memory.as_deref().cloned().ok_or_else(|| {
+            let reason = "no file system in memory is there";
+            Failure::gap("members of memory", reason, "mount a tmpfs on /dev/shm")
+        })
     }
 
     /// Sparse files of so many bytes each, or as many of the members that were named.
@@ -115,11 +132,13 @@ impl Room {
         let disk = statvfs(&self.scratch);
         let disk = disk.map_or(0, |StatVfs { f_bavail, f_frsize, .. }| f_bavail * f_frsize);
         let in_memory = statfs(&self.scratch).is_ok_and(|fs| fs.f_type == TMPFS);
-        if in_memory {
-            disk.min(memory_available_bytes().saturating_sub(MEMORY_KEPT_BYTES))
-        } else {
-            disk
-        }
+        if in_memory { disk.min(memory_left_bytes()) } else { disk }
+    }
+
+    /// What members of memory may take.
+    #[must_use]
+    pub fn free_memory_bytes(&self) -> u64 {
+        self.memory.as_ref().map_or_else(memory_left_bytes, |memory| memory.free_bytes())
     }
 }
 
@@ -136,6 +155,10 @@ pub(crate) fn file_name(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = name.chars().map(letter).collect();
     name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+fn memory_left_bytes() -> u64 {
+    memory_available_bytes().saturating_sub(MEMORY_KEPT_BYTES)
 }
 
 /// What programs may still ask for.

@@ -36,6 +36,8 @@ pub struct Figures {
 pub struct Side {
     /// Bytes moved.
     pub bytes: f64,
+    /// By so many requests.
+    pub requests: f64,
     /// Bytes a second.
     pub bytes_s: f64,
     /// Requests a second.
@@ -46,6 +48,8 @@ pub struct Side {
     pub p50_s: Option<f64>,
     /// 99 of 100 requests took at most so long.
     pub p99_s: Option<f64>,
+    /// 999 of 1000 requests took at most so long.
+    pub p999_s: Option<f64>,
 }
 
 impl Figures {
@@ -78,8 +82,11 @@ pub fn run(fio: &Tool, job_file: &str, note: &mut Note) -> Result<(), Failure> {
     fs::write(&path, job_file)
         .map_err(|error| Failure::system(path.display(), &error, "name another --dir"))?;
     note.file("job.fio", job_file);
-    let path = path.display().to_string();
-    let output = fio.run(["--output-format=json", "--eta=never", &path], note)?;
+    let word = path.display().to_string();
+    let output = fio.run(["--output-format=json", "--eta=never", &word], note);
+    // It has been noted, and nothing else stays.
+    let _ = fs::remove_file(path);
+    let output = output?;
     note.file(OUTPUT, output.stdout.clone());
     let jobs = parse(&String::from_utf8_lossy(&output.stdout));
     match jobs.iter().find(|job| job.error != 0) {
@@ -144,14 +151,18 @@ fn options(value: &Value) -> BTreeMap<String, String> {
 
 fn side(value: &Value) -> Side {
     let number = |name: &str| value[name].as_f64().unwrap_or(0.0);
-    let percentile = |name: &str| Some(value["clat_ns"]["percentile"][name].as_f64()? / 1e9);
+    // The whole of a latency is only there where the job file asks for it.
+    let of = |latency: &str, name: &str| value[latency]["percentile"][name].as_f64();
+    let percentile = |name: &str| Some(of("lat_ns", name).or_else(|| of("clat_ns", name))? / 1e9);
     Side {
         bytes: number("io_bytes"),
+        requests: number("total_ios"),
         bytes_s: number("bw_bytes"),
         iops: number("iops"),
         runtime_s: number("runtime") / 1e3,
         p50_s: percentile("50.000000"),
         p99_s: percentile("99.000000"),
+        p999_s: percentile("99.900000"),
     }
 }
 
@@ -159,12 +170,14 @@ fn side(value: &Value) -> Side {
 fn add(job: &mut Figures, more: &Figures, processes: f64) {
     for (side, more) in [(&mut job.read, &more.read), (&mut job.write, &more.write)] {
         side.bytes += more.bytes;
+        side.requests += more.requests;
         side.bytes_s += more.bytes_s;
         side.iops += more.iops;
         side.runtime_s = side.runtime_s.max(more.runtime_s);
         // Of all of them it is not known; the worst is not too good.
         side.p50_s = worst(side.p50_s, more.p50_s);
         side.p99_s = worst(side.p99_s, more.p99_s);
+        side.p999_s = worst(side.p999_s, more.p999_s);
     }
     job.error = if job.error == 0 { more.error } else { job.error };
     job.user_cpu_percent += (more.user_cpu_percent - job.user_cpu_percent) / processes;
