@@ -8,6 +8,7 @@ IMAGE ?=
 
 .PHONY: help demo test ci release setup test-rxe sim mutants model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
+.PHONY: bench-engine
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -54,11 +55,15 @@ bench: bench-parity bench-fabric bench-quick ## all measurements, the comparison
 
 bench-quick: ## the five comparisons in five minutes, with a report in REPORT=target/bench-quick
 	@scripts/setup.sh bench
-	@scripts/bench.sh --quick --report $(or $(REPORT),target/bench-quick)
+	@scripts/bench.sh all --quick --report $(or $(REPORT),target/bench-quick)
 
 bench-full: ## the same at the published sizes: hours; RESUME=1 goes on after an interruption
 	@scripts/setup.sh bench
-	@scripts/bench.sh --report $(or $(REPORT),target/bench-full)
+	@scripts/bench.sh all --report $(or $(REPORT),target/bench-full)
+
+bench-engine: ## levels in the process and over exports, beside servers without RAID; QUICK=1
+	@scripts/setup.sh bench
+	@scripts/bench.sh engine $(if $(QUICK),--quick) --report $(or $(REPORT),target/bench-engine)
 
 bench-parity: ## xor and P+Q beside ISA-L, in one run
 	@scripts/setup.sh bench

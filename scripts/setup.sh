@@ -18,6 +18,8 @@ declare -A packages=(
 	[lab]="iproute2 libnbd-bin"
 	# What the comparisons run; with less the report has gaps, and says which.
 	[compare]="fio bonnie++ util-linux mount e2fsprogs xfsprogs btrfs-progs fuse3 qemu-utils nbdkit"
+	# Servers without RAID, beside which exports are measured.
+	[servers]="nbdkit qemu-system-common"
 	# A report is looked at before it is called good.
 	[browser]="chromium"
 )
@@ -32,6 +34,7 @@ for job in "${@:-test}"; do
 	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[rxe]}) ;;
 	bench)
 		wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]} ${packages[compare]})
+		wanted+=(${packages[servers]})
 		;;
 	*) echo "setup.sh: no job named $job; try test, demo, bench or rxe" >&2; exit 2 ;;
 	esac

@@ -10,7 +10,7 @@ use braid_cli::{MemberArg, NodeArg, Size, WriteSchedule, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
-use super::runs::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
+use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
 
 /// Measurements of Braid and of others, side by side in one run, beside the bound computed first.
 #[derive(Debug, Parser)]
@@ -33,8 +33,9 @@ pub(crate) enum BenchCommand {
     States(RunsArgs),
     /// One disk, two and four in RAID 0, on machines with limits, with bonnie++
     Members(RunsArgs),
-    /// Every level under load from within the process: rates, latencies, CPU time
-    Engine(RunsArgs),
+    /// Every level from within the process and over each export, beside servers without RAID:
+    /// rates, latencies, CPU time
+    Engine(EngineArgs),
     /// All comparisons but engine, one after the other, in one report
     All(AllArgs),
     /// Write a report again from what the tools said

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use braid_bench::compare::chunk;
+use braid_bench::compare::engine::{self, Engine};
 use braid_bench::compare::levels::{self, Levels};
 use braid_bench::compare::members::{self, Members};
 use braid_bench::compare::states::{self, States};
@@ -14,7 +15,7 @@ use braid_bench::{compare, runner};
 use braid_cli::{Failure, output, system_error};
 use indicatif::ProgressBar;
 
-use super::runs::{AllArgs, ChunkArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
+use super::runs::{AllArgs, ChunkArgs, EngineArgs, LevelsArgs, ReportArgs, RunArgs, RunsArgs};
 
 /// Where the report goes if it was not said.
 const REPORT: &str = "braid-bench";
@@ -49,10 +50,18 @@ pub(super) fn one(args: &RunArgs, name: &str) -> Result<(), Failure> {
     run(args, vec![compare::standard(name, &wishes)?])
 }
 
-pub(super) fn engine(args: &RunsArgs) -> Result<(), Failure> {
-    let quick = args.run.quick;
-    let wishes = compare::Wishes { quick, runs: args.runs, against: Vec::new() };
-    run(&args.run, vec![compare::standard("engine", &wishes)?])
+pub(super) fn engine(args: &EngineArgs) -> Result<(), Failure> {
+    let standard = if args.run.quick { engine::Options::quick() } else { engine::Options::full() };
+    let levels = if args.levels.is_empty() { standard.levels } else { args.levels.clone() };
+    let runs = args.runs.unwrap_or(standard.runs);
+    let options = engine::Options { levels, runs, ..standard };
+    run(&beside_memory(&args.run), vec![Box::new(Engine(options))])
+}
+
+/// Files of comparisons that have members of memory beside them do not go into memory, too.
+fn beside_memory(args: &RunArgs) -> RunArgs {
+    let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    RunArgs { dir: Some(dir), ..args.clone() }
 }
 
 pub(super) fn members(args: &RunsArgs) -> Result<(), Failure> {

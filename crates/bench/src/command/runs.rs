@@ -10,10 +10,11 @@ use clap::{Args, ValueHint};
 /// What all comparisons take.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Short and small: everything in it, at sizes that take less than a minute
+    /// Short and small: everything in it, at sizes that take minutes at most
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Where files of members go [default: memory with --quick, else where temporary files go]
+    /// Where files of members go [default: memory with --quick but for engine, which has members
+    /// of both, else where temporary files go]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
     /// Where the report goes, with what the tools said in raw/ [default: braid-bench; with --json
@@ -50,6 +51,19 @@ pub(crate) struct ChunkArgs {
     /// (that over NBD)
     #[arg(long, value_name = "RIVAL", value_delimiter = ',')]
     pub(crate) against: Vec<Rival>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Which: 0 1 5 6 10 [default: all of them; 0 and 5 with --quick]
+    #[arg(long, value_name = "LEVEL", value_delimiter = ',')]
+    #[arg(value_parser = ["0", "1", "5", "6", "10"])]
+    pub(crate) levels: Vec<String>,
+    /// How often each [default: 3; 1 with --quick]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) runs: Option<u16>,
 }
 
 #[derive(Debug, Args)]

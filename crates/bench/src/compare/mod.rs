@@ -3,10 +3,12 @@
 pub mod chunk;
 pub mod cluster;
 pub mod engine;
+mod figures;
 pub mod levels;
 pub mod members;
 pub mod rivals;
 pub mod states;
+mod under_fio;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod cut_off;
+mod engine;
 mod lab;
 mod levels;
 mod rig;
@@ -9,3 +10,4 @@ mod spaces;
 mod states;
 #[path = "../../../cli/tests/live/support/mod.rs"]
 mod support;
+mod turns;

@@ -11,40 +11,65 @@ use braid_array::{Role, SECTOR_BYTES};
 use braid_host::member::{self, MemberFile, Mode};
 use braid_host::serve::{Assembled, Private};
 
-use super::load::drive;
-use super::{Case, Options, Place, loads};
+use super::Options;
+use super::case::{CHUNK_BYTES, Case, Place, member_bytes, members};
+use super::load::{drive, fill, loads};
 use crate::failure::Failure;
 use crate::model::{Note, Standing};
-use crate::rig::{MemberFiles, Room};
+use crate::rig::{LoopDevice, MemberFiles, Room};
 
-const CHUNK_SECTORS: u32 = (512 << 10) / SECTOR_BYTES as u32;
+const CHUNK_SECTORS: u32 = (CHUNK_BYTES / SECTOR_BYTES) as u32;
 /// The name under which each run keeps what was measured.
 pub(super) const OUTPUT: &str = "engine.json";
 
 /// A case that stands.
 pub(super) struct Stand {
     array: Option<Private>,
+    area_bytes: u64,
     length: Duration,
+    // In this order: devices lie on files.
+    _devices: Vec<LoopDevice>,
     _files: Option<MemberFiles>,
 }
 
 impl Stand {
-    pub(super) fn set_up(options: &Options, case: Case, room: &Room) -> Result<Self, Failure> {
-        let name = case.name();
-        let (members, files) = match case.place {
-            Place::Memory => (memory(case, options.member_bytes)?, None),
-            Place::Files => {
-                let files = room.member_files(&name, case.members(), options.member_bytes)?;
-                (open(&files.paths)?, Some(files))
+    pub(super) fn set_up(
+        options: &Options,
+        level: Level,
+        place: Place,
+        room: &Room,
+    ) -> Result<Self, Failure> {
+        let name = Case::Within(level, place).name();
+        let count = members(level);
+        let bytes = member_bytes(level, options.area_bytes);
+        let files = match place {
+            Place::Memory => None,
+            Place::Files | Place::Blocks => Some(room.member_files(&name, count, bytes)?),
+        };
+        let paths = files.as_ref().map_or(&[][..], |files| &files.paths);
+        let mut devices = Vec::new();
+        let members = match place {
+            Place::Memory => memory(&name, room, count, bytes)?,
+            Place::Files => open(paths)?,
+            Place::Blocks => {
+                for path in paths {
+                    devices.push(LoopDevice::over(room, path)?);
+                }
+                open(&devices.iter().map(|one| one.device.clone()).collect::<Vec<PathBuf>>())?
             }
         };
-        let blueprint = blueprint(case, &members)?;
+        let blueprint = blueprint(&name, level, &members)?;
         write(&blueprint, &members)?;
         let config = config(&blueprint, &members);
         let array = Private::start(Assembled::Array { config, members })
             .map_err(|why| Failure::explained(&name, why))?;
+        let area_bytes = options.area_bytes.min(array.size_bytes());
+        let filled = fill(array.door(), area_bytes);
         let length = Duration::from_millis(options.run_ms);
-        Ok(Self { array: Some(array), length, _files: files })
+        let array = Some(array);
+        let stand = Self { array, area_bytes, length, _devices: devices, _files: files };
+        filled.map_err(|reason| Failure::refused(name, reason, "see the kernel's log for why"))?;
+        Ok(stand)
     }
 }
 
@@ -61,19 +86,25 @@ impl Standing for Stand {
             return Err(Failure::usage(job, "no load has this name", "see the names of engine"));
         };
         let array = self.array.as_ref().expect("it runs until it is dropped");
-        let measured = drive(array.door(), array.size_bytes(), load, self.length)
+        let measured = drive(array.door(), self.area_bytes, load, self.length)
             .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
         note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
         Ok(())
     }
 }
 
-fn memory(case: Case, bytes: u64) -> Result<Vec<MemberFile>, Failure> {
+fn memory(name: &str, room: &Room, count: usize, bytes: u64) -> Result<Vec<MemberFile>, Failure> {
+    let free = room.free_memory_bytes();
+    let needed = bytes * count as u64;
+    if needed > free {
+        let reason = format!("it needs {} MiB of memory, {} are free", needed >> 20, free >> 20);
+        return Err(Failure::gap(name, reason, "free some memory"));
+    }
     let member = |number| {
         member::memory(PathBuf::from(format!("mem:{number}")), bytes)
-            .map_err(|error| Failure::system(case.name(), &error, "free some memory"))
+            .map_err(|error| Failure::system(name, &error, "free some memory"))
     };
-    (0..case.members()).map(member).collect()
+    (0..count).map(member).collect()
 }
 
 fn open(paths: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
@@ -84,7 +115,7 @@ fn open(paths: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
     paths.iter().map(member).collect()
 }
 
-fn blueprint(case: Case, members: &[MemberFile]) -> Result<Blueprint, Failure> {
+fn blueprint(name: &str, level: Level, members: &[MemberFile]) -> Result<Blueprint, Failure> {
     let device = |(number, member): (u8, &MemberFile)| {
         Some(NewDevice { device_sectors: member.sectors, device_uuid: [number; 16] })
     };
@@ -93,17 +124,15 @@ fn blueprint(case: Case, members: &[MemberFile]) -> Result<Blueprint, Failure> {
         name: "engine".to_owned(),
         set_uuid: [0xb7; 16],
         ctime: 0,
-        level: case.level,
-        layout: Layout::default_for(case.level),
-        chunk_sectors: if case.level == Level::Raid1 { 0 } else { CHUNK_SECTORS },
+        level,
+        layout: Layout::default_for(level),
+        chunk_sectors: if level == Level::Raid1 { 0 } else { CHUNK_SECTORS },
         size_sectors: None,
         bitmap: NewBitmap::None,
         log: NewLog::None,
         assume_clean: true,
     };
-    array
-        .plan(&roles, &[])
-        .map_err(|error| Failure::refused(case.name(), error, "use larger members"))
+    array.plan(&roles, &[]).map_err(|error| Failure::refused(name, error, "use larger members"))
 }
 
 fn write(blueprint: &Blueprint, members: &[MemberFile]) -> Result<(), Failure> {

@@ -1,100 +1,176 @@
-//! The table of `engine`, a row for each case and load.
+//! The chapter of `engine`: what levels keep of what has no RAID, and every number.
 
+use super::Options;
 use super::array::OUTPUT;
-use super::load::{Load, Measured};
-use super::{Case, Options, loads};
-use crate::model::{Cell, Chapter, Found, Table};
+use super::case::{Case, Place, levels, word};
+use super::exports::Export;
+use super::load::{Load, loads};
+use super::plots::plots;
+use crate::compare::figures::{CPU, Figures, Numbers, RATE, heads, number, of_fio, spread_words};
+use crate::model::{Chapter, Found, Run, Table};
 
-const NOTHING: &str = "-";
-
-/// A number of each row.
-struct Column {
-    name: &'static str,
-    unit: &'static str,
-    places: usize,
-    read: fn(&Measured) -> f64,
+/// Levels that are asked in the same way and compared with the same.
+struct Way {
+    title: String,
+    cases: Vec<Case>,
 }
 
-const COLUMNS: [Column; 5] = [
-    Column { name: "iops", unit: "1/s", places: 0, read: |m| m.requests as f64 / m.seconds },
-    Column {
-        name: "CPU per request",
-        unit: "us",
-        places: 1,
-        read: |m| m.engine_cpu_s * 1e6 / m.requests.max(1) as f64,
-    },
-    Column { name: "p50", unit: "us", places: 1, read: |m| m.p50_us },
-    Column { name: "p99", unit: "us", places: 1, read: |m| m.p99_us },
-    Column { name: "p99.9", unit: "us", places: 1, read: |m| m.p999_us },
-];
+fn ways(options: &Options) -> Vec<Way> {
+    let places = Place::ALL.into_iter().map(|place| Way {
+        title: format!("within the process, on {}", place.name()),
+        cases: levels(options).map(|level| Case::Within(level, place)).collect(),
+    });
+    let exports = Export::ALL.into_iter().map(|export| Way {
+        title: format!("over {}", export.name()),
+        cases: levels(options).map(|level| Case::Over(level, export)).collect(),
+    });
+    places.chain(exports).collect()
+}
+
+/// What a run left: the histogram's figures, or fio's.
+fn read(found: &Found, run: &Run) -> Option<(String, Figures)> {
+    let within = || {
+        let figures = serde_json::from_str(&found.text(run, OUTPUT)?).ok()?;
+        Some((run.file(OUTPUT)?.to_owned(), figures))
+    };
+    within().or_else(|| of_fio(found, run))
+}
 
 pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
-    let rows = || Case::all().flat_map(|case| loads().map(move |load| (case, load)));
-    let cells: Vec<Cell> = rows()
-        .flat_map(|(case, load)| COLUMNS.iter().filter_map(move |c| cell(found, case, load, c)))
+    let numbers = Numbers::of(found, read);
+    let cases: Vec<Case> = Place::ALL
+        .into_iter()
+        .flat_map(|place| place.cases(options))
+        .filter(|case| numbers.has(&case.name()))
         .collect();
+    let cells = cases.iter().flat_map(|case| {
+        let of_load = |load: Load| numbers.cells(&case.name(), &case.anchor().name(), &load.name());
+        loads().flat_map(of_load)
+    });
+    let ways = ways(options);
+    let measured = || ways.iter().filter(|way| way.cases.iter().any(|case| cases.contains(case)));
+    let mut tables: Vec<Table> = measured().map(|way| ratios(&numbers, way)).collect();
+    let is_within = |case: &&Case| matches!(case, Case::Within(..));
+    let (within, under_fio): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(is_within);
+    for (title, cases) in [("Within the process", within), ("Under fio", under_fio)] {
+        if !cases.is_empty() {
+            tables.push(every_number(&numbers, title, &cases));
+        }
+    }
     Chapter {
         name: "engine".to_owned(),
-        title: "The engine alone".to_owned(),
-        about: vec![format!(
-            "Requests at random places from a thread of the same process, for {} ms each, on \
-             members of {} MiB: four, or two for a mirror; chunk 512K. Nothing lies between \
-             but the queue through which threads ask the engine, with a copy of the data. CPU \
-             time is that of the process but for the thread that asks, by the kernel's \
-             accounts: of the engine and of the kernel's workers.",
-            options.run_ms,
-            options.member_bytes >> 20
-        )],
-        says: Case::all().filter_map(|case| says(found, case)).collect(),
-        tables: vec![table(found)],
-        cells,
+        title: "The engine alone, and over its exports".to_owned(),
+        about: about(options),
+        says: measured().flat_map(|way| says(&numbers, way)).collect(),
+        cells: cells.collect(),
+        tables,
+        plots: plots(options, &numbers),
         ..Chapter::default()
     }
 }
 
-fn cell(found: &Found, case: Case, load: Load, column: &Column) -> Option<Cell> {
-    let read =
-        |text: &str| serde_json::from_str(text).ok().map(|measured| (column.read)(&measured));
-    let measured = found.measured(&case.name(), &load.name(), OUTPUT, read)?;
-    Some(Cell::new(&case.name(), &load.name(), column.name, column.unit, measured))
+fn about(options: &Options) -> Vec<String> {
+    let Options { run_ms, area_bytes, .. } = options;
+    vec![
+        format!(
+            "Requests at random places within {} MiB, for {run_ms} ms each, on four members, or \
+             two for a mirror; chunk 512K. All of it was written once before.",
+            area_bytes >> 20
+        ),
+        "Within the process: a thread asks the engine through the queue that all threads use, with \
+         a copy of the data. Latencies are a histogram's. CPU time is that of the process but for \
+         the thread that asks."
+            .to_owned(),
+        "Under fio: arrays on members of memory, each served by a process of its own, and what has \
+         no RAID. Files and devices are asked by libaio past the page cache, NBD by fio's own \
+         client over one connection. Latencies count from sending a request. CPU time is that of \
+         the process that serves, by the kernel's accounts (hundredths of a second); what the \
+         kernel's own threads do for a loop device is in none of them."
+            .to_owned(),
+    ]
 }
 
-fn table(found: &Found) -> Table {
-    let mut head = vec!["level and load".to_owned()];
-    head.extend(COLUMNS.iter().map(|column| format!("{}, {}", column.name, column.unit)));
-    let row = |case: Case, load: Load| {
-        let cells = COLUMNS.iter().map(|column| {
-            let cell = cell(found, case, load, column);
-            cell.map_or_else(
-                || NOTHING.to_owned(),
-                |cell| {
-                    let noisy = if cell.noisy { "~" } else { "" };
-                    format!("{:.*}{noisy}", column.places, cell.spread.median)
-                },
-            )
-        });
-        std::iter::once(format!("{}, {}", case.name(), load.name())).chain(cells).collect()
+/// What levels keep of what has no RAID.
+fn ratios(numbers: &Numbers, way: &Way) -> Table {
+    let anchor = way.cases.first().map(|case| case.anchor().name()).unwrap_or_default();
+    let row = |load: Load| {
+        let ratio = |case: &Case| {
+            let ratio = numbers.ratio(&case.name(), &anchor, &load.name(), RATE);
+            spread_words(ratio.as_ref())
+        };
+        std::iter::once(load.name()).chain(way.cases.iter().map(ratio)).collect()
     };
-    let measured = found.cases();
-    let cases = Case::all().filter(|case| measured.contains(&case.name().as_str()));
+    let name = |case: &Case| match case {
+        Case::Within(level, _) | Case::Over(level, _) => format!("RAID {}", word(*level)),
+        Case::Beside(anchor) => anchor.name().to_owned(),
+    };
     Table {
-        title: "Levels and loads".to_owned(),
+        title: format!("Rate {}, by that of {anchor}", way.title),
+        head: std::iter::once("load".to_owned()).chain(way.cases.iter().map(name)).collect(),
+        rows: loads().map(row).collect(),
+        note: "Medians of the ratios of all rounds, in brackets the least and the most.".to_owned(),
+    }
+}
+
+/// A row for each case and load.
+fn every_number(numbers: &Numbers, title: &str, cases: &[&Case]) -> Table {
+    let row = |case: &Case, load: Load| {
+        let anchor = case.anchor().name();
+        let ratio = numbers.ratio(&case.name(), &anchor, &load.name(), RATE);
+        let mut row = vec![format!("{}, {}", case.name(), load.name())];
+        row.extend(numbers.row(&case.name(), &load.name()));
+        row.push(spread_words(ratio.as_ref()));
+        row.push(anchor);
+        row
+    };
+    let mut head = vec!["case and load".to_owned()];
+    head.extend(heads());
+    head.extend(["ratio", "to"].map(str::to_owned));
+    Table {
+        title: title.to_owned(),
         head,
-        rows: cases.flat_map(|case| loads().map(move |load| row(case, load))).collect(),
+        rows: cases.iter().flat_map(|case| loads().map(|load| row(case, load))).collect(),
         note: "Medians of all rounds; ~ marks those whose rounds lie far apart.".to_owned(),
     }
 }
 
-/// What small requests cost, one at a time.
-fn says(found: &Found, case: Case) -> Option<String> {
-    let [reads, writes] = [false, true].map(|writes| {
-        let load = loads().find(|load| load.writes == writes)?;
-        cell(found, case, load, &COLUMNS[1]).map(|cell| cell.spread.median)
-    });
-    Some(format!(
-        "{}: a read of 4K takes {:.1} us of CPU time, a write {:.1}, one at a time.",
-        case.name(),
-        reads?,
-        writes?
-    ))
+/// Where a way is fastest and slowest beside what has no RAID, and what small requests cost.
+fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
+    let Some(anchor) = way.cases.first().map(|case| case.anchor().name()) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for case in &way.cases {
+        for load in loads() {
+            if let Some(ratio) = numbers.ratio(&case.name(), &anchor, &load.name(), RATE) {
+                let what = format!("{}, {}", case.name(), load.name());
+                all.push((ratio.spread.median, what));
+            }
+        }
+    }
+    all.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let mut says = Vec::new();
+    if let Some(((least, slowest), (most, fastest))) = all.first().zip(all.last()) {
+        says.push(format!(
+            "Rates {} are from {} ({slowest}) to {} ({fastest}) of those of {anchor}.",
+            way.title,
+            number(*least),
+            number(*most)
+        ));
+    }
+    let cost = |case: &Case| {
+        let [read, written] = [false, true].map(|writes| {
+            let load = loads().find(|load| load.writes == writes)?;
+            Some(numbers.measured(&case.name(), &load.name(), CPU)?.spread.median)
+        });
+        Some(format!("{} and {} by {}", number(read?), number(written?), case.name()))
+    };
+    let costs: Vec<String> = way.cases.iter().filter_map(cost).collect();
+    if !costs.is_empty() {
+        says.push(format!(
+            "A read and a write of 4K, one at a time, take in us of CPU time: {}.",
+            costs.join(", ")
+        ));
+    }
+    says
 }

@@ -1,102 +1,73 @@
-//! `engine`: every level under load from within the process, without a socket or a mount between:
-//! what the engine and the array cost by themselves.
+//! `engine`: every level under load from within the process, without a socket or a mount between,
+//! and over each export under fio, beside servers without RAID: what the engine and the array cost
+//! by themselves, and what an export adds.
 
+mod anchors;
 mod array;
+mod case;
 mod chapter;
+mod exports;
 mod load;
+mod plots;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use braid_array::level::Level;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::array::Stand;
-use self::load::Load;
+use self::case::{Case, Place, levels, member_bytes, members};
+use self::load::loads;
+use super::under_fio::{Stands, forgive};
 use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
 use crate::rig::Room;
 
-const KIB: u32 = 1024;
-const LEVELS: [Level; 5] = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
-const REQUEST_BYTES: [u32; 3] = [4 * KIB, 64 * KIB, 1024 * KIB];
-const DEPTHS: [usize; 2] = [1, 32];
+/// What fio takes to start and to end.
+const FIO: Duration = Duration::from_millis(550);
+/// What has no RAID and is in memory.
+const WITHOUT_RAID: u64 = 5;
+const LEAST_BYTES: u64 = 16 << 20;
 
 /// What decides about the findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
+    /// Which: `0`, `1`, `5`, `6`, `10`.
+    pub levels: Vec<String>,
     /// Length of one measurement.
     pub run_ms: u64,
-    /// Size of a member.
-    pub member_bytes: u64,
+    /// How much of an array, a file or a server is read and written.
+    pub area_bytes: u64,
     /// How often each.
     pub runs: u16,
 }
 
 impl Options {
-    /// Each once, for a moment.
+    /// Two levels once, for a moment.
     #[must_use]
-    pub const fn quick() -> Self {
-        Self { run_ms: 50, member_bytes: 16 << 20, runs: 1 }
+    pub fn quick() -> Self {
+        let levels = ["0", "5"].map(str::to_owned).into();
+        Self { levels, run_ms: 200, area_bytes: 64 << 20, runs: 1 }
     }
 
     /// Each so long that percentiles mean something.
     #[must_use]
-    pub const fn full() -> Self {
-        Self { run_ms: 1000, member_bytes: 256 << 20, runs: 3 }
+    pub fn full() -> Self {
+        let levels = ["0", "1", "5", "6", "10"].map(str::to_owned).into();
+        Self { levels, run_ms: 500, area_bytes: 256 << 20, runs: 3 }
+    }
+
+    /// What the members of so many arrays of each level take.
+    fn members_bytes(&self, arrays: u64) -> u64 {
+        let of = |level| members(level) as u64 * member_bytes(level, self.area_bytes);
+        arrays * levels(self).map(of).sum::<u64>()
     }
 }
 
 /// The comparison `engine`, with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine(pub Options);
-
-/// Where members are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// In memory of the process.
-    Memory,
-    /// In files, or on the devices that were named.
-    Files,
-}
-
-/// A level on such members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Case {
-    level: Level,
-    place: Place,
-}
-
-impl Case {
-    fn all() -> impl Iterator<Item = Self> {
-        let of = |place| LEVELS.map(|level| Self { level, place });
-        [Place::Memory, Place::Files].into_iter().flat_map(of)
-    }
-
-    fn name(self) -> String {
-        let place = match self.place {
-            Place::Memory => "memory",
-            Place::Files => "files",
-        };
-        format!("{} on {place}", self.level.name())
-    }
-
-    /// A mirror of two, and otherwise as many as a small array has.
-    const fn members(self) -> usize {
-        if matches!(self.level, Level::Raid1) { 2 } else { 4 }
-    }
-}
-
-/// All loads.
-fn loads() -> impl Iterator<Item = Load> {
-    [false, true].into_iter().flat_map(|writes| {
-        REQUEST_BYTES.into_iter().flat_map(move |bytes| {
-            DEPTHS.into_iter().map(move |depth| Load { writes, bytes, depth })
-        })
-    })
-}
 
 impl Comparison for Engine {
     fn name(&self) -> &'static str {
@@ -108,25 +79,56 @@ impl Comparison for Engine {
     }
 
     fn groups(&self) -> Vec<Group> {
-        let job = |load: Load| Job {
-            name: load.name(),
-            takes: Duration::from_millis(self.0.run_ms + self.0.run_ms / 10),
+        let group = |place: Place| {
+            let cases = place.cases(&self.0);
+            let within = cases.iter().filter(|case| matches!(case, Case::Within(..))).count();
+            let share = within as f64 / cases.len() as f64;
+            let run = Duration::from_millis(self.0.run_ms);
+            // A load within the process warms up, and needs no program.
+            let takes = run + run.mul_f64(share / 10.0) + FIO.mul_f64(1.0 - share);
+            Group {
+                title: format!("engine, {}", place.name()),
+                cases: cases.into_iter().map(Case::name).collect(),
+                jobs: loads().map(|load| Job { name: load.name(), takes }).collect(),
+                rounds: self.0.runs,
+                set_up: Duration::from_millis(700),
+            }
         };
-        let group = |place| Group {
-            title: "engine".to_owned(),
-            cases: Case::all().filter(|case| case.place == place).map(Case::name).collect(),
-            jobs: loads().map(job).collect(),
-            rounds: self.0.runs,
-            set_up: Duration::from_millis(200),
-        };
-        [Place::Memory, Place::Files].map(group).to_vec()
+        Place::ALL.map(group).to_vec()
+    }
+
+    fn needs_bytes(&self) -> u64 {
+        self.0.members_bytes(1) + self.0.area_bytes
+    }
+
+    fn needs_memory_bytes(&self) -> u64 {
+        let arrays = 1 + exports::Export::ALL.len() as u64;
+        self.0.members_bytes(arrays) + WITHOUT_RAID * self.0.area_bytes
+    }
+
+    fn smaller(&self) -> Option<Box<dyn Comparison>> {
+        let area_bytes = self.0.area_bytes / 2;
+        let smaller = || Box::new(Self(Options { area_bytes, ..self.0.clone() })) as _;
+        (area_bytes >= LEAST_BYTES).then(smaller)
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let Some(case) = Case::all().find(|other| other.name() == case) else {
-            return Err(Failure::usage(case, "no case has this name", "see the names of engine"));
-        };
-        Ok(Box::new(Stand::set_up(&self.0, case, room)?))
+        let Options { area_bytes, run_ms, .. } = self.0;
+        let jobs = loads().map(|load| (load.name(), load.requests())).collect();
+        let fill = |served| Stands::filled(room, served, area_bytes, run_ms, jobs);
+        match Case::named(&self.0, case) {
+            Some(Case::Within(level, place)) => {
+                Ok(Box::new(array::Stand::set_up(&self.0, level, place, room)?))
+            }
+            Some(Case::Over(level, export)) => {
+                Ok(Box::new(fill(export.serve(level, room, area_bytes)?)?))
+            }
+            Some(Case::Beside(anchor)) => {
+                let served = anchor.serve(room, area_bytes).and_then(fill);
+                Ok(Box::new(served.map_err(forgive)?.forgiven()))
+            }
+            None => Err(Failure::usage(case, "no case has this name", "begin the report anew")),
+        }
     }
 
     fn chapter(&self, found: &Found) -> Chapter {

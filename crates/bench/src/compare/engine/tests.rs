@@ -1,32 +1,90 @@
-//! All cases and loads, for a moment.
+//! All levels and loads within the process, for a moment; `tests/live/engine.rs` has those that
+//! need the command and fio.
 
 use super::*;
-use crate::folder::Folder;
-use crate::runner::Runner;
+use crate::compare::figures::COLUMNS;
+use crate::folder::{self, Folder};
+use crate::model::{Cell, Note};
 use crate::tool::Tool;
 
 #[test]
-fn every_level_is_measured_and_has_its_rows() {
+fn every_level_is_measured_within_the_process_and_has_its_rows() {
     let place = tempfile::tempdir().expect("a directory");
     let folder = Folder::open(&place.path().join("report")).expect("a folder");
     let room = Room::new(place.path().join("scratch"), Vec::new(), Tool::at("braid", "no".into()));
-    let engine = Engine(Options { run_ms: 5, ..Options::quick() });
-    let all: Vec<Box<dyn Comparison>> = vec![Box::new(engine.clone())];
+    let engine = Engine(Options { run_ms: 5, area_bytes: 16 << 20, ..Options::full() });
     std::fs::create_dir(&room.scratch).expect("a directory");
-    Runner::new(&folder, &room, indicatif::ProgressBar::hidden()).run(&all, false).expect("a run");
-    let found = folder.found("engine");
-    assert_eq!(found.gaps, []);
-    let chapter = engine.chapter(&found);
-    let rows = &chapter.tables[0].rows;
-    assert_eq!(rows.len(), Case::all().count() * loads().count());
-    assert!(rows.iter().flatten().all(|word| word != "-"), "{rows:?}");
-    let rates = chapter.cells.iter().filter(|cell| cell.metric == "iops");
-    assert!(rates.clone().count() == rows.len() && rates.into_iter().all(|c| c.spread.min > 0.0));
-    for (low, high) in [("p50", "p99"), ("p99", "p99.9")] {
-        let of = |metric: &str| -> Vec<f64> {
-            let cells = chapter.cells.iter().filter(|cell| cell.metric == metric);
-            cells.map(|cell| cell.spread.median).collect()
-        };
-        assert!(of(low).iter().zip(of(high)).all(|(low, high)| *low <= high), "{low}, {high}");
+    let mut cases = 0;
+    for level in levels(&engine.0) {
+        for members in [Place::Memory, Place::Files] {
+            let case = Case::Within(level, members).name();
+            let mut stands = engine.set_up(&case, &room).expect(&case);
+            for load in loads() {
+                let mut note = Note::default();
+                stands.run(&load.name(), &mut note).expect(&case);
+                let job = &load.name();
+                let place = folder::Place { comparison: "engine", case: &case, job, round: 0 };
+                folder.keep(place, &note, 1.0, None).expect("kept");
+            }
+            cases += 1;
+        }
     }
+    let chapter = engine.chapter(&folder.found("engine"));
+    let all = chapter.tables.iter().find(|table| table.title == "Within the process");
+    let rows = &all.expect("a table").rows;
+    assert_eq!(rows.len(), cases * loads().count());
+    let measured = |row: &Vec<String>| row[1..=COLUMNS.len()].iter().all(|word| word != "-");
+    assert!(rows.iter().all(measured), "{rows:?}");
+    let of = |metric: &str| -> Vec<&Cell> {
+        chapter.cells.iter().filter(|cell| cell.metric == metric).collect()
+    };
+    assert!(of("iops").len() == rows.len() && of("iops").iter().all(|c| c.spread.min > 0.0));
+    for (low, high) in [("p50", "p99"), ("p99", "p99.9")] {
+        let pairs = of(low).into_iter().zip(of(high));
+        assert!(pairs.into_iter().all(|(low, high)| low.spread.median <= high.spread.median));
+    }
+}
+
+#[test]
+fn names_are_unique_and_both_forms_keep_to_their_time() {
+    for (options, minutes) in [(Options::quick(), 4), (Options::full(), 25)] {
+        let engine = Engine(options);
+        let groups = engine.groups();
+        let takes: Duration = groups.iter().map(Group::takes).sum();
+        assert!(takes < Duration::from_secs(minutes * 60), "{takes:?}");
+        let mut files = Vec::new();
+        for name in groups.iter().flat_map(|group| &group.cases) {
+            assert_eq!(Case::named(&engine.0, name).map(Case::name).as_ref(), Some(name));
+            files.push(crate::rig::file_name(name));
+        }
+        let all = files.len();
+        files.sort();
+        files.dedup();
+        assert_eq!(files.len(), all);
+        let again: Options = serde_json::from_value(engine.options()).expect("options");
+        assert_eq!(again, engine.0);
+    }
+}
+
+/// What is compared with something is measured in turns with it.
+#[test]
+fn what_a_case_is_compared_with_is_in_its_group() {
+    let engine = Engine(Options::full());
+    for group in engine.groups() {
+        for name in &group.cases {
+            let anchor = Case::named(&engine.0, name).expect("a case").anchor().name();
+            assert!(group.cases.contains(&anchor), "{name} and {anchor}");
+        }
+    }
+}
+
+#[test]
+fn it_becomes_smaller_until_it_is_as_small_as_it_can_be() {
+    let mut engine: Box<dyn Comparison> = Box::new(Engine(Options::full()));
+    while let Some(smaller) = engine.smaller() {
+        assert!(smaller.needs_memory_bytes() < engine.needs_memory_bytes());
+        assert!(smaller.needs_bytes() < engine.needs_bytes());
+        engine = smaller;
+    }
+    assert_eq!(engine.options()["area_bytes"], LEAST_BYTES);
 }
