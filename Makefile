@@ -8,7 +8,7 @@ IMAGE ?=
 
 .PHONY: help demo test ci release setup test-rxe sim mutants model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
-.PHONY: bench-engine
+.PHONY: bench-engine bench-policies
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -64,6 +64,11 @@ bench-full: ## the same at the published sizes: hours; RESUME=1 goes on after an
 bench-engine: ## levels in the process and over exports, beside servers without RAID; QUICK=1
 	@scripts/setup.sh bench
 	@scripts/bench.sh engine $(if $(QUICK),--quick) --report $(or $(REPORT),target/bench-engine)
+
+bench-policies: ## what consistency policies cost beside resync; QUICK=1 for a short one
+	@scripts/setup.sh bench
+	@scripts/bench.sh policies $(if $(QUICK),--quick) \
+		--report $(or $(REPORT),target/bench-policies)
 
 bench-parity: ## xor and P+Q beside ISA-L, in one run
 	@scripts/setup.sh bench

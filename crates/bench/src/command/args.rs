@@ -36,7 +36,9 @@ pub(crate) enum BenchCommand {
     /// Every level from within the process and over each export, beside servers without RAID:
     /// rates, latencies, CPU time
     Engine(EngineArgs),
-    /// All comparisons but engine, one after the other, in one report
+    /// What consistency policies of RAID 5 cost
+    Policies(RunsArgs),
+    /// All comparisons but engine and policies, one after the other, in one report
     All(AllArgs),
     /// Write a report again from what the tools said
     Report(ReportArgs),

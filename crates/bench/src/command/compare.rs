@@ -58,6 +58,12 @@ pub(super) fn engine(args: &EngineArgs) -> Result<(), Failure> {
     run(&beside_memory(&args.run), vec![Box::new(Engine(options))])
 }
 
+pub(super) fn policies(args: &RunsArgs) -> Result<(), Failure> {
+    let wishes =
+        compare::Wishes { quick: args.run.quick, runs: args.runs, ..compare::Wishes::default() };
+    run(&beside_memory(&args.run), vec![compare::standard("policies", &wishes)?])
+}
+
 /// Files of comparisons that have members of memory beside them do not go into memory, too.
 fn beside_memory(args: &RunArgs) -> RunArgs {
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);

@@ -21,6 +21,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         BenchCommand::States(args) => compare::states(args),
         BenchCommand::Members(args) => compare::members(args),
         BenchCommand::Engine(args) => compare::engine(args),
+        BenchCommand::Policies(args) => compare::policies(args),
         BenchCommand::All(args) => compare::all(args),
         BenchCommand::Report(args) => compare::report(args),
         BenchCommand::Load(args) => load::load(args),

@@ -13,8 +13,8 @@ pub(crate) struct RunArgs {
     /// Short and small: everything in it, at sizes that take minutes at most
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Where files of members go [default: memory with --quick but for engine, which has members
-    /// of both, else where temporary files go]
+    /// Where files of members go [default: memory with --quick but for engine and policies, which
+    /// have members of both, else where temporary files go]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
     /// Where the report goes, with what the tools said in raw/ [default: braid-bench; with --json

@@ -6,6 +6,7 @@ pub mod engine;
 mod figures;
 pub mod levels;
 pub mod members;
+pub mod policies;
 pub mod rivals;
 pub mod states;
 mod under_fio;
@@ -18,13 +19,15 @@ use self::cluster::Cluster;
 use self::engine::Engine;
 use self::levels::Levels;
 use self::members::Members;
+use self::policies::Policies;
 use self::rivals::Rival;
 use self::states::States;
 use crate::failure::Failure;
 use crate::model::Comparison;
 
 /// Their names, in the order of the report.
-pub const NAMES: [&str; 6] = ["levels", "states", "members", "cluster", "chunk", "engine"];
+pub const NAMES: [&str; 7] =
+    ["levels", "states", "members", "cluster", "chunk", "engine", "policies"];
 /// Those of them that others have published first.
 pub const PUBLISHED: [&str; 5] = ["levels", "states", "members", "cluster", "chunk"];
 
@@ -37,6 +40,7 @@ pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> 
         "states" => Ok(Box::new(States(from_folder(name, options)?))),
         "members" => Ok(Box::new(Members(from_folder(name, options)?))),
         "engine" => Ok(Box::new(Engine(from_folder(name, options)?))),
+        "policies" => Ok(Box::new(Policies(from_folder(name, options)?))),
         _ => Err(unknown(name)),
     }
 }
@@ -81,6 +85,10 @@ pub fn standard(name: &str, wishes: &Wishes) -> Result<Box<dyn Comparison>, Fail
         "engine" => {
             let usual = usual!(engine);
             Ok(Box::new(Engine(engine::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
+        }
+        "policies" => {
+            let usual = usual!(policies);
+            Ok(Box::new(Policies(policies::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
         }
         "cluster" => {
             let usual = usual!(cluster);

@@ -5,6 +5,7 @@ mod cut_off;
 mod engine;
 mod lab;
 mod levels;
+mod policies;
 mod rig;
 mod spaces;
 mod states;

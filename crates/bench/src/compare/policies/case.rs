@@ -1,0 +1,122 @@
+//! What is set up and what is sent to it. Names stand in the journal of a report: those of cases
+//! and jobs are made here and nowhere else.
+
+use crate::compare::under_fio::Requests;
+
+pub(super) const CHUNK_BYTES: u64 = 512 << 10;
+pub(super) const MEMBERS: usize = 4;
+/// What a stripe of RAID 5 holds.
+pub(super) const STRIPE_BYTES: u64 = CHUNK_BYTES * (MEMBERS as u64 - 1);
+
+/// What is done about the write hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    Resync,
+    Bitmap,
+    Ppl,
+    Journal,
+    /// The journal answers small writes, and brings them in place later.
+    WrittenBack,
+}
+
+/// Where members are, and the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Memory,
+    Files,
+}
+
+/// An array with a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Case {
+    pub(super) policy: Policy,
+    pub(super) place: Place,
+}
+
+/// What is sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    Stripes,
+    Writes,
+    OneByOne,
+    Mixed,
+}
+
+impl Policy {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Resync, Self::Bitmap, Self::Ppl, Self::Journal, Self::WrittenBack];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Resync => "resync",
+            Self::Bitmap => "bitmap",
+            Self::Ppl => "ppl",
+            Self::Journal => "journal",
+            Self::WrittenBack => "journal written back",
+        }
+    }
+
+    pub(super) const fn has_journal(self) -> bool {
+        matches!(self, Self::Journal | Self::WrittenBack)
+    }
+
+    /// As `braid create --consistency-policy` takes it.
+    pub(super) const fn word(self) -> &'static str {
+        if self.has_journal() { "journal" } else { self.name() }
+    }
+}
+
+impl Place {
+    pub(super) const ALL: [Self; 2] = [Self::Memory, Self::Files];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Files => "files",
+        }
+    }
+
+    pub(super) fn cases(self) -> [Case; 5] {
+        Policy::ALL.map(|policy| Case { policy, place: self })
+    }
+}
+
+impl Case {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Place::ALL.into_iter().flat_map(Place::cases).find(|case| case.name() == name)
+    }
+
+    pub(super) fn name(self) -> String {
+        format!("{} on {}", self.policy.name(), self.place.name())
+    }
+
+    /// What it is compared with.
+    pub(super) const fn anchor(self) -> Self {
+        Self { policy: Policy::Resync, place: self.place }
+    }
+}
+
+impl Load {
+    pub(super) const ALL: [Self; 4] = [Self::Writes, Self::OneByOne, Self::Mixed, Self::Stripes];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Stripes => "whole stripes x8",
+            Self::Writes => "write 4K x32",
+            Self::OneByOne => "write 4K x1",
+            Self::Mixed => "70% read 4K x32",
+        }
+    }
+
+    /// Memory has no cache that would have to be flushed.
+    pub(super) fn requests(self, place: Place) -> Requests {
+        let (read_percent, bytes, depth) = match self {
+            Self::Stripes => (0, STRIPE_BYTES, 8),
+            Self::Writes => (0, 4096, 32),
+            Self::OneByOne => (0, 4096, 1),
+            Self::Mixed => (70, 4096, 32),
+        };
+        let writes_a_flush = (place == Place::Files).then_some(depth);
+        Requests { read_percent, bytes, depth, writes_a_flush }
+    }
+}
