@@ -1,4 +1,5 @@
 //! Exports: ways for programs to use an array. They know requests and nothing of levels.
 
 pub mod fuse;
+pub mod load;
 pub mod nbd;

@@ -1,20 +1,27 @@
 //! An array for this process alone: no exports, no control socket, no name.
 
 use std::io;
-use std::sync::mpsc;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use braid_array::{AnyMachine, Refusal};
+use rustix::event::EventfdFlags;
 
 use super::{Assembled, Doors, Facts, Machinery, Running, report_events};
 use crate::door::Door;
+use crate::driver;
 use crate::engine::Engine;
+use crate::export::load::{Generator, Load};
 use crate::system::refused_by_system;
 
 /// A running array that only who has this can use.
 pub struct Private {
     running: Running,
     size_bytes: u64,
+    loads: mpsc::Sender<Load>,
+    /// Makes the engine look for a load.
+    wake: Arc<OwnedFd>,
 }
 
 impl Private {
@@ -31,6 +38,11 @@ impl Private {
         if let Some(nodes) = array.nodes {
             engine.set_fabric(nodes.network(), None)?;
         }
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake =
+            Arc::new(rustix::event::eventfd(0, flags).map_err(|error| system(error.into()))?);
+        let (loads, coming) = mpsc::channel();
+        engine.add_export(Box::new(Generator::new(coming, Arc::clone(&wake))));
         let door = engine.door();
         let (stop, stops) = mpsc::channel();
         let (news, _) = report_events(&mut engine, stop.clone());
@@ -53,13 +65,20 @@ impl Private {
             let _ = running.stop(true);
             return Err(error);
         }
-        Ok(Self { running, size_bytes })
+        Ok(Self { running, size_bytes, loads, wake })
     }
 
     /// The way in.
     #[must_use]
     pub const fn door(&self) -> &Door {
         &self.running.door
+    }
+
+    /// Has the engine's own thread make requests; `load.done` is told when that is over.
+    pub fn load(&self, load: Load) {
+        // An engine that has ended drops it, and `done` with it.
+        let _ = self.loads.send(load);
+        driver::signal(&self.wake);
     }
 
     /// Size of the array.

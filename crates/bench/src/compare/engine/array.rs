@@ -13,7 +13,8 @@ use braid_host::serve::{Assembled, Private};
 
 use super::Options;
 use super::case::{CHUNK_BYTES, Case, Place, member_bytes, members};
-use super::load::{drive, fill, loads};
+use super::load::{Load, drive, fill, loads};
+use crate::compare::figures::Figures;
 use crate::failure::Failure;
 use crate::model::{Note, Standing};
 use crate::rig::{LoopDevice, MemberFiles, Room};
@@ -71,6 +72,12 @@ impl Stand {
         filled.map_err(|reason| Failure::refused(name, reason, "see the kernel's log for why"))?;
         Ok(stand)
     }
+
+    /// Has the load carried out.
+    pub(super) fn drive(&self, load: Load, length: Duration) -> Result<Figures, String> {
+        let array = self.array.as_ref().expect("it runs until it is dropped");
+        drive(array, self.area_bytes, load, length)
+    }
 }
 
 impl Drop for Stand {
@@ -85,8 +92,8 @@ impl Standing for Stand {
         let Some(load) = loads().find(|load| load.name() == job) else {
             return Err(Failure::usage(job, "no load has this name", "see the names of engine"));
         };
-        let array = self.array.as_ref().expect("it runs until it is dropped");
-        let measured = drive(array.door(), self.area_bytes, load, self.length)
+        let measured = self
+            .drive(load, self.length)
             .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
         note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
         Ok(())

@@ -77,9 +77,9 @@ fn about(options: &Options) -> Vec<String> {
              two for a mirror; chunk 512K. All of it was written once before.",
             area_bytes >> 20
         ),
-        "Within the process: a thread asks the engine through the queue that all threads use, with \
-         a copy of the data. Latencies are a histogram's. CPU time is that of the process but for \
-         the thread that asks."
+        "Within the process: the engine's own thread makes the requests, with nothing between \
+         them and the machine. Latencies are a histogram's. CPU time is that of the whole \
+         process, its share of making requests included."
             .to_owned(),
         "Under fio: arrays on members of memory, each served by a process of its own, and what has \
          no RAID. Files and devices are asked by libaio past the page cache, NBD by fio's own \

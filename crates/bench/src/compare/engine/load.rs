@@ -1,10 +1,12 @@
-//! Requests through the door of the engine, so many at a time, and how long each took.
+//! Requests of the engine's own thread, so many at a time, and how long each took.
 
-use std::sync::mpsc::{self, Sender};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
-use braid_array::RequestError;
+use braid_array::{Op, RequestError};
 use braid_host::door::{Door, Message};
+use braid_host::export::load;
+use braid_host::serve::Private;
 use hdrhistogram::Histogram;
 
 use crate::compare::figures::Figures;
@@ -70,27 +72,16 @@ const fn scramble(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// When a request was sent and when it was answered.
-type Answer = (Instant, Instant, Result<(), RequestError>);
-
 /// Asks for so long. What comes in the first tenth before that warms up.
 pub(super) fn drive(
-    door: &Door,
+    array: &Private,
     area_bytes: u64,
     load: Load,
     length: Duration,
 ) -> Result<Figures, String> {
-    let content = content(load.bytes);
-    let mut asker = Asker { door, area_bytes, load, content, number: 0 };
-    asker.ask_for(length / 10, |_| ())?;
-    let mut latencies =
-        Histogram::<u64>::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute");
+    ask_for(array, area_bytes, load, length / 10)?;
     let before = engine_cpu_s();
-    let begun = Instant::now();
-    asker.ask_for(length, |took| {
-        latencies.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-    })?;
-    let seconds = begun.elapsed().as_secs_f64();
+    let (latencies, seconds) = ask_for(array, area_bytes, load, length)?;
     let cpu_s = (engine_cpu_s() - before).max(0.0);
     let percentile = |of: f64| Some(latencies.value_at_quantile(of) as f64 / 1000.0);
     let requests = latencies.len() as f64;
@@ -102,6 +93,38 @@ pub(super) fn drive(
         p99_us: percentile(0.99),
         p999_us: percentile(0.999),
     })
+}
+
+/// How long each request took, and all of them.
+fn ask_for(
+    array: &Private,
+    area_bytes: u64,
+    load: Load,
+    length: Duration,
+) -> Result<(Histogram<u64>, f64), String> {
+    let latencies =
+        Histogram::<u64>::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute");
+    let latencies = Arc::new(Mutex::new(latencies));
+    let counted = Arc::clone(&latencies);
+    let took = move |took: Duration| {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        counted.lock().expect("nobody panics with it").saturating_record(nanos);
+    };
+    let (done, ended) = mpsc::channel();
+    array.load(load::Load {
+        op: if load.writes { Op::Write { fua: false } } else { Op::Read },
+        bytes: load.bytes,
+        depth: load.depth,
+        length,
+        place: Box::new(move |number| load.offset(number, area_bytes)),
+        took: Box::new(took),
+        done,
+    });
+    let ended = ended.recv_timeout(length + PATIENCE);
+    let ended = ended.map_err(|_| "no answer for a minute".to_owned())?;
+    let seconds = ended.map_err(|error| error.to_string())?.as_secs_f64();
+    let latencies = latencies.lock().expect("nobody panics with it").clone();
+    Ok((latencies, seconds))
 }
 
 fn content(bytes: u32) -> Vec<u8> {
@@ -127,62 +150,8 @@ pub(super) fn fill(door: &Door, area_bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// CPU time of the process but for this thread.
+/// CPU time of the process but for this thread, which waits.
 fn engine_cpu_s() -> f64 {
     let of = |who| cpu_seconds(who).unwrap_or_default();
     of("self") - of("thread-self")
-}
-
-struct Asker<'a> {
-    door: &'a Door,
-    area_bytes: u64,
-    load: Load,
-    content: Vec<u8>,
-    /// Of the next request.
-    number: u64,
-}
-
-impl Asker<'_> {
-    /// Asks for so long, and tells how long each request took.
-    fn ask_for(&mut self, length: Duration, mut took: impl FnMut(Duration)) -> Result<(), String> {
-        let (answer, answers) = mpsc::channel::<Answer>();
-        let until = Instant::now() + length;
-        let mut in_flight = 0;
-        for _ in 0..self.load.depth {
-            self.ask(&answer)?;
-            in_flight += 1;
-        }
-        while in_flight > 0 {
-            let answered = answers.recv_timeout(PATIENCE);
-            let (sent, at, result) = answered.map_err(|_| "no answer for a minute".to_owned())?;
-            result.map_err(|error| format!("a request failed: {error}"))?;
-            took(at - sent);
-            if at < until {
-                self.ask(&answer)?;
-            } else {
-                in_flight -= 1;
-            }
-        }
-        Ok(())
-    }
-
-    fn ask(&mut self, answer: &Sender<Answer>) -> Result<(), String> {
-        let Load { writes, bytes, .. } = self.load;
-        let offset = self.load.offset(self.number, self.area_bytes);
-        self.number += 1;
-        let answer = answer.clone();
-        let sent = Instant::now();
-        let tell = move |result| {
-            // After an error nobody listens any longer.
-            let _ = answer.send((sent, Instant::now(), result));
-        };
-        let message = if writes {
-            let data = self.content.clone();
-            Message::Write { offset, data, fua: false, done: Box::new(tell) }
-        } else {
-            let done = Box::new(move |result: Result<Vec<u8>, _>| tell(result.map(drop)));
-            Message::Read { offset, len: bytes, done }
-        };
-        if self.door.send(message) { Ok(()) } else { Err("the engine has ended".to_owned()) }
-    }
 }

@@ -1,6 +1,8 @@
 //! All levels and loads within the process, for a moment; `tests/live/engine.rs` has those that
 //! need the command and fio.
 
+use braid_array::level::Level;
+
 use super::*;
 use crate::compare::figures::COLUMNS;
 use crate::folder::{self, Folder};
@@ -43,6 +45,22 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
         let pairs = of(low).into_iter().zip(of(high));
         assert!(pairs.into_iter().all(|(low, high)| low.spread.median <= high.spread.median));
     }
+}
+
+#[test]
+fn a_load_that_cannot_be_carried_out_says_why_and_the_next_one_runs() {
+    let place = tempfile::tempdir().expect("a directory");
+    let room = Room::new(place.path().join("scratch"), Vec::new(), Tool::at("braid", "no".into()));
+    let options = Options { run_ms: 5, area_bytes: 16 << 20, ..Options::full() };
+    let stand = array::Stand::set_up(&options, Level::Raid5, Place::Memory, &room).expect("set up");
+    let load = |bytes, depth| load::Load { writes: true, bytes, depth };
+    let length = Duration::from_millis(5);
+    let long = stand.drive(load(2 << 20, 1), length).expect_err("longer than a request may be");
+    assert!(long.contains("a request failed"), "{long}");
+    let many = stand.drive(load(1 << 20, 100_000), length).expect_err("too much memory");
+    assert!(many.contains("memory"), "{many}");
+    let figures = stand.drive(load(4096, 4), length).expect("it runs");
+    assert!(figures.requests > 0.0);
 }
 
 #[test]
