@@ -13,7 +13,7 @@ use braid_array::fabric::{NoteOp, Survey, Volume, VolumeOp};
 use braid_array::{IoError, IoId, MemberId, Outcome, Refusal, SECTOR_BYTES};
 use braid_cluster::node::NOTE_ENDING;
 use braid_cluster::wire::valid_volume_name;
-use rustix::fs::{Access, MemfdFlags};
+use rustix::fs::Access;
 
 use crate::execute::Executor;
 use crate::member::{self, MemberFile, Mode};
@@ -273,7 +273,8 @@ impl Place {
         match self {
             Self::Memory { volumes: files, .. } if files.contains_key(name) => Err(there()),
             Self::Memory { volumes: files, .. } => {
-                let file = memory_file(name, bytes).map_err(|error| refused("made", &error))?;
+                let file = member::memory_file(name, bytes);
+                let file = file.map_err(|error| refused("made", &error))?;
                 files.insert(name.to_owned(), file);
                 Ok(())
             }
@@ -483,10 +484,4 @@ fn promised(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| entry.metadata().ok());
     sizes.map(|data| data.len().saturating_sub(data.blocks() * SECTOR_BYTES)).sum()
-}
-
-fn memory_file(name: &str, bytes: u64) -> io::Result<File> {
-    let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
-    file.set_len(bytes)?;
-    Ok(file)
 }

@@ -18,6 +18,7 @@ mod signature;
 
 pub(crate) use below::lies_on;
 pub use identity::{Identity, identity};
+pub(crate) use open::memory_file;
 pub use open::{Mode, OpenError, check_distinct, locked_by, memory, open, peek};
 pub use probe::{probe, probe_with_log};
 pub use scan::scan;

@@ -153,6 +153,15 @@ fn described(holder: &Process) -> (String, Next) {
     }
 }
 
+/// Memory as a file, which nobody can cut off: so nobody has to look whether somebody did.
+pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(rustix::fs::memfd_create(name, flags)?);
+    file.set_len(bytes)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)?;
+    Ok(file)
+}
+
 /// A member of memory, which reads as zeroes and is gone when it is closed. `name` is what it is
 /// called.
 ///
@@ -162,13 +171,8 @@ pub fn memory(name: PathBuf, bytes: u64) -> io::Result<MemberFile> {
     if bytes < SECTOR_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too small"));
     }
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = File::from(rustix::fs::memfd_create("braid", flags)?);
-    file.set_len(bytes)?;
-    // Nobody can cut it off any more, so nobody has to look whether somebody did.
-    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)?;
     Ok(MemberFile {
-        file: file.into(),
+        file: memory_file("braid", bytes)?.into(),
         path: name,
         sectors: bytes / SECTOR_BYTES,
         direct: false,
