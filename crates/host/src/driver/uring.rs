@@ -217,7 +217,8 @@ impl<T: Copy + PartialEq> Ring<T> {
                 self.patience.looked(came);
                 return Ok(there);
             }
-            (0..16).for_each(|_| std::hint::spin_loop());
+            // What it waits for may come from a process that needs this processor for it.
+            rustix::thread::sched_yield();
         }
     }
 
