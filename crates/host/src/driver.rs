@@ -7,6 +7,7 @@
 
 mod file;
 mod patience;
+mod socket;
 mod threads;
 mod uring;
 
@@ -38,8 +39,8 @@ pub(crate) enum Op {
     Accept { socket: Arc<OwnedFd> },
     /// Receive what is there, at least a byte: into the first buffer, then into the second.
     Receive { socket: Arc<OwnedFd>, bufs: [Buf; 2] },
-    /// Send all of a message.
-    Send { socket: Arc<OwnedFd>, message: Box<Outgoing> },
+    /// Send all of a message that was not sent by now.
+    Send { socket: Arc<OwnedFd>, message: Box<Outgoing>, sent: u64 },
     /// Wait until an eventfd or a device can be read.
     Readable { file: Arc<OwnedFd> },
     /// Take a message off a device that has one at a time and does not wait: its beginning into the
@@ -219,6 +220,32 @@ impl<T: Copy + PartialEq> Driver<T> {
             Self::Ring(ring) => ring.memory(),
             Self::Threads(threads) => threads.memory(),
         }
+    }
+
+    /// Sends a message on a socket, in this call if that needs no waiting: then this is how it ended.
+    /// What has to wait is started as a `Send`.
+    pub(crate) fn send(
+        &mut self,
+        token: T,
+        socket: Arc<OwnedFd>,
+        mut message: Box<Outgoing>,
+    ) -> Option<Completion<T>> {
+        let memory = match self {
+            Self::Ring(ring) => ring.memory(),
+            Self::Threads(threads) => threads.memory(),
+        };
+        let result = match socket::send(memory, &socket, &mut message, 0) {
+            Ok(sent) if u64::from(sent) < message.total_bytes() => {
+                self.start(token, Op::Send { socket, message, sent: sent.into() });
+                return None;
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.start(token, Op::Send { socket, message, sent: 0 });
+                return None;
+            }
+            result => result,
+        };
+        Some(Completion { token, result, message: Some(message), accepted: None })
     }
 
     /// Ends those operations of this name that wait for a device: they complete with `CANCELED`,

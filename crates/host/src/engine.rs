@@ -360,11 +360,11 @@ impl Loop {
                 for export in &mut self.exports {
                     export.flush(&mut self.core);
                 }
-                break;
+                let fabric = self.fabric.as_mut();
+                if !fabric.is_some_and(|fabric| fabric.flush(&mut self.core.driver)) {
+                    break;
+                }
             }
-        }
-        if let Some(fabric) = &mut self.fabric {
-            fabric.flush(&mut self.core.driver);
         }
     }
 

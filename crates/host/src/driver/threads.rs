@@ -1,18 +1,18 @@
 //! The driver for systems that do not let us have an io_uring (many containers).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use braid_array::Buf;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
+use super::socket::{give, receive, send, take};
 use crate::arena::Memory;
-use crate::driver::{self, Completion, Op, Outgoing, file};
+use crate::driver::{self, Completion, Op, file};
 use slab::Slab;
 
 /// I/O of one array that proceeds at the same time.
@@ -124,7 +124,8 @@ impl<T: Copy + PartialEq> Threads<T> {
             let index = self.files.insert(token);
             self.work.send((index, op)).expect("the workers wait for work");
         } else {
-            self.sockets.insert(Waiting { token, op, sent: 0 });
+            let sent = if let Op::Send { sent, .. } = op { sent } else { 0 };
+            self.sockets.insert(Waiting { token, op, sent });
         }
     }
 
@@ -200,7 +201,7 @@ impl<T> Waiting<T> {
                 })
             }
             Op::Receive { socket, bufs } => receive(memory, socket, bufs),
-            Op::Send { socket, message } => {
+            Op::Send { socket, message, .. } => {
                 let sent = send(memory, socket, message, self.sent);
                 if let Ok(sent) = sent {
                     self.sent += u64::from(sent);
@@ -240,61 +241,4 @@ impl Op {
             | Self::Allocate { file, .. } => PollFd::new(file, PollFlags::IN),
         }
     }
-}
-
-/// Receives into one buffer after the other what is there.
-fn receive(memory: &Memory, socket: &OwnedFd, bufs: &[Buf; 2]) -> Result<u32, Errno> {
-    let list = bufs
-        .map(|buf| libc::iovec { iov_base: memory.address(buf).cast(), iov_len: buf.len as usize });
-    // SAFETY: zeroes are valid for a msghdr, which is integers and pointers.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = list.as_ptr().cast_mut();
-    message.msg_iovlen = list.len() as _;
-    // SAFETY: the header points to the list, and the list to ranges of the arena this operation
-    // holds.
-    let moved = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-    moved_or_error(moved)
-}
-
-/// Takes a message off a device.
-fn take(memory: &Memory, device: &OwnedFd, bufs: &[Buf; 2]) -> Result<u32, Errno> {
-    let list = bufs
-        .map(|buf| libc::iovec { iov_base: memory.address(buf).cast(), iov_len: buf.len as usize });
-    // SAFETY: the list is two ranges of the arena, which this operation holds.
-    moved_or_error(unsafe { libc::readv(device.as_raw_fd(), list.as_ptr(), 2) })
-}
-
-/// Gives a device a message.
-fn give(memory: &Memory, device: &OwnedFd, outgoing: &mut Outgoing) -> Result<u32, Errno> {
-    let mut list = Vec::new();
-    outgoing.fill(memory, 0, &mut list);
-    let count = list.len() as libc::c_int;
-    // SAFETY: the list is bytes of the message and ranges of the arena that this operation holds.
-    moved_or_error(unsafe { libc::writev(device.as_raw_fd(), list.as_ptr(), count) })
-}
-
-/// Sends what is left of a message, as much as can be sent now.
-fn send(
-    memory: &Memory,
-    socket: &OwnedFd,
-    outgoing: &mut Outgoing,
-    sent: u64,
-) -> Result<u32, Errno> {
-    let mut list = Vec::new();
-    outgoing.fill(memory, sent, &mut list);
-    // SAFETY: zeroes are valid for a msghdr, which is integers and pointers.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = list.as_mut_ptr();
-    message.msg_iovlen = list.len() as _;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the header points to the list, and the list to bytes of the message and of the
-    // arena that this operation holds.
-    moved_or_error(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
-}
-
-fn moved_or_error(moved: isize) -> Result<u32, Errno> {
-    u32::try_from(moved).map_err(|_| {
-        let error = io::Error::last_os_error();
-        Errno::from_io_error(&error).unwrap_or(Errno::IO)
-    })
 }

@@ -140,7 +140,8 @@ impl<T: Copy + PartialEq> Ring<T> {
     /// Queues an operation for the next `wait`.
     pub(crate) fn start(&mut self, token: T, op: Op) {
         self.files += usize::from(op.file().is_some());
-        let pending = Pending { token, op, done: 0, header: None };
+        let done = if let Op::Send { sent, .. } = op { sent } else { 0 };
+        let pending = Pending { token, op, done, header: None };
         let index = self.slab.insert(pending);
         self.queued.push_back(index);
     }
@@ -338,7 +339,7 @@ impl<T: Copy + PartialEq> Ring<T> {
                 header.set(memory, bufs);
                 opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header.point()).build()
             }
-            Op::Send { socket, message } => {
+            Op::Send { socket, message, .. } => {
                 let header = Header::of(&mut pending.header, headers);
                 message.fill(memory, done, &mut header.list);
                 opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point()).flags(WHOLE).build()

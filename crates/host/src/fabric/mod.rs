@@ -119,8 +119,9 @@ pub(crate) trait Fabric: Send {
     /// Takes in what the machine asks. May leave it for `flush`.
     fn start(&mut self, driver: &mut Driver<Token>, op: FabricOp);
 
-    /// Starts everything that was gathered: the machine has nothing more to ask for now.
-    fn flush(&mut self, driver: &mut Driver<Token>);
+    /// Starts everything that was gathered: the machine has nothing more to ask for now. True when
+    /// something is over by that, which `poll` tells.
+    fn flush(&mut self, driver: &mut Driver<Token>) -> bool;
 
     /// One of its operations has completed.
     fn completed(

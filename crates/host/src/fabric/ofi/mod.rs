@@ -304,7 +304,9 @@ impl Fabric for Ofi {
         }
     }
 
-    fn flush(&mut self, _: &mut Driver<Token>) {}
+    fn flush(&mut self, _: &mut Driver<Token>) -> bool {
+        false
+    }
 
     fn protection(&self) -> Protection {
         self.greeter.protection(self.peers.values().filter(|peer| peer.link.is_some()).count(), 0)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use braid_array::action::Event;
 use braid_array::fabric::PeerId;
-use braid_array::{Buf, IoId};
+use braid_array::{Buf, IoError, IoId};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
 
@@ -47,6 +47,9 @@ pub(super) struct Connection {
     sending: bool,
     life: Life,
 }
+
+/// The puts of a message, and how it went with that.
+type Sent = (Vec<IoId>, Result<(), IoError>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Life {
@@ -127,33 +130,41 @@ impl Connection {
         self.output.enqueue(frame)
     }
 
-    /// Sends what is queued, if nothing is under way.
-    pub(super) fn send(&mut self, place: &Place, driver: &mut Driver<Token>, index: usize) {
+    /// Sends some of what is queued, if nothing is under way. What was sent at once, if any was:
+    /// then there may be more to send.
+    pub(super) fn send(
+        &mut self,
+        place: &Place,
+        driver: &mut Driver<Token>,
+        index: usize,
+    ) -> Option<Sent> {
         if self.sending || matches!(self.life, Life::Left | Life::Broken(_)) {
-            return;
+            return None;
         }
-        if let Some(message) = self.output.next(place) {
-            let socket = Arc::clone(&self.socket);
-            let token = Token::Fabric(FabricToken::Send(index));
-            driver.start(token, Op::Send { socket, message });
-            self.sending = true;
-        } else if self.life == Life::Closing {
-            // All is on its way. The other side sees the end of it and closes, too.
-            let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
-        }
+        let Some(message) = self.output.next(place) else {
+            if self.life == Life::Closing {
+                // All is on its way. The other side sees the end of it and closes, too.
+                let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+            }
+            return None;
+        };
+        let token = Token::Fabric(FabricToken::Send(index));
+        let done = driver.send(token, Arc::clone(&self.socket), message);
+        self.sending = done.is_none();
+        done.map(|done| self.sent(done.result, done.message))
     }
 
-    /// A message was sent, or not: the puts in it.
+    /// A message was sent, or not.
     pub(super) fn sent(
         &mut self,
         result: Result<u32, Errno>,
         message: Option<Box<Outgoing>>,
-    ) -> (Vec<IoId>, Result<(), Errno>) {
+    ) -> Sent {
         self.sending = false;
         if let Err(errno) = result {
             self.break_off(why(errno));
         }
-        (self.output.sent(message), result.map(drop))
+        (self.output.sent(message), result.map(drop).map_err(|_| IoError::GONE))
     }
 
     /// The machine hangs up.

@@ -194,8 +194,7 @@ impl Tcp {
     }
 
     fn sent(&mut self, index: usize, result: Result<u32, Errno>, message: Option<Box<Outgoing>>) {
-        let (answered, result) = self.connections[index].sent(result, message);
-        let outcome = result.map_err(|_| IoError::GONE);
+        let (answered, outcome) = self.connections[index].sent(result, message);
         for io in answered {
             self.answer(io, outcome);
         }
@@ -254,14 +253,23 @@ impl Fabric for Tcp {
         }
     }
 
-    fn flush(&mut self, driver: &mut Driver<Token>) {
-        for index in std::mem::take(&mut self.gathered) {
+    fn flush(&mut self, driver: &mut Driver<Token>) -> bool {
+        for at in 0..self.gathered.len() {
+            let index = self.gathered[at];
             // It may be here twice, and be over by now.
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            while let Some((answered, outcome)) = connection.send(&self.place, driver, index) {
+                let done =
+                    |io| Event::Done { io, result: outcome.map(|()| braid_array::Outcome::Done) };
+                self.events.extend(answered.into_iter().map(done));
+            }
+        }
+        for index in std::mem::take(&mut self.gathered) {
             if self.connections.get(index).is_some() {
-                self.connections[index].send(&self.place, driver, index);
                 self.remove_ended(index);
             }
         }
+        !self.events.is_empty()
     }
 
     fn protection(&self) -> Protection {

@@ -114,7 +114,7 @@ impl Connection {
         };
         self.progress_at = core.now;
         self.sending = true;
-        let op = DriverOp::Send { socket: Arc::clone(&self.socket), message };
+        let op = DriverOp::Send { socket: Arc::clone(&self.socket), message, sent: 0 };
         core.driver.start(self.token(SEND), op);
     }
 
