@@ -368,14 +368,14 @@ impl Pipe {
         self.journal.as_ref().is_some_and(|journal| journal.is_used())
     }
 
-    /// Records a slice-set when the records before are durable.
+    /// Records a slice-set when nothing else is to be done, and the records before are durable.
     fn record(&mut self, position: Position, out: &mut Out) {
         if let Some(open) = self.sets.get(position)
             && let Some(journal) = &mut self.journal
         {
             journal.push(entry(open, &self.seat));
+            out.record_later(self.seat.client);
         }
-        self.drive_journal(out);
     }
 
     /// Goes on with what is recorded.
