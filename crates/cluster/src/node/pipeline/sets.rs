@@ -43,8 +43,9 @@ pub(super) struct Sets {
     positions: Vec<PositionState>,
     /// Positions with a slice-set.
     open: usize,
-    /// Parts that many slice-sets share, by what they depend on.
-    parts: BTreeMap<(Roles, u16, Planner, WriteStrategy), Arc<Part>>,
+    /// Parts that many slice-sets share, by what they depend on: of those over a lone block also
+    /// which.
+    parts: BTreeMap<(Roles, u16, Planner, WriteStrategy, Option<u32>), Arc<Part>>,
 }
 
 impl Sets {
@@ -130,7 +131,7 @@ impl Sets {
             self.parts.clear();
         }
         let variant = seat.pipeline.variant(set.stripe);
-        let key = (set.missing, variant, set.planner, set.strategy);
+        let key = (set.missing, variant, set.planner, set.strategy, set.touched.lone());
         Arc::clone(self.parts.entry(key).or_insert_with(new))
     }
 
