@@ -178,6 +178,10 @@ pub enum WriteStrategy {
     Zero,
 }
 
+/// What is the same of slice-sets that are alike: missing roles, variant of the stripe, planner,
+/// strategy, and the lone block if there is only one.
+pub(crate) type Pattern = (Roles, u16, Planner, WriteStrategy, Option<u32>);
+
 /// One slice-set, as the client opens it at every node that has a part in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
@@ -206,21 +210,23 @@ pub struct Set {
     pub missing: Roles,
     /// It is recorded where there are journals.
     pub log: bool,
+    /// Of nodes with a part in it this one alone is told by the client, as it alone gets slices
+    /// from there; it tells the others, each before it puts one there.
+    pub relay: bool,
 }
 
 impl Set {
-    /// Is what nodes do in it the same as in many others, of the same strategy and the same lone
-    /// block?
-    #[must_use]
-    pub fn is_common(&self) -> bool {
-        match self.strategy {
-            WriteStrategy::FullStripe => self.touched.is_all() || self.touched.lone().is_some(),
-            WriteStrategy::Reconstruct | WriteStrategy::ReadModifyWrite => {
-                self.touched.lone().is_some()
-            }
+    /// Which others it is like for those who have a part in it, if there are many, over a stripe of
+    /// this variant.
+    pub(crate) fn pattern(&self, variant: u16) -> Option<Pattern> {
+        let lone = self.touched.lone();
+        let common = match self.strategy {
+            WriteStrategy::FullStripe => self.touched.is_all() || lone.is_some(),
+            WriteStrategy::Reconstruct | WriteStrategy::ReadModifyWrite => lone.is_some(),
             WriteStrategy::Zero => false,
             WriteStrategy::Restore(_) => true,
-        }
+        };
+        common.then_some((self.missing, variant, self.planner, self.strategy, lone))
     }
 }
 

@@ -222,8 +222,8 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
-    /// Sends a message on a socket, in this call if that needs no waiting: then this is how it ended.
-    /// What has to wait is started as a `Send`.
+    /// Sends a message on a socket, in this call if that needs no waiting: then this is how it
+    /// ended. What has to wait is started as a `Send`.
     pub(crate) fn send(
         &mut self,
         token: T,

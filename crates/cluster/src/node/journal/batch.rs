@@ -1,5 +1,5 @@
-//! Records of slice-sets, appended to the log in batches. Short contents are copied behind the first
-//! pages of their records, so that many records are one write.
+//! Records of slice-sets, appended to the log in batches. Short contents are copied behind the
+//! first pages of their records, so that many records are one write.
 
 use braid_array::action::Compute;
 use braid_array::{Action, Buf, IoOp, SECTOR_BYTES};
