@@ -125,6 +125,11 @@ impl Connection {
         }
     }
 
+    /// Are there puts among what is to be sent?
+    pub(super) const fn has_puts(&self) -> bool {
+        self.output.has_puts()
+    }
+
     /// Appends a frame to what is to be sent.
     pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
         self.output.enqueue(frame)

@@ -202,6 +202,23 @@ impl Tcp {
         self.remove_ended(index);
     }
 
+    /// Sends what waits on connections. One may be here twice, and be over by now.
+    fn send(&mut self, driver: &mut Driver<Token>, indices: Vec<usize>) {
+        for &index in &indices {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            while let Some((answered, outcome)) = connection.send(&self.place, driver, index) {
+                let result = outcome.map(|()| braid_array::Outcome::Done);
+                let done = |io| Event::Done { io, result };
+                self.events.extend(answered.into_iter().map(done));
+            }
+        }
+        for index in indices {
+            if self.connections.get(index).is_some() {
+                self.remove_ended(index);
+            }
+        }
+    }
+
     /// Buries a connection that has ended.
     fn remove_ended(&mut self, index: usize) {
         if !self.connections[index].is_over() {
@@ -254,20 +271,16 @@ impl Fabric for Tcp {
     }
 
     fn flush(&mut self, driver: &mut Driver<Token>) -> bool {
-        for at in 0..self.gathered.len() {
-            let index = self.gathered[at];
-            // It may be here twice, and be over by now.
-            let Some(connection) = self.connections.get_mut(index) else { continue };
-            while let Some((answered, outcome)) = connection.send(&self.place, driver, index) {
-                let done =
-                    |io| Event::Done { io, result: outcome.map(|()| braid_array::Outcome::Done) };
-                self.events.extend(answered.into_iter().map(done));
-            }
-        }
-        for index in std::mem::take(&mut self.gathered) {
-            if self.connections.get(index).is_some() {
-                self.remove_ended(index);
-            }
+        // What the machine says once puts are over goes with what waits for others.
+        let connections = &self.connections;
+        let puts = |index: &usize| connections.get(*index).is_some_and(Connection::has_puts);
+        let (first, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.gathered).into_iter().partition(puts);
+        self.send(driver, first);
+        if self.events.is_empty() {
+            self.send(driver, others);
+        } else {
+            self.gathered.extend(others);
         }
         !self.events.is_empty()
     }
@@ -314,7 +327,10 @@ impl Fabric for Tcp {
         while let Some((peer, _)) = self.peers.first_key_value() {
             self.hang_up(*peer);
         }
-        self.flush(driver);
+        // Nobody hears any more what is over by that.
+        while self.flush(driver) {
+            self.events.clear();
+        }
     }
 
     fn disconnect(&mut self) {

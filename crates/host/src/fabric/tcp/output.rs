@@ -33,8 +33,9 @@ pub(super) struct Output {
     /// For puts.
     slices: Option<SliceSeal>,
     queue: VecDeque<Frame>,
-    /// Bytes of messages in the queue.
+    /// Bytes of messages in the queue, and puts.
     queued_bytes: usize,
+    queued_puts: usize,
     /// The puts being sent.
     under_way: Vec<IoId>,
     /// Memory for the next message.
@@ -46,7 +47,7 @@ impl Output {
         let queue = VecDeque::new();
         let under_way = Vec::new();
         let spare = Box::default();
-        Self { seal, slices, queue, queued_bytes: 0, under_way, spare }
+        Self { seal, slices, queue, queued_bytes: 0, queued_puts: 0, under_way, spare }
     }
 
     /// Appends a frame.
@@ -55,8 +56,9 @@ impl Output {
     }
 
     pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
-        if let Frame::Message(bytes) = &frame {
-            self.queued_bytes += bytes.len();
+        match &frame {
+            Frame::Message(bytes) => self.queued_bytes += bytes.len(),
+            Frame::Put { .. } => self.queued_puts += 1,
         }
         self.queue.push_back(frame);
         if self.queued_bytes > MAX_QUEUED_BYTES {
@@ -87,6 +89,7 @@ impl Output {
                     bytes += payload.len() as u64;
                 }
                 Frame::Put { io, from, to, imm } => {
+                    self.queued_puts -= 1;
                     let header = Header::Put { bytes: from.len, to, imm };
                     message.bytes.extend(header.encode());
                     match &mut self.slices {
@@ -111,6 +114,10 @@ impl Output {
             self.spare = message;
         }
         std::mem::take(&mut self.under_way)
+    }
+
+    pub(super) const fn has_puts(&self) -> bool {
+        self.queued_puts > 0
     }
 
     /// Nothing is queued.
