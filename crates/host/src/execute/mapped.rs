@@ -13,6 +13,10 @@ use crate::lock::LockedFile;
 /// would make the page; so at most this much is made for a byte written.
 const AREA_BYTES: u64 = 64 << 10;
 
+/// Of a longer file what is noted would take megabytes, and as long, before a byte is written: it
+/// serves without. No machine has so much memory.
+const MAX_BYTES: u64 = 1 << 40;
+
 /// A sealed file of memory, from its beginning on. The file cannot become shorter, so all of the
 /// mapping stays there.
 #[derive(Debug)]
@@ -37,7 +41,7 @@ impl Mapped {
     /// # Safety
     /// The file must be sealed so, or bytes of the mapping may vanish under a copy.
     pub(super) unsafe fn new(file: &LockedFile, bytes: u64) -> Option<Self> {
-        let len = usize::try_from(bytes).ok().filter(|len| *len > 0)?;
+        let len = usize::try_from(bytes).ok().filter(|_| (1..=MAX_BYTES).contains(&bytes))?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, where the kernel finds room for it.
         let at = unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) };
