@@ -65,6 +65,7 @@ fn set(random: &mut Random, params: Params) -> Set {
         touched: if random.below(2) == 0 { Touched::all(blocks) } else { touched },
         missing: Roles([0, 0, 1, 1 << random.below(64)][random.below(4)]),
         log: random.below(2) == 0,
+        relay: random.below(2) == 0,
     }
 }
 
