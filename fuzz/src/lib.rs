@@ -4,6 +4,7 @@
 
 mod foretell;
 mod fuse;
+mod guest;
 mod hello;
 mod logs;
 mod messages;

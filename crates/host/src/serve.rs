@@ -15,6 +15,7 @@ use braid_array::assemble::Config;
 use braid_array::events::ArrayEvent;
 use braid_array::name::check_name;
 use braid_array::stack::Stack;
+use braid_array::status::Status;
 use braid_array::{AnyMachine, Array, BlockMachine, Instant, MemberId, Refusal, SECTOR_BYTES};
 use braid_cluster::{Client, ClientConfig, FailoverClient};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
@@ -24,6 +25,7 @@ use crate::arena::Arena;
 use crate::control::{News, Served, Server, StopRequest};
 use crate::door::Door;
 use crate::engine::{Engine, REQUEST_BYTES};
+use crate::export::vhost_user;
 use crate::fabric::Network;
 use crate::heap;
 use crate::log;
@@ -320,15 +322,32 @@ struct Facts {
     size_bytes: u64,
     block_bytes: u32,
     read_only: bool,
+    /// 0 where there is no chunk.
+    chunk_bytes: u64,
+    /// All data of a stripe; 0 where there is none.
+    stripe_bytes: u64,
 }
 
 impl Facts {
     fn of(machine: &dyn BlockMachine) -> Self {
+        let Status { superblock, array_sectors, used_member_sectors, .. } = machine.status();
+        let chunk_bytes = u64::from(superblock.chunk_sectors) * SECTOR_BYTES;
+        // Members that differ have no part in common; of raid0 and linear all hold data.
+        let members = array_sectors.checked_div(used_member_sectors);
+        let members = members.unwrap_or_else(|| superblock.raid_disks.into());
         Self {
             size_bytes: machine.array_sectors() * SECTOR_BYTES,
             block_bytes: machine.block_bytes(),
             read_only: machine.read_only(),
+            chunk_bytes,
+            stripe_bytes: chunk_bytes * members,
         }
+    }
+
+    fn vhost_user_device(&self, name: &str) -> vhost_user::Device {
+        let Self { size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes } = *self;
+        let name = name.to_owned();
+        vhost_user::Device { name, size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes }
     }
 }
 

@@ -47,7 +47,7 @@ fn every_number_comes_from_what_the_tools_said() {
     for name in COMPARISONS {
         let comparison = &results["comparisons"][name];
         let gaps = comparison["gaps"].as_array().expect("gaps").iter();
-        // There is no such export.
+        // Nothing that measures speaks it.
         let unexpected: Vec<_> = gaps.filter(|gap| !gap.to_string().contains("vhost")).collect();
         assert!(unexpected.is_empty(), "{name}: {unexpected:?}");
         let cells = comparison["cases"].as_array().expect("cells");

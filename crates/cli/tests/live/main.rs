@@ -37,5 +37,6 @@ mod taken_over;
 mod thin;
 mod unanswered;
 mod usage;
+mod vhost_user;
 mod witness;
 mod write_journal;

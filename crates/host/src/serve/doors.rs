@@ -11,6 +11,7 @@ use crate::control::{self, SocketFile};
 use crate::engine::Engine;
 use crate::export::fuse;
 use crate::export::nbd::{Device, Listener, Server};
+use crate::export::vhost_user;
 use crate::system::describe;
 use crate::users::{self, User};
 
@@ -23,6 +24,7 @@ pub(super) struct Doors {
     /// Until the engine has them.
     nbd: Option<Server>,
     fuse: Option<fuse::Server>,
+    vhost_user: Option<vhost_user::Server>,
 }
 
 impl Doors {
@@ -40,7 +42,7 @@ impl Doors {
             };
             Refusal::new(format!("{export}: {reason}"), "name another address")
         };
-        let Facts { size_bytes, block_bytes, read_only } = facts;
+        let Facts { size_bytes, block_bytes, read_only, .. } = facts;
         let mut serve_nbd = |listener| {
             let device = Device::new(name.to_owned(), size_bytes, block_bytes, read_only);
             self.nbd.get_or_insert_default().listen(listener, device).map_err(fail)
@@ -57,6 +59,14 @@ impl Doors {
                 // Port 0 became one that is free.
                 shown = format!("nbd:tcp:{}", listener.local_addr().map_err(fail)?);
                 serve_nbd(Listener::Tcp(listener))?;
+            }
+            ExportSpec::VhostUser(path) => {
+                let (listener, file) = control::listen(run_dir, path).map_err(fail)?;
+                self.sockets.push(file);
+                let device = || facts.vhost_user_device(name);
+                let server =
+                    self.vhost_user.get_or_insert_with(|| vhost_user::Server::new(device()));
+                server.listen(listener).map_err(fail)?;
             }
             ExportSpec::Fuse(mountpoint) => {
                 let server = self.fuse.get_or_insert_with(|| fuse::Server::new(block_bytes));
@@ -84,6 +94,9 @@ impl Doors {
         }
         if let Some(fuse) = self.fuse.take() {
             engine.add_export(Box::new(fuse));
+        }
+        if let Some(vhost_user) = self.vhost_user.take() {
+            engine.add_export(Box::new(vhost_user));
         }
     }
 

@@ -15,6 +15,8 @@ pub enum ExportSpec {
     NbdTcp(String),
     /// A file in this directory.
     Fuse(PathBuf),
+    /// A block device of a virtual machine, on a Unix socket.
+    VhostUser(PathBuf),
 }
 
 /// Why text is no export: the text, the reason, the next step.
@@ -27,7 +29,7 @@ pub struct SpecError {
 
 impl Advised for SpecError {
     fn next(&self) -> Next {
-        "use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT".into()
+        "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or vhost-user:PATH".into()
     }
 }
 
@@ -49,7 +51,9 @@ impl FromStr for ExportSpec {
             Ok(Self::NbdTcp(address.to_owned()))
         } else if let Some(mountpoint) = text.strip_prefix("fuse:") {
             Ok(Self::Fuse(path(mountpoint)?))
-        } else if text == "ublk" || text.starts_with("vhost-user:") {
+        } else if let Some(socket) = text.strip_prefix("vhost-user:") {
+            Ok(Self::VhostUser(path(socket)?))
+        } else if text == "ublk" {
             Err(error("is not in this version"))
         } else {
             Err(error("is unknown"))
@@ -63,6 +67,7 @@ impl fmt::Display for ExportSpec {
             Self::NbdUnix(path) => write!(f, "nbd:unix:{}", path.display()),
             Self::NbdTcp(address) => write!(f, "nbd:tcp:{address}"),
             Self::Fuse(path) => write!(f, "fuse:{}", path.display()),
+            Self::VhostUser(path) => write!(f, "vhost-user:{}", path.display()),
         }
     }
 }
@@ -75,7 +80,9 @@ mod tests {
 
     #[test]
     fn specs_are_read_as_they_are_written() {
-        for text in ["nbd:unix:/run/a b.sock", "nbd:tcp:[::1]:10809", "nbd:tcp:h:0", "fuse:/mnt"] {
+        let tcp = ["nbd:tcp:[::1]:10809", "nbd:tcp:h:0"];
+        let paths = ["nbd:unix:/run/a b.sock", "fuse:/mnt", "vhost-user:/run/a b.sock"];
+        for text in tcp.into_iter().chain(paths) {
             assert_eq!(text.parse::<ExportSpec>().unwrap().to_string(), text);
         }
         let Ok(ExportSpec::Fuse(path)) = "fuse:mnt".parse() else { panic!() };
@@ -85,9 +92,10 @@ mod tests {
     #[test]
     fn what_is_no_export_is_refused_with_the_ones_there_are() {
         let error = |text: &str| Refusal::from(text.parse::<ExportSpec>().unwrap_err()).to_string();
-        let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT";
+        let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or vhost-user:PATH";
         assert_eq!(error("ublk"), format!("export ublk: is not in this version; {next}"));
-        assert!(error("vhost-user:/x").contains("is not in this version"));
+        assert!(error("vhost-user:").contains("has no path"));
+        assert!(error("vhost-user").contains("is unknown"));
         assert!(error("nbd").contains("is unknown"));
         assert!(error("nbd:unix:").contains("has no path"));
         assert!(error("nbd:tcp:host").contains("has no port"));

@@ -224,7 +224,7 @@ impl Comparison for Chunk {
             gaps: vec![Gap {
                 case: Some("array over vhost-user-blk".to_owned()),
                 job: None,
-                reason: "this version of Braid has no such export".to_owned(),
+                reason: "nothing that measures speaks vhost-user".to_owned(),
                 next: "compare the array over NBD".to_owned(),
             }],
             ..Chapter::default()

@@ -1,0 +1,148 @@
+//! Descriptor chains, read once (virtio 1.2, 2.7.5). Whoever wrote them is not trusted: a chain
+//! that goes in a circle, leaves its table or is too long is no chain.
+
+use virtio_queue::desc::split::Descriptor;
+use vm_memory::{Address, Bytes, GuestAddress};
+
+use super::memory::Guest;
+
+/// Descriptors of a chain at most, in an indirect table. In the ring's own there are at most as
+/// many as the ring has.
+pub(super) const MAX_DESCRIPTORS: u32 = 1024;
+/// A descriptor: u64 address, u32 length, u16 flags, u16 next, little-endian.
+const DESCRIPTOR_BYTES: u32 = 16;
+
+/// A range of guest memory that a descriptor names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Area {
+    pub(super) address: GuestAddress,
+    pub(super) len: u32,
+}
+
+/// What a chain consists of: what is read by us, then what is written by us. Nothing is known yet
+/// of where it lies.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Chain {
+    pub(super) readable: Vec<Area>,
+    pub(super) writable: Vec<Area>,
+}
+
+/// Why something is not a chain to be answered: the ring is of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Broken {
+    #[error("a descriptor beyond the end of its table")]
+    Index,
+    #[error("a chain in a circle, or one that is too long")]
+    TooLong,
+    #[error("descriptors outside the guest's memory")]
+    Table,
+    #[error("an indirect table that is none")]
+    Indirect,
+    #[error("something to be read behind something to be written")]
+    Order,
+    #[error("no byte of the guest's memory for the status")]
+    NoStatus,
+    #[error("a request that is under way already")]
+    Twice,
+    #[error("rings outside the guest's memory, or with more in them than fits")]
+    Rings,
+}
+
+/// The table that a chain is in.
+struct Table {
+    address: GuestAddress,
+    len: u32,
+    indirect: bool,
+}
+
+impl Chain {
+    /// Reads the chain that begins with descriptor `head` of a table of `size`.
+    ///
+    /// # Errors
+    /// [`Broken`]
+    pub(super) fn read(
+        guest: &Guest,
+        table: GuestAddress,
+        size: u16,
+        head: u16,
+    ) -> Result<Self, Broken> {
+        let mut chain = Self::default();
+        let mut table = Table { address: table, len: size.into(), indirect: false };
+        let mut index = u32::from(head);
+        let mut seen = 0;
+        let mut bytes = 0u32;
+        loop {
+            if index >= table.len {
+                return Err(Broken::Index);
+            }
+            // One that comes twice would come for ever.
+            if seen == table.len {
+                return Err(Broken::TooLong);
+            }
+            seen += 1;
+            let descriptor = table.descriptor(guest, index)?;
+            if descriptor.refers_to_indirect_table() {
+                table = table.indirect(&descriptor)?;
+                index = 0;
+                seen = 0;
+                continue;
+            }
+            bytes = bytes.checked_add(descriptor.len()).ok_or(Broken::TooLong)?;
+            chain.add(&descriptor)?;
+            if !descriptor.has_next() {
+                return Ok(chain);
+            }
+            index = descriptor.next().into();
+        }
+    }
+
+    fn add(&mut self, descriptor: &Descriptor) -> Result<(), Broken> {
+        let area = Area { address: descriptor.addr(), len: descriptor.len() };
+        if descriptor.is_write_only() {
+            self.writable.push(area);
+        } else if self.writable.is_empty() {
+            self.readable.push(area);
+        } else {
+            return Err(Broken::Order);
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn descriptor(&self, guest: &Guest, index: u32) -> Result<Descriptor, Broken> {
+        let offset = u64::from(index) * u64::from(DESCRIPTOR_BYTES);
+        let address = self.address.checked_add(offset).ok_or(Broken::Table)?;
+        guest.read_obj(address).map_err(|_| Broken::Table)
+    }
+
+    /// The table that a descriptor of this one stands for; it is the last of the chain here.
+    fn indirect(&self, descriptor: &Descriptor) -> Result<Self, Broken> {
+        let len = descriptor.len() / DESCRIPTOR_BYTES;
+        let whole = descriptor.len().is_multiple_of(DESCRIPTOR_BYTES);
+        if self.indirect || descriptor.has_next() || !whole || len == 0 {
+            return Err(Broken::Indirect);
+        }
+        if len > MAX_DESCRIPTORS {
+            return Err(Broken::TooLong);
+        }
+        Ok(Self { address: descriptor.addr(), len, indirect: true })
+    }
+}
+
+/// Bytes of all areas.
+pub(super) fn bytes(areas: &[Area]) -> u64 {
+    areas.iter().map(|area| u64::from(area.len)).sum()
+}
+
+/// The areas without their first bytes, fewer than there are.
+pub(super) fn skip(areas: &mut Vec<Area>, bytes: u32) {
+    let mut left = bytes;
+    areas.retain_mut(|area| {
+        let gone = left.min(area.len);
+        left -= gone;
+        area.address = GuestAddress(area.address.0.wrapping_add(gone.into()));
+        area.len -= gone;
+        area.len > 0
+    });
+}

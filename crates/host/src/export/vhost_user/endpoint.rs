@@ -1,0 +1,283 @@
+//! The engine's side of one front end: the rings that are served, and what is under way of them.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use braid_array::{Request, RequestError};
+
+use super::chain::Broken;
+use super::device::{Device, MAX_RINGS};
+use super::jobs::{Finished, Jobs, Origin, tell};
+use super::request::{Ask, Asked, Limits, Status, copy_in};
+use super::ring::Ring;
+use super::says::{Opened, Say};
+use crate::engine::core::Core;
+use crate::token::ExportId;
+use crate::users::User;
+
+/// Whom it tells that a ring is stopped.
+type Stopping = Option<SyncSender<u16>>;
+
+/// A ring that is served.
+#[derive(Debug)]
+struct Seat {
+    ring: Ring,
+    kick: Arc<OwnedFd>,
+    call: Option<File>,
+    error: Option<File>,
+    enabled: bool,
+    flushes: bool,
+    /// Something was answered since the guest was last told.
+    answered: bool,
+    /// The guest may wait to be told of what somebody else has answered.
+    owed: bool,
+    /// Nothing is taken any more.
+    stopping: Stopping,
+}
+
+/// What the engine has to do for an endpoint.
+#[derive(Debug)]
+pub(super) enum Watch {
+    /// Watch this for a ring.
+    Begin { ring: usize, kick: Arc<OwnedFd> },
+    /// Watch nothing for a ring any more.
+    End { ring: usize },
+}
+
+/// The rings of a front end.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    export: ExportId,
+    client: usize,
+    device: Arc<Device>,
+    limits: Limits,
+    seats: Vec<Option<Seat>>,
+    /// From the first ring on.
+    jobs: Option<Jobs>,
+    user: Option<User>,
+    /// The front end has gone, and this one waits for what is left of it.
+    gone: Option<SyncSender<()>>,
+    /// Nothing more is taken.
+    closed: bool,
+}
+
+impl Endpoint {
+    pub(super) fn new(export: ExportId, client: usize, device: Arc<Device>) -> Self {
+        let limits = device.limits();
+        let seats = (0..MAX_RINGS).map(|_| None).collect();
+        let jobs = None;
+        let user = None;
+        Self { export, client, device, limits, seats, jobs, user, gone: None, closed: false }
+    }
+
+    /// Who is connected.
+    pub(super) const fn user(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+
+    /// Does what the front end wants.
+    pub(super) fn hear(&mut self, core: &mut Core, say: Say, watches: &mut Vec<Watch>) {
+        match say {
+            Say::Here(user) => self.user = Some(user),
+            Say::Memory(guest) => {
+                for seat in self.seats.iter_mut().flatten() {
+                    if let Err(broken) = seat.ring.move_to(Arc::clone(&guest)) {
+                        seat.give_up(&self.device, broken);
+                    }
+                }
+            }
+            Say::Start { ring, opened } => self.start(core, ring, *opened, watches),
+            Say::Enable { ring, on } => {
+                if let Some(seat) = &mut self.seats[ring] {
+                    seat.enabled = on;
+                }
+            }
+            Say::Call { ring, call } => {
+                if let Some(seat) = &mut self.seats[ring] {
+                    seat.call = call;
+                    seat.owed = true;
+                }
+            }
+            Say::Stop { ring, done } => {
+                if let Some(seat) = &mut self.seats[ring] {
+                    seat.stopping = Some(done);
+                    watches.push(Watch::End { ring });
+                }
+            }
+            Say::Gone { done } => {
+                let served = (0..MAX_RINGS).filter(|ring| self.seats[*ring].is_some());
+                watches.extend(served.map(|ring| Watch::End { ring }));
+                self.gone = Some(done);
+            }
+        }
+    }
+
+    fn start(&mut self, core: &mut Core, ring: usize, opened: Opened, watches: &mut Vec<Watch>) {
+        if self.jobs.is_none() {
+            let name = (self.export, self.client);
+            let holder = core.arena.admit();
+            self.jobs = holder.map(|holder| Jobs::new(name, self.limits.block_bytes, holder));
+        }
+        if self.jobs.is_none() {
+            tracing::warn!(array = self.device.name, "vhost-user: too many use the array");
+            return;
+        }
+        let Opened { ring: served, kick, call, error, enabled, flushes } = opened;
+        let kick = Arc::new(kick);
+        watches.push(Watch::Begin { ring, kick: Arc::clone(&kick) });
+        self.seats[ring] = Some(Seat {
+            ring: served,
+            kick,
+            call,
+            error,
+            enabled,
+            flushes,
+            answered: false,
+            owed: true,
+            stopping: None,
+        });
+    }
+
+    /// Something has come on a ring, or may have. It is taken with the rest, in `work`. Returns
+    /// what to watch now.
+    pub(super) fn kicked(&self, ring: usize) -> Option<Arc<OwnedFd>> {
+        let seat = self.seats[ring].as_ref()?;
+        let _ = rustix::io::read(seat.kick.as_fd(), &mut [0; 8]);
+        Some(Arc::clone(&seat.kick))
+    }
+
+    /// Takes all that has come, and answers what is over.
+    pub(super) fn work(&mut self, core: &mut Core) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.work(core);
+        }
+        self.answer_all();
+        if !self.closed && self.gone.is_none() {
+            for ring in 0..MAX_RINGS {
+                self.take(core, ring);
+            }
+            self.answer_all();
+        }
+        self.end_what_is_over(core);
+    }
+
+    /// Takes all that has come on a ring.
+    fn take(&mut self, core: &mut Core, index: usize) {
+        let Some(seat) = &mut self.seats[index] else { return };
+        let Some(jobs) = &mut self.jobs else { return };
+        if !seat.enabled || seat.stopping.is_some() {
+            return;
+        }
+        loop {
+            match seat.ring.next(&self.limits) {
+                Ok(Some((head, Asked { status, ask }))) => {
+                    let guest = Arc::clone(seat.ring.guest());
+                    let origin = Origin { ring: index, head, guest, status };
+                    match ask {
+                        Ok(Ask::Id { into }) => {
+                            let id = self.device.id();
+                            let room = super::chain::bytes(&into).min(id.len() as u64);
+                            let id = &id[..room as usize];
+                            let told = copy_in(&origin.guest, &into, 0, id);
+                            let status = told.map_or(Status::IoError, |()| Status::Ok);
+                            seat.answer(&self.device, tell(&origin, status, room));
+                        }
+                        Ok(ask) => jobs.begin(core, origin, ask, seat.flushes),
+                        Err(status) => seat.answer(&self.device, tell(&origin, status, 0)),
+                    }
+                }
+                Ok(None) => match seat.ring.listen() {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(broken) => return seat.give_up(&self.device, broken),
+                },
+                Err(broken) => return seat.give_up(&self.device, broken),
+            }
+        }
+    }
+
+    /// A request to the array is done.
+    pub(super) fn completed(
+        &mut self,
+        core: &mut Core,
+        job: usize,
+        request: &Request,
+        result: Result<(), RequestError>,
+    ) {
+        let jobs = self.jobs.as_mut().expect("whoever asks has jobs");
+        jobs.completed(core, job, request, result);
+    }
+
+    fn answer_all(&mut self) {
+        while let Some(finished) = self.jobs.as_mut().and_then(Jobs::next_finished) {
+            if let Some(seat) = &mut self.seats[finished.ring] {
+                seat.answer(&self.device, finished);
+            }
+        }
+    }
+
+    /// Tells the guest what was answered: once, of all of it.
+    pub(super) fn flush(&mut self) {
+        self.seats.iter_mut().flatten().for_each(Seat::tell);
+    }
+
+    /// Lets go of rings that are to stop, and of the front end, when nothing of it is left.
+    fn end_what_is_over(&mut self, core: &mut Core) {
+        for slot in &mut self.seats {
+            let over = |seat: &mut Seat| seat.stopping.is_some() && seat.ring.under_way() == 0;
+            let Some(mut seat) = slot.take_if(over) else { continue };
+            seat.tell();
+            if let Some(done) = seat.stopping {
+                // Nobody hears it when the front end has gone meanwhile.
+                let _ = done.send(seat.ring.base());
+            }
+        }
+        if self.gone.is_some() && self.jobs.as_ref().is_none_or(Jobs::is_empty) {
+            self.seats.iter_mut().for_each(|seat| *seat = None);
+            let jobs = self.jobs.take();
+            jobs.into_iter().for_each(|jobs| core.arena.release_holder(jobs.into_holder()));
+            self.user = None;
+            if let Some(done) = self.gone.take() {
+                // Nobody hears it when the thread has ended.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Takes nothing more.
+    pub(super) const fn close(&mut self) {
+        self.closed = true;
+    }
+}
+
+impl Seat {
+    fn answer(&mut self, device: &Device, finished: Finished) {
+        self.answered = true;
+        if let Err(broken) = self.ring.answered(finished.head, finished.written) {
+            self.give_up(device, broken);
+        }
+    }
+
+    /// Tells the guest what was answered, if it wants to hear it.
+    fn tell(&mut self) {
+        let wanted = std::mem::take(&mut self.answered) && self.ring.wants_call();
+        if std::mem::take(&mut self.owed) || wanted {
+            self.call.iter().for_each(signal);
+        }
+    }
+
+    /// Nothing is taken of a broken ring. The front end is told, and may set it up again.
+    fn give_up(&self, device: &Device, broken: Broken) {
+        tracing::warn!(array = device.name, "vhost-user: a ring is not served any more: {broken}");
+        self.error.iter().for_each(signal);
+    }
+}
+
+/// Signals an eventfd of the front end's.
+fn signal(eventfd: &File) {
+    #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's byte order")]
+    let one = 1u64.to_ne_bytes();
+    let _ = rustix::io::write(eventfd, &one);
+}

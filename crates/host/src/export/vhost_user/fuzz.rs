@@ -1,0 +1,83 @@
+//! A ring over arbitrary bytes, for the fuzzer: no promise of what comes out of it is broken.
+
+use std::sync::Arc;
+
+use vm_memory::{Bytes, GuestAddress, GuestMemory, Permissions};
+
+use super::chain::{Area, bytes};
+use super::memory::Guest;
+use super::request::{Ask, Limits, copy_in, copy_out};
+use super::ring::{Ring, Setup};
+
+/// Bytes that a guest of the fuzzer has, in two regions.
+pub const FUZZ_MEMORY_BYTES: usize = 0x4000;
+const SEAM: usize = 0x1000;
+const SIZE: u16 = 16;
+const LIMITS: Limits = Limits { size_bytes: 1 << 20, block_bytes: 512, read_only: false };
+
+/// Takes all that a ring of sixteen has, and answers it: descriptors at 0, what is available at
+/// 0x200, what is used at 0x300 of the memory.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn fuzz_ring(memory: &[u8]) {
+    let ranges = [(GuestAddress(0), SEAM), (GuestAddress(SEAM as u64), FUZZ_MEMORY_BYTES - SEAM)];
+    let guest = Guest::from_ranges(&ranges).expect("memory");
+    let memory = &memory[..memory.len().min(FUZZ_MEMORY_BYTES)];
+    guest.write_slice(memory, GuestAddress(0)).expect("it is there");
+    let setup = Setup {
+        size: SIZE,
+        descriptors: GuestAddress(0),
+        available: GuestAddress(0x200),
+        used: GuestAddress(0x300),
+        base: 0,
+        event_index: memory.len().is_multiple_of(2),
+        inflight: None,
+    };
+    let guest = Arc::new(guest);
+    let mut ring = Ring::new(&setup, Arc::clone(&guest)).expect("it lies in the memory");
+    let mut heads = Vec::new();
+    while let Ok(Some((head, asked))) = ring.next(&LIMITS) {
+        assert!(head < SIZE && !heads.contains(&head), "a head twice");
+        heads.push(head);
+        assert!(guest.check_range(asked.status, 1, Permissions::Write), "a status nowhere");
+        if let Ok(ask) = asked.ask {
+            check(&guest, &ask);
+        }
+    }
+    assert_eq!(usize::from(ring.under_way()), heads.len());
+    for head in heads {
+        ring.answered(head, 1).expect("it lies in the memory");
+    }
+    assert_eq!(ring.under_way(), 0);
+    ring.wants_call();
+}
+
+fn check(guest: &Guest, ask: &Ask) {
+    let ranges: Vec<_> = match ask {
+        Ask::Read { range, into } => {
+            check_data(guest, range, into);
+            vec![range]
+        }
+        Ask::Write { range, from } => {
+            check_data(guest, range, from);
+            vec![range]
+        }
+        Ask::Discard(ranges) => ranges.iter().collect(),
+        Ask::Zero(ranges) => ranges.iter().map(|(range, _)| range).collect(),
+        Ask::Flush | Ask::Id { .. } => Vec::new(),
+    };
+    for range in ranges {
+        assert!(range.start < range.end && range.end <= LIMITS.size_bytes, "{range:?}");
+        assert!(range.start.is_multiple_of(512) && range.end.is_multiple_of(512), "{range:?}");
+    }
+}
+
+/// Data are as long as their range, and can be copied.
+fn check_data(guest: &Guest, range: &std::ops::Range<u64>, areas: &[Area]) {
+    let len = range.end - range.start;
+    assert_eq!(bytes(areas), len);
+    let mut copy = vec![0; usize::try_from(len).expect("it fits the device")];
+    copy_out(guest, areas, 0, &mut copy).expect("all of it is there");
+    copy_in(guest, areas, 0, &copy).expect("all of it is there");
+}

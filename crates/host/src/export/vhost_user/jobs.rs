@@ -1,0 +1,246 @@
+//! What guests ask for, as requests to the array.
+//!
+//! Data are copied once, between the guest's memory and ours: what is written must not change while
+//! parity is computed from it, and members want aligned memory. A request of any length goes piece
+//! by piece, each with memory of its own for as long as it is under way.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
+use slab::Slab;
+use vm_memory::{Bytes, GuestAddress};
+
+use super::chain::Area;
+use super::memory::Guest;
+use super::request::{Ask, Status, copy_in, copy_out};
+use crate::arena::Holder;
+use crate::engine::core::Core;
+use crate::token::{ExportId, JobRef, Owner};
+
+/// Where a request came from, and where its answer goes.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) ring: usize,
+    pub(super) head: u16,
+    /// As it was when the request came.
+    pub(super) guest: Arc<Guest>,
+    pub(super) status: GuestAddress,
+}
+
+/// A request that is over; its status has been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Finished {
+    pub(super) ring: usize,
+    pub(super) head: u16,
+    /// Bytes of the guest's memory that were written.
+    pub(super) written: u32,
+}
+
+/// Data on their way.
+#[derive(Debug)]
+struct Transfer {
+    op: Op,
+    areas: Vec<Area>,
+    range: Range<u64>,
+    /// Up to here requests were made.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Job {
+    origin: Origin,
+    transfer: Option<Transfer>,
+    in_flight: u32,
+    error: Option<RequestError>,
+}
+
+impl Job {
+    /// All its requests have been made, or no more are worth it.
+    fn is_issued(&self) -> bool {
+        let whole = |transfer: &Transfer| transfer.next == transfer.range.end;
+        self.error.is_some() || self.transfer.as_ref().is_none_or(whole)
+    }
+}
+
+/// The requests of one front end that are under way. Each [begins](Self::begin) and comes back as
+/// [`Finished`]. Those that wait for memory get it in the order in which they came.
+#[derive(Debug)]
+pub(super) struct Jobs {
+    export: ExportId,
+    client: usize,
+    /// The longest request, in whole blocks.
+    most: u64,
+    holder: Holder,
+    jobs: Slab<Job>,
+    short: VecDeque<usize>,
+    finished: VecDeque<Finished>,
+}
+
+impl Jobs {
+    pub(super) fn new(
+        (export, client): (ExportId, usize),
+        block_bytes: u32,
+        holder: Holder,
+    ) -> Self {
+        let most = u64::from(Request::MAX_BYTES - Request::MAX_BYTES % block_bytes);
+        let jobs = Slab::new();
+        Self {
+            export,
+            client,
+            most,
+            holder,
+            jobs,
+            short: VecDeque::new(),
+            finished: VecDeque::new(),
+        }
+    }
+
+    /// Begins what a request asks for. Without `flushes`, what is written is durable at the end.
+    pub(super) fn begin(&mut self, core: &mut Core, origin: Origin, ask: Ask, flushes: bool) {
+        let fua = !flushes;
+        let index = self.jobs.insert(Job { origin, transfer: None, in_flight: 0, error: None });
+        match ask {
+            Ask::Read { range, into } => self.transfer(core, index, Op::Read, range, into),
+            Ask::Write { range, from } => {
+                self.transfer(core, index, Op::Write { fua }, range, from);
+            }
+            Ask::Flush => self.request(core, index, Op::Flush, &(0..0), Buf::default()),
+            Ask::Discard(ranges) => {
+                for range in ranges {
+                    self.request(core, index, Op::Discard, &range, Buf::default());
+                }
+            }
+            Ask::Zero(ranges) => {
+                for (range, unmap) in ranges {
+                    let op = Op::WriteZeroes { fua, unmap };
+                    self.request(core, index, op, &range, Buf::default());
+                }
+            }
+            Ask::Id { .. } => unreachable!("that is known without the array"),
+        }
+        self.finish_if_over(index);
+    }
+
+    fn transfer(
+        &mut self,
+        core: &mut Core,
+        index: usize,
+        op: Op,
+        range: Range<u64>,
+        areas: Vec<Area>,
+    ) {
+        let next = range.start;
+        self.jobs[index].transfer = Some(Transfer { op, areas, range, next });
+        if !self.short.is_empty() || !self.advance(core, index) {
+            self.short.push_back(index);
+        }
+    }
+
+    /// Makes requests for data as long as there is memory. True when there are no more to be made.
+    fn advance(&mut self, core: &mut Core, index: usize) -> bool {
+        loop {
+            let job = &mut self.jobs[index];
+            if job.is_issued() {
+                return true;
+            }
+            let Some(transfer) = &mut job.transfer else { return true };
+            let len = (transfer.range.end - transfer.next).min(self.most);
+            let Some(buf) = core.arena.allocate(&mut self.holder, len as u32) else { return false };
+            let range = transfer.next..transfer.next + len;
+            if transfer.op != Op::Read {
+                let offset = range.start - transfer.range.start;
+                // SAFETY: just allocated, so nobody else has it.
+                let bytes = unsafe { core.arena.memory().bytes_mut(buf) };
+                let copied = copy_out(&job.origin.guest, &transfer.areas, offset, bytes);
+                if copied.is_err() {
+                    core.arena.release(&mut self.holder, buf);
+                    job.error = Some(RequestError::Malformed);
+                    return true;
+                }
+            }
+            transfer.next = range.end;
+            let op = transfer.op;
+            self.request(core, index, op, &range, buf);
+        }
+    }
+
+    fn request(&mut self, core: &mut Core, index: usize, op: Op, range: &Range<u64>, buf: Buf) {
+        self.jobs[index].in_flight += 1;
+        let owner = Owner::Export(self.export, JobRef { client: self.client, job: index });
+        core.request(op, range.start, range.end - range.start, buf, owner);
+    }
+
+    /// Goes on with those that wait for memory.
+    pub(super) fn work(&mut self, core: &mut Core) {
+        while let Some(index) = self.short.front().copied() {
+            if !self.advance(core, index) {
+                return;
+            }
+            self.short.pop_front();
+            self.finish_if_over(index);
+        }
+    }
+
+    /// A request to the array is done.
+    pub(super) fn completed(
+        &mut self,
+        core: &mut Core,
+        index: usize,
+        request: &Request,
+        result: Result<(), RequestError>,
+    ) {
+        let job = &mut self.jobs[index];
+        job.in_flight -= 1;
+        job.error = job.error.or(result.err());
+        if let Some(transfer) = &job.transfer {
+            if transfer.op == Op::Read && result.is_ok() {
+                let offset = request.sector * SECTOR_BYTES - transfer.range.start;
+                // SAFETY: the request is done, so the buffer is this job's alone.
+                let bytes = unsafe { core.arena.memory().bytes(request.buf) };
+                let copied = copy_in(&job.origin.guest, &transfer.areas, offset, bytes);
+                job.error = job.error.or(copied.err().map(|_| RequestError::Malformed));
+            }
+            core.arena.release(&mut self.holder, request.buf);
+        }
+        self.finish_if_over(index);
+    }
+
+    fn finish_if_over(&mut self, index: usize) {
+        let job = &self.jobs[index];
+        // One that waits for memory is finished when its turn comes.
+        if job.in_flight > 0 || !job.is_issued() || self.short.contains(&index) {
+            return;
+        }
+        let Job { origin, transfer, error, .. } = self.jobs.remove(index);
+        let read = transfer.filter(|transfer| transfer.op == Op::Read);
+        let bytes = read.map_or(0, |transfer| transfer.range.end - transfer.range.start);
+        let status = if error.is_some() { Status::IoError } else { Status::Ok };
+        self.finished.push_back(tell(&origin, status, bytes));
+    }
+
+    /// The next request that is over.
+    pub(super) fn next_finished(&mut self) -> Option<Finished> {
+        self.finished.pop_front()
+    }
+
+    /// Nothing is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.finished.is_empty()
+    }
+
+    /// Gives up the place of a client. Nothing may be under way.
+    pub(super) fn into_holder(self) -> Holder {
+        debug_assert!(self.is_empty());
+        self.holder
+    }
+}
+
+/// Tells the guest how a request ended; so many bytes of data were written for it.
+pub(super) fn tell(origin: &Origin, status: Status, bytes: u64) -> Finished {
+    // It was looked at when the request came, and this is the memory of that time.
+    let _ = origin.guest.write_obj(status as u8, origin.status);
+    let written = u32::try_from(bytes + 1).unwrap_or(u32::MAX);
+    Finished { ring: origin.ring, head: origin.head, written }
+}

@@ -1,0 +1,133 @@
+//! The thread that takes front ends in, one at a time, and reads what they say. Its reads may wait;
+//! the engine's may not.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+use super::device::Device;
+use super::front_end::FrontEnd;
+use super::says::{Ended, Say, Says};
+use crate::users::{Process, User};
+
+/// When the system is out of descriptors or memory, how long until the next try.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A socket for front ends. The thread that [`run`](Self::run) starts ends after
+/// [`close`](Self::close).
+#[derive(Debug)]
+pub(super) struct Reception {
+    listener: UnixListener,
+    /// Whoever is connected; `Err` when nobody is to be any more.
+    connected: Mutex<Result<Option<UnixStream>, Ended>>,
+}
+
+impl Reception {
+    pub(super) const fn new(listener: UnixListener) -> Self {
+        Self { listener, connected: Mutex::new(Ok(None)) }
+    }
+
+    /// Takes front ends in from now on.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn run(self: Arc<Self>, device: Arc<Device>, says: Says) -> io::Result<()> {
+        let run = move || while self.serve_next(&device, &says).is_ok() {};
+        thread::Builder::new().name("vhost-user".into()).spawn(run).map(drop)
+    }
+
+    /// Lets nobody in any more, and hangs up.
+    pub(super) fn close(&self) {
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        let mut connected = self.connected();
+        if let Ok(Some(stream)) = &*connected {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        *connected = Err(Ended);
+    }
+
+    fn connected(&self) -> MutexGuard<'_, Result<Option<UnixStream>, Ended>> {
+        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve_next(&self, device: &Arc<Device>, says: &Says) -> Result<(), Ended> {
+        let stream = self.accept()?;
+        let user = Process::at_other_end(&stream).map_or(User::Unseen, User::Process);
+        tracing::info!(array = device.name, "vhost-user: {user} has connected");
+        says.say(Say::Here(user.clone()))?;
+        let reason = self.serve(device, says, stream);
+        if let Ok(stream) = &mut *self.connected() {
+            *stream = None;
+        }
+        // The next one may have the same memory: nothing of this one may be under way then.
+        says.ask(|done| Say::Gone { done })?;
+        match reason {
+            Error::Disconnected => {
+                tracing::info!(array = device.name, "vhost-user: {user} has gone");
+            }
+            reason => {
+                tracing::warn!(array = device.name, "vhost-user: hung up on {user}: {reason}");
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&self) -> Result<UnixStream, Ended> {
+        loop {
+            let accepted = self.listener.accept().and_then(|(stream, _)| {
+                let copy = stream.try_clone()?;
+                Ok((stream, copy))
+            });
+            let mut connected = self.connected();
+            let connected = connected.as_mut().map_err(|ended| *ended)?;
+            match accepted {
+                Ok((stream, copy)) => {
+                    *connected = Some(copy);
+                    return Ok(stream);
+                }
+                Err(_) => thread::sleep(ACCEPT_RETRY),
+            }
+        }
+    }
+
+    /// Does what a front end says, until it has nothing more to say; tells why.
+    fn serve(&self, device: &Arc<Device>, says: &Says, stream: UnixStream) -> Error {
+        let Ok(watched) = stream.try_clone() else { return Error::BackendInternalError };
+        let front_end = FrontEnd::new(Arc::clone(device), says.clone());
+        let mut front_end = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(front_end)));
+        loop {
+            match self.wait(&watched) {
+                Ok(true) => {}
+                Ok(false) => {
+                    // Two with one disk would ruin it.
+                    if self.listener.accept().is_ok() {
+                        let name = &device.name;
+                        tracing::warn!(array = name, "vhost-user: hung up on a second front end");
+                    }
+                    continue;
+                }
+                Err(error) => return Error::SocketError(error),
+            }
+            if let Err(error) = front_end.handle_request() {
+                return error;
+            }
+        }
+    }
+
+    /// Waits for the front end, or for another one. True when it is this one.
+    fn wait(&self, stream: &UnixStream) -> io::Result<bool> {
+        let mut polled = [
+            PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
+        Ok(!polled[0].revents().is_empty())
+    }
+}

@@ -1,0 +1,197 @@
+//! The vhost-user export in the engine's ring: what wakes it, and which endpoint that is for.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+
+use braid_array::{Instant, Request, RequestError};
+use rustix::event::EventfdFlags;
+use slab::Slab;
+
+use super::device::{Device, MAX_RINGS};
+use super::endpoint::{Endpoint, Watch};
+use super::reception::Reception;
+use super::says::{Say, Says};
+use crate::driver::{Completion, Op};
+use crate::engine::core::Core;
+use crate::engine::export::Export;
+use crate::token::{ExportId, ExportToken, JobRef, Token};
+use crate::users::User;
+
+/// What a token is of: the thread of an endpoint has said something, or a guest has kicked.
+const SAID: u8 = 0;
+const KICK: u8 = 1;
+
+/// A socket, and the thread behind it.
+#[derive(Debug)]
+struct Door {
+    reception: Arc<Reception>,
+    says: Receiver<Say>,
+    wake: Arc<OwnedFd>,
+    /// By ring, which of the kicks is watched.
+    watched: Vec<Option<usize>>,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.reception.close();
+    }
+}
+
+/// What is watched for a ring. One that is given up stays until the driver has heard of it.
+#[derive(Clone, Copy, Debug)]
+struct Kick {
+    endpoint: usize,
+    ring: usize,
+}
+
+/// The vhost-user sockets of an array. Order of calls: [`listen`](Self::listen) for each of them;
+/// then the engine calls it as an [`Export`], from `start` to `close`.
+#[derive(Debug)]
+pub(crate) struct Server {
+    id: ExportId,
+    device: Arc<Device>,
+    doors: Vec<Door>,
+    /// From the start on, as many as there are doors.
+    endpoints: Vec<Endpoint>,
+    kicks: Slab<Kick>,
+    closing: bool,
+}
+
+impl Server {
+    pub(crate) fn new(device: Device) -> Self {
+        let device = Arc::new(device);
+        let doors = Vec::new();
+        let endpoints = Vec::new();
+        let kicks = Slab::new();
+        Self { id: ExportId(0), device, doors, endpoints, kicks, closing: false }
+    }
+
+    /// Takes front ends in from now on; what they ask for waits for the engine.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors or threads.
+    pub(crate) fn listen(&mut self, listener: UnixListener) -> io::Result<()> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(rustix::event::eventfd(0, flags)?);
+        let (sender, says) = mpsc::channel();
+        listener.set_nonblocking(false)?;
+        let reception = Arc::new(Reception::new(listener));
+        let to_us = Says::new(sender, Arc::clone(&wake));
+        Arc::clone(&reception).run(Arc::clone(&self.device), to_us)?;
+        self.doors.push(Door { reception, says, wake, watched: vec![None; MAX_RINGS] });
+        Ok(())
+    }
+
+    fn await_said(&self, core: &mut Core, index: usize) {
+        let token = Token::Export(self.id, ExportToken { kind: SAID, index });
+        core.driver.start(token, Op::Readable { file: Arc::clone(&self.doors[index].wake) });
+    }
+
+    fn hear(&mut self, core: &mut Core, index: usize) {
+        let _ = rustix::io::read(self.doors[index].wake.as_fd(), &mut [0; 8]);
+        self.await_said(core, index);
+        while let Ok(say) = self.doors[index].says.try_recv() {
+            let mut watches = Vec::new();
+            self.endpoints[index].hear(core, say, &mut watches);
+            for watch in watches {
+                match watch {
+                    Watch::Begin { ring, kick } => self.watch(core, index, ring, kick),
+                    Watch::End { ring } => self.unwatch(core, index, ring),
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, core: &mut Core, endpoint: usize, ring: usize, file: Arc<OwnedFd>) {
+        let index = self.kicks.insert(Kick { endpoint, ring });
+        self.doors[endpoint].watched[ring] = Some(index);
+        let token = Token::Export(self.id, ExportToken { kind: KICK, index });
+        core.driver.start(token, Op::Readable { file });
+    }
+
+    fn unwatch(&mut self, core: &mut Core, endpoint: usize, ring: usize) {
+        if let Some(index) = self.doors[endpoint].watched[ring].take() {
+            core.driver.cancel(Token::Export(self.id, ExportToken { kind: KICK, index }));
+        }
+    }
+
+    fn kicked(&mut self, core: &mut Core, index: usize) {
+        let Kick { endpoint, ring } = self.kicks.remove(index);
+        let watched = &mut self.doors[endpoint].watched[ring];
+        if *watched != Some(index) {
+            return;
+        }
+        *watched = None;
+        if let Some(kick) = self.endpoints[endpoint].kicked(ring) {
+            self.watch(core, endpoint, ring, kick);
+        }
+    }
+}
+
+impl Export for Server {
+    fn start(&mut self, core: &mut Core, id: ExportId) {
+        self.id = id;
+        for index in 0..self.doors.len() {
+            self.endpoints.push(Endpoint::new(id, index, Arc::clone(&self.device)));
+            self.await_said(core, index);
+        }
+    }
+
+    fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>) {
+        let Completion { token: ExportToken { kind, index }, .. } = completion;
+        match kind {
+            SAID if self.closing => {}
+            SAID => self.hear(core, index),
+            _ => self.kicked(core, index),
+        }
+    }
+
+    fn completed(
+        &mut self,
+        core: &mut Core,
+        job: JobRef,
+        request: Request,
+        result: Result<(), RequestError>,
+    ) {
+        self.endpoints[job.client].completed(core, job.job, &request, result);
+    }
+
+    fn work(&mut self, core: &mut Core) {
+        self.endpoints.iter_mut().for_each(|endpoint| endpoint.work(core));
+    }
+
+    fn flush(&mut self, _core: &mut Core) {
+        self.endpoints.iter_mut().for_each(Endpoint::flush);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn tick(&mut self, _core: &mut Core) {}
+
+    /// What was read lies in the guest's memory, and waits for nobody in ours.
+    fn relieve(&mut self, _core: &mut Core) -> Option<User> {
+        None
+    }
+
+    fn clients(&self) -> Vec<User> {
+        self.endpoints.iter().filter_map(Endpoint::user).cloned().collect()
+    }
+
+    fn close(&mut self, core: &mut Core) {
+        self.closing = true;
+        for index in 0..self.doors.len() {
+            self.doors[index].reception.close();
+            core.driver.cancel(Token::Export(self.id, ExportToken { kind: SAID, index }));
+            self.endpoints[index].close();
+            (0..MAX_RINGS).for_each(|ring| self.unwatch(core, index, ring));
+        }
+    }
+
+    /// All that was asked has been answered.
+    fn disconnect(&mut self, _core: &mut Core) {}
+}
