@@ -64,6 +64,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/host/src/export", &[]),
     ("crates/host/src/export/fuse", &[]),
     ("crates/host/src/export/nbd", &[]),
+    ("crates/host/src/export/ublk", &[]),
     ("crates/host/src/fabric", &[]),
     ("crates/host/src/fabric/ofi", &[]),
     ("crates/host/src/fabric/tcp", &[]),

@@ -3,3 +3,4 @@
 pub mod fuse;
 pub mod load;
 pub mod nbd;
+pub mod ublk;

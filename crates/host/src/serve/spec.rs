@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use braid_array::refusal::{Advised, Next};
 
+/// More devices of a kind the kernel does not have.
+const MINORS: u32 = 1 << 20;
+
 /// One export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportSpec {
@@ -15,6 +18,8 @@ pub enum ExportSpec {
     NbdTcp(String),
     /// A file in this directory.
     Fuse(PathBuf),
+    /// The block device `/dev/ublkbN`; without a number, one that is free.
+    Ublk(Option<u32>),
 }
 
 /// Why text is no export: the text, the reason, the next step.
@@ -27,7 +32,7 @@ pub struct SpecError {
 
 impl Advised for SpecError {
     fn next(&self) -> Next {
-        "use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT".into()
+        "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or ublk[:NUMBER]".into()
     }
 }
 
@@ -49,7 +54,12 @@ impl FromStr for ExportSpec {
             Ok(Self::NbdTcp(address.to_owned()))
         } else if let Some(mountpoint) = text.strip_prefix("fuse:") {
             Ok(Self::Fuse(path(mountpoint)?))
-        } else if text == "ublk" || text.starts_with("vhost-user:") {
+        } else if text == "ublk" {
+            Ok(Self::Ublk(None))
+        } else if let Some(number) = text.strip_prefix("ublk:") {
+            let number = number.parse().ok().filter(|number| *number < MINORS);
+            number.map(|number| Self::Ublk(Some(number))).ok_or_else(|| error("has no number"))
+        } else if text.starts_with("vhost-user:") {
             Err(error("is not in this version"))
         } else {
             Err(error("is unknown"))
@@ -63,6 +73,8 @@ impl fmt::Display for ExportSpec {
             Self::NbdUnix(path) => write!(f, "nbd:unix:{}", path.display()),
             Self::NbdTcp(address) => write!(f, "nbd:tcp:{address}"),
             Self::Fuse(path) => write!(f, "fuse:{}", path.display()),
+            Self::Ublk(None) => f.write_str("ublk"),
+            Self::Ublk(Some(number)) => write!(f, "ublk:{number}"),
         }
     }
 }
@@ -75,7 +87,14 @@ mod tests {
 
     #[test]
     fn specs_are_read_as_they_are_written() {
-        for text in ["nbd:unix:/run/a b.sock", "nbd:tcp:[::1]:10809", "nbd:tcp:h:0", "fuse:/mnt"] {
+        for text in [
+            "nbd:unix:/run/a b.sock",
+            "nbd:tcp:[::1]:10809",
+            "nbd:tcp:h:0",
+            "fuse:/mnt",
+            "ublk",
+            "ublk:12",
+        ] {
             assert_eq!(text.parse::<ExportSpec>().unwrap().to_string(), text);
         }
         let Ok(ExportSpec::Fuse(path)) = "fuse:mnt".parse() else { panic!() };
@@ -85,8 +104,9 @@ mod tests {
     #[test]
     fn what_is_no_export_is_refused_with_the_ones_there_are() {
         let error = |text: &str| Refusal::from(text.parse::<ExportSpec>().unwrap_err()).to_string();
-        let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT or fuse:MOUNTPOINT";
-        assert_eq!(error("ublk"), format!("export ublk: is not in this version; {next}"));
+        let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or ublk[:NUMBER]";
+        assert_eq!(error("ublk:x"), format!("export ublk:x: has no number; {next}"));
+        assert!(error("ublk:1048576").contains("has no number"));
         assert!(error("vhost-user:/x").contains("is not in this version"));
         assert!(error("nbd").contains("is unknown"));
         assert!(error("nbd:unix:").contains("has no path"));
