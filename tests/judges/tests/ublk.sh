@@ -30,7 +30,7 @@ for number in 0 1 2 3; do truncate -s 48M "m$number"; done
 members=(m0 m1 m2)
 
 step "without the driver"
-refused "modprobe ublk_drv" "$BRAID" create early --level 1 -n 2 mem:32M --export ublk
+refused "modprobe ublk_drv" "$BRAID" create early --level 1 -n 2 mem:32M mem:32M --export ublk
 modprobe ublk_drv || fail "no ublk_drv"
 
 step "a new array"
@@ -98,7 +98,7 @@ is devices "$(echo /dev/ublk*)" /dev/ublk-control
 braid assemble a "${members[@]}" --readonly --export ublk:5
 is read-only "$(blockdev --getro /dev/ublkb5)" 1
 mount -o ro,noload /dev/ublkb5 mnt && cmp content mnt/3 || fail "what was written is not there"
-refused "somebody else's" "$BRAID" create b --level 1 -n 2 mem:32M --export ublk:5
+refused "somebody else's" "$BRAID" create b --level 1 -n 2 mem:32M mem:32M --export ublk:5
 step "stop by force"
 "$BRAID" stop --force a || fail "not stopped"
 until_true [ ! -e /dev/ublkb5 ]
