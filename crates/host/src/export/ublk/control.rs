@@ -32,6 +32,9 @@ pub(super) struct Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
+/// A command that has ended, and how.
+type Ended = (Ticket, Result<(), Errno>);
+
 impl std::fmt::Debug for Control {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Control").finish_non_exhaustive()
@@ -115,7 +118,7 @@ impl Control {
         &mut self,
         tickets: &[Ticket],
         limit: Option<Duration>,
-    ) -> Result<Option<(Ticket, Result<(), Errno>)>, Errno> {
+    ) -> Result<Option<Ended>, Errno> {
         let begun = Instant::now();
         loop {
             let ended = self.ring.completion().find_map(|entry| {

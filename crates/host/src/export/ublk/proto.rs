@@ -168,7 +168,7 @@ mod tests {
             (1, 8, end),
             (1, 16, end - 8),
             (3, 8, end),
-            (5, u32::MAX & !7, 0),
+            (5, !7, 0),
             (0, 8, u64::MAX),
             (0, 8, u64::MAX / SECTOR_BYTES),
             (3, u32::MAX, u64::MAX - 7),
