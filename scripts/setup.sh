@@ -13,7 +13,8 @@ declare -A packages=(
 	# Without these, the fabric over libfabric is left out.
 	[ofi]="gcc libc6-dev pkg-config libfabric-dev libclang-dev"
 	[rdma]="iproute2 ibverbs-utils ibverbs-providers"
-	[rxe]="qemu-system-x86 busybox-static cpio kmod xz-utils"
+	# A newer kernel in a guest.
+	[kernel]="qemu-system-x86 busybox-static cpio kmod xz-utils"
 	[isal]="gcc libc6-dev libisal-dev"
 	[lab]="iproute2 libnbd-bin"
 	# What the comparisons run; with less the report has gaps, and says which.
@@ -29,9 +30,10 @@ for job in "${@:-test}"; do
 	test)
 		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[model]})
 		wanted+=(${packages[ofi]} ${packages[lab]} ${packages[compare]} ${packages[browser]})
+		wanted+=(${packages[kernel]})
 		;;
 	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
-	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[rxe]}) ;;
+	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[kernel]}) ;;
 	bench)
 		wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]} ${packages[compare]})
 		wanted+=(${packages[servers]})

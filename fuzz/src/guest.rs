@@ -35,7 +35,7 @@ pub(crate) fn make(random: &mut Random) -> Vec<u8> {
         let write = if role == 2 || (role == 1 && random.below(2) == 0) { 2 } else { 0 };
         let indirect = if random.below(8) == 0 { 4 } else { 0 };
         put(&mut bytes, at, &place.to_le_bytes());
-        put(&mut bytes, at + 8, &(len as u32).to_le_bytes());
+        put(&mut bytes, at + 8, &len.to_le_bytes());
         put(&mut bytes, at + 12, &(next | write | indirect as u16).to_le_bytes());
         put(&mut bytes, at + 14, &(slot as u16 + 1).to_le_bytes());
         let header = HEADERS + slot * 16;

@@ -13,5 +13,6 @@ mod replay;
 mod start;
 pub mod strangers;
 mod targets;
+mod ublk;
 
 pub use targets::{TARGETS, Target};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use crate::mutate::{Random, mutate};
-use crate::{foretell, fuse, guest, hello, logs, messages, replay, start};
+use crate::{foretell, fuse, guest, hello, logs, messages, replay, start, ublk};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
@@ -34,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nbd", make: make_nbd, run: fuzz_session },
     Target { name: "fuse", make: fuse::make, run: fuse::run },
     Target { name: "guest", make: guest::make, run: guest::run },
+    Target { name: "ublk", make: ublk::make, run: ublk::run },
     Target { name: "hello", make: hello::make, run: hello::run },
     Target { name: "messages", make: messages::make, run: messages::run },
     Target { name: "foretell", make: foretell::make, run: foretell::run },

@@ -65,6 +65,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/host/src/export/fuse", &[]),
     ("crates/host/src/export/nbd", &[]),
     ("crates/host/src/export/vhost_user", &[]),
+    ("crates/host/src/export/ublk", &[]),
     ("crates/host/src/fabric", &[]),
     ("crates/host/src/fabric/ofi", &[]),
     ("crates/host/src/fabric/tcp", &[]),

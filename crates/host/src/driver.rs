@@ -48,6 +48,9 @@ pub(crate) enum Op {
     Take { device: Arc<OwnedFd>, bufs: [Buf; 2] },
     /// Give a device all of a message, at once.
     Give { device: Arc<OwnedFd>, message: Box<Outgoing> },
+    /// A command that only the driver of a device understands (`IORING_OP_URING_CMD`). Nothing but
+    /// an io_uring can carry it out, and nothing but the device can end it.
+    Command { file: Arc<LockedFile>, code: u32, bytes: [u8; 16] },
 }
 
 impl Op {

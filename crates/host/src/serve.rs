@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use braid_array::array::Scratch;
 use braid_array::assemble::Config;
 use braid_array::events::ArrayEvent;
+use braid_array::level::Level;
 use braid_array::name::check_name;
 use braid_array::stack::Stack;
 use braid_array::status::Status;
@@ -286,6 +287,7 @@ fn serve_machine(
         None => Ok(Vec::new()),
     });
     let started = connected.and_then(|lost| {
+        running.doors.start()?;
         let missing = [&array.missing[..], &lost].concat();
         let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
         logged.map_err(|error| system(error).into())
@@ -319,33 +321,37 @@ fn log_end(name: &str, result: &Result<(), Refusal>) {
 /// What exports have to know of the array.
 #[derive(Clone, Copy)]
 struct Facts {
+    uuid: [u8; 16],
     size_bytes: u64,
     block_bytes: u32,
-    read_only: bool,
-    /// 0 where there is no chunk.
+    /// 0 where there are no stripes.
     chunk_bytes: u64,
-    /// All data of a stripe; 0 where there is none.
+    /// What lies in a stripe without its parity and copies.
     stripe_bytes: u64,
+    read_only: bool,
 }
 
 impl Facts {
     fn of(machine: &dyn BlockMachine) -> Self {
         let Status { superblock, array_sectors, used_member_sectors, .. } = machine.status();
-        let chunk_bytes = u64::from(superblock.chunk_sectors) * SECTOR_BYTES;
-        // Members that differ have no part in common; of raid0 and linear all hold data.
-        let members = array_sectors.checked_div(used_member_sectors);
-        let members = members.unwrap_or_else(|| superblock.raid_disks.into());
+        let level = Level::from_md(superblock.level);
+        let striped = !matches!(level, Some(Level::Linear | Level::Raid1));
+        let chunk_sectors = if striped { superblock.chunk_sectors } else { 0 };
+        let data_members = array_sectors.checked_div(used_member_sectors);
+        let data_members = data_members.unwrap_or(superblock.raid_disks.into()).max(1);
+        let chunk_bytes = u64::from(chunk_sectors) * SECTOR_BYTES;
         Self {
-            size_bytes: machine.array_sectors() * SECTOR_BYTES,
+            uuid: superblock.set_uuid,
+            size_bytes: array_sectors * SECTOR_BYTES,
             block_bytes: machine.block_bytes(),
-            read_only: machine.read_only(),
             chunk_bytes,
-            stripe_bytes: chunk_bytes * members,
+            stripe_bytes: chunk_bytes * data_members,
+            read_only: machine.read_only(),
         }
     }
 
     fn vhost_user_device(&self, name: &str) -> vhost_user::Device {
-        let Self { size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes } = *self;
+        let Self { size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes, .. } = *self;
         let name = name.to_owned();
         vhost_user::Device { name, size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes }
     }

@@ -28,6 +28,11 @@ impl BlockDevice {
         Some(Self { entry: fs::canonicalize(entry).ok()?, number })
     }
 
+    /// The one of this name.
+    pub(crate) fn called(name: &str) -> Option<Self> {
+        Self::at(fs::canonicalize(Path::new("/sys/class/block").join(name)).ok()?)
+    }
+
     fn at(entry: PathBuf) -> Option<Self> {
         let numbers = fs::read_to_string(entry.join("dev")).ok()?;
         let (major, minor) = numbers.trim_end().split_once(':')?;

@@ -15,6 +15,7 @@ mod processes;
 #[cfg(test)]
 mod tests;
 
+use crate::sysfs::BlockDevice;
 pub(crate) use block::swaps;
 pub use mounts::is_our_mount;
 pub(crate) use mounts::{Mounted, Mounts, OURS};
@@ -127,4 +128,9 @@ pub fn of_mount(mountpoint: &Path) -> Vec<User> {
     users.extend(mounts.copies(mountpoint).into_iter().map(User::Mount));
     users.extend(processes::using(|path| path.starts_with(mountpoint)).map(User::Process));
     users
+}
+
+/// Who uses the block device of this name.
+pub(crate) fn of_device(name: &str) -> Vec<User> {
+    BlockDevice::called(name).map_or_else(Vec::new, |device| block::of(&device))
 }

@@ -22,3 +22,4 @@ mod revive;
 mod served;
 mod split;
 mod support;
+mod ublk;

@@ -204,6 +204,33 @@ pub(crate) mod guest {
     }
 }
 
+pub(crate) mod kernel {
+    //! A newer kernel than the machine may have: `tests/kernel/run-kernel.sh`.
+
+    use super::{Command, Duration, Path, Run, base, fs, program};
+
+    /// In software, on a machine that does much else.
+    const LIMIT: Duration = Duration::from_secs(900);
+    /// The status when there is no guest to be had.
+    pub(crate) const CANNOT: i32 = 125;
+
+    /// Can a guest run here? Otherwise the reason to skip.
+    pub(crate) fn available() -> Result<(), String> {
+        let tools = ["qemu-system-x86_64", "busybox", "cpio", "modprobe", "xz", "fio", "mkfs.ext4"];
+        tools.into_iter().try_for_each(program)
+    }
+
+    /// Run a bash script under that kernel.
+    pub(crate) fn run(name: &str, script: &str) -> Run {
+        let path = base().join(format!("{name}.sh"));
+        fs::create_dir_all(base()).expect("a directory");
+        fs::write(&path, script).expect("a script");
+        let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel/run-kernel.sh");
+        let limit = (LIMIT.as_secs() - 20).to_string();
+        Run::within(LIMIT, Command::new(runner).args(["-t", &limit]).arg(path))
+    }
+}
+
 /// Fail with all findings at once.
 pub(crate) fn report(findings: &[String]) {
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));

@@ -90,8 +90,8 @@ pub(crate) struct AssembleArgs {
     /// Look for members among all block devices
     #[arg(long, short)]
     pub(crate) scan: bool,
-    /// Serve the array: nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or vhost-user:PATH; may
-    /// be repeated
+    /// Serve the array: nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or
+    /// ublk[:NUMBER] (a block device /dev/ublkbNUMBER); may be repeated
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
     /// Serve reads only; write nothing to any member

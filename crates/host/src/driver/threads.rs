@@ -213,6 +213,7 @@ impl<T> Waiting<T> {
             }
             Op::Take { device, bufs } => take(memory, device, bufs),
             Op::Give { device, message } => give(memory, device, message),
+            Op::Command { .. } => Err(Errno::NOSYS),
             // It was ready, and that is all that was asked.
             _ => Ok(0),
         };
@@ -239,6 +240,8 @@ impl Op {
             | Self::Write { file, .. }
             | Self::Sync { file }
             | Self::Allocate { file, .. } => PollFd::new(file, PollFlags::IN),
+            // There is nothing to wait for.
+            Self::Command { file, .. } => PollFd::new(file, PollFlags::OUT),
         }
     }
 }

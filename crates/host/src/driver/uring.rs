@@ -308,15 +308,6 @@ impl<T: Copy + PartialEq> Ring<T> {
                         .build(),
                 }
             }
-            Op::Sync { file } => {
-                opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build()
-            }
-            Op::Allocate { file, mode, offset, len } => {
-                opcode::Fallocate::new(Fd(file.as_raw_fd()), *len)
-                    .offset(*offset)
-                    .mode(*mode)
-                    .build()
-            }
             Op::Accept { socket } => {
                 let fd = Fd(socket.as_raw_fd());
                 opcode::Accept::new(fd, null_mut(), null_mut()).flags(libc::SOCK_CLOEXEC).build()
@@ -344,8 +335,25 @@ impl<T: Copy + PartialEq> Ring<T> {
                 message.fill(memory, done, &mut header.list);
                 opcode::SendMsg::new(Fd(socket.as_raw_fd()), header.point()).flags(WHOLE).build()
             }
-            Op::Readable { file } => opcode::PollAdd::new(Fd(file.as_raw_fd()), READABLE).build(),
+            op => without_memory(op),
         }
+    }
+}
+
+/// The submission entry of an operation that moves no data.
+fn without_memory(op: &Op) -> squeue::Entry {
+    match op {
+        Op::Sync { file } => {
+            opcode::Fsync::new(Fd(file.as_raw_fd())).flags(FsyncFlags::DATASYNC).build()
+        }
+        Op::Allocate { file, mode, offset, len } => {
+            opcode::Fallocate::new(Fd(file.as_raw_fd()), *len).offset(*offset).mode(*mode).build()
+        }
+        Op::Command { file, code, bytes } => {
+            opcode::UringCmd16::new(Fd(file.as_raw_fd()), *code).cmd(*bytes).build()
+        }
+        Op::Readable { file } => opcode::PollAdd::new(Fd(file.as_raw_fd()), READABLE).build(),
+        _ => unreachable!("it moves data"),
     }
 }
 

@@ -3,4 +3,5 @@
 pub mod fuse;
 pub mod load;
 pub mod nbd;
+pub mod ublk;
 pub mod vhost_user;

@@ -9,9 +9,8 @@ use braid_array::Refusal;
 use super::{ExportSpec, Facts};
 use crate::control::{self, SocketFile};
 use crate::engine::Engine;
-use crate::export::fuse;
 use crate::export::nbd::{Device, Listener, Server};
-use crate::export::vhost_user;
+use crate::export::{fuse, ublk, vhost_user};
 use crate::system::describe;
 use crate::users::{self, User};
 
@@ -25,6 +24,8 @@ pub(super) struct Doors {
     nbd: Option<Server>,
     fuse: Option<fuse::Server>,
     vhost_user: Option<vhost_user::Server>,
+    ublk: Option<ublk::Server>,
+    device: Option<ublk::Device>,
 }
 
 impl Doors {
@@ -82,9 +83,36 @@ impl Doors {
                 server.add(mounted);
                 self.mounts.push(mount);
             }
+            ExportSpec::Ublk(number) => shown = self.make_device(*number, facts)?,
         }
         self.names.push(shown);
         Ok(())
+    }
+
+    /// Makes a block device. Returns how it is exported, with its number.
+    fn make_device(&mut self, number: Option<u32>, facts: Facts) -> Result<String, Refusal> {
+        if self.device.is_some() {
+            return Err(Refusal::new("ublk: the array has a device already", "name one"));
+        }
+        let setup = ublk::Setup {
+            number,
+            uuid: facts.uuid,
+            size_bytes: facts.size_bytes,
+            block_bytes: facts.block_bytes,
+            chunk_bytes: facts.chunk_bytes,
+            stripe_bytes: facts.stripe_bytes,
+            read_only: facts.read_only,
+        };
+        let (device, server) = ublk::make(&setup)?;
+        let shown = ExportSpec::Ublk(Some(device.number())).to_string();
+        self.device = Some(device);
+        self.ublk = Some(server);
+        Ok(shown)
+    }
+
+    /// Begins what needs the engine to run.
+    pub(super) fn start(&mut self) -> Result<(), Refusal> {
+        self.device.as_mut().map_or(Ok(()), ublk::Device::start)
     }
 
     /// Gives the engine those that live in its loop.
@@ -98,11 +126,21 @@ impl Doors {
         if let Some(vhost_user) = self.vhost_user.take() {
             engine.add_export(Box::new(vhost_user));
         }
+        if let Some(ublk) = self.ublk.take() {
+            engine.add_export(Box::new(ublk));
+        }
     }
 
-    /// Who uses the mounts.
+    /// Who uses the mounts and the device.
     pub(super) fn users(&self) -> Vec<User> {
-        self.mounts.iter().flat_map(|mount| users::of_mount(mount.mountpoint())).collect()
+        let mounts = self.mounts.iter().flat_map(|mount| users::of_mount(mount.mountpoint()));
+        mounts.chain(self.device.iter().flat_map(ublk::Device::users)).collect()
+    }
+
+    /// Takes all away that can be seen. What is in use stays, unless `force`.
+    pub(super) fn close(&mut self, force: bool) -> Result<(), Refusal> {
+        self.unmount(force)?;
+        self.device.as_mut().map_or(Ok(()), |device| device.stop(force))
     }
 
     /// Takes the mounts away. Those in use stay, unless `force`.

@@ -57,6 +57,7 @@ impl Running {
                     Err(refusal) => told(Err(refusal)),
                 },
                 Some(StopRequest::EngineEnded) => {
+                    // A block device stays, for the array's next process.
                     let _ = self.doors.unmount(true);
                     self.join()?;
                     let reason = "the engine has ended by itself";
@@ -99,15 +100,15 @@ impl Running {
         );
     }
 
-    /// Takes the mounts away and stops the array, if nobody uses it or with `force`. Its members
-    /// are free after that.
+    /// Takes mounts and devices away and stops the array, if nobody uses it or with `force`. Its
+    /// members are free after that.
     pub(super) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
         if force {
             self.write_out();
         } else {
             self.refuse_users()?;
         }
-        self.doors.unmount(force)?;
+        self.doors.close(force)?;
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; `join` knows why.
         self.door.call(stop).unwrap_or(Ok(()))
@@ -115,7 +116,7 @@ impl Running {
 
     /// Ends an array that is somebody else's now, whoever uses it: nothing can be written out.
     fn end_at_once(&mut self) -> Result<(), Refusal> {
-        let _ = self.doors.unmount(true);
+        let _ = self.doors.close(true);
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; `join` knows why.
         self.door.call(stop).unwrap_or(Ok(()))?;

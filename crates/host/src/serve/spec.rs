@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use braid_array::refusal::{Advised, Next};
 
+/// More devices of a kind the kernel does not have.
+const MINORS: u32 = 1 << 20;
+
 /// One export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportSpec {
@@ -17,6 +20,8 @@ pub enum ExportSpec {
     Fuse(PathBuf),
     /// A block device of a virtual machine, on a Unix socket.
     VhostUser(PathBuf),
+    /// The block device `/dev/ublkbN`; without a number, one that is free.
+    Ublk(Option<u32>),
 }
 
 /// Why text is no export: the text, the reason, the next step.
@@ -29,7 +34,8 @@ pub struct SpecError {
 
 impl Advised for SpecError {
     fn next(&self) -> Next {
-        "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or vhost-user:PATH".into()
+        "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or ublk[:NUMBER]"
+            .into()
     }
 }
 
@@ -54,7 +60,10 @@ impl FromStr for ExportSpec {
         } else if let Some(socket) = text.strip_prefix("vhost-user:") {
             Ok(Self::VhostUser(path(socket)?))
         } else if text == "ublk" {
-            Err(error("is not in this version"))
+            Ok(Self::Ublk(None))
+        } else if let Some(number) = text.strip_prefix("ublk:") {
+            let number = number.parse().ok().filter(|number| *number < MINORS);
+            number.map(|number| Self::Ublk(Some(number))).ok_or_else(|| error("has no number"))
         } else {
             Err(error("is unknown"))
         }
@@ -68,6 +77,8 @@ impl fmt::Display for ExportSpec {
             Self::NbdTcp(address) => write!(f, "nbd:tcp:{address}"),
             Self::Fuse(path) => write!(f, "fuse:{}", path.display()),
             Self::VhostUser(path) => write!(f, "vhost-user:{}", path.display()),
+            Self::Ublk(None) => f.write_str("ublk"),
+            Self::Ublk(Some(number)) => write!(f, "ublk:{number}"),
         }
     }
 }
@@ -82,7 +93,7 @@ mod tests {
     fn specs_are_read_as_they_are_written() {
         let tcp = ["nbd:tcp:[::1]:10809", "nbd:tcp:h:0"];
         let paths = ["nbd:unix:/run/a b.sock", "fuse:/mnt", "vhost-user:/run/a b.sock"];
-        for text in tcp.into_iter().chain(paths) {
+        for text in tcp.into_iter().chain(paths).chain(["ublk", "ublk:12"]) {
             assert_eq!(text.parse::<ExportSpec>().unwrap().to_string(), text);
         }
         let Ok(ExportSpec::Fuse(path)) = "fuse:mnt".parse() else { panic!() };
@@ -92,8 +103,10 @@ mod tests {
     #[test]
     fn what_is_no_export_is_refused_with_the_ones_there_are() {
         let error = |text: &str| Refusal::from(text.parse::<ExportSpec>().unwrap_err()).to_string();
-        let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or vhost-user:PATH";
-        assert_eq!(error("ublk"), format!("export ublk: is not in this version; {next}"));
+        let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or \
+                    ublk[:NUMBER]";
+        assert_eq!(error("ublk:x"), format!("export ublk:x: has no number; {next}"));
+        assert!(error("ublk:1048576").contains("has no number"));
         assert!(error("vhost-user:").contains("has no path"));
         assert!(error("vhost-user").contains("is unknown"));
         assert!(error("nbd").contains("is unknown"));

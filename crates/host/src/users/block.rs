@@ -14,6 +14,11 @@ pub(super) fn loops_on(mounts: &Mounts, is_it: impl Fn(&Path) -> bool) -> Vec<Us
     above(None, mounts, &loops(), &is_it, DEEPEST)
 }
 
+/// Who uses a device.
+pub(super) fn of(device: &BlockDevice) -> Vec<User> {
+    users_of(device, &Mounts::read(), &loops(), DEEPEST)
+}
+
 /// Who uses what lies on a device or, without one, on a file for which `is_it` holds.
 fn above(
     device: Option<&BlockDevice>,

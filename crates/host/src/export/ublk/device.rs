@@ -1,0 +1,335 @@
+//! A device as the one who makes it has it: from its first command to the last.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use braid_array::refusal::Next;
+use braid_array::{Refusal, Request, SECTOR_BYTES};
+use rustix::event::EventfdFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::command::{Command, FEATURES, Info, Parameters, State};
+use super::control::{Control, Ticket};
+use super::plan::{Choice, choose, mark};
+use super::proto::Shape;
+use super::server::Server;
+use super::table::Table;
+use crate::lock::LockedFile;
+use crate::system::describe;
+use crate::users::{self, User};
+
+/// Requests of a device that are under way at most.
+const DEPTH: u16 = 128;
+/// How long the kernel may take to notice that a server is gone, and to close a device.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end of a device is waited for, when nobody but its users can have it.
+const FAREWELL: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What to make a block device of.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    /// N of `/dev/ublkbN`; one that is free otherwise.
+    pub(crate) number: Option<u32>,
+    /// Whose it is.
+    pub(crate) uuid: [u8; 16],
+    pub(crate) size_bytes: u64,
+    /// Requests are multiples of this, a power of two.
+    pub(crate) block_bytes: u32,
+    /// How much lies on one member before the next, and in a stripe without its parity; 0 where
+    /// there are no stripes.
+    pub(crate) chunk_bytes: u64,
+    pub(crate) stripe_bytes: u64,
+    pub(crate) read_only: bool,
+}
+
+/// How far a device has come, and so what becomes of it when this goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It has no disk yet.
+    Made,
+    /// Its disk waits for us.
+    Recovering,
+    /// Its disk is served.
+    Live,
+    /// Its disk is being taken away.
+    Ending(Ticket),
+    /// It has none any more.
+    Ended,
+}
+
+/// A block device. Order of calls: [`make`], then the engine is given its server and runs,
+/// [`start`](Self::start), and [`stop`](Self::stop) while the engine runs. When this is dropped, by
+/// then after the engine, the device goes; but one that has a disk is left to the next server, and
+/// whoever uses the disk waits for that.
+#[derive(Debug)]
+pub(crate) struct Device {
+    control: Control,
+    number: u32,
+    stage: Stage,
+    /// Signalled by the server when it cannot serve.
+    failed: Arc<OwnedFd>,
+}
+
+/// Makes a device, or takes one of the array over whose server is gone. Nothing is served yet.
+///
+/// # Errors
+/// There is no ublk, its user may not use it, or the device is somebody else's.
+pub(crate) fn make(setup: &Setup) -> Result<(Device, Server), Refusal> {
+    let control = Control::open()?;
+    let failed = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
+    let failed = Arc::new(failed.map_err(|error| refused("make an eventfd", error))?);
+    let parameters = setup.parameters();
+    let (mut device, info) = find(control, setup, failed)?;
+    match device.stage {
+        Stage::Recovering => device.take_over(&info, &parameters)?,
+        _ => device.describe(&parameters)?,
+    }
+    let path = format!("/dev/ublkc{}", device.number);
+    let file = File::options().read(true).write(true).open(&path).map_err(|error| {
+        let reason = format!("{path} cannot be opened: {}", describe(&error));
+        Refusal::new(reason, "see whether devtmpfs is mounted on /dev, and who has it open")
+    })?;
+    let table =
+        Table::of(&file, info.depth).map_err(|e| refused("share its table of requests", e))?;
+    let shape = Shape {
+        size_bytes: parameters.sectors * SECTOR_BYTES,
+        block_bytes: setup.block_bytes,
+        most_bytes: Request::MAX_BYTES,
+    };
+    let server = Server::new(LockedFile::from(file), table, shape, Arc::clone(&device.failed));
+    Ok((device, server))
+}
+
+/// Makes a new device, or chooses one whose disk waits for a server.
+fn find(
+    mut control: Control,
+    setup: &Setup,
+    failed: Arc<OwnedFd>,
+) -> Result<(Device, Info), Refusal> {
+    let mark = mark(&setup.uuid);
+    let begun = Instant::now();
+    let (info, stage) = loop {
+        let found = devices(&mut control);
+        match choose(setup.number, mark, &found)? {
+            Choice::Clear(number) => delete(&mut control, number)
+                .map_err(|error| refused("take a dead device away", error))?,
+            Choice::Wait(info) if begun.elapsed() >= PATIENCE => return Err(served(&info)),
+            Choice::Wait(_) => thread::sleep(LOOK_AGAIN),
+            Choice::Recover(info) => break (info, Stage::Recovering),
+            Choice::Add(number) => {
+                let mut bytes = new(number, mark).encode();
+                let made = control.call(Command::Add, number, &mut bytes);
+                made.map_err(|error| refused("make a device", error))?;
+                break (Info::decode(&bytes), Stage::Made);
+            }
+        }
+    };
+    Ok((Device { control, number: info.device, stage, failed }, info))
+}
+
+const fn new(number: u32, mark: u64) -> Info {
+    Info {
+        queues: 1,
+        depth: DEPTH,
+        state: State::Dead,
+        most_bytes: Request::MAX_BYTES,
+        device: number,
+        pid: -1,
+        features: FEATURES,
+        mark,
+    }
+}
+
+impl Device {
+    /// N of `/dev/ublkbN`.
+    pub(crate) const fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/ublkb{}", self.number))
+    }
+
+    /// Sets what the disk will be like.
+    fn describe(&mut self, parameters: &Parameters) -> Result<(), Refusal> {
+        let mut bytes = parameters.encode();
+        let set = self.control.call(Command::SetParameters, self.number, &mut bytes);
+        set.map_err(|error| refused("set what the disk is like", error))
+    }
+
+    /// Takes the place of a server that is gone.
+    fn take_over(&mut self, info: &Info, parameters: &Parameters) -> Result<(), Refusal> {
+        let mut bytes = parameters.encode();
+        let told = self.control.call(Command::Parameters, self.number, &mut bytes);
+        told.map_err(|error| refused("tell what the disk is like", error))?;
+        if info.most_bytes > Request::MAX_BYTES || !parameters.serve(&bytes) {
+            let reason = format!("users wait at {} for another disk", self.path().display());
+            let next = "serve the array as it was then, or end them and delete the device";
+            return Err(Refusal::new(reason, next));
+        }
+        let begun = Instant::now();
+        loop {
+            match self.control.call(Command::StartRecovery, self.number, &mut []) {
+                // The process that is gone has the device until its last thread is.
+                Err(Errno::BUSY) if begun.elapsed() < PATIENCE => thread::sleep(LOOK_AGAIN),
+                // A server that took it over has not come to the end of that.
+                Ok(()) | Err(Errno::INVAL) => return Ok(()),
+                Err(error) => return Err(refused("take the disk over", error)),
+            }
+        }
+    }
+
+    /// Lets the disk be used. The engine must run: the kernel waits for it, and reads what lies at
+    /// the beginning of a new disk.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the engine cannot serve.
+    pub(crate) fn start(&mut self) -> Result<(), Refusal> {
+        let pid = std::process::id();
+        let command = match self.stage {
+            Stage::Recovering => Command::EndRecovery { pid },
+            _ => Command::Start { pid },
+        };
+        let Self { control, number, failed, .. } = self;
+        let mut run = || {
+            let watched = control.watch(failed)?;
+            let begun = control.begin(command, *number)?;
+            if let Some((first, result)) = control.wait(&[watched, begun], None)?
+                && first == begun
+            {
+                return result;
+            }
+            control.cancel(begun)?;
+            control.wait(&[begun], Some(PATIENCE))?;
+            Err(Errno::NOSYS)
+        };
+        match run() {
+            Ok(()) => {
+                self.stage = Stage::Live;
+                Ok(())
+            }
+            Err(Errno::NOSYS) => {
+                let reason = "the array's own io_uring cannot take requests of ublk";
+                Err(Refusal::new(reason, "see the sysctl kernel.io_uring_disabled"))
+            }
+            Err(error) => Err(refused("start the disk", error)),
+        }
+    }
+
+    /// Who uses the disk.
+    pub(crate) fn users(&self) -> Vec<User> {
+        users::of_device(&format!("ublkb{}", self.number))
+    }
+
+    /// Takes the disk away, after all requests are answered; with `force` also from those who use
+    /// it, who get errors. Where requests do not end by themselves that goes on, until the end of
+    /// the engine answers them.
+    ///
+    /// # Errors
+    /// Somebody uses it; it is served on.
+    pub(crate) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
+        if self.stage == Stage::Recovering {
+            // Its users go on waiting.
+            return Ok(());
+        }
+        let mut claim = None;
+        if self.stage == Stage::Live && !force {
+            // Whoever is in a mount namespace of their own is seen by nothing else, and nobody can
+            // mount it from now on.
+            let flags = OFlags::EXCL | OFlags::CLOEXEC;
+            let claimed = rustix::fs::open(self.path(), flags, Mode::empty());
+            if matches!(claimed, Err(Errno::BUSY)) {
+                let reason = format!("{} is in use by {}", self.path().display(), User::Unseen);
+                return Err(Refusal::new(reason, "look for who has it mounted"));
+            }
+            claim = claimed.ok();
+        }
+        let begun = self.control.begin(Command::Stop, self.number);
+        let begun = begun.map_err(|error| refused("take the disk away", error))?;
+        self.stage = Stage::Ending(begun);
+        self.await_end();
+        drop(claim);
+        Ok(())
+    }
+
+    fn await_end(&mut self) {
+        if let Stage::Ending(ticket) = self.stage
+            && let Ok(Some(_)) = self.control.wait(&[ticket], Some(PATIENCE))
+        {
+            self.stage = Stage::Ended;
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.await_end();
+        match self.stage {
+            Stage::Recovering | Stage::Live => {}
+            Stage::Made | Stage::Ending(_) | Stage::Ended => {
+                if let Err(error) = delete(&mut self.control, self.number) {
+                    tracing::warn!("{} stays: {error}", self.path().display());
+                }
+            }
+        }
+    }
+}
+
+impl Setup {
+    fn parameters(&self) -> Parameters {
+        let logical_shift = self.block_bytes.trailing_zeros() as u8;
+        // What almost all disks write without reading.
+        let physical_shift = logical_shift.max(12);
+        // The kernel takes powers of two only: the largest of which chunk or stripe is a multiple.
+        let part_of = |bytes: u64| (bytes.trailing_zeros().min(30) as u8).max(physical_shift);
+        let striped = self.chunk_bytes > 0;
+        Parameters {
+            read_only: self.read_only,
+            // What lies beyond the last whole block cannot be asked for.
+            sectors: (self.size_bytes - self.size_bytes % u64::from(self.block_bytes))
+                / SECTOR_BYTES,
+            logical_shift,
+            physical_shift,
+            shortest_shift: if striped { part_of(self.chunk_bytes) } else { physical_shift },
+            best_shift: if striped { part_of(self.stripe_bytes) } else { physical_shift },
+            most_sectors: Request::MAX_BYTES / SECTOR_BYTES as u32,
+            discard_bytes: 1 << physical_shift,
+            most_discard_sectors: u32::MAX / SECTOR_BYTES as u32,
+        }
+    }
+}
+
+/// All devices there are.
+fn devices(control: &mut Control) -> Vec<Info> {
+    let entries = fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let numbers = names.filter_map(|name| name.strip_prefix("ublkc")?.parse().ok());
+    numbers.filter_map(|number| control.info(number).ok().flatten()).collect()
+}
+
+/// Takes a device away. When somebody has it still, the kernel does so when that is over.
+fn delete(control: &mut Control, number: u32) -> Result<(), Errno> {
+    let ticket = control.begin(Command::Delete, number)?;
+    match control.wait(&[ticket], Some(FAREWELL))? {
+        Some((_, result)) => result,
+        None => Err(Errno::BUSY),
+    }
+}
+
+fn served(info: &Info) -> Refusal {
+    let server = users::Process::of(info.pid.cast_unsigned());
+    let reason = format!("/dev/ublkb{} of the array is served by {server}", info.device);
+    Refusal::new(reason, Next::from("stop that one"))
+}
+
+fn refused(what: &str, errno: Errno) -> Refusal {
+    let reason = format!("ublk refuses to {what}: {}", describe(&io::Error::from(errno)));
+    Refusal::new(reason, "see the kernel's log")
+}

@@ -1,0 +1,212 @@
+//! The ublk export: has a command of every tag wait in the engine's ring for a request, and answers
+//! requests there.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use braid_array::{Buf, Instant, Op, Request, RequestError};
+use rustix::io::Errno;
+
+use super::proto::{Ask, Shape, TagCommand, data_offset};
+use super::table::Table;
+use crate::arena::Holder;
+use crate::driver::{self, Completion};
+use crate::engine::core::Core;
+use crate::engine::export::Export;
+use crate::lock::LockedFile;
+use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
+use crate::users::User;
+
+/// The disk of an array. The engine calls it as an [`Export`], from `start` to `close`; its device
+/// closes with this. The kernel asks until the disk is taken away, for which it wants all answers.
+#[derive(Debug)]
+pub(crate) struct Server {
+    id: ExportId,
+    /// Where commands go, and data come from.
+    device: Arc<LockedFile>,
+    table: Table,
+    shape: Shape,
+    /// From the start on.
+    holder: Option<Holder>,
+    /// Requests that wait for memory, each with its tag, in this order.
+    short: VecDeque<(u16, Ask)>,
+    /// Signalled when the kernel does not take a command.
+    failed: Arc<OwnedFd>,
+    closing: bool,
+}
+
+impl Server {
+    pub(super) fn new(
+        device: LockedFile,
+        table: Table,
+        shape: Shape,
+        failed: Arc<OwnedFd>,
+    ) -> Self {
+        Self {
+            id: ExportId(0),
+            device: Arc::new(device),
+            table,
+            shape,
+            holder: None,
+            short: VecDeque::new(),
+            failed,
+            closing: false,
+        }
+    }
+
+    fn command(&self, core: &mut Core, tag: u16, command: TagCommand) {
+        let token = Token::Export(self.id, ExportToken { kind: 0, index: tag.into() });
+        let file = Arc::clone(&self.device);
+        let bytes = command.encode(tag);
+        core.driver.start(token, driver::Op::Command { file, code: command.code(), bytes });
+    }
+
+    fn answer(&self, core: &mut Core, tag: u16, result: Result<u32, Errno>) {
+        self.command(core, tag, TagCommand::Commit(result));
+    }
+
+    /// A request has come.
+    fn take(&mut self, core: &mut Core, tag: u16) {
+        match Ask::decode(&self.table.descriptor(tag), &self.shape) {
+            _ if self.closing => self.answer(core, tag, Err(Errno::IO)),
+            Err(errno) => self.answer(core, tag, Err(errno)),
+            Ok(ask) if !has_data(ask.op) => self.ask(core, tag, ask, Buf::default()),
+            Ok(ask) => {
+                self.short.push_back((tag, ask));
+                self.work(core);
+            }
+        }
+    }
+
+    /// Gives the array a request.
+    fn ask(&mut self, core: &mut Core, tag: u16, ask: Ask, buf: Buf) {
+        if let Op::Write { .. } = ask.op
+            && let Err(errno) = self.fetch_data(core, tag, buf)
+        {
+            self.release(core, buf);
+            return self.answer(core, tag, Err(errno));
+        }
+        let owner = Owner::Export(self.id, JobRef { client: 0, job: tag.into() });
+        core.request(ask.op, ask.range.start, ask.range.end - ask.range.start, buf, owner);
+    }
+
+    /// What is to be written. The copy is made in this call, as that of a socket's bytes is: in the
+    /// ring a worker of the kernel's would make it, which costs more than most copies do.
+    fn fetch_data(&self, core: &Core, tag: u16, buf: Buf) -> Result<(), Errno> {
+        let file = Arc::clone(&self.device);
+        let read = driver::Op::Read { file, offset: data_offset(tag), buf };
+        whole(core.driver.carry_out(&read)?, buf)
+    }
+
+    /// What was read.
+    fn give_data(&self, core: &Core, tag: u16, buf: Buf) -> Result<(), Errno> {
+        let file = Arc::clone(&self.device);
+        let write = driver::Op::Write { file, offset: data_offset(tag), buf, dsync: false };
+        whole(core.driver.carry_out(&write)?, buf)
+    }
+
+    fn release(&mut self, core: &mut Core, buf: Buf) {
+        core.arena.release(self.holder.as_mut().expect("it has started"), buf);
+    }
+}
+
+impl Export for Server {
+    fn start(&mut self, core: &mut Core, id: ExportId) {
+        self.id = id;
+        self.holder = core.arena.admit();
+        assert!(self.holder.is_some(), "an arena has room for the first client");
+        // What we need memory for may be that memory is freed by writing to this disk. Without the
+        // right to say so the kernel may wait for that, as for any program.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        for tag in 0..self.table.depth() {
+            self.command(core, tag, TagCommand::Fetch);
+        }
+    }
+
+    fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>) {
+        let tag = u16::try_from(completion.token.index).expect("a tag");
+        match completion.result {
+            Ok(_) => self.take(core, tag),
+            // It wants no more of this tag.
+            Err(Errno::NODEV) => {}
+            Err(_) => driver::signal(&self.failed),
+        }
+    }
+
+    fn completed(
+        &mut self,
+        core: &mut Core,
+        job: JobRef,
+        request: Request,
+        result: Result<(), RequestError>,
+    ) {
+        let tag = u16::try_from(job.job).expect("a tag");
+        let mut answer = result.map_err(errno);
+        if request.op == Op::Read && answer.is_ok() {
+            answer = self.give_data(core, tag, request.buf);
+        }
+        if has_data(request.op) {
+            self.release(core, request.buf);
+        }
+        self.answer(core, tag, answer.map(|()| request.buf.len));
+    }
+
+    fn work(&mut self, core: &mut Core) {
+        while let Some((tag, ask)) = self.short.front() {
+            let holder = self.holder.as_mut().expect("requests come after the start");
+            let len = (ask.range.end - ask.range.start) as u32;
+            let Some(buf) = core.arena.allocate(holder, len) else { return };
+            let tag = *tag;
+            let (_, ask) = self.short.pop_front().expect("the first one");
+            self.ask(core, tag, ask, buf);
+        }
+    }
+
+    /// Answers are in the ring already.
+    fn flush(&mut self, _core: &mut Core) {}
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn tick(&mut self, _core: &mut Core) {}
+
+    /// The kernel takes what it asked for at once.
+    fn relieve(&mut self, _core: &mut Core) -> Option<User> {
+        None
+    }
+
+    /// Who uses the disk is seen from outside.
+    fn clients(&self) -> Vec<User> {
+        Vec::new()
+    }
+
+    /// What waits in the kernel ends with the disk, which whoever ends the engine takes away.
+    fn close(&mut self, _core: &mut Core) {
+        self.closing = true;
+    }
+
+    fn disconnect(&mut self, _core: &mut Core) {}
+}
+
+const fn has_data(op: Op) -> bool {
+    matches!(op, Op::Read | Op::Write { .. })
+}
+
+const fn whole(moved: u32, buf: Buf) -> Result<(), Errno> {
+    if moved == buf.len { Ok(()) } else { Err(Errno::IO) }
+}
+
+/// The kernel knows these as kinds of errors of disks, and all others as an I/O error.
+const fn errno(error: RequestError) -> Errno {
+    match error {
+        RequestError::NoSpace => Errno::NOSPC,
+        RequestError::Medium => Errno::NODATA,
+        RequestError::OutOfRange
+        | RequestError::Malformed
+        | RequestError::ReadOnly
+        | RequestError::Failed
+        | RequestError::BufferHeld => Errno::IO,
+    }
+}
