@@ -2,8 +2,8 @@
 //!
 //! What the new policy needs comes first, on all members, into space that nothing uses: a bitmap
 //! without a bit set, or partial parity logs that tell of nothing; or a journal on a device of its
-//! own, which nothing is recorded in. The superblocks come after that, one after the other, those of
-//! spares behind the others, with an event count that is one higher. So a member that was not
+//! own, which nothing is recorded in. The superblocks come after that, one after the other, those
+//! of spares behind the others, with an event count that is one higher. So a member that was not
 //! reached is as current as one that misses the last update, and takes the place of a bitmap or log
 //! from the others: whichever writes were done, the array assembles, with the old policy or the new
 //! one. A journal that is taken away loses its superblock last.

@@ -109,7 +109,8 @@ pub fn plan(volumes: &[Volume], policy: Policy, utime: u64) -> Result<Vec<Write>
     }
     let mut writes = change.map_or_else(Vec::new, |change| change.writes);
     writes.iter_mut().for_each(|write| restore_level(write, family));
-    let epoch = volumes.iter().map(|volume| volume.granted).max().unwrap_or(Epoch::BEFORE_ANY).next();
+    let granted = volumes.iter().map(|volume| volume.granted).max();
+    let epoch = granted.unwrap_or(Epoch::BEFORE_ANY).next();
     for (index, (volume, superblock)) in volumes.iter().zip(&superblocks).enumerate() {
         let Some(superblock) = superblock else { continue };
         for (sector, bytes) in headers(volume, superblock, policy, epoch)? {
@@ -162,8 +163,10 @@ fn headers(
         }
         (Some(parts_only), None) => {
             let room = volume.room(superblock).map_or(0, |room| room + HEADERS_BYTES);
-            let header = Header::new(room, parts_only).filter(|_| room >= LEAST_BYTES);
-            let Some(header) = header else { return Err(no_room(volume)) };
+            if room < LEAST_BYTES {
+                return Err(no_room(volume));
+            }
+            let header = Header::new(room, parts_only).ok_or_else(|| no_room(volume))?;
             // What lies there may be records of a journal that was taken away.
             let header = Header { mark: SetVersion::new(epoch, 0), ..header };
             vec![(at(PAGE_BYTES), blank), (at(header.byte()), header.encode(uuid))]
@@ -173,7 +176,8 @@ fn headers(
 
 fn no_room(volume: &Volume) -> Refusal {
     let reason = format!(
-        "{} ends with its data, and a journal takes {} MiB behind them, which a volume is made with",
+        "{} ends with its data, and a journal takes {} MiB behind them, which a volume is made \
+         with",
         volume.candidate.name(),
         LEAST_BYTES >> 20
     );

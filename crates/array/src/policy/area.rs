@@ -152,7 +152,8 @@ impl Area {
             let sector = sector.expect("in a gap on the device");
             Write { index: member.index, sector, bytes: self.content.clone() }
         };
-        let areas = members.iter().filter(|_| !self.content.is_empty()).map(area);
+        let holders = if self.content.is_empty() { &[] } else { members };
+        let areas = holders.iter().map(area);
         let superblocks = superblocks(superblock, members, self.feature, self.code);
         PolicyChange { writes: areas.chain(superblocks).collect(), leaves: None }
     }

@@ -1,6 +1,6 @@
-//! Arrays over nodes. Each volume is opened for writing, which a node allows one client alone; before
-//! anything is written every node grants the array anew, so that a client which the nodes do not
-//! see at the moment does not go on either.
+//! Arrays over nodes. Each volume is opened for writing, which a node allows one client alone;
+//! before anything is written every node grants the array anew, so that a client which the nodes do
+//! not see at the moment does not go on either.
 
 use std::time::{Duration, Instant};
 
