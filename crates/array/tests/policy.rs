@@ -3,14 +3,21 @@
 
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::create::{NewArray, NewBitmap, NewDevice, NewLog};
+use braid_array::format::journal::{MetaBlock, Payload, page_checksum};
 use braid_array::format::ppl::{HEADER_BYTES, PplArea, PplEntry, PplHeader};
 use braid_array::format::superblock::feature;
 use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::level::{Layout, Level};
-use braid_array::policy::{Policy, PolicyChange};
+use braid_array::policy::{NewJournal, Policy, PolicyChange, Write};
 
 const SECTOR: usize = 512;
 const LATER: u64 = 99;
+
+const BITMAP: Policy = Policy::Bitmap { chunk_bytes: None };
+const JOURNAL: Policy = Policy::Journal(Some(NewJournal {
+    device: NewDevice { device_sectors: 16 * 2048, device_uuid: [5; 16] },
+    first_seq: 77,
+}));
 
 type Disk = Vec<u8>;
 
@@ -72,6 +79,13 @@ fn candidates(disks: &[Disk]) -> Vec<Candidate> {
     disks.iter().enumerate().map(candidate).collect()
 }
 
+/// Of the devices on which something lies.
+fn present(disks: &[Disk]) -> Vec<Candidate> {
+    let mut all = candidates(disks);
+    all.retain(|candidate| candidate.superblock.is_ok());
+    all
+}
+
 fn superblock(disks: &[Disk], index: usize) -> Superblock {
     candidates(disks)[index].superblock.clone().unwrap()
 }
@@ -84,7 +98,7 @@ fn rewrite(disks: &mut [Disk], index: usize, change: impl Fn(&mut Superblock)) {
 }
 
 fn change(disks: &[Disk], policy: Policy) -> PolicyChange {
-    PolicyChange::plan(&candidates(disks), policy, LATER).unwrap().expect("something to do")
+    PolicyChange::plan(&present(disks), policy, LATER).unwrap().expect("something to do")
 }
 
 fn refused(disks: &[Disk], policy: Policy) -> String {
@@ -95,15 +109,24 @@ fn refused(disks: &[Disk], policy: Policy) -> String {
 
 /// The policy of an array that must assemble, complete and without anything to be done.
 fn assembled(disks: &[Disk], what: &str) -> Policy {
-    let assembly = decide(candidates(disks), Options::default());
+    let assembly = decide(present(disks), Options::default());
     let Start::Ready { config, degraded, resync_from, .. } = assembly.start else {
         panic!("{what}: {:?}", assembly.start)
     };
     assert_eq!((degraded, resync_from), (0, None), "{what}");
-    assert!(assembly.verdicts.iter().all(|(_, verdict)| verdict.attached()), "{what}");
+    // What is to become a journal is not one yet, or was one.
+    let members = assembly.verdicts.iter().take(4);
+    assert!(members.clone().all(|(_, verdict)| verdict.attached()), "{what}");
     assert!(!config.log.has_to_replay(), "{what}");
-    let feature = config.superblock.feature_map & (feature::BITMAP_OFFSET | feature::ANY_PPL);
+    let all = feature::BITMAP_OFFSET | feature::ANY_PPL | feature::JOURNAL;
+    let feature = config.superblock.feature_map & all;
+    let journals = config.members.iter().filter(|m| m.superblock.role() == DevRole::Journal);
+    assert_eq!(journals.count(), usize::from(feature == feature::JOURNAL), "{what}");
     for member in &config.members {
+        assert_eq!(member.superblock.feature_map & all, feature, "{what}: {}", member.device);
+        if member.superblock.role() == DevRole::Journal {
+            continue;
+        }
         let logged = PplArea::of(&member.superblock).unwrap().is_some();
         assert_eq!(logged, feature & feature::ANY_PPL != 0, "{what}: {}", member.device);
         assert_eq!(
@@ -119,7 +142,8 @@ fn assembled(disks: &[Disk], what: &str) -> Policy {
     }
     match feature {
         0 => Policy::Resync,
-        feature::BITMAP_OFFSET => Policy::Bitmap,
+        feature::BITMAP_OFFSET => BITMAP,
+        feature::JOURNAL => JOURNAL,
         _ => Policy::PartialParity,
     }
 }
@@ -129,26 +153,31 @@ fn assembled(disks: &[Disk], what: &str) -> Policy {
 fn each_prefix(disks: &[Disk], from: Policy, to: Policy) -> Vec<Disk> {
     assert_eq!(assembled(disks, "before"), from);
     let change = change(disks, to);
+    let is_superblock = |write: &&Write| write.index < 3 && write.sector == offset(disks, write);
+    let first = change.writes.iter().position(|write| is_superblock(&write)).unwrap();
     let mut last = Vec::new();
     for rotated in 0..3 {
         let mut disks = disks.to_vec();
-        for (index, sector, bytes) in change.areas() {
-            put(&mut disks[index], sector, bytes);
-            assert_eq!(assembled(&disks, "areas"), from);
-        }
-        let mut superblocks: Vec<_> = change.superblocks().collect();
         // A bitmap is looked for on members in sync, so one of them has to tell of it first.
-        assert_eq!(superblocks[3].0, 3, "the spare is not the last");
-        superblocks[..3].rotate_left(rotated);
-        for (done, (index, sector, bytes)) in superblocks.into_iter().enumerate() {
-            put(&mut disks[index], sector, bytes);
-            let what = format!("{done} superblocks, from {rotated} on");
-            assert_eq!(assembled(&disks, &what), to, "{what}");
+        let mut writes = change.writes.clone();
+        assert!(writes[first..first + 3].iter().all(|write| is_superblock(&write)));
+        writes[first..first + 3].rotate_left(rotated);
+        for (done, Write { index, sector, bytes }) in writes.into_iter().enumerate() {
+            put(&mut disks[index], sector, &bytes);
+            let is = if done < first { from } else { to };
+            let given = index == 4 && to == JOURNAL && sector == 8;
+            let what = format!("{done} writes, from {rotated} on");
+            assert_eq!(assembled(&disks, &what), if given { to } else { is }, "{what}");
         }
         last = disks;
     }
-    assert_eq!(PolicyChange::plan(&candidates(&last), to, LATER), Ok(None));
+    assert_eq!(PolicyChange::plan(&present(&last), to, LATER), Ok(None));
     last
+}
+
+/// Where the superblock of the device lies to which this is written.
+fn offset(disks: &[Disk], write: &Write) -> u64 {
+    superblock(disks, write.index).super_offset
 }
 
 #[test]
@@ -158,12 +187,12 @@ fn any_prefix_of_the_writes_leaves_an_array_that_assembles() {
         let plain = raid5(NewBitmap::None, NewLog::None, mib);
         let logged = each_prefix(&plain, Policy::Resync, Policy::PartialParity);
         let back = each_prefix(&logged, Policy::PartialParity, Policy::Resync);
-        let marked = each_prefix(&back, Policy::Resync, Policy::Bitmap);
-        each_prefix(&marked, Policy::Bitmap, Policy::Resync);
+        let marked = each_prefix(&back, Policy::Resync, BITMAP);
+        each_prefix(&marked, BITMAP, Policy::Resync);
         let made = raid5(NewBitmap::None, NewLog::PartialParity, mib);
         each_prefix(&made, Policy::PartialParity, Policy::Resync);
         let made = raid5(bitmap, NewLog::None, mib);
-        each_prefix(&made, Policy::Bitmap, Policy::Resync);
+        each_prefix(&made, BITMAP, Policy::Resync);
     }
     let mirror = Made {
         level: Level::Raid1,
@@ -172,7 +201,7 @@ fn any_prefix_of_the_writes_leaves_an_array_that_assembles() {
         mib: 8,
         chunk_sectors: 0,
     };
-    each_prefix(&made(&mirror), Policy::Resync, Policy::Bitmap);
+    each_prefix(&made(&mirror), Policy::Resync, BITMAP);
 }
 
 #[test]
@@ -225,8 +254,8 @@ fn a_log_has_a_mebibyte_where_that_fits_and_nothing_old_counts_in_it() {
             put(disk, area.sector + u64::from(HEADER_BYTES) / 512, &unit.encode(of.set_uuid));
         }
         let resync = change(&disks, Policy::Resync);
-        for (index, sector, bytes) in resync.superblocks() {
-            put(&mut disks[index], sector, bytes);
+        for Write { index, sector, bytes } in resync.writes {
+            put(&mut disks[index], sector, &bytes);
         }
         each_prefix(&disks, Policy::Resync, Policy::PartialParity);
         assert!(of.has(if area.is_ring { feature::MULTIPLE_PPLS } else { feature::PPL }));
@@ -251,12 +280,12 @@ fn what_cannot_be_is_refused_with_the_reason_and_a_next_step() {
 
     let mut lagging = plain();
     rewrite(&mut lagging, 0, |sb| sb.events += 1);
-    assert!(refused(&lagging, Policy::Bitmap).contains("miss the last update"));
+    assert!(refused(&lagging, BITMAP).contains("miss the last update"));
 
     let marked = raid5(NewBitmap::Internal { chunk_bytes: None }, NewLog::None, 16);
-    assert!(refused(&marked, Policy::PartialParity).contains("cannot have both"));
+    assert!(refused(&marked, Policy::PartialParity).contains("cannot have another"));
     let logged = raid5(NewBitmap::None, NewLog::PartialParity, 16);
-    assert!(refused(&logged, Policy::Bitmap).contains("cannot have both"));
+    assert!(refused(&logged, BITMAP).contains("cannot have another"));
 
     let raid4 = made(&Made {
         level: Level::Raid4,
@@ -278,15 +307,52 @@ fn what_cannot_be_is_refused_with_the_reason_and_a_next_step() {
 
     let mut foreign = plain();
     foreign.push(vec![0; 1 << 20]);
-    assert!(refused(&foreign, Policy::Bitmap).starts_with("e: "));
+    assert!(refused(&foreign, BITMAP).starts_with("e: "));
 
-    let mut journaled = plain();
-    for index in 0..3 {
-        rewrite(&mut journaled, index, |sb| {
-            sb.feature_map |= feature::JOURNAL;
-            sb.roles[3] = DevRole::Journal;
-        });
-    }
-    let said = refused(&journaled, Policy::Resync);
-    assert!(said.contains("journal"), "{said}");
+    let raid10 = |level| {
+        let layout = (NewBitmap::None, NewLog::None);
+        made(&Made { level, bitmap: layout.0, log: layout.1, mib: 16, chunk_sectors: 128 })
+    };
+    assert!(refused(&raid10(Level::Raid10), JOURNAL).contains("cannot have a journal"));
+    assert!(refused(&marked, JOURNAL).contains("a bitmap"));
+    assert!(refused(&plain(), Policy::Journal(None)).contains("no journal"));
+    let device = NewDevice { device_sectors: 8 * 2048, device_uuid: [5; 16] };
+    let small = Policy::Journal(Some(NewJournal { device, first_seq: 1 }));
+    let few = NewDevice { device_sectors: 4 * 2048, ..device };
+    let smaller = Policy::Journal(Some(NewJournal { device: few, first_seq: 1 }));
+    assert!(PolicyChange::plan(&candidates(&plain()), small, LATER).is_ok());
+    assert!(refused(&plain(), smaller).contains("KiB at least"));
+}
+
+/// An array whose journal is on the last of its devices.
+fn journaled() -> Vec<Disk> {
+    let mut disks = raid5(NewBitmap::None, NewLog::None, 16);
+    disks.push(vec![0; 16 * 2048 * SECTOR]);
+    each_prefix(&disks, Policy::Resync, JOURNAL)
+}
+
+#[test]
+fn a_journal_is_given_and_taken_away() {
+    let disks = journaled();
+    let journal = superblock(&disks, 4);
+    assert_eq!((journal.role(), journal.dev_number), (DevRole::Journal, 4));
+    let plain = each_prefix(&disks, JOURNAL, Policy::Resync);
+    assert!(candidates(&plain)[4].superblock.is_err());
+    each_prefix(&plain, Policy::Resync, JOURNAL);
+    assert!(refused(&disks, BITMAP).contains("a journal"));
+    assert_eq!(PolicyChange::plan(&candidates(&disks), Policy::Journal(None), LATER), Ok(None));
+    // It may hold what is nowhere else.
+    assert!(refused(&disks[..4], Policy::Resync).contains("journal"));
+}
+
+#[test]
+fn a_journal_that_holds_something_is_not_taken_away() {
+    let mut disks = journaled();
+    let of = superblock(&disks, 4);
+    let page = vec![7; 4096];
+    let payload = Payload::Data { sector: 0, checksums: vec![page_checksum(of.set_uuid, &page)] };
+    let block = MetaBlock { seq: 77, position: 0, payloads: vec![payload] };
+    put(&mut disks[4], of.data_offset, &block.encode(of.set_uuid));
+    put(&mut disks[4], of.data_offset + 8, &page);
+    assert!(refused(&disks, Policy::Resync).contains("not in its place yet"));
 }

@@ -4,12 +4,12 @@
 pub(crate) mod core;
 mod door_side;
 pub(crate) mod export;
+mod memory;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::io;
 use std::net::TcpListener;
-use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -25,21 +25,17 @@ use rustix::event::EventfdFlags;
 use self::core::Core;
 use self::door_side::{CommandDone, DoorSide};
 use self::export::Export;
-use crate::arena::{Arena, Memory, Piece};
+use crate::arena::{Arena, Memory};
 use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
 use crate::fabric::{self, Fabric, Network};
-use crate::heap;
 use crate::member::MemberFile;
 use crate::store::Store;
 use crate::token::{ExportId, Owner, Token};
 
 /// How long clients get to take their last replies when the engine ends.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// Memory that is not used for this long, and at most twice as long, is given back.
-const COOLING_MILLIS: u64 = 5000;
 
 /// Memory for requests that suits an array served to a handful of clients.
 pub const REQUEST_BYTES: u64 = 64 << 20;
@@ -255,31 +251,11 @@ impl Loop {
             Some(at) if at <= self.core.now => self.cool(),
             // A fabric has the arena pinned, for others to put data into.
             None if self.used && self.fabric.is_none() => {
-                self.cool_at = Some(self.core.now.plus_millis(COOLING_MILLIS));
+                self.cool_at = Some(self.core.now.plus_millis(memory::COOLING_MILLIS));
             }
             _ => {}
         }
         Ok(())
-    }
-
-    /// Gives back to the system what nobody has used for a while.
-    fn cool(&mut self) {
-        let Core { arena, driver, now, .. } = &mut self.core;
-        let memory = Arc::clone(arena.memory());
-        let mut give_back = |piece: Piece| {
-            driver.release(piece);
-            memory.give_back(piece);
-        };
-        let more = arena.cool(&mut give_back);
-        // What was given up may still be at work on its memory.
-        if self.machine.idle() && !arena.has_lent() && self.executor.given_up() == 0 {
-            arena.machine_pieces().for_each(give_back);
-        }
-        let again = std::mem::replace(&mut self.used, false);
-        self.cool_at = (again || more).then(|| now.plus_millis(COOLING_MILLIS));
-        if self.cool_at.is_none() {
-            heap::trim();
-        }
     }
 
     fn clock(&self) -> Instant {
@@ -465,18 +441,6 @@ impl Loop {
                 self.machine.handle(self.core.now, event);
             }
         }
-    }
-
-    /// The machine will use these bytes.
-    fn memory_used(&mut self, range: Range<u64>) {
-        self.core.arena.memory().warm(range.clone());
-        Piece::inside(range).for_each(|piece| self.core.driver.may_keep(piece));
-    }
-
-    /// It does not use them any more.
-    fn memory_given_back(&mut self, range: Range<u64>) {
-        Piece::inside(range.clone()).for_each(|piece| self.core.driver.bar(piece));
-        self.core.arena.memory().cool(range);
     }
 
     /// Takes leave of the clients and waits until nothing is in flight.

@@ -1,5 +1,7 @@
 //! One seed's world: the array on its executor, the requests in flight and what may be read.
 
+mod commands;
+
 use std::collections::BTreeMap;
 
 use braid_array::action::{Command, CommandId, Event};
@@ -8,6 +10,7 @@ use braid_array::stack::Stack;
 use braid_array::status::{MemberState, Status};
 use braid_array::{Action, Buf, Instant, MemberId, Request, RequestError, RequestId, Role};
 
+use self::commands::{Commands, Replied};
 use crate::device_io::bytes_of;
 use crate::disk::Disk;
 use crate::executor::{Executor, Output};
@@ -33,18 +36,6 @@ const BLOCK_SECTORS: u64 = 8;
 
 /// Whose requests the judge knows: the one client there is.
 pub const CLIENT: usize = 0;
-
-/// A command that waits for its reply.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    id: CommandId,
-    /// For people.
-    name: String,
-    /// Taken off the array when the reply is yes.
-    removes: Option<MemberId>,
-    /// Not put there after all when the reply is no.
-    adds: Option<MemberId>,
-}
 
 /// A device that answers nothing.
 #[derive(Clone, Copy, Debug)]
@@ -100,10 +91,7 @@ pub struct World<M> {
     pub was_tight: bool,
     /// A member has just failed or become in sync.
     pub members_changed: bool,
-    asked: Vec<Asked>,
-    next_command: u64,
-    /// Commands refused, and why.
-    refused: Vec<(CommandId, String)>,
+    commands: Commands,
     waiting: Option<(Kind, Range)>,
     full: bool,
 }
@@ -135,9 +123,7 @@ impl<M: Subject> World<M> {
             was_tight: false,
             members_changed: false,
             snapshot: None,
-            asked: Vec::new(),
-            next_command: 0,
-            refused: Vec::new(),
+            commands: Commands::default(),
             waiting: None,
             full: false,
         }
@@ -152,7 +138,7 @@ impl<M: Subject> World<M> {
         self.hangs.clear();
         self.relax();
         self.was_tight = false;
-        self.asked.clear();
+        self.commands.power_cut();
         self.waiting = None;
         self.full = false;
     }
@@ -194,7 +180,7 @@ impl<M: Subject> World<M> {
 
     /// Commands without a reply.
     pub fn asked(&self) -> usize {
-        self.asked.len()
+        self.commands.asked()
     }
 
     /// Submits the next request if there is room. True when one was taken.
@@ -267,30 +253,15 @@ impl<M: Subject> World<M> {
 
     /// Gives the array a command; the reply comes later.
     pub fn ask(&mut self, command: Command) -> CommandId {
-        self.next_command += 1;
-        let id = CommandId(self.next_command);
-        let mut asked = Asked { id, name: format!("{command:?}"), removes: None, adds: None };
-        match &command {
-            Command::Remove(member) => asked.removes = Some(*member),
-            Command::Add(new) => {
-                // The place of a member taken off may be used again before the reply comes.
-                for asked in self.asked.iter_mut().filter(|a| a.removes == Some(new.member)) {
-                    asked.removes = None;
-                }
-                asked.name = format!("Add(member {}, readd {})", new.member.0, new.readd);
-                asked.adds = Some(new.member);
-            }
-            _ => {}
-        }
-        self.note(&[20, id.0], || format!("COMMAND {} {}", id.0, asked.name));
-        self.asked.push(asked);
+        let (id, name) = self.commands.ask(&command);
+        self.note(&[20, id.0], || format!("COMMAND {} {name}", id.0));
         self.exec.handle(Event::Command { id, command }, &mut self.trace);
         id
     }
 
     /// Is this command without a reply?
     pub fn waits(&self, id: CommandId) -> bool {
-        self.asked.iter().any(|asked| asked.id == id)
+        self.commands.waits(id)
     }
 
     /// Sees to everything that came out of the machine.
@@ -356,19 +327,14 @@ impl<M: Subject> World<M> {
     }
 
     fn replied(&mut self, id: CommandId, result: Result<(), String>) -> Result<(), Failure> {
-        let Some(at) = self.asked.iter().position(|asked| asked.id == id) else {
+        let Some(Replied { name, left }) = self.commands.replied(id, &result) else {
             return Err(Failure(format!("command {} replied twice", id.0)));
         };
-        let asked = self.asked.remove(at);
         self.note(&[21, id.0, u64::from(result.is_ok())], || {
-            format!("REPLY {} {}: {result:?}", id.0, asked.name)
+            format!("REPLY {} {name}: {result:?}", id.0)
         });
-        let off = if result.is_ok() { asked.removes } else { asked.adds };
-        if let Some(member) = off {
+        if let Some(member) = left {
             self.exec.attach(member, None);
-        }
-        if let Err(reason) = result {
-            self.refused.push((id, format!("{}: {reason}", asked.name)));
         }
         Ok(())
     }
@@ -381,8 +347,7 @@ impl<M: Subject> World<M> {
 
     /// Why a command was refused, if it was.
     pub fn refusal(&mut self, id: CommandId) -> Option<String> {
-        let at = self.refused.iter().position(|(other, _)| *other == id)?;
-        Some(self.refused.swap_remove(at).1)
+        self.commands.refusal(id)
     }
 
     fn notified(&mut self, event: &ArrayEvent) -> Result<(), Failure> {

@@ -11,7 +11,7 @@
 use super::compare::{Step, too_high_to_tell};
 use super::map::Map;
 use super::mending;
-use super::write_log::{LogKind, Way};
+use super::write_log::{LogKind, Way, recorded_strips};
 use crate::events::Fault;
 use crate::keeper::{Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
@@ -62,8 +62,9 @@ impl Kind {
     /// Strips of scratch a job of this kind may take.
     fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
         match self {
-            // Parts of blocks are made whole: what is read for that has strips of its own.
-            Self::Write { .. } if log == LogKind::Journal => 3 * map.geometry.raid_disks() as usize,
+            Self::Write { .. } if log == LogKind::Journal => {
+                recorded_strips(map.geometry.raid_disks() as usize)
+            }
             Self::MirrorWrite { .. } | Self::ZeroStripes { .. } => 0,
             Self::Read { .. } if !map.has_parity() => 0,
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,

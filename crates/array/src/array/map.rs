@@ -40,6 +40,13 @@ impl Map {
         ((number % data_disks) as u32, number / data_disks * chunk + sector % chunk)
     }
 
+    /// The unit of an array sector, by its first row, then the strip, and the row within the unit.
+    pub(super) fn unit_place(&self, sector: u64) -> (u64, u32, u32) {
+        let (strip, at) = self.parity_place(sector);
+        let row = at % self.unit_sectors();
+        (at - row, strip, row as u32)
+    }
+
     /// Array sector of a row of a data strip, for parity levels.
     pub(super) fn data_sector(&self, row: u64, index: u32) -> u64 {
         let chunk = u64::from(self.geometry.chunk_sectors());

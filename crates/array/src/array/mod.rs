@@ -41,10 +41,10 @@ pub use scratch::Scratch;
 use std::collections::VecDeque;
 
 use crate::action::Event;
-use crate::assemble::{Config, StartLog};
+use crate::assemble::{Config, StartLog, shape_of};
 use crate::code::Codes;
 use crate::format::superblock::feature;
-use crate::geometry::{Geometry, Shape};
+use crate::geometry::Geometry;
 use crate::keeper::{Keeper, MetaWrite, Rules};
 use crate::level::{Layout, Level};
 use crate::request::{Full, Request};
@@ -60,7 +60,7 @@ use requests::Requests;
 use scratch::{PAGE_BYTES, Pool, UNIT_BYTES};
 use space::Space;
 use starting::Logging;
-use write_log::buffer_bytes;
+use write_log::{buffer_bytes, recorded_strips};
 
 /// Metadata pages in flight at most.
 const PAGES: usize = 32;
@@ -219,9 +219,8 @@ impl Array {
 fn least_strips(config: &Config) -> usize {
     let roles = config.superblock.raid_disks as usize;
     match config.log {
-        // Parts of blocks are made whole: what is read for that has strips of its own. As many are
-        // kept to destage, so that what waits for that does not hold it up.
-        StartLog::Journal { .. } if !config.read_only => 6 * roles,
+        // As many are kept to destage, so that what waits for that does not hold it up.
+        StartLog::Journal { .. } if !config.read_only => 2 * recorded_strips(roles),
         _ => roles + 1,
     }
 }
@@ -250,15 +249,8 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
             *slot = member.superblock.data_size;
         }
     }
-    Geometry::new(&Shape {
-        level,
-        layout,
-        raid_disks: superblock.raid_disks,
-        chunk_sectors: superblock.chunk_sectors,
-        size_sectors: superblock.size_sectors,
-        member_data_sectors: &data_sectors,
-    })
-    .map_err(|error| error.to_string())
+    let shape = shape_of(level, layout, superblock, &data_sectors);
+    Geometry::new(&shape).map_err(|error| error.to_string())
 }
 
 impl Machine for Array {

@@ -10,6 +10,7 @@ use crate::code::Cell;
 use crate::keeper::{KeeperView, Unit};
 use crate::plan::parity::{self, Segment, Source, StripeView};
 use crate::plan::parity_sync::{self, Target};
+use crate::plan::whole;
 use crate::plan::{Place, Plan, RoleView, Rows, Taken, Unrecoverable, mirror};
 use crate::{Buf, MemberId, RequestError, Role, SECTOR_BYTES};
 
@@ -77,11 +78,11 @@ impl Planner<'_> {
                     Way::Back(pages) => return Ok(copy_pages(plan, segments, pages)),
                     Way::Destage => {
                         let pages = self.dirty.segments(*unit);
-                        let strips = parity::whole_strips(&mut plan, &view, &pages, zero, taken);
+                        let strips = whole::whole_strips(&mut plan, &view, &pages, zero, taken);
                         Some(strips.map_err(lost)?)
                     }
                     Way::Through if log == LogKind::Journal => {
-                        parity::whole_blocks(&mut plan, &view, segments, zero, taken)
+                        whole::whole_blocks(&mut plan, &view, segments, zero, taken)
                             .map_err(lost)?
                     }
                     Way::Through => None,

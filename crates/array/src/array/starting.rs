@@ -119,10 +119,7 @@ impl Logging {
     pub(super) fn may_destage(&self, lane: &Lane) -> Option<Excepted> {
         let Some(Starting::Loading(loading)) = &self.starting else { return Some(Excepted(None)) };
         let full = loading.reading.is_empty() && lane.dirty.is_full();
-        let next = loading.waiting.front().map(|page| {
-            let row = lane.map.parity_place(page.sector).1;
-            row - row % lane.map.unit_sectors()
-        });
+        let next = loading.waiting.front().map(|page| lane.map.unit_place(page.sector).0);
         full.then_some(Excepted(next))
     }
 

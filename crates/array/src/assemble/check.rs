@@ -19,9 +19,9 @@ pub(crate) fn adopted(superblock: &Superblock, newest: &Superblock) -> Superbloc
     if newest.has(feature::ANY_PPL) && (superblock.has(feature::ANY_PPL) || !possible()) {
         return superblock.clone();
     }
-    let places = feature::BITMAP_OFFSET | feature::ANY_PPL;
+    let policies = feature::BITMAP_OFFSET | feature::LOGS;
     Superblock {
-        feature_map: superblock.feature_map & !places | newest.feature_map & places,
+        feature_map: superblock.feature_map & !policies | newest.feature_map & policies,
         bitmap_offset_sectors: newest.bitmap_offset_sectors,
         ..superblock.clone()
     }

@@ -90,13 +90,23 @@ pub fn parity_geometry(superblock: &Superblock) -> Result<Geometry, String> {
 pub(crate) fn geometry_of(level: Level, superblock: &Superblock) -> Result<Geometry, String> {
     let layout = Layout::decode(level, superblock.layout, superblock.raid_disks)
         .map_err(|error| error.to_string())?;
-    Geometry::new(&Shape {
+    Geometry::new(&shape_of(level, layout, superblock, &[])).map_err(|error| error.to_string())
+}
+
+/// The shape of an array of this level and layout, as one superblock tells it; `data_sectors` by
+/// role is what members have, for levels whose members use unequal parts.
+pub(crate) const fn shape_of<'a>(
+    level: Level,
+    layout: Layout,
+    superblock: &Superblock,
+    data_sectors: &'a [u64],
+) -> Shape<'a> {
+    Shape {
         level,
         layout,
         raid_disks: superblock.raid_disks,
         chunk_sectors: superblock.chunk_sectors,
         size_sectors: superblock.size_sectors,
-        member_data_sectors: &[],
-    })
-    .map_err(|error| error.to_string())
+        member_data_sectors: data_sectors,
+    }
 }

@@ -55,7 +55,8 @@ impl Judge<'_> {
             {
                 return self.stale(superblock);
             }
-            DevRole::Journal if self.newest.role_of(number) == DevRole::Faulty => {
+            // It has failed, or was taken away.
+            DevRole::Journal if self.newest.role_of(number) != DevRole::Journal => {
                 return self.stale(superblock);
             }
             DevRole::Journal => return Verdict::Journal,

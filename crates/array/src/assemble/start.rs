@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use super::bitmap::{Merged, merge};
 use super::check::adopted;
 use super::decide::Table;
+use super::found_log::shape_of;
 use super::refused::{Kind, Refused};
 use super::{Candidate, Config, Had, MemberConfig, Options, Standing, Start, StartLog, Verdict};
 use crate::SECTOR_BYTES;
 use crate::code::Losses;
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::format::{BitmapError, DevRole, Superblock, SuperblockError, Version};
-use crate::geometry::{Geometry, GeometryError, MAX_MEMBERS, Shape};
+use crate::geometry::{Geometry, GeometryError, MAX_MEMBERS};
 use crate::level::{Layout, Level};
 use crate::refusal::{Invocation, Next};
 
@@ -231,14 +232,7 @@ impl Table<'_> {
             .collect();
         sizes.sort_unstable();
         let sizes: Vec<u64> = sizes.into_iter().map(|(_, sectors)| sectors).collect();
-        let shape = Shape {
-            level: kind.level,
-            layout: kind.layout,
-            raid_disks: newest.raid_disks,
-            chunk_sectors: newest.chunk_sectors,
-            size_sectors: newest.size_sectors,
-            member_data_sectors: &sizes,
-        };
+        let shape = shape_of(kind.level, kind.layout, newest, &sizes);
         Geometry::new(&shape).map_err(|error| self.no_array(&error))
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod mirror;
 pub mod parity;
 pub mod parity_sync;
 mod run;
+pub(crate) mod whole;
 
 pub use fetch::{Fetch, Held};
 pub use run::{Next, Run, Stage};

@@ -29,7 +29,9 @@ pub(crate) use running::{
 };
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
-pub(crate) use stored::{AssembleArgs, CatArgs, CreateArgs, ExamineArgs, NewPolicy, UpdateArgs};
+pub(crate) use stored::{
+    AssembleArgs, CatArgs, CreateArgs, ExamineArgs, NewPolicy, ShapeArgs, UpdateArgs,
+};
 pub(crate) use suggest::similar;
 
 const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
@@ -110,18 +112,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct LayoutArgs {
-    /// Level: linear 0 1 4 5 6 10
-    #[arg(long, short, value_name = "LEVEL", allow_hyphen_values = true)]
-    pub(crate) level: String,
-    /// Members
-    #[arg(long, short = 'n', value_name = "N")]
-    pub(crate) raid_devices: u32,
-    /// Layout, as mdadm spells it, or xor2d for level 6 over nodes [default: left-symmetric, n2]
-    #[arg(long, short = 'p', value_name = "LAYOUT")]
-    pub(crate) layout: Option<String>,
-    /// Chunk
-    #[arg(long, short, value_parser = parse_size)]
-    pub(crate) chunk: Option<Size>,
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
     /// Show one stripe over nodes, and the transfers with which it is written
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleName>,

@@ -8,17 +8,17 @@ use super::nodes::NetworkArgs;
 use super::size::{Size, parse_size};
 
 const UPDATE_HELP: &str = "\
-    The array must have been stopped well and be complete, and nobody may use its members. From \
-    ppl to bitmap and back the way leads over resync. A bitmap and partial parity logs go into \
-    unused space between superblock and data, at the same place on all members: 1 MiB for a log, \
-    or 4 KiB and the size of a chunk, 128 KiB at least. The superblocks are written last; the \
-    array assembles whenever that is cut off. Arrays with a journal, and arrays over nodes, keep \
-    the policy with which they were created.";
+    The array must have been stopped well and be complete, and nobody may use its members, all of \
+    which are to be named, spares and a journal too. On disks the way from one of bitmap, ppl and \
+    journal to another leads over resync. A bitmap and partial parity logs go into unused space \
+    between superblock and data, at the same place on all members: 1 MiB for a log, or 4 KiB and \
+    the size of a chunk, 128 KiB at least. A journal that is taken away leaves its device blank. \
+    Over nodes ppl and journal need the room behind the data that volumes are made with for \
+    them. The array assembles whenever that is cut off.";
 
+/// What tells how the bytes of an array lie on its members.
 #[derive(Debug, Args)]
-pub(crate) struct CreateArgs {
-    /// Name of the array
-    pub(crate) name: String,
+pub(crate) struct ShapeArgs {
     /// Level: linear 0 1 4 5 6 10
     #[arg(long, short, value_name = "LEVEL", allow_hyphen_values = true)]
     pub(crate) level: String,
@@ -26,12 +26,20 @@ pub(crate) struct CreateArgs {
     #[arg(long, short = 'n', value_name = "N")]
     pub(crate) raid_devices: u32,
     /// Layout, as mdadm spells it: left-symmetric, ddf-zero-restart, n2, f2, o2 ... Over nodes
-    /// also xor2d, for level 6
+    /// also xor2d, for level 6 [default: left-symmetric, n2]
     #[arg(long, short = 'p', value_name = "LAYOUT")]
     pub(crate) layout: Option<String>,
     /// Chunk [default: 512K; over nodes 64K, or less where stripes are wide]
     #[arg(long, short, value_parser = parse_size)]
     pub(crate) chunk: Option<Size>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Name of the array
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
     /// Further members, which wait until one fails
     #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
     pub(crate) spare_devices: u32,
@@ -179,8 +187,11 @@ pub(crate) enum NewPolicy {
     Resync,
     /// A resync of what the bitmap marks
     Bitmap,
-    /// Partial parity logs, which close the write hole of a level 5
+    /// Partial parity logs, which close the write hole of a level 5; over nodes journals of what is
+    /// written to parts of stripes
     Ppl,
+    /// A journal of all that is written: on a device of its own, or over nodes on all volumes
+    Journal,
 }
 
 #[derive(Debug, Args)]
@@ -188,13 +199,18 @@ pub(crate) enum NewPolicy {
 pub(crate) struct UpdateArgs {
     /// Name of the array: as it was created, HOST:NAME or UUID
     pub(crate) name: String,
-    /// All of its members: files or block devices
+    /// All of its members: files or block devices, or node://HOST:PORT[/VOLUME]
     #[arg(required = true, value_name = "MEMBER", value_parser = MemberArg::existing)]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
     /// How an unclean stop is to be repaired
     #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: NewPolicy,
+    /// With policy journal, on disks: the device that is to hold it, and nothing else
+    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
+    pub(crate) write_journal: Option<MemberArg>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 #[derive(Debug, Args)]

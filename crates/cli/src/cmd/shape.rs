@@ -7,7 +7,7 @@ use braid_array::refusal::{Advised, Next};
 use braid_cluster::family::XOR2D_NAME;
 use braid_cluster::{Family, Xor2d};
 
-use crate::args::{Size, similar};
+use crate::args::{ShapeArgs, Size, similar};
 use crate::failure::Failure;
 
 /// mdadm's chunk.
@@ -38,6 +38,20 @@ pub struct Typed<'a> {
     pub raid_devices: u32,
     /// As in `--chunk`.
     pub chunk: Option<Size>,
+}
+
+impl ShapeArgs {
+    /// For a command, and what it is done to.
+    pub(crate) fn typed<'a>(&'a self, operation: &'static str, object: &'a str) -> Typed<'a> {
+        Typed {
+            operation,
+            object,
+            level: &self.level,
+            layout: self.layout.as_deref(),
+            raid_devices: self.raid_devices,
+            chunk: self.chunk,
+        }
+    }
 }
 
 impl ArrayShape {

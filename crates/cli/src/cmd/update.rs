@@ -1,68 +1,83 @@
 //! `braid update`: the consistency policy of an array that is stopped, changed. Everything is
 //! checked before the first byte is written.
 
+mod disks;
+mod nodes;
+
 use std::path::PathBuf;
 
-use braid_array::SECTOR_BYTES;
-use braid_array::assemble::Candidate;
-use braid_array::policy::{Policy, PolicyChange};
-use braid_host::member::MemberFile;
+use braid_array::format::Superblock;
 
-use super::found::{self, Found, Use};
-use super::writes;
-use crate::args::{MemberArg, NewPolicy, UpdateArgs};
-use crate::failure::{Failure, system_error};
-use crate::invocation::shell_word;
+use super::found;
+use crate::args::{MemberArg, NewPolicy, NodeArg, UpdateArgs};
+use crate::failure::Failure;
 use crate::output;
 
 pub(super) fn run(args: &UpdateArgs) -> Result<(), Failure> {
-    let paths = paths(args)?;
-    let found = found::open_all("update", &paths, Use::Serve)?;
-    check_name(args, &found)?;
-    let (policy, word) = match args.consistency_policy {
-        NewPolicy::Resync => (Policy::Resync, "resync"),
-        NewPolicy::Bitmap => (Policy::Bitmap, "bitmap"),
-        NewPolicy::Ppl => (Policy::PartialParity, "ppl"),
-    };
-    let (devices, candidates): (Vec<MemberFile>, Vec<Candidate>) =
-        found.into_iter().map(|one| (one.device, one.candidate)).unzip();
-    let change = PolicyChange::plan(&candidates, policy, writes::now())
-        .map_err(|why| Failure::explained("update", &args.name, why))?;
-    let Some(change) = change else {
-        return output::answer(&format!("{}: has policy {word} already\n", args.name));
-    };
-    prove_writable(&devices, &change)?;
-    write(args, &devices, &change)?;
-    let words = devices.iter().map(|device| shell_word(&device.path.display().to_string()));
-    let words: Vec<String> = words.collect();
-    let name = shell_word(&args.name);
-    output::answer(&format!("braid assemble {name} {}\n", words.join(" ")))
+    let mut paths = Vec::new();
+    let mut nodes: Vec<NodeArg> = Vec::new();
+    for member in &args.members {
+        match member {
+            MemberArg::Path(path) => paths.push(path.clone()),
+            MemberArg::Node(node) => nodes.push(node.clone()),
+            MemberArg::Memory(_) | MemberArg::Missing => {
+                let reason = "memory holds no array that is stopped";
+                let next = "name the files or devices";
+                return Err(Failure::usage("update", &args.name, reason, next));
+            }
+        }
+    }
+    let journal = journal(args)?;
+    match nodes.first() {
+        None => disks::run(args, &paths, journal),
+        Some(node) if !paths.is_empty() => Err(found::mixed("update", node)),
+        Some(_) if journal.is_some() => {
+            let reason = "over nodes a journal lies on the volumes of the array";
+            Err(Failure::usage("update", &args.name, reason, "leave --write-journal out"))
+        }
+        Some(_) => nodes::run(args, &nodes),
+    }
 }
 
-fn paths(args: &UpdateArgs) -> Result<Vec<PathBuf>, Failure> {
-    let path = |member: &MemberArg| match member {
-        MemberArg::Path(path) => Ok(path.clone()),
-        MemberArg::Node(node) => {
-            let reason = "an array over nodes has the policy with which it was created: its nodes \
-                          set room for journals aside then";
-            let next = "copy what it holds to an array that is created with another one";
-            Err(Failure::refused("update", node, reason, next))
+/// The device that is to hold the journal.
+fn journal(args: &UpdateArgs) -> Result<Option<PathBuf>, Failure> {
+    match &args.write_journal {
+        None => Ok(None),
+        Some(_) if args.consistency_policy != NewPolicy::Journal => {
+            let reason = "--write-journal and --consistency-policy contradict each other";
+            Err(Failure::usage("update", &args.name, reason, "leave --write-journal out"))
         }
-        MemberArg::Memory(_) | MemberArg::Missing => {
-            let next = "name the files or devices";
-            Err(Failure::usage("update", &args.name, "memory holds no array that is stopped", next))
+        Some(MemberArg::Path(path)) => Ok(Some(path.clone())),
+        Some(_) => {
+            let next = "name a file or block device";
+            Err(Failure::usage("update", &args.name, "that cannot be a journal", next))
         }
-    };
-    args.members.iter().map(path).collect()
+    }
+}
+
+const fn word(policy: NewPolicy) -> &'static str {
+    match policy {
+        NewPolicy::Resync => "resync",
+        NewPolicy::Bitmap => "bitmap",
+        NewPolicy::Ppl => "ppl",
+        NewPolicy::Journal => "journal",
+    }
+}
+
+fn has_it_already(args: &UpdateArgs) -> Result<(), Failure> {
+    let word = word(args.consistency_policy);
+    output::answer(&format!("{}: has policy {word} already\n", args.name))
 }
 
 /// Are the members those of the array that is meant?
-fn check_name(args: &UpdateArgs, found: &[Found]) -> Result<(), Failure> {
-    let superblocks = || found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
-    if superblocks().any(|superblock| found::is_called(superblock, &args.name)) {
+fn check_name<'a>(
+    args: &UpdateArgs,
+    superblocks: impl Iterator<Item = &'a Superblock> + Clone,
+) -> Result<(), Failure> {
+    if superblocks.clone().any(|superblock| found::is_called(superblock, &args.name)) {
         return Ok(());
     }
-    let reason = match superblocks().next() {
+    let reason = match superblocks.into_iter().next() {
         Some(superblock) => format!("the members are those of {}", superblock.title()),
         None => "the members have no superblocks".to_owned(),
     };
@@ -70,31 +85,10 @@ fn check_name(args: &UpdateArgs, found: &[Found]) -> Result<(), Failure> {
     Err(Failure::refused("update", &args.name, reason, next))
 }
 
-/// A device that takes no writes, or has no room for them, is found before any is changed.
-fn prove_writable(devices: &[MemberFile], change: &PolicyChange) -> Result<(), Failure> {
-    for (index, device) in devices.iter().enumerate() {
-        let of_device = |(of, ..): &(usize, u64, &[u8])| *of == index;
-        let writes = change.areas().chain(change.superblocks()).filter(of_device);
-        let places = writes.map(|(_, sector, bytes)| (sector, bytes.len()));
-        writes::prove_writable("update", device, places)?;
-    }
-    Ok(())
-}
-
-/// The superblocks come last, each durable before the next one is begun.
-fn write(args: &UpdateArgs, devices: &[MemberFile], change: &PolicyChange) -> Result<(), Failure> {
-    let put = |(index, sector, bytes): (usize, u64, &[u8])| {
-        let device = &devices[index];
-        let written = device.write_at(sector * SECTOR_BYTES, bytes).and_then(|()| device.sync());
-        written.map_err(|error| {
-            let next = format!(
-                "see whether array {} is complete with braid assemble --explain, and update it \
-                 again",
-                args.name
-            );
-            Failure::refused("update", device.path.display(), system_error(&error), next)
-        })
-    };
-    change.areas().try_for_each(put)?;
-    change.superblocks().try_for_each(put)
+/// What to do when a member could not be written to after others were.
+fn again(args: &UpdateArgs) -> String {
+    format!(
+        "see whether array {} is complete with braid assemble --explain, and update it again",
+        args.name
+    )
 }

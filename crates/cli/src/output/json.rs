@@ -46,6 +46,8 @@ pub(crate) struct ArrayJson {
     /// Of arrays on disks that have one.
     journal: Option<JournalJson>,
     exports: Vec<String>,
+    /// The process that serves it; `null` of an array within another.
+    pid: Option<u32>,
     members: Vec<MemberJson>,
     sync: SyncJson,
     mismatches: Option<u64>,
@@ -175,6 +177,7 @@ struct SyncJson {
 pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
     ArrayJson {
         exports: array.exports.clone(),
+        pid: Some(array.pid),
         protection: array.protection.as_ref().map(|how| ProtectionJson {
             fabric: how.fabric.clone(),
             authenticated: how.authenticated,
@@ -229,6 +232,7 @@ fn described(name: String, status: &Status) -> ArrayJson {
             dirty_bytes: journal.dirty_bytes,
         }),
         exports: Vec::new(),
+        pid: None,
         members: members(status),
         sync: SyncJson {
             action: status.sync.action.name(),

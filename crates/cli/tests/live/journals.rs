@@ -100,3 +100,56 @@ fn only_levels_with_parity_have_ppl() {
     let said = lab.refused(2, &words, &[], &[]);
     assert!(said.contains("levels with parity"), "{said}");
 }
+
+#[test]
+fn a_stopped_array_over_nodes_is_given_another_policy() {
+    let lab = Lab::new();
+    let (mut nodes, stores) = in_stores(&lab);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 4 --size 4M {PPL}{all}"), &[]);
+    let mut content = noise(12 << 20);
+    let mut running = server(&lab, &all);
+    fill(&lab.path("x.sock"), "x", &content);
+    let used = lab.refused(1, &format!("update x --consistency-policy bitmap{all}"), &[], &[]);
+    assert!(used.contains("in use by another client"), "{used}");
+    lab.ok("stop x", &[]);
+    running.wait().expect("a process that ends");
+    for policy in ["bitmap", "journal", "resync", "ppl", "journal"] {
+        let update = format!("update x --consistency-policy {policy}{all}");
+        let started = lab.ok_text(&update, &[]);
+        assert!(started.starts_with("braid assemble x node://"), "{started}");
+        assert_eq!(lab.ok_text(&update, &[]), format!("x: has policy {policy} already\n"));
+        lab.ok(&format!("assemble x{all} --export nbd:unix:x.sock"), &[]);
+        assert_eq!(detail(&lab, "x")["consistency_policy"], policy);
+        assert!(lab.ok("cat x", &[]) == content, "{policy}");
+        content[0] ^= 1;
+        fill(&lab.path("x.sock"), "x", &content);
+        lab.ok("stop x", &[]);
+    }
+    // What it was given closes the hole.
+    let mut running = server(&lab, &all);
+    kill_while_writing(&lab, &mut running, &content);
+    nodes.pop().expect("four nodes").kill();
+    let nodes = nodes.into_iter().zip(&stores).map(|(node, store)| node.start_again(&lab, store));
+    let nodes: Vec<Node> = nodes.collect();
+    let left = members(&nodes, "");
+    let unclean = lab.refused(1, &format!("update x --consistency-policy ppl{left}"), &[], &[]);
+    assert!(unclean.contains("journals of nodes"), "{unclean}");
+    lab.ok(&format!("assemble x{left}"), &[]);
+    assert!(lab.ok("cat x", &[]) == content);
+    lab.ok("stop x", &[]);
+}
+
+#[test]
+fn volumes_that_were_made_without_room_get_no_journal() {
+    let lab = Lab::new();
+    let (nodes, _) = in_stores(&lab);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x -l 5 -n 4 --size 4M --consistency-policy bitmap{all}"), &[]);
+    let line = lab.refused(1, &format!("update x --consistency-policy journal{all}"), &[], &[]);
+    assert!(line.contains("ends with its data") && line.contains("copy what"), "{line}");
+    lab.ok(&format!("update x --consistency-policy resync{all}"), &[]);
+    lab.ok(&format!("assemble x{all}"), &[]);
+    assert_eq!(detail(&lab, "x")["consistency_policy"], "resync");
+    lab.ok("stop x", &[]);
+}

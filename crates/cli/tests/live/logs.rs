@@ -241,12 +241,59 @@ fn what_no_stopped_array_can_have_is_refused_before_anything_is_written() {
     lab.ok(&format!("{CREATE} --bitmap internal"), &members);
     let refused = |words: &str, paths: &[PathBuf]| lab.refused(1, words, paths, &members);
     let line = refused("update x --consistency-policy ppl", &members);
-    assert!(line.contains("cannot have both; take that away first"), "{line}");
+    assert!(line.contains("a bitmap") && line.contains("take that away first"), "{line}");
     let line = refused("update y --consistency-policy resync", &members);
     assert!(line.contains("the members are those of array"), "{line}");
     let line = refused("update x --consistency-policy resync", &members[..2]);
     assert!(line.contains("cannot be used"), "{line}");
-    let line = refused("update x --consistency-policy resync node://h:1/v", &[]);
-    assert!(line.contains("over nodes"), "{line}");
-    lab.refused(2, "update x --consistency-policy journal", &members, &members);
+    let line = refused("update x --consistency-policy journal", &members);
+    assert!(line.contains("a bitmap"), "{line}");
+    lab.ok("update x --consistency-policy resync", &members);
+    let line = refused("update x --consistency-policy journal", &members);
+    assert!(line.contains("--write-journal DEVICE"), "{line}");
+    let mixed = "update x --consistency-policy resync node://h:1/v";
+    let line = lab.refused(2, mixed, &members, &members);
+    assert!(line.contains("on nodes or none"), "{line}");
+    let odd = "update x --consistency-policy ppl --write-journal j0";
+    assert!(lab.refused(2, odd, &members, &members).contains("contradict"));
+}
+
+#[test]
+fn a_stopped_array_is_given_a_journal_and_rid_of_it() {
+    let lab = Lab::new();
+    let members = lab.members("m", 4, 16);
+    let journal = lab.members("j", 1, 16);
+    lab.ok("create x -l 6 -n 4 --assume-clean", &members);
+    let mut content = noise(24 << 20);
+    let given =
+        format!("update x --consistency-policy journal --write-journal {}", words(&journal));
+    let all: Vec<PathBuf> = members.iter().chain(&journal).cloned().collect();
+    for round in 0..2 {
+        let started = lab.ok_text(&given, &members);
+        assert!(started.trim_end().ends_with("j0"), "{started}");
+        let mut server = server(&lab, &words(&all));
+        assert_eq!(detail(&lab, "x")["policy"], "journal");
+        content[round] ^= 1;
+        fill(&lab.path("x.sock"), "x", &content);
+        kill_while_writing(&lab, &mut server, &content);
+        // What it holds is nowhere else.
+        let line = lab.refused(1, "update x --consistency-policy resync", &all, &all);
+        assert!(line.contains("not in its place yet"), "{line}");
+        lab.ok("assemble x", &all);
+        assert!(lab.ok("cat x", &[]) == content);
+        lab.ok("stop x", &[]);
+        let line = lab.refused(1, "update x --consistency-policy resync", &members, &members);
+        assert!(line.contains("journal"), "{line}");
+        let started = lab.ok_text("update x --consistency-policy resync", &all);
+        assert!(!started.contains("j0"), "{started}");
+        lab.ok("assemble x", &members);
+        assert_eq!(detail(&lab, "x")["policy"], "resync");
+        lab.ok("check x --wait", &[]);
+        assert_eq!(detail(&lab, "x")["mismatches"], 0);
+        assert!(lab.ok("cat x", &[]) == content);
+        lab.ok("stop x", &[]);
+    }
+    lab.ok(&format!("{CREATE} --force"), &members[..3]);
+    let line = lab.refused(1, &given.replace("j0", "m3"), &members[..3], &members);
+    assert!(line.contains("holds"), "{line}");
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::support::nodes::server;
 use crate::support::{Lab, fingerprint, skip};
 use serde_json::Value;
 
@@ -165,4 +166,19 @@ fn mdadm_says_the_same_of_our_members() {
             }
         }
     }
+}
+
+#[test]
+fn status_names_the_process_that_serves() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 8);
+    lab.ok("create x --level 1 --raid-devices 2 --assume-clean", &members);
+    let words: String = members.iter().map(|member| format!(" {}", member.display())).collect();
+    let mut serving = server(&lab, &words);
+    for command in ["status x --json", "detail x --json"] {
+        let shown: Value = serde_json::from_slice(&lab.ok(command, &[])).unwrap();
+        assert_eq!(shown["pid"], serving.id(), "{command}");
+    }
+    lab.ok("stop x", &[]);
+    assert!(serving.wait().expect("an end").success());
 }

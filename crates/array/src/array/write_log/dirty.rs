@@ -53,9 +53,7 @@ pub(in super::super) struct LeftPage {
 impl LeftPage {
     /// That of this sector of the array.
     pub(in super::super) fn of(map: &Map, sector: u64, buf: Buf) -> Self {
-        let (strip, at) = map.parity_place(sector);
-        let row = at % map.unit_sectors();
-        Self { key: (at - row, strip, row as u32), buf }
+        Self { key: map.unit_place(sector), buf }
     }
 
     /// The rows of its unit, in sync space.

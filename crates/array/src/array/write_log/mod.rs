@@ -74,6 +74,12 @@ impl LogKind {
     }
 }
 
+/// Strips of scratch that a write takes which a journal records, in an array with so many roles.
+/// Parts of blocks are made whole: what is read for that has strips of its own.
+pub(super) const fn recorded_strips(roles: usize) -> usize {
+    3 * roles
+}
+
 /// Memory for the log of an array with so many members, in bytes.
 pub(super) fn buffer_bytes(config: &Config) -> u64 {
     let members = u64::from(config.superblock.raid_disks);
@@ -119,7 +125,7 @@ impl WriteLog {
                 let members = u64::from(lane.map.geometry.raid_disks());
                 let blocks = record::most_blocks(members) as usize;
                 let free = pages.split_off(blocks.min(pages.len()));
-                lane.pool.keep(3 * lane.map.geometry.raid_disks() as usize);
+                lane.pool.keep(recorded_strips(lane.map.geometry.raid_disks() as usize));
                 lane.dirty = DirtyPages::new(free, lane.map.geometry.parity_disks());
                 let journal = Journal::begin(set_uuid, member, &scan, pages, lane);
                 Self::Journal(Box::new(journal))

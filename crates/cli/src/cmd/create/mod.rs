@@ -111,14 +111,7 @@ impl Creation {
 
 /// The shape, as it was typed.
 fn typed(args: &CreateArgs) -> Typed<'_> {
-    Typed {
-        operation: "create",
-        object: &args.name,
-        level: &args.level,
-        layout: args.layout.as_deref(),
-        raid_devices: args.raid_devices,
-        chunk: args.chunk,
-    }
+    args.shape.typed("create", &args.name)
 }
 
 fn check_name(args: &CreateArgs) -> Result<(), Failure> {
@@ -197,11 +190,11 @@ fn policy(args: &CreateArgs) -> Result<Policy, Failure> {
 fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
-    if args.raid_devices == 1 && !args.force {
+    if args.shape.raid_devices == 1 && !args.force {
         let reason = "an array of 1 member is most likely a mistake";
         return Err(usage(reason, "use --force if it is not"));
     }
-    let roles = args.raid_devices as usize;
+    let roles = args.shape.raid_devices as usize;
     let spares = args.spare_devices as usize;
     let given = args.members.len();
     if given == roles.saturating_add(spares) {
@@ -228,7 +221,7 @@ fn paths(args: &CreateArgs) -> Result<Vec<Option<PathBuf>>, Failure> {
         _ => None,
     };
     let mut paths: Vec<Option<PathBuf>> = args.members.iter().map(path).collect();
-    if paths.iter().skip(args.raid_devices as usize).any(Option::is_none) {
+    if paths.iter().skip(args.shape.raid_devices as usize).any(Option::is_none) {
         let next = "use fewer --spare-devices";
         return Err(Failure::usage("create", &args.name, "a spare cannot be missing", next));
     }

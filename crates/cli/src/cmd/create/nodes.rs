@@ -8,6 +8,7 @@ use braid_array::Refusal;
 use braid_array::format::SuperblockError;
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
+use braid_cluster::journal::LEAST_BYTES;
 use braid_cluster::wire::valid_volume_name;
 use braid_host::fabric::Network;
 use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError, RemoteErrorKind};
@@ -28,7 +29,6 @@ use crate::output;
 
 /// What a journal takes of a node unless somebody says otherwise, and what it may.
 const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
-const MIN_JOURNAL_BYTES: u64 = 16 << 20;
 const MAX_JOURNAL_BYTES: u64 = 4 << 30;
 
 /// A volume to be made.
@@ -117,7 +117,7 @@ fn blueprint(
         let reason = "the size of its members is not known";
         return Err(usage(reason, "say how much data each node shall hold with --size"));
     };
-    let chunk_bytes = args.chunk.map(|chunk| {
+    let chunk_bytes = args.shape.chunk.map(|chunk| {
         u32::try_from(chunk.0).map_err(|_| {
             let reason = format!("a chunk of {} bytes is out of range", chunk.0);
             usage(&reason, "use a multiple of 4K; 64K is usual")
@@ -136,7 +136,7 @@ fn blueprint(
         parts_only: policy(args, family) == Some("ppl"),
     };
     let uuids: Vec<_> = (0..nodes).map(|_| Uuid::new_v4().into_bytes()).collect();
-    let (roles, spares) = uuids.split_at(args.raid_devices as usize);
+    let (roles, spares) = uuids.split_at(args.shape.raid_devices as usize);
     array.plan(roles, spares).map_err(|error: CreateError| {
         Failure::explained("create", &args.name, error).with_code(Failure::USAGE)
     })
@@ -165,7 +165,7 @@ fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
     if policy == Some("ppl") && !family.has_parities() {
         return usage("policy ppl is for levels with parity", "use journal or bitmap");
     }
-    if journal && !(MIN_JOURNAL_BYTES..=MAX_JOURNAL_BYTES).contains(&bytes) {
+    if journal && !(LEAST_BYTES..=MAX_JOURNAL_BYTES).contains(&bytes) {
         return usage("a journal is of 16M to 4G", "leave --journal-size out for 64M");
     }
     Ok(if journal { bytes } else { 0 })

@@ -132,14 +132,7 @@ impl Map {
 }
 
 pub(super) fn run(args: &LayoutArgs) -> Result<(), Failure> {
-    let typed = Typed {
-        operation: "layout",
-        object: &args.level,
-        level: &args.level,
-        layout: args.layout.as_deref(),
-        raid_devices: args.raid_devices,
-        chunk: args.chunk,
-    };
+    let typed = args.shape.typed("layout", &args.shape.level);
     let map = match typed.layout {
         Some(XOR2D_NAME) => xor2d(args, &typed)?,
         _ => level(args, &typed)?,
@@ -155,7 +148,7 @@ pub(super) fn run(args: &LayoutArgs) -> Result<(), Failure> {
 fn level(args: &LayoutArgs, typed: &Typed<'_>) -> Result<Map, Failure> {
     let shape = ArrayShape::parse(typed)?;
     let Some(name) = args.schedule else {
-        let explain = |error| Failure::explained("layout", &args.level, error);
+        let explain = |error| Failure::explained("layout", &args.shape.level, error);
         return pattern::map(&shape).map_err(explain);
     };
     let code = levels::stripe_code(shape.level, shape.layout, shape.raid_disks, 0)

@@ -15,6 +15,9 @@ use crate::engine::tests::{Served, mirror, noise, write};
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::testing::skipped;
 
+mod loops;
+mod mapping;
+
 const MIB: usize = 1 << 20;
 
 /// What the machine was asked since it was looked at last.
@@ -276,105 +279,6 @@ fn a_read_only_array_is_not_opened_for_writing() {
     assert_eq!(bytes.len(), MIB);
 }
 
-/// A mapping of the file that programs share, until this goes.
-struct Mapping(std::ptr::NonNull<u8>, usize);
-
-impl Mapping {
-    fn new(file: &File, len: usize) -> rustix::io::Result<Self> {
-        use rustix::mm::{MapFlags, ProtFlags, mmap};
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED;
-        // SAFETY: a new mapping at an address that the kernel chooses.
-        let at = unsafe { mmap(std::ptr::null_mut(), len, access, flags, file, 0) }?;
-        Ok(Self(std::ptr::NonNull::new(at.cast()).unwrap(), len))
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is this long and this one's alone; no test writes the file meanwhile.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), self.1) }
-    }
-
-    fn sync(&self) -> rustix::io::Result<()> {
-        // SAFETY: the mapping stays as it is.
-        unsafe { rustix::mm::msync(self.0.as_ptr().cast(), self.1, rustix::mm::MsyncFlags::SYNC) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: nothing of it is used after this.
-        unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), self.1) }.unwrap();
-    }
-}
-
-/// Where the file is that [`maps_a_file`] maps.
-const MAPPED: &str = "BRAID_TEST_MAPPED";
-
-/// Mapped by a process of its own, as programs do: the end of a mapping waits for what is written
-/// back, and until then no thread of that process gets memory, one that serves the file neither.
-#[test]
-fn the_file_can_be_mapped() {
-    let Some(mut mounted) = mounted(MIB, false) else { return };
-    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
-    program.args(["--exact", "export::fuse::tests::maps_a_file", "--ignored", "--nocapture"]);
-    program.env(MAPPED, mounted.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut program = program.spawn().unwrap();
-    let said = io::BufReader::new(program.stdout.take().unwrap());
-    let mut has_run = false;
-    for line in io::BufRead::lines(said) {
-        let line = line.unwrap();
-        if line.ends_with("synced") {
-            has_run = true;
-            assert_eq!(mounted.asked().flushes, 1, "msync is a barrier");
-            drop(program.stdin.take());
-        } else if line.starts_with("SKIPPED") {
-            has_run = true;
-            println!("{line}");
-        }
-    }
-    assert!(program.wait().unwrap().success());
-    assert!(has_run, "the other process has run no test of this name");
-    unmount(mounted.mount.take().unwrap());
-}
-
-#[test]
-#[ignore = "a part of another test, in a process of its own"]
-fn maps_a_file() {
-    let path = PathBuf::from(std::env::var_os(MAPPED).expect("what to map"));
-    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    let mut mapping = match Mapping::new(&file, MIB) {
-        Ok(mapping) => mapping,
-        Err(error) if kernel_before(6, 6) => return skipped(&format!("shared mappings ({error})")),
-        Err(error) => panic!("{error}"),
-    };
-    let mut expected = std::fs::read(&path).unwrap();
-    assert!(mapping.bytes() == expected);
-    mapping.bytes()[4000..5000].fill(7);
-    expected[4000..5000].fill(7);
-    mapping.sync().unwrap();
-    println!("\nsynced");
-    // Until the other process has seen that.
-    assert_eq!(io::stdin().read(&mut [0]).unwrap(), 0);
-    assert!(std::fs::read(&path).unwrap() == expected, "after msync");
-    mapping.bytes()[9000..9001].fill(8);
-    expected[9000] = 8;
-    assert!(std::fs::read(&path).unwrap() == expected, "reads see what was stored");
-    file.write_all_at(&[9; 4096], 65536).unwrap();
-    expected[65536..69632].fill(9);
-    assert!(mapping.bytes() == expected, "the mapping sees what was written");
-    mapping.bytes()[MIB - 1] = 10;
-    expected[MIB - 1] = 10;
-    drop(mapping);
-    drop(file);
-    assert!(std::fs::read(&path).unwrap() == expected, "after the end of the mapping");
-}
-
-fn kernel_before(major: u32, minor: u32) -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split(['.', '-']).map(|word| word.parse().unwrap_or(0));
-    (numbers.next(), numbers.next()) < (Some(major), Some(minor))
-}
-
 #[test]
 fn names_stay_as_they_are() {
     let Some(mut mounted) = mounted(MIB, false) else { return };
@@ -528,53 +432,8 @@ fn serves_a_device() {
     engine.run().unwrap();
 }
 
-/// In a mount namespace of its own, so that no mount of another process keeps ours busy.
-const EXT4_ON_LOOP: &str = r#"
-set -eu
-loop=$(losetup -f --show --direct-io=on --sector-size 512 "$1")
-trap 'umount "$2" 2>/dev/null || true; losetup -d "$loop"' EXIT
-mkfs.ext4 -q -F "$loop"
-mount -o discard "$loop" "$2"
-fio --name=v --directory="$2" --size=24M --rw=randwrite --bsrange=512-64k --ioengine=libaio \
-    --direct=1 --iodepth=16 --fsync=64 --randseed=7 --output="$2.log" \
-    --verify=crc32c --verify_state_save=0 --do_verify=1 --verify_fatal=1
-rm "$2"/v*
-fstrim "$2"
-umount "$2"
-e2fsck -fn "$loop"
-"#;
-
-#[test]
-fn ext4_on_a_loop_device_keeps_its_data() {
-    let Some(mut mounted) = mounted(96 * MIB, false) else { return };
-    let work = tempfile::tempdir().unwrap();
-    let target = work.path().join("ext4");
-    std::fs::create_dir(&target).unwrap();
-    for tool in ["losetup", "mkfs.ext4", "fio", "e2fsck", "unshare"] {
-        if Command::new(tool).arg("--version").output().is_err() {
-            return skipped(tool);
-        }
-    }
-    let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "bash", "-c", EXT4_ON_LOOP, "bash"])
-        .args([mounted.path(), target])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = format!("{}{}", lossy(&output.stdout), lossy(&output.stderr));
-    if text.contains("losetup: ") && !output.status.success() {
-        return skipped(&format!("losetup ({})", text.trim()));
-    }
-    let log = std::fs::read_to_string(work.path().join("ext4.log")).unwrap_or_default();
-    assert!(output.status.success(), "{text}\n{log}");
-    {
-        let asked = mounted.asked();
-        assert!(asked.flushes > 10, "{} flushes", asked.flushes);
-        assert!(asked.zeroed.iter().any(|(_, unmap)| *unmap), "no discard came through");
-    }
-    unmount(mounted.mount.take().unwrap());
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn kernel_before(major: u32, minor: u32) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|word| word.parse().unwrap_or(0));
+    (numbers.next(), numbers.next()) < (Some(major), Some(minor))
 }

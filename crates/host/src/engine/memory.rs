@@ -1,0 +1,48 @@
+//! Memory that the machine uses, or nobody uses any more.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_array::Machine;
+
+use super::Loop;
+use super::core::Core;
+use crate::arena::Piece;
+use crate::heap;
+
+/// Memory that is not used for this long, and at most twice as long, is given back.
+pub(super) const COOLING_MILLIS: u64 = 5000;
+
+impl Loop {
+    /// Gives back to the system what nobody has used for a while.
+    pub(super) fn cool(&mut self) {
+        let Core { arena, driver, now, .. } = &mut self.core;
+        let memory = Arc::clone(arena.memory());
+        let mut give_back = |piece: Piece| {
+            driver.release(piece);
+            memory.give_back(piece);
+        };
+        let more = arena.cool(&mut give_back);
+        // What was given up may still be at work on its memory.
+        if self.machine.idle() && !arena.has_lent() && self.executor.given_up() == 0 {
+            arena.machine_pieces().for_each(give_back);
+        }
+        let again = std::mem::replace(&mut self.used, false);
+        self.cool_at = (again || more).then(|| now.plus_millis(COOLING_MILLIS));
+        if self.cool_at.is_none() {
+            heap::trim();
+        }
+    }
+
+    /// The machine will use these bytes.
+    pub(super) fn memory_used(&mut self, range: Range<u64>) {
+        self.core.arena.memory().warm(range.clone());
+        Piece::inside(range).for_each(|piece| self.core.driver.may_keep(piece));
+    }
+
+    /// It does not use them any more.
+    pub(super) fn memory_given_back(&mut self, range: Range<u64>) {
+        Piece::inside(range.clone()).for_each(|piece| self.core.driver.bar(piece));
+        self.core.arena.memory().cool(range);
+    }
+}
