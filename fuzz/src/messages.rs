@@ -133,6 +133,7 @@ fn others(random: &mut Random) -> Vec<Message> {
         Message::PipelineReady { tag, ring: number, journal_bytes: bytes, parts_only: flag },
         Message::Finished { position, generation: Generation(few), ok: flag },
         Message::Copied { slot: Slot(at) },
+        Message::NeighbourLost { role: Role(at) },
         Message::ReadFailed { slot: Slot(at) },
         Message::Ok { tag },
         Message::Refused { tag, busy: flag, reason: text.clone(), advice: text.clone() },

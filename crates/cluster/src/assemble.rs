@@ -125,18 +125,11 @@ impl Candidate {
         ClientMember { address, volume, superblock }
     }
 
-    /// As one that is to be served: what journals hold is stored before that.
     fn to_local(&self) -> local::Candidate {
-        let local = self.as_it_lies();
-        local::Candidate { superblock: local.superblock.map(replayed), ..local }
-    }
-
-    /// As one of an array that is stopped.
-    pub(crate) fn as_it_lies(&self) -> local::Candidate {
         local::Candidate {
             device: self.name(),
             device_sectors: self.bytes / SECTOR_BYTES,
-            superblock: self.superblock.clone().map(as_raid6),
+            superblock: self.superblock.clone().map(as_raid6).map(replayed),
             bad_blocks: Ok(BadBlocks::default()),
             bitmap: self.bitmap.clone(),
             log: None,

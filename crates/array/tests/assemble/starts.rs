@@ -128,7 +128,10 @@ fn members_without_a_whole_role_are_what_their_superblock_says() {
     others[0].recovery_offset = u64::MAX;
     others[2].roles[5] = DevRole::Faulty;
     others[3].roles[6] = DevRole::Journal;
-    superblocks.iter_mut().for_each(|sb| sb.roles[3] = DevRole::Active(Role(0)));
+    for superblock in &mut superblocks {
+        superblock.roles[3] = DevRole::Active(Role(0));
+        superblock.roles[6] = DevRole::Journal;
+    }
     superblocks.extend(others);
     let assembly = assemble(&superblocks, Options::default());
     assert_eq!(

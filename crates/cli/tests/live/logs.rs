@@ -264,7 +264,7 @@ fn a_stopped_array_is_given_a_journal_and_rid_of_it() {
     let members = lab.members("m", 4, 16);
     let journal = lab.members("j", 1, 16);
     lab.ok("create x -l 6 -n 4 --assume-clean", &members);
-    let mut content = noise(24 << 20);
+    let mut content = noise(28 << 20);
     let given =
         format!("update x --consistency-policy journal --write-journal {}", words(&journal));
     let all: Vec<PathBuf> = members.iter().chain(&journal).cloned().collect();

@@ -60,6 +60,8 @@ fn what_was_not_stopped_cleanly_is_said() {
     let mut export = connect(&socket, "x", 6 << 20);
     ask(&mut export, 1, 0, &content).unwrap();
     ask(&mut export, 3, 0, &[]).unwrap();
+    // The nodes store it with what comes next.
+    (0..20).for_each(|_| ask(&mut export, 1, 8192, &[1; 4096]).unwrap());
     // Whoever does not write for a moment says so.
     let writes = std::thread::spawn(move || while ask(&mut export, 1, 8192, &[1; 4096]).is_ok() {});
     client.kill().and_then(|()| client.wait()).expect("an end");

@@ -26,7 +26,7 @@ fn wrong_words_are_refused_in_one_line() {
         ("completions nosuchshell", "nosuchshell"),
         ("assemble", "which one"),
         ("assemble x --export iscsi:y", "export"),
-        ("assemble x --export ublk", "not in this version"),
+        ("assemble x --export ublk:y", "has no number"),
         ("assemble x --export nbd:tcp:host", "port"),
         ("assemble .hidden m0", "begin with '.'"),
         ("assemble --rename x:y m0", "cannot contain ':'"),
