@@ -169,7 +169,14 @@ impl Plan {
 
     /// Adds the copying of a buffer into another one as long.
     pub fn copy(&mut self, from: Buf, to: Buf) {
-        self.computes.push_back(copied(from, to));
+        let inputs = vec![from];
+        let outputs = vec![to];
+        self.computes.push_back(Compute::Sum {
+            inputs,
+            coefs: vec![1],
+            outputs,
+            accumulate: false,
+        });
     }
 
     /// Adds zeroing of `rows` at every writer of a role.
@@ -180,11 +187,6 @@ impl Plan {
             self.writes.push(MemberIo { member: place.member, op });
         }
     }
-}
-
-/// What copies a buffer into another one as long.
-pub(crate) fn copied(from: Buf, to: Buf) -> Compute {
-    Compute::Sum { inputs: vec![from], coefs: vec![1], outputs: vec![to], accumulate: false }
 }
 
 /// What forms a sum of strips in memory.

@@ -6,7 +6,6 @@
 //! business; what it found is kept here, one readable test for each.
 
 mod bitmap;
-mod cached;
 mod compute;
 mod disk;
 mod failure;
