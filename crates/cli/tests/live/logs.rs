@@ -251,9 +251,8 @@ fn what_no_stopped_array_can_have_is_refused_before_anything_is_written() {
     lab.ok("update x --consistency-policy resync", &members);
     let line = refused("update x --consistency-policy journal", &members);
     assert!(line.contains("--write-journal DEVICE"), "{line}");
-    let mixed = "update x --consistency-policy resync node://h:1/v";
-    let line = lab.refused(2, mixed, &members, &members);
-    assert!(line.contains("on nodes or none"), "{line}");
+    let line = refused("update x --consistency-policy resync node://h:1/v", &members);
+    assert!(line.contains("with which it was created"), "{line}");
     let odd = "update x --consistency-policy ppl --write-journal j0";
     assert!(lab.refused(2, odd, &members, &members).contains("contradict"));
 }
