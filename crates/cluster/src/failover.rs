@@ -81,8 +81,8 @@ struct Away {
 /// rules ([`takeover`](crate::client)), so nothing here decides what is kept. What is new is that
 /// requests outlive it: those that were not answered are given to the next client. What was
 /// answered and not flushed may be gone, if nodes have lost their memories: then the next flush
-/// that came after all of that fails, once, as does any that waited meanwhile. If another client
-/// has had the array meanwhile it is over: programs above rely on what that one may have changed.
+/// fails, once. If another client has had the array meanwhile it is over: programs above rely on
+/// what that one may have changed.
 #[derive(Debug)]
 pub struct FailoverClient {
     client: Client,
@@ -103,25 +103,22 @@ pub struct FailoverClient {
     unsaid: Vec<ArrayEvent>,
     /// What the client has taken.
     taken: BTreeMap<RequestId, Taken>,
-    /// What waits for a client, and what had been answered before it came.
-    held: VecDeque<(Request, u64)>,
+    /// What waits for a client.
+    held: VecDeque<Request>,
     commands: Vec<CommandId>,
     actions: VecDeque<Action>,
     /// Requests that changed something and were answered, and how many of them are durable.
     answered: u64,
     durable: u64,
-    /// Of so many that were answered, some may be gone: flushes say so, until one has that came
-    /// after all of these.
-    gone: Option<u64>,
+    /// Something answered may be gone: the next flush says so.
+    owes_error: bool,
 }
 
 /// A request under way.
 #[derive(Debug)]
 struct Taken {
     request: Request,
-    /// What had been answered before it came.
-    before: u64,
-    /// And before the client took it.
+    /// What had been answered before it.
     answered: u64,
 }
 
@@ -156,7 +153,7 @@ impl FailoverClient {
             actions: VecDeque::new(),
             answered: 0,
             durable: 0,
-            gone: None,
+            owes_error: false,
         })
     }
 
@@ -204,7 +201,7 @@ impl FailoverClient {
     /// A request is over as far as its client goes; `None` when it waits for the next one.
     fn completed(
         &mut self,
-        Taken { request, before, answered }: Taken,
+        Taken { request, answered }: Taken,
         result: Result<(), RequestError>,
     ) -> Option<Result<(), RequestError>> {
         let away = match self.state {
@@ -216,7 +213,7 @@ impl FailoverClient {
             if self.has_waited_long() {
                 return Some(result);
             }
-            self.held.push_back((request, before));
+            self.held.push_back(request);
             return None;
         }
         match request.op {
@@ -259,11 +256,9 @@ impl FailoverClient {
             }
             State::Starting if self.client.has_too_few() => self.end_client(),
             State::Starting if self.client.is_set_up() => {
-                if !self.client.has_kept_all() && self.answered > self.durable {
-                    self.gone = Some(self.answered);
-                }
+                self.owes_error |= !self.client.has_kept_all() && self.answered > self.durable;
                 self.state = State::Serving;
-                self.late = self.held.iter().map(|(request, _)| request.id).collect();
+                self.late = self.held.iter().map(|request| request.id).collect();
                 let before = self.away.take().map(|away| (away.until, away.why));
                 self.before = if self.late.is_empty() { None } else { before };
                 self.say_unsaid();
@@ -335,7 +330,7 @@ impl FailoverClient {
     }
 
     fn fail_held(&mut self) {
-        for (request, _) in std::mem::take(&mut self.held) {
+        for request in std::mem::take(&mut self.held) {
             self.complete(request.id, Err(RequestError::Failed));
         }
     }
@@ -360,9 +355,9 @@ impl FailoverClient {
     /// Gives the client what waits for it.
     fn submit_held(&mut self) -> bool {
         let mut any = false;
-        while let Some((request, before)) = self.held.pop_front() {
-            if self.pass_in(request, before).is_err() {
-                self.held.push_front((request, before));
+        while let Some(request) = self.held.pop_front() {
+            if self.pass_in(request).is_err() {
+                self.held.push_front(request);
                 break;
             }
             any = true;
@@ -370,18 +365,15 @@ impl FailoverClient {
         any
     }
 
-    /// `before`: what had been answered before it came.
-    fn pass_in(&mut self, request: Request, before: u64) -> Result<(), Full> {
-        if request.op == Op::Flush && self.gone.is_some() {
-            // Whoever hears of it knows that all before may be gone, and nothing of what was
-            // answered while it was under way.
-            self.durable = self.durable.max(before);
-            self.gone.take_if(|gone| *gone <= before);
+    fn pass_in(&mut self, request: Request) -> Result<(), Full> {
+        if request.op == Op::Flush && std::mem::take(&mut self.owes_error) {
+            // Whoever hears of it knows that all before may be gone.
+            self.durable = self.answered;
             self.complete(request.id, Err(RequestError::Failed));
             return Ok(());
         }
         self.client.submit(self.now, request)?;
-        self.taken.insert(request.id, Taken { request, before, answered: self.answered });
+        self.taken.insert(request.id, Taken { request, answered: self.answered });
         Ok(())
     }
 
@@ -454,12 +446,12 @@ impl BlockMachine for FailoverClient {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.now = now;
         if self.is_serving() && self.held.is_empty() {
-            return self.pass_in(request, self.answered);
+            return self.pass_in(request);
         }
         if self.has_waited_long() || self.client.is_stopping() {
             self.complete(request.id, Err(RequestError::Failed));
         } else {
-            self.held.push_back((request, self.answered));
+            self.held.push_back(request);
         }
         Ok(())
     }

@@ -13,7 +13,6 @@ mod decode;
 mod departed;
 mod lease;
 mod losses;
-mod relay;
 mod reread;
 mod returning;
 mod room;

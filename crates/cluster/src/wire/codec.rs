@@ -104,8 +104,7 @@ record!(Set {
     fua,
     touched,
     missing,
-    log,
-    relay
+    log
 });
 
 impl<A: Field, B: Field> Field for (A, B) {

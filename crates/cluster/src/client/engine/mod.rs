@@ -207,11 +207,6 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// Two nodes are not connected any more.
-    pub(super) fn neighbour_lost(&mut self, cx: &mut Cx<'_>, pair: [Role; 2]) {
-        self.sets.neighbour_lost(cx, pair);
-    }
-
     /// A node has answered a message that the engine sent, or is lost and will not.
     pub(super) fn answered(&mut self, cx: &mut Cx<'_>, role: Role, kind: RequestKind, ok: bool) {
         match kind {
@@ -403,10 +398,9 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// Tells the nodes which slice-sets are committed, at the latest when that is waited for.
+    /// Tells the nodes which slice-sets are committed.
     pub(super) fn send_commits(&mut self, cx: &mut Cx<'_>) {
-        let may_wait = self.commits_may_wait(cx);
-        self.sets.send_commits(cx, may_wait);
+        self.sets.send_commits(cx);
     }
 
     /// Sends reads that find a slot, and sees to how much of the rings is used.

@@ -319,7 +319,6 @@ impl Queue {
             touched,
             missing,
             log,
-            relay: false,
         };
         below.lease.miss_home(cx.members.nodes(), &set, &plan);
         below.journals.note_opened(cx.shared, &set);
@@ -365,7 +364,6 @@ impl Queue {
             touched: Touched::none(cx.shared.pipeline.data_blocks()),
             missing,
             log: false,
-            relay: false,
         };
         below.sets.open(cx, below.decodes, pending, set, Vec::new());
         true
