@@ -52,7 +52,8 @@ impl Policy {
 
     /// Do superblocks say that the array has it?
     const fn is_that_of(self, superblock: &Superblock) -> bool {
-        let (wanted, has) = (self.features(), superblock.feature_map & ANY_POLICY);
+        let wanted = self.features();
+        let has = superblock.feature_map & ANY_POLICY;
         has & !wanted == 0 && (has != 0 || wanted == 0)
     }
 }
@@ -153,7 +154,8 @@ impl PolicyChange {
         let left: Vec<Member<'_>> = members.iter().filter(left).copied().collect();
         let cut_off = left.iter().any(|member| misses_events(member.superblock, &newest));
         if policy.is_that_of(&newest) {
-            let (feature, code) = (newest.feature_map & ANY_POLICY, newest.bitmap_offset_sectors);
+            let feature = newest.feature_map & ANY_POLICY;
+            let code = newest.bitmap_offset_sectors;
             let writes = area::superblocks(&newest, &left, feature, code);
             return Ok((!left.is_empty()).then_some(Self { writes, leaves: None }));
         }

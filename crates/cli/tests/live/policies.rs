@@ -201,7 +201,9 @@ fn an_epoch_is_granted_to_one_client() {
     let nodes = in_memory(&lab, 4);
     lab.ok(&format!("create x -l 5 -n 4 --size 1M{}", members(&nodes, "")), &[]);
     let connect = || Remote::connect(&nodes[0].address, Kind::Tcp).expect("a node");
-    let (mut first, mut second, mut third) = (connect(), connect(), connect());
+    let mut first = connect();
+    let mut second = connect();
+    let mut third = connect();
     let array = [9; 16];
     first.grant(array, Epoch(5), 1).expect("nobody has it");
     let error = second.grant(array, Epoch(5), 2).expect_err("another client has it");
