@@ -64,6 +64,7 @@ impl Array {
         let Self { lane, requests, jobs, logging, .. } = self;
         let quiet = requests.in_flight() == 0 && jobs.is_empty() && logging.is_over();
         let quiet = quiet && (!lane.destages() || lane.dirty.is_stuck());
+        let quiet = quiet && (!lane.keeper().is_stopping() || logging.log.close(lane));
         lane.drive_with(quiet, &|id| jobs.mention(id), drive);
         self.carry_out();
     }

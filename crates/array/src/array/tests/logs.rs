@@ -367,3 +367,18 @@ fn a_check_asked_for_while_the_array_starts_waits() {
     assert!(status.sync.is_idle());
     assert_eq!(status.mismatch_sectors, Some(0));
 }
+
+/// Then the array can be given another policy.
+#[test]
+fn a_journal_tells_of_nothing_after_a_stop() {
+    let mut order = Order::new(5, 1, add_journal);
+    order.world.hold_nothing();
+    for number in 0..3 {
+        order.world.write(number * 8, &noise(number, 4096)).unwrap();
+    }
+    let journal = order.journal();
+    let tail = |order: &Order| order.tail(&order.durable(journal, SUPER_SECTOR, 4096));
+    assert!(!order.all_pages(tail(&order)).is_empty(), "something was recorded");
+    order.world.command(Command::Stop);
+    assert_eq!(order.all_pages(tail(&order)), []);
+}

@@ -74,6 +74,8 @@ pub(in super::super) struct Journal {
     pub(super) released: Vec<usize>,
     /// A checkpoint is asked for, which may give room.
     reclaiming: bool,
+    /// The last batch is a block that tells of nothing.
+    ends_blank: bool,
     /// Data that was recorded without parity: in an array whose journal writes back.
     pub(super) unfinished: Unfinished,
 }
@@ -107,6 +109,7 @@ impl Journal {
             recorded: BTreeMap::new(),
             released: Vec::new(),
             reclaiming: false,
+            ends_blank: false,
             unfinished: Unfinished::new(found.data.clone()),
         };
         if found.data.is_empty() {
@@ -260,6 +263,17 @@ impl Journal {
         }
     }
 
+    /// The array stops, and all is in place: the tail is to lie on a block that tells of nothing, so
+    /// that the array can do without its journal. Is nothing of that left to be done?
+    pub(super) fn close(&mut self, lane: &mut Lane) -> bool {
+        let told = !self.ends_blank && self.batches.is_one_in_place();
+        if told && self.state == State::Idle && self.ring.fits(BLOCK_SECTORS) {
+            self.current = Records::empty_block();
+            self.write_batch(lane);
+        }
+        matches!(self.state, State::Idle | State::Failed)
+    }
+
     /// Something that the journal has asked for is answered; what failed has made it faulty.
     pub(super) fn answered(&mut self, lane: &mut Lane, io: LogIo, outcome: Option<Outcome>) {
         match (&mut self.state, io) {
@@ -300,6 +314,7 @@ impl Journal {
     fn begun(&mut self, lane: &mut Lane) {
         let start = self.ring.head;
         self.batches.push(start, 0);
+        self.ends_blank = true;
         self.ring.seq = self.ring.seq.wrapping_add(1);
         self.ring.head = self.ring.after(start, BLOCK_SECTORS);
         self.tell(lane);
@@ -390,6 +405,7 @@ impl Journal {
         }
         let number = self.batches.push(self.ring.head, self.current.jobs.len());
         let moving = self.unfinished.is_moving();
+        self.ends_blank = self.current.jobs.is_empty() && !moving;
         if moving {
             let pages = self.unfinished.recorded(lane, &self.current, &self.ring, number);
             self.batches.keep(number, pages);

@@ -133,6 +133,14 @@ impl WriteLog {
         }
     }
 
+    /// The array stops, and nothing is under way. Is the log as it is to be left?
+    pub(super) fn close(&mut self, lane: &mut Lane) -> bool {
+        match self {
+            Self::Journal(journal) => journal.close(lane),
+            Self::None | Self::PartialParity(_) => true,
+        }
+    }
+
     /// Data that the log found had without parity, which is to be in memory before anything is
     /// served; row by row.
     pub(super) fn take_unfinished(&mut self) -> VecDeque<UnfinishedPage> {
