@@ -73,19 +73,21 @@ impl Array {
                 self.lane.actions.push_back(Action::Notify(event));
             }
         }
-        if matches!(job.kind, Kind::Write { .. } | Kind::MirrorWrite { .. }) {
-            self.jobs.keep_memory(std::mem::take(&mut job.run).into_plan());
-        }
         let Self { lane, requests, jobs, .. } = self;
         match &job.kind {
             Kind::Write { requests: waiting, .. } => {
                 for request in waiting {
                     requests.piece_done(lane, jobs, *request, result);
                 }
+                jobs.keep_memory(job);
             }
-            Kind::MirrorWrite { request, .. }
-            | Kind::ZeroStripes { request, .. }
-            | Kind::Read { request, .. } => requests.piece_done(lane, jobs, *request, result),
+            Kind::MirrorWrite { request, .. } => {
+                requests.piece_done(lane, jobs, *request, result);
+                jobs.keep_memory(job);
+            }
+            Kind::ZeroStripes { request, .. } | Kind::Read { request, .. } => {
+                requests.piece_done(lane, jobs, *request, result)
+            }
             Kind::Mend { unit, target, fault } => {
                 self.mending.end(*target, *unit);
                 self.lane.report(LaneReport::Mended(*target, *fault, result.is_ok()));

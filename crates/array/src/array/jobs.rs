@@ -15,7 +15,7 @@ use super::write_log::{LogKind, Way, is_consecutive};
 use crate::code::Answers;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
-use crate::plan::{MemberIo, Next, Plan, Run, Stage as RunStage, Taken};
+use crate::plan::{MemberIo, Next, Plan, RoleView, Run, Stage as RunStage, Taken};
 use crate::{Instant, MemberId, Outcome as Answer, RequestError};
 
 /// What the array is to do about a job.
@@ -54,8 +54,45 @@ pub(super) struct Jobs {
     granted: Vec<usize>,
     /// What was found out about the codes of stripes.
     answers: Answers,
-    /// The memory of writes' plans that are done with, for the next ones.
-    spare_plans: Vec<Plan>,
+    spare: Spare,
+}
+
+/// The memory of writes that are done with, for the next ones.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    plans: Vec<Plan>,
+    cells: Vec<RoleView>,
+    segments: Vec<Vec<Segment>>,
+    requests: Vec<Vec<usize>>,
+}
+
+impl Spare {
+    /// An empty plan.
+    pub(super) fn plan(&mut self) -> Plan {
+        self.plans.pop().unwrap_or_default()
+    }
+
+    /// No cells of a stripe.
+    pub(super) fn cells(&mut self) -> Vec<RoleView> {
+        std::mem::take(&mut self.cells)
+    }
+
+    /// Of a stripe for which all is planned.
+    pub(super) fn keep_cells(&mut self, mut cells: Vec<RoleView>) {
+        cells.clear();
+        self.cells = cells;
+    }
+
+    /// Of a write that is over.
+    fn keep(&mut self, job: Job) {
+        self.plans.push(job.run.into_plan().cleared());
+        if let Kind::Write { mut segments, mut requests, .. } = job.kind {
+            segments.clear();
+            self.segments.push(segments);
+            requests.clear();
+            self.requests.push(requests);
+        }
+    }
 }
 
 impl Jobs {
@@ -123,7 +160,11 @@ impl Jobs {
                 segments.pop();
             }
         }
-        let kind = Kind::Write { unit, segments: vec![segment], requests: vec![request] };
+        let mut segments = self.spare.segments.pop().unwrap_or_default();
+        segments.push(segment);
+        let mut requests = self.spare.requests.pop().unwrap_or_default();
+        requests.push(request);
+        let kind = Kind::Write { unit, segments, requests };
         let index = self.table.insert(Job { hold_until, ..Job::new(kind, fua) });
         self.staged.push_back(index);
         self.open_units.insert(unit.start, index);
@@ -262,7 +303,7 @@ impl Jobs {
         } else if matches!(job.kind, Kind::Check { .. }) {
             planner.check(job, &mut taken).map(|step| job.begin_check(step))
         } else {
-            planner.plan(job, &mut taken, &mut self.spare_plans, lane.pool.zero, lane.log)
+            planner.plan(job, &mut taken, &mut self.spare, lane.pool.zero, lane.log)
         };
         self.answers = std::mem::take(&mut taken.answers);
         job.taken = Some(taken);
@@ -407,9 +448,9 @@ impl Jobs {
         self.table.remove(index)
     }
 
-    /// Keeps the memory of a plan that is done with.
-    pub(super) fn keep_memory(&mut self, plan: Plan) {
-        self.spare_plans.push(plan.cleared());
+    /// Keeps the memory of a write that is over.
+    pub(super) fn keep_memory(&mut self, job: Job) {
+        self.spare.keep(job);
     }
 }
 
