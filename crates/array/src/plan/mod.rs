@@ -169,14 +169,7 @@ impl Plan {
 
     /// Adds the copying of a buffer into another one as long.
     pub fn copy(&mut self, from: Buf, to: Buf) {
-        let inputs = vec![from];
-        let outputs = vec![to];
-        self.computes.push_back(Compute::Sum {
-            inputs,
-            coefs: vec![1],
-            outputs,
-            accumulate: false,
-        });
+        self.computes.push_back(copied(from, to));
     }
 
     /// Adds zeroing of `rows` at every writer of a role.
@@ -187,6 +180,11 @@ impl Plan {
             self.writes.push(MemberIo { member: place.member, op });
         }
     }
+}
+
+/// What copies a buffer into another one as long.
+pub(crate) fn copied(from: Buf, to: Buf) -> Compute {
+    Compute::Sum { inputs: vec![from], coefs: vec![1], outputs: vec![to], accumulate: false }
 }
 
 /// What forms a sum of strips in memory.
