@@ -55,7 +55,7 @@ cc -O2 -shared -fPIC -o "$work/shim.so" "$here/amx-shim.c" || refuse "cc failed"
 disks=() letters=abcdefghijklmnop
 {
 	echo '#!/bin/bash'
-	printf 'WORK=%q SCRIPT=%q DIRECTORY=%q\n' "$work" "$script" "$PWD"
+	printf 'WORK=%q SCRIPT=%q DIRECTORY=%q LIMIT=%q\n' "$work" "$script" "$PWD" "$limit"
 	printf 'export PATH=%q HOME=%q TMPDIR=/run BASH_ENV=%q\n' "$PATH" "$HOME" "$here/guest.sh"
 	echo 'export LC_ALL=C TERM=dumb MDADM_NO_UDEV=1 DEVS='
 	for image; do
@@ -84,6 +84,17 @@ done
 echo 0 >/sys/module/md_mod/parameters/start_ro
 echo 4000000 >/proc/sys/dev/raid/speed_limit_min
 echo 4000000 >/proc/sys/dev/raid/speed_limit_max
+# What waits for what, should the guest be killed for being late.
+(
+	busybox sleep $((LIMIT > 60 ? LIMIT - 30 : LIMIT))
+	cat /proc/mdstat
+	for process in /proc/[0-9]*; do
+		read -r _ command state _ <"$process/stat"
+		read -r -d '' place <"$process/wchan"
+		mapfile -d '' words <"$process/cmdline"
+		echo "$command $state $place ${words[*]}"
+	done
+) >"$WORK/late" 2>&1 &
 cd "$DIRECTORY" && bash "$SCRIPT"
 status=$?
 cd /
@@ -109,6 +120,10 @@ guest=
 if [ -s "$work/status" ]; then
 	exit "$(cat "$work/status")"
 fi
-[ $ended = 124 ] || [ $ended = 137 ] && { echo "run-md: killed after $limit s" >&2; exit 124; }
+if [ $ended = 124 ] || [ $ended = 137 ]; then
+	cat "$work/late" >&2
+	echo "run-md: killed after $limit s" >&2
+	exit 124
+fi
 tail -n 20 "$work/stderr" >&2
 refuse "the guest ended without a status (its own: $ended)"

@@ -7,6 +7,8 @@
 //! reached is as current as one that misses the last update, and takes the place of a bitmap or log
 //! from the others: whichever writes were done, the array assembles, with the old policy or the new
 //! one. A journal that is taken away loses its superblock last.
+//!
+//! A change that was cut off between the superblocks goes on with those that were not reached.
 
 mod area;
 mod journal;
@@ -47,6 +49,13 @@ impl Policy {
             Self::Journal(_) => feature::JOURNAL,
         }
     }
+
+    /// Do superblocks say that the array has it?
+    const fn is_that_of(self, superblock: &Superblock) -> bool {
+        let wanted = self.features();
+        let has = superblock.feature_map & ANY_POLICY;
+        has & !wanted == 0 && (has != 0 || wanted == 0)
+    }
 }
 
 /// What superblocks say of policies.
@@ -84,12 +93,16 @@ impl PolicyChange {
         policy: Policy,
         utime: u64,
     ) -> Result<Option<Self>, Refusal> {
-        let newest = stopped(candidates)?;
+        let (newest, verdicts) = stopped(candidates)?;
         let members: Vec<Member<'_>> = (0..).zip(candidates).filter_map(Member::of).collect();
+        if members.iter().any(|member| misses_events(member.superblock, &newest)) {
+            let reason = "some members miss the last update of the superblocks";
+            return Err(Refusal::new(reason, start_all(&verdicts, "start the array, and stop it")));
+        }
         let wanted = policy.features();
         let level = check_level(&newest, policy)?;
         let has = newest.feature_map & ANY_POLICY;
-        if has & !wanted == 0 && (has != 0 || wanted == 0) {
+        if policy.is_that_of(&newest) {
             return Ok(None);
         }
         if has != 0 && wanted != 0 {
@@ -123,12 +136,48 @@ impl PolicyChange {
         };
         Ok(Some(area.written(&superblock, &members)))
     }
+
+    /// Plans the rest of a change to this policy that was cut off between the superblocks. What the
+    /// policy needs is on all members then. `None` where none was, and where a journal is among the
+    /// candidates: that array is started first.
+    ///
+    /// # Errors
+    /// Why the array, as it is, cannot be given the policy; a change to another one was cut off.
+    pub fn rest(candidates: &[Candidate], policy: Policy) -> Result<Option<Self>, Refusal> {
+        let (newest, _) = stopped(candidates)?;
+        let members: Vec<Member<'_>> = (0..).zip(candidates).filter_map(Member::of).collect();
+        if members.iter().any(|member| member.superblock.has(feature::JOURNAL)) {
+            return Ok(None);
+        }
+        let told = |sb: &Superblock| (sb.feature_map ^ newest.feature_map) & ANY_POLICY == 0;
+        let left = |member: &&Member<'_>| !told(member.superblock);
+        let left: Vec<Member<'_>> = members.iter().filter(left).copied().collect();
+        let cut_off = left.iter().any(|member| misses_events(member.superblock, &newest));
+        if policy.is_that_of(&newest) {
+            let feature = newest.feature_map & ANY_POLICY;
+            let code = newest.bitmap_offset_sectors;
+            let writes = area::superblocks(&newest, &left, feature, code);
+            return Ok((!left.is_empty()).then_some(Self { writes, leaves: None }));
+        }
+        if cut_off {
+            let reason = "a change to another policy was cut off, and some members miss it";
+            return Err(Refusal::new(reason, "say that change again first"));
+        }
+        Ok(None)
+    }
+}
+
+/// Has the member, which holds a role, missed an update of the superblocks?
+fn misses_events(superblock: &Superblock, newest: &Superblock) -> bool {
+    has_role(superblock) && superblock.events != newest.events
 }
 
 /// The newest superblock of the array, if it was stopped well, is complete, and all its members are
-/// there.
-fn stopped(candidates: &[Candidate]) -> Result<Superblock, Refusal> {
-    let assembly = decide(candidates.to_vec(), Options::default());
+/// there; and what each of these is.
+fn stopped(candidates: &[Candidate]) -> Result<(Superblock, Vec<(String, Verdict)>), Refusal> {
+    // Which of them are missing is said below: to start without them is no way here.
+    let options = Options { run: true, ..Options::default() };
+    let assembly = decide(candidates.to_vec(), options);
     let (newest, degraded) = match (&assembly.newest, &assembly.start) {
         (Some(newest), Start::Ready { degraded, .. }) => (newest.as_ref().clone(), *degraded),
         (_, Start::Refused { reason, next, .. }) => {
@@ -159,13 +208,7 @@ fn stopped(candidates: &[Candidate]) -> Result<Superblock, Refusal> {
         let reason = "the array was not stopped well, or its resync is not done";
         return Err(Refusal::new(reason, start("start it, wait for the resync, and stop it")));
     }
-    let mut superblocks = candidates.iter().filter_map(|one| one.superblock.as_ref().ok());
-    let current = |sb: &Superblock| !has_role(sb) || sb.events == newest.events;
-    if !superblocks.all(current) {
-        let reason = "some members miss the last update of the superblocks";
-        return Err(Refusal::new(reason, start("start the array, and stop it")));
-    }
-    Ok(newest)
+    Ok((newest, assembly.verdicts))
 }
 
 /// The next step that starts the array with all that is here.

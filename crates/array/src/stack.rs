@@ -320,7 +320,8 @@ fn sum_up(status: &mut Status) {
     let nowhere = !all().any(takes_part);
     let worked = || all().filter(move |array| nowhere || takes_part(array));
     let busy = worked().find(|array| array.sync.action != SyncAction::Idle);
-    let sync = busy.or(worked().next()).map(|array| array.sync);
+    let waiting = || worked().find(|array| !array.sync.is_idle());
+    let sync = busy.or_else(waiting).or(worked().next()).map(|array| array.sync);
     let mismatch_sectors = worked().map(|array| array.mismatch_sectors).sum();
     let held_up = worked().find_map(|array| array.held_up.clone());
     let unreadable_sectors = worked().map(|array| array.unreadable_sectors).sum();

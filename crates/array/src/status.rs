@@ -75,6 +75,9 @@ pub struct MemberStatus {
 pub struct SyncStatus {
     /// Which.
     pub action: SyncAction,
+    /// A check or repair that was asked for and waits, for that or until the array has started.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub next: Option<SyncAction>,
     /// Asked to pause.
     pub paused: bool,
     /// Done so far, in sync sectors (device sectors; array sectors for a raid10 resync).
@@ -95,6 +98,12 @@ pub struct SyncStatus {
 }
 
 impl SyncStatus {
+    /// Is there nothing to do, now or next?
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.action == SyncAction::Idle && self.next.is_none()
+    }
+
     /// Does it stand still until somebody allows it to go on?
     #[must_use]
     pub fn held(&self) -> bool {

@@ -23,7 +23,7 @@ mod tests;
 pub const SUPERBLOCK_SECTOR: u64 = 8;
 
 /// A volume, and what was found on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Where its node listens, `HOST:PORT`.
     pub address: String,
@@ -125,11 +125,18 @@ impl Candidate {
         ClientMember { address, volume, superblock }
     }
 
+    /// As one that is to be served: what journals hold is stored before that.
     fn to_local(&self) -> local::Candidate {
+        let local = self.as_it_lies();
+        local::Candidate { superblock: local.superblock.map(replayed), ..local }
+    }
+
+    /// As one of an array that is stopped.
+    pub(crate) fn as_it_lies(&self) -> local::Candidate {
         local::Candidate {
             device: self.name(),
             device_sectors: self.bytes / SECTOR_BYTES,
-            superblock: self.superblock.clone().map(as_raid6).map(replayed),
+            superblock: self.superblock.clone().map(as_raid6),
             bad_blocks: Ok(BadBlocks::default()),
             bitmap: self.bitmap.clone(),
             log: None,

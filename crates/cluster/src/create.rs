@@ -177,7 +177,7 @@ const MIN_BITMAP_CHUNK_BYTES: u64 = 64 << 10;
 const MAX_BITMAP_CHUNK_BYTES: u64 = 64 << 20;
 
 /// How much of a member a bit stands for; `None` leaves it to md's rule.
-fn chunk_of_bitmap(size_bytes: u64) -> Option<u32> {
+pub(crate) fn chunk_of_bitmap(size_bytes: u64) -> Option<u32> {
     let chunk = (size_bytes / BITS).next_power_of_two().max(MIN_BITMAP_CHUNK_BYTES);
     if chunk < MAX_BITMAP_CHUNK_BYTES { u32::try_from(chunk).ok() } else { None }
 }

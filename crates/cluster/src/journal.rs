@@ -32,6 +32,9 @@ pub const PAGE_BYTES: u64 = 4096;
 /// What the headers take behind the log.
 pub const HEADERS_BYTES: u64 = 2 * PAGE_BYTES;
 
+/// The least that a journal takes of a volume.
+pub const LEAST_BYTES: u64 = 16 << 20;
+
 const HEADER: &[u8; 8] = b"braidjrn";
 const RECORD: &[u8; 8] = b"braidrec";
 const FORMAT: u16 = 1;
@@ -87,6 +90,12 @@ pub struct Record {
     pub rows: Vec<u64>,
     /// CRC-32C of the contents; 0 of none.
     pub crc: u32,
+}
+
+/// Where headers are on a volume of this size, from the beginning; `None` when it is too small.
+#[must_use]
+pub const fn headers_byte(volume_bytes: u64) -> Option<u64> {
+    (volume_bytes / PAGE_BYTES * PAGE_BYTES).checked_sub(HEADERS_BYTES)
 }
 
 fn page(magic: &[u8; 8], mut rest: Vec<u8>) -> Vec<u8> {

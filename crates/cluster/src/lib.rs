@@ -36,6 +36,7 @@ pub mod journal;
 mod member;
 pub mod node;
 pub mod pipeline;
+pub mod policy;
 pub mod program;
 pub mod schedule;
 pub mod set;

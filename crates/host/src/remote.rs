@@ -239,17 +239,47 @@ impl Remote {
     pub fn fence(&mut self, array: [u8; 16], client: u64) -> Result<Granted, RemoteError> {
         let mut epoch = Epoch(1);
         loop {
-            match self.ask(|tag| Message::Grant { tag, array, epoch, client })? {
-                Message::Granted { incarnation, node, .. } => {
-                    return Ok(Granted { epoch, incarnation, node });
-                }
-                Message::Outvoted { granted, .. }
-                    if granted >= epoch && granted < granted.next() =>
-                {
+            match self.ask_for(array, epoch, client)? {
+                Ok(granted) => return Ok(granted),
+                Err(granted) if granted >= epoch && granted < granted.next() => {
                     epoch = granted.next();
                 }
-                _ => return Err(out_of_turn()),
+                Err(_) => return Err(out_of_turn()),
             }
+        }
+    }
+
+    /// As [`fence`](Self::fence), as a client of this epoch and of no later one: who was granted
+    /// the array meanwhile keeps it. A volume is opened after that, on the same connection.
+    ///
+    /// # Errors
+    /// [`RemoteError`]; another client was granted it.
+    pub fn grant(
+        &mut self,
+        array: [u8; 16],
+        epoch: Epoch,
+        client: u64,
+    ) -> Result<Granted, RemoteError> {
+        self.ask_for(array, epoch, client)?.map_err(|_| {
+            let next = "stop the array if that started it, and say this again";
+            let why = Refusal::new("has granted the array to another client just now", next);
+            RemoteError { why, kind: RemoteErrorKind::Busy }
+        })
+    }
+
+    /// Or the epoch that was granted already.
+    fn ask_for(
+        &mut self,
+        array: [u8; 16],
+        epoch: Epoch,
+        client: u64,
+    ) -> Result<Result<Granted, Epoch>, RemoteError> {
+        match self.ask(|tag| Message::Grant { tag, array, epoch, client })? {
+            Message::Granted { incarnation, node, .. } => {
+                Ok(Ok(Granted { epoch, incarnation, node }))
+            }
+            Message::Outvoted { granted, .. } => Ok(Err(granted)),
+            _ => Err(out_of_turn()),
         }
     }
 

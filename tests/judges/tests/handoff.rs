@@ -46,14 +46,16 @@ impl Left {
 }
 
 /// md assembles each array, finds the content and no mismatch, and writes some; Braid reads it.
-pub(crate) fn to_md_and_back(test: &str, arrays: Vec<Left>) {
+/// Returns the arrays as they are then, and what was said of each: `NAME: POLICY, SECONDS s`.
+pub(crate) fn to_md_and_back(test: &str, mut arrays: Vec<Left>) -> (Vec<Left>, String) {
     let mut script = format!("PATTERN={}\n{GUEST}\n", env!("CARGO_BIN_EXE_pattern"));
     for array in &arrays {
         let _ = writeln!(script, "{}", array.call());
     }
-    guest::run(test, &script).expect_success("md takes what Braid left");
-    for mut array in arrays {
-        array.content = array.content.then(BY_MD.0, BY_MD.1, BY_MD.2);
+    let run = guest::run(test, &script).expect_success("md takes what Braid left");
+    for array in &mut arrays {
+        array.content = array.content.clone().then(BY_MD.0, BY_MD.1, BY_MD.2);
         array.expect_by_cat("after md wrote");
     }
+    (arrays, run.stdout)
 }

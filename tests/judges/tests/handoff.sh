@@ -3,12 +3,13 @@
 # take NAME CONTENT SEED DIRECTORY MEMBER...: it assembles, holds CONTENT and is consistent; then
 # md itself writes 128 KiB at 3 MiB with SEED. A member that recovers gets the time to.
 take() {
-	local name=$1 content=$2 seed=$3 degraded=0
+	local name=$1 content=$2 seed=$3 degraded=0 policy
 	cd "$4" || fail "$name: no directory"
 	shift 4
 	attach "$@"
 	md --assemble --run /dev/md0 "${LOOPS[@]}"
 	idle md0
+	read -r policy </sys/block/md0/md/consistency_policy || fail "$name: no policy"
 	"$PATTERN" check /dev/md0 "$content" || fail "$name: md finds other content"
 	if read -r degraded 2>/dev/null </sys/block/md0/md/degraded; then
 		[ "$degraded" = 0 ] || fail "$name: degraded by $degraded for md; $(mdadm --detail /dev/md0)"
@@ -18,5 +19,5 @@ take() {
 	"$PATTERN" write /dev/md0 "$seed" 3145728 131072 || fail "$name: md cannot write"
 	md --stop /dev/md0
 	detach
-	echo "$name: $SECONDS s"
+	echo "$name: $policy, $SECONDS s"
 }

@@ -16,6 +16,7 @@ mod newer;
 mod nodes;
 mod numbered;
 mod places;
+mod policies;
 mod power;
 mod refusals;
 mod revive;

@@ -48,6 +48,7 @@ impl Array {
 
     /// Ends a job: tells who waits for it.
     fn end_job(&mut self, index: usize, result: Result<(), RequestError>) {
+        self.lane.cache_ends(index, result.is_ok());
         let mut job = self.jobs.remove(&mut self.lane, index);
         let (start, end) = job.kind.range(&self.lane.map);
         let kept_open = self.logging.leave_pages(&mut self.lane, &mut job, index, result);

@@ -125,8 +125,13 @@ impl Requests {
     }
 
     fn flush_members(&mut self, lane: &mut Lane, index: usize) {
-        // What a journal has recorded is durable.
-        if lane.keeper().is_read_only() || lane.log == LogKind::Journal {
+        let over = lane.keeper().writes_over();
+        // What a journal has recorded is durable, as long as the journal is there.
+        if lane.keeper().is_read_only() || lane.log == LogKind::Journal && !over {
+            return;
+        }
+        if over && !lane.dirty.is_empty() {
+            self.get_mut(index).error = Some(RequestError::Failed);
             return;
         }
         for id in 0..lane.keeper().members().len() as u16 {
@@ -278,12 +283,13 @@ impl Requests {
             let rows = Rows::new(start as u32, (start + sectors) as u32);
             let segment = Segment { index: strip, rows, source: cut(sectors) };
             let unit = Unit { start: row - start, sectors: unit as u32 };
+            self.add_piece(index);
             // More of a sequential stream is likely to come soon.
             let waits = self.sequential && !fua;
             let hold_until = waits.then(|| lane.keeper().now().plus_millis(HOLD_MS));
-            self.add_piece(index);
             let fua = fua && lane.log != LogKind::Journal;
-            jobs.gather(lane.log, unit, segment, index, fua, hold_until);
+            let job = jobs.gather(lane.log, unit, segment, index, fua, hold_until);
+            jobs.get_mut(job).in_stream |= self.sequential;
             return sectors;
         }
         self.add_piece(index);
@@ -409,25 +415,29 @@ impl Requests {
         self.answer(lane, index);
     }
 
-    /// Answers what waited for the superblocks to tell of a failure. Those of an array that has
-    /// failed since never tell: what was not written to a member counts there when it is back.
+    /// Answers what waited for the superblocks to tell of a failure.
     pub(super) fn answer_told(&mut self, lane: &mut Lane) {
         if !lane.keeper().failures_told() {
             return;
         }
         for request in std::mem::take(&mut self.untold) {
-            if lane.keeper().has_failed() {
-                self.get_mut(request).error.get_or_insert(RequestError::Failed);
-            }
             self.answer(lane, request);
         }
     }
 
-    /// Answers a request whose pieces are all done.
+    /// Answers a request whose pieces are all done. The superblocks of an array that has failed
+    /// never tell of it: what was not written to a member, or is not durable there, counts when the
+    /// member is back.
     fn answer(&mut self, lane: &mut Lane, index: usize) {
         let in_flight = self.table.remove(index);
-        lane.report(LaneReport::RequestOver(in_flight.request.op));
-        let result = in_flight.error.map_or(Ok(()), Err);
+        let op = in_flight.request.op;
+        lane.report(LaneReport::RequestOver(op));
+        let untold = lane.keeper().has_failed() && !lane.keeper().is_read_only();
+        let result = match in_flight.error {
+            Some(error) => Err(error),
+            None if untold && op != Op::Read => Err(RequestError::Failed),
+            None => Ok(()),
+        };
         lane.actions.push_back(Action::Complete { id: in_flight.request.id, result });
     }
 }

@@ -61,6 +61,11 @@ impl Pool {
         self.bytes
     }
 
+    /// Strips in all, as the scratch was cut at first.
+    pub(crate) const fn all_strips(&self) -> u64 {
+        self.bytes / UNIT_BYTES as u64
+    }
+
     /// What nobody has, and what was given back and is lent.
     pub(crate) fn free_bytes(&self) -> u64 {
         let free = self.strips.iter().chain(&self.pages).chain(&self.parked);

@@ -171,12 +171,7 @@ impl Plan {
 
     /// Adds the copying of a buffer into another one as long.
     pub fn copy(&mut self, from: Buf, to: Buf) {
-        self.computes.push_back(Compute::Sum {
-            inputs: smallvec![from],
-            coefs: smallvec![1],
-            outputs: smallvec![to],
-            accumulate: false,
-        });
+        self.computes.push_back(copied(from, to));
     }
 
     /// Adds zeroing of `rows` at every writer of a role.
@@ -186,6 +181,16 @@ impl Plan {
             let op = IoOp::WriteZeroes { sector, sectors: rows.sectors().into(), unmap, fua };
             self.writes.push(MemberIo { member: place.member, op });
         }
+    }
+}
+
+/// What copies a buffer into another one as long.
+pub(crate) fn copied(from: Buf, to: Buf) -> Compute {
+    Compute::Sum {
+        inputs: smallvec![from],
+        coefs: smallvec![1],
+        outputs: smallvec![to],
+        accumulate: false,
     }
 }
 

@@ -9,12 +9,12 @@ use super::size::{Size, parse_size};
 
 const UPDATE_HELP: &str = "\
     The array must have been stopped well and be complete, and nobody may use its members, all of \
-    which are to be named, spares and a journal too. The way from one of bitmap, ppl and \
+    which are to be named, spares and a journal too. On disks the way from one of bitmap, ppl and \
     journal to another leads over resync. A bitmap and partial parity logs go into unused space \
     between superblock and data, at the same place on all members: 1 MiB for a log, or 4 KiB and \
     the size of a chunk, 128 KiB at least. A journal that is taken away leaves its device blank. \
-    The array assembles whenever that is cut off. Arrays over nodes keep the policy with which \
-    they were created.";
+    Over nodes ppl and journal need the room behind the data that volumes are made with for \
+    them. The array assembles whenever that is cut off.";
 
 /// What tells how the bytes of an array lie on its members.
 #[derive(Debug, Args)]
@@ -187,9 +187,10 @@ pub(crate) enum NewPolicy {
     Resync,
     /// A resync of what the bitmap marks
     Bitmap,
-    /// Partial parity logs, which close the write hole of a level 5
+    /// Partial parity logs, which close the write hole of a level 5; over nodes journals of what is
+    /// written to parts of stripes
     Ppl,
-    /// A journal of all that is written, on a device of its own
+    /// A journal of all that is written: on a device of its own, or over nodes on all volumes
     Journal,
 }
 
@@ -198,16 +199,18 @@ pub(crate) enum NewPolicy {
 pub(crate) struct UpdateArgs {
     /// Name of the array: as it was created, HOST:NAME or UUID
     pub(crate) name: String,
-    /// All of its members: files or block devices
+    /// All of its members: files or block devices, or node://HOST:PORT[/VOLUME]
     #[arg(required = true, value_name = "MEMBER", value_parser = MemberArg::existing)]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
     /// How an unclean stop is to be repaired
     #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: NewPolicy,
-    /// With policy journal: the device that is to hold it, and nothing else
+    /// With policy journal, on disks: the device that is to hold it, and nothing else
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub(crate) write_journal: Option<MemberArg>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
 }
 
 #[derive(Debug, Args)]

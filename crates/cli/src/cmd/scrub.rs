@@ -5,6 +5,7 @@ use std::path::Path;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
+use braid_array::status::SyncStatus;
 use braid_host::control::wire::{ControlStatus, Verb};
 
 use super::{running, status};
@@ -38,7 +39,8 @@ impl Kind {
 
 pub(super) fn run(run_dir: &Path, args: &ScrubArgs, kind: Kind) -> Result<(), Failure> {
     let name = &args.name;
-    let scrubbing = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
+    let scrub = |action| matches!(action, SyncAction::Check | SyncAction::Repair);
+    let scrubbing = |sync: &SyncStatus| scrub(sync.action) || sync.next.is_some();
     if args.stop {
         refuse_other_work(run_dir, name, kind)?;
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use braid_array::events::SyncAction;
+use braid_array::status::SyncStatus;
 use braid_host::control::wire::ControlStatus;
 use serde_json::json;
 
@@ -69,13 +69,13 @@ pub(super) fn wait(
     run_dir: &Path,
     name: &str,
     mut progress: Progress,
-    goes_on: impl Fn(SyncAction) -> bool,
+    goes_on: impl Fn(&SyncStatus) -> bool,
 ) -> Result<ControlStatus, Failure> {
     let mut client = running::connect(operation, run_dir, name)?;
     loop {
         let status = client.status().map_err(|e| Failure::explained(operation, name, e))?;
         let sync = &status.array.sync;
-        if sync.action == SyncAction::Idle || !goes_on(sync.action) {
+        if sync.is_idle() || !goes_on(sync) {
             return Ok(status);
         }
         progress.show(sync)?;

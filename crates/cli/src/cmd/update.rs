@@ -2,32 +2,41 @@
 //! checked before the first byte is written.
 
 mod disks;
+mod nodes;
 
 use std::path::PathBuf;
 
 use braid_array::format::Superblock;
 
 use super::found;
-use crate::args::{MemberArg, NewPolicy, UpdateArgs};
+use crate::args::{MemberArg, NewPolicy, NodeArg, UpdateArgs};
 use crate::failure::Failure;
 use crate::output;
 
 pub(super) fn run(args: &UpdateArgs) -> Result<(), Failure> {
-    let path = |member: &MemberArg| match member {
-        MemberArg::Path(path) => Ok(path.clone()),
-        MemberArg::Node(node) => {
-            let reason = "an array over nodes has the policy with which it was created: its nodes \
-                          set room for journals aside then";
-            let next = "copy what it holds to an array that is created with another one";
-            Err(Failure::refused("update", node, reason, next))
+    let mut paths = Vec::new();
+    let mut nodes: Vec<NodeArg> = Vec::new();
+    for member in &args.members {
+        match member {
+            MemberArg::Path(path) => paths.push(path.clone()),
+            MemberArg::Node(node) => nodes.push(node.clone()),
+            MemberArg::Memory(_) | MemberArg::Missing => {
+                let reason = "memory holds no array that is stopped";
+                let next = "name the files or devices";
+                return Err(Failure::usage("update", &args.name, reason, next));
+            }
         }
-        MemberArg::Memory(_) | MemberArg::Missing => {
-            let next = "name the files or devices";
-            Err(Failure::usage("update", &args.name, "memory holds no array that is stopped", next))
+    }
+    let journal = journal(args)?;
+    match nodes.first() {
+        None => disks::run(args, &paths, journal),
+        Some(node) if !paths.is_empty() => Err(found::mixed("update", node)),
+        Some(_) if journal.is_some() => {
+            let reason = "over nodes a journal lies on the volumes of the array";
+            Err(Failure::usage("update", &args.name, reason, "leave --write-journal out"))
         }
-    };
-    let paths = args.members.iter().map(path).collect::<Result<Vec<PathBuf>, Failure>>()?;
-    disks::run(args, &paths, journal(args)?)
+        Some(_) => nodes::run(args, &nodes),
+    }
 }
 
 /// The device that is to hold the journal.

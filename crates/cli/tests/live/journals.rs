@@ -1,18 +1,13 @@
 //! Arrays over nodes with journals.
 
 use crate::support::export::{fill, noise};
-use crate::support::nodes::{Node, detail, in_stores, kill_while_writing, members, server};
+use crate::support::nodes::{
+    Node, all_in_sync, detail, in_stores, kill_while_writing, members, server,
+};
 use crate::support::{Lab, until};
 
 const POLICY: &str = "--consistency-policy journal --journal-size 16M";
 const PPL: &str = "--consistency-policy ppl --journal-size 16M";
-
-fn all_in_sync(lab: &Lab) {
-    until("all in sync", || {
-        let members = detail(lab, "x")["members"].clone();
-        members.as_array().is_some_and(|all| all.iter().all(|m| m["state"][0] == "in-sync"))
-    });
-}
 
 #[test]
 fn everything_dies_and_a_node_never_comes_back() {

@@ -21,6 +21,7 @@ mod nested;
 mod next_steps;
 mod node_admin;
 mod nodes;
+mod policies;
 mod readme;
 mod recovery_targets;
 mod refused;

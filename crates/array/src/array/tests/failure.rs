@@ -183,6 +183,43 @@ fn a_member_that_became_in_sync_says_so_before_others_tell_of_a_failure() {
     }
 }
 
+/// What was acknowledged is in the caches of members that nobody can flush any more. With the power
+/// back, all of them are in sync by their superblocks.
+#[test]
+fn a_flush_of_an_array_that_has_failed_fails() {
+    for (level, layout, disks, chunk) in REDUNDANT.into_iter().chain([(0, 0, 2, 16)]) {
+        let mut world = World::new(level, layout, disks, chunk);
+        world.write(0, &noise(1, 512)).unwrap();
+        // Only what is asked of members from now on fails.
+        world.rule(|_, _| Fate::Fail(IoError::GONE));
+        for _ in 0..2 {
+            world.request(Op::Flush, 0, 0, Buf::default());
+            let answers = world.run();
+            assert_eq!(answers.len(), 1, "level {level}");
+            assert!(answers[0].1.is_err(), "level {level}: nobody has flushed anything");
+        }
+    }
+}
+
+/// Each member that failed could have been done without, as long as it was the only one.
+#[test]
+fn a_flush_under_way_fails_with_the_array() {
+    for (level, layout, disks, chunk) in REDUNDANT {
+        let mut world = World::new(level, layout, disks, chunk);
+        make_active(&mut world);
+        let last = MemberId(disks as u16 - 1);
+        world.rule(move |member, op| match op {
+            IoOp::Flush if member == last => Fate::Hold,
+            _ => Fate::Fail(IoError::GONE),
+        });
+        world.request(Op::Flush, 0, 0, Buf::default());
+        world.run_until_idle();
+        world.hold_nothing();
+        let answers: Vec<_> = world.run().into_iter().map(|(_, result)| result).collect();
+        assert_eq!(answers, [Err(RequestError::Failed)], "level {level}");
+    }
+}
+
 #[test]
 fn a_stop_is_answered_after_the_last_update_of_the_superblocks() {
     let mut world = World::new(10, 0x102, 2, 16);

@@ -5,6 +5,7 @@
 use super::*;
 use crate::Role;
 use crate::action::Command;
+use crate::events::SyncAction;
 use crate::format::ppl::{PplArea, place_code};
 use crate::geometry::Geometry;
 use crate::log::journal::{JournalArea, JournalScan, Page};
@@ -350,4 +351,19 @@ fn the_log_of_a_member_is_empty_before_it_is_in_sync() {
     let new = world.add(disk, false);
     world.release_until(|world| world.events.contains(&ArrayEvent::MemberActive(new)));
     assert_eq!(entries(&area(&world, disk)), 0);
+}
+
+/// What the log told of is brought in place first; meanwhile a check that is asked for is not over.
+#[test]
+fn a_check_asked_for_while_the_array_starts_waits() {
+    let mut world = World::with(5, 2, 4, 16, add_journal);
+    world.hold(|_, op| op == IoOp::Flush);
+    assert!(world.begin_command(Command::Scrub { repair: false }));
+    let sync = world.array.status().sync;
+    assert_eq!((sync.action, sync.next), (SyncAction::Idle, Some(SyncAction::Check)));
+    world.hold_nothing();
+    world.run();
+    let status = world.array.status();
+    assert!(status.sync.is_idle());
+    assert_eq!(status.mismatch_sectors, Some(0));
 }

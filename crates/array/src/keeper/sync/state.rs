@@ -151,6 +151,7 @@ impl Sync {
 
     pub(in crate::keeper) fn status(&self, now: Instant) -> SyncStatus {
         let limits = SyncStatus {
+            next: self.scrub.requested,
             paused: self.paused,
             copied_sectors: self.copied_sectors,
             min_bytes_per_s: self.speed.min_bytes_s,

@@ -8,6 +8,7 @@ use braid_array::Refusal;
 use braid_array::format::SuperblockError;
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
+use braid_cluster::journal::LEAST_BYTES;
 use braid_cluster::wire::valid_volume_name;
 use braid_host::fabric::Network;
 use braid_host::remote::{self, MAX_META_BYTES, Remote, RemoteError, RemoteErrorKind};
@@ -28,7 +29,6 @@ use crate::output;
 
 /// What a journal takes of a node unless somebody says otherwise, and what it may.
 const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
-const MIN_JOURNAL_BYTES: u64 = 16 << 20;
 const MAX_JOURNAL_BYTES: u64 = 4 << 30;
 
 /// A volume to be made.
@@ -165,7 +165,7 @@ fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
     if policy == Some("ppl") && !family.has_parities() {
         return usage("policy ppl is for levels with parity", "use journal or bitmap");
     }
-    if journal && !(MIN_JOURNAL_BYTES..=MAX_JOURNAL_BYTES).contains(&bytes) {
+    if journal && !(LEAST_BYTES..=MAX_JOURNAL_BYTES).contains(&bytes) {
         return usage("a journal is of 16M to 4G", "leave --journal-size out for 64M");
     }
     Ok(if journal { bytes } else { 0 })

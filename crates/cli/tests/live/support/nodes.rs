@@ -89,6 +89,14 @@ pub(crate) fn detail(lab: &Lab, name: &str) -> Value {
     serde_json::from_slice(&lab.ok(&format!("detail {name} --json"), &[])).expect("JSON")
 }
 
+/// Waits until nothing of `x` is missing any more.
+pub(crate) fn all_in_sync(lab: &Lab) {
+    until("all in sync", || {
+        let members = detail(lab, "x")["members"].clone();
+        members.as_array().is_some_and(|all| all.iter().all(|m| m["state"][0] == "in-sync"))
+    });
+}
+
 /// Writes the first block of `x` again and again until the process that serves it is killed, in the
 /// middle of that.
 pub(crate) fn kill_while_writing(lab: &Lab, server: &mut Child, content: &[u8]) {

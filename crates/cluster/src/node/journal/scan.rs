@@ -5,7 +5,7 @@ use braid_array::action::Compute;
 use braid_array::{IoOp, MemberId, SECTOR_BYTES};
 
 use super::{Check, Journal, Start};
-use crate::journal::{HEADERS_BYTES, Header, Log, Look, PAGE_BYTES, Record};
+use crate::journal::{HEADERS_BYTES, Header, Log, Look, PAGE_BYTES, Record, headers_byte};
 use crate::node::ids::{ArrayId, ClientId};
 use crate::node::out::{Flight, Out};
 
@@ -25,8 +25,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// First byte of the headers; `None` when there is no room for them behind the data.
     fn headers_byte(&self) -> Option<u64> {
-        let end = self.volume_bytes / PAGE_BYTES * PAGE_BYTES;
-        end.checked_sub(HEADERS_BYTES).filter(|&headers| headers >= self.data.1)
+        headers_byte(self.volume_bytes).filter(|&headers| headers >= self.data.1)
     }
 
     /// Memory for a journal, beside a ring; `None` when there cannot be one.
