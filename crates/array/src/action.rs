@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, NoteOp, Survey, Volume, VolumeOp};
 use crate::status::JournalMode;
@@ -158,6 +160,15 @@ impl IoOp {
     }
 }
 
+/// What a sum is made of. So many are had without an allocation.
+pub type Inputs = SmallVec<[Buf; 8]>;
+
+/// Its coefficients.
+pub type Coefs = SmallVec<[u8; 16]>;
+
+/// Where it goes.
+pub type Outputs = SmallVec<[Buf; 2]>;
+
 /// A computation. All buffers of one computation have the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compute {
@@ -165,11 +176,11 @@ pub enum Compute {
     /// Outputs never overlap inputs.
     Sum {
         /// Sources.
-        inputs: Vec<Buf>,
+        inputs: Inputs,
         /// Row-major, one row of `inputs.len()` coefficients for each output.
-        coefs: Vec<u8>,
+        coefs: Coefs,
         /// Destinations, one or two.
-        outputs: Vec<Buf>,
+        outputs: Outputs,
         /// Add to what the outputs hold instead of replacing it.
         accumulate: bool,
     },

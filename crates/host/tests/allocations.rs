@@ -1,6 +1,5 @@
-//! Plain reads and writes cost no allocation: not on levels without redundancy, not on mirrors; and
-//! writes with parity no more than so many. Counted by an allocator of our own, hence here and not
-//! beside the machine.
+//! Reads and writes cost no allocation, on any level, with few members. Counted by an allocator of
+//! our own, hence here and not beside the machine.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -148,20 +147,16 @@ fn plain_reads_and_writes_allocate_nothing() {
 }
 
 #[test]
-fn writes_with_parity_allocate_no_more_than_for_their_plans() {
+fn writes_with_parity_allocate_nothing() {
     let write = Op::Write { fua: false };
-    // Four members, chunks of 128 sectors. A part of a chunk, two chunks, a stripe.
-    for (level, sectors, at, most) in [
-        (5, 8, 8, 11),
-        (5, 64, 64, 11),
-        (5, 256, 384, 13),
-        (5, 384, 384, 13),
-        (6, 8, 8, 11),
-        (6, 256, 256, 13),
-    ] {
+    // Four members, chunks of 128 sectors: a part of a chunk, read and modified or made of the
+    // others; two chunks; a stripe.
+    for (level, sectors, at) in
+        [(5, 8, 8), (5, 64, 64), (5, 256, 384), (5, 384, 384), (6, 8, 8), (6, 256, 256)]
+    {
         let mut array = array(level, 2);
         allocations_of(&mut array, write, 1000, (sectors, at));
-        let each = allocations_of(&mut array, write, 1000, (sectors, at)).div_ceil(1000);
-        assert!(each <= most, "level {level}, {sectors} sectors: {each} allocations each");
+        let count = allocations_of(&mut array, write, 1000, (sectors, at));
+        assert_eq!(count, 0, "level {level}, {sectors} sectors: allocations in 1000 writes");
     }
 }

@@ -71,9 +71,9 @@ mod tests {
         let mut arena = vec![1, 2, 4, 8, 0xff, 0xff];
         let at = |offset| Buf { offset, len: 2 };
         let compute = |accumulate| Compute::Sum {
-            inputs: vec![at(0), at(2)],
-            coefs: vec![1, 1],
-            outputs: vec![at(4)],
+            inputs: vec![at(0), at(2)].into(),
+            coefs: vec![1, 1].into(),
+            outputs: vec![at(4)].into(),
             accumulate,
         };
         run(&mut arena, &compute(false));

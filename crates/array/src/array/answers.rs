@@ -111,6 +111,7 @@ impl Array {
         if matches!(op, IoOp::Discard { .. }) {
             return;
         }
+        self.lane.members_change();
         let changes = matches!(op, IoOp::Write { .. } | IoOp::WriteZeroes { .. } | IoOp::Flush);
         let must_land = must_land(&self.lane, owner);
         let tried = Tried { sector: op.sector(), changes, must_land };

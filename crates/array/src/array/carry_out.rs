@@ -28,8 +28,14 @@ impl Array {
                 }
                 LaneCommand::CheckpointDone => self.logging.log.checkpoint_done(&mut self.lane),
                 LaneCommand::Work { place, unit, work } => self.start_work(place, unit, work),
-                LaneCommand::GiveUp(member) => self.lane.ios.give_up(member),
-                LaneCommand::Disown(member) => self.lane.ios.disown(member),
+                LaneCommand::GiveUp(member) => {
+                    self.lane.members_change();
+                    self.lane.ios.give_up(member);
+                }
+                LaneCommand::Disown(member) => {
+                    self.lane.members_change();
+                    self.lane.ios.disown(member);
+                }
                 LaneCommand::BeginJournal { member, data_offset, data_sectors, first_seq } => {
                     let area =
                         JournalArea { start: data_offset, sectors: data_sectors & !7, tail: 0 };
@@ -57,6 +63,7 @@ impl Array {
     }
 
     pub(super) fn take_command(&mut self, id: CommandId, command: Command) {
+        self.lane.members_change();
         self.with_traffic(|keeper, traffic| keeper.command(id, command, traffic));
     }
 

@@ -48,6 +48,7 @@ impl Array {
 
     /// Ends a job: tells who waits for it.
     fn end_job(&mut self, index: usize, result: Result<(), RequestError>) {
+        self.lane.cache_ends(index, result.is_ok());
         let mut job = self.jobs.remove(&mut self.lane, index);
         let (start, end) = job.kind.range(&self.lane.map);
         let kept_open = self.logging.leave_pages(&mut self.lane, &mut job, index, result);
@@ -73,19 +74,21 @@ impl Array {
                 self.lane.actions.push_back(Action::Notify(event));
             }
         }
-        if matches!(job.kind, Kind::Write { .. } | Kind::MirrorWrite { .. }) {
-            self.jobs.keep_memory(std::mem::take(&mut job.run).into_plan());
-        }
         let Self { lane, requests, jobs, .. } = self;
         match &job.kind {
             Kind::Write { requests: waiting, .. } => {
                 for request in waiting {
                     requests.piece_done(lane, jobs, *request, result);
                 }
+                jobs.keep_memory(job);
             }
-            Kind::MirrorWrite { request, .. }
-            | Kind::ZeroStripes { request, .. }
-            | Kind::Read { request, .. } => requests.piece_done(lane, jobs, *request, result),
+            Kind::MirrorWrite { request, .. } => {
+                requests.piece_done(lane, jobs, *request, result);
+                jobs.keep_memory(job);
+            }
+            Kind::ZeroStripes { request, .. } | Kind::Read { request, .. } => {
+                requests.piece_done(lane, jobs, *request, result)
+            }
             Kind::Mend { unit, target, fault } => {
                 self.mending.end(*target, *unit);
                 self.lane.report(LaneReport::Mended(*target, *fault, result.is_ok()));

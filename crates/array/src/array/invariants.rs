@@ -122,7 +122,8 @@ fn scratch_is_somewhere(array: &Array, waiting: &Waiting) -> Result<(), String> 
     let strips: u64 = taken.map(|taken| taken.bytes()).sum();
     let pages = waiting.pages as u64 * u64::from(PAGE_BYTES);
     let starting = array.logging.held_bytes();
-    let found = array.lane.pool.free_bytes() + strips + pages + starting;
+    let cached = array.lane.cache.bytes();
+    let found = array.lane.pool.free_bytes() + strips + pages + starting + cached;
     let all = array.lane.pool.all_bytes();
     if found != all { Err(format!("{found} of {all} bytes of scratch")) } else { Ok(()) }
 }

@@ -109,6 +109,12 @@ pub(crate) struct Job {
     pub(crate) fua: bool,
     /// More of a sequential stream is likely to fill this unit until then.
     pub(crate) hold_until: Option<Instant>,
+    /// A sequential stream writes this unit.
+    pub(super) in_stream: bool,
+    /// Where it writes a part of stripes: the unit was written not long ago.
+    pub(super) seen: bool,
+    /// When it asked members for what it reads.
+    pub(super) read_at: Option<Instant>,
     pub(crate) stage: Stage,
     pub(crate) run: Run,
     pub(crate) taken: Option<Taken>,
@@ -141,6 +147,9 @@ impl Job {
             kind,
             fua,
             hold_until: None,
+            in_stream: false,
+            seen: false,
+            read_at: None,
             stage: Stage::Staged,
             run: Run::default(),
             taken: None,

@@ -8,6 +8,7 @@ use slab::Slab;
 use super::compare::{Mismatch, Outcome};
 use super::io::Owner;
 use super::job::{Job, Kind, Stage};
+use super::job_io::{has_read, read, write};
 use super::lane::Lane;
 use super::locks::Locks;
 use super::map::Map;
@@ -15,8 +16,8 @@ use super::write_log::{LogKind, Way, is_consecutive};
 use crate::code::Answers;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
-use crate::plan::{MemberIo, Next, Plan, Run, Stage as RunStage, Taken};
-use crate::{Instant, MemberId, Outcome as Answer, RequestError};
+use crate::plan::{Next, Plan, RoleView, Run, Stage as RunStage, Taken};
+use crate::{Instant, MemberId, RequestError};
 
 /// What the array is to do about a job.
 #[must_use]
@@ -54,8 +55,45 @@ pub(super) struct Jobs {
     granted: Vec<usize>,
     /// What was found out about the codes of stripes.
     answers: Answers,
-    /// The memory of writes' plans that are done with, for the next ones.
-    spare_plans: Vec<Plan>,
+    spare: Spare,
+}
+
+/// The memory of writes that are done with, for the next ones.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    plans: Vec<Plan>,
+    cells: Vec<RoleView>,
+    segments: Vec<Vec<Segment>>,
+    requests: Vec<Vec<usize>>,
+}
+
+impl Spare {
+    /// An empty plan.
+    pub(super) fn plan(&mut self) -> Plan {
+        self.plans.pop().unwrap_or_default()
+    }
+
+    /// No cells of a stripe.
+    pub(super) fn cells(&mut self) -> Vec<RoleView> {
+        std::mem::take(&mut self.cells)
+    }
+
+    /// Of a stripe for which all is planned.
+    pub(super) fn keep_cells(&mut self, mut cells: Vec<RoleView>) {
+        cells.clear();
+        self.cells = cells;
+    }
+
+    /// Of a write that is over.
+    fn keep(&mut self, job: Job) {
+        self.plans.push(job.run.into_plan().cleared());
+        if let Kind::Write { mut segments, mut requests, .. } = job.kind {
+            segments.clear();
+            self.segments.push(segments);
+            requests.clear();
+            self.requests.push(requests);
+        }
+    }
 }
 
 impl Jobs {
@@ -99,7 +137,7 @@ impl Jobs {
         self.ready.push_back(index);
     }
 
-    /// Adds new contents to the open job of their unit, or opens one.
+    /// Adds new contents to the open job of their unit, or opens one; which it is.
     pub(super) fn gather(
         &mut self,
         log: LogKind,
@@ -108,7 +146,7 @@ impl Jobs {
         request: usize,
         fua: bool,
         hold_until: Option<Instant>,
-    ) {
+    ) -> usize {
         if let Some(&open) = self.open_units.get(&unit.start) {
             let job = &mut self.table[open];
             if let Kind::Write { segments, requests, .. } = &mut job.kind
@@ -118,15 +156,20 @@ impl Jobs {
                 if log != LogKind::PartialParity || is_consecutive(segments) {
                     requests.push(request);
                     job.fua |= fua;
-                    return;
+                    return open;
                 }
                 segments.pop();
             }
         }
-        let kind = Kind::Write { unit, segments: vec![segment], requests: vec![request] };
+        let mut segments = self.spare.segments.pop().unwrap_or_default();
+        segments.push(segment);
+        let mut requests = self.spare.requests.pop().unwrap_or_default();
+        requests.push(request);
+        let kind = Kind::Write { unit, segments, requests };
         let index = self.table.insert(Job { hold_until, ..Job::new(kind, fua) });
         self.staged.push_back(index);
         self.open_units.insert(unit.start, index);
+        index
     }
 
     /// Starts the gathered writes: those whose unit is full or will not be filled. A unit that a
@@ -244,11 +287,8 @@ impl Jobs {
             job.way = way;
         }
         let needed = job.strips_needed(&lane.map, lane.log);
-        let strips = match job.way {
-            Way::Destage => lane.pool.take_to_destage(needed),
-            _ => lane.pool.take(needed),
-        };
-        let Some(strips) = strips else {
+        let destages = job.way == Way::Destage;
+        let Some(strips) = lane.take_strips(needed, destages) else {
             job.stage = Stage::Scratch;
             self.scratch_waiters.push_back(index);
             return None;
@@ -262,7 +302,7 @@ impl Jobs {
         } else if matches!(job.kind, Kind::Check { .. }) {
             planner.check(job, &mut taken).map(|step| job.begin_check(step))
         } else {
-            planner.plan(job, &mut taken, &mut self.spare_plans, lane.pool.zero, lane.log)
+            planner.plan(job, &mut taken, &mut self.spare, lane.pool.zero, lane.log)
         };
         self.answers = std::mem::take(&mut taken.answers);
         job.taken = Some(taken);
@@ -282,12 +322,11 @@ impl Jobs {
             let job = self.get_mut(index);
             match job.run.advance() {
                 Next::Wait => return None,
-                Next::Read(which) => {
-                    for io in &job.run.plan().reads[which] {
-                        lane.issue(io.member, io.op, Owner::Job(index));
-                    }
+                Next::Read(which) => read(lane, job, index, which),
+                Next::Compute(compute) => {
+                    has_read(lane, job);
+                    lane.issue_compute(compute, index);
                 }
-                Next::Compute(compute) => lane.issue_compute(compute, index),
                 Next::Write if lane.keeper().has_failed() && job.writes_data() => {
                     return Some(JobEvent::Ended(index, Err(RequestError::Failed)));
                 }
@@ -376,6 +415,13 @@ impl Jobs {
         if job.run.stage() == RunStage::Rereading {
             return Some(JobEvent::Ended(index, Err(RequestError::Medium)));
         }
+        lane.cache_ends(index, false);
+        let job = self.get_mut(index);
+        if std::mem::take(&mut job.in_stream) {
+            // It may have been what was read along: each member is asked for what is needed alone.
+            job.avoid.clear();
+            job.unread.clear();
+        }
         self.give_scratch(lane, index);
         self.plan(lane, index)
     }
@@ -407,21 +453,9 @@ impl Jobs {
         self.table.remove(index)
     }
 
-    /// Keeps the memory of a plan that is done with.
-    pub(super) fn keep_memory(&mut self, plan: Plan) {
-        self.spare_plans.push(plan.cleared());
-    }
-}
-
-/// Issues the writes of a job to those members that have not failed.
-fn write(lane: &mut Lane, job: &mut Job, index: usize) {
-    for at in 0..job.run.plan().writes.len() {
-        let MemberIo { member, op } = job.run.plan().writes[at];
-        if lane.keeper().members().live(member) {
-            lane.issue(member, op, Owner::Job(index));
-        } else {
-            job.run.answered(Answer::Done);
-        }
+    /// Keeps the memory of a write that is over.
+    pub(super) fn keep_memory(&mut self, job: Job) {
+        self.spare.keep(job);
     }
 }
 

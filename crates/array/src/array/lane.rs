@@ -7,8 +7,10 @@ use super::io::{Ios, Owner};
 use super::map::Map;
 use super::planning::Planner;
 use super::scratch::Pool;
+use super::stripe_cache::StripeCache;
 use super::write_log::{DirtyPages, LogIo, LogKind};
 use crate::keeper::{Keeper, KeeperView, LaneReport, Traffic};
+use crate::plan::Strips;
 use crate::{Action, Compute, IoOp, MemberId, SECTOR_BYTES};
 
 /// It belongs to the array, and every part gets it as an argument. The parts [see](Self::keeper)
@@ -26,6 +28,7 @@ pub(super) struct Lane {
     pub(super) actions: VecDeque<Action>,
     pub(super) ios: Ios,
     pub(super) pool: Pool,
+    pub(super) cache: StripeCache,
 }
 
 impl Lane {
@@ -38,6 +41,7 @@ impl Lane {
             dirty: DirtyPages::default(),
             actions: VecDeque::with_capacity(1024),
             ios: Ios::with_capacity(1024),
+            cache: StripeCache::new(&pool),
             pool,
         }
     }
@@ -102,6 +106,30 @@ impl Lane {
             self.report(LaneReport::ReadUpTo(member, end));
         }
         self.actions.push_back(Action::Io { io, member, op });
+    }
+
+    /// Strips of scratch for a job: all there are but what jobs have, the cache gives its own back.
+    pub(super) fn take_strips(&mut self, count: usize, destages: bool) -> Option<Strips> {
+        let Self { pool, cache, .. } = self;
+        let take = |pool: &mut Pool| {
+            if destages { pool.take_to_destage(count) } else { pool.take(count) }
+        };
+        take(pool).or_else(|| {
+            cache.shed(pool);
+            take(pool)
+        })
+    }
+
+    /// A job has ended, or is planned anew: what is kept of it counts if it went well.
+    pub(super) fn cache_ends(&mut self, job: usize, well: bool) {
+        let keeper = self.keeper.view();
+        let well = well && !keeper.is_stopping();
+        self.cache.end(&mut self.pool, keeper.now(), job, well);
+    }
+
+    /// What members hold may not be what was written, or read, before.
+    pub(super) fn members_change(&mut self) {
+        self.cache.clear(&mut self.pool);
     }
 
     /// Hands one computation to the executor.

@@ -18,6 +18,7 @@ mod full;
 mod invariants;
 mod io;
 mod job;
+mod job_io;
 mod jobs;
 mod lane;
 mod locks;
@@ -28,6 +29,7 @@ mod requests;
 mod scratch;
 mod space;
 mod starting;
+mod stripe_cache;
 #[cfg(test)]
 mod tests;
 mod within;
@@ -259,6 +261,7 @@ impl Machine for Array {
             Event::Command { id, command } => self.take_command(id, command),
             Event::Tick => {
                 self.lane.keeper_mut().tick();
+                self.lane.cache.tick(&mut self.lane.pool, now);
                 self.carry_out();
             }
             Event::Loaded { io, bytes } => {
@@ -287,8 +290,9 @@ impl Machine for Array {
         let frozen = self.lane.keeper().metadata_frozen();
         let held = if frozen { None } else { self.jobs.hold_deadline() };
         let destage = if self.lane.destages() { self.lane.dirty.deadline() } else { None };
-        let deadlines = [self.lane.keeper().deadline(), self.put_offs.deadline(), held, destage];
-        deadlines.into_iter().flatten().min()
+        let own = [self.lane.keeper().deadline(), self.put_offs.deadline()];
+        let deadlines = [held, destage, self.lane.cache.deadline()];
+        own.into_iter().chain(deadlines).flatten().min()
     }
 
     fn idle(&self) -> bool {
@@ -297,6 +301,7 @@ impl Machine for Array {
             && self.lane.ios.abandoning.is_empty()
             && self.jobs.is_empty()
             && self.lane.keeper().is_idle()
+            && self.lane.cache.is_empty()
             && self.lane.actions.is_empty()
             && self.put_offs.0.is_empty()
             && self.logging.is_over()

@@ -2,6 +2,7 @@
 //! read and who must be written, and the planners in [`crate::plan`] do the rest.
 
 use super::job::{Job, Kind};
+use super::jobs::Spare;
 use super::map::Map;
 use super::scratch::PAGE_BYTES;
 use super::write_log::{DirtyPages, LeftPage, LogKind, Way};
@@ -24,14 +25,24 @@ pub(super) struct Planner<'a> {
 
 impl Planner<'_> {
     pub(super) fn stripe_view(&self, unit: Unit, avoid: &[MemberId]) -> StripeView {
+        self.stripe_view_in(Vec::new(), unit, avoid)
+    }
+
+    /// The same, in the memory of an empty list of cells.
+    fn stripe_view_in(
+        &self,
+        mut cells: Vec<RoleView>,
+        unit: Unit,
+        avoid: &[MemberId],
+    ) -> StripeView {
         let stripe = unit.start / u64::from(self.map.geometry.chunk_sectors());
         let code = self.map.codes.of_stripe(&self.map.geometry, stripe);
         let sums = code.equations().iter().map(|equation| equation.parity);
-        let cells = code.data().iter().copied().chain(sums);
+        let numbered = code.data().iter().copied().chain(sums);
         let start = unit.start;
         let sectors = u64::from(unit.sectors);
         let view = |cell: Cell| self.keeper.members().view(cell.node, start, sectors, avoid);
-        let cells = cells.map(view).collect();
+        cells.extend(numbered.map(view));
         let parity_valid = self.keeper.in_step(start, unit.end());
         let sums_count = parity_valid || self.keeper.is_vouched_for();
         StripeView { cells, code, parity_valid, sums_count, recorded: false }
@@ -57,7 +68,7 @@ impl Planner<'_> {
         &self,
         job: &mut Job,
         taken: &mut Taken,
-        memory: &mut Vec<Plan>,
+        memory: &mut Spare,
         zero: Buf,
         log: LogKind,
     ) -> Result<Plan, RequestError> {
@@ -66,14 +77,14 @@ impl Planner<'_> {
         let lost = |Unrecoverable| lost;
         match &job.kind {
             Kind::Write { unit, segments, .. } => {
-                let mut view = self.stripe_view(*unit, &job.avoid);
+                let mut view = self.stripe_view_in(memory.cells(), *unit, &job.avoid);
                 view.recorded = match log {
                     LogKind::None => false,
                     // The log for the stripe is that of the member which holds its parity.
                     LogKind::PartialParity => view.cells.last().is_some_and(RoleView::writable),
                     LogKind::Journal => true,
                 };
-                let mut plan = memory.pop().unwrap_or_default();
+                let mut plan = memory.plan();
                 job.whole_blocks = match &job.way {
                     Way::Back(pages) => return Ok(copy_pages(plan, segments, pages)),
                     Way::Destage => {
@@ -88,11 +99,12 @@ impl Planner<'_> {
                     Way::Through => None,
                 };
                 let segments = job.whole_blocks.as_ref().unwrap_or(segments);
-                parity::write(plan, &view, segments, zero, job.fua, taken).map_err(lost)
+                let plan = parity::write(plan, &view, segments, zero, job.fua, taken);
+                memory.keep_cells(view.cells);
+                plan.map_err(lost)
             }
             Kind::MirrorWrite { sector, sectors, source, .. } => {
-                let memory = memory.pop().unwrap_or_default();
-                Ok(self.plan_mirror_write(memory, *sector, *sectors, *source, job.fua))
+                Ok(self.plan_mirror_write(memory.plan(), *sector, *sectors, *source, job.fua))
             }
             Kind::ZeroStripes { start, end, unmap, .. } => {
                 Ok(self.plan_zero_stripes(*start, *end, *unmap, job.fua))

@@ -283,12 +283,13 @@ impl Requests {
             let rows = Rows::new(start as u32, (start + sectors) as u32);
             let segment = Segment { index: strip, rows, source: cut(sectors) };
             let unit = Unit { start: row - start, sectors: unit as u32 };
+            self.add_piece(index);
             // More of a sequential stream is likely to come soon.
             let waits = self.sequential && !fua;
             let hold_until = waits.then(|| lane.keeper().now().plus_millis(HOLD_MS));
-            self.add_piece(index);
             let fua = fua && lane.log != LogKind::Journal;
-            jobs.gather(lane.log, unit, segment, index, fua, hold_until);
+            let job = jobs.gather(lane.log, unit, segment, index, fua, hold_until);
+            jobs.get_mut(job).in_stream |= self.sequential;
             return sectors;
         }
         self.add_piece(index);

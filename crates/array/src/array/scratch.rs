@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 pub(crate) use crate::keeper::PAGE_BYTES;
 use crate::keeper::UNIT_SECTORS;
+use crate::plan::Strips;
 use crate::{Buf, IoId};
 
 /// A strip unit: the highest unit of parity work.
@@ -60,6 +61,11 @@ impl Pool {
         self.bytes
     }
 
+    /// Strips in all, as the scratch was cut at first.
+    pub(crate) const fn all_strips(&self) -> u64 {
+        self.bytes / UNIT_BYTES as u64
+    }
+
     /// What nobody has, and what was given back and is lent.
     pub(crate) fn free_bytes(&self) -> u64 {
         let free = self.strips.iter().chain(&self.pages).chain(&self.parked);
@@ -72,15 +78,15 @@ impl Pool {
     }
 
     /// `count` strips, or none of them.
-    pub(crate) fn take(&mut self, count: usize) -> Option<Vec<Buf>> {
+    pub(crate) fn take(&mut self, count: usize) -> Option<Strips> {
         let kept = if count == 0 { 0 } else { self.kept };
         if self.strips.len() < count + kept { None } else { self.take_to_destage(count) }
     }
 
     /// The same, to destage.
-    pub(crate) fn take_to_destage(&mut self, count: usize) -> Option<Vec<Buf>> {
+    pub(crate) fn take_to_destage(&mut self, count: usize) -> Option<Strips> {
         let rest = self.strips.len().checked_sub(count)?;
-        Some(self.strips.split_off(rest))
+        Some(self.strips.drain(rest..).collect())
     }
 
     pub(crate) fn give(&mut self, bufs: impl Iterator<Item = Buf>) {

@@ -14,6 +14,8 @@ pub use run::{Next, Run, Stage};
 
 use std::collections::VecDeque;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::action::{Compute, IoOp};
 use crate::code::{Answers, Cell, Term};
 use crate::{Buf, MemberId, SECTOR_BYTES};
@@ -169,14 +171,7 @@ impl Plan {
 
     /// Adds the copying of a buffer into another one as long.
     pub fn copy(&mut self, from: Buf, to: Buf) {
-        let inputs = vec![from];
-        let outputs = vec![to];
-        self.computes.push_back(Compute::Sum {
-            inputs,
-            coefs: vec![1],
-            outputs,
-            accumulate: false,
-        });
+        self.computes.push_back(copied(from, to));
     }
 
     /// Adds zeroing of `rows` at every writer of a role.
@@ -189,15 +184,28 @@ impl Plan {
     }
 }
 
+/// What copies a buffer into another one as long.
+pub(crate) fn copied(from: Buf, to: Buf) -> Compute {
+    Compute::Sum {
+        inputs: smallvec![from],
+        coefs: smallvec![1],
+        outputs: smallvec![to],
+        accumulate: false,
+    }
+}
+
 /// What forms a sum of strips in memory.
 fn form(terms: &[Term], strip: impl Fn(Cell) -> Buf, output: Buf) -> Compute {
     Compute::Sum {
         inputs: terms.iter().map(|term| strip(term.cell)).collect(),
         coefs: terms.iter().map(|term| term.coef).collect(),
-        outputs: vec![output],
+        outputs: smallvec![output],
         accumulate: false,
     }
 }
+
+/// Strips of scratch: so many are held without an allocation.
+pub type Strips = SmallVec<[Buf; 10]>;
 
 /// What one plan is made with: scratch strips, given back as a whole when the plan ends, and what
 /// was found out about codes, while it is made.
@@ -205,7 +213,7 @@ fn form(terms: &[Term], strip: impl Fn(Cell) -> Buf, output: Buf) -> Compute {
 pub struct Taken {
     /// How cells came back before.
     pub answers: Answers,
-    bufs: Vec<Buf>,
+    bufs: Strips,
     /// The first so many are free.
     free: usize,
 }
@@ -213,7 +221,7 @@ pub struct Taken {
 impl Taken {
     /// None is taken yet of those that are free.
     #[must_use]
-    pub const fn new(free: Vec<Buf>, answers: Answers) -> Self {
+    pub fn new(free: Strips, answers: Answers) -> Self {
         Self { answers, free: free.len(), bufs: free }
     }
 

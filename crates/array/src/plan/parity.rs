@@ -6,13 +6,21 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::{Plan, PlannedSum, RoleView, Rows, Taken, Unrecoverable};
 use crate::Buf;
-use crate::action::Compute;
+use crate::action::{Coefs, Compute, Inputs, Outputs};
 use crate::code::{Cell, Equation, KnownCode, Part, Strategy, StripeCode, Term};
 
 /// How many sums are formed at once at most.
 const MAX_OUTPUTS: usize = 2;
+
+/// With up to so many strips of data, a plan is made without an allocation.
+const FEW: usize = 8;
+
+/// What the data strips of a unit are to hold, where that is new.
+type Covered = SmallVec<[Option<Source>; FEW]>;
 
 /// The strips of one unit.
 #[derive(Clone, Debug)]
@@ -71,6 +79,9 @@ impl StripeView {
     }
 }
 
+/// Equations of a code.
+type Equations<'a> = SmallVec<[&'a Equation; MAX_OUTPUTS]>;
+
 /// Equations in sets that are made at once.
 pub(super) fn sets<'a, 'b>(
     equations: &'a [&'b Equation],
@@ -109,12 +120,12 @@ pub enum Source {
 /// The strips of the unit in scratch memory, each taken when first needed.
 pub(super) struct Slots<'a> {
     taken: &'a mut Taken,
-    strips: Vec<Option<Buf>>,
+    strips: SmallVec<[Option<Buf>; FEW + 2]>,
 }
 
 impl<'a> Slots<'a> {
     pub(super) fn new(view: &StripeView, taken: &'a mut Taken) -> Self {
-        Self { taken, strips: vec![None; view.cells.len()] }
+        Self { taken, strips: SmallVec::from_elem(None, view.cells.len()) }
     }
 
     pub(super) fn get(&mut self, strip: usize) -> Buf {
@@ -140,7 +151,8 @@ pub fn write(
     taken: &mut Taken,
 ) -> Result<Plan, Unrecoverable> {
     let mut slots = Slots::new(view, taken);
-    let mut cuts: Vec<u32> = segments.iter().flat_map(|s| [s.rows.start, s.rows.end]).collect();
+    let ends = |segment: &Segment| [segment.rows.start, segment.rows.end];
+    let mut cuts: SmallVec<[u32; 4 * FEW]> = segments.iter().flat_map(ends).collect();
     cuts.sort_unstable();
     cuts.dedup();
     for pair in cuts.windows(2) {
@@ -153,8 +165,8 @@ pub fn write(
     Ok(plan)
 }
 
-fn covered(view: &StripeView, segments: &[Segment], rows: Rows) -> Vec<Option<Source>> {
-    let mut covered = vec![None; view.data_strips()];
+fn covered(view: &StripeView, segments: &[Segment], rows: Rows) -> Covered {
+    let mut covered = Covered::from_elem(None, view.data_strips());
     for segment in segments {
         if segment.rows.start <= rows.start && rows.end <= segment.rows.end {
             let within = Rows::new(rows.start - segment.rows.start, rows.end - segment.rows.start);
@@ -171,7 +183,7 @@ fn covered(view: &StripeView, segments: &[Segment], rows: Rows) -> Vec<Option<So
 struct Cut<'a> {
     view: &'a StripeView,
     rows: Rows,
-    covered: Vec<Option<Source>>,
+    covered: Covered,
     zero: Buf,
     fua: bool,
 }
@@ -274,7 +286,7 @@ impl Cut<'_> {
 
     /// Sums of the whole new stripe.
     fn encode(&self, plan: &mut Plan, slots: &mut Slots) {
-        let held: Vec<&Equation> = self.view.held().collect();
+        let held: Equations<'_> = self.view.held().collect();
         for set in sets(&held) {
             let compute = sum(&self.view.code, set, |strip| self.source(strip, slots));
             plan.computes.push_back(compute);
@@ -292,17 +304,17 @@ impl Cut<'_> {
         }
         let changes = |term: &&Term| self.covered[code.number(term.cell)].is_some();
         let held = self.view.held();
-        let held: Vec<&Equation> =
+        let held: Equations<'_> =
             held.filter(|equation| equation.terms.iter().any(|term| changes(&term))).collect();
         for set in sets(&held) {
-            let mut inputs = Vec::new();
+            let mut inputs = Inputs::new();
             for term in set[0].terms.iter().filter(changes) {
                 let index = code.number(term.cell);
                 inputs.push(self.rows.of(slots.get(index)));
                 inputs.push(self.source(index, slots));
             }
-            let mut coefs = Vec::new();
-            let mut outputs = Vec::new();
+            let mut coefs = Coefs::new();
+            let mut outputs = Outputs::new();
             for equation in set {
                 let strip = code.number(equation.parity);
                 read_strip(self.view, strip, self.rows, plan, slots);
@@ -390,13 +402,13 @@ pub(super) fn recover(
     let answers = &mut slots.taken.answers;
     let all = answers.sums(&view.code, &view.lost(), wanted, MAX_OUTPUTS).ok_or(Unrecoverable)?;
     for (sums, outputs) in all.iter().zip(outputs.chunks(MAX_OUTPUTS)) {
-        let mut inputs = Vec::new();
+        let mut inputs = Inputs::new();
         for &strip in &sums.inputs {
             read_strip(view, strip, rows, plan, slots);
             inputs.push(rows.of(slots.get(strip)));
         }
-        let coefs = sums.coefs.clone();
-        let outputs = outputs.to_vec();
+        let coefs = Coefs::from_slice(&sums.coefs);
+        let outputs = Outputs::from_slice(outputs);
         plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate: false });
     }
     Ok(())

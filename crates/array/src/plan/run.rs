@@ -111,6 +111,22 @@ impl Run {
         self.plan.computes.extend(more.computes);
     }
 
+    /// Computes this before all else that is planned.
+    pub fn compute_first(&mut self, compute: Compute) {
+        self.plan.computes.push_front(compute);
+    }
+
+    /// Did it begin with reads?
+    #[must_use]
+    pub const fn has_read(&self) -> bool {
+        self.begun > 0
+    }
+
+    /// One more thing is under way of this stage, which is to be answered.
+    pub const fn one_more(&mut self) {
+        self.pending += 1;
+    }
+
     /// What is to be done next.
     pub fn advance(&mut self) -> Next {
         let reads = self.plan.reads.len();

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use braid_array::action::CommandId;
+use braid_array::action::{Coefs, CommandId, Inputs};
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricOp, PeerId};
 use braid_array::keeper::{Keeper, LaneReport};
 use braid_array::{Action, Buf, Compute, Instant, IoId, MemberId, Refusal, Role};
+use smallvec::smallvec;
 
 use super::Key;
 use super::latency::{LatencyTracker, TimedOperation};
@@ -148,22 +149,17 @@ impl Out {
         self.push(Action::Compute { io, compute });
     }
 
-    pub(super) fn sum(
-        &mut self,
-        purpose: IoPurpose,
-        inputs: Vec<Buf>,
-        coefs: Vec<u8>,
-        output: Buf,
-    ) {
-        let outputs = vec![output];
+    pub(super) fn sum(&mut self, purpose: IoPurpose, inputs: Inputs, coefs: Coefs, output: Buf) {
+        let outputs = smallvec![output];
         self.compute(purpose, Compute::Sum { inputs, coefs, outputs, accumulate: false });
     }
 
     /// Adds a buffer to another.
     pub(super) fn sum_into(&mut self, purpose: IoPurpose, input: Buf, to: Buf) {
-        let inputs = vec![input];
-        let outputs = vec![to];
-        self.compute(purpose, Compute::Sum { inputs, coefs: vec![1], outputs, accumulate: true });
+        let inputs = smallvec![input];
+        let coefs = smallvec![1];
+        let outputs = smallvec![to];
+        self.compute(purpose, Compute::Sum { inputs, coefs, outputs, accumulate: true });
     }
 
     /// Connects to a node; the connection has a number that no other had.

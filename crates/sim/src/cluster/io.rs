@@ -88,7 +88,7 @@ impl World {
             format!("process {process} {} (io {})", compute::describe(&compute), io.0)
         });
         let (read, written) = match &compute {
-            Compute::Sum { inputs, outputs, .. } => (inputs.clone(), outputs.clone()),
+            Compute::Sum { inputs, outputs, .. } => (inputs.to_vec(), outputs.to_vec()),
             Compute::Check { data, p, q, .. } => {
                 (data.iter().copied().chain([*p]).chain(*q).collect(), Vec::new())
             }

@@ -6,6 +6,7 @@
 //! business; what it found is kept here, one readable test for each.
 
 mod bitmap;
+mod cached;
 mod compute;
 mod disk;
 mod failure;

@@ -10,18 +10,19 @@
 //! [laid over](super::overlay) what members hold.
 
 use slab::Slab;
+use smallvec::smallvec;
 
 use super::super::io::Owner;
 use super::super::lane::Lane;
 use super::LogIo;
 use super::overlay::{Overlay, Patch};
-use crate::action::{Action, Compute, Outcome};
+use crate::action::{Action, Compute, Inputs, Outcome};
 use crate::assemble::StartLog;
 use crate::format::journal::BLOCK_SECTORS;
 use crate::keeper::{LaneReport, UNIT_SECTORS};
 use crate::log::journal::Page;
 use crate::log::ppl::PplFix;
-use crate::plan::{MemberIo, Next, Plan, Rows, Run};
+use crate::plan::{MemberIo, Next, Plan, Rows, Run, Strips};
 use crate::{Buf, IoOp, MemberId, Role};
 
 /// Steps under way at most.
@@ -40,7 +41,7 @@ enum Work {
 #[derive(Debug)]
 struct Step {
     run: Run,
-    strips: Vec<Buf>,
+    strips: Strips,
     /// Where a read-only array is to find what is not written.
     patch: Option<(MemberId, u64, Buf)>,
 }
@@ -111,7 +112,7 @@ impl Recovery {
         }
     }
 
-    fn begin(&mut self, lane: &mut Lane, overlay: &mut Overlay, work: Work, strips: Vec<Buf>) {
+    fn begin(&mut self, lane: &mut Lane, overlay: &mut Overlay, work: Work, strips: Strips) {
         let read_only = lane.keeper().is_read_only();
         let planned = match work {
             Work::Fix(fix) => plan_fix(lane, &fix, &strips),
@@ -247,16 +248,17 @@ fn plan_fix(lane: &mut Lane, fix: &PplFix, strips: &[Buf]) -> Option<Plan> {
     let parity = view(fix.parity);
     parity.writers[0]?;
     let mut plan = Plan::default();
-    let mut inputs = Vec::new();
+    let mut inputs = Inputs::new();
     for (role, strip) in fix.data.iter().zip(&strips[1..]) {
         plan.read(view(*role).reader?, rows, *strip);
         inputs.push(rows.of(*strip));
     }
     // The sum is made where the partial parity is.
     let output = rows.of(strips[0]);
-    let coefs = vec![1; inputs.len()];
+    let coefs = smallvec![1; inputs.len()];
+    let outputs = smallvec![output];
     let accumulate = !fix.partial_parity.is_empty();
-    plan.computes.push_back(Compute::Sum { inputs, coefs, outputs: vec![output], accumulate });
+    plan.computes.push_back(Compute::Sum { inputs, coefs, outputs, accumulate });
     plan.write(&parity, rows, output, false);
     if accumulate {
         let bytes = fix.partial_parity.clone();

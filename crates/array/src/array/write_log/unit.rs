@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use smallvec::smallvec;
+
 use super::super::job::{Job, Kind};
 use super::super::lane::Lane;
 use super::super::map::Map;
 use super::change::{Change, Contents, changes};
-use crate::action::Compute;
+use crate::action::{Compute, Inputs};
 use crate::format::ppl::{HEADER_BYTES, MAX_ENTRIES, PplEntry};
 use crate::{Buf, MemberId, Role, SECTOR_BYTES};
 
@@ -71,9 +73,9 @@ impl Unit {
     pub(super) fn sums(&self, buffer: Buf) -> impl Iterator<Item = (u16, Compute)> + '_ {
         (0..).zip(&self.drafts).filter_map(move |(number, draft)| {
             let output = self.output(buffer, number)?;
-            let inputs = draft.inputs.clone();
-            let coefs = vec![1; inputs.len()];
-            let outputs = vec![output];
+            let inputs = Inputs::from_slice(&draft.inputs);
+            let coefs = smallvec![1; inputs.len()];
+            let outputs = smallvec![output];
             Some((number, Compute::Sum { inputs, coefs, outputs, accumulate: false }))
         })
     }

@@ -89,7 +89,7 @@ impl Compares {
         let Some(mut staged) = decodes.stage(cx.shared, all, extent.len) else { return false };
         cx.shared.staging.give(staged.split_off(own));
         let formed = [staged[0], staged[1]];
-        let mut taken = Taken::new(staged.split_off(1), Answers::default());
+        let mut taken = Taken::new(staged.drain(1..).collect(), Answers::default());
         let check = parity_sync::check(&view, stripe::rows(extent.len), &mut taken);
         let digest = |buf: Buf| buf.slice(0, digest_bytes(buf.len));
         let digests: Vec<Buf> = check.strips.iter().copied().map(digest).collect();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use braid_array::action::Compute;
 use braid_array::{IoOp, Role};
+use smallvec::smallvec;
 
 use super::neighbours::Neighbours;
 use super::part::{Part, Work};
@@ -280,7 +281,7 @@ impl OpenSet {
                 let compute = Compute::Sum {
                     inputs: inputs.iter().map(|&(input, _)| slot(input)).collect(),
                     coefs: inputs.iter().map(|&(_, coef)| coef).collect(),
-                    outputs: vec![slot(*output)],
+                    outputs: smallvec![slot(*output)],
                     accumulate: *accumulate,
                 };
                 out.compute(flight, compute);

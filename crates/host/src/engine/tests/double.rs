@@ -125,9 +125,9 @@ impl Double {
             _ => (Vec::new(), place),
         };
         let compute = Compute::Sum {
-            coefs: vec![1; inputs.len()],
-            inputs,
-            outputs: vec![output],
+            coefs: vec![1; inputs.len()].into(),
+            inputs: inputs.into(),
+            outputs: vec![output].into(),
             accumulate: false,
         };
         let io = self.io(request.id);

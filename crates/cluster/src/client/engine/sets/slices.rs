@@ -7,6 +7,7 @@ use std::sync::Arc;
 use braid_array::code::{Cell, Content};
 use braid_array::fabric::FabricOp;
 use braid_array::{Action, Buf, RequestError};
+use smallvec::smallvec;
 
 use super::{MAX_TRIES, OpenSet, Sets, Stage};
 use crate::client::engine::context::Cx;
@@ -46,7 +47,7 @@ impl Sets {
             let mut at = 0;
             for &piece in pieces {
                 let to = whole.slice(at, piece.len);
-                cx.out.sum(IoPurpose::Copy { position }, vec![piece], vec![1], to);
+                cx.out.sum(IoPurpose::Copy { position }, smallvec![piece], smallvec![1], to);
                 at += piece.len;
                 computing += 1;
             }
