@@ -1,5 +1,6 @@
 //! Some seeds pass (`make sim` runs many), a seed is the same run each time, faults are noticed.
 
+use braid_sim::cluster;
 use braid_sim::fault::Mutation;
 use braid_sim::report::Options;
 use braid_sim::run::{run_log_seed, run_nested_seed, run_seed};
@@ -51,4 +52,11 @@ fn faults_of_the_executor_are_noticed() {
             println!("{name}: noticed by seed {noticed:?} first");
         }
     }
+}
+
+/// Nodes that all die forget what was answered while a flush was under way. That flush fails, and
+/// so does the next one, which came after it.
+#[test]
+fn a_flush_that_fails_says_nothing_of_what_was_answered_meanwhile() {
+    cluster::run::run_seed(461, Options::default()).unwrap_or_else(|line| panic!("{line}"));
 }

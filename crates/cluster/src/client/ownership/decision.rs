@@ -226,6 +226,7 @@ mod tests {
             touched: Touched::all(1),
             missing: Roles(0b100),
             log: false,
+            relay: false,
         };
         let item =
             Leftover { version: SetVersion::new(Epoch(1), 7), prepared: Some(set), ok: true };
