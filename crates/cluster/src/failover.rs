@@ -13,6 +13,7 @@ use braid_array::{
 };
 
 use crate::client::{Client, ClientConfig};
+use crate::ids::Epoch;
 use crate::member::VolumeAddress;
 
 /// How often it is asked whether the nodes have been found.
@@ -113,6 +114,9 @@ pub struct FailoverClient {
     /// Of so many that were answered, some may be gone: flushes say so, until one has that came
     /// after all of these.
     gone: Option<u64>,
+    /// Epochs of clients that found that something answered is gone, and ended before they served:
+    /// whoever comes after one of them finds all nodes as that one has recorded them.
+    lossy: BTreeSet<Epoch>,
 }
 
 /// A request under way.
@@ -157,6 +161,7 @@ impl FailoverClient {
             answered: 0,
             durable: 0,
             gone: None,
+            lossy: BTreeSet::new(),
         })
     }
 
@@ -257,9 +262,13 @@ impl FailoverClient {
                 self.finder.look(self.client.places());
                 self.state = State::Looking(self.now.plus_millis(LOOK_MS));
             }
-            State::Starting if self.client.has_too_few() => self.end_client(),
+            State::Starting if self.client.has_too_few() => {
+                self.lossy.extend(self.client.lossy_epoch(&self.lossy));
+                self.end_client();
+            }
             State::Starting if self.client.is_set_up() => {
-                if !self.client.has_kept_all() && self.answered > self.durable {
+                let lossy = std::mem::take(&mut self.lossy);
+                if !self.client.has_kept_all(&lossy) && self.answered > self.durable {
                     self.gone = Some(self.answered);
                 }
                 self.state = State::Serving;

@@ -54,9 +54,21 @@ fn faults_of_the_executor_are_noticed() {
     }
 }
 
+fn passes(seed: u64) {
+    cluster::run::run_seed(seed, Options::default()).unwrap_or_else(|line| panic!("{line}"));
+}
+
 /// Nodes that all die forget what was answered while a flush was under way. That flush fails, and
 /// so does the next one, which came after it.
 #[test]
 fn a_flush_that_fails_says_nothing_of_what_was_answered_meanwhile() {
-    cluster::run::run_seed(461, Options::default()).unwrap_or_else(|line| panic!("{line}"));
+    passes(461);
+}
+
+/// All nodes die and forget what was answered, and the client that takes the array over loses them
+/// before it serves. The one after it finds them as that one has recorded them.
+#[test]
+fn a_flush_says_what_a_client_found_gone_that_never_served() {
+    passes(7792);
+    passes(9521);
 }
