@@ -72,3 +72,9 @@ fn a_flush_says_what_a_client_found_gone_that_never_served() {
     passes(7792);
     passes(9521);
 }
+
+/// A member was away at the start, and while it is looked at another one gets its role.
+#[test]
+fn who_was_absent_and_has_lost_its_role_keeps_nothing_open() {
+    passes(4317);
+}
