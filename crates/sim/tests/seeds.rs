@@ -78,3 +78,10 @@ fn a_flush_says_what_a_client_found_gone_that_never_served() {
 fn who_was_absent_and_has_lost_its_role_keeps_nothing_open() {
     passes(4317);
 }
+
+/// Two clients that died each wrote the superblock of one member, with the same count: neither had
+/// told all members.
+#[test]
+fn superblocks_that_not_all_were_told_of_are_no_halves() {
+    passes(7919);
+}
