@@ -263,7 +263,9 @@ impl FailoverClient {
                 self.state = State::Looking(self.now.plus_millis(LOOK_MS));
             }
             State::Starting if self.client.has_too_few() => {
-                self.lossy.extend(self.client.lossy_epoch(&self.lossy));
+                if !braid_array::broken("loss-passed-on") {
+                    self.lossy.extend(self.client.lossy_epoch(&self.lossy));
+                }
                 self.end_client();
             }
             State::Starting if self.client.is_set_up() => {
