@@ -65,6 +65,7 @@ fn set(random: &mut Random, params: Params) -> Set {
         touched: if random.below(2) == 0 { Touched::all(blocks) } else { touched },
         missing: Roles([0, 0, 1, 1 << random.below(64)][random.below(4)]),
         log: random.below(2) == 0,
+        relay: random.below(2) == 0,
     }
 }
 
@@ -132,6 +133,7 @@ fn others(random: &mut Random) -> Vec<Message> {
         Message::PipelineReady { tag, ring: number, journal_bytes: bytes, parts_only: flag },
         Message::Finished { position, generation: Generation(few), ok: flag },
         Message::Copied { slot: Slot(at) },
+        Message::NeighbourLost { role: Role(at) },
         Message::ReadFailed { slot: Slot(at) },
         Message::Ok { tag },
         Message::Refused { tag, busy: flag, reason: text.clone(), advice: text.clone() },

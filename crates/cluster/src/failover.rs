@@ -13,6 +13,7 @@ use braid_array::{
 };
 
 use crate::client::{Client, ClientConfig};
+use crate::ids::Epoch;
 use crate::member::VolumeAddress;
 
 /// How often it is asked whether the nodes have been found.
@@ -81,8 +82,8 @@ struct Away {
 /// rules ([`takeover`](crate::client)), so nothing here decides what is kept. What is new is that
 /// requests outlive it: those that were not answered are given to the next client. What was
 /// answered and not flushed may be gone, if nodes have lost their memories: then the next flush
-/// fails, once. If another client has had the array meanwhile it is over: programs above rely on
-/// what that one may have changed.
+/// that came after all of that fails, once, as does any that waited meanwhile. If another client
+/// has had the array meanwhile it is over: programs above rely on what that one may have changed.
 #[derive(Debug)]
 pub struct FailoverClient {
     client: Client,
@@ -103,22 +104,28 @@ pub struct FailoverClient {
     unsaid: Vec<ArrayEvent>,
     /// What the client has taken.
     taken: BTreeMap<RequestId, Taken>,
-    /// What waits for a client.
-    held: VecDeque<Request>,
+    /// What waits for a client, and what had been answered before it came.
+    held: VecDeque<(Request, u64)>,
     commands: Vec<CommandId>,
     actions: VecDeque<Action>,
     /// Requests that changed something and were answered, and how many of them are durable.
     answered: u64,
     durable: u64,
-    /// Something answered may be gone: the next flush says so.
-    owes_error: bool,
+    /// Of so many that were answered, some may be gone: flushes say so, until one has that came
+    /// after all of these.
+    gone: Option<u64>,
+    /// Epochs of clients that found that something answered is gone, and ended before they served:
+    /// whoever comes after one of them finds all nodes as that one has recorded them.
+    lossy: BTreeSet<Epoch>,
 }
 
 /// A request under way.
 #[derive(Debug)]
 struct Taken {
     request: Request,
-    /// What had been answered before it.
+    /// What had been answered before it came.
+    before: u64,
+    /// And before the client took it.
     answered: u64,
 }
 
@@ -153,7 +160,8 @@ impl FailoverClient {
             actions: VecDeque::new(),
             answered: 0,
             durable: 0,
-            owes_error: false,
+            gone: None,
+            lossy: BTreeSet::new(),
         })
     }
 
@@ -201,7 +209,7 @@ impl FailoverClient {
     /// A request is over as far as its client goes; `None` when it waits for the next one.
     fn completed(
         &mut self,
-        Taken { request, answered }: Taken,
+        Taken { request, before, answered }: Taken,
         result: Result<(), RequestError>,
     ) -> Option<Result<(), RequestError>> {
         let away = match self.state {
@@ -213,7 +221,7 @@ impl FailoverClient {
             if self.has_waited_long() {
                 return Some(result);
             }
-            self.held.push_back(request);
+            self.held.push_back((request, before));
             return None;
         }
         match request.op {
@@ -254,11 +262,19 @@ impl FailoverClient {
                 self.finder.look(self.client.places());
                 self.state = State::Looking(self.now.plus_millis(LOOK_MS));
             }
-            State::Starting if self.client.has_too_few() => self.end_client(),
+            State::Starting if self.client.has_too_few() => {
+                if !braid_array::broken("loss-passed-on") {
+                    self.lossy.extend(self.client.lossy_epoch(&self.lossy));
+                }
+                self.end_client();
+            }
             State::Starting if self.client.is_set_up() => {
-                self.owes_error |= !self.client.has_kept_all() && self.answered > self.durable;
+                let lossy = std::mem::take(&mut self.lossy);
+                if !self.client.has_kept_all(&lossy) && self.answered > self.durable {
+                    self.gone = Some(self.answered);
+                }
                 self.state = State::Serving;
-                self.late = self.held.iter().map(|request| request.id).collect();
+                self.late = self.held.iter().map(|(request, _)| request.id).collect();
                 let before = self.away.take().map(|away| (away.until, away.why));
                 self.before = if self.late.is_empty() { None } else { before };
                 self.say_unsaid();
@@ -330,7 +346,7 @@ impl FailoverClient {
     }
 
     fn fail_held(&mut self) {
-        for request in std::mem::take(&mut self.held) {
+        for (request, _) in std::mem::take(&mut self.held) {
             self.complete(request.id, Err(RequestError::Failed));
         }
     }
@@ -355,9 +371,9 @@ impl FailoverClient {
     /// Gives the client what waits for it.
     fn submit_held(&mut self) -> bool {
         let mut any = false;
-        while let Some(request) = self.held.pop_front() {
-            if self.pass_in(request).is_err() {
-                self.held.push_front(request);
+        while let Some((request, before)) = self.held.pop_front() {
+            if self.pass_in(request, before).is_err() {
+                self.held.push_front((request, before));
                 break;
             }
             any = true;
@@ -365,15 +381,18 @@ impl FailoverClient {
         any
     }
 
-    fn pass_in(&mut self, request: Request) -> Result<(), Full> {
-        if request.op == Op::Flush && std::mem::take(&mut self.owes_error) {
-            // Whoever hears of it knows that all before may be gone.
-            self.durable = self.answered;
+    /// `before`: what had been answered before it came.
+    fn pass_in(&mut self, request: Request, before: u64) -> Result<(), Full> {
+        if request.op == Op::Flush && self.gone.is_some() {
+            // Whoever hears of it knows that all before may be gone, and nothing of what was
+            // answered while it was under way.
+            self.durable = self.durable.max(before);
+            self.gone.take_if(|gone| *gone <= before);
             self.complete(request.id, Err(RequestError::Failed));
             return Ok(());
         }
         self.client.submit(self.now, request)?;
-        self.taken.insert(request.id, Taken { request, answered: self.answered });
+        self.taken.insert(request.id, Taken { request, before, answered: self.answered });
         Ok(())
     }
 
@@ -446,12 +465,12 @@ impl BlockMachine for FailoverClient {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.now = now;
         if self.is_serving() && self.held.is_empty() {
-            return self.pass_in(request);
+            return self.pass_in(request, self.answered);
         }
         if self.has_waited_long() || self.client.is_stopping() {
             self.complete(request.id, Err(RequestError::Failed));
         } else {
-            self.held.push_back(request);
+            self.held.push_back((request, self.answered));
         }
         Ok(())
     }

@@ -9,14 +9,17 @@ use braid_array::Role;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
     blocks: u32,
-    words: Vec<u64>,
+    /// A bit for each of the first 64, and words of the others: most stripes have no others.
+    first: u64,
+    others: Vec<u64>,
 }
 
 impl Touched {
     /// None of `blocks` blocks.
     #[must_use]
     pub fn none(blocks: u32) -> Self {
-        Self { blocks, words: vec![0; blocks.div_ceil(64) as usize] }
+        let words = blocks.div_ceil(64) as usize;
+        Self { blocks, first: 0, others: vec![0; words.saturating_sub(1)] }
     }
 
     /// All of `blocks` blocks.
@@ -33,20 +36,34 @@ impl Touched {
     /// On a block the stripe does not have.
     pub fn insert(&mut self, index: u32) {
         assert!(index < self.blocks, "block {index} of {}", self.blocks);
-        self.words[index as usize / 64] |= 1 << (index % 64);
+        let word = match index as usize / 64 {
+            0 => &mut self.first,
+            number => &mut self.others[number - 1],
+        };
+        *word |= 1 << (index % 64);
     }
 
     /// Is this block among them?
     #[must_use]
     pub fn contains(&self, index: u32) -> bool {
-        let word = self.words.get(index as usize / 64);
-        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
+        let word = match index as usize / 64 {
+            0 => self.first,
+            number => self.others.get(number - 1).copied().unwrap_or(0),
+        };
+        word >> (index % 64) & 1 == 1
     }
 
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.words.iter().map(|word| word.count_ones()).sum()
+        let others = self.others.iter().map(|word| word.count_ones());
+        self.first.count_ones() + others.sum::<u32>()
+    }
+
+    /// The one that there is, if there is only one.
+    #[must_use]
+    pub fn lone(&self) -> Option<u32> {
+        if self.count() == 1 { self.iter().next() } else { None }
     }
 
     /// Blocks of the stripe, touched or not.
@@ -121,7 +138,12 @@ impl Roles {
 
     /// Ascending.
     pub fn iter(self) -> impl Iterator<Item = Role> {
-        Role::all(64).filter(move |&role| self.contains(role))
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let role = u16::try_from(rest.trailing_zeros()).ok().filter(|&role| role < 64)?;
+            rest &= rest - 1;
+            Some(Role(role))
+        })
     }
 }
 
@@ -156,6 +178,10 @@ pub enum WriteStrategy {
     Zero,
 }
 
+/// What is the same of slice-sets that are alike: missing roles, variant of the stripe, planner,
+/// strategy, and the lone block if there is only one.
+pub(crate) type Pattern = (Roles, u16, Planner, WriteStrategy, Option<u32>);
+
 /// One slice-set, as the client opens it at every node that has a part in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
@@ -184,19 +210,23 @@ pub struct Set {
     pub missing: Roles,
     /// It is recorded where there are journals.
     pub log: bool,
+    /// Of nodes with a part in it this one alone is told by the client, as it alone gets slices
+    /// from there; it tells the others, each before it puts one there.
+    pub relay: bool,
 }
 
 impl Set {
-    /// Is what nodes do in it the same as in many others, of the same strategy?
-    #[must_use]
-    pub fn is_common(&self) -> bool {
-        match self.strategy {
-            WriteStrategy::FullStripe => self.touched.is_all(),
-            WriteStrategy::Reconstruct | WriteStrategy::ReadModifyWrite | WriteStrategy::Zero => {
-                false
-            }
+    /// Which others it is like for those who have a part in it, if there are many, over a stripe of
+    /// this variant.
+    pub(crate) fn pattern(&self, variant: u16) -> Option<Pattern> {
+        let lone = self.touched.lone();
+        let common = match self.strategy {
+            WriteStrategy::FullStripe => self.touched.is_all() || lone.is_some(),
+            WriteStrategy::Reconstruct | WriteStrategy::ReadModifyWrite => lone.is_some(),
+            WriteStrategy::Zero => false,
             WriteStrategy::Restore(_) => true,
-        }
+        };
+        common.then_some((self.missing, variant, self.planner, self.strategy, lone))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Some seeds pass (`make sim` runs many), a seed is the same run each time, faults are noticed.
 
+use braid_sim::cluster;
 use braid_sim::fault::Mutation;
 use braid_sim::report::Options;
 use braid_sim::run::{run_log_seed, run_nested_seed, run_seed};
@@ -51,4 +52,36 @@ fn faults_of_the_executor_are_noticed() {
             println!("{name}: noticed by seed {noticed:?} first");
         }
     }
+}
+
+fn passes(seed: u64) {
+    cluster::run::run_seed(seed, Options::default()).unwrap_or_else(|line| panic!("{line}"));
+}
+
+/// Nodes that all die forget what was answered while a flush was under way. That flush fails, and
+/// so does the next one, which came after it.
+#[test]
+fn a_flush_that_fails_says_nothing_of_what_was_answered_meanwhile() {
+    passes(461);
+}
+
+/// All nodes die and forget what was answered, and the client that takes the array over loses them
+/// before it serves. The one after it finds them as that one has recorded them.
+#[test]
+fn a_flush_says_what_a_client_found_gone_that_never_served() {
+    passes(7792);
+    passes(9521);
+}
+
+/// A member was away at the start, and while it is looked at another one gets its role.
+#[test]
+fn who_was_absent_and_has_lost_its_role_keeps_nothing_open() {
+    passes(4317);
+}
+
+/// Two clients that died each wrote the superblock of one member, with the same count: neither had
+/// told all members.
+#[test]
+fn superblocks_that_not_all_were_told_of_are_no_halves() {
+    passes(7919);
 }

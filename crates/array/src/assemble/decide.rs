@@ -4,7 +4,7 @@ use crate::Role;
 use std::collections::BTreeSet;
 
 use super::check::{adopted, check_places, check_shape};
-use super::judge::{Judge, knows, same_array};
+use super::judge::{Judge, knows, same_array, went_on};
 use super::{Assembly, Candidate, Lineage, Options, Start, Verdict, lineage};
 use crate::format::superblock::feature;
 use crate::format::{DevRole, Superblock};
@@ -59,7 +59,8 @@ pub(super) struct Table<'a> {
 }
 
 /// The index of the newest superblock of the array that most candidates belong to: of equally new
-/// ones that of a member with a role, which no other one goes on without, and then the first.
+/// ones that of a member with a role, after which the array may have gone on, which no other one
+/// goes on without, and then the first.
 fn newest(candidates: &[Candidate]) -> Option<usize> {
     let superblocks = || {
         candidates.iter().enumerate().filter_map(|(i, c)| Some((i, c.superblock.as_ref().ok()?)))
@@ -69,7 +70,10 @@ fn newest(candidates: &[Candidate]) -> Option<usize> {
         let mut equal = superblocks().filter(|(_, other)| other.events == sb.events);
         equal.all(|(_, other)| !same_array(sb, other) || knows(other, sb))
     };
-    let rank = |sb: &Superblock| (sb.events, matches!(sb.role(), DevRole::Active(_)), known(sb));
+    let rank = |sb: &Superblock| {
+        let active = matches!(sb.role(), DevRole::Active(_));
+        (sb.events, active, went_on(sb, candidates), known(sb))
+    };
     superblocks().rev().max_by_key(|(_, sb)| (members(sb), rank(sb))).map(|(index, _)| index)
 }
 
@@ -94,8 +98,11 @@ fn without_superblocks(candidates: &[Candidate]) -> Assembly {
 impl<'a> Table<'a> {
     fn new(candidates: &'a [Candidate], newest: usize) -> Self {
         let mut table = Self { candidates, verdicts: Vec::new(), newest, bitmap_sectors: 1 };
-        let judge =
-            Judge { newest: table.superblock(), device: candidates[newest].device.as_str() };
+        let judge = Judge {
+            candidates,
+            newest: table.superblock(),
+            device: candidates[newest].device.as_str(),
+        };
         let mut verdicts: Vec<Verdict> = candidates.iter().map(|c| judge.judge(c)).collect();
         // The newest one is judged by itself and so never splits from itself.
         if let Some(other) = verdicts.iter().position(|v| matches!(v, Verdict::Split { .. })) {

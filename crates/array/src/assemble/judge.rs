@@ -11,6 +11,7 @@ const EVENT_MARGIN: u64 = 1;
 
 /// What the candidates are measured against.
 pub(super) struct Judge<'a> {
+    pub(super) candidates: &'a [Candidate],
     /// The newest superblock.
     pub(super) newest: &'a Superblock,
     /// The device that has it.
@@ -89,11 +90,13 @@ impl Judge<'_> {
     }
 
     /// With the same event count, an active member must know the newest one. Where that does not
-    /// know it, it went on alone from a moment in which only this one heard of the last update.
+    /// know it, it went on alone from a moment in which only this one heard of the last update;
+    /// unless it went on nowhere.
     fn split(&self, superblock: &Superblock) -> bool {
         superblock.events == self.newest.events
             && matches!(self.newest.role(), DevRole::Active(_))
             && !knows(superblock, self.newest)
+            && went_on(superblock, self.candidates)
     }
 
     fn stale(&self, superblock: &Superblock) -> Verdict {
@@ -101,6 +104,21 @@ impl Judge<'_> {
         let newest = self.newest.events;
         Verdict::Stale { events, newest, re_add_possible: false }
     }
+}
+
+/// May the array have gone on after the update that this superblock is from? Not if a member that
+/// is active by it is here and has only heard of the one before: all are told before anything else
+/// is done, and who cannot be told is active no more.
+pub(super) fn went_on(superblock: &Superblock, candidates: &[Candidate]) -> bool {
+    let others = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
+    let untold = |other: &Superblock| {
+        same_array(superblock, other)
+            && matches!(other.role(), DevRole::Active(_))
+            && knows(superblock, other)
+            && other.events < superblock.events
+            && other.events.saturating_add(EVENT_MARGIN) >= superblock.events
+    };
+    !others.into_iter().any(untold)
 }
 
 /// Has this one the other in the role that it has?

@@ -136,6 +136,33 @@ fn halves_of_a_split_mirror_are_told_apart() {
 }
 
 #[test]
+fn who_has_not_told_all_has_not_gone_on_alone() {
+    // B and C each wrote that the other one is gone; A heard of neither.
+    let mut superblocks = array(1, 0, 3);
+    for (one, other) in [(1, 2), (2, 1)] {
+        superblocks[one].roles[other] = DevRole::Spare;
+        superblocks[one].events = 11;
+    }
+    let there = [2, 1, 0].map(|index: usize| superblocks[index].clone());
+    let assembly = assemble(&there, Options::default());
+    let stale = "b: stale (event count 11, newest 11)";
+    assert_eq!(verdicts(&assembly), ["a: active, role 2", stale, "c: active, role 0"]);
+    assert_eq!(ready(assembly).1, 1);
+    // With A the array goes on, whoever says what.
+    superblocks[0].events = 11;
+    superblocks[0].roles[2] = DevRole::Spare;
+    let assembly = assemble(&superblocks, Options::default());
+    assert_eq!(verdicts(&assembly)[2], "c: stale (event count 11, newest 11)");
+    // Without A nobody knows whom it has gone on with. By C it may be without A.
+    assert!(refused(assemble(&superblocks[1..], Options::default())).0.contains("two halves"));
+    superblocks[0].events = 10;
+    superblocks[2].roles[0] = DevRole::Spare;
+    let assembly = assemble(&superblocks, Options::default());
+    assert_eq!(verdicts(&assembly)[2], "c: active, role 2");
+    assert_eq!(ready(assembly).1, 2);
+}
+
+#[test]
 fn a_half_that_went_on_alone_is_not_caught_up_by_the_bitmap() {
     // Each case: level, layout, members, one half. The other half has more events, and a bitmap
     // that was not cleared since they parted.

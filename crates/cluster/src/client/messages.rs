@@ -55,12 +55,15 @@ impl Client {
             }
             Message::Prepared { .. }
             | Message::Finished { .. }
+            | Message::NeighbourLost { .. }
             | Message::Copied { .. }
             | Message::ReadFailed { .. }
                 if !list.is_visit(role) =>
             {
                 self.engine_message(role, message);
             }
+            // It has a part in nothing.
+            Message::NeighbourLost { .. } => {}
             message => {
                 let (sessions, mut net) = self.parts.sessions();
                 sessions.message(&mut net, role, message);
@@ -89,6 +92,9 @@ impl Client {
             }
             Message::Finished { position, generation, ok } => {
                 engine.finished(&mut cx, role, position, generation, ok);
+            }
+            Message::NeighbourLost { role: lost } => {
+                engine.neighbour_lost(&mut cx, [role, lost]);
             }
             Message::Copied { slot } => {
                 engine.copied(&mut cx, role, slot);

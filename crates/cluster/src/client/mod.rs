@@ -227,7 +227,7 @@ impl Machine for Client {
         let returns = running && !keeper.view().is_stopping();
         let may_return = self.parts.may_return();
         [
-            engine.deadline(shared, keeper.view().now(), returns),
+            engine.deadline(shared, keeper.view().now(), running, returns),
             if running { keeper.view().deadline() } else { None },
             sessions.deadline(self.parts.is_starting(), may_return, keeper.view()),
             ownership.deadline(may_return),

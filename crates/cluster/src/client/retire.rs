@@ -1,10 +1,13 @@
 //! A client that lets its array go, as one that dies does, and who comes after it in the same
 //! process.
 
+use std::collections::BTreeSet;
+
 use braid_array::Refusal;
 
 use super::parts::Parts;
 use super::{Client, ClientConfig, ClientMember};
+use crate::ids::Epoch;
 use crate::member::{VolumeAddress, member_parts};
 
 impl Client {
@@ -61,11 +64,18 @@ impl Client {
         self.parts.keeper.view().is_stopping()
     }
 
-    /// Whatever was answered before it is there. Journals for parts of stripes alone do not have
-    /// what gave whole stripes new content.
-    pub(crate) fn has_kept_all(&self) -> bool {
-        self.parts.ownership.fits()
+    /// Whatever was answered before it is there, if in these epochs it was not. Journals for parts
+    /// of stripes alone do not have what gave whole stripes new content.
+    pub(crate) fn has_kept_all(&self, lossy: &BTreeSet<Epoch>) -> bool {
+        self.parts.ownership.fits_after(lossy)
             || self.parts.engine.journals.are_used() && !self.parts.engine.journals.parts.only
+    }
+
+    /// Its epoch, if it may have recorded a view that says nothing of what was lost before it.
+    pub(crate) fn lossy_epoch(&self, lossy: &BTreeSet<Epoch>) -> Option<Epoch> {
+        let ownership = &self.parts.ownership;
+        let epoch = ownership.view()?.epoch;
+        if ownership.fits_after(lossy) { None } else { Some(epoch) }
     }
 
     /// The client that comes after this one, to which nobody may come in between.

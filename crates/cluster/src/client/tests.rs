@@ -13,6 +13,7 @@ mod decode;
 mod departed;
 mod lease;
 mod losses;
+mod relay;
 mod reread;
 mod returning;
 mod room;

@@ -54,6 +54,14 @@ impl Node {
                 }
                 self.slice(client, Endpoint::Node(neighbour), imm, false)
             }
+            Some(Heard::Relayed { client, neighbour, set }) => {
+                if self.is_beside(client, neighbour) {
+                    return Err(Violation("a message that nodes do not send"));
+                }
+                let pipe = self.pipes.opened(client, "a slice-set before OpenPipeline")?;
+                let result = pipe.relayed(set, &mut self.out);
+                self.blame_client(client, result)
+            }
         }
     }
 
@@ -89,8 +97,16 @@ impl Node {
     ) -> Result<(), Violation> {
         let pipe = self.pipes.opened(client, "a slice before OpenPipeline")?;
         let result = pipe.arrived(imm, from, placed, &mut self.out);
+        if from == Endpoint::Client { result } else { self.blame_client(client, result) }
+    }
+
+    /// What another node does wrong in a pipeline its client has to know.
+    fn blame_client(
+        &mut self,
+        client: ClientId,
+        result: Result<(), Violation>,
+    ) -> Result<(), Violation> {
         if let Err(violation) = result
-            && from != Endpoint::Client
             && let Some(peer) = self.out.peer_of(client)
         {
             self.abandon(peer, violation);

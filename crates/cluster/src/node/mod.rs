@@ -190,6 +190,11 @@ impl Machine for Node {
     }
 
     fn poll(&mut self) -> Option<Action> {
+        let action = self.out.poll();
+        if action.is_some() {
+            return action;
+        }
+        self.pipes.drive_journals(&mut self.out);
         self.out.poll()
     }
 

@@ -126,11 +126,24 @@ pub(super) struct Out {
     next_peer: u32,
     /// Of all slices that have come, for any client.
     pub(super) received_bytes: u64,
+    /// Clients of which something is to be recorded.
+    to_record: Vec<ClientId>,
 }
 
 impl Out {
     pub(super) fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Something of this client is to be recorded, once all that is prepared with it is known.
+    pub(super) fn record_later(&mut self, client: ClientId) {
+        if !self.to_record.contains(&client) {
+            self.to_record.push(client);
+        }
+    }
+
+    pub(super) fn next_to_record(&mut self) -> Option<ClientId> {
+        self.to_record.pop()
     }
 
     /// Nothing waits for an answer.

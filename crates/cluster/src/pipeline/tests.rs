@@ -45,6 +45,7 @@ fn set(pipeline: &Pipeline, position: u16, stripe: u64) -> Set {
         touched: Touched::all(pipeline.data_blocks()),
         missing: Roles::NONE,
         log: true,
+        relay: false,
     }
 }
 

@@ -104,7 +104,8 @@ record!(Set {
     fua,
     touched,
     missing,
-    log
+    log,
+    relay
 });
 
 impl<A: Field, B: Field> Field for (A, B) {

@@ -111,7 +111,9 @@ messages! {
         /// The array that its client was granted: the pipeline is to be of the same.
         array: [u8; 16],
     }
-    /// Client: a slice-set begins. Answer: `Prepared`. Its slices may arrive before this does.
+    /// Client, or the node that relays it: a slice-set begins. Answer to the client: `Prepared`.
+    /// Its slices may arrive before this does. A node that was told by the other one already takes
+    /// it for said once.
     12 BeginSet {
         /// The slice-set.
         set: Set,
@@ -249,6 +251,12 @@ messages! {
     /// Client: a node is not of the array any more; nothing of it will come.
     23 Without {
         /// Its role; its own is that of the node to which it is copied.
+        role: Role,
+    }
+    /// Node: the connection to another node is over: of slice-sets that this one was to relay,
+    /// nothing will come that has not come by now.
+    26 NeighbourLost {
+        /// Its role.
         role: Role,
     }
     /// Client: may all of the ring be used? Answer: `Ok`, or `Refused` when others use the memory;

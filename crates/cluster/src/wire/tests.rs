@@ -78,6 +78,7 @@ fn some() -> Vec<Message> {
         touched,
         missing: Roles(1 << 63 | 5),
         log: true,
+        relay: false,
     };
     let whole = Set {
         strategy: WriteStrategy::FullStripe,
@@ -98,6 +99,8 @@ fn some() -> Vec<Message> {
         Message::Join { session: 1, role: Role(2), array: [3; 16] },
         Message::BeginSet { set: set.clone() },
         Message::BeginSet { set: whole },
+        Message::BeginSet { set: Set { relay: true, ..set.clone() } },
+        Message::NeighbourLost { role: Role(4) },
         Message::BeginSet {
             set: Set { strategy: WriteStrategy::Restore(Role(300)), ..set.clone() },
         },

@@ -333,8 +333,14 @@ impl Away<'_> {
             (Some(Forgotten { surely: true, .. }), Ok(())) => {
                 return Err(Failure("a flush says nothing of what nodes forgot".to_owned()));
             }
-            // What was answered before may be gone; it is said once.
-            (Some(_), Err(_)) => self.judge.oracle.lose_before(flight.moment),
+            // What was answered before may be gone; it is said once, and to who asked before some
+            // of that was answered as well.
+            (Some(forgotten), Err(_)) => {
+                self.judge.oracle.lose_before(flight.moment);
+                if flight.moment < forgotten.until {
+                    self.forgotten = Some(Forgotten { surely: false, ..forgotten });
+                }
+            }
             (None, Err(_)) => return Err(Failure("a flush failed for nothing".to_owned())),
             (_, Ok(())) => {}
         }

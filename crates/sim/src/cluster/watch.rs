@@ -1,6 +1,6 @@
 //! Looks over the shoulder of the machines, by what they say to each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::{Buf, Role};
 use braid_cluster::ids::Position;
@@ -52,10 +52,15 @@ pub struct Watch {
     pipelines: BTreeMap<u64, Pipeline>,
     /// By process and session.
     rings: BTreeMap<(usize, u64), Ring>,
-    /// By connection.
+    /// By connection: which session it belongs to, and of nodes the two.
     sessions: BTreeMap<usize, u64>,
+    /// Those of them that lead to clients.
+    clients: BTreeSet<usize>,
     /// By process, session and position.
     open: BTreeMap<(usize, u64, Position), Set>,
+    /// The same of what nodes relay, which may never arrive: a node that was frozen speaks to one
+    /// that has hung up.
+    relayed: BTreeMap<(usize, u64, Position), Set>,
     /// By process.
     sent: BTreeMap<usize, Sent>,
 }
@@ -96,6 +101,7 @@ impl Watch {
         match (&message, session) {
             (Message::OpenPipeline { role, params, .. }, _) => {
                 self.sessions.insert(sender.connection, params.session);
+                self.clients.insert(sender.connection);
                 // What was open before, on a connection that is over, is not any more.
                 self.open.retain(|(at, session, _), _| (*at, *session) != (to, params.session));
                 self.rings.insert(
@@ -129,13 +135,12 @@ impl Watch {
                 self.sessions.insert(sender.connection, *session);
             }
             (Message::BeginSet { set }, Some(session)) => {
-                let before = self.open.insert((to, session, set.position), set.clone());
-                let beyond = |pipeline: &Pipeline| !pipeline.base().contains(&set.position);
-                let twice = before.map(|set| format!("opens position {} twice", set.position));
-                told.fault = twice.or_else(|| self.beyond(to, session, beyond));
+                told.fault = self.opened(sender, (to, session), set);
             }
             (Message::Finished { position, generation, .. }, Some(session)) => {
-                match self.open.remove(&(from, session, *position)) {
+                let place = (from, session, *position);
+                let relayed = self.relayed.remove(&place);
+                match self.open.remove(&place).or(relayed) {
                     Some(set) if set.generation == *generation => {
                         told.free = self.slots(from, session, &set);
                     }
@@ -146,6 +151,21 @@ impl Watch {
         }
         told.message = Some(message);
         told
+    }
+
+    /// A process opens a slice-set at another one; what is wrong with that.
+    fn opened(&mut self, sender: EndId, (to, session): (usize, u64), set: &Set) -> Option<String> {
+        let place = (to, session, set.position);
+        if !self.clients.contains(&sender.connection) {
+            self.relayed.insert(place, set.clone());
+            return None;
+        }
+        let before = self.open.insert(place, set.clone());
+        let beyond = |pipeline: &Pipeline| !pipeline.base().contains(&set.position);
+        // The client says so as well where what another node relays may not arrive.
+        let other = before.filter(|known| known.generation != set.generation);
+        let twice = other.map(|set| format!("opens position {} twice", set.position));
+        twice.or_else(|| self.beyond(to, session, beyond))
     }
 
     /// A client uses something that may lie beyond the base, where only that is granted.

@@ -39,7 +39,7 @@ fn faults_of_the_world_are_noticed() {
         for &(mutation, name) in Mutation::OVER_NODES {
             scope.spawn(move || {
                 let options = Options { mutation: Some(mutation), verbose: false };
-                let mut seeds = 1..=1000;
+                let mut seeds = 1..=2000;
                 let noticed = seeds.any(|seed| run_seed(seed, options).is_err());
                 assert!(noticed, "{name} goes unnoticed");
             });

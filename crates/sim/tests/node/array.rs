@@ -170,6 +170,7 @@ impl Array {
             touched: Touched::all(self.pipeline.data_blocks()),
             missing: Roles::NONE,
             log: true,
+            relay: false,
         }
     }
 
@@ -181,6 +182,12 @@ impl Array {
             touched.insert(self.world.random(blocks) as u32);
         }
         touched
+    }
+
+    /// Tells a node of a slice-set that another one was to relay.
+    pub(super) fn say(&mut self, node: Role, set: &Set) {
+        let set = Set { relay: false, ..set.clone() };
+        self.world.send(self.peers[node.index()], &Message::BeginSet { set });
     }
 
     /// Opens a slice-set with random content and sends its slices.
@@ -198,7 +205,13 @@ impl Array {
             self.model[stripe][index as usize][range.clone()].copy_from_slice(&bytes);
         }
         let plan = self.pipeline.plan_of(set).expect("it may be opened");
-        for node in plan.involved(set.strategy, &set.touched) {
+        let receiver = |(number, _): (usize, Content)| plan.schedule.transfers()[number].to;
+        let told: Roles = if set.relay {
+            plan.sent_by_client(set.strategy, &set.touched).map(receiver).collect()
+        } else {
+            plan.involved(set.strategy, &set.touched).into_iter().collect()
+        };
+        for node in told.iter() {
             self.world.send(self.peers[node.index()], &Message::BeginSet { set: set.clone() });
         }
         for (number, content) in plan.sent_by_client(set.strategy, &set.touched) {

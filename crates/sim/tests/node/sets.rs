@@ -96,6 +96,48 @@ fn small_writes_add_differences() {
     }
 }
 
+/// A lone block. If its home encodes it, that alone is told.
+fn relayed(array: &mut Array, position: u16, stripe: u64) -> Set {
+    let mut touched = Touched::none(array.pipeline.data_blocks());
+    let mut set = array.set(position, stripe);
+    let plan = array.pipeline.plan_of(&set).expect("it may be opened");
+    let encoder = set.position.encoder(5);
+    let own = plan.code.data().iter().position(|cell| cell.node == encoder);
+    touched.insert(own.unwrap_or(0) as u32);
+    set.relay = own.is_some();
+    Set { strategy: WriteStrategy::ReadModifyWrite, touched, ..set }
+}
+
+#[test]
+fn a_node_that_alone_gets_slices_tells_the_others() {
+    let mut array = Array::connected(Family::Xor2d, 5, ENCODER, 25);
+    write_all(&mut array, Array::set);
+    write_all(&mut array, relayed);
+    // The client may say so as well, before or after: as when it does not rely on that node.
+    let own = (0..5).find(|&position| relayed(&mut array, position, 0).relay);
+    let position = own.expect("a node with data");
+    for first in [true, false] {
+        let set = relayed(&mut array, position, 0);
+        let plan = array.pipeline.plan_of(&set).expect("it may be opened");
+        let home = set.position.encoder(5);
+        let others = plan.involved(set.strategy, &set.touched).into_iter();
+        let others: Vec<Role> = others.filter(|&role| role != home).collect();
+        assert_eq!(others.len(), 2);
+        if first {
+            others.iter().for_each(|&role| array.say(role, &set));
+            array.world.run();
+        }
+        array.write(&set);
+        if !first {
+            array.world.run();
+            others.iter().for_each(|&role| array.say(role, &set));
+        }
+        array.run();
+        array.expect_closed(&[set]);
+    }
+    array.verify();
+}
+
 #[test]
 fn large_writes_read_the_rest() {
     for seed in 30..33 {
@@ -168,6 +210,7 @@ fn a_lost_neighbour_ends_what_needs_it_and_reads_go_on() {
                 Message::Finished { position, generation: Generation(1), .. } => {
                     closed.push(position);
                 }
+                Message::NeighbourLost { role } => assert!([0, 2].contains(&role.0)),
                 other => panic!("{other:?}"),
             }
         }
@@ -273,6 +316,7 @@ fn every_slice_set_ends_at_every_node() {
             for (peer, message) in std::mem::take(&mut array.world.heard) {
                 match message {
                     Message::Finished { ok, .. } => bad += usize::from(!ok),
+                    Message::NeighbourLost { .. } => continue,
                     other => panic!("{peer:?} says {other:?}"),
                 }
                 parts -= 1;

@@ -77,6 +77,14 @@ impl Lease {
         if self.has_all(members) { None } else { Some(pipeline.base().clone()) }
     }
 
+    /// How many positions may be used.
+    pub(super) fn positions(&self, cx: &Cx<'_>) -> usize {
+        match self.granted_positions(cx.members, &cx.shared.pipeline) {
+            None => usize::from(cx.shared.pipeline.positions()),
+            Some(base) => usize::from(base.end.0 - base.start.0),
+        }
+    }
+
     /// Which positions may be used.
     pub(super) fn usable(&self, cx: &Cx<'_>) -> impl Fn(Position) -> bool + use<> {
         let rests = self.resting;

@@ -207,6 +207,11 @@ impl Engine {
         self.pass_on(cx);
     }
 
+    /// Two nodes are not connected any more.
+    pub(super) fn neighbour_lost(&mut self, cx: &mut Cx<'_>, pair: [Role; 2]) {
+        self.sets.neighbour_lost(cx, pair);
+    }
+
     /// A node has answered a message that the engine sent, or is lost and will not.
     pub(super) fn answered(&mut self, cx: &mut Cx<'_>, role: Role, kind: RequestKind, ok: bool) {
         match kind {
@@ -398,9 +403,10 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// Tells the nodes which slice-sets are committed.
+    /// Tells the nodes which slice-sets are committed, at the latest when that is waited for.
     pub(super) fn send_commits(&mut self, cx: &mut Cx<'_>) {
-        self.sets.send_commits(cx);
+        let may_wait = self.commits_may_wait(cx);
+        self.sets.send_commits(cx, may_wait);
     }
 
     /// Sends reads that find a slot, and sees to how much of the rings is used.

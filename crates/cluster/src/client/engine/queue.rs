@@ -319,6 +319,7 @@ impl Queue {
             touched,
             missing,
             log,
+            relay: false,
         };
         below.lease.miss_home(cx.members.nodes(), &set, &plan);
         below.journals.note_opened(cx.shared, &set);
@@ -364,6 +365,7 @@ impl Queue {
             touched: Touched::none(cx.shared.pipeline.data_blocks()),
             missing,
             log: false,
+            relay: false,
         };
         below.sets.open(cx, below.decodes, pending, set, Vec::new());
         true

@@ -2,7 +2,7 @@
 
 use braid_array::Instant;
 
-use super::context::Shared;
+use super::context::{Cx, Shared};
 use super::{Engine, lease};
 
 impl Engine {
@@ -33,15 +33,27 @@ impl Engine {
         self.is_quiet(shared) && self.read_back.buffers() == 0
     }
 
-    /// When a gathered write begins, or memory is returned; the latter only while it serves.
+    /// Do none but those who write wait for what is committed to be stored? Not when positions
+    /// become few, either: a lone block is best encoded by its home, which takes one of its own.
+    pub(super) fn commits_may_wait(&self, cx: &Cx<'_>) -> bool {
+        let busy = !self.queue.is_empty() || !self.flushes.is_empty() || self.work.len() > 0;
+        let ends = cx.keeper.is_stopping() || cx.writes_over();
+        let usable = self.lease.positions(cx);
+        !busy && !ends && cx.lost().is_empty() && self.sets.len() <= usable.div_ceil(2)
+    }
+
+    /// When a gathered write begins, nodes hear of what is committed, or memory is returned; the
+    /// latter two only while it serves.
     pub(in crate::client) fn deadline(
         &self,
         shared: &Shared,
         now: Instant,
+        running: bool,
         returns_memory: bool,
     ) -> Option<Instant> {
         let idle = self.is_idle(shared);
         let rest = if returns_memory { self.lease.rest_due(idle) } else { None };
-        shared.areas.deadline(now).into_iter().chain(rest).min()
+        let commits = if running { self.sets.commits_due() } else { None };
+        shared.areas.deadline(now).into_iter().chain(rest).chain(commits).min()
     }
 }

@@ -11,21 +11,25 @@
 //! whoever is lost, and as a whole.
 
 mod answers;
+mod commits;
+mod outline;
 mod slices;
 mod stages;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use braid_array::{Buf, Role};
+use braid_array::{Buf, Instant, Role};
 
 pub(in crate::client) use self::answers::{Prepared, StoreFault};
+use self::commits::Commits;
+use self::outline::Outlines;
 use super::mix::Mix;
 use super::queue::PendingSet;
 use crate::client::Key;
 use crate::ids::{Generation, Position};
 use crate::pipeline::PlacedSchedule;
-use crate::set::Set;
+use crate::set::{Roles, Set};
 
 /// A slice-set that lacks content without anybody's being lost is tried so often.
 pub(super) const MAX_TRIES: u32 = 8;
@@ -62,9 +66,11 @@ struct OpenSet {
     /// Puts that are not answered.
     puts: u32,
     /// Nodes that have a part in it.
-    parts: BTreeSet<Role>,
+    parts: Roles,
     /// Those of them that have not said what is waited for.
-    waits: BTreeSet<Role>,
+    waits: Roles,
+    /// The node that tells the others of it, while that can be relied upon.
+    relay: Option<Role>,
     stage: Stage,
     ok: bool,
 }
@@ -95,8 +101,8 @@ pub(in crate::client) struct Sets {
     /// Puts that have not been answered.
     unsent: usize,
     pub(in crate::client) mix: Mix,
-    /// By role, positions and generations of slice-sets that are to be committed there.
-    commits: Vec<Vec<(Position, Generation)>>,
+    commits: Commits,
+    outlines: Outlines,
     /// Pairs of nodes that are not connected and should be.
     cut_off: BTreeSet<(Role, Role)>,
     /// One of such a pair is to be lost.
@@ -118,7 +124,8 @@ impl Sets {
             version: 0,
             unsent: 0,
             mix,
-            commits: vec![Vec::new(); usize::from(nodes)],
+            commits: Commits::new(nodes),
+            outlines: Outlines::default(),
             cut_off: BTreeSet::new(),
             cut_off_due: false,
             waits_for_losses: false,
@@ -187,6 +194,22 @@ impl Sets {
         committing.map(|(&position, _)| position)
     }
 
+    /// When the nodes are told which slice-sets are committed, if nothing else is said before.
+    pub(super) fn commits_due(&self) -> Option<Instant> {
+        self.commits.due()
+    }
+
+    /// The slices of slice-sets that may be on their way into the stores.
+    fn committing_keys(&self) -> impl Iterator<Item = Key> {
+        let committing = self.open.values().filter(|open| open.stage == Stage::Committing);
+        committing.map(|open| open.job.key)
+    }
+
+    /// How many positions are in use.
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
     /// How many slice-sets hold buffers while lost blocks are brought back.
     pub(super) fn fetching(&self) -> usize {
         self.open.values().filter(|open| open.fetching > 0).count()
@@ -234,6 +257,6 @@ impl Sets {
 
     /// Slice-sets of which a node owes an answer.
     pub(super) fn owed_by(&self, role: Role) -> usize {
-        self.open.values().filter(|open| open.waits.contains(&role)).count()
+        self.open.values().filter(|open| open.waits.contains(role)).count()
     }
 }

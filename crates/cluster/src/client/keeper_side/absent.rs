@@ -94,6 +94,16 @@ pub(super) fn has_open_role(parts: &Parts) -> bool {
 }
 
 impl KeeperSide {
+    /// A role has somebody now. If all have, absent members have left the array.
+    pub(in crate::client) fn absent_depart(&mut self, parts: &Parts) {
+        if has_open_role(parts) {
+            return;
+        }
+        for place in self.absents.visits.places() {
+            self.departed.add(place.address.clone(), parts.keeper.view().now());
+        }
+    }
+
     pub(super) fn may_look_for_absent(&self, parts: &Parts) -> bool {
         let wanted = !self.absents.are_none() && self.recovery.is_none();
         wanted && parts.may_return() && has_open_role(parts)
@@ -131,7 +141,8 @@ impl KeeperSide {
         let DevRole::Active(role) = found.role() else { return };
         let exists = parts.sessions.list.roles().any(|one| one == role);
         if exists && !is_open(parts, role) {
-            return refuse(ANOTHERS.to_owned());
+            refuse(ANOTHERS.to_owned());
+            return self.departed.add(place.address, parts.keeper.view().now());
         }
         let Some(member) = parts.keeper.view().free_id() else { return };
         if exists && self.may_look_for_absent(parts) {

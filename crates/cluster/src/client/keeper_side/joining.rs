@@ -158,6 +158,7 @@ impl KeeperSide {
         if let Some(before) = recovery.before {
             self.departed.add(before.member.address, parts.keeper.view().now());
         }
+        self.absent_depart(parts);
     }
 
     fn try_take_in(&mut self, parts: &mut Parts, role: Role) -> Result<(), Refusal> {

@@ -47,6 +47,8 @@ pub(in crate::client) struct Decision {
     pub(in crate::client) intact: bool,
     /// Or what it lost is in journals.
     pub(in crate::client) fits: bool,
+    /// Whose view was the newest that was found.
+    pub(in crate::client) before: Option<Epoch>,
 }
 
 /// Is everything there without the roles of which this is true?
@@ -152,7 +154,8 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
         voted,
         witnesses,
     };
-    Ok(Decision { view, stale, intact, fits })
+    let before = newest.map(|view| view.epoch);
+    Ok(Decision { view, stale, intact, fits, before })
 }
 
 /// What helps where too few of those who vote are there.
@@ -226,6 +229,7 @@ mod tests {
             touched: Touched::all(1),
             missing: Roles(0b100),
             log: false,
+            relay: false,
         };
         let item =
             Leftover { version: SetVersion::new(Epoch(1), 7), prepared: Some(set), ok: true };

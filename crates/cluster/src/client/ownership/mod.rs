@@ -179,9 +179,11 @@ impl Ownership {
         self.refused = Some(why);
     }
 
-    /// Whatever the last client had answered is there.
-    pub(super) const fn fits(&self) -> bool {
-        self.decision.fits
+    /// Whatever was answered before this client is there, save for what is in journals. In these
+    /// epochs it was not: what a view says of one who has recorded it is no more than that.
+    pub(super) fn fits_after(&self, lossy: &BTreeSet<Epoch>) -> bool {
+        let Decision { fits, before, .. } = &self.decision;
+        *fits && before.is_none_or(|epoch| !lossy.contains(&epoch))
     }
 
     /// What it was made from is no more, and nothing was recorded.

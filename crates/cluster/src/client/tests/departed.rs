@@ -4,6 +4,7 @@
 use super::*;
 use crate::ids::{Epoch, NodeId};
 use braid_array::Role;
+use braid_array::format::DevRole;
 
 /// What is sent over a connection, and is such.
 fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
@@ -150,4 +151,57 @@ fn a_returning_node_drops_what_it_has_once_voters_have_noted_its_loss() {
     let own = client.parts.sessions.list.get(Role(0)).peer.expect("a connection");
     let resolves = sent(&after, is_resolve);
     assert!(matches!(resolves[..], [(peer, _)] if peer == own), "{resolves:?}");
+}
+
+/// Without role 0, and with a member on another node that could not be reached.
+fn with_an_absent_one() -> Client {
+    let mut config = config(Planner::Encoder { node: Role(0) });
+    config.members[0] = None;
+    config.absent = vec![("n9".to_owned(), "v".to_owned())];
+    let mut client = made(config);
+    run(&mut client, |_, _| false);
+    client
+}
+
+#[test]
+fn an_absent_member_whose_role_another_has_is_told() {
+    let mut client = with_an_absent_one();
+    let list = &client.parts.sessions.list;
+    let member = list.get(Role(1)).member.as_ref().expect("a member");
+    let found = Superblock {
+        super_offset: 8,
+        data_size: 1 << 10,
+        roles: Role::all(NODES).map(DevRole::Active).collect(),
+        ..member.superblock.clone()
+    };
+    let mut asked = Vec::new();
+    while asked.is_empty() {
+        let due = client.deadline().expect("it is looked for");
+        client.handle(due, Event::Tick);
+        let opens = |message: &Message| matches!(message, Message::OpenVolume { .. });
+        asked = sent(&run(&mut client, |_, _| false), opens);
+    }
+    let [(peer, Message::OpenVolume { tag, .. })] = asked[..] else { panic!("{asked:?}") };
+    let volume = Message::Volume { tag, bytes: 1 << 30, node: NodeId(9), used: false };
+    tell(&mut client, peer, &volume);
+    let after = run(&mut client, |_, _| false);
+    let reads = sent(&after, |message| matches!(message, Message::ReadMeta { .. }));
+    let [(_, Message::ReadMeta { tag, .. })] = reads[..] else { panic!("{after:?}") };
+    assert!(nobody_is_told(&client));
+    tell(&mut client, peer, &Message::Meta { tag, bytes: found.encode() });
+    run(&mut client, |_, _| false);
+    assert!(!nobody_is_told(&client));
+}
+
+#[test]
+fn absent_members_are_told_when_all_roles_are_taken() {
+    let mut client = with_an_absent_one();
+    client.keeper_side.absent_depart(&client.parts);
+    assert!(nobody_is_told(&client), "it may have the open one");
+    let mut config = config(Planner::Encoder { node: Role(0) });
+    config.absent = vec![("n9".to_owned(), "v".to_owned())];
+    let mut client = made(config);
+    run(&mut client, |_, _| false);
+    client.keeper_side.absent_depart(&client.parts);
+    assert!(!nobody_is_told(&client));
 }

@@ -1,4 +1,5 @@
-//! Records of slice-sets, appended to the log in batches.
+//! Records of slice-sets, appended to the log in batches. Short contents are copied behind the
+//! first pages of their records, so that many records are one write.
 
 use braid_array::action::Compute;
 use braid_array::{Action, Buf, IoOp, SECTOR_BYTES};
@@ -17,9 +18,14 @@ pub(crate) struct Entry {
     pub(crate) contents: Vec<Buf>,
 }
 
+/// Of a record that takes no more of the log the contents are copied: that takes less time than a
+/// write of their own.
+const MAX_COPIED_BYTES: u64 = 4 * PAGE_BYTES;
+
 /// How far a batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
+    /// CRCs and copies are being made.
     Sums,
     Writes,
     Flush,
@@ -32,15 +38,27 @@ pub(super) struct Batch {
     /// Operations that are not answered.
     unanswered: usize,
     ok: bool,
-    /// Where each begins on the volume, in sectors.
-    entries: Vec<(u64, Entry)>,
+    entries: Vec<Placed>,
+}
+
+/// A record that has its place.
+#[derive(Debug)]
+struct Placed {
+    entry: Entry,
+    /// Where it begins on the volume, in sectors.
+    sector: u64,
+    /// The journal's page with its beginning.
+    page: u16,
+    /// Its contents lie behind that.
+    copied: bool,
 }
 
 /// Whether the slice-set at a position is recorded now, or cannot be.
 pub(crate) type Recorded = (Position, bool);
 
 impl Journal {
-    /// A slice-set is to be recorded when the records before are durable.
+    /// A slice-set is to be recorded when the records before are durable, with all others that are
+    /// to be until [`advance`](Self::advance).
     pub(crate) fn push(&mut self, entry: Entry) {
         self.waiting.push(entry);
     }
@@ -56,12 +74,12 @@ impl Journal {
     /// The CRC of the contents of a record of a batch; `false` when there is no batch.
     pub(super) fn record_summed(&mut self, record: usize, crc: u32) -> bool {
         let Some(batch) = &mut self.batch else { return false };
-        batch.entries[record].1.record.crc = crc;
+        batch.entries[record].entry.record.crc = crc;
         true
     }
 
     pub(super) const fn is_recording(&self) -> bool {
-        self.batch.is_some()
+        self.batch.is_some() || !self.waiting.is_empty()
     }
 
     /// Does the next thing that can be done: begins a batch, goes on with one of which nothing is
@@ -86,7 +104,11 @@ impl Journal {
     fn begin_batch(&mut self, out: &mut Out) -> Vec<Recorded> {
         let mut batch = Batch { step: Step::Sums, unanswered: 0, ok: true, entries: Vec::new() };
         let mut refused = Vec::new();
-        for mut entry in std::mem::take(&mut self.waiting) {
+        let mut pages = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        // One at least for each.
+        let mut spare = self.positions.saturating_sub(waiting.len() as u16);
+        for mut entry in waiting {
             let record = &entry.record;
             let append = |log: &mut Log| log.append(record.version, record.bytes());
             let room = if self.broken { None } else { self.log.as_mut().and_then(append) };
@@ -94,15 +116,26 @@ impl Journal {
                 refused.push((entry.position, false));
                 continue;
             };
+            let page = pages;
+            let more = (record.bytes() / PAGE_BYTES - 1).try_into().unwrap_or(u16::MAX);
+            let short = record.bytes() <= MAX_COPIED_BYTES && more <= spare;
+            let copied = short && u64::from(record.len).is_multiple_of(PAGE_BYTES);
+            pages += 1;
             if !entry.contents.is_empty() {
                 let record = batch.entries.len();
                 let inputs = entry.contents.clone();
                 let flight = Flight::JournalSum { client: self.client, record };
                 out.compute(flight, Compute::Crc { before: 0, inputs });
                 batch.unanswered += 1;
+                if copied {
+                    batch.unanswered += self.copy_contents(&entry, page, out);
+                    pages += more;
+                    spare -= more;
+                }
             }
             entry.record.sequence = sequence;
-            batch.entries.push((self.log_sector + at / SECTOR_BYTES, entry));
+            let sector = self.log_sector + at / SECTOR_BYTES;
+            batch.entries.push(Placed { entry, sector, page, copied });
         }
         if !batch.entries.is_empty() {
             self.batch = Some(batch);
@@ -110,18 +143,47 @@ impl Journal {
         refused
     }
 
+    /// Copies the contents of a record behind its first page; in how many operations.
+    fn copy_contents(
+        &self,
+        Entry { record, contents, .. }: &Entry,
+        page: u16,
+        out: &mut Out,
+    ) -> usize {
+        for (row, &content) in contents.iter().enumerate() {
+            let all = self.page(page, record.bytes());
+            let output = all.slice(record.row_byte(row) as u32, record.len);
+            let compute = Compute::Sum {
+                inputs: vec![content],
+                coefs: vec![1],
+                outputs: vec![output],
+                accumulate: false,
+            };
+            out.compute(Flight::Journal { client: self.client }, compute);
+        }
+        contents.len()
+    }
+
     fn write_batch(&mut self, out: &mut Out) {
         let Some(mut batch) = self.batch.take() else { return };
         batch.step = Step::Writes;
-        for (sector, Entry { position, record, contents }) in &batch.entries {
-            let page = self.page(position.0, PAGE_BYTES);
-            out.push(Action::Store { buf: page, bytes: record.encode(&self.array) });
-            let rows = (0..contents.len()).map(|row| record.row_byte(row));
-            for (byte, buf) in rows.zip(contents.iter().copied()).chain([(0, page)]) {
-                let sector = sector + byte / SECTOR_BYTES;
-                self.io(IoOp::Write { sector, buf, fua: false }, out);
-                batch.unanswered += 1;
+        let mut writes: Vec<(u64, Buf)> = Vec::new();
+        for Placed { entry: Entry { record, contents, .. }, sector, page, copied } in &batch.entries
+        {
+            let first = self.page(*page, PAGE_BYTES);
+            out.push(Action::Store { buf: first, bytes: record.encode(&self.array) });
+            if *copied {
+                append(&mut writes, *sector, self.page(*page, record.bytes()));
+                continue;
             }
+            append(&mut writes, *sector, first);
+            for (row, &buf) in contents.iter().enumerate() {
+                append(&mut writes, sector + record.row_byte(row) / SECTOR_BYTES, buf);
+            }
+        }
+        batch.unanswered = writes.len();
+        for (sector, buf) in writes {
+            self.io(IoOp::Write { sector, buf, fua: false }, out);
         }
         self.batch = Some(batch);
     }
@@ -136,6 +198,18 @@ impl Journal {
     fn end_batch(&mut self) -> Option<Vec<Recorded>> {
         let batch = self.batch.take()?;
         self.broken |= !batch.ok;
-        Some(batch.entries.iter().map(|(_, entry)| (entry.position, batch.ok)).collect())
+        Some(batch.entries.iter().map(|placed| (placed.entry.position, batch.ok)).collect())
+    }
+}
+
+/// Adds a write, to the one before if it goes on where that ends, on the volume and in memory.
+fn append(writes: &mut Vec<(u64, Buf)>, sector: u64, buf: Buf) {
+    if let Some((start, last)) = writes.last_mut()
+        && *start + u64::from(last.len) / SECTOR_BYTES == sector
+        && last.offset + u64::from(last.len) == buf.offset
+    {
+        last.len += buf.len;
+    } else {
+        writes.push((sector, buf));
     }
 }

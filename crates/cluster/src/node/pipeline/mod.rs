@@ -216,6 +216,15 @@ impl Pipes {
         out.answer(client, &ready);
     }
 
+    /// Records what is to be recorded, of all that are prepared by now.
+    pub(super) fn drive_journals(&mut self, out: &mut Out) {
+        while let Some(client) = out.next_to_record() {
+            if let Some(pipe) = self.serving(client, out) {
+                pipe.drive_journal(out);
+            }
+        }
+    }
+
     /// Something has come of the journal of a client that is still there.
     pub(super) fn with_journal(
         &mut self,

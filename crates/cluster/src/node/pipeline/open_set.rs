@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use braid_array::action::Compute;
+use braid_array::fabric::PeerId;
 use braid_array::{IoOp, Role};
 use smallvec::smallvec;
 
@@ -87,6 +88,8 @@ pub(super) struct OpenSet {
     pub(super) own_fault: bool,
     /// Nodes to which no connection stands that is needed.
     pub(super) cut_off: Roles,
+    /// Nodes that this one has told of it.
+    told: Roles,
 }
 
 impl OpenSet {
@@ -107,6 +110,7 @@ impl OpenSet {
             ok: true,
             own_fault: false,
             cut_off: Roles::default(),
+            told: Roles::default(),
         }
     }
 
@@ -257,10 +261,20 @@ impl OpenSet {
         if let Work::Put { node, transfer, .. } = self.part.tasks[usize::from(task)].work
             && let Some(peer) = context.neighbours.connected(node)
         {
+            self.tell(node, peer, context);
             let imm = Imm::of(&self.set, transfer).encode();
             context.out.send(peer, context.seat.epoch(), &Message::Missing { imm });
         }
         self.over(task, false, context);
+    }
+
+    /// Tells a node of a slice-set that is relayed, before it is put or denied anything of it.
+    fn tell(&mut self, node: Role, peer: PeerId, Context { seat, out, .. }: &mut Context<'_>) {
+        if self.set.relay && !self.told.contains(node) {
+            self.told.insert(node);
+            let set = Set { relay: false, ..self.set.clone() };
+            out.send(peer, seat.epoch(), &Message::BeginSet { set });
+        }
     }
 
     fn start(&mut self, task: u16, context: &mut Context<'_>) {
@@ -287,14 +301,15 @@ impl OpenSet {
                 out.compute(flight, compute);
             }
             &Work::Put { node, transfer, from } => {
-                if let Some((peer, ring)) = neighbours.ring_of(node) {
-                    let to = seat.pipeline.arrival(&part.plan, set, transfer).offset;
-                    let imm = Imm::of(set, transfer).encode();
-                    out.put(flight, peer, slot(from), ring.wrapping_add(to), imm);
-                } else {
+                let Some((peer, ring)) = neighbours.ring_of(node) else {
                     self.cut_off.insert(node);
-                    self.over(task, false, context);
-                }
+                    return self.over(task, false, context);
+                };
+                let from = slot(from);
+                let to = seat.pipeline.arrival(&part.plan, set, transfer).offset;
+                let imm = Imm::of(set, transfer).encode();
+                self.tell(node, peer, context);
+                context.out.put(flight, peer, from, ring.wrapping_add(to), imm);
             }
         }
     }

@@ -122,9 +122,13 @@ impl Pipe {
         limited: bool,
         out: &mut Out,
     ) {
+        let stood = self.neighbours.connected(neighbour).is_some();
         self.cut(neighbour, out);
         self.neighbours.lost(neighbour, reason, limited, &self.seat, out);
         self.beside_lost(neighbour, out);
+        if stood && self.seat.write && !self.is_beside(neighbour) {
+            self.seat.tell(&Message::NeighbourLost { role: neighbour }, out);
+        }
     }
 
     /// Another node is not of the array any more: nothing of it may land here. Its connection.
@@ -224,9 +228,19 @@ impl Pipe {
         Slot(if all { 0 } else { self.seat.pipeline.base_reads() })
     }
 
-    /// The client opens a slice-set.
+    /// Another node relays that the client opens a slice-set. The client may have said so itself by
+    /// now.
+    pub(crate) fn relayed(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
+        if self.sets.knows(&set) { Ok(()) } else { self.open(set, out) }
+    }
+
+    /// The client opens a slice-set, of which another node may have told already.
     pub(crate) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         let position = set.position;
+        let told = |open: &OpenSet| open.set.generation == set.generation && !open.set.relay;
+        if self.sets.get(position).is_some_and(told) {
+            return Ok(());
+        }
         let violation = Violation("a slice-set that may not be opened");
         if !self.seat.write || !self.lease.may_use(position, &self.seat) {
             return Err(violation);
@@ -368,14 +382,14 @@ impl Pipe {
         self.journal.as_ref().is_some_and(|journal| journal.is_used())
     }
 
-    /// Records a slice-set when the records before are durable.
+    /// Records a slice-set when nothing else is to be done, and the records before are durable.
     fn record(&mut self, position: Position, out: &mut Out) {
         if let Some(open) = self.sets.get(position)
             && let Some(journal) = &mut self.journal
         {
             journal.push(entry(open, &self.seat));
+            out.record_later(self.seat.client);
         }
-        self.drive_journal(out);
     }
 
     /// Goes on with what is recorded.

@@ -9,8 +9,8 @@ use super::seat::Seat;
 use crate::ids::{Generation, Position};
 use crate::node::ids::Violation;
 use crate::pipeline::PlacedSchedule;
-use crate::schedule::{Endpoint, Planner};
-use crate::set::{Imm, Roles, Set, WriteStrategy};
+use crate::schedule::Endpoint;
+use crate::set::{Imm, Pattern, Set};
 
 /// So many parts are kept: what the largest array needs while nobody is missing.
 const KEPT_PARTS: usize = 1 << 12;
@@ -43,8 +43,8 @@ pub(super) struct Sets {
     positions: Vec<PositionState>,
     /// Positions with a slice-set.
     open: usize,
-    /// Parts that many slice-sets share, by what they depend on.
-    parts: BTreeMap<(Roles, u16, Planner, WriteStrategy), Arc<Part>>,
+    /// Parts that many slice-sets share.
+    parts: BTreeMap<Pattern, Arc<Part>>,
 }
 
 impl Sets {
@@ -96,6 +96,12 @@ impl Sets {
         self.iter().map(OpenSet::check).sum()
     }
 
+    /// Has a node with a part in a slice-set been told of it before?
+    pub(super) fn knows(&self, set: &Set) -> bool {
+        let position = self.positions.get(set.position.index());
+        position.is_some_and(|position| position.generation >= Some(set.generation))
+    }
+
     /// Opens a slice-set; what came for it before.
     pub(super) fn open(
         &mut self,
@@ -123,15 +129,12 @@ impl Sets {
     /// What this node does in a slice-set.
     fn part(&mut self, set: &Set, plan: Arc<PlacedSchedule>, seat: &Seat) -> Arc<Part> {
         let new = || Arc::new(Part::new(plan, seat.role, set.strategy, &set.touched));
-        if !set.is_common() {
-            return new();
-        }
+        let variant = seat.pipeline.variant(set.stripe);
+        let Some(pattern) = set.pattern(variant) else { return new() };
         if self.parts.len() >= KEPT_PARTS {
             self.parts.clear();
         }
-        let variant = seat.pipeline.variant(set.stripe);
-        let key = (set.missing, variant, set.planner, set.strategy);
-        Arc::clone(self.parts.entry(key).or_insert_with(new))
+        Arc::clone(self.parts.entry(pattern).or_insert_with(new))
     }
 
     /// Keeps what comes for a slice-set that is not open yet, if it may be that of this pipeline.

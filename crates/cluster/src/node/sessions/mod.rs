@@ -13,6 +13,7 @@ pub(super) use self::survey::{Facts, node_info};
 use super::ids::{ArrayId, ClientId, Violation};
 use super::out::{Out, refused};
 use crate::ids::Epoch;
+use crate::set::Set;
 use crate::wire::Message;
 
 /// A refusal with this tag answers no request: it says why the connection ends. A client says so
@@ -41,6 +42,8 @@ pub(super) enum Heard {
     Join { session: u64, array: ArrayId, role: Role },
     /// A slice will not come from this neighbour of a client's pipeline.
     Missing { client: ClientId, neighbour: Role, imm: u32 },
+    /// This neighbour relays what a client says.
+    Relayed { client: ClientId, neighbour: Role, set: Set },
 }
 
 /// The connections of this node, and the clients: each from its first message until it is gone and
@@ -127,6 +130,12 @@ impl Sessions {
             out.send(peer, Epoch::BEFORE_ANY, &refused(tag, false, &beyond(array)));
             return Ok(None);
         }
+        let message = match (conn, message) {
+            (Conn::Node(client, neighbour), Message::BeginSet { set }) => {
+                return Ok(Some(Heard::Relayed { client, neighbour, set }));
+            }
+            (_, message) => message,
+        };
         let client = match (conn, &message) {
             (Conn::Client(client), _) => client,
             (Conn::New(_), &Message::Join { session, role, array }) => {

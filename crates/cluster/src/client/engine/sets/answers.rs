@@ -6,7 +6,8 @@ use super::{MAX_TRIES, Sets, Stage};
 use crate::client::engine::context::Cx;
 use crate::client::latency::TimedOperation;
 use crate::ids::{Generation, Position};
-use crate::set::Roles;
+use crate::set::{Roles, Set};
+use crate::wire::Message;
 
 const SEE_ITS_LOG: &str = "see the log of its node";
 
@@ -39,6 +40,9 @@ impl Sets {
         }
         if let Some(open) = self.open.get_mut(&position) {
             open.ok &= ok;
+        }
+        if !ok {
+            self.without_relay(cx, position, role);
         }
         if let Some(fault) = fault {
             self.has_a_fault(cx, role, position, fault);
@@ -128,8 +132,9 @@ impl Sets {
     ) -> bool {
         let Some(open) = self.open.get_mut(&position) else { return false };
         let current = open.set.generation == generation && open.stage == stage;
-        let said = current && open.waits.remove(&role);
+        let said = current && open.waits.contains(role);
         if said {
+            open.waits.remove(role);
             cx.answered(role);
         }
         said
@@ -137,18 +142,43 @@ impl Sets {
 
     /// Nothing is waited for any more from a node that is lost.
     pub(in crate::client::engine) fn without(&mut self, cx: &mut Cx<'_>, role: Role) {
-        if let Some(commits) = self.commits.get_mut(role.index()) {
-            commits.clear();
-        }
+        self.commits.forget(role);
         let positions: Vec<Position> = self.positions().collect();
         for position in positions {
             if let Some(open) = self.open.get_mut(&position) {
-                open.parts.remove(&role);
-                if open.waits.remove(&role) {
+                open.parts.remove(role);
+                if open.waits.contains(role) {
+                    open.waits.remove(role);
                     cx.answered(role);
                 }
             }
+            self.without_relay(cx, position, role);
             self.advance(cx, position);
+        }
+    }
+
+    /// Two nodes are not connected any more: what the one was to relay may not reach the other.
+    /// Each says so when it notices, and the one that does not relay may do so before it is to be
+    /// told.
+    pub(in crate::client::engine) fn neighbour_lost(&mut self, cx: &mut Cx<'_>, pair: [Role; 2]) {
+        let positions: Vec<Position> = self.positions().collect();
+        for position in positions {
+            pair.into_iter().for_each(|relay| self.without_relay(cx, position, relay));
+        }
+    }
+
+    /// If it is this node that relays a slice-set, those hear of it directly that have not said
+    /// anything yet. They may have heard of it.
+    fn without_relay(&mut self, cx: &mut Cx<'_>, position: Position, relay: Role) {
+        let Some(open) = self.open.get_mut(&position) else { return };
+        if open.stage != Stage::Preparing || open.relay != Some(relay) {
+            return;
+        }
+        open.relay = None;
+        let set = Set { relay: false, ..open.set.clone() };
+        let begin = Message::BeginSet { set };
+        for role in open.waits.iter().filter(|&role| role != relay && cx.members.alive(role)) {
+            cx.out.send(cx.members.entry(role).peer, &begin);
         }
     }
 

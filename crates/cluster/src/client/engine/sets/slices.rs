@@ -1,8 +1,7 @@
 //! The slices of a slice-set: lost blocks are brought back, the new content of each block is put
 //! together, parities of the client's are formed, and all of it is sent.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use braid_array::code::{Cell, Content};
 use braid_array::fabric::FabricOp;
@@ -18,7 +17,7 @@ use crate::client::out::IoPurpose;
 use crate::ids::Position;
 use crate::pipeline::brought_back;
 use crate::schedule::Endpoint;
-use crate::set::{Imm, Set, WriteStrategy};
+use crate::set::{Imm, Roles, Set, WriteStrategy};
 use crate::wire::Message;
 
 impl Sets {
@@ -74,8 +73,9 @@ impl Sets {
             computing,
             puts: 0,
             fetching: wanted.len() as u32,
-            waits: BTreeSet::new(),
-            parts: BTreeSet::new(),
+            waits: Roles::NONE,
+            parts: Roles::NONE,
+            relay: None,
             stage: Stage::Preparing,
             ok: true,
             set,
@@ -124,18 +124,23 @@ impl Sets {
         if !open.olds.is_empty() {
             return self.differ(cx, position);
         }
-        let plan = Arc::clone(&open.plan);
-        let involved = plan.involved(open.set.strategy, &open.set.touched);
-        open.parts = involved.into_iter().filter(|&role| cx.members.alive(role)).collect();
-        open.waits = open.parts.clone();
-        for &role in &open.parts {
-            cx.send(role, &Message::BeginSet { set: open.set.clone() });
+        let variant = cx.shared.pipeline.variant(open.set.stripe);
+        let outline = self.outlines.of(&open.set, variant, &open.plan);
+        open.parts = outline.parts.iter().filter(|&role| cx.members.alive(role)).collect();
+        open.waits = open.parts;
+        open.relay = outline.relay.filter(|&relay| open.parts.contains(relay));
+        open.set.relay = open.relay.is_some();
+        for role in open.parts.iter() {
             cx.owes(role);
         }
-        let sent: Vec<(usize, Content)> =
-            plan.sent_by_client(open.set.strategy, &open.set.touched).collect();
+        let told = open.relay.map_or(open.parts, |relay| [relay].into_iter().collect());
+        let begin = Message::BeginSet { set: open.set.clone() };
+        for role in told.iter() {
+            cx.send(role, &begin);
+            self.commits.go_with(role);
+        }
         let mut sums = Vec::new();
-        for (transfer, content) in sent {
+        for &(transfer, content) in &outline.sent {
             match content {
                 Content::Data(index) => {
                     let from = self.open[&position].sources[&index];
@@ -197,7 +202,7 @@ impl Sets {
         debug_assert_eq!(open.plan.schedule.transfers()[transfer].from, Endpoint::Client);
         let role = open.plan.schedule.transfers()[transfer].to;
         // One that was lost since has no part in it any more, even when it is back.
-        if !open.parts.contains(&role) {
+        if !open.parts.contains(role) {
             return;
         }
         let entry = cx.members.entry(role);

@@ -1,11 +1,10 @@
 //! The stages of a slice-set, from the time when all have its new content to its end.
 
+use braid_array::RequestError;
 use braid_array::keeper::LaneReport;
-use braid_array::{RequestError, Role};
 
 use super::{OpenSet, Sets, Stage};
 use crate::client::engine::context::{Cx, Note};
-use crate::client::latency::TimedOperation;
 use crate::ids::Position;
 use crate::wire::Message;
 
@@ -47,15 +46,18 @@ impl Sets {
     fn commit(&mut self, cx: &mut Cx<'_>, position: Position, told: bool) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.stage = Stage::Committing;
-        open.waits = open.parts.clone();
+        open.waits = open.parts;
         let now = cx.now();
         let key = open.job.key;
         let fua = open.set.fua;
-        for &role in &open.parts {
-            self.commits[role.index()].push((position, open.set.generation));
+        for role in open.parts.iter() {
+            self.commits.add(role, position, open.set.generation, now);
             cx.owes(role);
-            cx.out.latency.begin(role, TimedOperation::Store(position), now);
         }
+        // Whoever wants it durable waits for its end; and what is long is stored while the next
+        // is on its way.
+        let long = position.0 < self.wide || open.set.touched.lone().is_none();
+        self.commits.hurry |= fua || long;
         if let Some(area) = cx.shared.areas.get_mut(key) {
             area.committing += 1;
         }
@@ -76,21 +78,12 @@ impl Sets {
         }
     }
 
-    /// Tells the nodes which slice-sets are committed.
-    pub(in crate::client::engine) fn send_commits(&mut self, cx: &mut Cx<'_>) {
-        for (role, commits) in (0..).map(Role).zip(&mut self.commits) {
-            if !commits.is_empty() && cx.members.alive(role) {
-                cx.send(role, &Message::Commit { sets: std::mem::take(commits) });
-            }
-        }
-    }
-
     fn abort(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.stage = Stage::Aborted;
-        open.waits = open.parts.clone();
+        open.waits = open.parts;
         let generation = open.set.generation;
-        for &role in &open.parts {
+        for role in open.parts.iter() {
             // One that is just being given up is taken out of it next.
             if cx.members.alive(role) {
                 cx.send(role, &Message::Abort { position, generation });
