@@ -3,6 +3,7 @@
 
 use braid_array::action::Compute;
 use braid_array::{Action, Buf, IoOp, SECTOR_BYTES};
+use smallvec::smallvec;
 
 use super::Journal;
 use crate::ids::Position;
@@ -154,9 +155,9 @@ impl Journal {
             let all = self.page(page, record.bytes());
             let output = all.slice(record.row_byte(row) as u32, record.len);
             let compute = Compute::Sum {
-                inputs: vec![content],
-                coefs: vec![1],
-                outputs: vec![output],
+                inputs: smallvec![content],
+                coefs: smallvec![1],
+                outputs: smallvec![output],
                 accumulate: false,
             };
             out.compute(Flight::Journal { client: self.client }, compute);
