@@ -71,6 +71,8 @@ impl Daemon {
         std::env::var_os(VARIABLE)?;
         // Fails only where it is in a session of its own already.
         let _ = rustix::process::setsid();
+        // It was started by /proc/self/exe, and would be called "exe".
+        let _ = rustix::thread::set_name(c"braid");
         Some(Self(()))
     }
 

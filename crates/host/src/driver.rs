@@ -233,11 +233,7 @@ impl<T: Copy + PartialEq> Driver<T> {
         socket: Arc<OwnedFd>,
         mut message: Box<Outgoing>,
     ) -> Option<Completion<T>> {
-        let memory = match self {
-            Self::Ring(ring) => ring.memory(),
-            Self::Threads(threads) => threads.memory(),
-        };
-        let result = match socket::send(memory, &socket, &mut message, 0) {
+        let result = match socket::send(self.memory(), &socket, &mut message, 0) {
             Ok(sent) if u64::from(sent) < message.total_bytes() => {
                 self.start(token, Op::Send { socket, message, sent: sent.into() });
                 return None;

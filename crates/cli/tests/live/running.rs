@@ -182,3 +182,14 @@ fn status_names_the_process_that_serves() {
     lab.ok("stop x", &[]);
     assert!(serving.wait().expect("an end").success());
 }
+
+#[test]
+fn a_process_in_the_background_has_the_name_of_the_program() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 8);
+    lab.ok("create x --level 1 --raid-devices 2 --assume-clean", &members);
+    lab.ok("assemble x", &members);
+    let shown: Value = serde_json::from_slice(&lab.ok("status x --json", &[])).unwrap();
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", shown["pid"])).unwrap();
+    assert_eq!(name, "braid\n");
+}

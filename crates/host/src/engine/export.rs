@@ -37,20 +37,26 @@ pub(crate) trait Export: Send {
     }
 
     /// Sends its answers, when nothing else is to be done: so many share one message.
-    fn flush(&mut self, core: &mut Core);
+    fn flush(&mut self, _core: &mut Core) {}
 
     /// When to call `tick` at the latest.
-    fn deadline(&self) -> Option<Instant>;
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
 
     /// Time has passed, maybe up to the deadline.
-    fn tick(&mut self, core: &mut Core);
+    fn tick(&mut self, _core: &mut Core) {}
 
     /// Memory is short somewhere. Parts with the client who has most of it and has long taken
-    /// nothing, if there is one; tells who that was.
-    fn relieve(&mut self, core: &mut Core) -> Option<User>;
+    /// nothing, if there is one; tells who that was. Usually clients have memory of their own.
+    fn relieve(&mut self, _core: &mut Core) -> Option<User> {
+        None
+    }
 
-    /// Who uses the array.
-    fn clients(&self) -> Vec<User>;
+    /// Who uses the array, as far as an export can tell.
+    fn clients(&self) -> Vec<User> {
+        Vec::new()
+    }
 
     /// Takes no more clients and no more of what they ask for; what is under way is answered.
     fn close(&mut self, core: &mut Core);

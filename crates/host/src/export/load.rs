@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant as Clock};
 
-use braid_array::{Buf, Instant, Op, Request, RequestError};
+use braid_array::{Buf, Op, Request, RequestError};
 
 use crate::arena::Holder;
 use crate::driver::{Completion, Op as DriverOp};
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
-use crate::users::User;
 
 /// What is asked for, and for how long.
 pub struct Load {
@@ -192,22 +191,6 @@ impl Export for Generator {
     }
 
     fn work(&mut self, _core: &mut Core) {}
-
-    fn flush(&mut self, _core: &mut Core) {}
-
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn tick(&mut self, _core: &mut Core) {}
-
-    fn relieve(&mut self, _core: &mut Core) -> Option<User> {
-        None
-    }
-
-    fn clients(&self) -> Vec<User> {
-        Vec::new()
-    }
 
     fn close(&mut self, core: &mut Core) {
         self.closing = true;

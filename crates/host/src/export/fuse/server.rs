@@ -14,7 +14,6 @@ use crate::driver::{Completion, Op, Outgoing};
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::token::{ExportId, ExportToken, JobRef, Token};
-use crate::users::User;
 
 /// What a token is of, beside those of connections: an answer that has all in itself, and one whose
 /// data lie in the memory of a job.
@@ -209,16 +208,6 @@ impl Export for Server {
 
     fn tick(&mut self, core: &mut Core) {
         self.mounts.iter_mut().for_each(|mount| mount.tick(core));
-    }
-
-    /// The kernel takes what it asked for at once.
-    fn relieve(&mut self, _core: &mut Core) -> Option<User> {
-        None
-    }
-
-    /// Who uses a mount is seen from outside.
-    fn clients(&self) -> Vec<User> {
-        Vec::new()
     }
 
     fn close(&mut self, core: &mut Core) {

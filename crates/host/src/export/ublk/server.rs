@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use braid_array::{Buf, Instant, Op, Request, RequestError};
+use braid_array::{Buf, Op, Request, RequestError};
 use rustix::io::Errno;
 
 use super::proto::{Ask, Shape, TagCommand, data_offset};
@@ -16,7 +16,6 @@ use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::lock::LockedFile;
 use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
-use crate::users::User;
 
 /// The disk of an array. The engine calls it as an [`Export`], from `start` to `close`; its device
 /// closes with this. The kernel asks until the disk is taken away, for which it wants all answers.
@@ -161,25 +160,6 @@ impl Export for Server {
             let (_, ask) = self.short.pop_front().expect("the first one");
             self.ask(core, tag, ask, buf);
         }
-    }
-
-    /// Answers are in the ring already.
-    fn flush(&mut self, _core: &mut Core) {}
-
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn tick(&mut self, _core: &mut Core) {}
-
-    /// The kernel takes what it asked for at once.
-    fn relieve(&mut self, _core: &mut Core) -> Option<User> {
-        None
-    }
-
-    /// Who uses the disk is seen from outside.
-    fn clients(&self) -> Vec<User> {
-        Vec::new()
     }
 
     /// What waits in the kernel ends with the disk, which whoever ends the engine takes away.

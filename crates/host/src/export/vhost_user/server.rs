@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
-use braid_array::{Instant, Request, RequestError};
+use braid_array::{Request, RequestError};
 use rustix::event::EventfdFlags;
 use slab::Slab;
 
@@ -165,17 +165,6 @@ impl Export for Server {
 
     fn flush(&mut self, _core: &mut Core) {
         self.endpoints.iter_mut().for_each(Endpoint::flush);
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn tick(&mut self, _core: &mut Core) {}
-
-    /// What was read lies in the guest's memory, and waits for nobody in ours.
-    fn relieve(&mut self, _core: &mut Core) -> Option<User> {
-        None
     }
 
     fn clients(&self) -> Vec<User> {
