@@ -16,8 +16,12 @@ const MAX_FILE_LINES: usize = 800;
 /// Which crates of ours each crate may depend on, and whether it may depend on any others at all.
 const ARROWS: &[(&str, &[&str], Outside)] = &[
     ("parity", &[], Outside::None),
-    ("array", &["parity"], Outside::Only(&["crc32c", "slab", "thiserror", "uuid", "serde"])),
-    ("cluster", &["array", "parity"], Outside::Only(&["crc32c", "slab", "thiserror"])),
+    (
+        "array",
+        &["parity"],
+        Outside::Only(&["crc32c", "slab", "smallvec", "thiserror", "uuid", "serde"]),
+    ),
+    ("cluster", &["array", "parity"], Outside::Only(&["crc32c", "slab", "smallvec", "thiserror"])),
     ("sim", &["array", "cluster", "parity"], Outside::Any),
     ("host", &["array", "cluster", "parity"], Outside::Any),
     ("cli", &["host", "cluster", "array"], Outside::Any),

@@ -27,8 +27,11 @@ pub struct Suspects {
     any: bool,
     /// Roles already exempted there.
     exempted: Vec<bool>,
-    /// Sectors of the array that were written in this life.
+    /// Sectors of the array that were written in this life, and in those before whose logs nobody
+    /// has brought in place.
     written: BTreeSet<u64>,
+    /// Something was served in this life, so all that the log told is in place.
+    served: bool,
 }
 
 impl Suspects {
@@ -41,6 +44,7 @@ impl Suspects {
             any: false,
             exempted: vec![false; usize::from(scenario.members)],
             written: BTreeSet::new(),
+            served: false,
         }
     }
 
@@ -60,9 +64,16 @@ impl Suspects {
         self.written.extend(range.sector..range.sector + range.sectors);
     }
 
-    /// Nothing was written yet in the life that begins.
-    pub fn begin_life(&mut self) {
-        self.written.clear();
+    /// A request was answered well, so what was written in earlier lives is in place.
+    pub fn note_served(&mut self) {
+        if !std::mem::replace(&mut self.served, true) {
+            self.written.clear();
+        }
+    }
+
+    /// What the log tells of is yet to be brought in place.
+    pub const fn begin_life(&mut self) {
+        self.served = false;
     }
 
     /// These ranges of a member hung in the balance when the power went off.

@@ -315,8 +315,12 @@ impl<M: Subject> World<M> {
         let bytes = &self.exec.arena[bytes_of(request.buf)];
         let read = Read { bytes, stays: true, excused: &judge::nothing };
         self.judge.conclude(&flight, result, Some(read))?;
+        let suspects = &mut self.parts.devices[0].suspects;
+        if result.is_ok() {
+            suspects.note_served();
+        }
         if !matches!(kind, Kind::Read | Kind::Flush) {
-            self.parts.devices[0].suspects.note_write(range);
+            suspects.note_write(range);
         }
         let writes = matches!(kind, Kind::Write { .. } | Kind::Zeroes { .. });
         if writes && result.is_ok() && self.parts.over.is_none() {

@@ -263,8 +263,8 @@ impl Journal {
         }
     }
 
-    /// The array stops, and all is in place: the tail is to lie on a block that tells of nothing, so
-    /// that the array can do without its journal. Is nothing of that left to be done?
+    /// The array stops, and all is in place: the tail is to lie on a block that tells of nothing,
+    /// so that the array can do without its journal. Is nothing of that left to be done?
     pub(super) fn close(&mut self, lane: &mut Lane) -> bool {
         let told = !self.ends_blank && self.batches.is_one_in_place();
         if told && self.state == State::Idle && self.ring.fits(BLOCK_SECTORS) {
