@@ -3,7 +3,8 @@
 # under QEMU: the kernel of the machine itself may lack the driver, and is not touched. What stays
 # is a copy of the kernel in target/kernel.
 #
-# usage: run-kernel.sh [-m MEMORY] [-t SECONDS] [-v] SCRIPT
+# usage: run-kernel.sh [-d SOCKET] [-m MEMORY] [-t SECONDS] [-v] SCRIPT
+#   -d  a disk of the guest's, /dev/vda, by vhost-user; the socket is there already
 #   -m  memory of the guest (default 1G)
 #   -t  kill the guest after so long (default 300); the status is then 124
 #   -v  the guest's kernel messages to stderr afterwards
@@ -13,13 +14,15 @@
 # Status: the script's own. 125: the guest could not run it.
 set -u
 cd "$(dirname "$(realpath "$0")")/../.." || exit 125
-memory=1G limit=300 verbose=
-while getopts m:t:v option; do
+memory=1G limit=300 verbose= disk=()
+while getopts d:m:t:v option; do
 	case $option in
+	d) disk=(-chardev "socket,id=disk,path=$OPTARG,reconnect=1"
+		-device vhost-user-blk-pci,chardev=disk,num-queues=2) ;;
 	m) memory=$OPTARG ;;
 	t) limit=$OPTARG ;;
 	v) verbose=1 ;;
-	*) sed -n '6,9s/^# \{0,1\}//p' "$0" >&2; exit 125 ;;
+	*) sed -n '6,10s/^# \{0,1\}//p' "$0" >&2; exit 125 ;;
 	esac
 done
 shift $((OPTIND - 1))
@@ -123,6 +126,8 @@ chmod +x "$work/tree/init"
 # --- in software: it is slow, but works in every virtual machine. The guest's time goes by its
 # instructions (icount): on a machine that does much else it is slower, but nothing times out.
 timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg -icount shift=2 -cpu max -m "$memory" \
+	-object "memory-backend-memfd,id=memory,size=$memory,share=on" -machine memory-backend=memory \
+	${disk[@]+"${disk[@]}"} \
 	-nodefaults -display none -no-reboot -serial "file:$work/console" -serial stdio \
 	-kernel "$image" -initrd "$work/initrd" \
 	-append "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check" \

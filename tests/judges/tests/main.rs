@@ -5,6 +5,7 @@ mod braid_to_md;
 mod cluster;
 mod crash;
 mod golden;
+mod guest;
 mod guest_waits;
 mod handoff;
 mod live;

@@ -222,12 +222,21 @@ pub(crate) mod kernel {
 
     /// Run a bash script under that kernel.
     pub(crate) fn run(name: &str, script: &str) -> Run {
+        run_with(name, script, &[])
+    }
+
+    /// The same, with what is served on a vhost-user socket as a disk.
+    pub(crate) fn with_disk(name: &str, script: &str, socket: &Path) -> Run {
+        run_with(name, script, &["-d", socket.to_str().expect("a path of words")])
+    }
+
+    fn run_with(name: &str, script: &str, arguments: &[&str]) -> Run {
         let path = base().join(format!("{name}.sh"));
         fs::create_dir_all(base()).expect("a directory");
         fs::write(&path, script).expect("a script");
         let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel/run-kernel.sh");
         let limit = (LIMIT.as_secs() - 20).to_string();
-        Run::within(LIMIT, Command::new(runner).args(["-t", &limit]).arg(path))
+        Run::within(LIMIT, Command::new(runner).args(arguments).args(["-t", &limit]).arg(path))
     }
 }
 
