@@ -106,19 +106,24 @@ impl Judge<'_> {
     }
 }
 
-/// May the array have gone on after the update that this superblock is from? Not if a member that
-/// is active by it is here and has only heard of the one before: all are told before anything else
-/// is done, and who cannot be told is active no more.
+/// May the array have gone on without those of its equals that this superblock does not know? Not
+/// if a member that is active by it is here, has only heard of the update before, and knows them by
+/// that: all are told before anything else is done, and who cannot be told is active no more.
 pub(super) fn went_on(superblock: &Superblock, candidates: &[Candidate]) -> bool {
-    let others = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
+    let active = || {
+        let found = candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
+        let ours = found.filter(|other| same_array(superblock, other));
+        ours.filter(|other| matches!(other.role(), DevRole::Active(_)))
+    };
+    let left_out =
+        |other: &&Superblock| other.events == superblock.events && !knows(superblock, other);
     let untold = |other: &Superblock| {
-        same_array(superblock, other)
-            && matches!(other.role(), DevRole::Active(_))
-            && knows(superblock, other)
+        knows(superblock, other)
             && other.events < superblock.events
             && other.events.saturating_add(EVENT_MARGIN) >= superblock.events
+            && active().filter(left_out).all(|equal| knows(other, equal))
     };
-    !others.into_iter().any(untold)
+    !active().any(untold)
 }
 
 /// Has this one the other in the role that it has?

@@ -156,10 +156,26 @@ fn who_has_not_told_all_has_not_gone_on_alone() {
     // Without A nobody knows whom it has gone on with. By C it may be without A.
     assert!(refused(assemble(&superblocks[1..], Options::default())).0.contains("two halves"));
     superblocks[0].events = 10;
+    superblocks[0].roles[2] = superblocks[2].roles[2];
     superblocks[2].roles[0] = DevRole::Spare;
     let assembly = assemble(&superblocks, Options::default());
     assert_eq!(verdicts(&assembly)[2], "c: active, role 2");
     assert_eq!(ready(assembly).1, 2);
+}
+
+#[test]
+fn a_side_that_went_on_before_its_last_update_is_a_half() {
+    // A and C went on without B, which went on without them. Of their last update C has not heard.
+    let mut superblocks = array(1, 0, 3);
+    for (index, gone) in [(0, 1), (2, 1), (1, 0), (1, 2)] {
+        superblocks[index].roles[gone] = DevRole::Spare;
+    }
+    superblocks[2].events = 9;
+    for there in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let there = there.map(|index: usize| superblocks[index].clone());
+        let (reason, _, could_force) = refused(assemble(&there, FORCE));
+        assert!(reason.contains("two halves") && !could_force, "{reason}");
+    }
 }
 
 #[test]
