@@ -20,7 +20,7 @@ computing=(sim)
 behind=10
 
 # Seconds that a step may take.
-limit=${STEP_LIMIT:-1500}
+limit=${STEP_LIMIT:-2100}
 running='' lanes=()
 work=$(mktemp -d)
 clean_up() {
