@@ -41,7 +41,8 @@ impl Member {
     pub(super) fn new(member: MemberFile) -> Self {
         let size = can_shrink(&member).then(KnownSize::default);
         let drops_dsync = !member.block_device && !keeps_dsync(&member.file);
-        let at_once = answers_at_once(&member.file);
+        // A device's node is in memory, and what it stands for is not.
+        let at_once = !member.block_device && answers_at_once(&member.file);
         let mapped = map(&member).map(Arc::new);
         let file = Arc::new(member.file);
         let cannot_punch = false;

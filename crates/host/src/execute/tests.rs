@@ -27,6 +27,20 @@ fn write(sector: u64, buf: Buf) -> IoOp {
     IoOp::Write { sector, buf, fua: true }
 }
 
+/// Its node lies on a file system in memory, as that of a device in /dev does.
+#[test]
+fn a_block_device_is_left_to_the_driver() {
+    let arena = Arena::new(BYTES, 1 << 20).unwrap();
+    let memory = member::memory(PathBuf::from("memory"), BYTES).unwrap();
+    let device = MemberFile { block_device: true, ..memory };
+    let mut executor = Executor::new(vec![(MEMBER, device)], arena.zeroes());
+    let mut driver = Driver::threads(arena.memory()).unwrap();
+    let op = read(8, Buf { offset: 0, len: 4096 });
+    assert_eq!(executor.start(&mut driver, IoId(1), MEMBER, op), None);
+    assert_eq!(executor.next_done(&mut driver, Instant(0)), None);
+    assert_eq!(driver.in_flight(), 1);
+}
+
 #[test]
 fn what_is_in_memory_is_answered_without_the_driver() {
     let (mut executor, arena, mut driver) = rig();
