@@ -84,6 +84,13 @@ impl Spare {
         self.cells = cells;
     }
 
+    /// A write of this unit, of nothing yet. Its lists come back when it is [kept](Self::keep).
+    fn write(&mut self, unit: Unit) -> Kind {
+        let segments = self.segments.pop().unwrap_or_default();
+        let requests = self.requests.pop().unwrap_or_default();
+        Kind::Write { unit, segments, requests }
+    }
+
     /// Of a write that is over.
     fn keep(&mut self, job: Job) {
         self.plans.push(job.run.into_plan().cleared());
@@ -161,11 +168,11 @@ impl Jobs {
                 segments.pop();
             }
         }
-        let mut segments = self.spare.segments.pop().unwrap_or_default();
-        segments.push(segment);
-        let mut requests = self.spare.requests.pop().unwrap_or_default();
-        requests.push(request);
-        let kind = Kind::Write { unit, segments, requests };
+        let mut kind = self.spare.write(unit);
+        if let Kind::Write { segments, requests, .. } = &mut kind {
+            segments.push(segment);
+            requests.push(request);
+        }
         let index = self.table.insert(Job { hold_until, ..Job::new(kind, fua) });
         self.staged.push_back(index);
         self.open_units.insert(unit.start, index);
@@ -213,7 +220,7 @@ impl Jobs {
     /// Puts a job on its way that brings the dirty pages of a unit in place.
     pub(super) fn start_destaging(&mut self, map: &Map, start: u64) {
         let unit = Unit { start, sectors: map.unit_sectors() as u32 };
-        let kind = Kind::Write { unit, segments: Vec::new(), requests: Vec::new() };
+        let kind = self.spare.write(unit);
         self.start(Job::new(kind, false));
     }
 
