@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// How long to look.
-const LOOK: Duration = Duration::from_micros(30);
+const LOOK: Duration = Duration::from_micros(100);
 /// What a sleep of at most so long, the time that waking up took included, waited for would have
 /// come within about `LOOK`.
-const SHORT: Duration = Duration::from_micros(80);
+const SHORT: Duration = Duration::from_micros(200);
 /// So many short sleeps in a row are a reason to look instead.
 const SHORT_SLEEPS: u32 = 8;
 /// So many after looking has been of no use again and again.
