@@ -13,15 +13,13 @@ use braid_host::serve::{Assembled, Private};
 
 use super::Options;
 use super::case::{CHUNK_BYTES, Case, Place, member_bytes, members};
-use super::load::{Load, drive, fill, loads};
+use super::load::{Load, drive, fill, keep};
 use crate::compare::figures::Figures;
 use crate::failure::Failure;
 use crate::model::{Note, Standing};
 use crate::rig::{LoopDevice, MemberFiles, Room};
 
 const CHUNK_SECTORS: u32 = (CHUNK_BYTES / SECTOR_BYTES) as u32;
-/// The name under which each run keeps what was measured.
-pub(super) const OUTPUT: &str = "engine.json";
 
 /// A case that stands.
 pub(super) struct Stand {
@@ -89,14 +87,7 @@ impl Drop for Stand {
 
 impl Standing for Stand {
     fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let Some(load) = loads().find(|load| load.name() == job) else {
-            return Err(Failure::usage(job, "no load has this name", "see the names of engine"));
-        };
-        let measured = self
-            .drive(load, self.length)
-            .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
-        note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
-        Ok(())
+        keep(job, note, |load| self.drive(load, self.length))
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) enum Case {
     Over(Level, Export),
     /// What has no RAID, asked by fio.
     Beside(Anchor),
+    /// Copies by one thread, within the process.
+    Copies,
 }
 
 impl Place {
@@ -53,19 +55,20 @@ impl Place {
     }
 
     /// What a member itself can do there.
-    const fn anchor(self) -> Anchor {
+    const fn anchor(self) -> Case {
         match self {
-            Self::Memory => Anchor::MemoryFile,
-            Self::Files => Anchor::File,
-            Self::Blocks => Anchor::Loop,
+            Self::Memory => Case::Copies,
+            Self::Files => Case::Beside(Anchor::File),
+            Self::Blocks => Case::Beside(Anchor::Loop),
         }
     }
 
     /// What takes turns on members of one kind.
     pub(super) fn cases(self, options: &Options) -> Vec<Case> {
-        let mut cases = vec![Case::Beside(self.anchor())];
+        let mut cases = vec![self.anchor()];
         cases.extend(levels(options).map(|level| Case::Within(level, self)));
         if self == Self::Memory {
+            cases.push(Case::Beside(Anchor::MemoryFile));
             for export in Export::ALL {
                 cases.extend(export.beside().iter().copied().map(Case::Beside));
                 cases.extend(levels(options).map(|level| Case::Over(level, export)));
@@ -87,16 +90,23 @@ impl Case {
             Self::Within(level, place) => format!("{} on {}", level.name(), place.name()),
             Self::Over(level, export) => format!("{} over {}", level.name(), export.name()),
             Self::Beside(anchor) => anchor.name().to_owned(),
+            Self::Copies => "copies by one thread".to_owned(),
         }
     }
 
     /// What it is compared with.
-    pub(super) fn anchor(self) -> Self {
-        Self::Beside(match self {
+    pub(super) const fn anchor(self) -> Self {
+        match self {
             Self::Within(_, place) => place.anchor(),
-            Self::Over(_, export) => export.anchor(),
-            Self::Beside(anchor) => anchor.anchor(),
-        })
+            Self::Over(_, export) => Self::Beside(export.anchor()),
+            Self::Beside(anchor) => Self::Beside(anchor.anchor()),
+            Self::Copies => Self::Copies,
+        }
+    }
+
+    /// It is asked from within the process, without a program.
+    pub(super) const fn is_within(self) -> bool {
+        matches!(self, Self::Within(..) | Self::Copies)
     }
 }
 

@@ -1,10 +1,9 @@
 //! The chapter of `engine`: what levels keep of what has no RAID, and every number.
 
 use super::Options;
-use super::array::OUTPUT;
 use super::case::{Case, Place, levels, word};
 use super::exports::Export;
-use super::load::{Load, loads};
+use super::load::{Load, OUTPUT, loads};
 use super::plots::plots;
 use crate::compare::figures::{CPU, Figures, Numbers, RATE, heads, number, of_fio, spread_words};
 use crate::model::{Chapter, Found, Run, Table};
@@ -50,8 +49,8 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     let ways = ways(options);
     let measured = || ways.iter().filter(|way| way.cases.iter().any(|case| cases.contains(case)));
     let mut tables: Vec<Table> = measured().map(|way| ratios(&numbers, way)).collect();
-    let is_within = |case: &&Case| matches!(case, Case::Within(..));
-    let (within, under_fio): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(is_within);
+    let (within, under_fio): (Vec<&Case>, Vec<&Case>) =
+        cases.iter().partition(|case| case.is_within());
     for (title, cases) in [("Within the process", within), ("Under fio", under_fio)] {
         if !cases.is_empty() {
             tables.push(every_number(&numbers, title, &cases));
@@ -79,7 +78,8 @@ fn about(options: &Options) -> Vec<String> {
         ),
         "Within the process: the engine's own thread makes the requests, with nothing between \
          them and the machine. Latencies are a histogram's. CPU time is that of the whole \
-         process, its share of making requests included."
+         process, its share of making requests included. Beside members of memory: copies of as \
+         much by one thread, the bound of what one thread can do."
             .to_owned(),
         "Under fio: arrays on members of memory, each served by a process of its own, and what has \
          no RAID. Files and devices are asked by libaio past the page cache, NBD by fio's own \
@@ -102,7 +102,7 @@ fn ratios(numbers: &Numbers, way: &Way) -> Table {
     };
     let name = |case: &Case| match case {
         Case::Within(level, _) | Case::Over(level, _) => format!("RAID {}", word(*level)),
-        Case::Beside(anchor) => anchor.name().to_owned(),
+        Case::Beside(_) | Case::Copies => case.name(),
     };
     Table {
         title: format!("Rate {}, by that of {anchor}", way.title),

@@ -11,6 +11,8 @@ use hdrhistogram::Histogram;
 
 use crate::compare::figures::Figures;
 use crate::compare::under_fio::Requests;
+use crate::failure::Failure;
+use crate::model::Note;
 use crate::rig::talk::cpu_seconds;
 
 const KIB: u32 = 1024;
@@ -18,6 +20,9 @@ const MIB: u32 = 1024 * KIB;
 /// Lengths of requests, and so many at a time.
 const LOADS: [(u32, usize); 6] =
     [(4 * KIB, 1), (4 * KIB, 32), (64 * KIB, 1), (64 * KIB, 32), (MIB, 1), (MIB, 8)];
+
+/// The name under which each run keeps what was measured.
+pub(super) const OUTPUT: &str = "engine.json";
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,6 +34,21 @@ pub(super) fn loads() -> impl Iterator<Item = Load> {
     [false, true].into_iter().flat_map(|writes| {
         LOADS.into_iter().map(move |(bytes, depth)| Load { writes, bytes, depth })
     })
+}
+
+/// Has the load of this name carried out, and keeps what was measured.
+pub(super) fn keep(
+    job: &str,
+    note: &mut Note,
+    drive: impl FnOnce(Load) -> Result<Figures, String>,
+) -> Result<(), Failure> {
+    let Some(load) = loads().find(|load| load.name() == job) else {
+        return Err(Failure::usage(job, "no load has this name", "see the names of engine"));
+    };
+    let measured = drive(load)
+        .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
+    note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
+    Ok(())
 }
 
 /// What is asked for, at random places.
@@ -58,7 +78,7 @@ impl Load {
     }
 
     /// The place of a request. Requests lie side by side and never overlap.
-    const fn offset(self, number: u64, area_bytes: u64) -> u64 {
+    pub(super) const fn offset(self, number: u64, area_bytes: u64) -> u64 {
         let places = area_bytes / self.bytes as u64;
         scramble(number) % places * self.bytes as u64
     }

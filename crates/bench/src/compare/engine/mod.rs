@@ -6,6 +6,7 @@ mod anchors;
 mod array;
 mod case;
 mod chapter;
+mod copies;
 mod exports;
 mod load;
 mod plots;
@@ -27,7 +28,7 @@ use crate::rig::Room;
 /// What fio takes to start and to end.
 const FIO: Duration = Duration::from_millis(550);
 /// What has no RAID and is in memory.
-const WITHOUT_RAID: u64 = 5;
+const WITHOUT_RAID: u64 = 6;
 const LEAST_BYTES: u64 = 16 << 20;
 
 /// What decides about the findings.
@@ -81,7 +82,7 @@ impl Comparison for Engine {
     fn groups(&self) -> Vec<Group> {
         let group = |place: Place| {
             let cases = place.cases(&self.0);
-            let within = cases.iter().filter(|case| matches!(case, Case::Within(..))).count();
+            let within = cases.iter().filter(|case| case.is_within()).count();
             let share = within as f64 / cases.len() as f64;
             let run = Duration::from_millis(self.0.run_ms);
             // A load within the process warms up, and needs no program.
@@ -126,6 +127,10 @@ impl Comparison for Engine {
             Some(Case::Beside(anchor)) => {
                 let served = anchor.serve(room, area_bytes).and_then(fill);
                 Ok(Box::new(served.map_err(forgive)?.forgiven()))
+            }
+            Some(Case::Copies) => {
+                let run = Duration::from_millis(run_ms);
+                Ok(Box::new(copies::Copies::new(area_bytes, run)))
             }
             None => Err(Failure::usage(case, "no case has this name", "begin the report anew")),
         }

@@ -16,31 +16,40 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
     let room = Room::new(place.path().join("scratch"), Vec::new(), Tool::at("braid", "no".into()));
     let engine = Engine(Options { run_ms: 5, area_bytes: 16 << 20, ..Options::full() });
     std::fs::create_dir(&room.scratch).expect("a directory");
-    let mut cases = 0;
+    let mut cases = vec![Case::Copies];
     for level in levels(&engine.0) {
-        for members in [Place::Memory, Place::Files] {
-            let case = Case::Within(level, members).name();
-            let mut stands = engine.set_up(&case, &room).expect(&case);
-            for load in loads() {
-                let mut note = Note::default();
-                stands.run(&load.name(), &mut note).expect(&case);
-                let job = &load.name();
-                let place = folder::Place { comparison: "engine", case: &case, job, round: 0 };
-                folder.keep(place, &note, 1.0, None).expect("kept");
-            }
-            cases += 1;
+        cases.extend([Place::Memory, Place::Files].map(|members| Case::Within(level, members)));
+    }
+    for case in &cases {
+        let case = case.name();
+        let mut stands = engine.set_up(&case, &room).expect(&case);
+        for load in loads() {
+            let mut note = Note::default();
+            stands.run(&load.name(), &mut note).expect(&case);
+            let job = &load.name();
+            let place = folder::Place { comparison: "engine", case: &case, job, round: 0 };
+            folder.keep(place, &note, 1.0, None).expect("kept");
         }
     }
     let chapter = engine.chapter(&folder.found("engine"));
-    let all = chapter.tables.iter().find(|table| table.title == "Within the process");
-    let rows = &all.expect("a table").rows;
-    assert_eq!(rows.len(), cases * loads().count());
-    let measured = |row: &Vec<String>| row[1..=COLUMNS.len()].iter().all(|word| word != "-");
+    let table = |title: &str| {
+        let table = chapter.tables.iter().find(|table| table.title == title);
+        &table.unwrap_or_else(|| panic!("no table {title}")).rows
+    };
+    let copies = Case::Copies.name();
+    let ratios = table(&format!("Rate within the process, on memory, by that of {copies}"));
+    assert!(ratios.iter().flatten().all(|word| word != "-"), "{ratios:?}");
+    // Copies have no latencies.
+    let rows = table("Within the process").iter().filter(|row| !row[0].starts_with(&copies));
+    let rows: Vec<&Vec<String>> = rows.collect();
+    assert_eq!(rows.len(), (cases.len() - 1) * loads().count());
+    let measured = |row: &&Vec<String>| row[1..=COLUMNS.len()].iter().all(|word| word != "-");
     assert!(rows.iter().all(measured), "{rows:?}");
     let of = |metric: &str| -> Vec<&Cell> {
         chapter.cells.iter().filter(|cell| cell.metric == metric).collect()
     };
-    assert!(of("iops").len() == rows.len() && of("iops").iter().all(|c| c.spread.min > 0.0));
+    assert!(of("iops").len() == rows.len() + loads().count());
+    assert!(of("iops").iter().all(|c| c.spread.min > 0.0));
     for (low, high) in [("p50", "p99"), ("p99", "p99.9")] {
         let pairs = of(low).into_iter().zip(of(high));
         assert!(pairs.into_iter().all(|(low, high)| low.spread.median <= high.spread.median));
