@@ -32,10 +32,17 @@ impl KeeperSide {
 
     /// A recovery target is this node.
     pub(super) fn target_is(&mut self, parts: &mut Parts, role: Role, node: NodeId) {
-        let other = |other: u16| other != role.0 && !parts.keeper.view().is_vacant(Role(other));
-        if parts.ownership.voters_on(node).any(other) {
-            let next = "use a node of its own for each member";
-            let why = Refusal::new("is on the node of another member", next);
+        let roles = parts.copy_target().0;
+        let is_member = |role: u16| !parts.keeper.view().is_vacant(Role(role));
+        let other = |other: u16| other >= roles || other != role.0 && is_member(other);
+        if let Some(other) = parts.ownership.voters_on(node).find(|&voter| other(voter)) {
+            let why = if other >= roles {
+                let next = "use another node";
+                Refusal::new("is on the node of a witness", next)
+            } else {
+                let next = "use a node of its own for each member";
+                Refusal::new("is on the node of another member", next)
+            };
             return self.fail(parts, role, Some(why));
         }
         parts.go_on(role, Step::Granting);

@@ -7,7 +7,7 @@ use braid_array::Role;
 use braid_array::format::DevRole;
 
 /// What is sent over a connection, and is such.
-fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
+pub(super) fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
     let message = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => {
             let (_, message) = Message::decode(bytes).expect("a message");
@@ -18,7 +18,7 @@ fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Mes
     actions.iter().filter_map(message).collect()
 }
 
-fn tell(client: &mut Client, peer: PeerId, message: &Message) {
+pub(super) fn tell(client: &mut Client, peer: PeerId, message: &Message) {
     let bytes = message.encode(Epoch(1));
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
