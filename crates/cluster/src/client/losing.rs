@@ -51,7 +51,7 @@ impl Parts {
             }
         }
         let (ownership, mut cx, facts) = self.ownership();
-        ownership.without(&mut cx, facts, role.0);
+        ownership.without(&mut cx, facts, role);
         self.engine.journals.without(role);
         self.start_journals();
         self.start_goes_on();

@@ -139,7 +139,7 @@ impl Client {
             SessionEvent::Answered { role, kind, answer } => self.answered(role, kind, answer),
             SessionEvent::Outvoted { role, kind, granted } => {
                 let (ownership, mut cx, facts) = parts.ownership();
-                ownership.outvoted(&mut cx, facts, (role.0, granted), kind);
+                ownership.outvoted(&mut cx, facts, role, kind, granted);
             }
         }
     }
@@ -210,10 +210,10 @@ impl Client {
                 ownership.reread(&mut cx, facts, role, None);
             }
             (RequestKind::ResolveLeftovers, Answer::Done) => {
-                ownership.answered(&mut cx, facts, role.0);
+                ownership.answered(&mut cx, facts, role);
             }
             (RequestKind::StoreView(order), Answer::Done) => {
-                ownership.view_recorded(&mut cx, facts, role.0, order);
+                ownership.view_recorded(&mut cx, facts, role, order);
             }
             // It cannot vote, or not keep what it was told.
             (_, answer) => {

@@ -8,7 +8,7 @@ use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
 use crate::client::sessions::negotiation::{Purpose, Step};
 use crate::client::sessions::session::Session;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, VoterNo};
 use crate::member::VolumeAddress;
 
 /// About ten minutes.
@@ -82,8 +82,11 @@ impl KeeperSide {
     /// back, or of a witness, it has nothing to drop.
     pub(super) fn departed_is(&mut self, parts: &mut Parts, node: NodeId) {
         let list = &parts.sessions.list;
-        let nodes = list.copy_target();
-        let connected = |voter: u16| voter >= nodes.0 || list.get(Role(voter)).is_connected();
+        let nodes = parts.shared.params().nodes;
+        let connected = |voter: VoterNo| {
+            // A witness stays one.
+            voter.role(nodes).is_none_or(|role| list.get(role).is_connected())
+        };
         let has_part = parts.ownership.voters_on(node).any(connected);
         let (sessions, mut net) = parts.sessions();
         let visit = sessions.list.departed_visit();

@@ -32,16 +32,19 @@ impl KeeperSide {
 
     /// A recovery target is this node.
     pub(super) fn target_is(&mut self, parts: &mut Parts, role: Role, node: NodeId) {
-        let roles = parts.copy_target().0;
-        let is_member = |role: u16| !parts.keeper.view().is_vacant(Role(role));
-        let other = |other: u16| other >= roles || other != role.0 && is_member(other);
-        if let Some(other) = parts.ownership.voters_on(node).find(|&voter| other(voter)) {
-            let why = if other >= roles {
-                let next = "use another node";
-                Refusal::new("is on the node of a witness", next)
-            } else {
+        let nodes = parts.shared.params().nodes;
+        let is_member = |other: Role| other != role && !parts.keeper.view().is_vacant(other);
+        let other = parts
+            .ownership
+            .voters_on(node)
+            .map(|voter| voter.role(nodes))
+            .find(|other| other.is_none_or(is_member));
+        if let Some(other) = other {
+            let why = if other.is_some() {
                 let next = "use a node of its own for each member";
                 Refusal::new("is on the node of another member", next)
+            } else {
+                Refusal::new("is on the node of a witness", "use another node")
             };
             return self.fail(parts, role, Some(why));
         }
