@@ -40,7 +40,7 @@ impl Parts {
             match kind {
                 RequestKind::Flush(_) => {
                     let (engine, mut cx) = self.engine();
-                    engine.answered(&mut cx, role, kind, true);
+                    engine.answered(&mut cx, role.into(), kind, true);
                 }
                 RequestKind::Meta => self.keeper_mut().hear(LaneReport::UpdateDone),
                 RequestKind::Rewire => {

@@ -9,6 +9,7 @@ use super::witnesses::Said;
 use super::{Facts, Ownership, Stage};
 use crate::client::engine::Cx;
 use crate::client::out::RequestKind;
+use crate::client::session_key::SessionKey;
 use crate::ids::{Epoch, VoterNo};
 use crate::pipeline::Params;
 use crate::view::View;
@@ -45,14 +46,16 @@ impl Ownership {
         &mut self,
         cx: &mut Cx<'_>,
         facts: Facts,
-        role: Role,
+        key: SessionKey,
         kind: Option<RequestKind>,
         granted: Epoch,
     ) {
-        if matches!(kind, Some(RequestKind::Grant)) && !self.follows {
-            return self.asked_too_low(cx, facts, role.into(), granted);
+        match (key.role(), kind) {
+            (Some(role), Some(RequestKind::Grant)) if !self.follows => {
+                self.asked_too_low(cx, facts, role.into(), granted);
+            }
+            _ => self.is_fenced_by(cx, key),
         }
-        self.is_fenced_by(cx, role);
     }
 
     /// A voter has granted this epoch to another client.
@@ -63,11 +66,11 @@ impl Ownership {
 
     /// It is the parting word of a voter, or it refuses a view of ours: nothing that we say is
     /// listened to any more.
-    fn is_fenced_by(&mut self, cx: &mut Cx<'_>, role: Role) {
+    fn is_fenced_by(&mut self, cx: &mut Cx<'_>, key: impl Into<SessionKey>) {
         self.fenced = true;
         cx.out.notify(ArrayEvent::TakenOver);
         let why = Refusal::new("another client has taken the array over", "use that one");
-        self.give_up(cx, role, why);
+        self.give_up(cx, key, why);
     }
 
     /// A view is recorded at a voter.

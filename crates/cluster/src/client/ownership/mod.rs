@@ -22,6 +22,7 @@ use braid_array::{Refusal, Role};
 use super::ClientConfig;
 use super::engine::Cx;
 use super::out::RequestKind;
+use super::session_key::SessionKey;
 use crate::ids::{Epoch, NodeId, SetVersion, VoterNo};
 use crate::pipeline::Params;
 use crate::set::Roles;
@@ -266,9 +267,9 @@ impl Ownership {
     }
 
     /// The array must not go on as if the node were dead.
-    pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, role: Role, why: Refusal) {
+    pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, key: impl Into<SessionKey>, why: Refusal) {
         self.refused.get_or_insert(why.clone());
-        cx.report_of(role, |member| LaneReport::Lost(member, why));
+        cx.report_of(key, |member| LaneReport::Lost(member, why));
         cx.report(LaneReport::Unservable);
     }
 

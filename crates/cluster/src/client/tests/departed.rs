@@ -2,6 +2,7 @@
 //! prepared.
 
 use super::*;
+use crate::client::session_key::SessionKey;
 use crate::ids::{Epoch, NodeId};
 use braid_array::Role;
 use braid_array::format::DevRole;
@@ -66,7 +67,7 @@ fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
 /// Nobody is told, or is to be told later.
 fn nobody_is_told(client: &Client) -> bool {
     let list = &client.parts.sessions.list;
-    let told = list.get(list.departed_visit()).is_connected();
+    let told = list.get(SessionKey::DepartedVisit).is_connected();
     !told && client.keeper_side.departed.visits.deadline().is_none()
 }
 
