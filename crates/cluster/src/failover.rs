@@ -1,5 +1,7 @@
 //! A client that outlives its nodes, [`FailoverClient`].
 
+mod answered;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 
@@ -15,6 +17,7 @@ use braid_array::{
 use crate::client::{Client, ClientConfig};
 use crate::ids::Epoch;
 use crate::member::VolumeAddress;
+use answered::Answered;
 
 /// How often it is asked whether the nodes have been found.
 const LOOK_MS: u64 = 200;
@@ -108,12 +111,7 @@ pub struct FailoverClient {
     held: VecDeque<(Request, u64)>,
     commands: Vec<CommandId>,
     actions: VecDeque<Action>,
-    /// Requests that changed something and were answered, and how many of them are durable.
-    answered: u64,
-    durable: u64,
-    /// Of so many that were answered, some may be gone: flushes say so, until one has that came
-    /// after all of these.
-    gone: Option<u64>,
+    answered: Answered,
     /// Epochs of clients that found that something answered is gone, and ended before they served:
     /// whoever comes after one of them finds all nodes as that one has recorded them.
     lossy: BTreeSet<Epoch>,
@@ -158,9 +156,7 @@ impl FailoverClient {
             held: VecDeque::new(),
             commands: Vec::new(),
             actions: VecDeque::new(),
-            answered: 0,
-            durable: 0,
-            gone: None,
+            answered: Answered::default(),
             lossy: BTreeSet::new(),
         })
     }
@@ -225,9 +221,9 @@ impl FailoverClient {
             return None;
         }
         match request.op {
-            Op::Flush if result.is_ok() => self.durable = self.durable.max(answered),
+            Op::Flush if result.is_ok() => self.answered.flushed(answered),
             Op::Write { fua: false } | Op::WriteZeroes { fua: false, .. } | Op::Discard => {
-                self.answered += 1;
+                self.answered.add();
             }
             _ => {}
         }
@@ -270,8 +266,8 @@ impl FailoverClient {
             }
             State::Starting if self.client.is_set_up() => {
                 let lossy = std::mem::take(&mut self.lossy);
-                if !self.client.has_kept_all(&lossy) && self.answered > self.durable {
-                    self.gone = Some(self.answered);
+                if !self.client.has_kept_all(&lossy) {
+                    self.answered.forget_memory();
                 }
                 self.state = State::Serving;
                 self.late = self.held.iter().map(|(request, _)| request.id).collect();
@@ -383,16 +379,13 @@ impl FailoverClient {
 
     /// `before`: what had been answered before it came.
     fn pass_in(&mut self, request: Request, before: u64) -> Result<(), Full> {
-        if request.op == Op::Flush && self.gone.is_some() {
-            // Whoever hears of it knows that all before may be gone, and nothing of what was
-            // answered while it was under way.
-            self.durable = self.durable.max(before);
-            self.gone.take_if(|gone| *gone <= before);
+        if request.op == Op::Flush && self.answered.tell_of_loss(before) {
             self.complete(request.id, Err(RequestError::Failed));
             return Ok(());
         }
         self.client.submit(self.now, request)?;
-        self.taken.insert(request.id, Taken { request, before, answered: self.answered });
+        let answered = self.answered.count();
+        self.taken.insert(request.id, Taken { request, before, answered });
         Ok(())
     }
 
@@ -465,12 +458,12 @@ impl BlockMachine for FailoverClient {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), Full> {
         self.now = now;
         if self.is_serving() && self.held.is_empty() {
-            return self.pass_in(request, self.answered);
+            return self.pass_in(request, self.answered.count());
         }
         if self.has_waited_long() || self.client.is_stopping() {
             self.complete(request.id, Err(RequestError::Failed));
         } else {
-            self.held.push_back((request, self.answered));
+            self.held.push_back((request, self.answered.count()));
         }
         Ok(())
     }

@@ -32,6 +32,10 @@ ids! {
     Epoch(u32);
     /// A node, as a voter and where its volumes are: a number that no other node has.
     NodeId(u64);
+    /// A voter, as the client of an array counts them: the node of a member has the number of its
+    /// role, and witnesses have those behind the roles. Another node that takes the role takes the
+    /// number.
+    VoterNo(u16);
 }
 
 /// A slice of a stripe: the same range of each of its blocks.
@@ -89,6 +93,33 @@ impl Slot {
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
+    }
+}
+
+impl VoterNo {
+    /// The number of the first witness of an array with so many roles.
+    #[must_use]
+    pub const fn first_witness(roles: u16) -> Self {
+        Self(roles)
+    }
+
+    /// That of the witness after it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The role of the member on whose node it is, in an array with so many roles; `None` for a
+    /// witness.
+    #[must_use]
+    pub fn role(self, roles: u16) -> Option<Role> {
+        (self < Self::first_witness(roles)).then_some(Role(self.0))
+    }
+}
+
+impl From<Role> for VoterNo {
+    fn from(role: Role) -> Self {
+        Self(role.0)
     }
 }
 

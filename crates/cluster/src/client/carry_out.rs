@@ -1,10 +1,11 @@
 //! What the keeper asks for, said to the nodes; and nodes that are to be lost.
 
 use braid_array::keeper::{LaneCommand, LaneReport, MetaWrite};
-use braid_array::{MemberId, Refusal, Role};
+use braid_array::{MemberId, Refusal};
 
 use super::out::{Loss, LossKind, RequestKind};
 use super::parts::Parts;
+use super::session_key::SessionKey;
 use super::{Client, Phase};
 use crate::member;
 use crate::wire::Message;
@@ -44,11 +45,11 @@ impl Client {
         }
     }
 
-    pub(super) fn carry_out_loss(&mut self, Loss { role, why, kind }: Loss) {
+    pub(super) fn carry_out_loss(&mut self, Loss { key, why, kind }: Loss) {
         let parts = &mut self.parts;
-        if !parts.alive(role) {
-            return self.keeper_side.lose_stranger(parts, role, why);
-        }
+        let Some(role) = parts.sessions.list.alive_role(key) else {
+            return self.keeper_side.lose_stranger(parts, key, why);
+        };
         let id = parts.sessions.list.id(role);
         if kind == LossKind::Store && id.is_some_and(|id| parts.keeper.view().needs(id)) {
             // The array cannot go on without it: it waits for it.
@@ -69,8 +70,8 @@ impl Client {
     }
 
     /// The array goes on without a node that is there, at once.
-    pub(super) fn lose_now(&mut self, role: Role, why: Refusal, kind: LossKind) {
-        self.carry_out_loss(Loss { role, why, kind });
+    pub(super) fn lose_now(&mut self, key: SessionKey, why: Refusal, kind: LossKind) {
+        self.carry_out_loss(Loss { key, why, kind });
     }
 
     fn write_meta(&mut self, write: MetaWrite) {

@@ -1,12 +1,14 @@
 //! Whether an array starts, for who only asks: a client is made as for a start, and is told what it
 //! would be granted. So the answer is that of the start, and nobody is asked for anything.
 
-use braid_array::Refusal;
+use std::iter;
+
 use braid_array::array::Scratch;
+use braid_array::{Refusal, Role};
 
 use super::ownership::decision::Grant;
 use super::{Client, ClientConfig, ClientMember};
-use crate::ids::{Epoch, NodeId};
+use crate::ids::{Epoch, NodeId, VoterNo};
 use crate::view::{View, Witness};
 
 /// What a node that votes says to who only asks.
@@ -42,22 +44,21 @@ pub fn foretell(
     witnesses: &[Voter],
 ) -> Result<(), Refusal> {
     let scratch = Scratch { offset: 0, bytes: Client::scratch_bytes(&config) };
-    let of_role = |(role, member): (u16, &Option<ClientMember>)| {
-        let address = &member.as_ref()?.address;
-        let (_, voter) = members.iter().find(|(at, _)| at == address)?;
-        Some((role, voter.clone()))
-    };
-    let granted: Vec<(u16, Voter)> = (0..).zip(&config.members).filter_map(of_role).collect();
-    let nodes = config.params.nodes;
-    let no_array = |reason| Refusal::new(reason, "compare the superblocks of its members");
-    let mut client = Client::new(config, scratch).map_err(no_array)?;
-    let behind = (nodes..).zip(witnesses.iter().cloned());
-    let grant = |voter: Voter| {
-        let Voter { view, incarnation, node, .. } = voter;
+    let grant = |voter: &Voter| {
+        let Voter { view, incarnation, node, .. } = voter.clone();
         Grant { view, incarnation, node }
     };
-    let all = granted.into_iter().chain(behind);
-    let grants = all.map(|(number, voter)| (number, grant(voter))).collect();
+    let of_role = |(role, member): (Role, &Option<ClientMember>)| {
+        let address = &member.as_ref()?.address;
+        let (_, voter) = members.iter().find(|(at, _)| at == address)?;
+        Some((VoterNo::from(role), grant(voter)))
+    };
+    let of_roles = (0..).map(Role).zip(&config.members).filter_map(of_role);
+    let first = VoterNo::first_witness(config.params.nodes);
+    let behind = iter::successors(Some(first), |number| Some(number.next()));
+    let grants = of_roles.chain(behind.zip(witnesses.iter().map(grant))).collect();
+    let no_array = |reason| Refusal::new(reason, "compare the superblocks of its members");
+    let mut client = Client::new(config, scratch).map_err(no_array)?;
     let (ownership, cx, facts) = client.parts.ownership();
     ownership.foretell(grants);
     ownership.decision(&cx, facts).map(drop)

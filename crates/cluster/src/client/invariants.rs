@@ -52,7 +52,7 @@ impl Client {
             return None;
         }
         let role = self.parts.alive_role_of(id)?;
-        let requests = self.parts.out.requests.values().filter(|(asked, _)| *asked == role);
+        let requests = self.parts.out.requests.values().filter(|(asked, _)| *asked == role.into());
         Some(requests.count() + self.parts.engine.owed_by(&self.parts.shared, role))
     }
 }

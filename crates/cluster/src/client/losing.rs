@@ -40,7 +40,7 @@ impl Parts {
             match kind {
                 RequestKind::Flush(_) => {
                     let (engine, mut cx) = self.engine();
-                    engine.answered(&mut cx, role, kind, true);
+                    engine.answered(&mut cx, role.into(), kind, true);
                 }
                 RequestKind::Meta => self.keeper_mut().hear(LaneReport::UpdateDone),
                 RequestKind::Rewire => {
@@ -51,7 +51,7 @@ impl Parts {
             }
         }
         let (ownership, mut cx, facts) = self.ownership();
-        ownership.without(&mut cx, facts, role.0);
+        ownership.without(&mut cx, facts, role);
         self.engine.journals.without(role);
         self.start_journals();
         self.start_goes_on();

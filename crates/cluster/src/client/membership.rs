@@ -5,6 +5,7 @@ use braid_array::keeper::KeeperView;
 use braid_array::{MemberId, Role};
 
 use super::out::Out;
+use super::session_key::SessionKey;
 use crate::set::Roles;
 
 /// A node with a role, or the copy target behind them.
@@ -56,13 +57,9 @@ impl Membership {
         self.entries.len() as u16 - 1
     }
 
-    /// The number of the copy target's session, behind the roles.
-    pub(super) fn copy_target(&self) -> Role {
-        Role(self.nodes())
-    }
-
-    pub(super) fn entry(&self, role: Role) -> &Entry {
-        &self.entries[role.index()]
+    /// Of one with a role, or of the copy target.
+    pub(super) fn entry(&self, key: impl Into<SessionKey>) -> &Entry {
+        &self.entries[key.into().index(self.nodes())]
     }
 
     pub(super) fn alive(&self, role: Role) -> bool {
@@ -74,8 +71,8 @@ impl Membership {
     }
 
     /// What the keeper calls the member of a role, if it has one.
-    pub(super) fn id(&self, role: Role) -> Option<MemberId> {
-        self.entry(role).id
+    pub(super) fn id(&self, key: impl Into<SessionKey>) -> Option<MemberId> {
+        self.entry(key).id
     }
 
     /// Is the node of this role there, with all that it is to hold?

@@ -7,6 +7,7 @@ use braid_array::{Refusal, Role};
 use super::Client;
 use super::engine::{Prepared, StoreFault};
 use super::out::{LossKind, RequestKind};
+use super::session_key::SessionKey;
 use super::sessions::negotiation::Step;
 use super::sessions::{Answer, SessionEvent};
 use crate::wire::Message;
@@ -21,58 +22,56 @@ impl Client {
             | FabricEvent::Message { peer, .. } => *peer,
         };
         let parts = &mut self.parts;
-        let Some(role) = parts.sessions.list.at(peer, parts.keeper.view().now()) else {
+        let Some(key) = parts.sessions.list.at(peer, parts.keeper.view().now()) else {
             if parts.ownership.is_witness(peer) {
                 let (ownership, mut cx, facts) = parts.ownership();
                 ownership.witness_event(&mut cx, facts, peer, event);
             }
             return;
         };
-        let visit = parts.sessions.list.is_visit(role);
+        let visit = key.is_visit();
         match event {
             FabricEvent::Placed { .. } if visit => {}
             FabricEvent::Placed { imm, .. } => {
                 self.sessions_touched = false;
                 let (engine, mut cx) = parts.engine_as_is();
-                engine.placed(&mut cx, role, imm);
+                engine.placed(&mut cx, key, imm);
             }
             FabricEvent::Message { bytes, .. } => match Message::decode(&bytes) {
-                Ok((_, message)) => self.message(role, message),
-                Err(_) => parts.out.violates(role, "it does not speak the protocol"),
+                Ok((_, message)) => self.message(key, message),
+                Err(_) => parts.out.violates(key, "it does not speak the protocol"),
             },
             event => {
                 let (sessions, mut net) = parts.sessions();
-                sessions.event(&mut net, role, event);
+                sessions.event(&mut net, key, event);
             }
         }
     }
 
-    fn message(&mut self, role: Role, message: Message) {
-        let list = &self.parts.sessions.list;
+    fn message(&mut self, key: SessionKey, message: Message) {
         match message {
-            Message::Prepared { .. } | Message::Finished { .. } if !list.alive(role) => {
-                self.parts.out.violates(role, "it has a part in nothing");
+            Message::Prepared { .. } | Message::Finished { .. } => {
+                match self.parts.sessions.list.alive_role(key) {
+                    Some(role) => self.set_message(role, message),
+                    None => self.parts.out.violates(key, "it has a part in nothing"),
+                }
             }
-            Message::Prepared { .. }
-            | Message::Finished { .. }
-            | Message::NeighbourLost { .. }
-            | Message::Copied { .. }
-            | Message::ReadFailed { .. }
-                if !list.is_visit(role) =>
+            Message::NeighbourLost { .. } | Message::Copied { .. } | Message::ReadFailed { .. }
+                if !key.is_visit() =>
             {
-                self.engine_message(role, message);
+                self.engine_message(key, message);
             }
             // It has a part in nothing.
             Message::NeighbourLost { .. } => {}
             message => {
                 let (sessions, mut net) = self.parts.sessions();
-                sessions.message(&mut net, role, message);
+                sessions.message(&mut net, key, message);
             }
         }
     }
 
-    /// What a node says of slice-sets and reads.
-    fn engine_message(&mut self, role: Role, message: Message) {
+    /// What a member says of its part of a slice-set.
+    fn set_message(&mut self, role: Role, message: Message) {
         self.sessions_touched = false;
         let (engine, mut cx) = self.parts.engine_as_is();
         match message {
@@ -93,14 +92,23 @@ impl Client {
             Message::Finished { position, generation, ok } => {
                 engine.finished(&mut cx, role, position, generation, ok);
             }
+            _ => {}
+        }
+    }
+
+    /// What a node says of reads, and of its connections to others.
+    fn engine_message(&mut self, key: SessionKey, message: Message) {
+        self.sessions_touched = false;
+        let (engine, mut cx) = self.parts.engine_as_is();
+        match message {
             Message::NeighbourLost { role: lost } => {
-                engine.neighbour_lost(&mut cx, [role, lost]);
+                engine.neighbour_lost(&mut cx, [key.role(), Some(lost)]);
             }
             Message::Copied { slot } => {
-                engine.copied(&mut cx, role, slot);
+                engine.copied(&mut cx, key, slot);
             }
             Message::ReadFailed { slot } => {
-                engine.read_failed(&mut cx, role, slot);
+                engine.read_failed(&mut cx, key, slot);
             }
             _ => {}
         }
@@ -110,45 +118,46 @@ impl Client {
     pub(super) fn session_event(&mut self, event: SessionEvent) {
         let Self { parts, keeper_side, .. } = self;
         match event {
-            SessionEvent::Holds { role, step: Step::Granting } => {
+            SessionEvent::Holds { key: SessionKey::Member(role), step: Step::Granting } => {
                 let (ownership, mut cx, _) = parts.ownership();
                 ownership.request_grant(&mut cx, role);
             }
-            SessionEvent::Holds { role, step } => keeper_side.holds(parts, role, step),
+            SessionEvent::Holds { key, step } => keeper_side.holds(parts, key, step),
             SessionEvent::Judge {
-                role,
+                key,
                 answer: answer @ Answer::Pipeline { ring, journal_bytes, parts_only },
             } => {
-                parts.engine.journals.told(role, journal_bytes, parts_only);
-                parts.session_mut(role).ring = ring;
-                if parts.alive(role) {
-                    parts.sessions.hold(role, Step::Prepared);
+                parts.engine.journals.told(key, journal_bytes, parts_only);
+                parts.session_mut(key).ring = ring;
+                if parts.alive(key) {
+                    parts.sessions.hold(key, Step::Prepared);
                     parts.start_goes_on();
                 } else {
-                    keeper_side.judge(parts, role, answer);
+                    keeper_side.judge(parts, key, answer);
                 }
             }
-            SessionEvent::Judge { role, answer } => keeper_side.judge(parts, role, answer),
+            SessionEvent::Judge { key, answer } => keeper_side.judge(parts, key, answer),
             SessionEvent::Ready => parts.start_goes_on(),
-            SessionEvent::Wired { role, ok } => keeper_side.wired(parts, role, ok),
+            SessionEvent::Wired { key, ok } => keeper_side.wired(parts, key, ok),
             SessionEvent::Over => keeper_side.over(),
-            SessionEvent::Failed { role, why } => keeper_side.failed(parts, role, why),
-            SessionEvent::Unusable { role, why } => parts.give_up(role, why),
+            SessionEvent::Failed { key, why } => keeper_side.failed(parts, key, why),
+            SessionEvent::Unusable { key, why } => parts.give_up(key, why),
             SessionEvent::Lost { role, why } => parts.lose(role, why),
-            SessionEvent::Silent { role, why } => self.lose_now(role, why, LossKind::Returns),
-            SessionEvent::Answered { role, kind, answer } => self.answered(role, kind, answer),
-            SessionEvent::Outvoted { role, kind, granted } => {
+            SessionEvent::Silent { key, why } => self.lose_now(key, why, LossKind::Returns),
+            SessionEvent::Answered { key, kind, answer } => self.answered(key, kind, answer),
+            SessionEvent::Outvoted { key, kind, granted } => {
                 let (ownership, mut cx, facts) = parts.ownership();
-                ownership.outvoted(&mut cx, facts, (role.0, granted), kind);
+                ownership.outvoted(&mut cx, facts, key, kind, granted);
             }
         }
     }
 
     /// A node answers what the engine, the votes and views, or the keeper have asked for.
-    fn answered(&mut self, role: Role, kind: RequestKind, answer: Answer) {
+    fn answered(&mut self, key: SessionKey, kind: RequestKind, answer: Answer) {
         let parts = &mut self.parts;
-        match (kind, answer) {
+        match (key, kind, answer) {
             (
+                SessionKey::Member(role),
                 RequestKind::Grant
                 | RequestKind::ListLeftovers
                 | RequestKind::Reread
@@ -156,17 +165,21 @@ impl Client {
                 | RequestKind::StoreView(_),
                 answer,
             ) => self.vote_answered(role, kind, answer),
-            (RequestKind::Journal, Answer::Journal { mark, items, next }) => {
+            (
+                SessionKey::Member(role),
+                RequestKind::Journal,
+                Answer::Journal { mark, items, next },
+            ) => {
                 let (engine, mut cx) = parts.engine();
                 engine.journals.listed(&mut cx, role, mark, items, next);
                 parts.start_journals();
             }
-            (kind, answer) => self.done(role, kind, answer.outcome()),
+            (key, kind, answer) => self.done(key, kind, answer.outcome()),
         }
     }
 
     /// A node has done what was asked for, or refuses.
-    fn done(&mut self, role: Role, kind: RequestKind, done: Result<(), Refusal>) {
+    fn done(&mut self, key: SessionKey, kind: RequestKind, done: Result<(), Refusal>) {
         let ok = done.is_ok();
         let needed = match kind {
             RequestKind::Meta | RequestKind::Flush(_) => true,
@@ -175,20 +188,22 @@ impl Client {
         };
         match (kind, done) {
             (RequestKind::StoreCopied(_), Err(why)) => {
-                return self.keeper_side.lose_stranger(&mut self.parts, role, why);
+                return self.keeper_side.lose_stranger(&mut self.parts, key, why);
             }
-            (_, Err(why)) if needed => self.lose_now(role, why, LossKind::Fault),
+            (_, Err(why)) if needed => self.lose_now(key, why, LossKind::Fault),
             _ => {}
         }
         match kind {
             RequestKind::Meta => self.parts.keeper_mut().hear(LaneReport::UpdateDone),
             RequestKind::Journal => {
-                self.parts.engine.journals.without(role);
+                if let Some(role) = key.role() {
+                    self.parts.engine.journals.without(role);
+                }
                 self.parts.start_journals();
             }
             _ => {
                 let (engine, mut cx) = self.parts.engine();
-                engine.answered(&mut cx, role, kind, ok);
+                engine.answered(&mut cx, key, kind, ok);
             }
         }
     }
@@ -210,16 +225,16 @@ impl Client {
                 ownership.reread(&mut cx, facts, role, None);
             }
             (RequestKind::ResolveLeftovers, Answer::Done) => {
-                ownership.answered(&mut cx, facts, role.0);
+                ownership.answered(&mut cx, facts, role);
             }
             (RequestKind::StoreView(order), Answer::Done) => {
-                ownership.view_recorded(&mut cx, facts, role.0, order);
+                ownership.view_recorded(&mut cx, facts, role, order);
             }
             // It cannot vote, or not keep what it was told.
             (_, answer) => {
                 let nonsense = || Refusal::new("it does not keep to the protocol", "update it");
                 let why = answer.refusal().unwrap_or_else(nonsense);
-                self.lose_now(role, why, LossKind::Fault);
+                self.lose_now(role.into(), why, LossKind::Fault);
             }
         }
     }

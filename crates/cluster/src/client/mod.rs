@@ -21,6 +21,7 @@ mod ownership;
 mod parts;
 mod retire;
 mod retry;
+mod session_key;
 mod sessions;
 mod start;
 #[cfg(test)]

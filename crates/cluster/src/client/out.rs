@@ -12,6 +12,7 @@ use smallvec::smallvec;
 
 use super::Key;
 use super::latency::{LatencyTracker, TimedOperation};
+use super::session_key::SessionKey;
 use crate::ids::{Epoch, Position};
 use crate::wire::Message;
 
@@ -65,7 +66,7 @@ pub(super) enum RequestKind {
 /// A node that the array is to go on without.
 #[derive(Debug)]
 pub(super) struct Loss {
-    pub(super) role: Role,
+    pub(super) key: SessionKey,
     pub(super) why: Refusal,
     pub(super) kind: LossKind,
 }
@@ -92,8 +93,8 @@ pub(super) struct Out {
     next_io: u64,
     next_tag: u32,
     next_peer: u32,
-    /// By tag: the role of the node, and the request that it has not answered.
-    pub(super) requests: BTreeMap<u32, (Role, RequestKind)>,
+    /// By tag: the node's session, and the request that it has not answered.
+    pub(super) requests: BTreeMap<u32, (SessionKey, RequestKind)>,
     pub(super) latency: LatencyTracker,
     losses: VecDeque<Loss>,
     /// For the keeper, in order.
@@ -209,22 +210,24 @@ impl Out {
     /// Sends a message that is answered with its tag.
     pub(super) fn request(
         &mut self,
-        (role, peer): (Role, Option<PeerId>),
+        (key, peer): (SessionKey, Option<PeerId>),
         kind: RequestKind,
         now: Instant,
         message: impl FnOnce(u32) -> Message,
     ) {
         let tag = self.tag();
-        if matches!(kind, RequestKind::Flush(_) | RequestKind::Meta) {
+        if matches!(kind, RequestKind::Flush(_) | RequestKind::Meta)
+            && let Some(role) = key.role()
+        {
             self.latency.begin(role, TimedOperation::Request(tag), now);
         }
-        self.await_answer(role, tag, kind);
+        self.await_answer(key, tag, kind);
         self.send(peer, &message(tag));
     }
 
     /// A message with this tag is sent to a node.
-    pub(super) fn await_answer(&mut self, role: Role, tag: u32, kind: RequestKind) {
-        self.requests.insert(tag, (role, kind));
+    pub(super) fn await_answer(&mut self, key: SessionKey, tag: u32, kind: RequestKind) {
+        self.requests.insert(tag, (key, kind));
     }
 
     /// A node is gone: the requests that it has not answered.
@@ -232,33 +235,34 @@ impl Out {
         self.latency.forget(role);
         let mut kinds = Vec::new();
         self.requests.retain(|_, &mut (asked, kind)| {
-            if asked == role {
+            let gone = asked == role.into();
+            if gone {
                 kinds.push(kind);
             }
-            asked != role
+            !gone
         });
         kinds
     }
 
     /// The array goes on without a node that is there and does not do its part. That holds for a
     /// flush, too: the next may succeed without what this one should have made durable.
-    pub(super) fn lose(&mut self, role: Role, why: Refusal) {
-        self.losses.push_back(Loss { role, why, kind: LossKind::Fault });
+    pub(super) fn lose(&mut self, key: impl Into<SessionKey>, why: Refusal) {
+        self.losses.push_back(Loss { key: key.into(), why, kind: LossKind::Fault });
     }
 
     /// The same, and it is tried again.
     pub(super) fn lose_for_now(&mut self, role: Role, why: Refusal) {
-        self.losses.push_back(Loss { role, why, kind: LossKind::Returns });
+        self.losses.push_back(Loss { key: role.into(), why, kind: LossKind::Returns });
     }
 
     /// The same of one whose store fails.
     pub(super) fn lose_store(&mut self, role: Role, why: Refusal) {
-        self.losses.push_back(Loss { role, why, kind: LossKind::Store });
+        self.losses.push_back(Loss { key: role.into(), why, kind: LossKind::Store });
     }
 
     /// A node does not keep to the protocol.
-    pub(super) fn violates(&mut self, role: Role, reason: &'static str) {
-        self.lose(role, Refusal::new(reason, SAME_VERSION));
+    pub(super) fn violates(&mut self, key: impl Into<SessionKey>, reason: &'static str) {
+        self.lose(key, Refusal::new(reason, SAME_VERSION));
     }
 
     /// Tells the keeper something: it hears it before anything else is done.

@@ -8,6 +8,7 @@ use super::engine::{Cx, Engine, Shared};
 use super::membership::{Membership, writes_over};
 use super::out::Out;
 use super::ownership::{self, Ownership};
+use super::session_key::SessionKey;
 use super::sessions::negotiation::Step;
 use super::sessions::session::Session;
 use super::sessions::{self, Net, Sessions};
@@ -139,22 +140,18 @@ impl Parts {
         out.is_empty() && !unanswered && engine.holds_nothing(shared) && keeper.view().is_idle()
     }
 
-    pub(super) fn session(&self, role: Role) -> &Session {
-        self.sessions.list.get(role)
+    pub(super) fn session(&self, key: impl Into<SessionKey>) -> &Session {
+        self.sessions.list.get(key)
     }
 
-    pub(super) fn session_mut(&mut self, role: Role) -> &mut Session {
-        self.sessions.list.get_mut(role)
-    }
-
-    pub(super) fn copy_target(&self) -> Role {
-        self.sessions.list.copy_target()
+    pub(super) fn session_mut(&mut self, key: impl Into<SessionKey>) -> &mut Session {
+        self.sessions.list.get_mut(key)
     }
 
     /// Goes on with a negotiation, and asks what is asked at this step.
-    pub(super) fn go_on(&mut self, role: Role, step: Step) {
+    pub(super) fn go_on(&mut self, key: SessionKey, step: Step) {
         let (sessions, mut net) = self.sessions();
-        sessions.go_on(&mut net, role, step);
+        sessions.go_on(&mut net, key, step);
     }
 
     /// Hangs up on those that are visited, and on witnesses.
@@ -164,8 +161,8 @@ impl Parts {
         self.ownership.close(&mut self.out);
     }
 
-    pub(super) fn alive(&self, role: Role) -> bool {
-        self.sessions.list.alive(role)
+    pub(super) fn alive(&self, key: impl Into<SessionKey>) -> bool {
+        self.sessions.list.alive(key)
     }
 
     /// The role of a member that is there.

@@ -6,10 +6,11 @@
 //! Nodes are wired to each other when all are prepared. Who only has a look asks for no votes, and
 //! needs no wires for reads.
 
-use braid_array::{Action, Refusal, Role};
+use braid_array::{Action, Refusal};
 
 use super::Phase;
 use super::parts::Parts;
+use super::session_key::SessionKey;
 use super::sessions::negotiation::Step;
 
 impl Parts {
@@ -29,9 +30,9 @@ impl Parts {
     /// The array is taken over: volumes are opened.
     pub(super) fn open_volumes(&mut self) {
         let (sessions, mut net) = self.sessions();
-        for role in sessions.list.roles() {
-            if sessions.list.alive(role) {
-                sessions.go_on(&mut net, role, Step::Opening);
+        for key in sessions.list.roles().map(SessionKey::Member) {
+            if sessions.list.alive(key) {
+                sessions.go_on(&mut net, key, Step::Opening);
             }
         }
     }
@@ -83,8 +84,8 @@ impl Parts {
 
     /// The node is there, but another client has the volume, or it has no room: the array must not
     /// go on as if the node were dead.
-    pub(super) fn give_up(&mut self, role: Role, why: Refusal) {
+    pub(super) fn give_up(&mut self, key: SessionKey, why: Refusal) {
         let (ownership, mut cx, _) = self.ownership();
-        ownership.give_up(&mut cx, role, why);
+        ownership.give_up(&mut cx, key, why);
     }
 }

@@ -7,6 +7,7 @@ use braid_array::format::Superblock;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::level::{Layout, Level};
 
+mod adding;
 mod compare;
 mod decision;
 mod decode;

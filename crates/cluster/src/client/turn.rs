@@ -53,7 +53,7 @@ impl Client {
             OwnershipEvent::Resolved { stale, fits } => {
                 for role in stale {
                     let why = Refusal::new("has missed writes", "it is given them");
-                    self.lose_now(role, why, LossKind::Returns);
+                    self.lose_now(role.into(), why, LossKind::Returns);
                 }
                 // Not before it is known who misses something: the bitmap still says what.
                 if fits {

@@ -18,6 +18,7 @@ use super::staging::Staging;
 use crate::client::Key;
 use crate::client::membership::{Membership, writes_over};
 use crate::client::out::{Out, RequestKind};
+use crate::client::session_key::SessionKey;
 use crate::ids::{Position, StripeNo};
 use crate::pipeline::{Params, Pipeline};
 use crate::set::Roles;
@@ -183,8 +184,8 @@ impl Cx<'_> {
         self.members.losses_told(self.keeper, self.out)
     }
 
-    pub(super) fn send(&mut self, role: Role, message: &Message) {
-        self.out.send(self.members.entry(role).peer, message);
+    pub(super) fn send(&mut self, key: impl Into<SessionKey>, message: &Message) {
+        self.out.send(self.members.entry(key).peer, message);
     }
 
     /// Sends a member a message that is answered with its tag.
@@ -195,7 +196,8 @@ impl Cx<'_> {
         message: impl FnOnce(u32) -> Message,
     ) {
         self.owes(role);
-        self.out.request((role, self.members.entry(role).peer), kind, self.keeper.now(), message);
+        let peer = self.members.entry(role).peer;
+        self.out.request((role.into(), peer), kind, self.keeper.now(), message);
     }
 
     /// A member owes an answer to something that has no tag.
@@ -204,8 +206,8 @@ impl Cx<'_> {
     }
 
     /// It has answered that, or is not waited for any more.
-    pub(super) fn answered(&mut self, role: Role) {
-        self.report_of(role, LaneReport::Answered);
+    pub(super) fn answered(&mut self, key: impl Into<SessionKey>) {
+        self.report_of(key, LaneReport::Answered);
     }
 
     /// Tells the keeper something.
@@ -216,10 +218,10 @@ impl Cx<'_> {
     /// Tells the keeper something of the member of a role, if it has one.
     pub(in crate::client) fn report_of(
         &mut self,
-        role: Role,
+        key: impl Into<SessionKey>,
         report: impl FnOnce(MemberId) -> LaneReport,
     ) {
-        self.out.report_of(self.members.id(role), report);
+        self.out.report_of(self.members.id(key), report);
     }
 
     pub(super) fn lose(&mut self, role: Role, why: Refusal) {

@@ -12,6 +12,7 @@ use super::extent::{Piece, Whose};
 use crate::client::Key;
 use crate::client::out::RequestKind;
 use crate::client::retry::PATIENCE_MILLIS;
+use crate::client::session_key::SessionKey;
 use crate::ids::Slot;
 use crate::wire::Message;
 
@@ -122,7 +123,7 @@ impl Copies {
     /// A block is on its way to the target.
     pub(super) fn sent(&mut self, cx: &mut Cx<'_>, number: u32) {
         let Some(&OnItsWay { key, row, into: slot }) = self.under_way.get(&number) else { return };
-        let target = cx.members.copy_target();
+        let target = SessionKey::CopyTarget;
         let entry = cx.members.entry(target);
         let slice = cx.shared.whole_slice(key);
         let byte = cx.shared.pipeline.member_byte(key.stripe, row, slice.at);

@@ -201,7 +201,7 @@ impl Decodes {
         }
         let view = stripe::view(cx, &range, &decode.without).ok_or(Unfit::Never)?;
         let strips = wanted.iter().map(|want| want.index as usize);
-        let load = |member: MemberId| cx.shared.reads.load(Role(member.0));
+        let load = |member: MemberId| cx.shared.reads.load(stripe::node(member));
         let fetch = Fetch::new(&view, &decode.held, strips, load);
         let fetch = fetch.map_err(|Unrecoverable| Unfit::Never)?;
         let staged = self.stage(cx.shared, fetch.strips(), range.len).ok_or(Unfit::NoRoom)?;
@@ -287,7 +287,7 @@ impl Decodes {
             self.dissolve(cx, job, wanted);
         } else {
             let run = std::mem::take(&mut decode.run);
-            decode.without.extend(run.unread().iter().map(|place| Role(place.member.0)));
+            decode.without.extend(run.unread().iter().map(|place| stripe::node(place.member)));
             decode.state = State::Waiting;
             let held = std::mem::take(&mut decode.held);
             cx.shared.staging.give(held.into_values());

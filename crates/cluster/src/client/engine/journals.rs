@@ -11,6 +11,7 @@ use braid_array::{Refusal, Role, SECTOR_BYTES};
 use super::context::{Cx, Shared};
 use super::partial::PartialParityLog;
 use crate::client::out::RequestKind;
+use crate::client::session_key::SessionKey;
 use crate::ids::{Epoch, SetVersion, SliceKey};
 use crate::journal::{HEADERS_BYTES, Kind, PAGE_BYTES, Record};
 use crate::set::Set;
@@ -58,8 +59,8 @@ enum Trim {
 /// volume from before it, which may lack what was recorded, is stale by its event count.
 #[derive(Debug)]
 pub(in crate::client) struct Journals {
-    /// By role, how much its log holds, and whether it is for parts of stripes alone.
-    told: Vec<(u64, bool)>,
+    /// How much the log of a node holds, and whether it is for parts of stripes alone.
+    told: BTreeMap<SessionKey, (u64, bool)>,
     /// How much all of them hold; 0 without journals.
     bytes: u64,
     /// The superblocks say that slice-sets may be recorded and not stored.
@@ -114,9 +115,9 @@ fn decide(
 }
 
 impl Journals {
-    pub(in crate::client) fn new(nodes: u16, superblock: &Superblock) -> Self {
+    pub(in crate::client) fn new(superblock: &Superblock) -> Self {
         Self {
-            told: vec![(0, false); usize::from(nodes) + 1],
+            told: BTreeMap::new(),
             bytes: 0,
             live: superblock.has(feature::NODE_JOURNALS),
             parts: PartialParityLog::new(superblock),
@@ -171,13 +172,17 @@ impl Journals {
     }
 
     /// A node has told how much its log holds.
-    pub(in crate::client) fn told(&mut self, role: Role, bytes: u64, parts_only: bool) {
-        self.told[role.index()] = (bytes, parts_only);
+    pub(in crate::client) fn told(&mut self, key: SessionKey, bytes: u64, parts_only: bool) {
+        self.told.insert(key, (bytes, parts_only));
+    }
+
+    fn told_by(&self, key: impl Into<SessionKey>) -> (u64, bool) {
+        self.told.get(&key.into()).copied().unwrap_or_default()
     }
 
     /// Has a node that comes back a journal that is as large as is needed?
-    pub(in crate::client) fn suffices(&self, role: Role) -> bool {
-        self.told[role.index()].0 >= self.bytes
+    pub(in crate::client) fn suffices(&self, key: SessionKey) -> bool {
+        self.told_by(key).0 >= self.bytes
     }
 
     /// What a volume of this size has for the data, and what comes before them.
@@ -200,9 +205,9 @@ impl Journals {
             if self.live && self.lose_those_without(cx) {
                 return false;
             }
-            let told = |role: Role| self.told[role.index()];
-            let least = cx.members.alive_roles().map(|role| told(role).0).min().unwrap_or(0);
-            let parts_only = cx.members.alive_roles().all(|role| told(role).1);
+            let told = || cx.members.alive_roles().map(|role| self.told_by(role));
+            let least = told().map(|(bytes, _)| bytes).min().unwrap_or(0);
+            let parts_only = told().all(|(_, parts_only)| parts_only);
             let reads = cx.keeper.is_read_only() && !self.live;
             if reads || least < 3 * slack(cx.shared) {
                 self.start = Start::Over;
@@ -219,7 +224,7 @@ impl Journals {
 
     /// What a node had recorded may be needed: one that cannot tell has lost it. Is there any?
     fn lose_those_without(&self, cx: &mut Cx<'_>) -> bool {
-        let without = |role: &Role| self.told[role.index()].0 == 0;
+        let without = |role: &Role| self.told_by(*role).0 == 0;
         let without: Vec<Role> = cx.members.alive_roles().filter(without).collect();
         for &role in &without {
             cx.lose(role, Refusal::new("its journal cannot be read", STORAGE));

@@ -64,6 +64,7 @@ pub(super) use space::Space;
 use work::{Task, Work};
 
 use super::out::{IoPurpose, RequestKind};
+use super::session_key::SessionKey;
 use crate::ids::{Generation, Position, Slot};
 use crate::pipeline::Pipeline;
 use crate::set::Roles;
@@ -102,7 +103,7 @@ impl Engine {
             queue: Queue::default(),
             sets: Sets::new(pipeline.positions(), params.wide.count, params.nodes, mix),
             lease: Lease::default(),
-            journals: Journals::new(params.nodes, superblock),
+            journals: Journals::new(superblock),
             decodes: Decodes::default(),
             work: Work::default(),
             compares: Compares::default(),
@@ -146,10 +147,10 @@ impl Engine {
     }
 
     /// A node has put what was read.
-    pub(super) fn placed(&mut self, cx: &mut Cx<'_>, role: Role, imm: u32) {
+    pub(super) fn placed(&mut self, cx: &mut Cx<'_>, from: SessionKey, imm: u32) {
         let slot = u16::try_from(imm).map(Slot);
-        let Some(piece) = slot.ok().and_then(|slot| take_read(cx, role, slot)) else {
-            return cx.out.violates(role, "it sends what was not asked for");
+        let Some(piece) = slot.ok().and_then(|slot| take_read(cx, from, slot)) else {
+            return cx.out.violates(from, "it sends what was not asked for");
         };
         match piece.whose {
             Whose::Request(id) => cx.part_over(id, Ok(())),
@@ -158,33 +159,33 @@ impl Engine {
                 self.compares.read_done(cx, key, piece.cell, true);
             }
             Whose::ReadBack => {
-                let new = role == cx.members.copy_target();
+                let new = from == SessionKey::CopyTarget;
                 self.read_back.came(cx, new, true);
             }
-            Whose::Copy { .. } => cx.out.violates(role, "it sends what belongs elsewhere"),
+            Whose::Copy { .. } => cx.out.violates(from, "it sends what belongs elsewhere"),
         }
         self.pass_on(cx);
     }
 
     /// A node that is copied has put what was read to the other one.
-    pub(super) fn copied(&mut self, cx: &mut Cx<'_>, role: Role, slot: Slot) {
-        match take_read(cx, role, slot).map(|piece| piece.whose) {
+    pub(super) fn copied(&mut self, cx: &mut Cx<'_>, from: SessionKey, slot: Slot) {
+        match take_read(cx, from, slot).map(|piece| piece.whose) {
             Some(Whose::Copy { number, .. }) => self.copies.sent(cx, number),
-            _ => cx.out.violates(role, "it copies what was not asked for"),
+            _ => cx.out.violates(from, "it copies what was not asked for"),
         }
         self.pass_on(cx);
     }
 
-    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, role: Role, slot: Slot) {
-        let Some(piece) = take_read(cx, role, slot) else {
-            return cx.out.violates(role, "it answers what was not asked");
+    pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, from: SessionKey, slot: Slot) {
+        let Some(piece) = take_read(cx, from, slot) else {
+            return cx.out.violates(from, "it answers what was not asked");
         };
-        if role == cx.members.copy_target() {
+        if from == SessionKey::CopyTarget {
             // It is no member yet.
             self.read_back.came(cx, true, false);
         } else {
             let tried = Tried { sector: None, changes: false, must_land: false };
-            cx.report_of(role, |member| LaneReport::Failed(member, tried, IoError::MEDIUM));
+            cx.report_of(from, |member| LaneReport::Failed(member, tried, IoError::MEDIUM));
             self.read_elsewhere(cx, piece);
         }
         self.pass_on(cx);
@@ -208,19 +209,27 @@ impl Engine {
     }
 
     /// Two nodes are not connected any more.
-    pub(super) fn neighbour_lost(&mut self, cx: &mut Cx<'_>, pair: [Role; 2]) {
+    pub(super) fn neighbour_lost(&mut self, cx: &mut Cx<'_>, pair: [Option<Role>; 2]) {
         self.sets.neighbour_lost(cx, pair);
     }
 
     /// A node has answered a message that the engine sent, or is lost and will not.
-    pub(super) fn answered(&mut self, cx: &mut Cx<'_>, role: Role, kind: RequestKind, ok: bool) {
-        match kind {
-            RequestKind::Flush(number) => {
+    pub(super) fn answered(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: SessionKey,
+        kind: RequestKind,
+        ok: bool,
+    ) {
+        match (kind, key) {
+            (RequestKind::Flush(number), _) => {
                 self.flushes.answered(cx, &mut self.journals, number);
             }
-            RequestKind::LeaseRing => self.lease.answered(role, ok, cx.now()),
-            RequestKind::ReturnRing => self.lease.returned(role),
-            RequestKind::StoreCopied(number) => self.copies.stored(cx, number),
+            (RequestKind::LeaseRing, SessionKey::Member(role)) => {
+                self.lease.answered(role, ok, cx.now())
+            }
+            (RequestKind::ReturnRing, SessionKey::Member(role)) => self.lease.returned(role),
+            (RequestKind::StoreCopied(number), _) => self.copies.stored(cx, number),
             _ => {}
         }
         self.pass_on(cx);

@@ -10,6 +10,7 @@ use super::extent::{Piece, Whose};
 use crate::client::Key;
 use crate::client::out::IoPurpose;
 use crate::client::retry::PATIENCE_MILLIS;
+use crate::client::session_key::SessionKey;
 use crate::digest::digest_bytes;
 use crate::wire::Message;
 
@@ -110,7 +111,7 @@ impl ReadBack {
 
     /// Both are asked for the digest of a block.
     fn read(&mut self, cx: &mut Cx<'_>, role: Role, (key, row): (Key, u16), bufs: [Buf; 2]) {
-        let target = cx.members.copy_target();
+        let target = SessionKey::CopyTarget;
         let extent = cx.shared.whole_slice(key);
         let cell = Cell { row, node: role };
         let [held, given] = bufs.map(|into| Piece { cell, extent, into, whose: Whose::ReadBack });
@@ -219,7 +220,7 @@ impl ReadBack {
         let key = block.key;
         cx.shared.areas.reader_gone(key);
         let ours = |whose| whose == Whose::ReadBack;
-        let target = cx.members.copy_target();
+        let target = SessionKey::CopyTarget;
         if cx.shared.reads.abandon(target, ours) > 0 {
             self.came(cx, true, false);
         }

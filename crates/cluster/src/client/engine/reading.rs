@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::{Buf, Request, RequestError, RequestId, Role, SECTOR_BYTES};
+use braid_array::{Buf, Request, RequestError, RequestId, SECTOR_BYTES};
 
 use super::Engine;
 use super::context::Cx;
 use super::extent::{Extent, Piece, Range, Want, Whom, Whose};
 use crate::client::latency::TimedOperation;
+use crate::client::session_key::SessionKey;
 use crate::ids::{Position, Slot};
 
 impl Engine {
@@ -76,10 +77,12 @@ fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
 }
 
 /// A read is answered; what it was for.
-pub(super) fn take_read(cx: &mut Cx<'_>, role: Role, slot: Slot) -> Option<Piece> {
-    let piece = cx.shared.reads.take(role, slot)?;
+pub(super) fn take_read(cx: &mut Cx<'_>, from: SessionKey, slot: Slot) -> Option<Piece> {
+    let piece = cx.shared.reads.take(from, slot)?;
     let now = cx.now();
-    cx.answered(role);
-    cx.out.latency.end(role, TimedOperation::Read(slot), now);
+    cx.answered(from);
+    if let Some(role) = from.role() {
+        cx.out.latency.end(role, TimedOperation::Read(slot), now);
+    }
     Some(piece)
 }

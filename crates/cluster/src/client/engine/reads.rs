@@ -10,6 +10,7 @@ use super::extent::{Extent, Piece, Whose};
 use crate::client::latency::TimedOperation;
 use crate::client::membership::Membership;
 use crate::client::out::Out;
+use crate::client::session_key::SessionKey;
 use crate::ids::Slot;
 use crate::pipeline::Pipeline;
 use crate::wire::Message;
@@ -27,6 +28,7 @@ struct Port {
 #[derive(Debug)]
 pub(in crate::client) struct Reads {
     ports: Vec<Port>,
+    nodes: u16,
     slots: u16,
 }
 
@@ -37,16 +39,24 @@ impl Reads {
             free: Slot::all(slots).rev().collect(),
             queue: VecDeque::new(),
         };
-        Self { ports: (0..=nodes).map(port).collect(), slots }
+        Self { ports: (0..=nodes).map(port).collect(), nodes, slots }
+    }
+
+    fn port(&self, key: impl Into<SessionKey>) -> &Port {
+        &self.ports[key.into().index(self.nodes)]
+    }
+
+    fn port_mut(&mut self, key: impl Into<SessionKey>) -> &mut Port {
+        &mut self.ports[key.into().index(self.nodes)]
     }
 
     pub(super) fn queue(&mut self, piece: Piece) {
-        self.ports[piece.cell.node.index()].queue.push_back(piece);
+        self.port_mut(piece.cell.node).queue.push_back(piece);
     }
 
     /// Reads on their way to a node, or waiting.
     pub(super) fn load(&self, role: Role) -> usize {
-        let port = &self.ports[role.index()];
+        let port = self.port(role);
         port.queue.len() + port.slots.len() - port.free.len()
     }
 
@@ -61,17 +71,22 @@ impl Reads {
 
     /// Slots in use at a node.
     pub(super) fn used(&self, role: Role) -> usize {
-        self.ports[role.index()].slots.iter().flatten().count()
+        self.port(role).slots.iter().flatten().count()
     }
 
     pub(super) fn is_counted(&self, role: Role) -> bool {
-        let port = &self.ports[role.index()];
+        let port = self.port(role);
         self.used(role) + port.free.len() == port.slots.len()
     }
 
     /// Uses a free slot below this one for a read that the caller sends.
-    pub(super) fn occupy(&mut self, role: Role, end: u16, piece: Piece) -> Option<Slot> {
-        let port = &mut self.ports[role.index()];
+    pub(super) fn occupy(
+        &mut self,
+        key: impl Into<SessionKey>,
+        end: u16,
+        piece: Piece,
+    ) -> Option<Slot> {
+        let port = self.port_mut(key);
         let at = port.free.iter().rposition(|&slot| slot.0 < end)?;
         let slot = port.free.swap_remove(at);
         port.slots[slot.index()] = Some(piece);
@@ -89,9 +104,9 @@ impl Reads {
     ) -> bool {
         let mut short = false;
         for role in Role::all(members.nodes()) {
-            while let Some(piece) = self.ports[role.index()].queue.pop_front() {
+            while let Some(piece) = self.port_mut(role).queue.pop_front() {
                 let Some(slot) = self.occupy(role, end, piece) else {
-                    self.ports[role.index()].queue.push_front(piece);
+                    self.port_mut(role).queue.push_front(piece);
                     short = true;
                     break;
                 };
@@ -105,8 +120,8 @@ impl Reads {
     }
 
     /// A node has answered a read; what it was for.
-    pub(super) fn take(&mut self, role: Role, slot: Slot) -> Option<Piece> {
-        let port = &mut self.ports[role.index()];
+    pub(super) fn take(&mut self, key: SessionKey, slot: Slot) -> Option<Piece> {
+        let port = self.port_mut(key);
         let piece = port.slots.get_mut(slot.index())?.take()?;
         port.free.push(slot);
         Some(piece)
@@ -114,23 +129,23 @@ impl Reads {
 
     /// Everything that waits or is under way at a node that is gone.
     pub(super) fn drain(&mut self, role: Role) -> Vec<Piece> {
-        let port = &mut self.ports[role.index()];
+        let port = self.port_mut(role);
         let mut pieces: Vec<Piece> = port.queue.drain(..).collect();
         pieces.extend(port.slots.iter_mut().filter_map(Option::take));
         pieces
     }
 
     /// Nothing is under way on a connection that is new.
-    pub(in crate::client) fn stands_anew(&mut self, role: Role) {
+    pub(in crate::client) fn stands_anew(&mut self, key: impl Into<SessionKey>) {
         let slots = self.slots;
-        let port = &mut self.ports[role.index()];
+        let port = self.port_mut(key);
         port.slots.fill_with(|| None);
         port.free = Slot::all(slots).rev().collect();
     }
 
     /// The copy target takes over a role: its port goes with it.
     pub(in crate::client) fn exchange(&mut self, role: Role) {
-        let target = self.ports.len() - 1;
+        let target = SessionKey::CopyTarget.index(self.nodes);
         self.ports.swap(role.index(), target);
         let fresh = Self::new(0, self.slots).ports.remove(0);
         self.ports[target] = fresh;
@@ -138,15 +153,15 @@ impl Reads {
 
     /// Takes back what waits for a slot and is of this kind; how many.
     pub(super) fn withdraw(&mut self, role: Role, which: impl Fn(Whose) -> bool) -> usize {
-        let queue = &mut self.ports[role.index()].queue;
+        let queue = &mut self.port_mut(role).queue;
         let before = queue.len();
         queue.retain(|piece| !which(piece.whose));
         before - queue.len()
     }
 
     /// The same of what is under way, whose answers nobody waits for; the slots stay used.
-    pub(super) fn abandon(&mut self, role: Role, which: impl Fn(Whose) -> bool) -> usize {
-        let slots = self.ports[role.index()].slots.iter_mut();
+    pub(super) fn abandon(&mut self, key: SessionKey, which: impl Fn(Whose) -> bool) -> usize {
+        let slots = self.port_mut(key).slots.iter_mut();
         slots.filter_map(|slot| slot.take_if(|piece| which(piece.whose))).count()
     }
 }

@@ -50,7 +50,12 @@ pub(super) fn place(cell: Cell) -> Place {
 
 /// Which block that is.
 pub(super) const fn cell(place: Place) -> Cell {
-    Cell { row: (place.sector / ROW_SECTORS) as u16, node: Role(place.member.0) }
+    Cell { row: (place.sector / ROW_SECTORS) as u16, node: node(place.member) }
+}
+
+/// Whom a plan means by a member: plans are made for members that are named by their roles.
+pub(super) const fn node(member: MemberId) -> Role {
+    Role(member.0)
 }
 
 /// Has nodes read what a plan says.

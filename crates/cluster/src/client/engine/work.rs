@@ -144,5 +144,5 @@ pub(super) fn restorable(cx: &Cx<'_>, key: Key, targets: &[MemberId]) -> Roles {
         return Roles::NONE;
     }
     let wanted = |role: &Role| cx.members.entry(*role).id.is_some_and(|id| targets.contains(&id));
-    Role::all(cx.members.copy_target().0 + 1).filter(wanted).collect()
+    Role::all(cx.members.nodes()).filter(wanted).collect()
 }

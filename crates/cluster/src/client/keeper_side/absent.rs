@@ -12,6 +12,7 @@ use super::visits::Visits;
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::client::parts::Parts;
 use crate::client::retry::pause_millis;
+use crate::client::session_key::SessionKey;
 use crate::client::sessions::negotiation::Purpose;
 use crate::client::sessions::refused::{ANOTHERS, IN_ITS_PLACE, is_of_another};
 use crate::client::sessions::session::SessionState;
@@ -117,15 +118,14 @@ impl KeeperSide {
         let Some(place) = self.absents.visits.next(parts.keeper.view().now()) else { return };
         self.absents.visits.begin(place.clone());
         let (sessions, mut net) = parts.sessions();
-        let visit = sessions.list.absent_visit();
-        sessions.visit(&mut net, visit, Purpose::Absent, place);
+        sessions.visit(&mut net, SessionKey::AbsentVisit, Purpose::Absent, place);
     }
 
     /// What lies on the volume of one that is looked at. It has a superblock: is it a member, and
     /// nobody has its place?
     pub(super) fn absent_found(&mut self, parts: &mut Parts, bytes: &[u8]) {
         let (sessions, mut net) = parts.sessions();
-        let visit = sessions.list.absent_visit();
+        let visit = SessionKey::AbsentVisit;
         let volume_bytes = sessions.list.get(visit).volume_bytes;
         // A node grants nothing on a connection that has a volume already.
         sessions.end(&mut net, visit);

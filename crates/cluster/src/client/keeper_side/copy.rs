@@ -18,6 +18,7 @@ use super::recovery::{Before, Origin};
 use crate::client::engine::Verdict;
 use crate::client::parts::Parts;
 use crate::client::retry::PATIENCE_MILLIS;
+use crate::client::session_key::SessionKey;
 use crate::client::sessions::negotiation::Step;
 
 const ADVICE: &str = "see whether its storage is well, and replace the member by another one";
@@ -67,18 +68,19 @@ impl KeeperSide {
 
     /// The old one is connected to it: the copy begins.
     pub(super) fn begin_copying(&mut self, parts: &mut Parts) {
-        let target = parts.copy_target();
-        let place = parts.session(target).place;
-        let origin = self.recovery.as_mut().map(|recovery| &mut recovery.origin);
-        let Some(Origin::Copy { command, old }) = origin else {
-            return self.fail(parts, target, None);
+        let Some(recovery) = &mut self.recovery else {
+            return self.fail(parts, SessionKey::CopyTarget, None);
+        };
+        let place = recovery.place;
+        let Origin::Copy { command, old } = &mut recovery.origin else {
+            return self.fail(parts, SessionKey::CopyTarget, None);
         };
         let command = command.take();
         let old = *old;
         if let Err(why) = parts.keeper_mut().begin_copying(old) {
-            return self.fail(parts, target, Some(why));
+            return self.fail(parts, SessionKey::CopyTarget, Some(why));
         }
-        parts.shared.reads.stands_anew(target);
+        parts.shared.reads.stands_anew(SessionKey::CopyTarget);
         parts.engine.copies.begin(place, parts.shared.pipeline.base_reads());
         copy_step(parts, Step::Copying);
         if let Some(id) = command {
@@ -94,8 +96,7 @@ impl KeeperSide {
         let Origin::Copy { old, .. } = recovery.origin else { return None };
         let place = recovery.place;
         let spare = recovery.new.device.clone();
-        let target = parts.copy_target();
-        let is_at = |parts: &Parts, step| parts.session(target).is_coming_at(step);
+        let is_at = |parts: &Parts, step| parts.session(SessionKey::CopyTarget).is_coming_at(step);
         let begun = [Step::Copying, Step::Flushing, Step::ReadingBack];
         if !begun.into_iter().any(|step| is_at(parts, step)) {
             return None;
@@ -109,7 +110,7 @@ impl KeeperSide {
         };
         if let Some(reason) = gone {
             let why = Refusal::new(reason, "add a spare, replace it again");
-            self.fail(parts, target, Some(why));
+            self.fail(parts, SessionKey::CopyTarget, Some(why));
             return None;
         }
         let (engine, mut cx) = parts.engine();
@@ -123,33 +124,32 @@ impl KeeperSide {
             None => {}
         }
         if is_at(parts, Step::ReadingBack) {
-            parts.session_mut(target).due = parts.engine.read_back.due();
+            parts.session_mut(SessionKey::CopyTarget).due = parts.engine.read_back.due();
         }
         if !is_at(parts, Step::Copying) {
             return None;
         }
-        parts.session_mut(target).due = parts.engine.copies.due();
+        parts.session_mut(SessionKey::CopyTarget).due = parts.engine.copies.due();
         if parts.keeper.view().little_is_left() && parts.engine.copies.is_done() {
             parts.engine.copies.pause();
             let until = parts.keeper.view().now().plus_millis(PATIENCE_MILLIS);
-            parts.session_mut(target).due = Some(until);
-            parts.go_on(target, Step::Flushing);
+            parts.session_mut(SessionKey::CopyTarget).due = Some(until);
+            parts.go_on(SessionKey::CopyTarget, Step::Flushing);
         }
         None
     }
 
     /// All that was copied is durable.
     pub(super) fn begin_to_read_back(parts: &mut Parts) {
-        let target = parts.copy_target();
-        parts.engine.read_back.begin(parts.session(target).place);
+        let Some(place) = parts.sessions.list.place(SessionKey::CopyTarget) else { return };
+        parts.engine.read_back.begin(place);
         copy_step(parts, Step::ReadingBack);
     }
 
     /// The new one is of no use.
     fn not_copied(&mut self, parts: &mut Parts, spare: &str, reason: &'static str) {
-        let target = parts.copy_target();
         let why = Refusal::new(reason, ADVICE);
-        self.fail(parts, target, Some(why.clone()));
+        self.fail(parts, SessionKey::CopyTarget, Some(why.clone()));
         let spare =
             parts.keeper.view().spares().find(|one| one.device == spare).map(|one| one.member);
         if let Some(spare) = spare {
@@ -160,7 +160,7 @@ impl KeeperSide {
     fn retire_copied(&mut self, parts: &mut Parts, place: Role) -> Option<Role> {
         if !parts.votes_suffice_without(place) {
             // Nothing could be answered while the new one is taken in.
-            self.fail(parts, parts.copy_target(), Some(too_few_votes()));
+            self.fail(parts, SessionKey::CopyTarget, Some(too_few_votes()));
             return None;
         }
         if !parts.keeper_mut().retire_copied() {
@@ -186,14 +186,13 @@ impl KeeperSide {
         session.lost_at = parts.engine.sets.version();
         // If it fails now, the old one comes back.
         recovery.origin = Origin::Copied;
-        recovery.role = place;
+        recovery.key = place.into();
         recovery.before = Before::of(old, now);
         self.wire_next(parts);
     }
 }
 
 fn copy_step(parts: &mut Parts, step: Step) {
-    let target = parts.copy_target();
-    parts.sessions.hold(target, step);
-    parts.session_mut(target).due = None;
+    parts.sessions.hold(SessionKey::CopyTarget, step);
+    parts.session_mut(SessionKey::CopyTarget).due = None;
 }

@@ -1,14 +1,15 @@
 //! Nodes whose members have left the array are told to drop the slice-sets that they keep of it.
 
-use braid_array::{Instant, Role};
+use braid_array::Instant;
 
 use super::KeeperSide;
 use super::visits::Visits;
 use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
+use crate::client::session_key::SessionKey;
 use crate::client::sessions::negotiation::{Purpose, Step};
 use crate::client::sessions::session::Session;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, VoterNo};
 use crate::member::VolumeAddress;
 
 /// About ten minutes.
@@ -56,9 +57,10 @@ impl KeeperSide {
             let is_there = |session: &Session| {
                 session.member.as_ref().is_some_and(|member| member.address == place.address)
             };
-            let members = parts.sessions.list.members();
-            match (0..).map(Role).zip(members).find(|(_, session)| is_there(session)) {
-                Some((role, _)) if self.is_recovery_target(role) => {
+            let list = &parts.sessions.list;
+            let mut members = list.member_keys().map(|key| (key, list.get(key)));
+            match members.find(|(_, session)| is_there(session)) {
+                Some((key, _)) if self.is_recovery_target(key) => {
                     self.departed.visits.postpone(&place, now);
                 }
                 // It is told on its way back.
@@ -74,37 +76,38 @@ impl KeeperSide {
         self.departed.visits.begin(place.clone());
         self.departed.granted = None;
         let (sessions, mut net) = parts.sessions();
-        let visit = sessions.list.departed_visit();
-        sessions.visit(&mut net, visit, Purpose::Departed, place);
+        sessions.visit(&mut net, SessionKey::DepartedVisit, Purpose::Departed, place);
     }
 
     /// The one that is being told is this node. If it is that of a member that is there or comes
     /// back, or of a witness, it has nothing to drop.
     pub(super) fn departed_is(&mut self, parts: &mut Parts, node: NodeId) {
         let list = &parts.sessions.list;
-        let nodes = list.copy_target();
-        let connected = |voter: u16| voter >= nodes.0 || list.get(Role(voter)).is_connected();
+        let nodes = parts.shared.params().nodes;
+        let connected = |voter: VoterNo| {
+            // A witness stays one.
+            voter.role(nodes).is_none_or(|role| list.get(role).is_connected())
+        };
         let has_part = parts.ownership.voters_on(node).any(connected);
         let (sessions, mut net) = parts.sessions();
-        let visit = sessions.list.departed_visit();
         if has_part {
-            sessions.end(&mut net, visit);
+            sessions.end(&mut net, SessionKey::DepartedVisit);
             self.departed.visits.done();
         } else {
-            sessions.go_on(&mut net, visit, Step::Granting);
+            sessions.go_on(&mut net, SessionKey::DepartedVisit, Step::Granting);
         }
     }
 
     /// It has granted the array, and waits to be told.
     pub(super) fn departed_granted(&mut self, parts: &mut Parts, grant: &Grant) {
         self.departed.granted = Some(grant.incarnation);
-        parts.sessions.hold(parts.sessions.list.departed_visit(), Step::Granted);
+        parts.sessions.hold(SessionKey::DepartedVisit, Step::Granted);
         self.resolve_departed(parts);
     }
 
     /// Has it drop what it keeps, once no takeover may ask it for that.
     pub(super) fn resolve_departed(&self, parts: &mut Parts) {
-        let visit = parts.sessions.list.departed_visit();
+        let visit = SessionKey::DepartedVisit;
         if parts.session(visit).is_coming_at(Step::Granted)
             && let Some(incarnation) = self.departed.granted
             && parts.is_out(incarnation)

@@ -10,6 +10,7 @@ use super::KeeperSide;
 use super::recovery::{Origin, moved, new_member};
 use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
+use crate::client::session_key::SessionKey;
 use crate::client::sessions::negotiation::Step;
 use crate::ids::NodeId;
 use crate::member::member_name;
@@ -31,100 +32,111 @@ impl KeeperSide {
     }
 
     /// A recovery target is this node.
-    pub(super) fn target_is(&mut self, parts: &mut Parts, role: Role, node: NodeId) {
-        let other = |other: u16| other != role.0 && !parts.keeper.view().is_vacant(Role(other));
-        if parts.ownership.voters_on(node).any(other) {
-            let next = "use a node of its own for each member";
-            let why = Refusal::new("is on the node of another member", next);
-            return self.fail(parts, role, Some(why));
+    pub(super) fn target_is(&mut self, parts: &mut Parts, key: SessionKey, node: NodeId) {
+        let nodes = parts.shared.params().nodes;
+        let is_member = |other: Role| key != other.into() && !parts.keeper.view().is_vacant(other);
+        let other = parts
+            .ownership
+            .voters_on(node)
+            .map(|voter| voter.role(nodes))
+            .find(|other| other.is_none_or(is_member));
+        if let Some(other) = other {
+            let why = if other.is_some() {
+                let next = "use a node of its own for each member";
+                Refusal::new("is on the node of another member", next)
+            } else {
+                Refusal::new("is on the node of a witness", "use another node")
+            };
+            return self.fail(parts, key, Some(why));
         }
-        parts.go_on(role, Step::Granting);
+        parts.go_on(key, Step::Granting);
     }
 
     /// A node that comes has granted the array.
-    pub(super) fn granted(&mut self, parts: &mut Parts, role: Role, grant: Grant) {
-        match self.recovery.as_mut().filter(|recovery| recovery.role == role) {
+    pub(super) fn granted(&mut self, parts: &mut Parts, key: SessionKey, grant: Grant) {
+        match self.recovery.as_mut().filter(|recovery| recovery.key == key) {
             Some(recovery) => recovery.grant = Some(grant),
-            None => parts.ownership.has_granted(role, Some(grant)),
+            None => {
+                if let Some(role) = key.role() {
+                    parts.ownership.has_granted(role, Some(grant));
+                }
+            }
         }
-        parts.sessions.hold(role, Step::Granted);
+        parts.sessions.hold(key, Step::Granted);
         self.drop_leftovers(parts);
     }
 
     /// Has nodes that come drop what they have of slice-sets, once no takeover may ask them for
     /// that: these went on without them.
     pub(super) fn drop_leftovers(&self, parts: &mut Parts) {
-        for role in Role::all(parts.copy_target().0 + 1) {
-            if !parts.session(role).is_coming_at(Step::Granted) {
+        for key in parts.sessions.list.member_keys() {
+            if !parts.session(key).is_coming_at(Step::Granted) {
                 continue;
             }
-            let grant = match self.recovery.as_ref().filter(|recovery| recovery.role == role) {
+            let grant = match self.recovery.as_ref().filter(|recovery| recovery.key == key) {
                 Some(recovery) => recovery.grant.as_ref(),
-                None => parts.ownership.grant_of(role),
+                None => key.role().and_then(|role| parts.ownership.grant_of(role)),
             };
             let Some(incarnation) = grant.map(|grant| grant.incarnation) else { continue };
             if parts.is_out(incarnation) {
-                parts.go_on(role, Step::Resolving);
+                parts.go_on(key, Step::Resolving);
             }
         }
     }
 
     /// The volume of a recovery target is open, and has this size: is there a place for it?
-    pub(super) fn target_opened(&mut self, parts: &mut Parts, role: Role, bytes: u64) {
+    pub(super) fn target_opened(&mut self, parts: &mut Parts, key: SessionKey, bytes: u64) {
         let device_sectors = parts.engine.journals.sectors_before(bytes / SECTOR_BYTES);
         let Some(recovery) = &mut self.recovery else { return };
         recovery.new.device_sectors = device_sectors;
         let id = parts.keeper.view().id_for(&recovery.new.device).ok_or_else(moved);
         let candidate = id.and_then(|id| {
             recovery.new.member = id;
-            parts.keeper.view().candidate(&recovery.new, role)
+            parts.keeper.view().candidate(&recovery.new, recovery.place)
         });
-        match (candidate, &mut parts.session_mut(role).member) {
+        match (candidate, &mut parts.session_mut(key).member) {
             (Ok(superblock), Some(member)) => {
                 member.superblock = superblock;
-                parts.go_on(role, Step::Preparing);
+                parts.go_on(key, Step::Preparing);
             }
-            (candidate, _) => self.fail(parts, role, candidate.err()),
+            (candidate, _) => self.fail(parts, key, candidate.err()),
         }
     }
 
     /// The pipeline of a node that comes is there: does its journal suffice?
-    pub(super) fn pipeline_ready(&mut self, parts: &mut Parts, role: Role) {
+    pub(super) fn pipeline_ready(&mut self, parts: &mut Parts, key: SessionKey) {
         if !parts.engine.journals.are_used() {
-            self.prepared(parts, role);
-        } else if parts.engine.journals.suffices(role) {
-            parts.go_on(role, Step::Emptying);
+            self.prepared(parts, key);
+        } else if parts.engine.journals.suffices(key) {
+            parts.go_on(key, Step::Emptying);
         } else {
             let reason = "its volume has no journal that is large enough";
             let (sessions, mut net) = parts.sessions();
-            sessions.refuse(&mut net, role, Refusal::new(reason, NEW_VOLUME));
+            sessions.refuse(&mut net, key, Refusal::new(reason, NEW_VOLUME));
         }
     }
 
     /// All of a node that comes is there but the wires.
-    pub(super) fn prepared(&mut self, parts: &mut Parts, role: Role) {
+    pub(super) fn prepared(&mut self, parts: &mut Parts, key: SessionKey) {
         let version = parts.engine.sets.version();
-        let target = parts.copy_target();
-        let session = parts.sessions.list.get_mut(role);
-        if role == target {
+        let session = parts.sessions.list.get_mut(key);
+        if key == SessionKey::CopyTarget {
             // It has no part in anything yet.
             session.lost_at = 0;
         } else if parts.engine.journals.are_used() {
             // Records that name its role are from before: none may be left.
             session.lost_at = version;
         }
-        parts.sessions.hold(role, Step::Prepared);
+        parts.sessions.hold(key, Step::Prepared);
         self.wire_next(parts);
     }
 
     /// The node is wired: the keeper has the member again.
-    pub(super) fn take_back(&mut self, parts: &mut Parts, role: Role) {
+    pub(super) fn take_back(&mut self, parts: &mut Parts, key: SessionKey) {
+        let Some(role) = key.role() else { return self.begin_copying(parts) };
         // Whoever was there before may have been complained about.
         parts.engine.sets.is_connected(role);
-        if role == parts.copy_target() {
-            return self.begin_copying(parts);
-        }
-        if self.is_recovery_target(role) {
+        if self.is_recovery_target(key) {
             return self.take_in(parts, role);
         }
         let session = parts.session_mut(role);
@@ -147,7 +159,7 @@ impl KeeperSide {
     /// A recovery target is wired: the keeper has a member more.
     fn take_in(&mut self, parts: &mut Parts, role: Role) {
         if let Err(why) = self.try_take_in(parts, role) {
-            return self.fail(parts, role, Some(why));
+            return self.fail(parts, role.into(), Some(why));
         }
         let session = parts.session_mut(role);
         session.is_back();

@@ -11,9 +11,10 @@ mod visits;
 use braid_array::Instant;
 use braid_array::action::{CommandId, NewMember};
 use braid_array::status::AbsentStatus;
-use braid_array::{MemberId, Refusal, Role};
+use braid_array::{MemberId, Refusal};
 
 use super::parts::Parts;
+use super::session_key::SessionKey;
 use super::sessions::Answer;
 use super::sessions::negotiation::Step;
 use crate::member::VolumeAddress;
@@ -97,39 +98,39 @@ impl KeeperSide {
     }
 
     /// What a node has said is to be judged, before anything more is negotiated with it.
-    pub(super) fn judge(&mut self, parts: &mut Parts, role: Role, answer: Answer) {
+    pub(super) fn judge(&mut self, parts: &mut Parts, key: SessionKey, answer: Answer) {
         match answer {
-            Answer::Identity(node) if role == parts.sessions.list.departed_visit() => {
+            Answer::Identity(node) if key == SessionKey::DepartedVisit => {
                 self.departed_is(parts, node);
             }
-            Answer::Identity(node) => self.target_is(parts, role, node),
-            Answer::Granted(grant) if role == parts.sessions.list.departed_visit() => {
+            Answer::Identity(node) => self.target_is(parts, key, node),
+            Answer::Granted(grant) if key == SessionKey::DepartedVisit => {
                 self.departed_granted(parts, &grant);
             }
-            Answer::Granted(grant) => self.granted(parts, role, grant),
-            Answer::Volume { bytes, .. } => self.target_opened(parts, role, bytes),
+            Answer::Granted(grant) => self.granted(parts, key, grant),
+            Answer::Volume { bytes, .. } => self.target_opened(parts, key, bytes),
             Answer::Content(bytes) => self.absent_found(parts, &bytes),
-            Answer::Pipeline { .. } => self.pipeline_ready(parts, role),
-            _ => parts.out.violates(role, answer.unasked()),
+            Answer::Pipeline { .. } => self.pipeline_ready(parts, key),
+            _ => parts.out.violates(key, answer.unasked()),
         }
     }
 
     /// A node that comes rests at a step.
-    pub(super) fn holds(&mut self, parts: &mut Parts, role: Role, step: Step) {
+    pub(super) fn holds(&mut self, parts: &mut Parts, key: SessionKey, step: Step) {
         match step {
-            Step::Prepared => self.prepared(parts, role),
+            Step::Prepared => self.prepared(parts, key),
             Step::ReadingBack => Self::begin_to_read_back(parts),
             _ => {}
         }
     }
 
     /// A node that comes is wired to the others, or is not.
-    pub(super) fn wired(&mut self, parts: &mut Parts, role: Role, ok: bool) {
-        if parts.session(role).is_coming_at(Step::Wiring) {
+    pub(super) fn wired(&mut self, parts: &mut Parts, key: SessionKey, ok: bool) {
+        if parts.session(key).is_coming_at(Step::Wiring) {
             if ok && parts.may_return() {
-                self.take_back(parts, role);
+                self.take_back(parts, key);
             } else {
-                self.fail(parts, role, None);
+                self.fail(parts, key, None);
             }
         }
         self.wire_next(parts);
@@ -141,11 +142,11 @@ impl KeeperSide {
     }
 
     /// A node that is no member now does not keep to the protocol, or cannot be used.
-    pub(super) fn lose_stranger(&mut self, parts: &mut Parts, role: Role, why: Refusal) {
-        if parts.session(role).is_coming() {
+    pub(super) fn lose_stranger(&mut self, parts: &mut Parts, key: SessionKey, why: Refusal) {
+        if parts.session(key).is_coming() {
             let (sessions, mut net) = parts.sessions();
-            sessions.end(&mut net, role);
-            self.failed(parts, role, Some(why));
+            sessions.end(&mut net, key);
+            self.failed(parts, key, Some(why));
         }
     }
 
@@ -158,10 +159,10 @@ impl KeeperSide {
     /// Members that were removed do not come back; and nobody comes while the array ends.
     pub(super) fn forget_removed(&mut self, parts: &mut Parts) {
         if !parts.may_return()
-            && let Some(role) = self.recovery.as_ref().map(Recovery::session)
+            && let Some(key) = self.recovery.as_ref().map(Recovery::session)
         {
             let over = Refusal::new("the array changes no more", "see its state");
-            self.fail(parts, role, Some(over));
+            self.fail(parts, key, Some(over));
         }
         for role in parts.sessions.list.roles() {
             let session = parts.session(role);
@@ -169,7 +170,7 @@ impl KeeperSide {
                 continue;
             }
             if session.is_coming() {
-                self.fail(parts, role, None);
+                self.fail(parts, role.into(), None);
             }
             self.departs(parts, role);
             parts.session_mut(role).clear();
@@ -185,9 +186,9 @@ impl KeeperSide {
 
     /// Nobody comes any more.
     pub(super) fn retire(&mut self, parts: &mut Parts) {
-        for role in Role::all(parts.copy_target().0 + 1) {
-            if parts.session(role).is_coming() {
-                self.fail(parts, role, None);
+        for key in parts.sessions.list.member_keys() {
+            if parts.session(key).is_coming() {
+                self.fail(parts, key, None);
             }
         }
     }

@@ -10,6 +10,7 @@ use super::KeeperSide;
 use crate::client::ClientMember;
 use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
+use crate::client::session_key::SessionKey;
 use crate::client::sessions::Net;
 use crate::client::sessions::negotiation::Purpose;
 use crate::client::sessions::session::{Session, SessionState};
@@ -64,7 +65,7 @@ pub(super) struct Recovery {
     pub(super) origin: Origin,
     pub(super) new: NewMember,
     /// Which session is its own: that of its role, or that of the copy target.
-    pub(super) role: Role,
+    pub(super) key: SessionKey,
     /// The role that it is to have.
     pub(super) place: Role,
     pub(super) before: Option<Before>,
@@ -72,8 +73,8 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) const fn session(&self) -> Role {
-        self.role
+    pub(super) const fn session(&self) -> SessionKey {
+        self.key
     }
 }
 
@@ -100,8 +101,8 @@ pub(super) fn moved() -> Refusal {
 }
 
 impl KeeperSide {
-    pub(super) fn is_recovery_target(&self, role: Role) -> bool {
-        self.recovery.as_ref().is_some_and(|recovery| recovery.role == role)
+    pub(super) fn is_recovery_target(&self, key: SessionKey) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| recovery.key == key)
     }
 
     /// Is a node being taken in, other than one to which a member is copied? The place of one that
@@ -118,9 +119,9 @@ impl KeeperSide {
             Origin::Absent | Origin::Spare | Origin::Copy { command: None, .. } => true,
             Origin::Command(_) | Origin::Copy { .. } | Origin::Copied => false,
         };
-        if let Some(role) = self.recovery.as_ref().filter(untold).map(Recovery::session) {
+        if let Some(key) = self.recovery.as_ref().filter(untold).map(Recovery::session) {
             let why = Refusal::new("another member is missing", "begin again");
-            self.fail(parts, role, Some(why));
+            self.fail(parts, key, Some(why));
         }
     }
 
@@ -143,57 +144,57 @@ impl KeeperSide {
         let volume = volume.to_owned();
         self.end_untold(parts);
         let copy = matches!(origin, Origin::Copy { .. });
-        let role = if copy { parts.copy_target() } else { place };
-        if parts.session(role).is_coming() {
-            self.fail(parts, role, None);
+        let key = if copy { SessionKey::CopyTarget } else { place.into() };
+        if parts.session(key).is_coming() {
+            self.fail(parts, key, None);
         }
         let version = parts.engine.sets.version();
-        let session = parts.session_mut(role);
+        let session = parts.session_mut(key);
         let before = session.member.replace(ClientMember { address, volume, superblock });
         let before = before.map(|member| {
             let id = session.id.take();
             Before { member, id, due: session.due }
         });
-        session.place = place;
+        session.copy_of = copy.then_some(place);
         session.lost_at = version;
         session.refused = None;
-        self.recovery = Some(Recovery { origin, new, role, place, before, grant: None });
+        self.recovery = Some(Recovery { origin, new, key, place, before, grant: None });
         let (sessions, mut net) = parts.sessions();
-        sessions.dial(&mut net, role, origin.purpose());
+        sessions.dial(&mut net, key, origin.purpose());
         Ok(())
     }
 
     /// Hangs up on a node with which it does not come to an end.
-    pub(super) fn fail(&mut self, parts: &mut Parts, role: Role, why: Option<Refusal>) {
+    pub(super) fn fail(&mut self, parts: &mut Parts, key: SessionKey, why: Option<Refusal>) {
         let (sessions, mut net) = parts.sessions();
-        sessions.end(&mut net, role);
-        self.failed(parts, role, why);
+        sessions.end(&mut net, key);
+        self.failed(parts, key, why);
     }
 
     /// An attempt to get a node is over, and it is none of the members: all is as before.
     pub(in crate::client) fn failed(
         &mut self,
         parts: &mut Parts,
-        role: Role,
+        key: SessionKey,
         why: Option<Refusal>,
     ) {
         let now = parts.keeper.view().now();
-        if role == parts.sessions.list.absent_visit() {
-            self.absents.look_over(why, now);
-        } else if role == parts.sessions.list.departed_visit() {
-            self.departed.visits.failed(now);
-        } else {
-            self.target_lost(parts, role, why);
+        match key {
+            SessionKey::AbsentVisit => self.absents.look_over(why, now),
+            SessionKey::DepartedVisit => {
+                self.departed.visits.failed(now);
+            }
+            SessionKey::Member(_) | SessionKey::CopyTarget => self.target_lost(parts, key, why),
         }
     }
 
     /// A recovery target is gone before it was a member: all is as before.
-    fn target_lost(&mut self, parts: &mut Parts, role: Role, why: Option<Refusal>) {
-        let Some(recovery) = self.recovery.take_if(|recovery| recovery.role == role) else {
+    fn target_lost(&mut self, parts: &mut Parts, key: SessionKey, why: Option<Refusal>) {
+        let Some(recovery) = self.recovery.take_if(|recovery| recovery.key == key) else {
             return;
         };
-        let session = parts.session_mut(role);
-        session.place = role;
+        let session = parts.session_mut(key);
+        session.copy_of = None;
         match recovery.before {
             Some(Before { member, id, due }) => {
                 // Who was failed by the administrator stays away; who is to be tried again has his

@@ -9,7 +9,8 @@ use super::witnesses::Said;
 use super::{Facts, Ownership, Stage};
 use crate::client::engine::Cx;
 use crate::client::out::RequestKind;
-use crate::ids::Epoch;
+use crate::client::session_key::SessionKey;
+use crate::ids::{Epoch, VoterNo};
 use crate::pipeline::Params;
 use crate::view::View;
 use crate::wire::{Leftover, Message};
@@ -24,8 +25,8 @@ impl Ownership {
         grant: Grant,
     ) {
         self.learn_of_witnesses(cx, grant.view.as_ref());
-        self.grants.insert(role.0, grant);
-        self.answered(cx, facts, role.0);
+        self.grants.insert(role.into(), grant);
+        self.answered(cx, facts, role);
     }
 
     /// In a takeover: a voter tells where others are.
@@ -45,19 +46,31 @@ impl Ownership {
         &mut self,
         cx: &mut Cx<'_>,
         facts: Facts,
-        (voter, granted): (u16, Epoch),
+        key: SessionKey,
         kind: Option<RequestKind>,
+        granted: Epoch,
     ) {
-        if matches!(kind, Some(RequestKind::Grant)) && !self.follows {
-            self.outvoted = self.outvoted.max(granted);
-            return self.answered(cx, facts, voter);
+        match (key.role(), kind) {
+            (Some(role), Some(RequestKind::Grant)) if !self.follows => {
+                self.asked_too_low(cx, facts, role.into(), granted);
+            }
+            _ => self.is_fenced_by(cx, key),
         }
-        // It is the parting word of the node, or refuses a view of ours: nothing that we say is
-        // listened to any more.
+    }
+
+    /// A voter has granted this epoch to another client.
+    fn asked_too_low(&mut self, cx: &mut Cx<'_>, facts: Facts, voter: VoterNo, granted: Epoch) {
+        self.outvoted = self.outvoted.max(granted);
+        self.answered(cx, facts, voter);
+    }
+
+    /// It is the parting word of a voter, or it refuses a view of ours: nothing that we say is
+    /// listened to any more.
+    fn is_fenced_by(&mut self, cx: &mut Cx<'_>, key: impl Into<SessionKey>) {
         self.fenced = true;
         cx.out.notify(ArrayEvent::TakenOver);
         let why = Refusal::new("another client has taken the array over", "use that one");
-        self.give_up(cx, Role(voter), why);
+        self.give_up(cx, key, why);
     }
 
     /// A view is recorded at a voter.
@@ -65,9 +78,10 @@ impl Ownership {
         &mut self,
         cx: &mut Cx<'_>,
         facts: Facts,
-        voter: u16,
+        voter: impl Into<VoterNo>,
         order: (Epoch, u32),
     ) {
+        let voter = voter.into();
         let node = self.grants.get(&voter).map(|grant| grant.node);
         if Some(order) == self.order() {
             self.have_view.extend(node);
@@ -81,8 +95,13 @@ impl Ownership {
     }
 
     /// A voter has answered what a takeover waits for.
-    pub(in crate::client) fn answered(&mut self, cx: &mut Cx<'_>, facts: Facts, voter: u16) {
-        self.waiting.remove(&voter);
+    pub(in crate::client) fn answered(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: Facts,
+        voter: impl Into<VoterNo>,
+    ) {
+        self.waiting.remove(&voter.into());
         self.advance(cx, facts);
     }
 
@@ -98,7 +117,7 @@ impl Ownership {
             self.reread.take(role, part);
         }
         if self.reread.go_on(cx, role) {
-            self.answered(cx, facts, role.0);
+            self.answered(cx, facts, role);
         }
     }
 
@@ -117,11 +136,17 @@ impl Ownership {
             let message = |tag| Message::ListLeftovers { tag, from: next };
             return cx.request(role, RequestKind::ListLeftovers, message);
         }
-        self.answered(cx, facts, role.0);
+        self.answered(cx, facts, role);
     }
 
     /// A voter is gone: its answer is not waited for.
-    pub(in crate::client) fn without(&mut self, cx: &mut Cx<'_>, facts: Facts, voter: u16) {
+    pub(in crate::client) fn without(
+        &mut self,
+        cx: &mut Cx<'_>,
+        facts: Facts,
+        voter: impl Into<VoterNo>,
+    ) {
+        let voter = voter.into();
         self.waiting.remove(&voter);
         if self.stage != Stage::Over {
             self.grants.remove(&voter);
@@ -154,17 +179,16 @@ impl Ownership {
             Said::Outvoted(number, RequestKind::Grant, granted)
                 if facts.starting && !self.follows =>
             {
-                let kind = Some(RequestKind::Grant);
-                self.outvoted(cx, facts, (number, granted), kind);
+                self.asked_too_low(cx, facts, number, granted);
             }
-            Said::Outvoted(_, _, granted) => {
+            Said::Outvoted(..) => {
                 let role = cx.members.alive_roles().next().unwrap_or(Role(0));
-                self.outvoted(cx, facts, (role.0, granted), None);
+                self.is_fenced_by(cx, role);
             }
         }
     }
 
-    fn witness_granted(&mut self, cx: &mut Cx<'_>, facts: Facts, number: u16, grant: Grant) {
+    fn witness_granted(&mut self, cx: &mut Cx<'_>, facts: Facts, number: VoterNo, grant: Grant) {
         if facts.starting {
             self.learn_of_witnesses(cx, grant.view.as_ref());
         }

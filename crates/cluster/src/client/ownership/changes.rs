@@ -9,6 +9,7 @@ use super::Ownership;
 use super::decision::{Grant, START};
 use crate::client::engine::Cx;
 use crate::client::membership::writes_over;
+use crate::ids::VoterNo;
 use crate::view::View;
 
 impl Ownership {
@@ -25,7 +26,7 @@ impl Ownership {
         let torn = cx.keeper.has_to_resync() && !braid_array::broken("torn-recorded");
         let holder = |role: Role, before: Option<NonZeroU64>| {
             if cx.members.readable(cx.keeper, role) {
-                self.grants.get(&role.0).and_then(Grant::member)
+                self.grant_of(role).and_then(Grant::member)
             } else if cx.keeper.arrivals_told() {
                 None
             } else {
@@ -109,12 +110,9 @@ impl Ownership {
     /// If the node of this role were lost, could the others take note of that?
     pub(in crate::client) fn votes_suffice_without(&self, cx: &Cx<'_>, role: Role) -> bool {
         let nodes = cx.members.nodes();
-        let there = |voter: u16| {
-            if voter < nodes {
-                voter != role.0 && cx.members.alive(Role(voter))
-            } else {
-                self.witnesses.is_here(voter)
-            }
+        let there = |voter: VoterNo| match voter.role(nodes) {
+            Some(other) => other != role && cx.members.alive(other),
+            None => self.witnesses.is_here(voter),
         };
         let here = self.grants.iter().filter(|&(&voter, _)| there(voter));
         let here = here.map(|(_, grant)| grant.node).collect();

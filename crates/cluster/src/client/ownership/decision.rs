@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use braid_array::{Refusal, Role};
 
-use crate::ids::{Epoch, NodeId, SetVersion};
+use crate::ids::{Epoch, NodeId, SetVersion, VoterNo};
 use crate::set::Set;
 use crate::view::{View, Witness, majority};
 use crate::wire::Leftover;
@@ -59,12 +59,12 @@ pub(in crate::client) type Survives<'a> = &'a dyn Fn(&dyn Fn(Role) -> bool) -> b
 pub(in crate::client) struct Findings<'a> {
     pub(in crate::client) epoch: Epoch,
     pub(in crate::client) nodes: u16,
-    /// By role, of the nodes that are there; those of witnesses behind the roles.
-    pub(in crate::client) grants: &'a BTreeMap<u16, Grant>,
+    /// Of the voters that are there.
+    pub(in crate::client) grants: &'a BTreeMap<VoterNo, Grant>,
     /// The superblocks say of this role that it has all that belongs to it.
     pub(in crate::client) in_sync: &'a dyn Fn(Role) -> bool,
     /// They were there when it began: it goes on without them as it does later.
-    pub(in crate::client) lost: &'a BTreeSet<u16>,
+    pub(in crate::client) lost: &'a BTreeSet<VoterNo>,
     /// A majority is not asked for.
     pub(in crate::client) alone: bool,
     /// Somebody answers for the parities.
@@ -81,6 +81,14 @@ pub(in crate::client) struct Findings<'a> {
     pub(in crate::client) ppl: bool,
 }
 
+/// What the nodes of members have granted, by role, in an array with so many.
+pub(super) fn of_members(
+    grants: &BTreeMap<VoterNo, Grant>,
+    nodes: u16,
+) -> impl Iterator<Item = (Role, &Grant)> {
+    grants.iter().filter_map(move |(voter, grant)| Some((voter.role(nodes)?, grant)))
+}
+
 /// Decides who holds the array.
 pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
@@ -89,7 +97,8 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
         if braid_array::broken("view-order") { (count, epoch.0) } else { (epoch.0, count) }
     });
     let majority = majority(nodes.into());
-    let of_members = || grants.range(..nodes).map(|(_, grant)| grant.node);
+    let grant_of = |role: Role| grants.get(&VoterNo::from(role));
+    let of_members = || of_members(grants, nodes).map(|(_, grant)| grant.node);
     let lacks = match newest {
         Some(view) => view.lacks(&grants.values().map(|grant| grant.node).collect()),
         // Who votes besides members' nodes, a view has to say.
@@ -103,7 +112,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
         return Err(Refusal::new(reason, who_to_start(grants, witnesses)));
     }
     let holds = |role: Role| in_sync(role) && newest.is_none_or(|view| view.has(role));
-    let enough = (findings.survives)(&|role| !holds(role) || !grants.contains_key(&role.0));
+    let enough = (findings.survives)(&|role| !holds(role) || grant_of(role).is_none());
     if !enough && !alone {
         return Err(Refusal::new(BEHIND, "start the nodes that went on without them"));
     }
@@ -117,18 +126,16 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
             braid_array::broken("restart-noticed")
                 || known.is_some_and(|&member| member == grant.member())
         };
-        holds(role) && grants.get(&role.0).is_some_and(same)
+        holds(role) && grant_of(role).is_some_and(same)
     };
     let intact = newest.is_some_and(|view| !view.torn) && (findings.survives)(&|role| !kept(role));
     // What those have lost who died is in their journals.
     let fits = intact || recorded && newest.is_some_and(|view| !view.torn);
     let alone_hold = intact && marked && !recorded;
     let holds = |role: Role| if alone_hold { kept(role) } else { holds(role) };
-    let member = |role| {
-        if holds(role) { grants.get(&role.0).and_then(Grant::member) } else { None }
-    };
-    let whole =
-        Role::all(nodes).all(|role| member(role).is_some() || findings.lost.contains(&role.0));
+    let member = |role| if holds(role) { grant_of(role).and_then(Grant::member) } else { None };
+    let was_lost = |role: Role| findings.lost.contains(&VoterNo::from(role));
+    let whole = Role::all(nodes).all(|role| member(role).is_some() || was_lost(role));
     let doubtful = marked
         && !fits
         && (findings.parities || recorded)
@@ -141,8 +148,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     let voters = newest.map_or_else(sorted, |view| view.voters.clone());
     let members = Role::all(nodes).map(member).collect();
     let stale = |&role: &Role| in_sync(role) && !holds(role);
-    let stale =
-        Role::all(nodes).filter(|role| grants.contains_key(&role.0)).filter(stale).collect();
+    let stale = Role::all(nodes).filter(|&role| grant_of(role).is_some()).filter(stale).collect();
     let voted = newest.map_or_else(Vec::new, |view| view.voted.clone());
     let witnesses = newest.map_or_else(Vec::new, |view| view.witnesses.clone());
     let view = View {
@@ -159,7 +165,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
 }
 
 /// What helps where too few of those who vote are there.
-fn who_to_start(grants: &BTreeMap<u16, Grant>, witnesses: &[Witness]) -> String {
+fn who_to_start(grants: &BTreeMap<VoterNo, Grant>, witnesses: &[Witness]) -> String {
     let here = |node: NodeId| grants.values().any(|grant| grant.node == node);
     let away = witnesses.iter().filter(|witness| !here(witness.node));
     let away: Vec<&str> = away.map(|witness| witness.address.as_str()).collect();

@@ -22,12 +22,13 @@ use braid_array::{Refusal, Role};
 use super::ClientConfig;
 use super::engine::Cx;
 use super::out::RequestKind;
-use crate::ids::{Epoch, NodeId, SetVersion};
+use super::session_key::SessionKey;
+use crate::ids::{Epoch, NodeId, SetVersion, VoterNo};
 use crate::pipeline::Params;
 use crate::set::Roles;
 use crate::view::View;
 use crate::wire::{Leftover, Message};
-use decision::{Decision, Grant};
+use decision::{Decision, Grant, of_members};
 use reread::Reread;
 pub use witnesses::MAX_WITNESSES;
 use witnesses::Witnesses;
@@ -99,15 +100,14 @@ pub(super) struct Ownership {
     /// What stands against it that is no loss of nodes.
     refused: Option<Refusal>,
     stage: Stage,
-    /// The roles, and numbers of witnesses, from which an answer is still to come.
-    waiting: BTreeSet<u16>,
-    /// By role; those of witnesses have numbers behind the roles.
-    grants: BTreeMap<u16, Grant>,
+    /// The voters from which an answer is still to come.
+    waiting: BTreeSet<VoterNo>,
+    grants: BTreeMap<VoterNo, Grant>,
     /// The highest epoch that another client was granted.
     outvoted: Epoch,
     reread: Reread,
-    /// Roles that were there when it began, and were lost since.
-    lost: BTreeSet<u16>,
+    /// Those that were there when it began, and were lost since.
+    lost: BTreeSet<VoterNo>,
     decision: Decision,
     /// By role, what nodes have of the predecessor's slice-sets.
     leftovers: BTreeMap<Role, Vec<Leftover>>,
@@ -130,7 +130,7 @@ pub(super) struct Ownership {
 
 impl Ownership {
     pub(super) fn new(array: [u8; 16], config: &ClientConfig) -> Self {
-        let there = (0..).zip(&config.members).filter(|(_, member)| member.is_some());
+        let there = (0..).map(Role).zip(&config.members).filter(|(_, member)| member.is_some());
         let passive = config.read_only || config.looks;
         let named = if passive { Vec::new() } else { config.witnesses.clone() };
         Self {
@@ -141,7 +141,7 @@ impl Ownership {
             fenced: false,
             refused: None,
             stage: Stage::Granting,
-            waiting: there.map(|(role, _)| role).collect(),
+            waiting: there.map(|(role, _)| role.into()).collect(),
             grants: BTreeMap::new(),
             outvoted: Epoch::BEFORE_ANY,
             reread: Reread::new(config),
@@ -202,17 +202,22 @@ impl Ownership {
 
     /// What the member's node of a role has granted.
     pub(super) fn grant_of(&self, role: Role) -> Option<&Grant> {
-        self.grants.get(&role.0)
+        self.grants.get(&VoterNo::from(role))
+    }
+
+    /// What the nodes of members have granted, by role.
+    fn member_grants(&self, nodes: u16) -> impl Iterator<Item = (Role, &Grant)> {
+        of_members(&self.grants, nodes)
     }
 
     /// A node that comes back, or takes a role, is a voter.
     pub(super) fn has_granted(&mut self, role: Role, grant: Option<Grant>) {
-        self.grants.extend(grant.map(|grant| (role.0, grant)));
+        self.grants.extend(grant.map(|grant| (role.into(), grant)));
         self.voters_due = true;
     }
 
-    /// The numbers of voters that are this node: roles, and witnesses behind them.
-    pub(super) fn voters_on(&self, node: NodeId) -> impl Iterator<Item = u16> {
+    /// The voters that are this node.
+    pub(super) fn voters_on(&self, node: NodeId) -> impl Iterator<Item = VoterNo> {
         let known = self.grants.iter().filter(move |(_, grant)| grant.node == node);
         known.map(|(&voter, _)| voter)
     }
@@ -262,9 +267,9 @@ impl Ownership {
     }
 
     /// The array must not go on as if the node were dead.
-    pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, role: Role, why: Refusal) {
+    pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, key: impl Into<SessionKey>, why: Refusal) {
         self.refused.get_or_insert(why.clone());
-        cx.report_of(role, |member| LaneReport::Lost(member, why));
+        cx.report_of(key, |member| LaneReport::Lost(member, why));
         cx.report(LaneReport::Unservable);
     }
 
@@ -274,9 +279,14 @@ impl Ownership {
         self.give_up(cx, role, why);
     }
 
-    fn forget_witness(&mut self, number: u16) {
+    fn forget_witness(&mut self, number: VoterNo) {
         self.grants.remove(&number);
         self.waiting.remove(&number);
+    }
+
+    /// The nodes of these roles owe an answer.
+    fn wait_for(&mut self, roles: &[Role]) {
+        self.waiting.extend(roles.iter().map(|&role| VoterNo::from(role)));
     }
 
     /// Has all that are there record a view.
@@ -284,7 +294,7 @@ impl Ownership {
         let roles: Vec<Role> = cx.members.alive_roles().collect();
         let order = view.order();
         self.have_view.clear();
-        self.waiting.extend(roles.iter().map(|role| role.0));
+        self.wait_for(&roles);
         for role in roles {
             let view = view.clone();
             let message = |tag| Message::StoreView { tag, view };

@@ -10,6 +10,7 @@ use super::decision::{Decision, Findings, Grant, START, committed, decide};
 use super::{Facts, Ownership, OwnershipEvent, Stage};
 use crate::client::engine::Cx;
 use crate::client::out::RequestKind;
+use crate::ids::VoterNo;
 use crate::pipeline::Pipeline;
 use crate::set::Set;
 use crate::wire::Message;
@@ -24,7 +25,8 @@ impl Ownership {
                 }
                 Stage::Granting => {
                     self.stage = Stage::Rereading;
-                    self.waiting.extend(self.reread.begin(cx).iter().map(|role| role.0));
+                    let read = self.reread.begin(cx);
+                    self.wait_for(&read);
                 }
                 Stage::Rereading if self.reread.changed() => {
                     cx.out.notify(ArrayEvent::MembersChanged);
@@ -76,7 +78,7 @@ impl Ownership {
         cx.out.epoch = epoch;
         self.grants.clear();
         let roles: Vec<Role> = cx.members.alive_roles().collect();
-        self.waiting.extend(roles.iter().map(|role| role.0));
+        self.wait_for(&roles);
         roles.into_iter().for_each(|role| self.request_grant(cx, role));
         let grant = self.grant(cx.shared.params());
         let now = cx.keeper.now();
@@ -108,7 +110,7 @@ impl Ownership {
     }
 
     /// The same of what somebody would be granted who only asks.
-    pub(in crate::client) fn foretell(&mut self, grants: BTreeMap<u16, Grant>) {
+    pub(in crate::client) fn foretell(&mut self, grants: BTreeMap<VoterNo, Grant>) {
         self.grants = grants;
     }
 
@@ -138,7 +140,7 @@ impl Ownership {
             Some(pipeline.plan_of(set)?.involved(set.strategy, &set.touched).into_iter().collect())
         };
         let Some(mut view) = self.view.clone() else { return };
-        let here = |role: Role| view.has(role) && self.grants.contains_key(&role.0);
+        let here = |role: Role| view.has(role) && self.grant_of(role).is_some();
         self.commit = committed(&self.leftovers, here, parts);
         let broken = self.leftovers.values().flatten().any(|item| !item.ok);
         let prepared = self.leftovers.values().flatten().any(|item| item.prepared.is_some());
@@ -160,7 +162,7 @@ impl Ownership {
     /// Requests something of all that are there.
     fn request_all(&mut self, cx: &mut Cx<'_>, kind: RequestKind) {
         let roles: Vec<Role> = cx.members.alive_roles().collect();
-        self.waiting.extend(roles.iter().map(|role| role.0));
+        self.wait_for(&roles);
         for role in roles {
             let commit = self.commit.clone();
             cx.request(role, kind, |tag| match kind {

@@ -20,9 +20,9 @@ impl Ownership {
         let view = self.view.as_ref()?;
         let View { epoch, count, voters, .. } = view;
         let of_member = |voter: NodeId| {
-            let mut grants = self.grants.range(..nodes);
-            let (&role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
-            address(Role(role))
+            let mut grants = self.member_grants(nodes);
+            let (role, _) = grants.find(|(_, Grant { node, .. })| *node == voter)?;
+            address(role)
         };
         let of = |voter: NodeId| of_member(voter).or_else(|| self.witnesses.address_of(voter));
         let named = |&voter: &NodeId| of(voter).unwrap_or_else(|| format!("{:016x}", voter.0));
@@ -57,7 +57,7 @@ impl Ownership {
     /// The nodes that ought to vote. Where a role's node has not been heard of, one of the old
     /// voters stays in its place.
     fn due_voters(&self, old: &[NodeId], nodes: u16) -> Vec<NodeId> {
-        let of_members = || self.grants.range(..nodes).map(|(_, grant)| grant.node);
+        let of_members = || self.member_grants(nodes).map(|(_, grant)| grant.node);
         let witnesses = || self.witnesses.known().map(|witness| witness.node);
         let known = |voter: &NodeId| of_members().chain(witnesses()).any(|node| node == *voter);
         let unknown = usize::from(nodes).saturating_sub(of_members().count());

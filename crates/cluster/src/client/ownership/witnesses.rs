@@ -8,7 +8,7 @@ use braid_array::status::WitnessStatus;
 use super::decision::Grant;
 use crate::client::out::{Out, RequestKind};
 use crate::client::retry::pause_millis;
-use crate::ids::{Epoch, NodeId};
+use crate::ids::{Epoch, NodeId, VoterNo};
 use crate::view::{View, Witness as Known};
 use crate::wire::Message;
 
@@ -25,8 +25,7 @@ enum State {
 /// One of them.
 #[derive(Debug)]
 struct Witness {
-    /// As a voter of a takeover.
-    number: u16,
+    number: VoterNo,
     address: String,
     /// As a node, once that is known.
     node: Option<NodeId>,
@@ -46,11 +45,11 @@ struct Witness {
 /// What a witness has said or done, by its number.
 #[derive(Debug)]
 pub(super) enum Said {
-    Granted(u16, Grant),
-    Recorded(u16, (Epoch, u32)),
+    Granted(VoterNo, Grant),
+    Recorded(VoterNo, (Epoch, u32)),
     /// Another client was granted this epoch.
-    Outvoted(u16, RequestKind, Epoch),
-    Lost(u16),
+    Outvoted(VoterNo, RequestKind, Epoch),
+    Lost(VoterNo),
 }
 
 /// The witnesses of the array: those that the administrator names, and those that views name, with
@@ -66,14 +65,15 @@ pub(super) enum Said {
 #[derive(Debug)]
 pub(in crate::client) struct Witnesses {
     list: Vec<Witness>,
-    next: u16,
+    next: VoterNo,
     timeout_ms: u64,
 }
 
 impl Witnesses {
     /// Those that the administrator names, of an array with so many roles.
     pub(super) fn new(roles: u16, named: Vec<String>, timeout_ms: u64) -> Self {
-        let mut witnesses = Self { list: Vec::new(), next: roles, timeout_ms };
+        let next = VoterNo::first_witness(roles);
+        let mut witnesses = Self { list: Vec::new(), next, timeout_ms };
         for address in named {
             witnesses.add(address, None, true);
         }
@@ -92,7 +92,7 @@ impl Witnesses {
             due: Some(Instant(0)),
             tries: 0,
         });
-        self.next += 1;
+        self.next = self.next.next();
     }
 
     /// Is one of them at the other end of a connection?
@@ -104,7 +104,7 @@ impl Witnesses {
         self.list.iter().position(|one| one.peer == Some(peer) && one.state != State::Away)
     }
 
-    fn by_number(&self, number: u16) -> Option<usize> {
+    fn by_number(&self, number: VoterNo) -> Option<usize> {
         self.list.iter().position(|one| one.number == number)
     }
 
@@ -128,12 +128,12 @@ impl Witnesses {
     }
 
     /// Is the witness of this number there?
-    pub(super) fn is_here(&self, number: u16) -> bool {
+    pub(super) fn is_here(&self, number: VoterNo) -> bool {
         self.by_number(number).is_some_and(|at| self.list[at].state == State::Here)
     }
 
     /// Connects to those that have not been asked for their votes.
-    pub(super) fn dial_new(&mut self, out: &mut Out, now: Instant) -> Vec<u16> {
+    pub(super) fn dial_new(&mut self, out: &mut Out, now: Instant) -> Vec<VoterNo> {
         let new = |one: &&mut Witness| one.state == State::Away && one.tries == 0;
         let due = now.plus_millis(self.timeout_ms);
         let new = self.list.iter_mut().filter(new);
@@ -152,18 +152,18 @@ impl Witnesses {
     }
 
     /// The newest view is known: others than it names are none any more. Their numbers.
-    pub(super) fn keep_those_of(&mut self, view: &View, out: &mut Out) -> Vec<u16> {
+    pub(super) fn keep_those_of(&mut self, view: &View, out: &mut Out) -> Vec<VoterNo> {
         let stays = |one: &Witness| {
             let is = |known: &Known| known.address == one.address || Some(known.node) == one.node;
             one.named || view.witnesses.iter().any(is)
         };
         let gone = self.list.iter().filter(|one| !stays(one)).map(|one| one.number);
-        let gone: Vec<u16> = gone.collect();
+        let gone: Vec<VoterNo> = gone.collect();
         gone.iter().for_each(|&number| self.forget(number, out));
         gone
     }
 
-    fn forget(&mut self, number: u16, out: &mut Out) {
+    fn forget(&mut self, number: VoterNo, out: &mut Out) {
         let Some(at) = self.by_number(number) else { return };
         let one = self.list.remove(at);
         if one.state != State::Away {
@@ -172,7 +172,7 @@ impl Witnesses {
     }
 
     /// Another one that turns out to be the same node as this one is forgotten.
-    pub(super) fn forget_same(&mut self, number: u16, out: &mut Out) -> Option<u16> {
+    pub(super) fn forget_same(&mut self, number: VoterNo, out: &mut Out) -> Option<VoterNo> {
         let node = self.list[self.by_number(number)?].node;
         let same = |other: &&Witness| other.number != number && other.node == node;
         let other = self.list.iter().find(same)?.number;
@@ -181,14 +181,14 @@ impl Witnesses {
     }
 
     /// Has all of them record a view that are there.
-    pub(super) fn record(&mut self, view: &View, out: &mut Out, now: Instant) -> Vec<u16> {
+    pub(super) fn record(&mut self, view: &View, out: &mut Out, now: Instant) -> Vec<VoterNo> {
         let free = |one: &&mut Witness| one.state == State::Here && one.asked.is_none();
         let due = now.plus_millis(self.timeout_ms);
         self.list.iter_mut().filter(free).map(|one| one.record(view.clone(), out, due)).collect()
     }
 
     /// Has one record a view.
-    pub(super) fn record_at(&mut self, number: u16, view: View, out: &mut Out, now: Instant) {
+    pub(super) fn record_at(&mut self, number: VoterNo, view: View, out: &mut Out, now: Instant) {
         let due = now.plus_millis(self.timeout_ms);
         if let Some(at) = self.by_number(number) {
             self.list[at].record(view, out, due);
@@ -201,7 +201,7 @@ impl Witnesses {
         grant: impl Fn(u32) -> Message,
         out: &mut Out,
         now: Instant,
-    ) -> Vec<u16> {
+    ) -> Vec<VoterNo> {
         let due = now.plus_millis(self.timeout_ms);
         let here = self.list.iter_mut().filter(|one| one.state == State::Here);
         here.map(|one| one.request(RequestKind::Grant, &grant, out, due)).collect()
@@ -234,7 +234,7 @@ impl Witnesses {
     }
 
     /// Cuts the connection to one.
-    pub(super) fn cut(&mut self, number: u16, out: &mut Out, now: Instant) {
+    pub(super) fn cut(&mut self, number: VoterNo, out: &mut Out, now: Instant) {
         if let Some(at) = self.by_number(number) {
             self.list[at].cut(out, now);
         }
@@ -257,7 +257,7 @@ impl Witnesses {
 
     /// Dials those again whose time has come, and gives up who owes an answer for too long: those
     /// are lost.
-    pub(super) fn tick(&mut self, may_return: bool, out: &mut Out, now: Instant) -> Vec<u16> {
+    pub(super) fn tick(&mut self, may_return: bool, out: &mut Out, now: Instant) -> Vec<VoterNo> {
         let timeout_ms = self.timeout_ms;
         let mut lost = Vec::new();
         for one in &mut self.list {
@@ -280,7 +280,7 @@ impl Witnesses {
 }
 
 impl Witness {
-    fn dial(&mut self, out: &mut Out, due: Instant) -> u16 {
+    fn dial(&mut self, out: &mut Out, due: Instant) -> VoterNo {
         self.peer = Some(out.connect(self.address.clone()));
         self.state = State::Dialing;
         self.due = Some(due);
@@ -293,7 +293,7 @@ impl Witness {
         message: impl FnOnce(u32) -> Message,
         out: &mut Out,
         due: Instant,
-    ) -> u16 {
+    ) -> VoterNo {
         let tag = out.tag();
         self.asked = Some((tag, kind));
         self.due = Some(due);
@@ -301,7 +301,7 @@ impl Witness {
         self.number
     }
 
-    fn record(&mut self, view: View, out: &mut Out, due: Instant) -> u16 {
+    fn record(&mut self, view: View, out: &mut Out, due: Instant) -> VoterNo {
         let kind = RequestKind::StoreView(view.order());
         self.request(kind, |tag| Message::StoreView { tag, view }, out, due)
     }

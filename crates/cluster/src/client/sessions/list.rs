@@ -1,4 +1,4 @@
-//! All sessions, by role.
+//! All sessions, by [`SessionKey`].
 
 use braid_array::fabric::PeerId;
 use braid_array::status::Status;
@@ -7,11 +7,14 @@ use braid_array::{Instant, MemberId, Role};
 use super::negotiation::Step;
 use super::session::{Session, SessionState};
 use crate::client::ClientMember;
+use crate::client::session_key::SessionKey;
 
 /// One session for each role, one with a node to which a member is copied, and two for visits.
 #[derive(Debug)]
 pub(in crate::client) struct List {
+    /// By role; then come the copy target, and the visits.
     sessions: Vec<Session>,
+    nodes: u16,
     /// Any of them may be different from what it was.
     changed: bool,
 }
@@ -21,13 +24,24 @@ impl List {
     pub(super) fn new(members: Vec<Option<ClientMember>>) -> Self {
         let nodes = members.len() as u16;
         let mut ids = (0..).map(MemberId);
-        let session = |(role, member): (Role, Option<ClientMember>)| {
+        let session = |member: Option<ClientMember>| {
             let id = member.as_ref().and_then(|_| ids.next());
-            Session { member, id, ..Session::none(role) }
+            Session { member, id, ..Session::none() }
         };
-        let mut list: Vec<Session> = (0..).map(Role).zip(members).map(session).collect();
-        list.extend((nodes..nodes + 3).map(Role).map(Session::none));
-        Self { sessions: list, changed: true }
+        let mut sessions: Vec<Session> = members.into_iter().map(session).collect();
+        sessions.extend(SessionKey::BESIDE.map(|_| Session::none()));
+        Self { sessions, nodes, changed: true }
+    }
+
+    /// Those of all.
+    pub(super) fn keys(&self) -> impl Iterator<Item = SessionKey> + use<> {
+        let nodes = self.nodes;
+        (0..self.sessions.len()).map(move |index| SessionKey::at(index, nodes))
+    }
+
+    /// Those of members, and of the copy target.
+    pub(in crate::client) fn member_keys(&self) -> impl Iterator<Item = SessionKey> + use<> {
+        SessionKey::of_members(self.nodes)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Session> {
@@ -41,16 +55,16 @@ impl List {
 
     /// Those of the roles, and behind them that of the copy target.
     pub(in crate::client) fn members(&self) -> &[Session] {
-        &self.sessions[..=self.copy_target().index()]
+        &self.sessions[..=SessionKey::CopyTarget.index(self.nodes)]
     }
 
-    pub(in crate::client) fn get(&self, role: Role) -> &Session {
-        &self.sessions[role.index()]
+    pub(in crate::client) fn get(&self, key: impl Into<SessionKey>) -> &Session {
+        &self.sessions[key.into().index(self.nodes)]
     }
 
-    pub(in crate::client) fn get_mut(&mut self, role: Role) -> &mut Session {
+    pub(in crate::client) fn get_mut(&mut self, key: impl Into<SessionKey>) -> &mut Session {
         self.changed = true;
-        &mut self.sessions[role.index()]
+        &mut self.sessions[key.into().index(self.nodes)]
     }
 
     /// Have they changed, but for when anything was heard, since this was last asked?
@@ -58,40 +72,27 @@ impl List {
         std::mem::replace(&mut self.changed, false)
     }
 
-    fn nodes(&self) -> u16 {
-        self.sessions.len() as u16 - 3
-    }
-
     pub(in crate::client) fn roles(&self) -> impl Iterator<Item = Role> + use<> {
-        Role::all(self.nodes())
+        Role::all(self.nodes)
     }
 
-    /// The session with a node to which a member is copied.
-    pub(in crate::client) fn copy_target(&self) -> Role {
-        Role(self.nodes())
+    pub(in crate::client) fn alive(&self, key: impl Into<SessionKey>) -> bool {
+        self.get(key).alive()
     }
 
-    /// That for a look at a member that was absent at the start.
-    pub(in crate::client) fn absent_visit(&self) -> Role {
-        Role(self.nodes() + 1)
+    /// The role of a member that is there.
+    pub(in crate::client) fn alive_role(&self, key: SessionKey) -> Option<Role> {
+        key.role().filter(|&role| self.alive(role))
     }
 
-    /// That with a node whose member has left the array.
-    pub(in crate::client) fn departed_visit(&self) -> Role {
-        Role(self.nodes() + 2)
-    }
-
-    pub(in crate::client) fn is_visit(&self, role: Role) -> bool {
-        role > self.copy_target()
-    }
-
-    pub(in crate::client) fn alive(&self, role: Role) -> bool {
-        self.get(role).alive()
+    /// The role that its node has or is to have, also when it has another session until then.
+    pub(in crate::client) fn place(&self, key: SessionKey) -> Option<Role> {
+        key.role().or(self.get(key).copy_of)
     }
 
     /// What the keeper calls the member of a role, if it has one.
-    pub(in crate::client) fn id(&self, role: Role) -> Option<MemberId> {
-        self.get(role).id
+    pub(in crate::client) fn id(&self, key: impl Into<SessionKey>) -> Option<MemberId> {
+        self.get(key).id
     }
 
     pub(in crate::client) fn role_of(&self, member: MemberId) -> Option<Role> {
@@ -99,12 +100,12 @@ impl List {
     }
 
     /// The session over this connection, to which something has come.
-    pub(in crate::client) fn at(&mut self, peer: PeerId, now: Instant) -> Option<Role> {
+    pub(in crate::client) fn at(&mut self, peer: PeerId, now: Instant) -> Option<SessionKey> {
         let found = |session: &Session| session.peer == Some(peer) && session.is_connected();
-        let role = self.sessions.iter().position(found)?;
+        let index = self.sessions.iter().position(found)?;
         // That changes nothing that others see of it.
-        self.sessions[role].presence.heard(now);
-        Some(Role::at(role))
+        self.sessions[index].presence.heard(now);
+        Some(SessionKey::at(index, self.nodes))
     }
 
     /// Is somebody at the other end of any of the connections?

@@ -22,6 +22,7 @@ use super::ClientMember;
 use super::latency::TimedOperation;
 use super::out::{Out, RequestKind};
 use super::retry::RETRY_MILLIS;
+use super::session_key::SessionKey;
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::ids::{Epoch, SetVersion};
 use crate::pipeline::Params;
@@ -74,27 +75,27 @@ impl Net<'_> {
 #[derive(Debug)]
 pub(super) enum SessionEvent {
     /// A session is at a step at which others decide when it goes on.
-    Holds { role: Role, step: Step },
+    Holds { key: SessionKey, step: Step },
     /// What a node has said in a negotiation is to be judged.
-    Judge { role: Role, answer: Answer },
+    Judge { key: SessionKey, answer: Answer },
     /// A member has its part.
     Ready,
     /// A node that comes is wired to the others, or is not.
-    Wired { role: Role, ok: bool },
+    Wired { key: SessionKey, ok: bool },
     /// Nothing more is to be said to a node that was visited.
     Over,
     /// A node that is no member does not become one now: why, if something stood against it.
-    Failed { role: Role, why: Option<Refusal> },
+    Failed { key: SessionKey, why: Option<Refusal> },
     /// A member is there and cannot be used.
-    Unusable { role: Role, why: Refusal },
+    Unusable { key: SessionKey, why: Refusal },
     /// The connection to a member is over.
     Lost { role: Role, why: Refusal },
     /// A member, or its storage, says nothing.
-    Silent { role: Role, why: Refusal },
+    Silent { key: SessionKey, why: Refusal },
     /// A node answers what another machine has asked for.
-    Answered { role: Role, kind: RequestKind, answer: Answer },
+    Answered { key: SessionKey, kind: RequestKind, answer: Answer },
     /// Another client was granted this epoch; if that is the answer to something, to what.
-    Outvoted { role: Role, kind: Option<RequestKind>, granted: Epoch },
+    Outvoted { key: SessionKey, kind: Option<RequestKind>, granted: Epoch },
 }
 
 /// The sessions with all nodes: one for each role, one with a node to which a member is copied, and
@@ -107,7 +108,6 @@ pub(super) enum SessionEvent {
 /// `deadline` says so; `next_event` after each, until there is none.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    /// By role; then come the copy target, and the visits.
     pub(super) list: List,
     /// It only looks: it asks for no votes, takes nothing over, and changes nothing.
     looks: bool,
@@ -139,19 +139,19 @@ impl Sessions {
     /// Connects to every member.
     pub(super) fn begin(&mut self, net: &mut Net<'_>) {
         let purpose = if self.looks { Purpose::Look } else { Purpose::Start };
-        for role in self.list.roles() {
-            self.dial(net, role, purpose);
+        for key in self.list.roles().map(SessionKey::Member) {
+            self.dial(net, key, purpose);
         }
     }
 
     /// All are prepared: they are wired, or need no wires.
     pub(super) fn wire_all(&mut self, net: &mut Net<'_>) {
-        for role in self.list.roles() {
-            if self.list.alive(role) && self.looks {
-                self.list.get_mut(role).state = SessionState::Ready;
+        for key in self.list.roles().map(SessionKey::Member) {
+            if self.list.alive(key) && self.looks {
+                self.list.get_mut(key).state = SessionState::Ready;
                 self.tell(SessionEvent::Ready);
-            } else if self.list.alive(role) {
-                self.go_on(net, role, Step::Wiring);
+            } else if self.list.alive(key) {
+                self.go_on(net, key, Step::Wiring);
             }
         }
     }
@@ -163,127 +163,127 @@ impl Sessions {
             return;
         }
         let may = |session: &Session| session.is_coming_at(Step::Prepared) && over(session.lost_at);
-        let Some(role) = self.list.members().iter().position(may).map(Role::at) else {
+        let Some(key) = self.list.member_keys().find(|&key| may(self.list.get(key))) else {
             return;
         };
-        let place = self.list.get(role).place;
-        if role == self.list.copy_target() && !self.list.alive(place) {
-            return self.fail(net, role, None);
+        let place = self.list.place(key);
+        if key == SessionKey::CopyTarget && !place.is_some_and(|place| self.list.alive(place)) {
+            return self.fail(net, key, None);
         }
-        self.wire(net, role);
+        self.wire(net, key);
     }
 
     /// What the fabric says of the connection of a session.
-    pub(super) fn event(&mut self, net: &mut Net<'_>, role: Role, event: FabricEvent) {
-        let session = self.list.get(role);
+    pub(super) fn event(&mut self, net: &mut Net<'_>, key: SessionKey, event: FabricEvent) {
+        let session = self.list.get(key);
         match event {
             FabricEvent::Connected { .. } => {
                 let Some(negotiation) = session.negotiation() else { return };
-                if session.is_coming() && !self.list.is_visit(role) {
+                if session.is_coming() && !key.is_visit() {
                     // It puts what is read into any buffer of a request.
                     net.out.admit(session.peer);
                 }
                 let next = next(negotiation, Said::Connected);
-                self.carry_out(net, role, next, Answer::Done);
+                self.carry_out(net, key, next, Answer::Done);
             }
-            FabricEvent::Lost { why, .. } if session.alive() => {
-                self.tell(SessionEvent::Lost { role, why });
-            }
-            FabricEvent::Lost { why, .. } => {
-                self.ended(net, role);
-                self.tell(SessionEvent::Failed { role, why: Some(why) });
-            }
+            FabricEvent::Lost { why, .. } => match self.list.alive_role(key) {
+                Some(role) => self.tell(SessionEvent::Lost { role, why }),
+                None => {
+                    self.ended(net, key);
+                    self.tell(SessionEvent::Failed { key, why: Some(why) });
+                }
+            },
             _ => {}
         }
     }
 
     /// What a node says, besides slice-sets and reads.
-    pub(super) fn message(&mut self, net: &mut Net<'_>, role: Role, message: Message) {
+    pub(super) fn message(&mut self, net: &mut Net<'_>, key: SessionKey, message: Message) {
         let Some((tag, answer)) = Answer::of(message) else {
-            return net.out.violates(role, "it does not keep to the protocol");
+            return net.out.violates(key, "it does not keep to the protocol");
         };
-        if self.list.is_visit(role) {
-            return self.negotiate(net, role, answer);
+        if key.is_visit() {
+            return self.negotiate(net, key, answer);
         }
-        let kind = self.asked(net, role, tag);
+        let kind = self.asked(net, key, tag);
         match (kind, answer) {
             (kind, Answer::Outvoted(granted))
-                if self.list.alive(role) || granted > net.facts.params.epoch =>
+                if self.list.alive(key) || granted > net.facts.params.epoch =>
             {
-                self.tell(SessionEvent::Outvoted { role, kind, granted });
+                self.tell(SessionEvent::Outvoted { key, kind, granted });
             }
-            (None, Answer::Outvoted(_)) => self.fail(net, role, None),
-            (None, answer) => net.out.violates(role, answer.unasked()),
-            (Some(RequestKind::Negotiate), answer) => self.negotiate(net, role, answer),
+            (None, Answer::Outvoted(_)) => self.fail(net, key, None),
+            (None, answer) => net.out.violates(key, answer.unasked()),
+            (Some(RequestKind::Negotiate), answer) => self.negotiate(net, key, answer),
             (Some(RequestKind::Rewire), answer) => {
-                self.rewired(net, role, answer.refusal().is_none());
+                self.rewired(net, key, answer.refusal().is_none());
             }
             (Some(RequestKind::Ping), Answer::Pong(silent_ms)) => {
                 let now = net.now();
                 let timeout_ms = self.timeout_ms;
-                if self.list.get_mut(role).presence.answered(now, silent_ms, timeout_ms) {
-                    self.is_silent(role, "its storage has not answered");
+                if self.list.get_mut(key).presence.answered(now, silent_ms, timeout_ms) {
+                    self.is_silent(key, "its storage has not answered");
                 }
             }
-            (Some(kind), answer) => self.tell(SessionEvent::Answered { role, kind, answer }),
+            (Some(kind), answer) => self.tell(SessionEvent::Answered { key, kind, answer }),
         }
     }
 
     /// What a node was asked that it answers now.
-    fn asked(&self, net: &mut Net<'_>, role: Role, tag: u32) -> Option<RequestKind> {
-        net.out.requests.get(&tag).filter(|(asked, _)| *asked == role)?;
-        if self.list.alive(role) {
+    fn asked(&self, net: &mut Net<'_>, key: SessionKey, tag: u32) -> Option<RequestKind> {
+        net.out.requests.get(&tag).filter(|(asked, _)| *asked == key)?;
+        if let Some(role) = self.list.alive_role(key) {
             net.out.report_of(self.list.id(role), LaneReport::Answered);
             net.out.latency.end(role, TimedOperation::Request(tag), net.keeper.now());
         }
         Some(net.out.requests.remove(&tag)?.1)
     }
 
-    fn negotiate(&mut self, net: &mut Net<'_>, role: Role, answer: Answer) {
-        let Some(negotiation) = self.list.get(role).negotiation() else {
-            return net.out.violates(role, answer.unasked());
+    fn negotiate(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
+        let Some(negotiation) = self.list.get(key).negotiation() else {
+            return net.out.violates(key, answer.unasked());
         };
         let next = next(negotiation, answer.said());
-        self.carry_out(net, role, next, answer);
+        self.carry_out(net, key, next, answer);
     }
 
     /// Does what follows from an answer.
-    fn carry_out(&mut self, net: &mut Net<'_>, role: Role, next: Next, answer: Answer) {
+    fn carry_out(&mut self, net: &mut Net<'_>, key: SessionKey, next: Next, answer: Answer) {
         if let Answer::Volume { bytes, .. } = answer {
-            self.list.get_mut(role).volume_bytes = bytes;
+            self.list.get_mut(key).volume_bytes = bytes;
         }
         match next {
-            Next::Ask(step) => self.go_on(net, role, step),
+            Next::Ask(step) => self.go_on(net, key, step),
             Next::Hold(step) => {
-                self.hold(role, step);
-                self.tell(SessionEvent::Holds { role, step });
+                self.hold(key, step);
+                self.tell(SessionEvent::Holds { key, step });
             }
-            Next::Judge => self.judge(net, role, answer),
+            Next::Judge => self.judge(net, key, answer),
             Next::Ready => {
-                self.list.get_mut(role).state = SessionState::Ready;
+                self.list.get_mut(key).state = SessionState::Ready;
                 self.tell(SessionEvent::Ready);
             }
-            Next::Wired(ok) => self.rewired(net, role, ok),
+            Next::Wired(ok) => self.rewired(net, key, ok),
             Next::Over => {
-                self.end(net, role);
+                self.end(net, key);
                 self.tell(SessionEvent::Over);
             }
-            Next::Again => self.refused_for_now(net, role, answer),
+            Next::Again => self.refused_for_now(net, key, answer),
             Next::GiveUp => {
                 if let Some(why) = answer.refusal() {
-                    self.tell(SessionEvent::Unusable { role, why });
+                    self.tell(SessionEvent::Unusable { key, why });
                 }
             }
-            Next::Refuse => self.is_refused(net, role, answer),
-            Next::Fail => self.fail(net, role, None),
-            Next::Violation => net.out.violates(role, answer.unasked()),
+            Next::Refuse => self.is_refused(net, key, answer),
+            Next::Fail => self.fail(net, key, None),
+            Next::Violation => net.out.violates(key, answer.unasked()),
         }
     }
 
     /// A node that comes refuses.
-    fn is_refused(&mut self, net: &mut Net<'_>, role: Role, answer: Answer) {
+    fn is_refused(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
         let Some(why) = answer.refusal() else { return };
-        let negotiation = self.list.get(role).negotiation();
+        let negotiation = self.list.get(key).negotiation();
         let helps = match negotiation.map(|one| (one.purpose, one.step)) {
             Some((Purpose::Return, Step::Opening)) => Some(ITS_STORE),
             Some((Purpose::Absent, _)) => Some(IN_ITS_PLACE),
@@ -293,37 +293,37 @@ impl Sessions {
             Some(advice) => Refusal::new(why.reason, advice),
             None => why,
         };
-        self.refuse(net, role, why);
+        self.refuse(net, key, why);
     }
 
     /// A member that returns, or a spare, has to be what it was; all else others judge.
-    fn judge(&mut self, net: &mut Net<'_>, role: Role, answer: Answer) {
+    fn judge(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
         let bytes = match answer {
-            Answer::Content(bytes) if !self.list.is_visit(role) => bytes,
-            answer => return self.tell(SessionEvent::Judge { role, answer }),
+            Answer::Content(bytes) if !key.is_visit() => bytes,
+            answer => return self.tell(SessionEvent::Judge { key, answer }),
         };
         let found = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &bytes);
-        let session = self.list.get_mut(role);
-        let Some(member) = &session.member else { return self.fail(net, role, None) };
+        let session = self.list.get_mut(key);
+        let Some(member) = &session.member else { return self.fail(net, key, None) };
         if let Some(why) = is_other(&member.superblock, &found) {
-            return self.refuse(net, role, why);
+            return self.refuse(net, key, why);
         }
         session.returned = found.ok().map(Box::new);
-        self.go_on(net, role, Step::Preparing);
+        self.go_on(net, key, Step::Preparing);
     }
 
     /// A member refuses at the start what it may do in a moment.
-    fn refused_for_now(&mut self, net: &mut Net<'_>, role: Role, answer: Answer) {
+    fn refused_for_now(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
         let now = net.now();
-        let session = self.list.get_mut(role);
+        let session = self.list.get_mut(key);
         let Some(why) = answer.refusal() else { return };
         if now < session.patient_until {
             session.retry_at = Some(now.plus_millis(RETRY_MILLIS));
         } else if session.is_at(Step::Wiring) {
             // Two nodes that are there do not see each other.
-            net.out.lose(role, why);
+            net.out.lose(key, why);
         } else {
-            self.tell(SessionEvent::Unusable { role, why });
+            self.tell(SessionEvent::Unusable { key, why });
         }
     }
 
@@ -350,17 +350,17 @@ impl Sessions {
     /// Asks again, tries those again whose time has come, and gives up what takes too long.
     pub(super) fn tick(&mut self, net: &mut Net<'_>) {
         let now = net.now();
-        for role in Role::all(self.list.departed_visit().0 + 1) {
-            let session = self.list.get_mut(role);
+        for key in self.list.keys() {
+            let session = self.list.get_mut(key);
             if session.retry_at.is_some_and(|at| at <= now) && session.alive() {
                 session.retry_at = None;
-                self.ask(net, role);
+                self.ask(net, key);
             } else if session.due.is_some_and(|due| due <= now) {
                 match session.state {
                     SessionState::Lost if net.facts.may_return => {
-                        self.dial(net, role, Purpose::Return);
+                        self.dial(net, key, Purpose::Return);
                     }
-                    SessionState::Negotiating(_) => self.fail(net, role, None),
+                    SessionState::Negotiating(_) => self.fail(net, key, None),
                     _ => {}
                 }
             }
@@ -380,9 +380,8 @@ impl Sessions {
         let overdue = |session: &Session| {
             waits(session) && session.patient_until.plus_millis(SILENT_MILLIS) <= now
         };
-        let Some(role) = self.list.all().position(overdue) else { return };
-        net.out
-            .lose(Role::at(role), Refusal::new("it does not get connected to the others", NETWORK));
+        let Some(key) = self.list.keys().find(|&key| overdue(self.list.get(key))) else { return };
+        net.out.lose(key, Refusal::new("it does not get connected to the others", NETWORK));
         for session in self.list.all_mut().filter(|session| waits(session)) {
             session.patient_until = session.patient_until.max(now);
         }
@@ -422,7 +421,7 @@ impl Sessions {
         let over = |&(role, since): &(Role, Instant)| self.given_up_at(role, since) <= net.now();
         let over: Vec<(Role, Instant)> = self.silent(net.keeper).filter(over).collect();
         for (role, _) in over {
-            self.is_silent(role, "has not answered");
+            self.is_silent(role.into(), "has not answered");
         }
     }
 
@@ -438,15 +437,15 @@ impl Sessions {
         }
     }
 
-    fn is_silent(&mut self, role: Role, what: &str) {
+    fn is_silent(&mut self, key: SessionKey, what: &str) {
         let why = silent(what, self.timeout_ms);
-        self.tell(SessionEvent::Silent { role, why });
+        self.tell(SessionEvent::Silent { key, why });
     }
 
     /// Hangs up on nodes that are visited.
     pub(super) fn close_visits(&mut self, net: &mut Net<'_>) {
-        for role in [self.list.absent_visit(), self.list.departed_visit()] {
-            self.fail(net, role, None);
+        for key in [SessionKey::AbsentVisit, SessionKey::DepartedVisit] {
+            self.fail(net, key, None);
         }
     }
 
@@ -459,13 +458,12 @@ impl Sessions {
 
     /// The copy target takes the role of the member that was copied to it; the session before it.
     pub(super) fn exchange(&mut self, place: Role) -> Session {
-        let target = self.list.copy_target();
-        let none = Session::none(target);
-        let new = std::mem::replace(self.list.get_mut(target), none);
+        let new = std::mem::replace(self.list.get_mut(SessionKey::CopyTarget), Session::none());
         let old = std::mem::replace(self.list.get_mut(place), new);
         let session = self.list.get_mut(place);
         let prepared = Negotiation { purpose: Purpose::Spare, step: Step::Prepared };
         session.state = SessionState::Negotiating(prepared);
+        session.copy_of = None;
         session.gone_at = old.gone_at;
         old
     }

@@ -11,6 +11,7 @@ use super::wiring::{Wiring, others};
 use super::{Net, SessionEvent, Sessions};
 use crate::client::out::RequestKind;
 use crate::client::retry::{PATIENCE_MILLIS, pause_millis};
+use crate::client::session_key::SessionKey;
 use crate::member::VolumeAddress;
 use crate::node::PARTING_TAG;
 use crate::wire::{Message, PeerAddress};
@@ -25,16 +26,16 @@ impl Sessions {
     }
 
     /// Connects to the node of a session.
-    pub(in crate::client) fn dial(&mut self, net: &mut Net<'_>, role: Role, purpose: Purpose) {
-        let Some(address) = self.list.get(role).address().map(str::to_owned) else { return };
-        let departed = self.list.departed_visit();
+    pub(in crate::client) fn dial(&mut self, net: &mut Net<'_>, key: SessionKey, purpose: Purpose) {
+        let Some(address) = self.list.get(key).address().map(str::to_owned) else { return };
+        let departed = SessionKey::DepartedVisit;
         if !purpose.is_visit() && self.list.get(departed).address() == Some(&address) {
             // It is about to become a member again: a grant would end its new connection.
             self.fail(net, departed, None);
         }
         let peer = net.out.connect(address);
         let due = net.now().plus_millis(PATIENCE_MILLIS);
-        let session = self.list.get_mut(role);
+        let session = self.list.get_mut(key);
         session.peer = Some(peer);
         session.state = SessionState::Negotiating(Negotiation { purpose, step: Step::Connecting });
         session.due = (!purpose.is_start()).then_some(due);
@@ -44,7 +45,7 @@ impl Sessions {
     pub(in crate::client) fn visit(
         &mut self,
         net: &mut Net<'_>,
-        visit: Role,
+        visit: SessionKey,
         purpose: Purpose,
         place: VolumeAddress,
     ) {
@@ -53,18 +54,18 @@ impl Sessions {
     }
 
     /// The session is at a step at which others decide.
-    pub(in crate::client) fn hold(&mut self, role: Role, step: Step) {
-        let session = self.list.get_mut(role);
+    pub(in crate::client) fn hold(&mut self, key: SessionKey, step: Step) {
+        let session = self.list.get_mut(key);
         if let SessionState::Negotiating(negotiation) = &mut session.state {
             negotiation.step = step;
         }
     }
 
     /// Goes on to a step, and asks what is asked there.
-    pub(in crate::client) fn go_on(&mut self, net: &mut Net<'_>, role: Role, step: Step) {
-        self.hold(role, step);
+    pub(in crate::client) fn go_on(&mut self, net: &mut Net<'_>, key: SessionKey, step: Step) {
+        self.hold(key, step);
         let until = net.now().plus_millis(START_MILLIS);
-        let session = self.list.get_mut(role);
+        let session = self.list.get_mut(key);
         if session.alive() {
             session.patient_until = until;
             session.retry_at = None;
@@ -73,29 +74,29 @@ impl Sessions {
             // It puts what is read into any buffer of a request.
             net.out.admit(session.peer);
         }
-        self.ask(net, role);
+        self.ask(net, key);
     }
 
     /// Those that a node is to connect to: all that are there, or for a copy the one that is
     /// copied, without an address, so that it waits for that one, which connects.
-    fn peers_of(&self, role: Role) -> Vec<PeerAddress> {
-        if role != self.list.copy_target() {
-            return others(self.list.members(), role);
+    fn peers_of(&self, key: SessionKey) -> Vec<PeerAddress> {
+        if let Some(role) = key.role() {
+            return others(&self.list, role);
         }
-        let old = self.list.get(role).place;
+        let Some(old) = self.list.place(key) else { return Vec::new() };
         let ring = self.list.get(old).ring;
         vec![PeerAddress { role: old, address: String::new(), ring }]
     }
 
     /// Asks a node what its step asks: the one way in which anything is negotiated.
-    pub(super) fn ask(&self, net: &mut Net<'_>, role: Role) {
-        let session = self.list.get(role);
+    pub(super) fn ask(&self, net: &mut Net<'_>, key: SessionKey) {
+        let session = self.list.get(key);
         let Some(negotiation) = session.negotiation() else { return };
         let wires = negotiation.step == Step::Wiring;
-        let peers = if wires { self.peers_of(role) } else { Vec::new() };
+        let peers = if wires { self.peers_of(key) } else { Vec::new() };
         let peer = session.peer;
         let id = if session.alive() { session.id } else { None };
-        let question = session.question(peers);
+        let question = session.question(self.list.place(key), peers);
         let asked = |tag| message(negotiation, tag, &net.facts, question);
         if negotiation.purpose.is_visit() {
             // One question at a time, and nobody waits for the answer.
@@ -107,7 +108,7 @@ impl Sessions {
         if let Some(id) = id {
             net.out.report(LaneReport::Asked(id));
         }
-        net.out.await_answer(role, tag, RequestKind::Negotiate);
+        net.out.await_answer(key, tag, RequestKind::Negotiate);
         net.out.send(peer, &message);
     }
 
@@ -115,56 +116,59 @@ impl Sessions {
     pub(in crate::client) fn request(
         &mut self,
         net: &mut Net<'_>,
-        role: Role,
+        key: impl Into<SessionKey>,
         kind: RequestKind,
         message: impl FnOnce(u32) -> Message,
     ) {
-        if let Some(id) = self.list.get(role).id {
+        let key = key.into();
+        if let Some(id) = self.list.get(key).id {
             net.out.report(LaneReport::Asked(id));
         }
-        let peer = self.list.get(role).peer;
-        net.out.request((role, peer), kind, net.keeper.now(), message);
+        let peer = self.list.get(key).peer;
+        net.out.request((key, peer), kind, net.keeper.now(), message);
     }
 
     /// A node that comes is wired to the others, and they to it.
-    pub(super) fn wire(&mut self, net: &mut Net<'_>, role: Role) {
-        let target = self.list.get(role);
-        let place = target.place;
+    pub(super) fn wire(&mut self, net: &mut Net<'_>, key: SessionKey) {
+        let Some(place) = self.list.place(key) else { return };
         // Others know it by its role; who is copied knows it by its own.
-        let own: Vec<PeerAddress> = target.peer_address(place).into_iter().collect();
-        let others: Vec<Role> = if role == self.list.copy_target() {
-            vec![place]
-        } else {
-            others(self.list.members(), role).iter().map(|other| other.role).collect()
+        let own: Vec<PeerAddress> = self.list.get(key).peer_address(place).into_iter().collect();
+        let others: Vec<Role> = match key.role() {
+            Some(role) => others(&self.list, role).iter().map(|other| other.role).collect(),
+            None => vec![place],
         };
-        self.wiring = Some(Wiring::new(role, others.iter().copied()));
+        self.wiring = Some(Wiring::new(key, others.iter().copied()));
         for other in others {
             let peers = own.clone();
             self.request(net, other, RequestKind::Rewire, |tag| Message::Connect { tag, peers });
         }
-        self.go_on(net, role, Step::Wiring);
+        self.go_on(net, key, Step::Wiring);
     }
 
     /// One of those that are being wired has answered, or is lost, or both.
-    pub(in crate::client) fn rewired(&mut self, net: &mut Net<'_>, one: Role, ok: bool) {
+    pub(in crate::client) fn rewired(
+        &mut self,
+        net: &mut Net<'_>,
+        one: impl Into<SessionKey>,
+        ok: bool,
+    ) {
         let Some(wiring) = &mut self.wiring else { return };
-        let role = wiring.role;
-        if wiring.answered(one, ok) {
+        let key = wiring.key;
+        // Only the one that is copied is connected to a copy target, and is told by itself.
+        if wiring.answered(one.into(), ok)
+            && let Some(lost) = key.role()
+        {
             // The others need not wait for it.
-            self.tell_without(net, role);
+            self.tell_without(net, lost);
         }
         if let Some(ok) = self.wiring.as_ref().and_then(Wiring::result) {
             self.wiring = None;
-            self.tell(SessionEvent::Wired { role, ok });
+            self.tell(SessionEvent::Wired { key, ok });
         }
     }
 
     /// The nodes hang up on one that is lost, so that nothing of it comes any more.
     pub(in crate::client) fn tell_without(&mut self, net: &mut Net<'_>, lost: Role) {
-        if lost == self.list.copy_target() {
-            // Only the one that is copied is connected to it, and is told by itself.
-            return;
-        }
         let wired = |session: &&Session| {
             session.alive() && (session.state == SessionState::Ready || session.is_at(Step::Wiring))
         };
@@ -184,23 +188,23 @@ impl Sessions {
     }
 
     /// The connection to a node was lost: it is tried again after a while.
-    pub(in crate::client) fn await_return(&mut self, net: &Net<'_>, role: Role) {
+    pub(in crate::client) fn await_return(&mut self, net: &Net<'_>, key: impl Into<SessionKey>) {
         let now = net.now();
-        let session = self.list.get_mut(role);
+        let session = self.list.get_mut(key);
         session.due = Some(now.plus_millis(pause_millis(session.tries)));
         session.tries = (session.tries + 1).min(10);
         session.lost_at = net.facts.version;
     }
 
     /// Hangs up on a node with which it did not come to an end.
-    pub(in crate::client) fn end(&mut self, net: &mut Net<'_>, role: Role) {
-        net.out.hang_up(self.list.get(role).peer);
-        self.ended(net, role);
+    pub(in crate::client) fn end(&mut self, net: &mut Net<'_>, key: SessionKey) {
+        net.out.hang_up(self.list.get(key).peer);
+        self.ended(net, key);
     }
 
     /// The connection to a node is over with which it did not come to an end.
-    pub(super) fn ended(&mut self, net: &mut Net<'_>, role: Role) {
-        let session = self.list.get_mut(role);
+    pub(super) fn ended(&mut self, net: &mut Net<'_>, key: SessionKey) {
+        let session = self.list.get_mut(key);
         let Some(Negotiation { purpose, step }) = session.negotiation() else { return };
         if purpose.is_visit() {
             session.state = SessionState::Missing;
@@ -209,28 +213,28 @@ impl Sessions {
             return;
         }
         session.state = SessionState::Lost;
-        net.out.requests.retain(|_, (asked, _)| *asked != role);
-        self.await_return(net, role);
+        net.out.requests.retain(|_, (asked, _)| *asked != key);
+        self.await_return(net, key);
         if step == Step::Wiring {
-            self.rewired(net, role, false);
+            self.rewired(net, key, false);
         }
     }
 
     /// The same, and others are told.
-    pub(super) fn fail(&mut self, net: &mut Net<'_>, role: Role, why: Option<Refusal>) {
-        if self.list.get(role).is_coming() {
-            self.end(net, role);
-            self.tell(SessionEvent::Failed { role, why });
+    pub(super) fn fail(&mut self, net: &mut Net<'_>, key: SessionKey, why: Option<Refusal>) {
+        if self.list.get(key).is_coming() {
+            self.end(net, key);
+            self.tell(SessionEvent::Failed { key, why });
         }
     }
 
     /// A node cannot be used as it is. If it is a member that returns that is said once for each
     /// reason, however often it is tried: to people, and to the node for its log.
-    pub(in crate::client) fn refuse(&mut self, net: &mut Net<'_>, role: Role, why: Refusal) {
+    pub(in crate::client) fn refuse(&mut self, net: &mut Net<'_>, key: SessionKey, why: Refusal) {
         let returns = |negotiation: Negotiation| negotiation.purpose == Purpose::Return;
-        let session = self.list.get_mut(role);
+        let session = self.list.get_mut(key);
         if !session.negotiation().is_some_and(returns) {
-            return self.fail(net, role, Some(why));
+            return self.fail(net, key, Some(why));
         }
         if session.refused.as_ref() != Some(&why) {
             let told = Message::Refused {
@@ -245,6 +249,6 @@ impl Sessions {
             }
             session.refused = Some(why);
         }
-        self.fail(net, role, None);
+        self.fail(net, key, None);
     }
 }

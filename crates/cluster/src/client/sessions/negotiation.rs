@@ -204,7 +204,7 @@ pub(in crate::client) struct Question {
     /// The name of the volume.
     pub(in crate::client) volume: String,
     /// The role that the node has, or is to have.
-    pub(in crate::client) place: Role,
+    pub(in crate::client) place: Option<Role>,
     pub(in crate::client) data_sector: u64,
     /// Those that it is to be connected to.
     pub(in crate::client) peers: Vec<PeerAddress>,
@@ -234,7 +234,7 @@ pub(in crate::client) fn message(
         Step::Looking => {
             Message::ReadMeta { tag, sector: SUPERBLOCK_SECTOR, bytes: SUPERBLOCK_BYTES }
         }
-        Step::Preparing => Message::OpenPipeline { tag, role: place, data_sector, params },
+        Step::Preparing => Message::OpenPipeline { tag, role: place?, data_sector, params },
         Step::Emptying => Message::TrimJournal { tag, mark, all: true },
         Step::Wiring => Message::Connect { tag, peers },
         Step::Flushing => Message::Flush { tag },

@@ -36,8 +36,8 @@ pub(in crate::client) struct Session {
     pub(super) visited: Option<VolumeAddress>,
     /// What the keeper calls it.
     pub(in crate::client) id: Option<MemberId>,
-    /// The role that it has or is to have.
-    pub(in crate::client) place: Role,
+    /// The role of the member that is copied to it, and that it is to have then.
+    pub(in crate::client) copy_of: Option<Role>,
     /// Its connection, once there was one.
     pub(in crate::client) peer: Option<PeerId>,
     pub(in crate::client) state: SessionState,
@@ -65,12 +65,12 @@ pub(in crate::client) struct Session {
 
 impl Session {
     /// With nobody so far.
-    pub(super) fn none(place: Role) -> Self {
+    pub(super) fn none() -> Self {
         Self {
             member: None,
             visited: None,
             id: None,
-            place,
+            copy_of: None,
             peer: None,
             state: SessionState::Missing,
             presence: Presence::default(),
@@ -183,12 +183,7 @@ impl Session {
         Some(PeerAddress { role, address, ring: self.ring })
     }
 
-    pub(super) fn question(&self, peers: Vec<PeerAddress>) -> Question {
-        Question {
-            volume: self.volume(),
-            place: self.place,
-            data_sector: self.data_sector(),
-            peers,
-        }
+    pub(super) fn question(&self, place: Option<Role>, peers: Vec<PeerAddress>) -> Question {
+        Question { volume: self.volume(), place, data_sector: self.data_sector(), peers }
     }
 }

@@ -195,7 +195,8 @@ fn facts() -> Facts {
 fn asked(purpose: Purpose, step: Step) -> Option<Message> {
     let address = "n2".to_owned();
     let peers = vec![PeerAddress { role: Role(2), address, ring: 64 }];
-    let question = Question { volume: "v".to_owned(), place: Role(1), data_sector: 64, peers };
+    let question =
+        Question { volume: "v".to_owned(), place: Some(Role(1)), data_sector: 64, peers };
     message(Negotiation { purpose, step }, 9, &facts(), question)
 }
 

@@ -3,26 +3,27 @@
 use braid_array::Role;
 use std::collections::BTreeSet;
 
-use super::session::Session;
+use super::list::List;
+use crate::client::session_key::SessionKey;
 use crate::wire::PeerAddress;
 
 /// A node that comes is being wired to the others, and they to it; one at a time.
 #[derive(Debug)]
 pub(in crate::client) struct Wiring {
     /// Its session.
-    pub(super) role: Role,
+    pub(super) key: SessionKey,
     /// Nodes that have not answered, itself among them.
-    left: BTreeSet<Role>,
+    left: BTreeSet<SessionKey>,
     ok: bool,
 }
 
 impl Wiring {
-    pub(super) fn new(role: Role, others: impl Iterator<Item = Role>) -> Self {
-        Self { role, left: others.chain([role]).collect(), ok: true }
+    pub(super) fn new(key: SessionKey, others: impl Iterator<Item = Role>) -> Self {
+        Self { key, left: others.map(SessionKey::Member).chain([key]).collect(), ok: true }
     }
 
     /// One of them has answered, or is lost, or both. Did it fail while others still answer?
-    pub(super) fn answered(&mut self, one: Role, ok: bool) -> bool {
+    pub(super) fn answered(&mut self, one: SessionKey, ok: bool) -> bool {
         self.ok &= ok;
         self.left.remove(&one);
         !self.ok && !self.left.is_empty()
@@ -35,8 +36,7 @@ impl Wiring {
 }
 
 /// The members that are there, save one, as that one is to connect to them.
-pub(super) fn others(members: &[Session], one: Role) -> Vec<PeerAddress> {
-    let others =
-        (0..).map(Role).zip(members).filter(|&(role, session)| role != one && session.alive());
-    others.filter_map(|(role, session)| session.peer_address(role)).collect()
+pub(super) fn others(list: &List, one: Role) -> Vec<PeerAddress> {
+    let others = list.roles().filter(|&role| role != one && list.alive(role));
+    others.filter_map(|role| list.get(role).peer_address(role)).collect()
 }

@@ -2,12 +2,13 @@
 //! prepared.
 
 use super::*;
+use crate::client::session_key::SessionKey;
 use crate::ids::{Epoch, NodeId};
 use braid_array::Role;
 use braid_array::format::DevRole;
 
 /// What is sent over a connection, and is such.
-fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
+pub(super) fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
     let message = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => {
             let (_, message) = Message::decode(bytes).expect("a message");
@@ -18,7 +19,7 @@ fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Mes
     actions.iter().filter_map(message).collect()
 }
 
-fn tell(client: &mut Client, peer: PeerId, message: &Message) {
+pub(super) fn tell(client: &mut Client, peer: PeerId, message: &Message) {
     let bytes = message.encode(Epoch(1));
     client.handle(Instant(2), Event::Fabric(FabricEvent::Message { peer, bytes }));
 }
@@ -66,7 +67,7 @@ fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
 /// Nobody is told, or is to be told later.
 fn nobody_is_told(client: &Client) -> bool {
     let list = &client.parts.sessions.list;
-    let told = list.get(list.departed_visit()).is_connected();
+    let told = list.get(SessionKey::DepartedVisit).is_connected();
     !told && client.keeper_side.departed.visits.deadline().is_none()
 }
 

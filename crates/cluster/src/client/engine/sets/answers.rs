@@ -160,10 +160,14 @@ impl Sets {
     /// Two nodes are not connected any more: what the one was to relay may not reach the other.
     /// Each says so when it notices, and the one that does not relay may do so before it is to be
     /// told.
-    pub(in crate::client::engine) fn neighbour_lost(&mut self, cx: &mut Cx<'_>, pair: [Role; 2]) {
+    pub(in crate::client::engine) fn neighbour_lost(
+        &mut self,
+        cx: &mut Cx<'_>,
+        pair: [Option<Role>; 2],
+    ) {
         let positions: Vec<Position> = self.positions().collect();
         for position in positions {
-            pair.into_iter().for_each(|relay| self.without_relay(cx, position, relay));
+            pair.into_iter().flatten().for_each(|relay| self.without_relay(cx, position, relay));
         }
     }
 
