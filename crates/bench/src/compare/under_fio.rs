@@ -16,6 +16,8 @@ pub(super) enum Target {
     Path(PathBuf),
     /// To the server of NBD at this address.
     Nbd(String),
+    /// Over this socket. Not by fio, which has no engine for that.
+    VhostUser(PathBuf),
 }
 
 /// What it sends.
@@ -61,6 +63,7 @@ impl Target {
                 format!("ioengine=libaio\ndirect=1\nfilename={name}\n")
             }
             Self::Nbd(uri) => format!("ioengine=nbd\nuri={uri}\n"),
+            Self::VhostUser(_) => unreachable!("fio has no engine for vhost-user"),
         }
     }
 }

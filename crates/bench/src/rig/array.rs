@@ -35,6 +35,8 @@ pub struct ArraySpec {
     pub create: Vec<String>,
     /// Served over NBD, too.
     pub nbd: bool,
+    /// Served over vhost-user, too.
+    pub vhost_user: bool,
 }
 
 /// A running array of Braid's, with the process that serves it, the mount over which it is a
@@ -47,6 +49,7 @@ pub struct Array {
     directory: PathBuf,
     child: Child,
     nbd: bool,
+    vhost_user: bool,
     commands: Vec<String>,
     _mount: Guard,
     _directory: Guard,
@@ -75,6 +78,7 @@ impl Array {
             directory,
             child,
             nbd: spec.nbd,
+            vhost_user: spec.vhost_user,
             commands: commands.to_vec(),
             _mount: mount,
             _directory: keep,
@@ -119,6 +123,12 @@ impl Array {
     pub fn nbd_uri(&self) -> Option<String> {
         let socket = self.directory.join("nbd");
         self.nbd.then(|| format!("nbd+unix:///?socket={}", socket.display()))
+    }
+
+    /// Where it is served over vhost-user.
+    #[must_use]
+    pub fn vhost_user_socket(&self) -> Option<PathBuf> {
+        self.vhost_user.then(|| self.directory.join("vhost"))
     }
 
     /// The process that serves it.
@@ -204,6 +214,9 @@ fn assemble_words(name: &str, directory: &Path, spec: &ArraySpec) -> Vec<String>
     words.extend(["--export".to_owned(), format!("fuse:{directory}/mnt")]);
     if spec.nbd {
         words.extend(["--export".to_owned(), format!("nbd:unix:{directory}/nbd")]);
+    }
+    if spec.vhost_user {
+        words.extend(["--export".to_owned(), format!("vhost-user:{directory}/vhost")]);
     }
     let all = spec.members.iter().chain(&spec.journal);
     words.extend(all.map(|path| path.display().to_string()));

@@ -13,6 +13,7 @@ mod room;
 pub mod spaces;
 mod storage_daemon;
 pub mod talk;
+mod virtual_disk;
 
 pub use array::{Array, ArraySpec};
 pub use device::{FileSystem, Kind, LoopDevice, drop_caches};
@@ -22,3 +23,4 @@ pub use nbdkit::{NbdFuse, Nbdkit};
 pub use room::{MemberFiles, Room};
 pub(crate) use room::{file_name, memory_available_bytes};
 pub use storage_daemon::StorageDaemon;
+pub use virtual_disk::VirtualDisk;

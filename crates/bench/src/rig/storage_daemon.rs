@@ -1,4 +1,4 @@
-//! A file served by qemu's storage daemon, over NBD or as a file over FUSE: another server in user
+//! A file served by qemu's storage daemon, over NBD, vhost-user or as a file over FUSE: another server in user
 //! space, of one thread, without RAID.
 
 use std::fs;
@@ -38,6 +38,7 @@ pub struct StorageDaemon {
 enum By {
     Nbd,
     Fuse,
+    VhostUser,
 }
 
 impl StorageDaemon {
@@ -50,6 +51,11 @@ impl StorageDaemon {
     /// are under way at once there: it is there to be measured and for nothing else.
     pub fn fuse(room: &Room, name: &str, file: &Path) -> Result<Self, Failure> {
         Self::start(room, name, file, By::Fuse)
+    }
+
+    /// Serves a file over vhost-user.
+    pub fn vhost_user(room: &Room, name: &str, file: &Path) -> Result<Self, Failure> {
+        Self::start(room, name, file, By::VhostUser)
     }
 
     fn start(room: &Room, name: &str, file: &Path, by: By) -> Result<Self, Failure> {
@@ -84,7 +90,7 @@ impl StorageDaemon {
         let until = Instant::now() + PATIENCE;
         loop {
             let ready = match by {
-                By::Nbd => UnixStream::connect(&self.served).is_ok(),
+                By::Nbd | By::VhostUser => UnixStream::connect(&self.served).is_ok(),
                 // The file that it is mounted on is empty.
                 By::Fuse => fs::metadata(&self.served).is_ok_and(|found| found.len() == bytes),
             };
@@ -108,7 +114,7 @@ impl StorageDaemon {
         format!("nbd+unix:///{NODE}?socket={}", self.served.display())
     }
 
-    /// The file as which it is served over FUSE.
+    /// The file as which it is served over FUSE, or the socket of vhost-user.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.served
@@ -135,6 +141,10 @@ fn words(file: &Path, served: &Path, by: By) -> Vec<String> {
             let server = format!("addr.type=unix,addr.path={served}");
             words.extend(["--nbd-server".to_owned(), server]);
             format!("type=nbd,id=nbd,node-name={NODE},name={NODE},writable=on")
+        }
+        By::VhostUser => {
+            let socket = format!("addr.type=unix,addr.path={served}");
+            format!("type=vhost-user-blk,id=disk-export,node-name={NODE},{socket},writable=on")
         }
         By::Fuse => format!("type=fuse,id=fuse,node-name={NODE},mountpoint={served},writable=on"),
     };

@@ -22,6 +22,8 @@ pub(super) enum Anchor {
     DaemonNbd,
     /// The same over FUSE.
     DaemonFuse,
+    /// The same over vhost-user.
+    DaemonVhostUser,
 }
 
 impl Anchor {
@@ -34,6 +36,7 @@ impl Anchor {
             Self::Nbdkit => "nbdkit memory",
             Self::DaemonNbd => "qemu-storage-daemon over NBD",
             Self::DaemonFuse => "qemu-storage-daemon over FUSE",
+            Self::DaemonVhostUser => "qemu-storage-daemon over vhost-user",
         }
     }
 
@@ -44,6 +47,7 @@ impl Anchor {
                 Self::MemoryFile
             }
             Self::DaemonNbd => Self::Nbdkit,
+            Self::DaemonVhostUser => Self::DaemonVhostUser,
             Self::File => Self::File,
             Self::Loop => Self::Loop,
         }
@@ -51,7 +55,7 @@ impl Anchor {
 
     /// Its program is a server; what is none is so much faster that a plot cannot show both.
     pub(super) const fn is_served(self) -> bool {
-        matches!(self, Self::Nbdkit | Self::DaemonNbd | Self::DaemonFuse)
+        matches!(self, Self::Nbdkit | Self::DaemonNbd | Self::DaemonFuse | Self::DaemonVhostUser)
     }
 
     /// Serves so much.
@@ -86,6 +90,11 @@ impl Anchor {
                 let daemon = under.daemon.insert(StorageDaemon::fuse(&room, name, &file)?);
                 server = Some(daemon.pid());
                 Target::Path(daemon.file().to_owned())
+            }
+            Self::DaemonVhostUser => {
+                let daemon = under.daemon.insert(StorageDaemon::vhost_user(&room, name, &file)?);
+                server = Some(daemon.pid());
+                Target::VhostUser(daemon.file().to_owned())
             }
             Self::MemoryFile | Self::File | Self::Nbdkit => Target::Path(file),
         };

@@ -49,9 +49,8 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     let ways = ways(options);
     let measured = || ways.iter().filter(|way| way.cases.iter().any(|case| cases.contains(case)));
     let mut tables: Vec<Table> = measured().map(|way| ratios(&numbers, way)).collect();
-    let (within, under_fio): (Vec<&Case>, Vec<&Case>) =
-        cases.iter().partition(|case| case.is_within());
-    for (title, cases) in [("Within the process", within), ("Under fio", under_fio)] {
+    let (within, over): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.is_within());
+    for (title, cases) in [("Within the process", within), ("Over exports", over)] {
         if !cases.is_empty() {
             tables.push(every_number(&numbers, title, &cases));
         }
@@ -81,9 +80,10 @@ fn about(options: &Options) -> Vec<String> {
          process, its share of making requests included. Beside members of memory: copies of as \
          much by one thread, the bound of what one thread can do."
             .to_owned(),
-        "Under fio: arrays on members of memory, each served by a process of its own, and what has \
-         no RAID. Files and devices are asked by libaio past the page cache, NBD by fio's own \
-         client over one connection. Latencies count from sending a request. CPU time is that of \
+        "Over exports: arrays on members of memory, each served by a process of its own, and what \
+         has no RAID, asked by fio: files and devices by libaio past the page cache, NBD by fio's \
+         own client over one connection. Over vhost-user, for which fio has no engine, by a driver \
+         of one ring, which sleeps while nothing is answered. Latencies count from sending a request. CPU time is that of \
          the process that serves, by the kernel's accounts (hundredths of a second); what the \
          kernel's own threads do for a loop device is in none of them."
             .to_owned(),

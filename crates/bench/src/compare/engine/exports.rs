@@ -18,16 +18,19 @@ pub(super) enum Export {
     Fuse,
     /// A loop device over that file.
     FuseLoop,
+    /// A disk of a virtual machine's.
+    VhostUser,
 }
 
 impl Export {
-    pub(super) const ALL: [Self; 3] = [Self::Nbd, Self::Fuse, Self::FuseLoop];
+    pub(super) const ALL: [Self; 4] = [Self::Nbd, Self::Fuse, Self::FuseLoop, Self::VhostUser];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Nbd => "NBD",
             Self::Fuse => "FUSE",
             Self::FuseLoop => "FUSE and loop",
+            Self::VhostUser => "vhost-user",
         }
     }
 
@@ -38,6 +41,7 @@ impl Export {
             Self::Nbd => &[Anchor::Nbdkit, Anchor::DaemonNbd],
             Self::Fuse => &[Anchor::DaemonFuse],
             Self::FuseLoop => &[Anchor::MemoryLoop],
+            Self::VhostUser => &[Anchor::DaemonVhostUser],
         }
     }
 
@@ -61,6 +65,7 @@ impl Export {
             chunk_bytes: (level != Level::Raid1).then_some(CHUNK_BYTES),
             members: files.paths.clone(),
             nbd: self == Self::Nbd,
+            vhost_user: self == Self::VhostUser,
             ..ArraySpec::default()
         };
         let array = Array::start(&room, &spec)?;
@@ -72,6 +77,7 @@ impl Export {
                 let device = under.device.insert(LoopDevice::over(&room, &array.file())?);
                 Target::Path(device.device.clone())
             }
+            Self::VhostUser => Target::VhostUser(array.vhost_user_socket().unwrap_or_default()),
         };
         let server = Some(array.pid());
         let commands = array.commands().to_vec();

@@ -16,7 +16,7 @@ use crate::model::Note;
 use crate::rig::talk::cpu_seconds;
 
 const KIB: u32 = 1024;
-const MIB: u32 = 1024 * KIB;
+pub(super) const MIB: u32 = 1024 * KIB;
 /// Lengths of requests, and so many at a time.
 const LOADS: [(u32, usize); 6] =
     [(4 * KIB, 1), (4 * KIB, 32), (64 * KIB, 1), (64 * KIB, 32), (MIB, 1), (MIB, 8)];
@@ -92,27 +92,42 @@ const fn scramble(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Asks for so long. What comes in the first tenth before that warms up.
+/// Has the engine make requests for so long.
 pub(super) fn drive(
     array: &Private,
     area_bytes: u64,
     load: Load,
     length: Duration,
 ) -> Result<Figures, String> {
-    ask_for(array, area_bytes, load, length / 10)?;
-    let before = engine_cpu_s();
-    let (latencies, seconds) = ask_for(array, area_bytes, load, length)?;
-    let cpu_s = (engine_cpu_s() - before).max(0.0);
+    let ask_for = |length| ask_for(array, area_bytes, load, length);
+    measure(length, || Some(engine_cpu_s()), ask_for)
+}
+
+/// Has requests made for so long, after a tenth of that that warms up.
+pub(super) fn measure(
+    length: Duration,
+    server_cpu_s: impl Fn() -> Option<f64>,
+    mut ask_for: impl FnMut(Duration) -> Result<(Histogram<u64>, f64), String>,
+) -> Result<Figures, String> {
+    ask_for(length / 10)?;
+    let before = server_cpu_s();
+    let (latencies, seconds) = ask_for(length)?;
+    let cpu_s = before.zip(server_cpu_s()).map(|(before, now)| (now - before).max(0.0));
     let percentile = |of: f64| Some(latencies.value_at_quantile(of) as f64 / 1000.0);
     let requests = latencies.len() as f64;
     Ok(Figures {
         requests,
         iops: requests / seconds,
-        cpu_s: Some(cpu_s),
+        cpu_s,
         p50_us: percentile(0.5),
         p99_us: percentile(0.99),
         p999_us: percentile(0.999),
     })
+}
+
+/// Of no requests yet.
+pub(super) fn latencies() -> Histogram<u64> {
+    Histogram::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute")
 }
 
 /// How long each request took, and all of them.
@@ -122,9 +137,7 @@ fn ask_for(
     load: Load,
     length: Duration,
 ) -> Result<(Histogram<u64>, f64), String> {
-    let latencies =
-        Histogram::<u64>::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute");
-    let latencies = Arc::new(Mutex::new(latencies));
+    let latencies = Arc::new(Mutex::new(latencies()));
     let counted = Arc::clone(&latencies);
     let took = move |took: Duration| {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);

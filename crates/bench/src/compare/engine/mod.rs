@@ -8,6 +8,7 @@ mod case;
 mod chapter;
 mod copies;
 mod exports;
+mod guest;
 mod load;
 mod plots;
 #[cfg(test)]
@@ -18,7 +19,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::anchors::Anchor;
 use self::case::{Case, Place, levels, member_bytes, members};
+use self::exports::Export;
 use self::load::loads;
 use super::under_fio::{Stands, forgive};
 use crate::failure::Failure;
@@ -28,7 +31,7 @@ use crate::rig::Room;
 /// What fio takes to start and to end.
 const FIO: Duration = Duration::from_millis(550);
 /// What has no RAID and is in memory.
-const WITHOUT_RAID: u64 = 6;
+const WITHOUT_RAID: u64 = 7;
 const LEAST_BYTES: u64 = 16 << 20;
 
 /// What decides about the findings.
@@ -103,7 +106,7 @@ impl Comparison for Engine {
     }
 
     fn needs_memory_bytes(&self) -> u64 {
-        let arrays = 1 + exports::Export::ALL.len() as u64;
+        let arrays = 1 + Export::ALL.len() as u64;
         self.0.members_bytes(arrays) + WITHOUT_RAID * self.0.area_bytes
     }
 
@@ -115,23 +118,30 @@ impl Comparison for Engine {
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
         let Options { area_bytes, run_ms, .. } = self.0;
+        let run = Duration::from_millis(run_ms);
         let jobs = loads().map(|load| (load.name(), load.requests())).collect();
         let fill = |served| Stands::filled(room, served, area_bytes, run_ms, jobs);
         match Case::named(&self.0, case) {
             Some(Case::Within(level, place)) => {
                 Ok(Box::new(array::Stand::set_up(&self.0, level, place, room)?))
             }
+            Some(Case::Over(level, Export::VhostUser)) => {
+                let served = Export::VhostUser.serve(level, room, area_bytes)?;
+                Ok(Box::new(guest::Guest::filled(served, area_bytes, run)?))
+            }
             Some(Case::Over(level, export)) => {
                 Ok(Box::new(fill(export.serve(level, room, area_bytes)?)?))
+            }
+            Some(Case::Beside(Anchor::DaemonVhostUser)) => {
+                let served = Anchor::DaemonVhostUser.serve(room, area_bytes);
+                let guest = served.and_then(|it| guest::Guest::filled(it, area_bytes, run));
+                Ok(Box::new(guest.map_err(forgive)?.forgiven()))
             }
             Some(Case::Beside(anchor)) => {
                 let served = anchor.serve(room, area_bytes).and_then(fill);
                 Ok(Box::new(served.map_err(forgive)?.forgiven()))
             }
-            Some(Case::Copies) => {
-                let run = Duration::from_millis(run_ms);
-                Ok(Box::new(copies::Copies::new(area_bytes, run)))
-            }
+            Some(Case::Copies) => Ok(Box::new(copies::Copies::new(area_bytes, run))),
             None => Err(Failure::usage(case, "no case has this name", "begin the report anew")),
         }
     }
