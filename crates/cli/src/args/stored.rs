@@ -76,6 +76,9 @@ pub(crate) struct CreateArgs {
     /// With members of memory: serve the array so, as `braid assemble` does; may be repeated
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
+    /// Serve over NBD on an address beyond loopback: who can connect can read and write everything
+    #[arg(long, requires = "export")]
+    pub(crate) insecure: bool,
     /// With members of memory: stay in the foreground until the array is stopped
     #[arg(long)]
     pub(crate) foreground: bool,
@@ -102,6 +105,9 @@ pub(crate) struct AssembleArgs {
     /// ublk[:NUMBER] (a block device /dev/ublkbNUMBER); may be repeated
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
+    /// Serve over NBD on an address beyond loopback: who can connect can read and write everything
+    #[arg(long, requires = "export")]
+    pub(crate) insecure: bool,
     /// Serve reads only; write nothing to any member
     #[arg(long, short = 'o')]
     pub(crate) readonly: bool,

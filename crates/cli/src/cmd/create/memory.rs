@@ -32,7 +32,7 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
     }
     let names = (0..sizes.len()).map(|index| Some(PathBuf::from(format!("mem:{index}"))));
     let plan = Creation::of(args, names.collect())?;
-    let exports = launch::exports("create", &args.export)?;
+    let exports = launch::exports("create", &args.export, args.insecure)?;
     launch("create", &args.name, args.foreground, daemon, |daemon| {
         let devices = memory(&plan, &sizes)?;
         // New memory is all zero, with which every parity agrees.
