@@ -88,10 +88,8 @@ impl Keeper {
                 None => return,
             },
             Command::JournalMode(mode) => self.journal_mode_command(mode),
-            Command::Replace(member) => self.replace_command(member),
-            Command::ReplaceWith { .. } => {
-                refuse("spares are not told apart here", "replace it without naming one")
-            }
+            Command::Replace(member) => self.replace_command(member, None),
+            Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),
             Command::Scrub { repair } => self.scrub_command(repair),
         };
         self.reply(id, before, answer);
@@ -167,6 +165,7 @@ impl Keeper {
             State::Faulty { .. } | State::Spare => {
                 self.vacancies.note(&self.core, id);
                 self.core.members.detach(id);
+                self.core.members.forget_wanted(id);
                 self.core.metadata.queue_superblock(false);
                 Ok(())
             }
@@ -182,8 +181,22 @@ impl Keeper {
         Ok(())
     }
 
-    fn replace_command(&mut self, id: MemberId) -> Answer {
-        let spare = self.core.members.iter().any(|(_, member)| member.state == State::Spare);
+    fn replace_command(&mut self, id: MemberId, with: Option<MemberId>) -> Answer {
+        let members = &self.core.members;
+        let spare = members.iter().any(|(_, member)| member.state == State::Spare);
+        if let Some(with) = with
+            && members.get(with).is_none_or(|member| member.state != State::Spare)
+        {
+            let next = Next::by("see which are", Invocation::Detail { array: None });
+            return refuse("what is to replace it is no spare", next);
+        }
+        if let Some(State::InSync { role }) = members.get(id).map(|member| member.state)
+            && with.is_some()
+            && members.role(role).beside.is_some()
+        {
+            let next = Next::by("wait for that", Invocation::Watch { array: None });
+            return refuse("the member is being replaced already", next);
+        }
         let Some(member) = self.core.members.get_mut(id) else {
             return no_such_member();
         };
@@ -194,6 +207,7 @@ impl Keeper {
             return refuse("there is no spare to copy it to", "add a spare first");
         }
         member.want_replacement = true;
+        member.wanted_spare = with;
         self.sync.retry(&self.core.members);
         Ok(())
     }
