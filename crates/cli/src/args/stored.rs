@@ -3,9 +3,9 @@
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::members::{MemberArg, parse_witness};
+use super::members::{MemberArg, parse_node_address};
 use super::nodes::NetworkArgs;
-use super::size::{Size, parse_size};
+use super::size::{Size, parse_rounded, parse_size};
 
 const UPDATE_HELP: &str = "\
     The array must have been stopped well and be complete, and nobody may use its members, all of \
@@ -63,7 +63,7 @@ pub(crate) struct CreateArgs {
     pub(crate) journal_size: Option<Size>,
     /// With members on nodes: another node that has a vote in who may use the array, and holds
     /// nothing of it; may be repeated
-    #[arg(long, value_name = "ADDR", value_parser = parse_witness)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
     pub(crate) witness: Vec<String>,
     /// The members agree already (all zero, say): no initial resync
     #[arg(long)]
@@ -128,7 +128,7 @@ pub(crate) struct AssembleArgs {
     pub(crate) take_over: bool,
     /// With members on nodes: a witness besides those that the array knows, or that has moved;
     /// may be repeated
-    #[arg(long, value_name = "ADDR", value_parser = parse_witness)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
     pub(crate) witness: Vec<String>,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,

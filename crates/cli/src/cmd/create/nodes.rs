@@ -58,8 +58,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
     let option = options(&args.network);
-    let name = shell_word(&args.name);
-    output::answer(&format!("braid assemble{option} {name} {}\n", words.join(" ")))
+    format!("braid assemble{option} {} {}", shell_word(&args.name), words.join(" "))
 }
 
 /// The volumes, no two of them on one node.
@@ -172,7 +171,12 @@ fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
 }
 
 /// Connects to all nodes, and sees that none has such a volume.
-fn reach(places: &[Place], network: Network) -> Result<Vec<Remote>, Failure> {
+fn reach(
+    args: &CreateArgs,
+    places: &[Place],
+    assembly: &str,
+    network: Network,
+) -> Result<Vec<Remote>, Failure> {
     let mut seen = BTreeMap::new();
     let mut remotes = Vec::with_capacity(places.len());
     for place in places {
@@ -187,26 +191,38 @@ fn reach(places: &[Place], network: Network) -> Result<Vec<Remote>, Failure> {
         let mut remote = connect("create", &place.node, network)?;
         let has = remote.has_volume(&place.volume);
         if has.map_err(|error| failed("create", &place.node, &error))? {
-            let removal = removal(&place.node.address, &place.volume);
-            let remove = format!("name another volume, or remove this one: {removal}");
-            let (held, next) = match remote::superblock(&mut remote) {
-                Ok(Err(SuperblockError::NoMagic)) if remote::is_blank(&mut remote) == Ok(true) => (
-                    "volume of this name without a superblock, maybe left over from a create that \
-                     was interrupted",
-                    remove,
-                ),
-                Ok(Err(SuperblockError::NoMagic)) => (
-                    "file of this name in its store that is no volume",
-                    "name another volume".to_owned(),
-                ),
-                _ => ("volume of this name", remove),
-            };
-            let reason = format!("the node has a {held}");
-            return Err(Failure::refused("create", &place.node, reason, next));
+            return Err(taken(args, place, &mut remote, assembly));
         }
         remotes.push(remote);
     }
     Ok(remotes)
+}
+
+/// The node has a volume of this name: what it is tells what to do.
+fn taken(args: &CreateArgs, place: &Place, remote: &mut Remote, assembly: &str) -> Failure {
+    const OTHER: &str = "name another volume: node://HOST:PORT/VOLUME";
+    let (held, next) = match remote::superblock(remote) {
+        Ok(Ok(superblock)) => {
+            let next = if is_called(&superblock, &args.name) {
+                format!("if that is the array you want, start it: {assembly}; otherwise {OTHER}")
+            } else {
+                OTHER.to_owned()
+            };
+            (format!("volume of this name, a member of the array {}", title(&superblock)), next)
+        }
+        Ok(Err(SuperblockError::NoMagic)) if remote::is_blank(remote) == Ok(true) => {
+            let options = options(&args.network);
+            let removal = removal(&place.node.address, &place.volume, &options);
+            let held = "volume of this name without a superblock, maybe left over from a create \
+                        that was interrupted";
+            (held.to_owned(), format!("name another volume, or remove this one: {removal}"))
+        }
+        Ok(Err(SuperblockError::NoMagic)) => {
+            ("file of this name in its store that is no volume".to_owned(), OTHER.to_owned())
+        }
+        _ => ("volume of this name that cannot be read".to_owned(), OTHER.to_owned()),
+    };
+    Failure::refused("create", &place.node, format!("the node has a {held}"), next)
 }
 
 /// Makes the volumes and writes what they carry; all or none stay. The superblocks, which make them
