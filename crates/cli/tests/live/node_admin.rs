@@ -234,6 +234,29 @@ fn a_node_logs_the_client_that_it_lost() {
     until("a line", || said().contains("the client of volume x is gone"));
 }
 
+/// A stop is no reason to be worried.
+#[test]
+fn a_clean_stop_leaves_no_warning_in_the_log_of_a_node() {
+    let lab = Lab::new();
+    let start = |_| lab.ok_text("node --listen 127.0.0.1:0 --memory --ring 64M", &[]);
+    let addresses: Vec<String> = (0..3).map(start).collect();
+    let all: String = addresses.iter().map(|it| format!(" node://{}", it.trim_end())).collect();
+    for (level, bytes) in [(0, 3 << 20), (5, 2 << 20)] {
+        let name = format!("x{level}");
+        lab.ok(&format!("create {name} -l {level} -n 3 --size 1M{all}"), &[]);
+        lab.ok(&format!("assemble {name}{all} --export nbd:unix:x.sock"), &[]);
+        fill(&lab.path("x.sock"), &name, &noise(bytes));
+        lab.ok(&format!("stop {name}"), &[]);
+        for address in &addresses {
+            let log = lab.path("run").join(format!("node-{}.log", address.trim_end()));
+            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            let line = format!("the client of volume {name} is gone, and left it clean");
+            until("a line", || said().contains(&line));
+            assert!(said().lines().all(|line| !line.contains("WARN")), "{}", said());
+        }
+    }
+}
+
 #[test]
 fn the_service_manager_hears_when_a_node_serves() {
     let lab = Lab::new();
