@@ -98,6 +98,9 @@ pub struct SyncStatus {
 }
 
 impl SyncStatus {
+    /// What is kept up where nobody has said anything else; a lower maximum goes before it.
+    pub const DEFAULT_MIN_BYTES_PER_S: u64 = 10 << 20;
+
     /// Is there nothing to do, now or next?
     #[must_use]
     pub fn is_idle(&self) -> bool {

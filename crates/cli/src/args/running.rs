@@ -140,6 +140,7 @@ pub(crate) enum JournalModeArg {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "What is set is kept nowhere: it holds until the array is stopped.")]
 pub(crate) struct SyncArgs {
     /// Name of the running array
     pub(crate) name: String,
