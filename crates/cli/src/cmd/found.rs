@@ -258,7 +258,7 @@ impl Unread {
     /// Says how many there were; when it was all of them, that is an error.
     pub(super) fn conclude(self, operation: &str) -> Result<(), Failure> {
         let Self { devices, unread, first: Some(first) } = self else { return Ok(()) };
-        let next = "run as root, or name the members";
+        let next = where_to_look(rustix::process::geteuid().is_root());
         if unread < devices {
             let line = format!("{unread} of {devices} block devices cannot be read ({first})");
             output::warning(&format!("{operation} --scan: {line}; {next}"));
@@ -266,6 +266,15 @@ impl Unread {
         }
         let reason = format!("none of the {devices} block devices can be read ({first})");
         Err(Failure::refused(operation, "--scan", reason, next))
+    }
+}
+
+/// What helps where devices cannot be read. Root gains nothing by being root.
+const fn where_to_look(is_root: bool) -> &'static str {
+    if is_root {
+        "name the members, or see the kernel's log for what is wrong with them"
+    } else {
+        "run as root, or name the members"
     }
 }
 
@@ -312,4 +321,15 @@ pub(super) fn groups(found: Vec<Found>) -> Vec<Vec<Found>> {
         }
     }
     groups.into_iter().map(|(_, members)| members).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_be_root() {
+        assert!(!where_to_look(true).contains("root"));
+        assert!(where_to_look(false).contains("root"));
+    }
 }
