@@ -44,10 +44,9 @@ const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usag
 #[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
 #[command(propagate_version = true)]
 pub(crate) struct Cli {
-    /// Where running arrays keep their control sockets [default: /run/braid for root, else
-    /// $XDG_RUNTIME_DIR/braid]
-    #[arg(long, global = true, value_name = "DIR", env = "BRAID_RUN_DIR", hide_env_values = true)]
-    #[arg(value_hint = ValueHint::DirPath)]
+    /// Where running arrays keep their control sockets [default: $BRAID_RUN_DIR, else /run/braid for
+    /// root and $XDG_RUNTIME_DIR/braid for others]
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) run_dir: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
