@@ -10,6 +10,11 @@ use braid_host::serve::{Assembled, ExportSpec, Serving, SpecError};
 use crate::failure::{Failure, system_error};
 use crate::output;
 
+/// Said of an array that no program can use.
+const NO_EXPORT: &str = "runs, and no program can read or write it, as there is no --export; to \
+                         have it used stop it, and start it with --export nbd:unix:PATH, \
+                         fuse:MOUNTPOINT, vhost-user:PATH or ublk";
+
 /// Serves in this process, if it is to be in the foreground or was started for that; else starts
 /// one that does.
 pub(super) fn launch(
@@ -52,11 +57,15 @@ pub(super) fn serve(
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     let log = run_dir.join(format!("{name}.log"));
+    let unused = exports.is_empty();
     let run_dir = run_dir.to_owned();
     let serving = Serving { name: name.clone(), array, exports, run_dir };
     let said = name.clone();
     let ready = |lost: &[String]| {
         lost.iter().for_each(|lost| output::warning(&format!("{operation} {said}: {lost}")));
+        if unused {
+            output::warning(&format!("{operation} {said}: {NO_EXPORT}"));
+        }
         daemon::notify_ready();
         daemon.map_or(Ok(()), |daemon| daemon.ready(&log))
     };
