@@ -52,6 +52,9 @@ pub struct MemberStatus {
     pub replacement: bool,
     /// The role's holder wants a replacement.
     pub want_replacement: bool,
+    /// The array would fail without it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub needed: bool,
     /// Event count last written to it.
     pub events: u64,
     /// I/O errors seen.

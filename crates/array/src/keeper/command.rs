@@ -110,10 +110,15 @@ impl Keeper {
             let device = member.device.clone();
             return refuse(reason, Invocation::Remove { array: None, device });
         }
-        if self.core.needs(id) && !self.core.service.is_remade() {
+        // A node that is there is taken back at once: force would be in vain.
+        let by_force = !self.core.rules.lane_takes_spares;
+        if self.core.needs(id) && !self.core.service.is_remade() && !(force && by_force) {
             return refuse(
-                format!("the array would lose data without {}", member.device),
-                self.before_failing(),
+                format!(
+                    "the array would fail without {}: nothing of it could be read or written",
+                    member.device
+                ),
+                self.before_failing(by_force),
             );
         }
         if let Some(other) =
@@ -224,9 +229,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// What makes a member dispensable that is not now.
-    fn before_failing(&self) -> Next {
+    /// What makes a member dispensable that is not now; or it is failed `by_force` all the same.
+    fn before_failing(&self, by_force: bool) -> Next {
         let rebuilding = !self.core.members.rebuilding().is_empty();
+        if !rebuilding && by_force {
+            return "add a spare first, and wait until it is rebuilt; or use --force, and assemble \
+                    the array again after that"
+                .into();
+        }
         if !rebuilding {
             return "add a spare first, and wait until it is rebuilt".into();
         }
