@@ -153,6 +153,6 @@ mod tests {
             assert!(!error.next.advice.is_empty(), "{text}: {error}");
         }
         assert!("mem:".parse::<MemberArg>().unwrap_err().reason.contains("size"));
-        assert!("mem:64KB".parse::<MemberArg>().unwrap_err().reason.contains("size"));
+        assert!("mem:64Kb".parse::<MemberArg>().unwrap_err().reason.contains("size"));
     }
 }
