@@ -30,7 +30,8 @@ pub(crate) use running::{
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
 pub(crate) use stored::{
-    AssembleArgs, CatArgs, CreateArgs, ExamineArgs, NewPolicy, ShapeArgs, UpdateArgs,
+    AssembleArgs, CatArgs, CreateArgs, ExamineArgs, MetadataArg, NewPolicy, RenameArgs, ShapeArgs,
+    UpdateArgs, ZeroArgs,
 };
 pub(crate) use suggest::similar;
 

@@ -34,7 +34,22 @@ pub(crate) struct ShapeArgs {
     pub(crate) chunk: Option<Size>,
 }
 
+/// Versions of superblocks that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MetadataArg {
+    /// At the end of the device
+    #[value(name = "1.0")]
+    V1_0,
+    /// At its beginning
+    #[value(name = "1.1")]
+    V1_1,
+    /// 4 KiB from its beginning
+    #[value(name = "1.2")]
+    V1_2,
+}
+
 #[derive(Debug, Args)]
+#[command(after_help = CREATE_HELP)]
 pub(crate) struct CreateArgs {
     /// Name of the array
     pub(crate) name: String,
@@ -45,7 +60,7 @@ pub(crate) struct CreateArgs {
     pub(crate) spare_devices: u32,
     /// Part of each member to use, in bytes unless K, M, G or T follows [default: what the smallest
     /// has]. Over nodes the size of the data on each, which must be given
-    #[arg(long, short = 'z', value_parser = parse_size)]
+    #[arg(long, short = 'z', value_parser = parse_rounded)]
     pub(crate) size: Option<Size>,
     /// Write-intent bitmap [default: internal from 100 GiB on, and over nodes]
     #[arg(long, short, value_name = "internal|none")]
@@ -55,6 +70,14 @@ pub(crate) struct CreateArgs {
     /// [default over nodes: ppl for levels with parity, otherwise bitmap]
     #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: Option<String>,
+    /// Version of the superblocks: 1.2, 1.1 (both in front of the data) or 1.0 (behind it)
+    /// [default: 1.2; over nodes always]
+    #[arg(long, short = 'e', value_name = "VERSION")]
+    pub(crate) metadata: Option<MetadataArg>,
+    /// Where data begins on each member [default: 1M or more, with room for metadata and a later
+    /// reshape; 0 with metadata 1.0]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data_offset: Option<Size>,
     /// A device that holds the journal of an array with parity, and nothing else
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub(crate) write_journal: Option<MemberArg>,
@@ -71,6 +94,9 @@ pub(crate) struct CreateArgs {
     /// Overwrite superblocks, file systems and partition tables found on the members
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Check everything, and show what would be made and how large it is; write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
     /// With members of memory: serve the array so, as `braid assemble` does; may be repeated

@@ -16,6 +16,9 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
     let daemon = Daemon::adopt();
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
+    if args.dry_run {
+        return Err(usage("memory is written by nobody else", "leave --dry-run out"));
+    }
     let size = |member: &MemberArg| match member {
         MemberArg::Memory(size) => Some(size.0),
         _ => None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 
 use braid_array::Refusal;
-use braid_array::format::SuperblockError;
+use braid_array::format::{Superblock, SuperblockError, Version};
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::journal::LEAST_BYTES;
@@ -16,8 +16,9 @@ use uuid::Uuid;
 
 use super::votes;
 use super::{bitmap, check_counts, check_name, stored_name, typed};
-use crate::args::{CreateArgs, MemberArg, NodeArg};
-use crate::cmd::found::mixed;
+use crate::args::{CreateArgs, MemberArg, MetadataArg, NodeArg};
+use crate::cmd::families::title;
+use crate::cmd::found::{is_called, mixed};
 use crate::cmd::key::whole;
 use crate::cmd::node_admin::removal;
 use crate::cmd::nodes::{connect, failed, network, options, same_node};
@@ -41,6 +42,13 @@ struct Place {
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     check_name(args)?;
+    if args.metadata.is_some_and(|version| version != MetadataArg::V1_2)
+        || args.data_offset.is_some()
+    {
+        let reason = "volumes of nodes have metadata 1.2, and data where that leaves room for it";
+        let next = "leave --metadata and --data-offset out";
+        return Err(Failure::usage("create", &args.name, reason, next));
+    }
     let family = family(&typed(args))?;
     let places = places(args)?;
     check_counts(args)?;
@@ -50,11 +58,29 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let blueprint = blueprint(args, array, family, places.len())?;
     let network = network("create", &args.network)?;
     network.key.map_or(Ok(()), |key| whole("create", &args.name, key))?;
-    let mut remotes = reach(&places, network)?;
+    let assembly = assembly(args, &places);
+    let mut remotes = reach(args, &places, &assembly, network)?;
+    if args.dry_run {
+        return show(&places, &blueprint);
+    }
     // Spares have no vote.
     let members = &nodes[..nodes.len() - args.spare_devices as usize];
     let vote = || votes::record(array, members, &args.witness, network);
     make(&places, &mut remotes, &blueprint, vote)?;
+    output::answer(&format!("{assembly}\n"))
+}
+
+/// What would be made.
+fn show(places: &[Place], blueprint: &Blueprint) -> Result<(), Failure> {
+    let last = blueprint.writes.first().and_then(|writes| writes.last());
+    let first = last.and_then(|(at, bytes)| Superblock::decode(Version::V1_2, *at, bytes).ok());
+    let Some(first) = first else { return Ok(()) };
+    let nodes: Vec<String> = places.iter().map(|place| place.node.to_string()).collect();
+    output::answer(&output::planned::on_nodes(&first, &nodes, blueprint.volume_bytes))
+}
+
+/// What starts the array.
+fn assembly(args: &CreateArgs, places: &[Place]) -> String {
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
     let option = options(&args.network);
