@@ -24,8 +24,8 @@ pub(crate) use nodes::{
 pub(crate) use parse::parse;
 pub use parse::parse_as;
 pub(crate) use running::{
-    AddArgs, DetailArgs, FailArgs, JournalModeArg, MemberOfArgs, ReplaceArgs, ScrubArgs,
-    StatusArgs, StopArgs, SyncArgs,
+    AddArgs, DetailArgs, FailArgs, JournalModeArg, MemberOfArgs, RemoveArgs, ReplaceArgs,
+    ScrubArgs, StatusArgs, StopArgs, SyncArgs,
 };
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
@@ -70,10 +70,14 @@ pub(crate) enum Command {
     Examine(ExamineArgs),
     /// Change the consistency policy of an array that is stopped
     Update(UpdateArgs),
+    /// Give an array that is stopped another name
+    Rename(RenameArgs),
+    /// Remove the superblocks of devices that are members no more
+    ZeroSuperblock(ZeroArgs),
     /// Make a member faulty
     Fail(FailArgs),
-    /// Detach a faulty member or a spare
-    Remove(MemberOfArgs),
+    /// Detach a faulty member or a spare; or all that have `failed`, or whose devices are `detached`
+    Remove(RemoveArgs),
     /// Attach a device as a spare, or a node in the place of a lost one; recovery starts when the
     /// array is degraded
     Add(AddArgs),

@@ -16,6 +16,30 @@ const UPDATE_HELP: &str = "\
     Over nodes ppl and journal need the room behind the data that volumes are made with for \
     them. The array assembles whenever that is cut off.";
 
+const CREATE_HELP: &str = "\
+A SIZE is in bytes, or has a unit: K, M, G, T or KiB, MiB, GiB, TiB (powers of 1024); KB, MB, GB, \
+TB (powers of 1000); 1.5T is fine.
+
+Examples:
+  braid create home --level 5 --raid-devices 3 /dev/sda /dev/sdb /dev/sdc
+  braid create home --level 1 --raid-devices 2 --metadata 1.0 --dry-run a.img b.img";
+
+const RENAME_HELP: &str = "\
+The new name is in the superblocks of all members, which must be there, and lasts. A host in front \
+of the old name (HOST:NAME) stays, and so do the names of volumes. To run an array under another \
+name once, see braid assemble --rename.
+
+Example:
+  braid rename home attic /dev/sda /dev/sdb /dev/sdc";
+
+const ZERO_HELP: &str = "\
+Nothing but superblocks is removed, of every version, wherever one may lie: what the array held \
+stays on the device. Members in use are refused. A superblock whose checksum is wrong, or that is \
+of a version nobody knows, is removed with --force only.
+
+Example:
+  braid zero-superblock /dev/sda /dev/sdb";
+
 /// What tells how the bytes of an array lie on its members.
 #[derive(Debug, Args)]
 pub(crate) struct ShapeArgs {
@@ -243,6 +267,33 @@ pub(crate) struct UpdateArgs {
     pub(crate) write_journal: Option<MemberArg>,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RENAME_HELP)]
+pub(crate) struct RenameArgs {
+    /// Name of an array that is stopped: as it was created, HOST:NAME or UUID
+    pub(crate) name: String,
+    /// The name that it is to have
+    pub(crate) new_name: String,
+    /// All of its members: files or block devices, or node://HOST:PORT[/VOLUME] [default: found
+    /// among all block devices]
+    #[arg(value_name = "MEMBER", value_parser = MemberArg::existing, value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = ZERO_HELP)]
+pub(crate) struct ZeroArgs {
+    /// Files or block devices that nobody uses
+    #[arg(required = true, value_name = "MEMBER", value_parser = MemberArg::existing)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+    /// Remove what looks like a superblock and cannot be trusted, too; devices without any are fine
+    #[arg(long, short)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

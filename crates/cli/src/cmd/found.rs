@@ -286,14 +286,15 @@ pub(super) fn is_called(superblock: &Superblock, name: &str) -> bool {
     has_name || digits(name) == digits(&superblock.uuid_text())
 }
 
-/// The members of the one array of this name or UUID.
-pub(super) fn by_name(operation: &str, name: &str) -> Result<Vec<PathBuf>, Failure> {
+/// The members of the one array of this name or UUID, for a command that could be typed with
+/// MEMBERs behind `words`.
+pub(super) fn by_name(operation: &str, name: &str, words: &str) -> Result<Vec<PathBuf>, Failure> {
     let mut found = scan(operation, |superblock| is_called(superblock, name))?;
     match (found.pop(), found.is_empty()) {
         (Some(members), true) => Ok(members),
         (None, _) => {
             let reason = "no block device belongs to an array of this name";
-            let next = format!("name the members: braid {operation} {name} MEMBER...");
+            let next = format!("name the members: braid {operation} {words} MEMBER...");
             Err(Failure::refused(operation, name, reason, next))
         }
         (Some(_), false) => {

@@ -20,6 +20,7 @@ mod manage;
 mod node;
 mod node_admin;
 mod nodes;
+mod rename;
 mod running;
 mod scrub;
 mod shape;
@@ -27,7 +28,9 @@ mod shell;
 mod status;
 mod sync;
 mod update;
+mod volumes;
 mod writes;
+mod zero;
 
 pub use assemble::open_nodes;
 pub use bench::beside_this;
@@ -49,6 +52,8 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Detail(args) => detail::run(run_dir, args),
         Command::Examine(args) => examine::run(args),
         Command::Update(args) => update::run(args),
+        Command::Rename(args) => rename::run(run_dir, args),
+        Command::ZeroSuperblock(args) => zero::run(args),
         Command::Fail(args) => manage::fail(run_dir, args),
         Command::Remove(args) => manage::remove(run_dir, args),
         Command::Add(args) => manage::add(run_dir, args),

@@ -34,6 +34,7 @@ mod shown;
 mod silent;
 mod slow;
 mod stop;
+mod superblocks;
 mod support;
 mod taken_over;
 mod thin;

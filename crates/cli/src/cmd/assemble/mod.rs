@@ -117,7 +117,7 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
             let reason = "which array is to run under this name was not said";
             return Err(Failure::usage("assemble", "--rename", reason, "name its members"));
         }
-        (Some(name), _) => found::by_name("assemble", name)?,
+        (Some(name), _) => found::by_name("assemble", name, name)?,
         (None, _) if args.scan && args.explain => scanned()?.concat(),
         (None, _) if args.scan => return each(args),
         (None, _) => {
