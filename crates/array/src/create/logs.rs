@@ -59,8 +59,8 @@ impl NewLog {
         }
     }
 
-    /// The feature by which superblocks tell of it, and where they say that it lies: so many sectors
-    /// from them.
+    /// The feature by which superblocks tell of it, and where they say that it lies: so many
+    /// sectors from them.
     pub(super) fn told(self, offset: i16) -> Option<(u32, i32)> {
         match self {
             Self::None => None,

@@ -45,8 +45,8 @@ const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usag
 #[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
 #[command(propagate_version = true)]
 pub(crate) struct Cli {
-    /// Where running arrays keep their control sockets [default: $BRAID_RUN_DIR, else /run/braid for
-    /// root and $XDG_RUNTIME_DIR/braid for others]
+    /// Where running arrays keep their control sockets [default: $BRAID_RUN_DIR, else /run/braid
+    /// for root and $XDG_RUNTIME_DIR/braid for others]
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) run_dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -76,7 +76,8 @@ pub(crate) enum Command {
     ZeroSuperblock(ZeroArgs),
     /// Make a member faulty
     Fail(FailArgs),
-    /// Detach a faulty member or a spare; or all that have `failed`, or whose devices are `detached`
+    /// Detach a faulty member or a spare; or all that have `failed`, or whose devices are
+    /// `detached`
     Remove(RemoveArgs),
     /// Attach a device as a spare, or a node in the place of a lost one; recovery starts when the
     /// array is degraded

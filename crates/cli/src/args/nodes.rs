@@ -97,7 +97,8 @@ pub(crate) struct NodeArgs {
 pub(crate) enum NodeCommand {
     /// Version, space, ring memory, clients and volumes of each node
     Status(NodesArgs),
-    /// Remove a volume; refused while it is in use, and of a member of an array unless that is named
+    /// Remove a volume; refused while it is in use, and of a member of an array unless that is
+    /// named
     Delete(VolumeArgs),
     /// Have a node forget what it has voted of an array; you vouch that nothing needs that
     ///

@@ -20,8 +20,8 @@ const ROUND_BYTES: u128 = 1024;
 /// It is none, or too large; says what would have been right.
 pub fn parse_size(text: &str) -> Result<Size, Refusal> {
     let none = || {
-        let next = "write bytes, or a number with K, M, G or T (powers of 1024), or with KB, MB, GB \
-                    or TB (powers of 1000)";
+        let next = "write bytes, or a number with K, M, G or T (powers of 1024), or with KB, MB, \
+                    GB or TB (powers of 1000)";
         Refusal::new("not a size", next)
     };
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -278,7 +278,8 @@ pub(crate) struct RenameArgs {
     pub(crate) new_name: String,
     /// All of its members: files or block devices, or node://HOST:PORT[/VOLUME] [default: found
     /// among all block devices]
-    #[arg(value_name = "MEMBER", value_parser = MemberArg::existing, value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "MEMBER", value_parser = MemberArg::existing)]
+    #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,

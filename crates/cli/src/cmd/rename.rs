@@ -1,5 +1,5 @@
-//! `braid rename`: another name in the superblocks of an array that is stopped. Everything is checked
-//! before the first byte is written.
+//! `braid rename`: another name in the superblocks of an array that is stopped. Everything is
+//! checked before the first byte is written.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Mistakes that are easily made: for each the command, its exit status, what the line says, and the
-//! next step that is advised.
+//! Mistakes that are easily made: for each the command, its exit status, what the line says, and
+//! the next step that is advised.
 
 use crate::support::export::connect;
 use crate::support::nodes::{Node, detail, in_memory, members};

@@ -1,5 +1,5 @@
-//! Replacing a member of a running array while it serves, by a spare, which may be named. Over nodes
-//! what is named becomes a spare if it is none.
+//! Replacing a member of a running array while it serves, by a spare, which may be named. Over
+//! nodes what is named becomes a spare if it is none.
 
 use std::path::Path;
 
