@@ -335,7 +335,8 @@ pub struct CommandId(pub u64);
 pub enum Command {
     /// Make a member faulty.
     Fail(MemberId),
-    /// The same, even if what a resync has not brought in line yet cannot be read without it.
+    /// The same, even if what a resync has not brought in line yet cannot be read without it, or
+    /// the array fails; over nodes it does not fail for that.
     ForceFail(MemberId),
     /// Detach a faulty member or a spare.
     Remove(MemberId),

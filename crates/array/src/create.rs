@@ -1,17 +1,24 @@
 //! A new array: what its members are to carry. Nothing is written here.
 //!
-//! Metadata is 1.2, and lies where mdadm 4.2 puts it, by the same rules for the same devices:
+//! Metadata lies where mdadm 4.2 puts it, by the same rules for the same devices:
 //!
 //! ```text
-//! sector 8                  superblock, 4 KiB reserved
-//! sector 16                 bitmap, if there is one, in whole 4 KiB; or partial parity log, 1 MiB
+//! 1.2    1.1
+//! sector 8      sector 0    superblock, 4 KiB reserved
+//! sector 16     sector 8    bitmap, if there is one, in whole 4 KiB; or partial parity log, 1 MiB
 //! behind it, or behind      bad-block log, 4 KiB
 //!   the space kept for one
 //! data_offset               data; a multiple of 1 MiB with room for a later reshape
+//!
+//! 1.0
+//! data_offset               data; from the beginning of the device on
+//! behind                    bitmap or log, then bad-block log, 4 KiB
+//! 8 to 12 KiB from the end  superblock
 //! ```
 
 mod error;
 mod logs;
+mod places;
 
 use std::collections::BTreeSet;
 
@@ -26,9 +33,7 @@ use crate::name::NAME_BYTES;
 pub use error::CreateError;
 pub(crate) use logs::LEAST_JOURNAL_SECTORS;
 pub use logs::NewLog;
-
-/// Where a 1.2 superblock lies.
-const SUPER_OFFSET: u64 = 8;
+use places::{Places, bitmap_space, data_offset};
 
 /// Sectors reserved for the superblock and for the bad-block log, and their alignment.
 const AREA_SECTORS: u64 = 8;
@@ -54,6 +59,10 @@ pub struct NewArray {
     pub layout: Layout,
     /// Chunk; 0 for raid1 and linear.
     pub chunk_sectors: u32,
+    /// Version of the superblocks: one of 1.x.
+    pub version: Version,
+    /// Where data is to begin on each device; mdadm's place when not said.
+    pub data_offset: Option<u64>,
     /// Used part of each member; all there is when not said. Not for linear and raid0.
     pub size_sectors: Option<u64>,
     /// Bitmap.
@@ -114,16 +123,15 @@ impl NewArray {
         self.check(roles, spares)?;
         let devices = || roles.iter().copied().chain(spares.iter().copied().map(Some));
         let smallest = devices().flatten().map(|device| device.device_sectors).min().unwrap_or(0);
-        let data_offset = data_offset(smallest, self.chunk_sectors, self.log.log_sectors());
+        let places = Places::of(self, smallest)?;
         for (index, device) in devices().enumerate() {
             let Some(NewDevice { device_sectors, .. }) = device else { continue };
-            let least = data_offset + u64::from(self.chunk_sectors.max(8));
-            if device_sectors < least {
+            if places.data_sectors(device_sectors) < u64::from(self.chunk_sectors.max(8)) {
                 return Err(CreateError::DeviceTooSmall { index, device_sectors });
             }
         }
-        let size_sectors = self.size(smallest - data_offset)?;
-        let geometry = self.geometry(roles, data_offset, size_sectors)?;
+        let size_sectors = self.size(places.data_sectors(smallest))?;
+        let geometry = self.geometry(roles, places, size_sectors)?;
         self.check_missing(roles, &geometry)?;
         let mut bitmap = self.bitmap(&geometry, smallest)?;
         let bitmap_sectors = match &bitmap {
@@ -132,21 +140,22 @@ impl NewArray {
             None if self.redundant() => bitmap_space(smallest),
             None => 0,
         };
-        let bblog_offset = i32::try_from(AREA_SECTORS + bitmap_sectors).expect("a few MiB");
-        let (feature_map, bitmap_offset_sectors) = match self.log.told() {
+        let bitmap_offset = places.bitmap_offset(bitmap_sectors);
+        let bblog_offset = places.bblog_offset(bitmap_sectors);
+        let (feature_map, bitmap_offset_sectors) = match self.log.told(bitmap_offset) {
             Some(told) => told,
-            None if bitmap.is_some() => (feature::BITMAP_OFFSET, 8),
+            None if bitmap.is_some() => (feature::BITMAP_OFFSET, bitmap_offset.into()),
             None => (0, 0),
         };
         let shared = Superblock {
             size_sectors: geometry.member_sectors(),
-            data_offset,
+            data_offset: places.data_offset,
             feature_map,
             bitmap_offset_sectors,
-            bblog_offset_sectors: bblog_offset,
+            bblog_offset_sectors: bblog_offset.into(),
             ..self.superblock(geometry.raid_disks())
         };
-        let superblocks = self.superblocks(shared, roles, spares)?;
+        let superblocks = self.superblocks(shared, places, roles, spares)?;
         let unsynced = |s: &Superblock| s.resync_offset == 0 || s.has(feature::RECOVERY_OFFSET);
         if superblocks.iter().flatten().any(unsynced)
             && let Some(bitmap) = &mut bitmap
@@ -203,11 +212,12 @@ impl NewArray {
     fn geometry(
         &self,
         roles: &[Option<NewDevice>],
-        data_offset: u64,
+        places: Places,
         size_sectors: u64,
     ) -> Result<Geometry, GeometryError> {
+        let devices = roles.iter().flatten();
         let data: Vec<u64> =
-            roles.iter().flatten().map(|device| device.device_sectors - data_offset).collect();
+            devices.map(|device| places.data_sectors(device.device_sectors)).collect();
         Geometry::new(&Shape {
             level: self.level,
             layout: self.layout,
@@ -253,7 +263,7 @@ impl NewArray {
         let mut set_name = [0; 32];
         set_name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         Superblock {
-            version: Version::V1_2,
+            version: self.version,
             set_uuid: self.set_uuid,
             set_name,
             ctime: self.ctime,
@@ -261,7 +271,6 @@ impl NewArray {
             layout: self.layout.encode(),
             chunk_sectors: self.chunk_sectors,
             raid_disks,
-            super_offset: SUPER_OFFSET,
             bblog_size_sectors: 8,
             utime: self.ctime,
             resync_offset: MAX_SECTOR,
@@ -273,6 +282,7 @@ impl NewArray {
     fn superblocks(
         &self,
         mut shared: Superblock,
+        places: Places,
         roles: &[Option<NewDevice>],
         spares: &[NewDevice],
     ) -> Result<Vec<Option<Superblock>>, CreateError> {
@@ -282,11 +292,11 @@ impl NewArray {
         for (role, _) in (0..).map(Role).zip(roles).filter(|(_, device)| device.is_some()) {
             shared.roles[role.index()] = DevRole::Active(role);
         }
-        if self.level == Level::Raid0 && self.unequal(&shared, roles) {
+        if self.level == Level::Raid0 && self.unequal(places, roles) {
             shared.feature_map |= feature::RAID0_LAYOUT;
         }
         if let Some(device) = journal {
-            logs::check_journal(device, shared.data_offset)?;
+            logs::check_journal(device, places)?;
             shared.roles[devices - 1] = DevRole::Journal;
         }
         let missing = roles.iter().filter(|device| device.is_none()).count();
@@ -318,7 +328,8 @@ impl NewArray {
                 let mut superblock = shared.clone();
                 superblock.dev_number = u32::try_from(index).expect("at most MAX_DEV");
                 superblock.device_uuid = device.device_uuid;
-                superblock.data_size = device.device_sectors - shared.data_offset;
+                superblock.super_offset = places.super_offset(device.device_sectors);
+                superblock.data_size = places.data_sectors(device.device_sectors);
                 if rebuilt == Some(index) {
                     superblock.feature_map |= feature::RECOVERY_OFFSET;
                 }
@@ -329,12 +340,10 @@ impl NewArray {
     }
 
     /// Have the members unequal numbers of chunks? Then raid0 must say how the later zones lie.
-    fn unequal(&self, shared: &Superblock, roles: &[Option<NewDevice>]) -> bool {
+    fn unequal(&self, places: Places, roles: &[Option<NewDevice>]) -> bool {
         let chunk = u64::from(self.chunk_sectors.max(1));
-        let mut chunks = roles
-            .iter()
-            .flatten()
-            .map(|device| (device.device_sectors - shared.data_offset) / chunk);
+        let devices = roles.iter().flatten();
+        let mut chunks = devices.map(|device| places.data_sectors(device.device_sectors) / chunk);
         let first = chunks.next();
         chunks.any(|count| Some(count) != first)
     }
@@ -377,28 +386,5 @@ pub fn device_sectors(data_sectors: u64, chunk_sectors: u32) -> u64 {
             return device_sectors;
         }
         device_sectors = needed;
-    }
-}
-
-/// Where data starts: behind the metadata and about 0.1 % of headroom for a reshape (at most
-/// 128 MiB, at least two chunks), in whole MiB.
-fn data_offset(device_sectors: u64, chunk_sectors: u32, log_sectors: u64) -> u64 {
-    let mut headroom = 128 * MIB_SECTORS;
-    let least = 2 * u64::from(chunk_sectors);
-    while headroom << 10 > device_sectors && headroom > least {
-        headroom >>= 1;
-    }
-    let behind = bitmap_space(device_sectors).max(log_sectors);
-    (3 * AREA_SECTORS + behind + headroom).next_multiple_of(MIB_SECTORS)
-}
-
-/// The space kept for a bitmap: 4 KiB; 64 KiB above 8 GiB; 128 KiB from 200 GiB on.
-const fn bitmap_space(device_sectors: u64) -> u64 {
-    if device_sectors >= 200 * GIB_SECTORS + 128 {
-        256
-    } else if device_sectors > 8 * GIB_SECTORS + 8 {
-        128
-    } else {
-        8
     }
 }

@@ -117,17 +117,21 @@ impl Advised for UnknownLevel {
 impl FromStr for Level {
     type Err = UnknownLevel;
 
-    /// Takes what mdadm takes: `raid5` or `5`, and `linear`, `stripe`, `mirror`.
+    /// Takes what mdadm takes: `raid5` or `5`, and `linear`, `stripe`, `mirror`; and what people
+    /// write: `RAID5`, `raid-5`, `RAID 5`, `1+0`.
     fn from_str(name: &str) -> Result<Self, UnknownLevel> {
-        match name {
+        let lower = name.to_ascii_lowercase();
+        let number = match lower.strip_prefix("raid") {
+            Some(rest) => rest.strip_prefix(['-', ' ']).unwrap_or(rest),
+            None => &lower,
+        };
+        match number {
             "stripe" => Ok(Self::Raid0),
             "mirror" => Ok(Self::Raid1),
+            "1+0" => Ok(Self::Raid10),
             _ => Self::ALL
                 .into_iter()
-                .find(|level| {
-                    let digits = level.name().strip_prefix("raid");
-                    name == level.name() || digits == Some(name)
-                })
+                .find(|level| level.name().strip_prefix("raid").unwrap_or("linear") == number)
                 .ok_or_else(|| UnknownLevel(name.to_owned())),
         }
     }
@@ -159,7 +163,17 @@ mod tests {
         assert_eq!("10".parse(), Ok(Level::Raid10));
         assert_eq!("stripe".parse(), Ok(Level::Raid0));
         assert_eq!("mirror".parse(), Ok(Level::Raid1));
-        for wrong in ["", "raid", "raid2", "-1", "05", "RAID5", "raid 5", "multipath"] {
+        for (written, level) in [
+            ("RAID5", Level::Raid5),
+            ("Raid-6", Level::Raid6),
+            ("raid 1", Level::Raid1),
+            ("1+0", Level::Raid10),
+            ("RAID1+0", Level::Raid10),
+            ("Linear", Level::Linear),
+        ] {
+            assert_eq!(written.parse(), Ok(level), "{written}");
+        }
+        for wrong in ["", "raid", "raid2", "-1", "05", "raid--5", "0+1", "raidz", "multipath"] {
             assert_eq!(wrong.parse::<Level>(), Err(UnknownLevel(wrong.to_owned())));
         }
     }

@@ -28,7 +28,8 @@ pub enum NameError {
 
 impl Advised for NameError {
     fn next(&self) -> Next {
-        "use up to 32 letters and digits, no slash or colon, no dot or dash in front".into()
+        "use up to 32 bytes without slash, colon and control characters, no dot or dash in front"
+            .into()
     }
 }
 

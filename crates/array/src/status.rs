@@ -52,6 +52,9 @@ pub struct MemberStatus {
     pub replacement: bool,
     /// The role's holder wants a replacement.
     pub want_replacement: bool,
+    /// The array would fail without it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub needed: bool,
     /// Event count last written to it.
     pub events: u64,
     /// I/O errors seen.
@@ -98,6 +101,9 @@ pub struct SyncStatus {
 }
 
 impl SyncStatus {
+    /// What is kept up where nobody has said anything else; a lower maximum goes before it.
+    pub const DEFAULT_MIN_BYTES_PER_S: u64 = 10 << 20;
+
     /// Is there nothing to do, now or next?
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -4,7 +4,7 @@ use braid_array::Role;
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{DevRole, Superblock};
+use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::level::{Layout, Level};
 
 const MIB: u64 = 2048;
@@ -20,6 +20,8 @@ fn new_array(level: Level, chunk_kib: u32) -> NewArray {
         level,
         layout: Layout::default_for(level),
         chunk_sectors: chunk_kib * 2,
+        version: Version::V1_2,
+        data_offset: None,
         size_sectors: None,
         bitmap: NewBitmap::Default,
         log: NewLog::None,
@@ -83,6 +85,63 @@ fn everything_lies_where_mdadm_puts_it() {
     let array = NewArray { bitmap, ..new_array(Level::Raid1, 0) };
     let error = array.plan(&[Some(device(TIB)); 2], &[]).unwrap_err();
     assert_eq!(error, CreateError::Bitmap, "mdadm refuses it, too");
+}
+
+/// What mdadm 4.2 does with the other versions.
+#[test]
+fn every_version_has_its_places() {
+    let sectors = GIB + 5;
+    let end = GIB - 16;
+    for (version, bitmap, log, places) in [
+        // Superblock, data, size of that, bad-block log, bitmap.
+        (Version::V1_1, NewBitmap::None, NewLog::None, (0, 4096, sectors - 4096, 16, 0)),
+        (Version::V1_1, INTERNAL, NewLog::None, (0, 4096, sectors - 4096, 16, 8)),
+        (Version::V1_0, NewBitmap::None, NewLog::None, (end, 0, end - 16, -8, 0)),
+        (Version::V1_0, INTERNAL, NewLog::None, (end, 0, end - 16, -8, -16)),
+        (Version::V1_0, NewBitmap::None, NewLog::PartialParity, (end, 0, end - 2056, -8, -2056)),
+    ] {
+        let array = NewArray { version, bitmap, log, ..new_array(Level::Raid5, 64) };
+        let blueprint = plan(&array, 3, sectors);
+        let sb = first(&blueprint);
+        let at = match log {
+            NewLog::PartialParity => i32::from(sb.bitmap_offset_sectors as i16),
+            _ => sb.bitmap_offset_sectors,
+        };
+        let found = (sb.super_offset, sb.data_offset, sb.data_size, sb.bblog_offset_sectors, at);
+        assert_eq!(found, places, "{version:?} {bitmap:?}");
+        assert_eq!(Superblock::decode(version, sb.super_offset, &sb.encode()).as_ref(), Ok(sb));
+        // Nothing lies on anything else, and all of it on the device.
+        let mut areas: Vec<(u64, u64)> = blueprint
+            .writes(0)
+            .into_iter()
+            .map(|(sector, bytes)| (sector, sector + bytes.len() as u64 / 512))
+            .collect();
+        areas.push((sb.data_offset, sb.data_offset + sb.size_sectors));
+        areas.sort_unstable();
+        assert!(areas.windows(2).all(|two| two[0].1 <= two[1].0), "{version:?}: {areas:?}");
+        assert!(areas.last().unwrap().1 <= sectors);
+    }
+}
+
+#[test]
+fn data_begins_where_it_is_asked_to() {
+    for (version, least) in [(Version::V1_2, 32), (Version::V1_1, 24), (Version::V1_0, 0)] {
+        let array = |data_offset| NewArray {
+            version,
+            data_offset: Some(data_offset),
+            ..new_array(Level::Raid1, 0)
+        };
+        for data_offset in [least, 8 * MIB] {
+            let blueprint = plan(&array(data_offset), 2, GIB);
+            let sb = first(&blueprint);
+            assert_eq!(sb.data_offset, data_offset);
+            assert!(sb.data_offset + sb.size_sectors <= GIB);
+        }
+        for data_offset in [least + 1, least.wrapping_sub(8), GIB] {
+            let refused = array(data_offset).plan(&[Some(device(GIB)); 2], &[]);
+            assert!(refused.is_err(), "{version:?} {data_offset}");
+        }
+    }
 }
 
 #[test]

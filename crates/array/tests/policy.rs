@@ -44,6 +44,8 @@ fn made(array: &Made) -> Vec<Disk> {
         level,
         layout: Layout::default_for(level),
         chunk_sectors,
+        version: Version::V1_2,
+        data_offset: None,
         size_sectors: None,
         bitmap,
         log,

@@ -4,6 +4,7 @@
 use braid_array::SECTOR_BYTES;
 pub use braid_array::create::NewBitmap;
 use braid_array::create::{self, NewDevice, NewLog};
+use braid_array::format::Version;
 use braid_array::level::Layout;
 use braid_array::refusal::{Advised, Next};
 
@@ -131,6 +132,8 @@ impl NewArray {
             level,
             layout,
             chunk_sectors,
+            version: Version::V1_2,
+            data_offset: None,
             size_sectors: self.family.is_redundant().then_some(size_sectors),
             bitmap: self.bitmap_of(size_bytes),
             log: NewLog::None,

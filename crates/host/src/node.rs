@@ -13,6 +13,7 @@ use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
 use braid_array::{AnyMachine, Machine, Refusal};
 use braid_cluster::ids::NodeId;
+use braid_cluster::node::CLEAN_END;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -250,8 +251,10 @@ fn write_log(events: Receiver<ArrayEvent>) {
         for (kind, left) in limit.over(Instant::now()) {
             tracing::warn!(kind, "{left} more lines of this kind in a minute");
         }
-        if limit.count(Instant::now(), kind) != Verdict::Leave {
-            tracing::warn!(kind, "{text}");
+        match limit.count(Instant::now(), kind) {
+            Verdict::Leave => {}
+            _ if kind == CLEAN_END => tracing::info!(kind, "{text}"),
+            _ => tracing::warn!(kind, "{text}"),
         }
     }
 }

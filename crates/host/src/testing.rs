@@ -131,6 +131,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
             state: MemberState::InSync,
             replacement: false,
             want_replacement: false,
+            needed: false,
             events: 7,
             errors: 0,
             unreliable: false,

@@ -22,6 +22,14 @@ pub enum CreateError {
         /// Its size.
         device_sectors: u64,
     },
+    /// Data cannot begin there.
+    #[error("a data offset of {data_offset} sectors")]
+    DataOffset {
+        /// Asked for.
+        data_offset: u64,
+        /// The least, behind the metadata.
+        least_sectors: u64,
+    },
     /// The size asked for does not fit the smallest device.
     #[error(
         "a size of {size_sectors} sectors exceeds the {available_sectors} of the smallest device"
@@ -91,6 +99,9 @@ impl Advised for CreateError {
         match self {
             Self::Geometry(error) => error.next(),
             Self::DeviceTooSmall { .. } => "use a larger member".into(),
+            Self::DataOffset { least_sectors, .. } => {
+                format!("use a multiple of 8 sectors from {least_sectors} on").into()
+            }
             Self::SizeTooLarge { available_sectors, .. } => {
                 format!("use at most {available_sectors} sectors").into()
             }

@@ -1,6 +1,7 @@
 //! The log of a new array against the write hole: who can have one, where it lies, and what is to
 //! be seen in it first.
 
+use super::places::Places;
 use super::{CreateError, MIB_SECTORS, NewDevice};
 use crate::format::journal::MetaBlock;
 use crate::format::ppl::{self, PplArea, PplHeader};
@@ -58,13 +59,14 @@ impl NewLog {
         }
     }
 
-    /// The feature by which superblocks tell of it, and where they say that it lies.
-    pub(super) fn told(self) -> Option<(u32, i32)> {
+    /// The feature by which superblocks tell of it, and where they say that it lies: so many
+    /// sectors from them.
+    pub(super) fn told(self, offset: i16) -> Option<(u32, i32)> {
         match self {
             Self::None => None,
             Self::PartialParity => {
                 let sectors = u16::try_from(ppl::DEFAULT_SECTORS).expect("below 32 MiB");
-                Some((feature::MULTIPLE_PPLS, ppl::place_code(8, sectors)))
+                Some((feature::MULTIPLE_PPLS, ppl::place_code(offset, sectors)))
             }
             Self::Journal { .. } => Some((feature::JOURNAL, 0)),
         }
@@ -95,10 +97,11 @@ impl NewLog {
 }
 
 /// Has the journal room on this device, behind where data begins?
-pub(super) const fn check_journal(device: NewDevice, data_offset: u64) -> Result<(), CreateError> {
-    let needed_sectors = data_offset + LEAST_JOURNAL_SECTORS;
+pub(super) fn check_journal(device: NewDevice, places: Places) -> Result<(), CreateError> {
     let device_sectors = device.device_sectors;
-    if device_sectors < needed_sectors {
+    let data_sectors = places.data_sectors(device_sectors);
+    let needed_sectors = device_sectors - data_sectors + LEAST_JOURNAL_SECTORS;
+    if data_sectors < LEAST_JOURNAL_SECTORS {
         return Err(CreateError::JournalTooSmall { device_sectors, needed_sectors });
     }
     Ok(())

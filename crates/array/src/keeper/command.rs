@@ -88,10 +88,8 @@ impl Keeper {
                 None => return,
             },
             Command::JournalMode(mode) => self.journal_mode_command(mode),
-            Command::Replace(member) => self.replace_command(member),
-            Command::ReplaceWith { .. } => {
-                refuse("spares are not told apart here", "replace it without naming one")
-            }
+            Command::Replace(member) => self.replace_command(member, None),
+            Command::ReplaceWith { old, spare } => self.replace_command(old, Some(spare)),
             Command::Scrub { repair } => self.scrub_command(repair),
         };
         self.reply(id, before, answer);
@@ -112,10 +110,15 @@ impl Keeper {
             let device = member.device.clone();
             return refuse(reason, Invocation::Remove { array: None, device });
         }
-        if self.core.needs(id) && !self.core.service.is_remade() {
+        // A node that is there is taken back at once: force would be in vain.
+        let by_force = !self.core.rules.lane_takes_spares;
+        if self.core.needs(id) && !self.core.service.is_remade() && !(force && by_force) {
             return refuse(
-                format!("the array would lose data without {}", member.device),
-                self.before_failing(),
+                format!(
+                    "the array would fail without {}: nothing of it could be read or written",
+                    member.device
+                ),
+                self.before_failing(by_force),
             );
         }
         if let Some(other) =
@@ -167,6 +170,7 @@ impl Keeper {
             State::Faulty { .. } | State::Spare => {
                 self.vacancies.note(&self.core, id);
                 self.core.members.detach(id);
+                self.core.members.forget_wanted(id);
                 self.core.metadata.queue_superblock(false);
                 Ok(())
             }
@@ -182,8 +186,22 @@ impl Keeper {
         Ok(())
     }
 
-    fn replace_command(&mut self, id: MemberId) -> Answer {
-        let spare = self.core.members.iter().any(|(_, member)| member.state == State::Spare);
+    fn replace_command(&mut self, id: MemberId, with: Option<MemberId>) -> Answer {
+        let members = &self.core.members;
+        let spare = members.iter().any(|(_, member)| member.state == State::Spare);
+        if let Some(with) = with
+            && members.get(with).is_none_or(|member| member.state != State::Spare)
+        {
+            let next = Next::by("see which are", Invocation::Detail { array: None });
+            return refuse("what is to replace it is no spare", next);
+        }
+        if let Some(State::InSync { role }) = members.get(id).map(|member| member.state)
+            && with.is_some()
+            && members.role(role).beside.is_some()
+        {
+            let next = Next::by("wait for that", Invocation::Watch { array: None });
+            return refuse("the member is being replaced already", next);
+        }
         let Some(member) = self.core.members.get_mut(id) else {
             return no_such_member();
         };
@@ -194,6 +212,7 @@ impl Keeper {
             return refuse("there is no spare to copy it to", "add a spare first");
         }
         member.want_replacement = true;
+        member.wanted_spare = with;
         self.sync.retry(&self.core.members);
         Ok(())
     }
@@ -210,9 +229,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// What makes a member dispensable that is not now.
-    fn before_failing(&self) -> Next {
+    /// What makes a member dispensable that is not now; or it is failed `by_force` all the same.
+    fn before_failing(&self, by_force: bool) -> Next {
         let rebuilding = !self.core.members.rebuilding().is_empty();
+        if !rebuilding && by_force {
+            return "add a spare first, and wait until it is rebuilt; or use --force, and assemble \
+                    the array again after that"
+                .into();
+        }
         if !rebuilding {
             return "add a spare first, and wait until it is rebuilt".into();
         }

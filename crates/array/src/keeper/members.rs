@@ -82,6 +82,8 @@ pub(crate) struct Member {
     pub(crate) errors: u64,
     pub(crate) doubts: Doubts,
     pub(crate) want_replacement: bool,
+    /// The spare that is to replace it, where one was named.
+    pub(crate) wanted_spare: Option<MemberId>,
     /// Became in sync, and its superblock does not say so yet.
     pub(crate) arriving: bool,
     /// I/O in flight on it, and since when it has answered none.
@@ -111,6 +113,7 @@ impl Member {
             errors: 0,
             doubts: Doubts::default(),
             want_replacement: false,
+            wanted_spare: None,
             arriving: false,
             in_flight: 0,
             silent_since: Instant::default(),
@@ -271,6 +274,15 @@ impl Members {
             member.state = state;
         }
         self.index_roles();
+    }
+
+    /// A spare is gone: whom it was to replace stays.
+    pub(super) fn forget_wanted(&mut self, spare: MemberId) {
+        for member in self.table.iter_mut().flatten() {
+            if member.wanted_spare.take_if(|wanted| *wanted == spare).is_some() {
+                member.want_replacement = false;
+            }
+        }
     }
 
     /// Is the role held by a member that is completely in sync?

@@ -42,6 +42,7 @@ impl KeeperView<'_> {
                 state: m.state.public(),
                 replacement: matches!(m.state, State::Rebuilding { replacement: true, .. }),
                 want_replacement: m.want_replacement,
+                needed: self.keeper.core.needs(member),
                 devflags: m.superblock.devflags,
                 events: metadata.superblock.events,
                 errors: m.errors,

@@ -27,6 +27,15 @@ fn member_of(command: &mut Command) -> Option<&mut MemberId> {
 impl Stack {
     /// Hands a command for a member to the array that has it.
     pub(super) fn take_member_command(&mut self, id: CommandId, mut command: Command) {
+        if let Command::ReplaceWith { old, spare } = &mut command {
+            // Each array has its own spares.
+            if old.array_number().is_some() || Self::locate(*old).0 != Self::locate(*spare).0 {
+                let reason = "the spare is not of the array that has the member";
+                let next = Next::by("see its spares", Invocation::Detail { array: None });
+                return self.outer.refuse(id, Refusal::new(reason, next));
+            }
+            *spare = Self::locate(*spare).1;
+        }
         let Some(member) = member_of(&mut command) else { return };
         if let Some(number) = member.array_number() {
             *member = MemberId(number as u16);

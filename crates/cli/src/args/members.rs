@@ -78,10 +78,13 @@ fn parse_node(text: &str) -> Result<NodeArg, Refusal> {
     Ok(NodeArg { address: address.to_owned(), volume: volume.map(str::to_owned) })
 }
 
-/// The address of a witness: `HOST:PORT`, or as a node is named of which no volume is meant.
-pub(crate) fn parse_witness(text: &str) -> Result<String, Refusal> {
+/// The address of a node of which no volume is meant: `HOST:PORT`, or as a member is named.
+pub(crate) fn parse_node_address(text: &str) -> Result<String, Refusal> {
     let address = text.strip_prefix(NODE).unwrap_or(text);
     let address = address.strip_suffix('/').unwrap_or(address);
+    if address.contains('/') {
+        return Err(Refusal::new("a node is meant here, no volume of it", "write HOST:PORT"));
+    }
     let port = check_address(address).map_err(|reason| Refusal::new(reason, "write HOST:PORT"))?;
     match port {
         0 => Err(Refusal::new("no node has port 0", "write HOST:PORT")),
@@ -150,6 +153,6 @@ mod tests {
             assert!(!error.next.advice.is_empty(), "{text}: {error}");
         }
         assert!("mem:".parse::<MemberArg>().unwrap_err().reason.contains("size"));
-        assert!("mem:64KB".parse::<MemberArg>().unwrap_err().reason.contains("size"));
+        assert!("mem:64Kb".parse::<MemberArg>().unwrap_err().reason.contains("size"));
     }
 }

@@ -24,13 +24,14 @@ pub(crate) use nodes::{
 pub(crate) use parse::parse;
 pub use parse::parse_as;
 pub(crate) use running::{
-    AddArgs, DetailArgs, FailArgs, JournalModeArg, MemberOfArgs, ReplaceArgs, ScrubArgs,
-    StatusArgs, StopArgs, SyncArgs,
+    AddArgs, DetailArgs, FailArgs, JournalModeArg, MemberOfArgs, RemoveArgs, ReplaceArgs,
+    ScrubArgs, StatusArgs, StopArgs, SyncArgs,
 };
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
 pub(crate) use stored::{
-    AssembleArgs, CatArgs, CreateArgs, ExamineArgs, NewPolicy, ShapeArgs, UpdateArgs,
+    AssembleArgs, CatArgs, CreateArgs, ExamineArgs, MetadataArg, NewPolicy, RenameArgs, ShapeArgs,
+    UpdateArgs, ZeroArgs,
 };
 pub(crate) use suggest::similar;
 
@@ -44,10 +45,9 @@ const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usag
 #[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
 #[command(propagate_version = true)]
 pub(crate) struct Cli {
-    /// Where running arrays keep their control sockets [default: /run/braid for root, else
-    /// $XDG_RUNTIME_DIR/braid]
-    #[arg(long, global = true, value_name = "DIR", env = "BRAID_RUN_DIR", hide_env_values = true)]
-    #[arg(value_hint = ValueHint::DirPath)]
+    /// Where running arrays keep their control sockets [default: $BRAID_RUN_DIR, else /run/braid
+    /// for root and $XDG_RUNTIME_DIR/braid for others]
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) run_dir: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -70,10 +70,15 @@ pub(crate) enum Command {
     Examine(ExamineArgs),
     /// Change the consistency policy of an array that is stopped
     Update(UpdateArgs),
+    /// Give an array that is stopped another name
+    Rename(RenameArgs),
+    /// Remove the superblocks of devices that are members no more
+    ZeroSuperblock(ZeroArgs),
     /// Make a member faulty
     Fail(FailArgs),
-    /// Detach a faulty member or a spare
-    Remove(MemberOfArgs),
+    /// Detach a faulty member or a spare; or all that have `failed`, or whose devices are
+    /// `detached`
+    Remove(RemoveArgs),
     /// Attach a device as a spare, or a node in the place of a lost one; recovery starts when the
     /// array is degraded
     Add(AddArgs),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::members::parse_node_address;
 use super::{Size, parse_size};
 
 #[derive(Debug, Args)]
@@ -96,7 +97,8 @@ pub(crate) struct NodeArgs {
 pub(crate) enum NodeCommand {
     /// Version, space, ring memory, clients and volumes of each node
     Status(NodesArgs),
-    /// Remove a volume; refused while it is in use
+    /// Remove a volume; refused while it is in use, and of a member of an array unless that is
+    /// named
     Delete(VolumeArgs),
     /// Have a node forget what it has voted of an array; you vouch that nothing needs that
     ///
@@ -119,7 +121,7 @@ pub(crate) enum VolumeCommand {
 #[derive(Debug, Args)]
 pub(crate) struct NodesArgs {
     /// Where the nodes listen, HOST:PORT
-    #[arg(required = true, value_name = "ADDR")]
+    #[arg(required = true, value_name = "ADDR", value_parser = parse_node_address)]
     pub(crate) addresses: Vec<String>,
     /// Print JSON
     #[arg(long)]
@@ -131,10 +133,17 @@ pub(crate) struct NodesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct VolumeArgs {
     /// Where the node listens, HOST:PORT
-    #[arg(value_name = "ADDR")]
+    #[arg(value_name = "ADDR", value_parser = parse_node_address)]
     pub(crate) address: String,
     /// Name of the volume
     pub(crate) volume: String,
+    /// The array that the volume is a member of, by its name, HOST:NAME or UUID: what the member
+    /// holds of it is lost
+    #[arg(long, value_name = "NAME", conflicts_with = "force")]
+    pub(crate) array: Option<String>,
+    /// Whatever the volume holds
+    #[arg(long, short)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
 }
@@ -142,7 +151,7 @@ pub(crate) struct VolumeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ForgetArgs {
     /// Where the node listens, HOST:PORT
-    #[arg(value_name = "ADDR")]
+    #[arg(value_name = "ADDR", value_parser = parse_node_address)]
     pub(crate) address: String,
     /// The array's UUID, as `braid node status` prints it
     #[arg(value_name = "ARRAY-UUID")]
@@ -154,7 +163,7 @@ pub(crate) struct ForgetArgs {
 #[derive(Debug, Args)]
 pub(crate) struct NodeStopArgs {
     /// Where the node listens, HOST:PORT
-    #[arg(value_name = "ADDR")]
+    #[arg(value_name = "ADDR", value_parser = parse_node_address)]
     pub(crate) address: String,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,

@@ -70,7 +70,12 @@ fn meant<C: CommandFactory>(error: &clap::Error) -> Option<String> {
 }
 
 fn reason(error: &clap::Error) -> String {
-    if error.kind() == ErrorKind::MissingSubcommand {
+    let none = [
+        ErrorKind::MissingSubcommand,
+        // With no word at all.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ];
+    if none.contains(&error.kind()) {
         return "no command given".into();
     }
     let text = error.render().to_string();

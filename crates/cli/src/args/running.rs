@@ -22,6 +22,12 @@ const ADD_HELP: &str = "\
     that cannot be read or differs from what the other members say, the device fails, and the \
     array stays degraded. This is not done in arrays over nodes.";
 
+const REMOVE_HELP: &str = "\
+Examples:
+  braid remove home /dev/sdb
+  braid remove home failed
+  braid remove home ./failed           a file that is called so";
+
 const REPLACE_HELP: &str = "\
     Before MEMBER is made faulty, a sample of the copy is read back and compared with it: of \
     pieces of 64 KiB the first, every 64th and the last one, of large members about a thousand. \
@@ -32,7 +38,11 @@ const REPLACE_HELP: &str = "\
 #[command(after_help = STOP_HELP)]
 pub(crate) struct StopArgs {
     /// Name of the running array
-    pub(crate) name: String,
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) name: Option<String>,
+    /// All that run, those first that no other one lies on
+    #[arg(long, short)]
+    pub(crate) all: bool,
     /// Even while it is in use: write out the file systems on it, then cut off who uses it
     #[arg(long, short)]
     pub(crate) force: bool,
@@ -83,10 +93,23 @@ pub(crate) struct MemberOfArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = REMOVE_HELP)]
+pub(crate) struct RemoveArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    /// File or block device, or node://HOST:PORT[/VOLUME]; in an array of arrays also one of those,
+    /// by the name that status shows. Or failed: all faulty members; or detached: those of them and
+    /// of the spares whose device or file is gone
+    #[arg(value_hint = ValueHint::FilePath, value_name = "MEMBER|failed|detached")]
+    pub(crate) member: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct FailArgs {
     #[command(flatten)]
     pub(crate) of: MemberOfArgs,
-    /// Even while a resync has yet to make parity fit: what only the member holds of that is lost
+    /// Even while a resync has yet to make parity fit: what only the member holds of that is lost.
+    /// And even if the array fails without the member: it is to be assembled again then
     #[arg(long, short)]
     pub(crate) force: bool,
 }
@@ -140,6 +163,7 @@ pub(crate) enum JournalModeArg {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "What is set is kept nowhere: it holds until the array is stopped.")]
 pub(crate) struct SyncArgs {
     /// Name of the running array
     pub(crate) name: String,

@@ -3,9 +3,9 @@
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::members::{MemberArg, parse_witness};
+use super::members::{MemberArg, parse_node_address};
 use super::nodes::NetworkArgs;
-use super::size::{Size, parse_size};
+use super::size::{Size, parse_rounded, parse_size};
 
 const UPDATE_HELP: &str = "\
     The array must have been stopped well and be complete, and nobody may use its members, all of \
@@ -15,6 +15,30 @@ const UPDATE_HELP: &str = "\
     the size of a chunk, 128 KiB at least. A journal that is taken away leaves its device blank. \
     Over nodes ppl and journal need the room behind the data that volumes are made with for \
     them. The array assembles whenever that is cut off.";
+
+const CREATE_HELP: &str = "\
+A SIZE is in bytes, or has a unit: K, M, G, T or KiB, MiB, GiB, TiB (powers of 1024); KB, MB, GB, \
+TB (powers of 1000); 1.5T is fine.
+
+Examples:
+  braid create home --level 5 --raid-devices 3 /dev/sda /dev/sdb /dev/sdc
+  braid create home --level 1 --raid-devices 2 --metadata 1.0 --dry-run a.img b.img";
+
+const RENAME_HELP: &str = "\
+The new name is in the superblocks of all members, which must be there, and lasts. A host in front \
+of the old name (HOST:NAME) stays, and so do the names of volumes. To run an array under another \
+name once, see braid assemble --rename.
+
+Example:
+  braid rename home attic /dev/sda /dev/sdb /dev/sdc";
+
+const ZERO_HELP: &str = "\
+Nothing but superblocks is removed, of every version, wherever one may lie: what the array held \
+stays on the device. Members in use are refused. A superblock whose checksum is wrong, or that is \
+of a version nobody knows, is removed with --force only.
+
+Example:
+  braid zero-superblock /dev/sda /dev/sdb";
 
 /// What tells how the bytes of an array lie on its members.
 #[derive(Debug, Args)]
@@ -34,7 +58,22 @@ pub(crate) struct ShapeArgs {
     pub(crate) chunk: Option<Size>,
 }
 
+/// Versions of superblocks that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MetadataArg {
+    /// At the end of the device
+    #[value(name = "1.0")]
+    V1_0,
+    /// At its beginning
+    #[value(name = "1.1")]
+    V1_1,
+    /// 4 KiB from its beginning
+    #[value(name = "1.2")]
+    V1_2,
+}
+
 #[derive(Debug, Args)]
+#[command(after_help = CREATE_HELP)]
 pub(crate) struct CreateArgs {
     /// Name of the array
     pub(crate) name: String,
@@ -45,7 +84,7 @@ pub(crate) struct CreateArgs {
     pub(crate) spare_devices: u32,
     /// Part of each member to use, in bytes unless K, M, G or T follows [default: what the smallest
     /// has]. Over nodes the size of the data on each, which must be given
-    #[arg(long, short = 'z', value_parser = parse_size)]
+    #[arg(long, short = 'z', value_parser = parse_rounded)]
     pub(crate) size: Option<Size>,
     /// Write-intent bitmap [default: internal from 100 GiB on, and over nodes]
     #[arg(long, short, value_name = "internal|none")]
@@ -55,6 +94,14 @@ pub(crate) struct CreateArgs {
     /// [default over nodes: ppl for levels with parity, otherwise bitmap]
     #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: Option<String>,
+    /// Version of the superblocks: 1.2, 1.1 (both in front of the data) or 1.0 (behind it)
+    /// [default: 1.2; over nodes always]
+    #[arg(long, short = 'e', value_name = "VERSION")]
+    pub(crate) metadata: Option<MetadataArg>,
+    /// Where data begins on each member [default: 1M or more, with room for metadata and a later
+    /// reshape; 0 with metadata 1.0]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) data_offset: Option<Size>,
     /// A device that holds the journal of an array with parity, and nothing else
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub(crate) write_journal: Option<MemberArg>,
@@ -63,7 +110,7 @@ pub(crate) struct CreateArgs {
     pub(crate) journal_size: Option<Size>,
     /// With members on nodes: another node that has a vote in who may use the array, and holds
     /// nothing of it; may be repeated
-    #[arg(long, value_name = "ADDR", value_parser = parse_witness)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
     pub(crate) witness: Vec<String>,
     /// The members agree already (all zero, say): no initial resync
     #[arg(long)]
@@ -71,11 +118,17 @@ pub(crate) struct CreateArgs {
     /// Overwrite superblocks, file systems and partition tables found on the members
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Check everything, and show what would be made and how large it is; write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
     /// With members of memory: serve the array so, as `braid assemble` does; may be repeated
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
+    /// Serve over NBD on an address beyond loopback: who can connect can read and write everything
+    #[arg(long, requires = "export")]
+    pub(crate) insecure: bool,
     /// With members of memory: stay in the foreground until the array is stopped
     #[arg(long)]
     pub(crate) foreground: bool,
@@ -102,6 +155,9 @@ pub(crate) struct AssembleArgs {
     /// ublk[:NUMBER] (a block device /dev/ublkbNUMBER); may be repeated
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
+    /// Serve over NBD on an address beyond loopback: who can connect can read and write everything
+    #[arg(long, requires = "export")]
+    pub(crate) insecure: bool,
     /// Serve reads only; write nothing to any member
     #[arg(long, short = 'o')]
     pub(crate) readonly: bool,
@@ -122,7 +178,7 @@ pub(crate) struct AssembleArgs {
     pub(crate) take_over: bool,
     /// With members on nodes: a witness besides those that the array knows, or that has moved;
     /// may be repeated
-    #[arg(long, value_name = "ADDR", value_parser = parse_witness)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_node_address)]
     pub(crate) witness: Vec<String>,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
@@ -211,6 +267,34 @@ pub(crate) struct UpdateArgs {
     pub(crate) write_journal: Option<MemberArg>,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RENAME_HELP)]
+pub(crate) struct RenameArgs {
+    /// Name of an array that is stopped: as it was created, HOST:NAME or UUID
+    pub(crate) name: String,
+    /// The name that it is to have
+    pub(crate) new_name: String,
+    /// All of its members: files or block devices, or node://HOST:PORT[/VOLUME] [default: found
+    /// among all block devices]
+    #[arg(value_name = "MEMBER", value_parser = MemberArg::existing)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = ZERO_HELP)]
+pub(crate) struct ZeroArgs {
+    /// Files or block devices that nobody uses
+    #[arg(required = true, value_name = "MEMBER", value_parser = MemberArg::existing)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) members: Vec<MemberArg>,
+    /// Remove what looks like a superblock and cannot be trusted, too; devices without any are fine
+    #[arg(long, short)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -28,7 +28,7 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     let members = match (&named.name, members.is_empty()) {
         (Some(name), true) => match Client::connect(run_dir, name) {
             Ok(client) => return running(client, name, args),
-            Err(ControlError::NotRunning) => found::by_name("cat", name)?,
+            Err(ControlError::NotRunning) => found::by_name("cat", name, name)?,
             Err(error) => return Err(Failure::explained("cat", name, error)),
         },
         _ => members,

@@ -14,7 +14,7 @@ use crate::output;
 /// Exit codes of `--test`, as mdadm's.
 const DEGRADED: u8 = 1;
 const NOT_USABLE: u8 = 2;
-const NO_SUCH_ARRAY: u8 = 4;
+pub(super) const NO_SUCH_ARRAY: u8 = 4;
 
 pub(super) fn run(run_dir: &Path, args: &DetailArgs) -> Result<(), Failure> {
     let Some(name) = &args.name else {

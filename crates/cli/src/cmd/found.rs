@@ -258,7 +258,7 @@ impl Unread {
     /// Says how many there were; when it was all of them, that is an error.
     pub(super) fn conclude(self, operation: &str) -> Result<(), Failure> {
         let Self { devices, unread, first: Some(first) } = self else { return Ok(()) };
-        let next = "run as root, or name the members";
+        let next = where_to_look(rustix::process::geteuid().is_root());
         if unread < devices {
             let line = format!("{unread} of {devices} block devices cannot be read ({first})");
             output::warning(&format!("{operation} --scan: {line}; {next}"));
@@ -266,6 +266,15 @@ impl Unread {
         }
         let reason = format!("none of the {devices} block devices can be read ({first})");
         Err(Failure::refused(operation, "--scan", reason, next))
+    }
+}
+
+/// What helps where devices cannot be read. Root gains nothing by being root.
+const fn where_to_look(is_root: bool) -> &'static str {
+    if is_root {
+        "name the members, or see the kernel's log for what is wrong with them"
+    } else {
+        "run as root, or name the members"
     }
 }
 
@@ -277,14 +286,15 @@ pub(super) fn is_called(superblock: &Superblock, name: &str) -> bool {
     has_name || digits(name) == digits(&superblock.uuid_text())
 }
 
-/// The members of the one array of this name or UUID.
-pub(super) fn by_name(operation: &str, name: &str) -> Result<Vec<PathBuf>, Failure> {
+/// The members of the one array of this name or UUID, for a command that could be typed with
+/// MEMBERs behind `words`.
+pub(super) fn by_name(operation: &str, name: &str, words: &str) -> Result<Vec<PathBuf>, Failure> {
     let mut found = scan(operation, |superblock| is_called(superblock, name))?;
     match (found.pop(), found.is_empty()) {
         (Some(members), true) => Ok(members),
         (None, _) => {
             let reason = "no block device belongs to an array of this name";
-            let next = format!("name the members: braid {operation} {name} MEMBER...");
+            let next = format!("name the members: braid {operation} {words} MEMBER...");
             Err(Failure::refused(operation, name, reason, next))
         }
         (Some(_), false) => {
@@ -312,4 +322,15 @@ pub(super) fn groups(found: Vec<Found>) -> Vec<Vec<Found>> {
         }
     }
     groups.into_iter().map(|(_, members)| members).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_be_root() {
+        assert!(!where_to_look(true).contains("root"));
+        assert!(where_to_look(false).contains("root"));
+    }
 }

@@ -1,5 +1,6 @@
 //! Starting the process that serves an array, for the commands that do.
 
+use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::process::ExitStatus;
 
@@ -8,6 +9,11 @@ use braid_host::serve::{Assembled, ExportSpec, Serving, SpecError};
 
 use crate::failure::{Failure, system_error};
 use crate::output;
+
+/// Said of an array that no program can use.
+const NO_EXPORT: &str = "runs, and no program can read or write it, as there is no --export; to \
+                         have it used stop it, and start it with --export nbd:unix:PATH, \
+                         fuse:MOUNTPOINT, vhost-user:PATH or ublk";
 
 /// Serves in this process, if it is to be in the foreground or was started for that; else starts
 /// one that does.
@@ -51,23 +57,53 @@ pub(super) fn serve(
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     let log = run_dir.join(format!("{name}.log"));
+    let unused = exports.is_empty();
     let run_dir = run_dir.to_owned();
     let serving = Serving { name: name.clone(), array, exports, run_dir };
     let said = name.clone();
     let ready = |lost: &[String]| {
         lost.iter().for_each(|lost| output::warning(&format!("{operation} {said}: {lost}")));
+        if unused {
+            output::warning(&format!("{operation} {said}: {NO_EXPORT}"));
+        }
         daemon::notify_ready();
         daemon.map_or(Ok(()), |daemon| daemon.ready(&log))
     };
     braid_host::serve::serve(serving, ready).map_err(|why| Failure::explained(operation, name, why))
 }
 
-/// What was typed after `--export`.
-pub(super) fn exports(operation: &str, typed: &[String]) -> Result<Vec<ExportSpec>, Failure> {
+/// What was typed after `--export`. What everybody on a network could write to is refused unless
+/// that is meant.
+pub(super) fn exports(
+    operation: &str,
+    typed: &[String],
+    insecure: bool,
+) -> Result<Vec<ExportSpec>, Failure> {
     let parse = |text: &String| {
         text.parse().map_err(|error: SpecError| {
             Failure::explained(operation, "--export", error).with_code(Failure::USAGE)
         })
     };
-    typed.iter().map(parse).collect()
+    let exports = typed.iter().map(parse).collect::<Result<Vec<ExportSpec>, _>>()?;
+    for export in &exports {
+        match export {
+            ExportSpec::NbdTcp(address) if !insecure && !is_loopback(address) => {
+                let reason = format!(
+                    "whoever can connect to {address} could read and write the array: nothing is \
+                     encrypted, and nobody is asked who they are"
+                );
+                let next = "use a loopback address or nbd:unix:PATH, with an ssh tunnel to it, or \
+                            say --insecure where everybody who can connect may do that";
+                return Err(Failure::refused(operation, export, reason, next));
+            }
+            _ => {}
+        }
+    }
+    Ok(exports)
+}
+
+/// Only this machine can connect there. What is no address is refused elsewhere.
+pub(super) fn is_loopback(address: &str) -> bool {
+    let addresses = address.to_socket_addrs();
+    addresses.map_or(true, |mut all| all.all(|address| address.ip().is_loopback()))
 }

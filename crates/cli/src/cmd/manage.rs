@@ -2,27 +2,97 @@
 
 use std::path::Path;
 
+use braid_array::status::{ArrayState, MemberState, MemberStatus};
 use braid_host::control::member_path;
 use braid_host::control::wire::Verb;
 use braid_host::member;
 
 use super::running;
-use crate::args::{AddArgs, FailArgs, MemberOfArgs, ReplaceArgs, StopArgs};
+use crate::args::{AddArgs, FailArgs, MemberOfArgs, RemoveArgs, ReplaceArgs, StopArgs};
 use crate::failure::Failure;
 use crate::output;
 
 pub(super) fn stop(run_dir: &Path, args: &StopArgs) -> Result<(), Failure> {
-    let client = running::connect("stop", run_dir, &args.name)?;
-    client.stop(args.force).map_err(|error| Failure::explained("stop", &args.name, error))
+    match &args.name {
+        Some(name) => stop_one(run_dir, name, args.force),
+        None => stop_all(run_dir, args.force),
+    }
+}
+
+fn stop_one(run_dir: &Path, name: &str, force: bool) -> Result<(), Failure> {
+    let client = running::connect("stop", run_dir, name)?;
+    client.stop(force).map_err(|error| Failure::explained("stop", name, error))
+}
+
+/// An array that another one lies on can be stopped once that is: as long as one goes, the rest is
+/// tried again.
+fn stop_all(run_dir: &Path, force: bool) -> Result<(), Failure> {
+    let mut left = running::names("stop", run_dir)?;
+    loop {
+        let stopped = |name: String| {
+            let failure = stop_one(run_dir, &name, force).err()?;
+            Some((name, failure))
+        };
+        let before = left.len();
+        let refused: Vec<(String, Failure)> = left.into_iter().filter_map(stopped).collect();
+        if refused.is_empty() {
+            return Ok(());
+        }
+        if refused.len() == before {
+            refused.iter().for_each(|(_, failure)| output::failure(failure));
+            return Err(Failure::Silent(Failure::REFUSED));
+        }
+        left = refused.into_iter().map(|(name, _)| name).collect();
+    }
 }
 
 pub(super) fn fail(run_dir: &Path, args: &FailArgs) -> Result<(), Failure> {
     let force = args.force;
-    call("fail", run_dir, named(&args.of), |member| Verb::Fail { member, force })
+    call("fail", run_dir, named(&args.of), |member| Verb::Fail { member, force })?;
+    // It is done; what is only a warning may fail to be found out.
+    let status = running::status("fail", run_dir, &args.of.name);
+    if let Ok(status) = status
+        && status.array.state != ArrayState::Failed
+    {
+        let needed = status.array.members.iter().filter(|member| member.needed);
+        let needed: Vec<&str> = needed.map(|member| member.device.as_str()).collect();
+        if !needed.is_empty() {
+            output::warning(&format!(
+                "fail {}: no redundancy is left: the array fails if it loses {} as well",
+                args.of.name,
+                needed.join(" or ")
+            ));
+        }
+    }
+    Ok(())
 }
 
-pub(super) fn remove(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure> {
-    call("remove", run_dir, named(args), |member| Verb::Remove { member })
+pub(super) fn remove(run_dir: &Path, args: &RemoveArgs) -> Result<(), Failure> {
+    let is_chosen: fn(&MemberStatus) -> bool = match args.member.to_str() {
+        Some("failed") => |member| member.state == MemberState::Faulty,
+        Some("detached") => |member| {
+            let unused = matches!(member.state, MemberState::Faulty | MemberState::Spare);
+            unused && is_gone(&member.device)
+        },
+        _ => {
+            let named = (args.name.as_str(), args.member.as_path());
+            return call("remove", run_dir, named, |member| Verb::Remove { member });
+        }
+    };
+    let array = running::status("remove", run_dir, &args.name)?.array;
+    let members = std::iter::once(&array).chain(&array.children).flat_map(|array| &array.members);
+    for MemberStatus { device, .. } in members.filter(|member| is_chosen(member)) {
+        let member = Path::new(device);
+        call("remove", run_dir, (&args.name, member), |member| Verb::Remove { member })?;
+        output::answer(&format!("{}: removed {device}\n", args.name))?;
+    }
+    Ok(())
+}
+
+/// Is there no file or device of this name any more? Nodes are asked by the array.
+fn is_gone(device: &str) -> bool {
+    let is_path = Path::new(device).is_absolute();
+    is_path && !Path::new(device).exists()
 }
 
 pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {

@@ -1,5 +1,7 @@
 //! One module for each command: from low arguments to high ones, then to deeds.
 
+use std::path::Path;
+
 use crate::args::{Cli, Command, NodeCommand, VolumeCommand};
 use crate::failure::Failure;
 
@@ -18,6 +20,7 @@ mod manage;
 mod node;
 mod node_admin;
 mod nodes;
+mod rename;
 mod running;
 mod scrub;
 mod shape;
@@ -25,7 +28,9 @@ mod shell;
 mod status;
 mod sync;
 mod update;
+mod volumes;
 mod writes;
+mod zero;
 
 pub use assemble::open_nodes;
 pub use bench::beside_this;
@@ -37,6 +42,9 @@ pub use shell::{completions, man_pages};
 pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let run_dir = braid_host::control::run_dir(cli.run_dir.as_deref());
     let run_dir = run_dir.as_path();
+    if cli.run_dir.is_some() {
+        check_run_dir(run_dir, &cli.command)?;
+    }
     match &cli.command {
         Command::Create(args) => create::run(run_dir, args),
         Command::Stop(args) => manage::stop(run_dir, args),
@@ -44,6 +52,8 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Detail(args) => detail::run(run_dir, args),
         Command::Examine(args) => examine::run(args),
         Command::Update(args) => update::run(args),
+        Command::Rename(args) => rename::run(run_dir, args),
+        Command::ZeroSuperblock(args) => zero::run(args),
         Command::Fail(args) => manage::fail(run_dir, args),
         Command::Remove(args) => manage::remove(run_dir, args),
         Command::Add(args) => manage::add(run_dir, args),
@@ -68,5 +78,32 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Completions(args) => completions::<Cli>(args.shell),
         Command::Man(args) => man_pages::<Cli>(&args.dir),
         Command::Assemble(args) => assemble::run(run_dir, args),
+    }
+}
+
+/// Where no array can run, as somebody says, there is none to be asked.
+fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
+    let asks_arrays = matches!(
+        command,
+        Command::Stop(_)
+            | Command::Status(_)
+            | Command::Detail(_)
+            | Command::Fail(_)
+            | Command::Remove(_)
+            | Command::Add(_)
+            | Command::ReAdd(_)
+            | Command::Replace(_)
+            | Command::Check(_)
+            | Command::Repair(_)
+            | Command::Sync(_)
+    );
+    if !asks_arrays || run_dir.exists() {
+        return Ok(());
+    }
+    let next = "name the directory that the array was started with, or leave --run-dir out";
+    let failure = Failure::refused("--run-dir", run_dir.display(), "does not exist", next);
+    match command {
+        Command::Detail(args) if args.test => Err(failure.with_code(detail::NO_SUCH_ARRAY)),
+        _ => Err(failure),
     }
 }

@@ -1,7 +1,7 @@
 //! `braid node`: keeps volumes for arrays over nodes.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use braid_host::control::make_run_dir;
@@ -11,7 +11,7 @@ use braid_host::fabric::frame::Kind;
 use braid_host::node::{NodeSetup, Storage, serve_node};
 
 use super::key::whole;
-use super::launch::launch;
+use super::launch::{is_loopback, launch};
 use super::nodes::network;
 use crate::args::{NodeArgs, Size, check_address};
 use crate::failure::{Failure, system_error};
@@ -68,12 +68,6 @@ fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
         return Err(Failure::refused("node", &listen, reason, next));
     }
     Ok(NodeSetup { listen, storage, witness: args.witness, ring_bytes, network })
-}
-
-/// Only this machine can connect there. What is no address is refused elsewhere.
-fn is_loopback(address: &str) -> bool {
-    let addresses = address.to_socket_addrs();
-    addresses.map_or(true, |mut all| all.all(|address| address.ip().is_loopback()))
 }
 
 /// Serves until a signal. Says where it listens; in the background it leaves its process id and a

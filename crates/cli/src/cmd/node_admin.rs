@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use braid_array::format::{SuperblockError, Version};
+use braid_array::format::{Superblock, SuperblockError, Version};
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_cluster::ids::Epoch;
 use braid_host::fabric::Network;
@@ -10,9 +10,11 @@ use braid_host::key::text_of_uuid;
 use braid_host::remote::{self, NodeSurvey, Remote, RemoteError, RemoteErrorKind};
 use serde_json::{Value, json};
 
+use super::families::title;
+use super::found::is_called;
 use super::key;
-use super::nodes::{failed, network};
-use crate::args::{ForgetArgs, NodeStopArgs, NodesArgs, VolumeArgs, check_address};
+use super::nodes::{failed, network, options};
+use crate::args::{ForgetArgs, NodeStopArgs, NodesArgs, VolumeArgs};
 use crate::failure::Failure;
 use crate::invocation::shell_word;
 use crate::output;
@@ -56,9 +58,6 @@ enum Content {
 }
 
 pub(super) fn status(args: &NodesArgs) -> Result<(), Failure> {
-    for address in &args.addresses {
-        checked("node status", address)?;
-    }
     let network = network("node status", &args.network)?;
     // All at the same time: one that is silent holds up no other.
     let all: Vec<Seen> = std::thread::scope(|scope| {
@@ -70,18 +69,21 @@ pub(super) fn status(args: &NodesArgs) -> Result<(), Failure> {
         let nodes: Vec<Value> = all.iter().map(as_json).collect();
         output::print_json(&json!({ "schema": SCHEMA, "nodes": nodes }))?;
     } else {
-        output::answer(&all.iter().map(text).collect::<String>())?;
+        let options = options(&args.network);
+        output::answer(&all.iter().map(|seen| text(seen, &options)).collect::<String>())?;
     }
     if all.iter().all(|seen| seen.found.is_ok()) { Ok(()) } else { Err(Failure::Silent(1)) }
 }
 
 pub(super) fn delete(args: &VolumeArgs) -> Result<(), Failure> {
-    checked("node delete", &args.address)?;
     let network = network("node delete", &args.network)?;
     let object = format!("node://{}/{}", args.address, args.volume);
     let mut remote = connect("node delete", &args.address, network)?;
-    let stays = remove(&mut remote, &args.volume);
-    if let Some(array) = stays.map_err(|error| failed("node delete", &object, &error))? {
+    let error = |error: RemoteError| failed("node delete", &object, &error);
+    let held = held(&mut remote, &args.volume).map_err(error)?;
+    check_meant(args, &object, held.as_ref())?;
+    let array = held.and_then(Result::ok).map(|superblock| superblock.set_uuid);
+    if let Some(array) = remove(&mut remote, array).map_err(error)? {
         output::warning(&format!(
             "{object} is removed; what the node has voted of its array stays, as a client may \
              count on it: once the array is gone, or has replaced this node and has had all of \
@@ -92,21 +94,59 @@ pub(super) fn delete(args: &VolumeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes a volume. Returns the array of which the node still keeps a vote.
-fn remove(remote: &mut Remote, volume: &str) -> Result<Option<[u8; 16]>, RemoteError> {
+/// The superblock of a volume, which is opened; `None` where there is no room for one.
+fn held(
+    remote: &mut Remote,
+    volume: &str,
+) -> Result<Option<Result<Superblock, SuperblockError>>, RemoteError> {
     let bytes = remote.open_volume(volume, true)?;
-    let array = match Version::V1_2.location(bytes / SECTOR_BYTES) {
-        // Whether it can be read stands against nothing.
-        Some(_) => remote::superblock(remote)?.ok().map(|superblock| superblock.set_uuid),
-        None => None,
-    };
+    match Version::V1_2.location(bytes / SECTOR_BYTES) {
+        Some(_) => remote::superblock(remote).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A member of an array is removed only by who knows of which.
+fn check_meant(
+    args: &VolumeArgs,
+    object: &str,
+    held: Option<&Result<Superblock, SuperblockError>>,
+) -> Result<(), Failure> {
+    let refused =
+        |reason: String, next: String| Err(Failure::refused("node delete", object, reason, next));
+    let forced = "or say --force, to remove it whatever it holds";
+    match (held, &args.array) {
+        _ if args.force => Ok(()),
+        (Some(Ok(superblock)), None) => refused(
+            format!("is a member of the array {}, which loses what it holds", title(superblock)),
+            "see whether another array or volume was meant; if not, say which array loses a \
+             member: --array NAME"
+                .to_owned(),
+        ),
+        (Some(Ok(superblock)), Some(name)) if !is_called(superblock, name) => refused(
+            format!("is a member of the array {}, not of {name}", title(superblock)),
+            "see braid node status for what lies where".to_owned(),
+        ),
+        (Some(Err(SuperblockError::NoMagic)) | None, Some(name)) => refused(
+            format!("has no superblock, so it is no member of {name}"),
+            format!("see braid node status for what lies where, {forced}"),
+        ),
+        (Some(Err(SuperblockError::NoMagic)) | None, None) | (Some(Ok(_)), Some(_)) => Ok(()),
+        (Some(Err(error)), _) => refused(
+            format!("nobody can tell of which array it is a member: {error}"),
+            format!("repair it, {forced}"),
+        ),
+    }
+}
+
+/// Removes a volume of this array. Returns the array if the node still keeps a vote of it.
+fn remove(remote: &mut Remote, array: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, RemoteError> {
     remote.remove_volume()?;
     let Some(array) = array else { return Ok(None) };
     Ok(remote.vote(array).is_ok_and(|vote| vote.granted > Epoch::BEFORE_ANY).then_some(array))
 }
 
 pub(super) fn forget(args: &ForgetArgs) -> Result<(), Failure> {
-    checked("node forget", &args.address)?;
     let array = key::uuid("node forget", &args.array)?;
     let network = network("node forget", &args.network)?;
     let mut remote = connect("node forget", &args.address, network)?;
@@ -114,15 +154,9 @@ pub(super) fn forget(args: &ForgetArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn stop(args: &NodeStopArgs) -> Result<(), Failure> {
-    checked("node stop", &args.address)?;
     let network = network("node stop", &args.network)?;
     let mut remote = connect("node stop", &args.address, network)?;
     remote.shut_down().map_err(|error| failed("node stop", &args.address, &error))
-}
-
-fn checked(operation: &str, address: &str) -> Result<(), Failure> {
-    let usage = |reason| Failure::usage(operation, address, reason, "write HOST:PORT");
-    check_address(address).map(drop).map_err(usage)
 }
 
 fn connect(operation: &str, address: &str, network: Network) -> Result<Remote, Failure> {
@@ -190,9 +224,9 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What removes a volume.
-pub(super) fn removal(address: &str, volume: &str) -> String {
-    format!("braid node delete {} {}", shell_word(address), shell_word(volume))
+/// What removes a volume, with the options that the node is talked to with.
+pub(super) fn removal(address: &str, volume: &str, options: &str) -> String {
+    format!("braid node delete{options} {} {}", shell_word(address), shell_word(volume))
 }
 
 /// What has a node forget an array.
@@ -200,7 +234,7 @@ fn forgetting(address: &str, array: [u8; 16]) -> String {
     format!("braid node forget {} {}", shell_word(address), text_of_uuid(array))
 }
 
-fn text(seen: &Seen) -> String {
+fn text(seen: &Seen, options: &str) -> String {
     let Found { survey, contents, votes } = match &seen.found {
         Ok(found) => found,
         Err(RemoteError { why: Refusal { reason, next }, .. }) => {
@@ -215,7 +249,7 @@ fn text(seen: &Seen) -> String {
             Content::Nothing if volume.written => "no superblock yet".to_owned(),
             Content::Nothing => format!(
                 "no superblock, maybe left over from a create that was interrupted; {}",
-                removal(&seen.address, &volume.name)
+                removal(&seen.address, &volume.name, options)
             ),
             Content::Foreign => "no volume of braid's: it holds something else".to_owned(),
             Content::Unknown => "what lies on it cannot be read".to_owned(),

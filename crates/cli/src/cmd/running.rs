@@ -78,7 +78,8 @@ pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
     Ok(all)
 }
 
-fn names(operation: &str, run_dir: &Path) -> Result<Vec<String>, Failure> {
+/// The names of all running arrays.
+pub(crate) fn names(operation: &str, run_dir: &Path) -> Result<Vec<String>, Failure> {
     list(run_dir).map_err(|error| {
         let reason = format!("cannot be read: {}", system_error(&error));
         let next = "use its owner or root, or name another with --run-dir";

@@ -2,23 +2,18 @@
 
 use std::path::Path;
 
-use braid_array::status::JournalMode;
+use braid_array::status::{JournalMode, SyncStatus};
 use braid_host::control::wire::Verb;
 use serde_json::json;
 
 use super::running;
-use crate::args::{JournalModeArg, SyncArgs};
+use crate::args::{JournalModeArg, Size, SyncArgs};
 use crate::failure::Failure;
 use crate::output;
 use crate::output::json::SCHEMA;
 
 pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
-    if let (Some(min), Some(max)) = (args.min, args.max)
-        && min > max
-    {
-        let reason = format!("--min {min} is more than --max {max}");
-        return Err(Failure::usage("sync", &args.name, reason, "swap them"));
-    }
+    check_limits(run_dir, args)?;
     let asked = asked(args);
     let quiet = !asked.is_empty() && !args.json;
     for verb in asked {
@@ -44,13 +39,43 @@ pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
     output::answer(&format!("{}: {limits}{}\n", array.name, mode.unwrap_or_default()))
 }
 
+/// The limits that would be in force go together. Alone each is compared with the other one as it
+/// is, but for a minimum that nobody has set.
+fn check_limits(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
+    let (reason, next) = match (args.min, args.max) {
+        (Some(min), Some(max)) if min > max => {
+            (format!("--min {min} is more than --max {max}"), "swap them".to_owned())
+        }
+        (Some(min), None) => match in_force(run_dir, args)?.max_bytes_per_s.map(Size) {
+            Some(max) if min > max => (
+                format!("--min {min} is more than the maximum in force, {max}"),
+                format!("raise that, too: --max {min}, or more, or none"),
+            ),
+            _ => return Ok(()),
+        },
+        (None, Some(max)) => match Size(in_force(run_dir, args)?.min_bytes_per_s) {
+            min if min > max && min.0 != SyncStatus::DEFAULT_MIN_BYTES_PER_S => (
+                format!("--max {max} is less than the minimum in force, {min}"),
+                format!("lower that, too: --min {max}, or less; or use --pause"),
+            ),
+            _ => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    Err(Failure::usage("sync", &args.name, reason, next))
+}
+
+fn in_force(run_dir: &Path, args: &SyncArgs) -> Result<SyncStatus, Failure> {
+    Ok(running::status("sync", run_dir, &args.name)?.array.sync)
+}
+
 /// What is to be changed.
 fn asked(args: &SyncArgs) -> Vec<Verb> {
     let mode = args.journal_mode.map(|mode| match mode {
         JournalModeArg::WriteThrough => JournalMode::WriteThrough,
         JournalModeArg::WriteBack => JournalMode::WriteBack,
     });
-    let bytes = |size: crate::args::Size| size.0;
+    let bytes = |size: Size| size.0;
     let min_bytes_s = args.min.map(bytes);
     let max_bytes_s = args.max.map(bytes);
     let limits = (min_bytes_s.is_some() || max_bytes_s.is_some())

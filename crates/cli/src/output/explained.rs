@@ -120,6 +120,12 @@ fn plural(count: u64, one: &str, many: &str) -> String {
 }
 
 impl Explained {
+    /// Are there arrays, all of which run or can be started?
+    pub(crate) fn is_good(&self) -> bool {
+        let cannot = |array: &Explanation| matches!(array.prospect, Prospect::Refused { .. });
+        !self.arrays.is_empty() && !self.arrays.iter().any(cannot)
+    }
+
     /// For people.
     pub(crate) fn text(&self) -> String {
         let mut parts: Vec<String> = self.arrays.iter().map(Explanation::text).collect();

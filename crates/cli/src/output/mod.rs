@@ -19,6 +19,7 @@ pub(crate) mod json;
 pub(crate) mod log;
 pub(crate) mod mdstat;
 mod names;
+pub(crate) mod planned;
 pub(crate) mod progress;
 pub(crate) mod shape;
 pub(crate) mod status;

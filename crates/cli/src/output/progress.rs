@@ -40,13 +40,18 @@ impl Progress {
     /// A bar on a terminal, nothing elsewhere.
     pub(crate) fn bar(name: &str) -> Self {
         let bar = if super::shows_progress() { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        let bar = bar.with_prefix(name.to_owned());
-        let template = "{prefix} {msg} [{bar:30}] {percent}% {binary_bytes}/{binary_total_bytes}";
+        Self::on(bar, name)
+    }
+
+    /// One line: the bar takes what the words leave of it.
+    fn on(bar: ProgressBar, name: &str) -> Self {
+        let template = "{prefix} [{wide_bar}] {percent}% {msg}";
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| {
             // The template is ours and fixed.
             ProgressStyle::default_bar()
         });
         bar.set_style(style.progress_chars("=> "));
+        bar.set_prefix(short(name));
         Self { name: name.to_owned(), shape: Shape::Bar(bar) }
     }
 
@@ -75,10 +80,89 @@ impl Progress {
     }
 }
 
+/// As much of a name as leaves room for the rest of a line of 80 columns.
+fn short(name: &str) -> String {
+    const MOST: usize = 20;
+    if name.chars().count() <= MOST {
+        return name.to_owned();
+    }
+    name.chars().take(MOST - 3).chain("...".chars()).collect()
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Shape::Bar(bar) = &self.shape {
             bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use braid_array::events::SyncAction;
+    use indicatif::{ProgressDrawTarget, TermLike};
+
+    use super::*;
+
+    /// A terminal of 80 columns, and what is written to it.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(Arc<Mutex<String>>);
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.0.lock().unwrap().push('\n');
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn progress_is_one_line_of_a_terminal_of_80_columns() {
+        let sync = SyncStatus {
+            action: SyncAction::Recovery,
+            done_sectors: 1 << 30,
+            total_sectors: 1 << 38,
+            bytes_per_s: 1_234_567_890,
+            finish_s: Some(360_000),
+            ..SyncStatus::default()
+        };
+        for name in ["home", "a name of thirty-two characters."] {
+            let terminal = Terminal::default();
+            let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+            let mut progress = Progress::on(ProgressBar::with_draw_target(None, target), name);
+            progress.show(&sync).unwrap();
+            let shown = terminal.0.lock().unwrap().clone();
+            let line = shown.lines().find(|line| line.contains("recovery 1177.3 MiB/s, 100 h"));
+            let line = line.unwrap_or_else(|| panic!("{shown:?}"));
+            assert!(line.contains("left") && line.contains("0%"), "{line}");
+            assert!(line.trim_end().chars().count() <= 80, "{line}");
         }
     }
 }

@@ -99,7 +99,7 @@ fn a_key_of_one_array_opens_that_and_no_other() {
     cluster.refused(&format!("cat{theirs} --key {own}"), absent);
     cluster.refused(&format!("examine{theirs} --key {own}"), absent);
     cluster.refused(&format!("node delete {node} y --key {own}"), absent);
-    cluster.refused(&format!("node delete {node} x --key {own}"), LIMITED);
+    cluster.refused(&format!("node delete {node} x --array x --key {own}"), LIMITED);
     cluster.refused(&format!("node stop {node} --key {own}"), LIMITED);
     cluster.refused(&format!("create z -l 5 -n 3 --size 1M{all} --key {own}"), LIMITED);
     let output = lab.run(&format!("node status {node} --key {own}"), &[]);

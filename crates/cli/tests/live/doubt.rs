@@ -82,7 +82,7 @@ fn who_asks_whether_an_array_starts_hears_what_its_start_says() {
     assert!(lines[0].contains("--force"), "{log}");
     lab.ok("stop x --force", &[]);
 
-    let explained = lab.ok_text(&format!("assemble x{all} --explain"), &[]);
+    let explained = lab.told(&format!("assemble x{all} --explain"), &[]);
     assert!(explained.contains("cannot start: ") && explained.contains(why), "{explained}");
     let next = explained.lines().find_map(|line| line.strip_prefix("next: ")).expect("a step");
     let refused = lab.run(&words, &[]);

@@ -128,7 +128,7 @@ fn a_journal_is_shown_listed_explained_and_replayed() {
     assert_eq!((&replay["kind"], &replay["blocks"]), (&json!("journal"), &json!(counting)));
 
     // Without it, or with one that is damaged or of another time, there is a reason and a way on.
-    let explain = |devices: &[PathBuf]| lab.ok_text("assemble --explain", devices);
+    let explain = |devices: &[PathBuf]| lab.told("assemble --explain", devices);
     let text = explain(&devices[..3]);
     assert!(text.contains("cannot start: the journal of the array is not there"), "{text}");
     assert!(text.contains("next: bring the journal back"), "{text}");

@@ -7,7 +7,7 @@ use crate::support::{Lab, until};
 
 /// What `assemble --explain` says is next for the array `top`.
 fn next(lab: &Lab, members: &[PathBuf]) -> String {
-    let text = lab.ok_text("assemble --explain", members);
+    let text = lab.told("assemble --explain", members);
     let top = text.lines().skip_while(|line| !line.contains(":top ("));
     let next = top.filter_map(|line| line.strip_prefix("next: ")).next();
     next.unwrap_or_else(|| panic!("no next step: {text}")).to_owned()
@@ -60,7 +60,7 @@ fn an_array_of_arrays_is_found_by_its_name_in_one_of_them() {
     let lab = Lab::new();
     let members = lab.nested("1 --assume-clean");
     let half = &members[..2];
-    let text = lab.ok_text("assemble --explain top", half);
+    let text = lab.told("assemble --explain top", half);
     let run = command("--run top ", half);
     assert!(text.ends_with(&format!("start without them: {run}\n")), "{text}");
     lab.ok("assemble --run top", half);

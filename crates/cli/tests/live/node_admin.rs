@@ -41,7 +41,7 @@ fn nodes_say_what_they_keep_and_volumes_in_use_stay() {
     assert!(stores[0].join("x").exists());
     lab.ok("stop x", &[]);
     until("a volume that is free", || status(&lab, node)["volumes"][0]["client"].is_null());
-    lab.ok(&format!("volume delete {node} x"), &[]);
+    lab.ok(&format!("volume delete {node} x --array x"), &[]);
     assert!(!stores[0].join("x").exists());
     let line = lab.refused(1, &format!("node delete {node} x"), &[], &[]);
     assert!(line.contains("no volume"), "{line}");
@@ -63,7 +63,7 @@ fn a_vote_is_forgotten_when_somebody_says_so_and_nothing_stands_against_it() {
     lab.ok("stop x", &[]);
     until("a volume that is free", || status(&lab, node)["volumes"][0]["client"].is_null());
 
-    let output = lab.run(&format!("node delete {node} x"), &[]);
+    let output = lab.run(&format!("node delete {node} x --array {uuid}"), &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.ends_with(&format!("braid {forget}\n")), "{said}");
     let votes = || {
@@ -211,7 +211,7 @@ fn nobody_without_the_key_looks_after_nodes() {
         assert!(text.contains("cluster key") && text.lines().count() == 1, "{text}");
     }
     assert!(store.join("x").exists());
-    lab.ok(&format!("node delete {address} x --key {own}"), &[]);
+    lab.ok(&format!("node delete {address} x --array x --key {own}"), &[]);
     assert!(!store.join("x").exists());
     lab.ok(&format!("node stop {address} --key {own}"), &[]);
     let gone = || !lab.run(&format!("node status {address} --key {own}"), &[]).status.success();
@@ -232,6 +232,29 @@ fn a_node_logs_the_client_that_it_lost() {
     let log = lab.path("run").join(format!("node-{address}.log"));
     let said = || std::fs::read_to_string(&log).unwrap_or_default();
     until("a line", || said().contains("the client of volume x is gone"));
+}
+
+/// A stop is no reason to be worried.
+#[test]
+fn a_clean_stop_leaves_no_warning_in_the_log_of_a_node() {
+    let lab = Lab::new();
+    let start = |_| lab.ok_text("node --listen 127.0.0.1:0 --memory --ring 64M", &[]);
+    let addresses: Vec<String> = (0..3).map(start).collect();
+    let all: String = addresses.iter().map(|it| format!(" node://{}", it.trim_end())).collect();
+    for (level, bytes) in [(0, 3 << 20), (5, 2 << 20)] {
+        let name = format!("x{level}");
+        lab.ok(&format!("create {name} -l {level} -n 3 --size 1M{all}"), &[]);
+        lab.ok(&format!("assemble {name}{all} --export nbd:unix:x.sock"), &[]);
+        fill(&lab.path("x.sock"), &name, &noise(bytes));
+        lab.ok(&format!("stop {name}"), &[]);
+        for address in &addresses {
+            let log = lab.path("run").join(format!("node-{}.log", address.trim_end()));
+            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            let line = format!("the client of volume {name} is gone, and left it clean");
+            until("a line", || said().contains(&line));
+            assert!(said().lines().all(|line| !line.contains("WARN")), "{}", said());
+        }
+    }
 }
 
 #[test]
@@ -263,6 +286,6 @@ fn room_is_what_is_free_and_not_promised() {
     lab.ok(&create("a", two_thirds), &[]);
     let line = lab.refused(1, &create("b", two_thirds), &[], &[]);
     assert!(line.contains("promised to other volumes"), "{line}");
-    lab.ok(&format!("node delete {} a", node.address), &[]);
+    lab.ok(&format!("node delete {} a --force", node.address), &[]);
     lab.ok(&create("b", two_thirds), &[]);
 }

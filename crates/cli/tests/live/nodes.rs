@@ -88,7 +88,7 @@ fn who_is_no_node_is_told_by_name() {
             assert!(line.contains(&format!("node://{address}/x: ")), "braid {words}: {line}");
         }
     }
-    let text = lab.ok_text(&format!("assemble --explain x node://{nobody}/x"), &[]);
+    let text = lab.told(&format!("assemble --explain x node://{nobody}/x"), &[]);
     assert!(text.contains("out  node://") && text.contains("refuses the connection"), "{text}");
     assert!(text.contains("cannot start"), "{text}");
 }

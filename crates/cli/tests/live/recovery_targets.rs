@@ -270,7 +270,7 @@ fn a_node_that_was_replaced_under_load_is_free() {
         lab.ok(&format!("add x node://{old}"), &[]);
         lab.ok(&format!("remove x node://{old}"), &[]);
         let begun = Instant::now();
-        lab.ok(&format!("node delete {old} x"), &[]);
+        lab.ok(&format!("node delete {old} x --array x"), &[]);
         assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
         drop(end);
         writers.into_iter().for_each(|writer| writer.join().expect("no error"));

@@ -141,9 +141,9 @@ fn what_is_explained_is_there_as_json() {
     lab.ok("create other --level 1 --raid-devices 2 --assume-clean", &other);
     let blank = lab.members("blank", 1, 1);
     let explained = |lab: &Lab, paths: &[PathBuf]| {
-        let text = lab.ok_text("assemble --explain", paths);
-        let json = lab.ok("assemble --explain --json", paths);
-        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let text = lab.told("assemble --explain", paths);
+        let json = lab.told("assemble --explain --json", paths);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         for array in json["arrays"].as_array().unwrap() {
             let next = array["next"].as_str().unwrap();
             assert!(text.contains(&format!("next: {next}\n")), "{next}: {text}");

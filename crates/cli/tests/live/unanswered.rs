@@ -66,10 +66,10 @@ fn a_stopped_process_keeps_nobody_waiting() {
     let used = format!("in use by array still (process {number}, stopped)");
     let go_on = format!("let it go on: kill -CONT {number}\n");
     assert!(line.ends_with(&format!("{used}; {go_on}")), "{line}");
-    let explained = lab.ok_text("assemble --explain", &members);
+    let explained = lab.told("assemble --explain", &members);
     let cannot = format!("cannot start: {} is {used}\nnext: {go_on}", members[0].display());
     assert!(explained.ends_with(&cannot), "{explained}");
-    let explained = lab.ok_text("assemble --explain --json", &members);
+    let explained = lab.told("assemble --explain --json", &members);
     assert!(explained.contains("\"can_start\": false"), "{explained}");
     drop(stopped);
     lab.ok("status still", &[]);
@@ -96,7 +96,7 @@ fn an_array_that_cannot_be_reached_is_told_of_with_how_to_end_it() {
         let used = format!("in use by array home (process {number}, its control socket is gone)");
         let line = lab.refused(1, "assemble", &members, &members);
         assert!(line.ends_with(&format!("{used}; {end}")), "{line}");
-        let explained = lab.ok_text("assemble --explain", &members);
+        let explained = lab.told("assemble --explain", &members);
         let cannot = format!("cannot start: {} is {used}\nnext: {end}", members[0].display());
         assert!(explained.ends_with(&cannot), "{explained}");
 

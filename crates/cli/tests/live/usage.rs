@@ -51,7 +51,7 @@ fn options_of_create_out_of_range_are_refused() {
         ("--level 5 --raid-devices 3 --chunk 0", "chunk"),
         ("--level 5 --raid-devices 3 --chunk 3K", "chunk"),
         ("--level 5 --raid-devices 3 --chunk 8388607T", "chunk"),
-        ("--level 5 --raid-devices 3 --chunk 64KB", "not a size"),
+        ("--level 5 --raid-devices 3 --chunk 64KB", "chunks of 125 sectors"),
         ("--level 1 --raid-devices 3 --chunk 64K", "chunk"),
         ("--level 5 --raid-devices 3 --size 1", "size"),
         ("--level 5 --raid-devices 3 --size 1000", "--size 1000K"),

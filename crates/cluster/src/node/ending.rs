@@ -9,6 +9,9 @@ use super::{Life, Node};
 use crate::ids::Epoch;
 use crate::wire::Message;
 
+/// The kind of remark about a client that is gone and left nothing to do.
+pub const CLEAN_END: &str = "client left";
+
 impl Node {
     /// Ends a connection on which something was said that no peer says.
     pub(super) fn abandon(&mut self, peer: PeerId, why: Violation) {
@@ -24,8 +27,13 @@ impl Node {
                 if self.pipes.has(client)
                     && let Some(held) = self.volumes.held(client)
                 {
-                    let text = format!("the client of volume {} is gone: {reason}", held.name);
-                    self.out.remark("client", text);
+                    // A stop and the end of an idle client look the same, and harm nothing.
+                    let clean = self.volumes.is_clean(client) && !self.pipes.has_leftovers(client);
+                    let (kind, left) =
+                        if clean { (CLEAN_END, ", and left it clean") } else { ("client", "") };
+                    let text =
+                        format!("the client of volume {} is gone{left}: {reason}", held.name);
+                    self.out.remark(kind, text);
                 }
                 self.end(client);
             }

@@ -36,6 +36,14 @@ pub(super) fn text_of(array: ArrayId) -> String {
     uuid_text(Version::V1_2, array)
 }
 
+/// Does this superblock say that the array is clean? `None` where it is no superblock.
+pub(super) fn says_clean(superblock: &[u8]) -> Option<bool> {
+    const MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
+    const RESYNC_OFFSET: usize = 208;
+    let resync_offset = superblock.get(RESYNC_OFFSET..)?.first_chunk()?;
+    superblock.starts_with(&MAGIC).then_some(u64::from_le_bytes(*resync_offset) == u64::MAX)
+}
+
 /// Is this the beginning of a superblock of the array? Its sum is not looked at: what is looked at
 /// never changes while somebody writes the rest.
 pub(super) fn is_of(array: &ArrayId, superblock: &[u8]) -> bool {

@@ -19,6 +19,7 @@ use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::{Action, Instant, Machine, Refusal};
 
+pub use self::ending::CLEAN_END;
 pub use self::notes::NOTE_ENDING;
 use self::out::Out;
 use self::pipeline::Pipes;

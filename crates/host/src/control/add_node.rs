@@ -168,8 +168,10 @@ impl Served {
             Ok(_) | Err(_) if force => None,
             Ok(found) => {
                 let reason = format!("is a member of another array, {}", found.uuid_text());
-                let next = format!("name another volume, or remove that one: {removal}");
-                return Err(Refusal::new(reason, next));
+                return Err(Refusal::new(
+                    reason,
+                    "name another volume, or --force to overwrite it",
+                ));
             }
             Err(SuperblockError::NoMagic) => {
                 let reason = "the node has a volume of this name without a superblock, maybe left \

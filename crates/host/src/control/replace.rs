@@ -1,10 +1,11 @@
-//! Replacing a member of a running array while it serves, by a spare. Over nodes the spare may be
-//! named, and becomes one if it is none.
+//! Replacing a member of a running array while it serves, by a spare, which may be named. Over
+//! nodes what is named becomes a spare if it is none.
 
 use std::path::Path;
 
 use braid_array::Refusal;
 use braid_array::action::Command;
+use braid_array::refusal::{Invocation, Next};
 use braid_array::status::{MemberState, Status};
 
 use super::served::{Served, find_member};
@@ -13,11 +14,11 @@ impl Served {
     pub(super) fn replace(&self, member: &str, with: Option<&str>) -> Result<(), Refusal> {
         let old = self.member(member)?;
         let Some(with) = with else { return self.command(Command::Replace(old)) };
-        let Some(network) = self.network else {
-            let next = "add it as a spare if it is none, and replace without --with";
-            return Err(Refusal::new("which spare is used is chosen over nodes alone", next));
-        };
         let status = self.status()?;
+        let Some(network) = self.network else {
+            let spare = self.spare(&status, with)?;
+            return self.command(Command::ReplaceWith { old, spare });
+        };
         let known = find_member(&status, Path::new(with)).is_some();
         if !known && status.degraded > 0 {
             let next = "add it in the place of the member that is missing";
@@ -40,7 +41,17 @@ impl Served {
     fn spare(&self, status: &Status, with: &str) -> Result<braid_array::MemberId, Refusal> {
         let found = find_member(status, Path::new(with));
         let spare = found.filter(|found| found.state == MemberState::Spare);
-        let why = || Refusal::new(format!("{with} is no spare of {}", self.name), "name a spare");
+        let why = || {
+            let reason = format!("{with} is no spare of {}", self.name);
+            let array = Some(self.name.clone());
+            let next = match found {
+                Some(_) => Next::by("see which are", Invocation::Detail { array }),
+                None => {
+                    Next::by("add it first", Invocation::Add { array, device: with.to_owned() })
+                }
+            };
+            Refusal::new(reason, next)
+        };
         spare.map(|spare| spare.member).ok_or_else(why)
     }
 }

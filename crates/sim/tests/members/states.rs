@@ -84,7 +84,7 @@ fn what_the_array_needs_is_not_failed<L: Lane>(code: Code) {
         array.order(Command::Fail(MemberId(member)));
     }
     let refusal = array.refused(Command::Fail(MemberId(code.losses as u16)));
-    assert!(refusal.reason.contains("would lose data"), "{refusal}");
+    assert!(refusal.reason.contains("would fail without"), "{refusal}");
     array.content_is_right();
 }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::Role;
 use crate::action::{Command, IoError};
 use crate::keeper::SAFE_MODE_MS;
-use crate::status::ArrayState;
+use crate::status::{ArrayState, MemberState};
 
 /// The superblocks say "active", and no time passes that would change it: background work does
 /// not wait either.
@@ -86,6 +86,35 @@ fn a_replaced_member_gets_writes_until_the_members_know() {
         assert_eq!(world.superblock(1).role_of(0), DevRole::Faulty);
         assert!(world.begin_write(0, &noise(3, 512)));
         assert!(world.data(0, 0, 1) == data, "it has left");
+    }
+}
+
+/// Which spare replaces a member may be said; where that one is gone, the member stays.
+#[test]
+fn a_member_is_replaced_by_the_spare_that_was_named() {
+    for lost in [false, true] {
+        let mut world = World::new(1, 0, 2, 0);
+        make_active(&mut world);
+        let other = world.add_disk();
+        let named = world.add_disk();
+        world.command(Command::Pause(true));
+        world.command(Command::ReplaceWith { old: MemberId(0), spare: named });
+        let state = |world: &World, id| world.array.status().member(id).map(|m| m.state);
+        assert_eq!(state(&world, named), Some(MemberState::Rebuilding));
+        assert_eq!(state(&world, other), Some(MemberState::Spare));
+        if lost {
+            world.command(Command::Fail(named));
+        }
+        world.command(Command::Pause(false));
+        world.run_until_idle();
+        let (old, new) = if lost {
+            (MemberState::InSync, MemberState::Faulty)
+        } else {
+            (MemberState::Faulty, MemberState::InSync)
+        };
+        assert_eq!(state(&world, MemberId(0)), Some(old));
+        assert_eq!(state(&world, named), Some(new));
+        assert_eq!(state(&world, other), Some(MemberState::Spare), "lost: {lost}");
     }
 }
 

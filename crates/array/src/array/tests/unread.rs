@@ -429,7 +429,9 @@ fn the_advice_against_failing_a_member_suits_what_goes_on() {
         world.refused(Command::Fail(MemberId(1)));
         world.advice.pop().unwrap()
     };
-    assert_eq!(advice(&mut world), "add a spare first, and wait until it is rebuilt");
+    let first = "add a spare first, and wait until it is rebuilt; or use --force, and assemble the \
+                 array again after that";
+    assert_eq!(advice(&mut world), first);
     world.command(Command::Pause(true));
     world.add_disk();
     assert_eq!(advice(&mut world), "let recovery go on and wait until it is complete");

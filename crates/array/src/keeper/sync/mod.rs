@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 use super::Redundancy;
 use super::core::Core;
-use super::members::State;
+use super::members::{Members, State};
 use crate::assemble::Had;
 use crate::events::{ArrayEvent, SyncAction};
 use crate::format::superblock::MAX_SECTOR;
@@ -138,19 +138,7 @@ impl Sync {
         if core.rules.lane_takes_spares {
             return;
         }
-        loop {
-            let spare = core.members.iter().find(|(_, m)| m.state == State::Spare);
-            let Some(spare) = spare.map(|(id, _)| id) else { return };
-            let empty = core.members.roles().find(|(_, entry)| entry.holder.is_none());
-            let wanting = core.members.roles().find(|(_, entry)| {
-                entry.beside.is_none()
-                    && entry
-                        .holder
-                        .and_then(|id| core.members.get(id))
-                        .is_some_and(|m| m.want_replacement)
-            });
-            let Some((role, _)) = empty.or(wanting) else { return };
-            let replacement = empty.is_none();
+        while let Some(Assignment { spare, role, replacement }) = next_assignment(&core.members) {
             let state = State::Rebuilding { role, offset: 0, replacement, had: Had::NOTHING };
             if let Some(member) = core.members.get_mut(spare) {
                 member.superblock.recovery_offset = 0;
@@ -291,6 +279,35 @@ impl Sync {
             core.metadata.queue_superblock(true);
         }
     }
+}
+
+/// What a spare is to do.
+struct Assignment {
+    spare: MemberId,
+    role: Role,
+    /// The role has a holder, which serves until the spare has all of it.
+    replacement: bool,
+}
+
+/// Roles that nobody holds come before members that want a replacement. A spare that was named for
+/// one of those is taken for something else only where no other is left.
+fn next_assignment(members: &Members) -> Option<Assignment> {
+    let spares = || members.iter().filter(|(_, m)| m.state == State::Spare).map(|(id, _)| id);
+    let is_named = |spare| members.iter().any(|(_, m)| m.wanted_spare == Some(spare));
+    let unnamed = spares().find(|spare| !is_named(*spare));
+    if let Some((role, _)) = members.roles().find(|(_, entry)| entry.holder.is_none()) {
+        let spare = unnamed.or_else(|| spares().next())?;
+        return Some(Assignment { spare, role, replacement: false });
+    }
+    let mut wanting = members.roles().filter(|(_, entry)| entry.beside.is_none());
+    wanting.find_map(|(role, entry)| {
+        let member = members.get(entry.holder?).filter(|member| member.want_replacement)?;
+        let spare = match member.wanted_spare {
+            Some(named) => spares().find(|spare| *spare == named)?,
+            None => unnamed?,
+        };
+        Some(Assignment { spare, role, replacement: true })
+    })
 }
 
 /// Are there redundant parts to bring in line?

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::status::SyncStatus;
 use crate::{Instant, SECTOR_BYTES};
 
 /// The current speed is that of the last ten marks, three seconds apart, as in md.
@@ -24,7 +25,7 @@ pub(super) struct Speed {
 impl Default for Speed {
     fn default() -> Self {
         Self {
-            min_bytes_s: 10 << 20,
+            min_bytes_s: SyncStatus::DEFAULT_MIN_BYTES_PER_S,
             max_bytes_s: u64::MAX,
             not_before: Instant::default(),
             marks: VecDeque::with_capacity(MARKS),

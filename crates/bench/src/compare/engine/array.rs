@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use braid_array::assemble::{Config, MemberConfig, Standing as InArray, StartLog};
 use braid_array::create::{Blueprint, NewArray, NewBitmap, NewDevice, NewLog};
-use braid_array::format::BadBlocks;
+use braid_array::format::{BadBlocks, Version};
 use braid_array::level::{Layout, Level};
 use braid_array::{Role, SECTOR_BYTES};
 use braid_host::member::{self, MemberFile, Mode};
@@ -125,6 +125,8 @@ fn blueprint(name: &str, level: Level, members: &[MemberFile]) -> Result<Bluepri
         level,
         layout: Layout::default_for(level),
         chunk_sectors: if level == Level::Raid1 { 0 } else { CHUNK_SECTORS },
+        version: Version::V1_2,
+        data_offset: None,
         size_sectors: None,
         bitmap: NewBitmap::None,
         log: NewLog::None,

@@ -54,19 +54,17 @@ pub(super) fn run(run_dir: &Path, plan: Chosen, as_json: bool) -> Result<(), Fai
         explained.arrays.push(explain(family, damaged, others, &called, &plan, &running));
     }
     explained.others = odd;
-    answer(&explained, as_json)?;
-    if explained.arrays.is_empty() {
-        return Err(Failure::Silent(Failure::REFUSED));
-    }
-    Ok(())
+    answer(&explained, as_json)
 }
 
-/// Prints it.
+/// Prints it. That there is no array, or one that cannot start, shows in the exit status.
 pub(super) fn answer(explained: &Explained, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        return output::print_json(&explained.json());
+        output::print_json(&explained.json())?;
+    } else {
+        output::answer(&explained.text())?;
     }
-    output::answer(&explained.text())
+    if explained.is_good() { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) }
 }
 
 fn stray(found: Found) -> Judged {
@@ -168,7 +166,8 @@ fn replay(config: &Config) -> Option<Replay> {
 fn condition(degraded: u16, resync_from: Option<u64>, by_bitmap: bool) -> String {
     let mut parts = Vec::new();
     if degraded > 0 {
-        parts.push(format!("degraded, {degraded} roles without an in-sync member"));
+        let roles = if degraded == 1 { "role" } else { "roles" };
+        parts.push(format!("degraded, {degraded} {roles} without an in-sync member"));
     }
     match resync_from {
         Some(_) if by_bitmap => parts.push("resync of what the bitmap marks".to_owned()),

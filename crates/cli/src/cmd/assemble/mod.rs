@@ -94,7 +94,7 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
     let daemon = Daemon::adopt();
     let named = Named::parse("assemble", &args.names)?;
-    let exports = launch::exports("assemble", &args.export)?;
+    let exports = launch::exports("assemble", &args.export, args.insecure)?;
     // HOST:NAME and UUIDs select an array, too, but are no name for it.
     if let Some(name) = named.name.as_ref().filter(|name| args.rename || !name.contains(':')) {
         check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;
@@ -117,7 +117,7 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
             let reason = "which array is to run under this name was not said";
             return Err(Failure::usage("assemble", "--rename", reason, "name its members"));
         }
-        (Some(name), _) => found::by_name("assemble", name)?,
+        (Some(name), _) => found::by_name("assemble", name, name)?,
         (None, _) if args.scan && args.explain => scanned()?.concat(),
         (None, _) if args.scan => return each(args),
         (None, _) => {

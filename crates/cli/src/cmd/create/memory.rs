@@ -16,6 +16,9 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
     let daemon = Daemon::adopt();
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
+    if args.dry_run {
+        return Err(usage("memory is written by nobody else", "leave --dry-run out"));
+    }
     let size = |member: &MemberArg| match member {
         MemberArg::Memory(size) => Some(size.0),
         _ => None,
@@ -32,7 +35,7 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
     }
     let names = (0..sizes.len()).map(|index| Some(PathBuf::from(format!("mem:{index}"))));
     let plan = Creation::of(args, names.collect())?;
-    let exports = launch::exports("create", &args.export)?;
+    let exports = launch::exports("create", &args.export, args.insecure)?;
     launch("create", &args.name, args.foreground, daemon, |daemon| {
         let devices = memory(&plan, &sizes)?;
         // New memory is all zero, with which every parity agrees.

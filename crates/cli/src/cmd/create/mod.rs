@@ -8,7 +8,7 @@ mod votes;
 use std::path::{Path, PathBuf};
 
 use braid_array::create::{Blueprint, CreateError, NewArray, NewBitmap, NewDevice, NewLog};
-use braid_array::format::locations;
+use braid_array::format::{Version, locations};
 use braid_array::level::Level;
 use braid_array::refusal::Advised;
 use braid_array::{SECTOR_BYTES, name};
@@ -17,10 +17,13 @@ use uuid::Uuid;
 
 use super::shape::{ArrayShape, Typed};
 use super::{found, writes};
-use crate::args::{CreateArgs, MemberArg, Size, similar};
+use crate::args::{CreateArgs, MemberArg, MetadataArg, Size, similar};
 use crate::failure::{Failure, system_error};
 use crate::invocation::shell_word;
 use crate::output;
+
+/// Data begins at a multiple of this, so that I/O fits every device.
+const DATA_OFFSET_UNIT: u64 = 4096;
 
 /// What was typed, checked as far as it can be without looking at members.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ struct Creation {
     size_sectors: Option<u64>,
     bitmap: NewBitmap,
     policy: Policy,
+    metadata: Version,
+    data_offset: Option<u64>,
     assume_clean: bool,
     force: bool,
     /// For each role its device, `None` where it is missing; then the spares, then the journal.
@@ -71,6 +76,11 @@ fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
     let devices = open(&plan)?;
     let blueprint = blueprint(&plan, &devices)?;
     warn(&plan, &devices)?;
+    if args.dry_run {
+        let devices = devices.iter().map(|device| device.as_ref().map(|it| it.path.as_path()));
+        let journal = plan.policy == Policy::Journal;
+        return output::answer(&output::planned::on_devices(&blueprint, devices, journal));
+    }
     write(&plan, &devices, &blueprint)?;
     if args.consistency_policy.is_none() {
         tell_of_write_hole(&plan);
@@ -102,10 +112,31 @@ impl Creation {
             size_sectors,
             bitmap: bitmap(args)?,
             policy: policy(args)?,
+            metadata: metadata(args),
+            data_offset: data_offset(args)?,
             assume_clean: args.assume_clean,
             force: args.force,
             members,
         })
+    }
+}
+
+fn metadata(args: &CreateArgs) -> Version {
+    match args.metadata {
+        Some(MetadataArg::V1_0) => Version::V1_0,
+        Some(MetadataArg::V1_1) => Version::V1_1,
+        Some(MetadataArg::V1_2) | None => Version::V1_2,
+    }
+}
+
+/// In sectors.
+fn data_offset(args: &CreateArgs) -> Result<Option<u64>, Failure> {
+    match args.data_offset {
+        Some(Size(bytes)) if !bytes.is_multiple_of(DATA_OFFSET_UNIT) => {
+            let reason = format!("data cannot begin at byte {bytes}");
+            Err(Failure::usage("create", &args.name, reason, "use a multiple of 4K"))
+        }
+        offset => Ok(offset.map(|Size(bytes)| bytes / SECTOR_BYTES)),
     }
 }
 
@@ -343,6 +374,8 @@ fn blueprint(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<Blueprin
         level: plan.shape.level,
         layout: plan.shape.layout,
         chunk_sectors: plan.shape.chunk_sectors,
+        version: plan.metadata,
+        data_offset: plan.data_offset,
         size_sectors: plan.size_sectors,
         bitmap: plan.bitmap,
         log,
@@ -368,6 +401,13 @@ fn impossible(plan: &Creation, error: &CreateError) -> Failure {
             let bytes = device_sectors * SECTOR_BYTES;
             let reason = format!("{bytes} bytes are too few for metadata and a chunk of data");
             Failure::refused("create", object, reason, "use a larger member")
+        }
+        CreateError::DataOffset { data_offset, least_sectors } => {
+            let bytes = data_offset * SECTOR_BYTES;
+            let least = Size(least_sectors * SECTOR_BYTES);
+            let reason = format!("data cannot begin at byte {bytes}: that is for the metadata");
+            let next = format!("use --data-offset {least} or more");
+            Failure::usage("create", &plan.name, reason, next)
         }
         CreateError::SizeTooLarge { available_sectors, .. } => {
             let available = available_sectors * SECTOR_BYTES;

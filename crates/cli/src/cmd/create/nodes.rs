@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 
 use braid_array::Refusal;
-use braid_array::format::SuperblockError;
+use braid_array::format::{Superblock, SuperblockError, Version};
 use braid_cluster::Family;
 use braid_cluster::create::{Blueprint, CreateError, NewArray};
 use braid_cluster::journal::LEAST_BYTES;
@@ -16,8 +16,9 @@ use uuid::Uuid;
 
 use super::votes;
 use super::{bitmap, check_counts, check_name, stored_name, typed};
-use crate::args::{CreateArgs, MemberArg, NodeArg};
-use crate::cmd::found::mixed;
+use crate::args::{CreateArgs, MemberArg, MetadataArg, NodeArg};
+use crate::cmd::families::title;
+use crate::cmd::found::{is_called, mixed};
 use crate::cmd::key::whole;
 use crate::cmd::node_admin::removal;
 use crate::cmd::nodes::{connect, failed, network, options, same_node};
@@ -41,6 +42,13 @@ struct Place {
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     check_name(args)?;
+    if args.metadata.is_some_and(|version| version != MetadataArg::V1_2)
+        || args.data_offset.is_some()
+    {
+        let reason = "volumes of nodes have metadata 1.2, and data where that leaves room for it";
+        let next = "leave --metadata and --data-offset out";
+        return Err(Failure::usage("create", &args.name, reason, next));
+    }
     let family = family(&typed(args))?;
     let places = places(args)?;
     check_counts(args)?;
@@ -50,16 +58,33 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let blueprint = blueprint(args, array, family, places.len())?;
     let network = network("create", &args.network)?;
     network.key.map_or(Ok(()), |key| whole("create", &args.name, key))?;
-    let mut remotes = reach(&places, network)?;
+    let assembly = assembly(args, &places);
+    let mut remotes = reach(args, &places, &assembly, network)?;
+    if args.dry_run {
+        return show(&places, &blueprint);
+    }
     // Spares have no vote.
     let members = &nodes[..nodes.len() - args.spare_devices as usize];
     let vote = || votes::record(array, members, &args.witness, network);
     make(&places, &mut remotes, &blueprint, vote)?;
+    output::answer(&format!("{assembly}\n"))
+}
+
+/// What would be made.
+fn show(places: &[Place], blueprint: &Blueprint) -> Result<(), Failure> {
+    let last = blueprint.writes.first().and_then(|writes| writes.last());
+    let first = last.and_then(|(at, bytes)| Superblock::decode(Version::V1_2, *at, bytes).ok());
+    let Some(first) = first else { return Ok(()) };
+    let nodes: Vec<String> = places.iter().map(|place| place.node.to_string()).collect();
+    output::answer(&output::planned::on_nodes(&first, &nodes, blueprint.volume_bytes))
+}
+
+/// What starts the array.
+fn assembly(args: &CreateArgs, places: &[Place]) -> String {
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
     let option = options(&args.network);
-    let name = shell_word(&args.name);
-    output::answer(&format!("braid assemble{option} {name} {}\n", words.join(" ")))
+    format!("braid assemble{option} {} {}", shell_word(&args.name), words.join(" "))
 }
 
 /// The volumes, no two of them on one node.
@@ -172,7 +197,12 @@ fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
 }
 
 /// Connects to all nodes, and sees that none has such a volume.
-fn reach(places: &[Place], network: Network) -> Result<Vec<Remote>, Failure> {
+fn reach(
+    args: &CreateArgs,
+    places: &[Place],
+    assembly: &str,
+    network: Network,
+) -> Result<Vec<Remote>, Failure> {
     let mut seen = BTreeMap::new();
     let mut remotes = Vec::with_capacity(places.len());
     for place in places {
@@ -187,26 +217,38 @@ fn reach(places: &[Place], network: Network) -> Result<Vec<Remote>, Failure> {
         let mut remote = connect("create", &place.node, network)?;
         let has = remote.has_volume(&place.volume);
         if has.map_err(|error| failed("create", &place.node, &error))? {
-            let removal = removal(&place.node.address, &place.volume);
-            let remove = format!("name another volume, or remove this one: {removal}");
-            let (held, next) = match remote::superblock(&mut remote) {
-                Ok(Err(SuperblockError::NoMagic)) if remote::is_blank(&mut remote) == Ok(true) => (
-                    "volume of this name without a superblock, maybe left over from a create that \
-                     was interrupted",
-                    remove,
-                ),
-                Ok(Err(SuperblockError::NoMagic)) => (
-                    "file of this name in its store that is no volume",
-                    "name another volume".to_owned(),
-                ),
-                _ => ("volume of this name", remove),
-            };
-            let reason = format!("the node has a {held}");
-            return Err(Failure::refused("create", &place.node, reason, next));
+            return Err(taken(args, place, &mut remote, assembly));
         }
         remotes.push(remote);
     }
     Ok(remotes)
+}
+
+/// The node has a volume of this name: what it is tells what to do.
+fn taken(args: &CreateArgs, place: &Place, remote: &mut Remote, assembly: &str) -> Failure {
+    const OTHER: &str = "name another volume: node://HOST:PORT/VOLUME";
+    let (held, next) = match remote::superblock(remote) {
+        Ok(Ok(superblock)) => {
+            let next = if is_called(&superblock, &args.name) {
+                format!("if that is the array you want, start it: {assembly}; otherwise {OTHER}")
+            } else {
+                OTHER.to_owned()
+            };
+            (format!("volume of this name, a member of the array {}", title(&superblock)), next)
+        }
+        Ok(Err(SuperblockError::NoMagic)) if remote::is_blank(remote) == Ok(true) => {
+            let options = options(&args.network);
+            let removal = removal(&place.node.address, &place.volume, &options);
+            let held = "volume of this name without a superblock, maybe left over from a create \
+                        that was interrupted";
+            (held.to_owned(), format!("name another volume, or remove this one: {removal}"))
+        }
+        Ok(Err(SuperblockError::NoMagic)) => {
+            ("file of this name in its store that is no volume".to_owned(), OTHER.to_owned())
+        }
+        _ => ("volume of this name that cannot be read".to_owned(), OTHER.to_owned()),
+    };
+    Failure::refused("create", &place.node, format!("the node has a {held}"), next)
 }
 
 /// Makes the volumes and writes what they carry; all or none stay. The superblocks, which make them

@@ -104,6 +104,14 @@ impl Lab {
         String::from_utf8(self.ok(words, paths)).expect("text")
     }
 
+    /// What it prints, whether it succeeds or what it looks at is not as it should be.
+    pub(crate) fn told(&self, words: &str, paths: &[PathBuf]) -> String {
+        let output = self.run(words, paths);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "braid {words}: {stderr}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
     /// Runs it; it must be refused with this exit status and one line that names a next step, and
     /// leave `unchanged` as they are. Returns the line.
     pub(crate) fn refused(

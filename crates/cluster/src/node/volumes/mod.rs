@@ -76,6 +76,8 @@ struct User {
     looking: Option<Looking>,
     /// It is gone, and has left slice-sets which the next client decides about.
     leftovers: bool,
+    /// The last superblock that it read or wrote says that the array is clean.
+    clean: bool,
 }
 
 /// What the node has to know.
@@ -164,6 +166,11 @@ impl Volumes {
     /// What a client has left is resolved, or nobody will resolve it.
     pub(super) fn resolved(&mut self, client: ClientId) {
         self.set_leftovers(client, false);
+    }
+
+    /// Does the volume say of the array that it is clean, as this client has left it?
+    pub(super) fn is_clean(&self, client: ClientId) -> bool {
+        self.users.get(&client).is_some_and(|user| user.clean && !user.leftovers)
     }
 
     fn set_leftovers(&mut self, client: ClientId, leftovers: bool) {

@@ -9,7 +9,7 @@ use super::opening::not_its_own;
 use super::pages::{MAX_META_BYTES, PageRequest};
 use super::{Check, Event, Looking, MetaOp, State, Volumes};
 use crate::node::STORAGE;
-use crate::node::ids::{ClientId, Held, within};
+use crate::node::ids::{ClientId, Held, says_clean, within};
 use crate::node::out::{Flight, Out};
 use crate::wire::Message;
 
@@ -142,6 +142,9 @@ impl Volumes {
             return out.refuse(client, tag, why);
         }
         let member = held.volume.member;
+        if let MetaOp::Write(bytes) = &op {
+            self.note_superblock(client, bytes);
+        }
         self.pages.request(PageRequest { client, tag, member, sector, op }, out);
     }
 
@@ -169,7 +172,10 @@ impl Volumes {
         out: &mut Out,
     ) {
         match tag {
-            Some(tag) => out.answer(client, &Message::Meta { tag, bytes }),
+            Some(tag) => {
+                self.note_superblock(client, &bytes);
+                out.answer(client, &Message::Meta { tag, bytes });
+            }
             None => self.looked(client, Some(bytes), out),
         }
         self.pages.release(page, out);
@@ -186,5 +192,14 @@ impl Volumes {
     ) {
         out.report(client, tag, ok, "the volume cannot be written");
         self.pages.release(page, out);
+    }
+
+    /// What the superblock of a client's volume says, if this is one.
+    fn note_superblock(&mut self, client: ClientId, bytes: &[u8]) {
+        if let Some(clean) = says_clean(bytes)
+            && let Some(user) = self.users.get_mut(&client)
+        {
+            user.clean = clean;
+        }
     }
 }
