@@ -17,7 +17,7 @@ use braid_array::{
 use crc32c::crc32c_append;
 use rustix::io::Errno;
 
-use self::at_once::{Budget, Long, is_long};
+use self::at_once::{Budget, Way, is_long};
 use self::mapped::Mapped;
 use self::member::{Member, size_bytes};
 use self::range::{RangeOp, RangeStep};
@@ -196,18 +196,17 @@ impl Executor {
     /// Does what is ready to be begun, or hands it to the driver.
     fn begin_ready(&mut self, driver: &mut Driver<Token>) {
         let Self { ready, flights, budget, given_bytes, done, .. } = self;
-        let left = |index: &usize| flights[*index].left_bytes();
-        let long = ready.iter().map(left).filter(|bytes| is_long(*bytes));
-        let all_bytes = *given_bytes + long.map(u64::from).sum::<u64>();
+        let called = ready.iter().map(|&index| &flights[index]).filter(|f| f.mapped.is_none());
+        let long = called.map(Flight::left_bytes).filter(|bytes| is_long(*bytes));
+        let long_bytes = *given_bytes + long.map(u64::from).sum::<u64>();
         for index in ready.drain(..) {
             let flight = &mut flights[index];
             let left_bytes = flight.left_bytes();
-            let long =
-                Long { all_bytes, given_bytes: *given_bytes, copied: flight.mapped.is_some() };
+            let way = flight.mapped.as_ref().map_or(Way::Call { long_bytes }, |_| Way::Copy);
             if flight.abandoned {
                 // Its answer is the same whatever the kernel would say.
                 done.push_back((index, Ok(0)));
-            } else if budget.take(left_bytes, long) {
+            } else if budget.take(left_bytes, way) {
                 done.push_back((index, flight.carry_out(driver)));
             } else {
                 flight.note_given();

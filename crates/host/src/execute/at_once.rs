@@ -8,9 +8,6 @@ use crate::lock::LockedFile;
 const SHORT_BYTES: u32 = 16 << 10;
 /// So much of long I/O together is not many.
 const TOGETHER_BYTES: u64 = 512 << 10;
-/// What is only copied, the driver moves at a higher price than the engine's thread. With so much
-/// of it, another processor has something to do; the thread does the rest itself.
-const GIVEN_BYTES: u64 = 256 << 10;
 /// What the engine's thread moves in one turn; what goes beyond is given to the driver.
 const TURN_BYTES: u64 = 16 << 20;
 /// What a call costs besides the bytes it moves, in bytes moved.
@@ -25,15 +22,15 @@ pub(super) fn answers_at_once(file: &LockedFile) -> bool {
     file_system(file) == Some(TMPFS)
 }
 
-/// The long I/O of the moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Long {
-    /// What the driver has of it and what is to be begun.
-    pub(super) all_bytes: u64,
-    /// What the driver has.
-    pub(super) given_bytes: u64,
-    /// For the engine's thread, the one that is to be begun is only a copy.
-    pub(super) copied: bool,
+/// How an I/O is done at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    /// By a copy. To wake up another processor for a part of it takes as long as to copy half a
+    /// MiB, and the kernel moves it at a higher price.
+    Copy,
+    /// By a call, while there are so many bytes of long I/O together: what the driver has and what
+    /// is to be begun.
+    Call { long_bytes: u64 },
 }
 
 /// What the engine's thread may still move itself in this turn, so that neither what came in
@@ -58,11 +55,13 @@ impl Budget {
     }
 
     /// Is this I/O done at once? If so it is taken out of the budget.
-    pub(super) fn take(&mut self, bytes: u32, long: Long) -> bool {
+    pub(super) fn take(&mut self, bytes: u32, way: Way) -> bool {
         let cost = u64::from(bytes) + CALL_BYTES;
-        let many = is_long(bytes) && long.all_bytes > self.together_bytes;
-        let another_works = long.copied && long.given_bytes >= GIVEN_BYTES;
-        if many && !another_works || self.left_bytes < cost {
+        let many = match way {
+            Way::Copy => false,
+            Way::Call { long_bytes } => is_long(bytes) && long_bytes > self.together_bytes,
+        };
+        if many || self.left_bytes < cost {
             return false;
         }
         self.left_bytes -= cost;
@@ -79,15 +78,15 @@ pub(super) const fn is_long(bytes: u32) -> bool {
 mod tests {
     use super::*;
 
-    const MANY: Long =
-        Long { all_bytes: TOGETHER_BYTES + 1, given_bytes: GIVEN_BYTES, copied: false };
+    const MANY: Way = Way::Call { long_bytes: TOGETHER_BYTES + 1 };
+    const FEW: Way = Way::Call { long_bytes: TOGETHER_BYTES };
 
     #[test]
     fn a_turn_moves_what_is_short_until_its_budget_is_used_up() {
         let mut budget = Budget::new(2);
         let count = (0..).take_while(|_| budget.take(4096, MANY)).count();
         assert_eq!(count as u64, TURN_BYTES / (4096 + CALL_BYTES));
-        assert!(!budget.take(4096, Long::default()), "nothing is left");
+        assert!(!budget.take(4096, FEW), "nothing is left");
         budget.renew();
         assert!(budget.take(SHORT_BYTES, MANY));
     }
@@ -96,17 +95,17 @@ mod tests {
     fn long_ones_are_given_away_when_they_are_many_and_another_processor_is_there() {
         for (processors, given_away) in [(1, false), (2, true)] {
             let mut budget = Budget::new(processors);
-            assert!(budget.take(SHORT_BYTES + 1, Long { all_bytes: TOGETHER_BYTES, ..MANY }));
+            assert!(budget.take(SHORT_BYTES + 1, FEW));
             assert_ne!(budget.take(SHORT_BYTES + 1, MANY), given_away);
             assert!(budget.take(SHORT_BYTES, MANY), "a short one among them");
         }
     }
 
     #[test]
-    fn of_copies_the_driver_gets_what_keeps_another_processor_busy() {
+    fn copies_are_made_at_once_however_many_they_are() {
         let mut budget = Budget::new(2);
-        let copied = Long { copied: true, ..MANY };
-        assert!(!budget.take(SHORT_BYTES + 1, Long { given_bytes: GIVEN_BYTES - 1, ..copied }));
-        assert!(budget.take(SHORT_BYTES + 1, copied));
+        assert!(budget.take(SHORT_BYTES + 1, Way::Copy));
+        let all = (0..100).take_while(|_| budget.take(1 << 20, Way::Copy)).count();
+        assert_eq!(all as u64, TURN_BYTES / ((1 << 20) + CALL_BYTES), "within the budget");
     }
 }
