@@ -17,6 +17,7 @@ mod logs;
 mod look;
 mod members;
 mod memory;
+mod monitor;
 mod nested;
 mod next_steps;
 mod node_admin;
