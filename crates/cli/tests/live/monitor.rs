@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::support::nodes::{all_in_sync, in_memory, members};
 use crate::support::{Lab, until};
 
 /// `braid monitor` in a process of its own, and what it says.
@@ -234,4 +235,24 @@ fn once_tells_what_is_degraded_each_time() {
     assert!(line.contains("no address of a web server"), "{line}");
     let line = lab.refused(1, "monitor --program", &[lab.path("none")], &[]);
     assert!(line.contains("no such file"), "{line}");
+}
+
+#[test]
+fn a_lost_node_is_told() {
+    let lab = Lab::new();
+    let mut nodes = in_memory(&lab, 3);
+    let all = members(&nodes, "");
+    lab.ok(&format!("create x --level 5 --raid-devices 3 --size 4M{all}"), &[]);
+    lab.ok(&format!("assemble x{all} --node-timeout 1"), &[]);
+    all_in_sync(&lab);
+    let (program, _) = noting(&lab);
+    let monitor = Monitor::start(&lab, &["--program", &program, "--test"]);
+    let says = || std::iter::repeat_with(|| monitor.says()).find(|line| !line.starts_with("Reb"));
+    assert_eq!(says().as_deref(), Some("TestMessage x"));
+    let lost = nodes.pop().expect("three nodes");
+    let address = lost.address.clone();
+    lost.kill();
+    let fail = says().expect("a line");
+    assert!(fail.starts_with(&format!("Fail x node://{address}")), "{fail}");
+    assert_eq!(says(), Some(format!("NodeLost x {address}")));
 }

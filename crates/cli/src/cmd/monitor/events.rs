@@ -4,8 +4,8 @@
 //!
 //! - *unknown*: `DegradedArray` is told when it is seen so, `NewArray` unless it was there before
 //!   the monitor was;
-//! - *known*: told from what it was at the last look. It stays so while it does not answer, and over
-//!   a restart of the monitor, after which it may be told degraded once more;
+//! - *known*: told from what it was at the last look. It stays so while it does not answer, and
+//!   over a restart of the monitor, after which it may be told degraded once more;
 //! - *gone*: `DeviceDisappeared`, and unknown again.
 
 use std::borrow::Cow;
@@ -219,8 +219,9 @@ fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
             (MemberState::InSync | MemberState::Journal, now) => {
                 alerts.push(alert(Event::Fail));
                 let lost = matches!(now, None | Some(MemberState::Faulty));
-                let node = node(member).filter(|_| lost);
-                alerts.extend(node.map(|node| Alert::new(Event::NodeLost, new, Some(node))));
+                if lost && let Some(node) = node(member) {
+                    alerts.push(Alert::new(Event::NodeLost, new, Some(node)));
+                }
             }
             (MemberState::Spare | MemberState::Rebuilding, Some(MemberState::Faulty)) => {
                 alerts.push(alert(Event::FailSpare));
@@ -263,7 +264,7 @@ fn work(old: &Seen, new: &Seen) -> Vec<Alert> {
     if found_anew && new.mismatch_sectors > 0 {
         events.push(Event::MismatchFound);
     }
-    let was = old.sync.filter(|_| ended.is_none());
+    let was = if ended.is_some() { None } else { old.sync };
     match (was, new.sync) {
         (None, Some(_)) => events.push(Event::RebuildStarted),
         (Some(was), Some(is)) if is.mark > was.mark => events.push(Event::Rebuild(is.mark)),

@@ -214,10 +214,11 @@ mod tests {
     use braid_array::status::MemberStatus;
 
     use super::*;
+    use crate::cmd::monitor::seen::testing::served;
 
     fn array() -> ControlStatus {
         let member = |number: u16, state| MemberStatus {
-            member: MemberId(number.into()),
+            member: MemberId(number),
             device: format!("/dev/odd \"{number}\"\n"),
             role: None,
             number,
@@ -235,15 +236,7 @@ mod tests {
         let members = vec![member(0, MemberState::InSync), member(1, MemberState::Faulty)];
         let child = Status { mismatch_sectors: Some(2), ..Status::blank() };
         let array = Status { members, array_sectors: 8, children: vec![child], ..Status::blank() };
-        ControlStatus {
-            name: "home".to_owned(),
-            pid: 1,
-            started_unix_s: 0,
-            exports: Vec::new(),
-            mismatches: Vec::new(),
-            protection: None,
-            array,
-        }
+        served("home", array)
     }
 
     /// The labels between braces, each `name="value"` with what has to be escaped in it.

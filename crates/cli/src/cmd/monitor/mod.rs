@@ -206,8 +206,9 @@ impl Monitor {
                 Ok(Wake::End) => return Wake::End,
                 Err(_) => return Wake::Told,
                 Ok(Wake::Told) => {
-                    let kept = self.keep();
-                    self.complain(kept.err());
+                    if let Err(failure) = self.keep() {
+                        self.complain(Some(failure));
+                    }
                 }
             }
         }
@@ -216,8 +217,10 @@ impl Monitor {
     /// Says what does not go well, once.
     fn complain(&mut self, failure: Option<Failure>) {
         let trouble = failure.as_ref().map(|failure| format!("{failure:?}"));
-        if let Some(failure) = failure.filter(|_| trouble != self.trouble) {
-            output::failure(&failure);
+        if trouble != self.trouble
+            && let Some(failure) = &failure
+        {
+            output::failure(failure);
         }
         self.trouble = trouble;
     }

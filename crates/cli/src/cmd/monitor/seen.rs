@@ -48,11 +48,8 @@ impl Sync {
 impl Seen {
     /// The array that a process serves, and those within it.
     pub(super) fn all(array: &ControlStatus) -> Vec<Self> {
-        let mut all = Vec::new();
-        for (name, status) in within(&array.name, &array.array) {
-            all.push(Self::of(name, status));
-        }
-        all
+        let all = within(&array.name, &array.array).into_iter();
+        all.map(|(name, status)| Self::of(name, status)).collect()
     }
 
     fn of(name: String, status: &Status) -> Self {
@@ -92,4 +89,54 @@ pub(super) fn within<'a>(name: &str, status: &'a Status) -> Vec<(String, &'a Sta
         all.extend(within(&format!("{name}/{}", child.short_name()), child));
     }
     all
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// What the process that serves an array answers.
+    pub(in crate::cmd::monitor) fn served(name: &str, array: Status) -> ControlStatus {
+        ControlStatus {
+            name: name.to_owned(),
+            pid: 1,
+            started_unix_s: 0,
+            exports: Vec::new(),
+            mismatches: Vec::new(),
+            protection: None,
+            array,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_array::status::SyncStatus;
+
+    use super::*;
+
+    #[test]
+    fn arrays_within_are_seen_by_the_name_of_theirs() {
+        let child = Status { degraded: 1, ..Status::blank() };
+        let array = Status { children: vec![child.clone(), child], ..Status::blank() };
+        let seen = Seen::all(&testing::served("top", array));
+        let names: Vec<&str> = seen.iter().map(|seen| seen.served()).collect();
+        assert_eq!(names, ["top"; 3]);
+        assert!(seen[1].name.starts_with("top/"));
+        assert_eq!((seen[0].degraded, seen[1].degraded), (0, 1));
+    }
+
+    #[test]
+    fn work_passes_marks() {
+        let mark = |action, done_sectors, total_sectors| {
+            let work = SyncStatus { action, done_sectors, total_sectors, ..SyncStatus::default() };
+            sync(&Status { sync: work, ..Status::blank() }).map(|sync| sync.mark)
+        };
+        assert_eq!(mark(SyncAction::Idle, 5, 10), None);
+        let cases = [(0, 0), (19, 0), (20, 20), (39, 20), (79, 60), (99, 80), (100, 80)];
+        for (done, expected) in cases {
+            assert_eq!(mark(SyncAction::Recovery, done, 100), Some(expected), "{done}");
+        }
+        assert_eq!(mark(SyncAction::Resync, 0, 0), Some(0));
+    }
 }

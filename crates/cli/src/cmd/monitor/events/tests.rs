@@ -28,15 +28,16 @@ fn words(alerts: &[Alert]) -> Vec<String> {
 }
 
 /// The next look, at arrays that all answer.
-fn look(watch: &mut Watch, seen: &[Seen]) -> Vec<String> {
-    words(&watch.look(seen.to_vec(), &BTreeSet::new()))
+fn look(watch: &mut Watch, seen: &[&Seen]) -> Vec<String> {
+    let seen = seen.iter().copied().cloned().collect();
+    words(&watch.look(seen, &BTreeSet::new()))
 }
 
 /// What is told when an array changes so.
 fn told(old: Seen, new: Seen) -> Vec<String> {
     let mut watch = Watch::default();
-    look(&mut watch, &[old]);
-    look(&mut watch, &[new])
+    look(&mut watch, &[&old]);
+    look(&mut watch, &[&new])
 }
 
 #[test]
@@ -114,11 +115,11 @@ fn background_work_that_goes_on() {
 fn what_a_check_finds_again_is_told_again() {
     let mut watch = Watch::default();
     let found = Seen { mismatch_sectors: 8, ..array(&[]) };
-    assert_eq!(look(&mut watch, &[found.clone()]), ["MismatchFound"]);
-    look(&mut watch, &[working(Check, 0)]);
+    assert_eq!(look(&mut watch, &[&found]), ["MismatchFound"]);
+    look(&mut watch, &[&working(Check, 0)]);
     let midway = Seen { mismatch_sectors: 4, ..working(Check, 0) };
-    assert!(look(&mut watch, &[midway]).is_empty());
-    assert_eq!(look(&mut watch, &[found]), ["RebuildFinished", "MismatchFound"]);
+    assert!(look(&mut watch, &[&midway]).is_empty());
+    assert_eq!(look(&mut watch, &[&found]), ["RebuildFinished", "MismatchFound"]);
 }
 
 #[test]
@@ -126,14 +127,14 @@ fn arrays_that_come_and_go() {
     let mut watch = Watch::default();
     let home = named("home");
     let spare = named("spare");
-    assert_eq!(look(&mut watch, &[degraded(home.clone())]), ["DegradedArray"]);
-    assert!(look(&mut watch, &[degraded(home.clone())]).is_empty());
-    let both = [home.clone(), degraded(spare.clone())];
+    assert_eq!(look(&mut watch, &[&degraded(home.clone())]), ["DegradedArray"]);
+    assert!(look(&mut watch, &[&degraded(home.clone())]).is_empty());
+    let both = [&home, &degraded(spare.clone())];
     assert_eq!(look(&mut watch, &both), ["NewArray", "DegradedArray"]);
     let silent = BTreeSet::from(["spare".to_owned()]);
     assert!(watch.look(vec![home.clone()], &silent).is_empty(), "it only does not answer");
-    assert_eq!(look(&mut watch, &[home]), ["DeviceDisappeared"]);
-    assert_eq!(look(&mut watch, &[degraded(spare)]).len(), 3, "one goes, one comes, degraded");
+    assert_eq!(look(&mut watch, &[&home]), ["DeviceDisappeared"]);
+    assert_eq!(look(&mut watch, &[&degraded(spare)]).len(), 3, "one goes, one comes, degraded");
 }
 
 #[test]
@@ -142,11 +143,11 @@ fn arrays_within_come_and_go_with_theirs() {
     look(&mut watch, &[]);
     let top = named("top");
     let inner = named("top/left");
-    let both = [top.clone(), inner.clone()];
+    let both = [&top, &inner];
     assert_eq!(look(&mut watch, &both), ["NewArray"]);
-    let lost = [top.clone(), degraded(inner.clone())];
+    let lost = [&top, &degraded(inner.clone())];
     assert!(look(&mut watch, &lost).is_empty(), "Fail would tell");
-    assert_eq!(look(&mut watch, &[top.clone()]), ["DeviceDisappeared"]);
+    assert_eq!(look(&mut watch, &[&top]), ["DeviceDisappeared"]);
     look(&mut watch, &both);
     assert_eq!(look(&mut watch, &[]), ["DeviceDisappeared"]);
 }
@@ -156,21 +157,21 @@ fn over_a_restart_nothing_is_told_twice_and_nothing_is_lost() {
     let whole = array(&[("a", InSync), ("b", InSync)]);
     let lost = degraded(array(&[("a", Faulty), ("b", InSync)]));
     let mut watch = Watch::default();
-    assert!(look(&mut watch, &[whole.clone()]).is_empty());
+    assert!(look(&mut watch, &[&whole]).is_empty());
     let mut watch = Watch::resume(watch.told());
     let expected = ["DegradedArray", "Fail a"];
-    assert_eq!(look(&mut watch, &[lost.clone()]), expected, "while there was no monitor");
+    assert_eq!(look(&mut watch, &[&lost]), expected, "while there was no monitor");
     let mut watch = Watch::resume(watch.told());
-    assert!(look(&mut watch, &[lost.clone()]).is_empty());
-    look(&mut watch, &[whole.clone()]);
-    assert_eq!(look(&mut watch, &[lost.clone()]), ["Fail a"], "as mdadm does");
+    assert!(look(&mut watch, &[&lost]).is_empty());
+    look(&mut watch, &[&whole]);
+    assert_eq!(look(&mut watch, &[&lost]), ["Fail a"], "as mdadm does");
     let mut watch = Watch::resume(watch.told());
-    assert_eq!(look(&mut watch, &[lost.clone()]), ["DegradedArray"]);
+    assert_eq!(look(&mut watch, &[&lost]), ["DegradedArray"]);
     let mut watch = Watch::resume(watch.told());
-    assert!(look(&mut watch, &[lost]).is_empty());
+    assert!(look(&mut watch, &[&lost]).is_empty());
     let mut watch = Watch::resume(watch.told());
     assert_eq!(look(&mut watch, &[]), ["DeviceDisappeared"], "meanwhile");
     let mut watch = Watch::resume(watch.told());
     assert!(look(&mut watch, &[]).is_empty());
-    assert_eq!(look(&mut watch, &[whole]), ["NewArray"]);
+    assert_eq!(look(&mut watch, &[&whole]), ["NewArray"]);
 }
