@@ -55,9 +55,14 @@ impl Drop for Monitor {
 
 /// A program that notes its arguments, and what it has noted.
 fn noting(lab: &Lab) -> (String, impl Fn() -> Vec<String> + use<>) {
-    let program = lab.path("note");
-    let notes = lab.path("notes");
-    let script = format!("#!/bin/sh\nprintf '%s\\n' \"$*\" >> '{}'\n", notes.display());
+    noting_after(lab, "note", "")
+}
+
+/// The same; it does something else first.
+fn noting_after(lab: &Lab, name: &str, first: &str) -> (String, impl Fn() -> Vec<String> + use<>) {
+    let program = lab.path(name);
+    let notes = lab.path(&format!("{name}.notes"));
+    let script = format!("#!/bin/sh\n{first}\nprintf '%s\\n' \"$*\" >> '{}'\n", notes.display());
     std::fs::write(&program, script).expect("a program");
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("a program");
     let noted = move || {
@@ -214,6 +219,26 @@ fn what_could_not_be_told_is_told_later() {
     std::fs::rename(&away, &program).expect("a program");
     let monitor = Monitor::start(&lab, &["--program", &program]);
     until("what waited", || has(&noted(), "DeviceDisappeared home"));
+    monitor.stop();
+}
+
+#[test]
+fn a_program_that_hangs_holds_up_nobody() {
+    let lab = Lab::new();
+    let members = mirror(&lab);
+    let wait = format!("while [ ! -e '{}' ]; do sleep 0.01; done", lab.path("go").display());
+    let (hangs, late) = noting_after(&lab, "hangs", &wait);
+    let (program, noted) = noting(&lab);
+    let words = ["--program", &hangs, "--program", &program, "--test"];
+    let monitor = Monitor::start(&lab, &words);
+    assert_eq!(monitor.says(), "TestMessage home");
+    lab.ok("fail home", &members[..1]);
+    let fail = format!("Fail home {}", real(&members[0]));
+    until("Fail", || has(&noted(), &fail));
+    assert!(late().is_empty());
+    std::fs::write(lab.path("go"), "").expect("room");
+    until("what waited", || has(&late(), &fail));
+    assert_eq!(late(), ["TestMessage home", &fail]);
     monitor.stop();
 }
 

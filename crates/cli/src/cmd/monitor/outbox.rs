@@ -154,3 +154,47 @@ impl Outbox {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::MonitorArgs;
+    use crate::cmd::monitor::events::Alert;
+    use crate::cmd::monitor::seen::Seen;
+    use crate::cmd::monitor::sinks::{Latest, sinks};
+
+    fn message(number: usize) -> Message {
+        let alert = Alert::test(&Seen { name: number.to_string(), ..Seen::default() });
+        Message { alert, time: String::new() }
+    }
+
+    /// Nobody listens on that port.
+    fn unreachable() -> Vec<Sink> {
+        let args = MonitorArgs {
+            program: Vec::new(),
+            mail: Vec::new(),
+            webhook: vec!["http://127.0.0.1:1/".to_owned()],
+            metrics: None,
+            oneshot: false,
+            test: false,
+            delay: 1,
+        };
+        sinks(&args, &Latest::default()).expect("an address")
+    }
+
+    #[test]
+    fn a_queue_is_bounded_and_keeps_what_is_on_its_way_and_the_newest() {
+        let left = vec![message(0), message(1)];
+        let left = BTreeMap::from([("http://127.0.0.1:1/".to_owned(), left)]);
+        let outbox = Outbox::start(unreachable(), left, || panic!("told")).expect("a thread");
+        for number in 2..=MAX_WAITING {
+            outbox.put(&message(number));
+        }
+        outbox.end(Duration::from_secs(60));
+        let mut waiting = outbox.waiting();
+        let waiting = waiting.remove("http://127.0.0.1:1/").expect("a queue");
+        assert_eq!(waiting.len(), MAX_WAITING);
+        assert_eq!(waiting[..2], [message(0), message(2)]);
+        assert_eq!(waiting.last(), Some(&message(MAX_WAITING)));
+    }
+}
