@@ -253,7 +253,8 @@ fn once_tells_what_is_degraded_each_time() {
     for _ in 0..2 {
         assert_eq!(lab.ok_text(&once, &[]), "DegradedArray home\n");
     }
-    assert_eq!(noted(), ["DegradedArray home", "DegradedArray home"]);
+    lab.ok(&format!("{once} --program {program}"), &[]);
+    assert_eq!(noted(), ["DegradedArray home"; 3]);
     let line = lab.refused(2, "monitor --oneshot", &[], &[]);
     assert!(line.contains("nobody is told"), "{line}");
     let line = lab.refused(2, "monitor --webhook ftp://x/", &[], &[]);

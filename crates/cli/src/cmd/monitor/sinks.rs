@@ -1,5 +1,6 @@
 //! Where alerts go: a program, mail, a webhook.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -76,6 +77,9 @@ pub(super) fn sinks(args: &MonitorArgs, latest: &Latest) -> Result<Vec<Sink>, Fa
         let agent = agent.get_or_insert_with(agent_for_webhooks).clone();
         sinks.push(sink(url.clone(), Way::Webhook { url: url.clone(), agent }));
     }
+    // Who is named twice is told once.
+    let mut names = BTreeSet::new();
+    sinks.retain(|sink| names.insert(sink.name.clone()));
     Ok(sinks)
 }
 
