@@ -26,7 +26,7 @@ mod verbs;
 pub mod wire;
 
 pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
-pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path};
+pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path, sockets};
 pub use news::News;
 pub use served::{Served, StopRequest, Told};
 pub use server::Server;

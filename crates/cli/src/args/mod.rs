@@ -3,6 +3,7 @@
 //! ready to use, of its own.
 
 mod members;
+mod monitor;
 mod nodes;
 mod parse;
 mod running;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use members::check_address;
 pub use members::{MemberArg, NodeArg};
+pub(crate) use monitor::MonitorArgs;
 pub(crate) use nodes::{
     ForgetArgs, KeyAction, KeyArgs, KeyFileArgs, NetworkArgs, NodeArgs, NodeCommand, NodeStopArgs,
     NodesArgs, VolumeArgs, VolumeCommand,
@@ -93,6 +95,8 @@ pub(crate) enum Command {
     Repair(ScrubArgs),
     /// Set the speed of background work, pause or resume it; without options, show what is set
     Sync(SyncArgs),
+    /// Tell of what happens to arrays, by mail, programs and webhooks, and serve metrics
+    Monitor(MonitorArgs),
     /// Write an array's content to stdout, without writing a byte to its members
     Cat(CatArgs),
     /// Show where each data and parity chunk of an array lies

@@ -17,6 +17,7 @@ mod key;
 mod launch;
 mod layout;
 mod manage;
+mod monitor;
 mod node;
 mod node_admin;
 mod nodes;
@@ -62,6 +63,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Check(args) => scrub::run(run_dir, args, scrub::Kind::Check),
         Command::Repair(args) => scrub::run(run_dir, args, scrub::Kind::Repair),
         Command::Sync(args) => sync::run(run_dir, args),
+        Command::Monitor(args) => monitor::run(run_dir, args),
         Command::Cat(args) => cat::run(run_dir, args),
         Command::Layout(args) => layout::run(args),
         Command::Node(args) => match &args.command {

@@ -285,7 +285,8 @@ fn places(status: &Status, places: Vec<unread::Placed<'_>>) -> Vec<UnreadableJso
     places.into_iter().map(json).collect()
 }
 
-fn state_words(status: &Status) -> Vec<&'static str> {
+/// The state of an array in words.
+pub(crate) fn state_words(status: &Status) -> Vec<&'static str> {
     let mut words = vec![match status.state {
         ArrayState::Clean => "clean",
         ArrayState::Active => "active",

@@ -18,6 +18,7 @@ mod look;
 mod members;
 mod memory;
 mod mistakes;
+mod monitor;
 mod nested;
 mod next_steps;
 mod node_admin;

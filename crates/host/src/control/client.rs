@@ -255,6 +255,17 @@ fn out_of_turn() -> ControlError {
 /// # Errors
 /// When the directory cannot be read; one that does not exist is empty.
 pub fn list(run_dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = sockets(run_dir)?;
+    names.retain(|name| is_running(run_dir, name));
+    Ok(names)
+}
+
+/// The names of the arrays that have a control socket, sorted, without asking whether anybody
+/// listens there.
+///
+/// # Errors
+/// As for [`list`].
+pub fn sockets(run_dir: &Path) -> io::Result<Vec<String>> {
     let entries = match std::fs::read_dir(run_dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -263,12 +274,7 @@ pub fn list(run_dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in entries {
         let file_name = entry?.file_name();
-        let Some(name) = file_name.to_str().and_then(array_of_socket) else {
-            continue;
-        };
-        if is_running(run_dir, name) {
-            names.push(name.to_owned());
-        }
+        names.extend(file_name.to_str().and_then(array_of_socket).map(str::to_owned));
     }
     names.sort();
     Ok(names)

@@ -1,0 +1,45 @@
+//! Alerts and metrics of all arrays that run.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+const MONITOR_HELP: &str = "\
+    Events: DegradedArray, Fail, FailSpare, SpareActive, RebuildStarted, Rebuild20 to Rebuild80, \
+    RebuildFinished, NewArray, DeviceDisappeared, MismatchFound, NodeLost, TestMessage. Mail is \
+    sent of those of which somebody has to know: Fail, FailSpare, DegradedArray, MismatchFound, \
+    NodeLost, DeviceDisappeared, TestMessage. Each event is also a line on stdout. What was told \
+    is kept in monitor.json in the run directory, so that over a restart nothing is told twice, \
+    and nothing lost.\n\n\
+    Examples:\n  \
+    braid monitor --mail root --program /usr/local/sbin/raid-event\n  \
+    braid monitor --webhook https://hooks.example.org/raid --metrics 9179\n  \
+    braid monitor --mail root --oneshot          once a day, from cron\n  \
+    braid monitor --mail root --test --oneshot   does mail arrive?";
+
+#[derive(Debug, Args)]
+#[command(after_help = MONITOR_HELP)]
+pub(crate) struct MonitorArgs {
+    /// Call a program with EVENT ARRAY [MEMBER] as its arguments, without a shell
+    #[arg(long, short, value_name = "PATH", value_hint = ValueHint::CommandName)]
+    pub(crate) program: Vec<PathBuf>,
+    /// Send mail through /usr/sbin/sendmail
+    #[arg(long, short, value_name = "ADDRESS", value_hint = ValueHint::EmailAddress)]
+    pub(crate) mail: Vec<String>,
+    /// POST a JSON object there; http or https
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) webhook: Vec<String>,
+    /// Serve OpenMetrics at http://ADDR/metrics: HOST:PORT, or a PORT of this machine alone
+    #[arg(long, value_name = "ADDR", conflicts_with = "oneshot")]
+    pub(crate) metrics: Option<String>,
+    /// Tell which arrays are degraded, whether that was told before or not, and end
+    #[arg(long, short = '1')]
+    pub(crate) oneshot: bool,
+    /// Tell a TestMessage of each array first
+    #[arg(long, short)]
+    pub(crate) test: bool,
+    /// Look at the arrays so often
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) delay: u64,
+}

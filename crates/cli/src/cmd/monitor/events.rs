@@ -1,0 +1,277 @@
+//! What happened between two looks at all arrays, by mdadm's names. No I/O.
+//!
+//! [`Watch`] goes from look to look. An array is
+//!
+//! - *unknown*: `DegradedArray` is told when it is seen so, `NewArray` unless it was there before
+//!   the monitor was;
+//! - *known*: told from what it was at the last look. It stays so while it does not answer, and
+//!   over a restart of the monitor, after which it may be told degraded once more;
+//! - *gone*: `DeviceDisappeared`, and unknown again.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_array::status::MemberState;
+use serde::{Deserialize, Serialize};
+
+use super::seen::{Seen, Sync};
+
+/// What is told, by mdadm's names; those of `MismatchFound` and `NodeLost` are Braid's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Event {
+    DeviceDisappeared,
+    RebuildStarted,
+    /// So many percent of the work are done.
+    Rebuild(u64),
+    RebuildFinished,
+    Fail,
+    FailSpare,
+    SpareActive,
+    NewArray,
+    DegradedArray,
+    MismatchFound,
+    NodeLost,
+    TestMessage,
+}
+
+impl Event {
+    pub(super) fn name(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Rebuild(percent) => return Cow::Owned(format!("Rebuild{percent:02}")),
+            Self::DeviceDisappeared => "DeviceDisappeared",
+            Self::RebuildStarted => "RebuildStarted",
+            Self::RebuildFinished => "RebuildFinished",
+            Self::Fail => "Fail",
+            Self::FailSpare => "FailSpare",
+            Self::SpareActive => "SpareActive",
+            Self::NewArray => "NewArray",
+            Self::DegradedArray => "DegradedArray",
+            Self::MismatchFound => "MismatchFound",
+            Self::NodeLost => "NodeLost",
+            Self::TestMessage => "TestMessage",
+        })
+    }
+
+    /// Does somebody have to do something about it? Then it is mailed.
+    pub(super) const fn is_mailed(self) -> bool {
+        match self {
+            Self::Fail
+            | Self::FailSpare
+            | Self::DegradedArray
+            | Self::MismatchFound
+            | Self::NodeLost
+            | Self::DeviceDisappeared
+            | Self::TestMessage => true,
+            Self::RebuildStarted
+            | Self::Rebuild(_)
+            | Self::RebuildFinished
+            | Self::SpareActive
+            | Self::NewArray => false,
+        }
+    }
+}
+
+/// Something to be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Alert {
+    pub(super) event: Event,
+    pub(super) array: String,
+    pub(super) uuid: String,
+    /// The member, or the address of the node.
+    pub(super) member: Option<String>,
+    /// Of the array, in the words of `braid status --json`.
+    pub(super) state: Vec<String>,
+}
+
+impl Alert {
+    fn new(event: Event, array: &Seen, member: Option<&str>) -> Self {
+        Self {
+            event,
+            array: array.name.clone(),
+            uuid: array.uuid.clone(),
+            member: member.map(str::to_owned),
+            state: array.state.clone(),
+        }
+    }
+
+    /// To see that alerts arrive.
+    pub(super) fn test(array: &Seen) -> Self {
+        Self::new(Event::TestMessage, array, None)
+    }
+
+    /// That the array is degraded, if it is.
+    pub(super) fn degraded(array: &Seen) -> Option<Self> {
+        (array.degraded > 0).then(|| Self::new(Event::DegradedArray, array, None))
+    }
+}
+
+/// An array as it was told of last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Told {
+    pub(super) seen: Seen,
+    /// `DegradedArray` was told, and it has been so since.
+    pub(super) degraded: bool,
+}
+
+/// What was told of all arrays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Watch {
+    told: BTreeMap<Key, Told>,
+    /// There was a look before, of this monitor or the one before it.
+    begun: bool,
+    /// Arrays that this monitor has not seen yet, but the one before it.
+    unseen: BTreeSet<Key>,
+}
+
+/// Name and UUID: an array that is started under another name is another one to who is told.
+type Key = (String, String);
+
+impl Watch {
+    /// Goes on from what the monitor before this one has told.
+    pub(super) fn resume(told: Vec<Told>) -> Self {
+        let told: BTreeMap<_, _> = told.into_iter().map(|told| (key(&told.seen), told)).collect();
+        Self { unseen: told.keys().cloned().collect(), told, begun: true }
+    }
+
+    /// What was told of all arrays.
+    pub(super) fn told(&self) -> Vec<Told> {
+        self.told.values().cloned().collect()
+    }
+
+    /// The next look: arrays that answered, and the names of those that run and did not.
+    pub(super) fn look(&mut self, seen: Vec<Seen>, silent: &BTreeSet<String>) -> Vec<Alert> {
+        let mut alerts = self.forget_the_gone(&seen, silent);
+        let before: BTreeSet<String> =
+            self.told.values().map(|told| told.seen.served().to_owned()).collect();
+        for array in seen {
+            // An array within another comes with it.
+            let comes = self.begun && !before.contains(array.served());
+            alerts.extend(self.take(array, comes));
+        }
+        self.begun = true;
+        alerts
+    }
+
+    fn forget_the_gone(&mut self, seen: &[Seen], silent: &BTreeSet<String>) -> Vec<Alert> {
+        let runs = |array: &Seen| seen.iter().any(|other| other.served() == array.served());
+        let is_gone = |told: &Told| {
+            let known = seen.iter().any(|array| key(array) == key(&told.seen));
+            !known && !silent.contains(told.seen.served())
+        };
+        let gone: Vec<Told> = self.told.values().filter(|told| is_gone(told)).cloned().collect();
+        self.told.retain(|_, told| !is_gone(told));
+        // An array within another goes with it.
+        let told = gone.iter().filter(|gone| {
+            let seen = &gone.seen;
+            seen.name == seen.served() || runs(seen)
+        });
+        let gone = |told: &Told| {
+            let seen = Seen { state: Vec::new(), ..told.seen.clone() };
+            Alert::new(Event::DeviceDisappeared, &seen, None)
+        };
+        told.map(gone).collect()
+    }
+
+    fn take(&mut self, array: Seen, comes: bool) -> Vec<Alert> {
+        let mut alerts = Vec::new();
+        let key = key(&array);
+        let old = self.told.remove(&key);
+        let first_look = self.unseen.remove(&key) || old.is_none();
+        if comes && array.name == array.served() {
+            alerts.push(Alert::new(Event::NewArray, &array, None));
+        }
+        let was_told = old.as_ref().is_some_and(|old| old.degraded);
+        if first_look && !was_told {
+            alerts.extend(Alert::degraded(&array));
+        }
+        let degraded = array.degraded > 0 && (was_told || first_look);
+        if let Some(old) = &old {
+            alerts.extend(members(&old.seen, &array));
+        }
+        let blank = Seen::default();
+        let old = old.as_ref().map_or(&blank, |old| &old.seen);
+        alerts.extend(work(old, &array));
+        let lost = array.lost_witnesses.difference(&old.lost_witnesses);
+        alerts.extend(lost.map(|node| Alert::new(Event::NodeLost, &array, Some(node))));
+        // What a scrub that still runs has found is told when it ends.
+        let mismatch_sectors = match array.sync {
+            Some(sync) if sync.is_scrub() => old.mismatch_sectors,
+            _ => array.mismatch_sectors,
+        };
+        self.told.insert(key, Told { seen: Seen { mismatch_sectors, ..array }, degraded });
+        alerts
+    }
+}
+
+fn key(array: &Seen) -> Key {
+    (array.name.clone(), array.uuid.clone())
+}
+
+/// What became of members.
+fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
+    let mut alerts = Vec::new();
+    for (member, state) in &old.members {
+        let now = new.members.get(member).copied();
+        let alert = |event| Alert::new(event, new, Some(member));
+        match (state, now) {
+            (MemberState::InSync, Some(MemberState::InSync))
+            | (MemberState::Journal, Some(MemberState::Journal)) => {}
+            (MemberState::InSync | MemberState::Journal, now) => {
+                alerts.push(alert(Event::Fail));
+                let lost = matches!(now, None | Some(MemberState::Faulty));
+                if lost && let Some(node) = node(member) {
+                    alerts.push(Alert::new(Event::NodeLost, new, Some(node)));
+                }
+            }
+            (MemberState::Spare | MemberState::Rebuilding, Some(MemberState::Faulty)) => {
+                alerts.push(alert(Event::FailSpare));
+            }
+            (_, Some(MemberState::InSync)) => alerts.push(alert(Event::SpareActive)),
+            _ => {}
+        }
+    }
+    for (member, state) in &new.members {
+        let event = match state {
+            MemberState::InSync => Event::SpareActive,
+            MemberState::Faulty => Event::FailSpare,
+            _ => continue,
+        };
+        if !old.members.contains_key(member) {
+            alerts.push(Alert::new(event, new, Some(member)));
+        }
+    }
+    alerts
+}
+
+/// `HOST:PORT` of a member on a node.
+fn node(member: &str) -> Option<&str> {
+    let address = member.strip_prefix("node://")?;
+    Some(address.split_once('/').map_or(address, |(address, _)| address))
+}
+
+/// What became of background work.
+fn work(old: &Seen, new: &Seen) -> Vec<Alert> {
+    let mut events = Vec::new();
+    let goes_on =
+        |was: Sync| new.sync.is_some_and(|is| is.action == was.action && is.mark >= was.mark);
+    let ended = old.sync.filter(|was| !goes_on(*was));
+    if ended.is_some() {
+        events.push(Event::RebuildFinished);
+    }
+    let scrubbing = new.sync.is_some_and(Sync::is_scrub);
+    let found_anew = ended.is_some_and(Sync::is_scrub)
+        || !scrubbing && new.mismatch_sectors != old.mismatch_sectors;
+    if found_anew && new.mismatch_sectors > 0 {
+        events.push(Event::MismatchFound);
+    }
+    let was = if ended.is_some() { None } else { old.sync };
+    match (was, new.sync) {
+        (None, Some(_)) => events.push(Event::RebuildStarted),
+        (Some(was), Some(is)) if is.mark > was.mark => events.push(Event::Rebuild(is.mark)),
+        _ => {}
+    }
+    events.into_iter().map(|event| Alert::new(event, new, None)).collect()
+}
+
+#[cfg(test)]
+mod tests;

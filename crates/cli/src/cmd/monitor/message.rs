@@ -1,0 +1,110 @@
+//! What sinks are told of an alert, in the form that each of them takes. No I/O.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::events::Alert;
+use crate::failure::one_line;
+
+/// An alert, and when it came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Message {
+    pub(super) alert: Alert,
+    /// RFC 3339, of universal time.
+    pub(super) time: String,
+}
+
+impl Message {
+    /// `Fail home /dev/sdb`: the arguments of a program.
+    pub(super) fn words(&self) -> Vec<String> {
+        let Alert { event, array, member, .. } = &self.alert;
+        let words = [event.name().into_owned(), array.clone()];
+        words.into_iter().chain(member.clone()).collect()
+    }
+
+    /// The same as a line.
+    pub(super) fn line(&self) -> String {
+        one_line(&self.words().join(" "))
+    }
+
+    /// What is posted to a webhook.
+    pub(super) fn json(&self, host: &str) -> Value {
+        let Alert { event, array, uuid, member, state } = &self.alert;
+        json!({
+            "event": event.name(),
+            "array": array,
+            "uuid": uuid,
+            "member": member,
+            "host": host,
+            "time": self.time,
+            "state": state,
+        })
+    }
+
+    /// A mail with its head, as mdadm words it.
+    pub(super) fn mail(&self, to: &str, host: &str, mdstat: &str) -> String {
+        let Alert { event, array, member, .. } = &self.alert;
+        let event = event.name();
+        let array = one_line(array);
+        let component = member.as_ref().map_or_else(String::new, |member| {
+            format!("It could be related to component device {}.\n\n", one_line(member))
+        });
+        format!(
+            "From: Braid monitoring <root>\n\
+             To: {}\n\
+             Subject: {event} event on {array}:{host}\n\
+             Auto-Submitted: auto-generated\n\
+             Content-Type: text/plain; charset=utf-8\n\n\
+             This is an automatically generated mail message.\n\n\
+             A {event} event had been detected on array {array} at {}.\n\n\
+             {component}\
+             Faithfully yours, etc.\n\n\
+             The arrays of this machine, as /proc/mdstat would show them:\n\n{mdstat}",
+            one_line(to),
+            self.time,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::monitor::events::Event;
+
+    fn message(member: Option<&str>) -> Message {
+        let alert = Alert {
+            event: Event::Fail,
+            array: "home".to_owned(),
+            uuid: "a:b:c:d".to_owned(),
+            member: member.map(str::to_owned),
+            state: vec!["clean".to_owned(), "degraded".to_owned()],
+        };
+        Message { alert, time: "2026-01-02T03:04:05Z".to_owned() }
+    }
+
+    #[test]
+    fn programs_have_mdadms_arguments() {
+        assert_eq!(message(Some("/dev/a b")).words(), ["Fail", "home", "/dev/a b"]);
+        assert_eq!(message(None).words(), ["Fail", "home"]);
+    }
+
+    #[test]
+    fn a_mail_has_mdadms_subject_and_no_head_from_elsewhere() {
+        let mail = message(Some("/dev/a\n\nb")).mail("root\nBcc: all", "here", "Personalities\n");
+        let (head, body) = mail.split_once("\n\n").expect("a head");
+        assert!(head.contains("\nTo: root\\nBcc: all\n"), "{head}");
+        assert!(head.contains("\nSubject: Fail event on home:here\n"), "{head}");
+        assert!(body.contains("component device /dev/a\\n\\nb."), "{body}");
+        assert!(body.ends_with("\n\nPersonalities\n"), "{body}");
+    }
+
+    #[test]
+    fn a_webhook_has_all_fields() {
+        let json = message(None).json("here");
+        let expected = json!({
+            "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "host": "here",
+            "time": "2026-01-02T03:04:05Z", "state": ["clean", "degraded"],
+        });
+        assert_eq!(json, expected);
+    }
+}

@@ -1,0 +1,263 @@
+//! `braid monitor`: looks at all arrays again and again, tells of what happened, serves metrics.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+use std::{io, mem, thread};
+
+use chrono::{SecondsFormat, Utc};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+mod ask;
+mod events;
+mod kept;
+mod message;
+mod metrics;
+mod outbox;
+mod seen;
+mod sinks;
+
+use self::ask::Asker;
+use self::events::{Alert, Watch};
+use self::kept::{Kept, State};
+use self::message::Message;
+use self::outbox::Outbox;
+use self::seen::Seen;
+use self::sinks::{Latest, Sink};
+use crate::args::MonitorArgs;
+use crate::failure::{Failure, system_error};
+use crate::output;
+
+/// How long the end waits for what is on its way.
+const LAST_MOMENT: Duration = Duration::from_secs(5);
+
+pub(super) fn run(run_dir: &Path, args: &MonitorArgs) -> Result<(), Failure> {
+    let latest = Latest::default();
+    let sinks = sinks::sinks(args, &latest)?;
+    if sinks.is_empty() && args.metrics.is_none() {
+        let next = "give --program, --mail, --webhook or --metrics";
+        return Err(Failure::usage("monitor", run_dir.display(), "nobody is told", next));
+    }
+    if args.oneshot {
+        return oneshot(run_dir, args, &sinks, &latest);
+    }
+    Monitor::start(run_dir, args, sinks, latest)?.run(args.test)
+}
+
+/// Tells which arrays are degraded, and whether somebody could not be told.
+fn oneshot(
+    run_dir: &Path,
+    args: &MonitorArgs,
+    sinks: &[Sink],
+    latest: &Latest,
+) -> Result<(), Failure> {
+    let answers = Asker::new(run_dir).ask().map_err(|error| unreadable(run_dir, &error))?;
+    let seen: Vec<Seen> = answers.arrays.iter().flat_map(Seen::all).collect();
+    latest.set(answers.arrays);
+    let mut alerts = if args.test { seen.iter().map(Alert::test).collect() } else { Vec::new() };
+    alerts.extend(seen.iter().filter_map(Alert::degraded));
+    let mut failed = !answers.silent.is_empty();
+    for message in messages(alerts) {
+        say(&message);
+        for sink in sinks.iter().filter(|sink| sink.wants(message.alert.event)) {
+            if let Err(reason) = sink.tell(&message) {
+                let line = format!("monitor {}: {reason}", sink.name());
+                output::warning(&format!("{line}; {} was not told", message.line()));
+                failed = true;
+            }
+        }
+    }
+    if failed { Err(Failure::Silent(Failure::REFUSED)) } else { Ok(()) }
+}
+
+fn unreadable(run_dir: &Path, error: &io::Error) -> Failure {
+    let next = "use its owner or root, or name another with --run-dir";
+    Failure::refused("monitor", run_dir.display(), system_error(error), next)
+}
+
+fn messages(alerts: Vec<Alert>) -> Vec<Message> {
+    let time = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    alerts.into_iter().map(|alert| Message { alert, time: time.clone() }).collect()
+}
+
+/// For the journal, or whoever reads.
+fn say(message: &Message) {
+    // With stdout gone the sinks are still told.
+    let _ = output::answer(&format!("{}\n", message.line()));
+}
+
+/// What the monitor is woken by between two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    /// Somebody was told.
+    Told,
+    /// A signal.
+    End,
+}
+
+/// Looks until a signal.
+#[derive(Debug)]
+struct Monitor {
+    run_dir: PathBuf,
+    asker: Asker,
+    watch: Watch,
+    outbox: Arc<Outbox>,
+    /// `None`: nobody is told.
+    kept: Option<Kept>,
+    latest: Latest,
+    wakes: Receiver<Wake>,
+    delay: Duration,
+    /// What did not go well at the last look, as it was said.
+    trouble: Option<String>,
+}
+
+impl Monitor {
+    fn start(
+        run_dir: &Path,
+        args: &MonitorArgs,
+        sinks: Vec<Sink>,
+        latest: Latest,
+    ) -> Result<Self, Failure> {
+        let failed = |error: &io::Error| {
+            let reason = system_error(error);
+            Failure::refused("monitor", run_dir.display(), reason, "see what the machine lacks")
+        };
+        let kept = if sinks.is_empty() { None } else { Some(take_over(run_dir)?) };
+        let left = kept.as_ref().and_then(|kept| left(kept, run_dir));
+        if let Some(address) = &args.metrics {
+            let at = metrics::serve(address, latest.clone())?;
+            // With stdout gone they are served all the same.
+            let _ = output::answer(&format!("metrics at http://{at}/metrics\n"));
+        }
+        let (waker, wakes) = mpsc::channel();
+        wake_on_signals(waker.clone()).map_err(|error| failed(&error))?;
+        let (watch, pending) = match left {
+            None => (Watch::default(), BTreeMap::new()),
+            Some(State { told, pending }) => (Watch::resume(told), pending),
+        };
+        let told = move || {
+            // Nobody listens any more while the monitor ends.
+            let _ = waker.send(Wake::Told);
+        };
+        let outbox = Outbox::start(sinks, pending, told).map_err(|error| failed(&error))?;
+        Ok(Self {
+            run_dir: run_dir.to_owned(),
+            asker: Asker::new(run_dir),
+            watch,
+            outbox,
+            kept,
+            latest,
+            wakes,
+            delay: Duration::from_secs(args.delay),
+            trouble: None,
+        })
+    }
+
+    fn run(mut self, test: bool) -> Result<(), Failure> {
+        let mut test = test;
+        loop {
+            let next = Instant::now() + self.delay;
+            let looked = self.look(&mut test);
+            let kept = self.keep();
+            self.complain(looked.and(kept).err());
+            if self.wait(next) == Wake::End {
+                break;
+            }
+        }
+        self.outbox.end(LAST_MOMENT);
+        let kept = self.keep();
+        self.complain(kept.err());
+        Ok(())
+    }
+
+    /// Looks at all arrays, and puts what happened into the outbox. Test messages come first, once.
+    fn look(&mut self, test: &mut bool) -> Result<(), Failure> {
+        let answers = self.asker.ask().map_err(|error| unreadable(&self.run_dir, &error))?;
+        let seen: Vec<Seen> = answers.arrays.iter().flat_map(Seen::all).collect();
+        self.latest.set(answers.arrays);
+        let tests = if mem::take(test) { seen.iter().map(Alert::test).collect() } else { vec![] };
+        let alerts = self.watch.look(seen, &answers.silent);
+        for message in messages([tests, alerts].concat()) {
+            say(&message);
+            self.outbox.put(&message);
+        }
+        Ok(())
+    }
+
+    /// Keeps what was told, and what has yet to be told, for the next monitor.
+    fn keep(&mut self) -> Result<(), Failure> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        let state = State { told: self.watch.told(), pending: self.outbox.waiting() };
+        kept.write(state).map_err(|error| {
+            let reason = format!("cannot keep what was told: {}", system_error(&error));
+            let next = "make room; events may be told again after a restart";
+            Failure::refused("monitor", self.run_dir.display(), reason, next)
+        })
+    }
+
+    /// Until the next look is due; what was told meanwhile is noted at once.
+    fn wait(&mut self, until: Instant) -> Wake {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.wakes.recv_timeout(left) {
+                Ok(Wake::End) => return Wake::End,
+                Err(_) => return Wake::Told,
+                Ok(Wake::Told) => {
+                    if let Err(failure) = self.keep() {
+                        self.complain(Some(failure));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says what does not go well, once.
+    fn complain(&mut self, failure: Option<Failure>) {
+        let trouble = failure.as_ref().map(|failure| format!("{failure:?}"));
+        if trouble != self.trouble
+            && let Some(failure) = &failure
+        {
+            output::failure(failure);
+        }
+        self.trouble = trouble;
+    }
+}
+
+/// The right to keep what was told in this run directory.
+fn take_over(run_dir: &Path) -> Result<Kept, Failure> {
+    Kept::open(run_dir).map_err(|error| {
+        let refused = |reason: &str, next: &'static str| {
+            Failure::refused("monitor", run_dir.display(), reason, next)
+        };
+        match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                refused("another monitor tells of its arrays", "end that one, or give it all sinks")
+            }
+            _ => unreadable(run_dir, &error),
+        }
+    })
+}
+
+/// What the monitor before this one has left.
+fn left(kept: &Kept, run_dir: &Path) -> Option<State> {
+    kept.read().unwrap_or_else(|error| {
+        let reason = format!("cannot read what was told before: {}", system_error(&error));
+        let object = run_dir.display();
+        output::warning(&format!("monitor {object}: {reason}; all is told as if it were new"));
+        None
+    })
+}
+
+fn wake_on_signals(waker: Sender<Wake>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let wait = move || {
+        for _ in signals.forever() {
+            // Nobody listens any more while the monitor ends.
+            let _ = waker.send(Wake::End);
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}

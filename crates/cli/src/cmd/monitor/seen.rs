@@ -1,0 +1,142 @@
+//! What is remembered of an array between two looks: only what alerts are made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_array::events::SyncAction;
+use braid_array::status::{MemberState, Status};
+use braid_host::control::wire::ControlStatus;
+use serde::{Deserialize, Serialize};
+
+use crate::output::json::state_words;
+
+/// mdadm tells of background work at each fifth of it.
+const MARK_PERCENT: u64 = 20;
+
+/// An array, or one within it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seen {
+    /// `home`, or `home/inner` of one within.
+    pub(super) name: String,
+    pub(super) uuid: String,
+    /// In the words of `braid status --json`.
+    pub(super) state: Vec<String>,
+    /// Roles without a member that is in sync.
+    pub(super) degraded: u16,
+    pub(super) members: BTreeMap<String, MemberState>,
+    pub(super) sync: Option<Sync>,
+    /// Sectors that the last check found to differ.
+    pub(super) mismatch_sectors: u64,
+    /// Witnesses that are not connected.
+    pub(super) lost_witnesses: BTreeSet<String>,
+}
+
+/// Background work that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sync {
+    pub(super) action: SyncAction,
+    /// The last mark that it has passed, in percent.
+    pub(super) mark: u64,
+}
+
+impl Sync {
+    /// Does it look for differences?
+    pub(super) const fn is_scrub(self) -> bool {
+        matches!(self.action, SyncAction::Check | SyncAction::Repair)
+    }
+}
+
+impl Seen {
+    /// The array that a process serves, and those within it.
+    pub(super) fn all(array: &ControlStatus) -> Vec<Self> {
+        let all = within(&array.name, &array.array).into_iter();
+        all.map(|(name, status)| Self::of(name, status)).collect()
+    }
+
+    fn of(name: String, status: &Status) -> Self {
+        let members = status.members.iter().map(|one| (one.device.clone(), one.state));
+        let witnesses = status.view.iter().flat_map(|view| &view.witnesses);
+        let lost = witnesses.filter(|witness| !witness.reachable);
+        Self {
+            name,
+            uuid: status.superblock.uuid_text(),
+            state: state_words(status).into_iter().map(str::to_owned).collect(),
+            degraded: status.degraded,
+            members: members.collect(),
+            sync: sync(status),
+            mismatch_sectors: status.mismatch_sectors.unwrap_or(0),
+            lost_witnesses: lost.map(|witness| witness.address.clone()).collect(),
+        }
+    }
+
+    /// The name of the array whose process serves it.
+    pub(super) fn served(&self) -> &str {
+        self.name.split_once('/').map_or(&self.name, |(served, _)| served)
+    }
+}
+
+fn sync(status: &Status) -> Option<Sync> {
+    let sync = &status.sync;
+    let percent = u128::from(sync.done_sectors) * 100 / u128::from(sync.total_sectors.max(1));
+    let mark = u64::try_from(percent).map_or(100, |percent| percent.min(99));
+    let mark = mark / MARK_PERCENT * MARK_PERCENT;
+    (sync.action != SyncAction::Idle).then_some(Sync { action: sync.action, mark })
+}
+
+/// An array and those within it, by the names that commands take.
+pub(super) fn within<'a>(name: &str, status: &'a Status) -> Vec<(String, &'a Status)> {
+    let mut all = vec![(name.to_owned(), status)];
+    for child in &status.children {
+        all.extend(within(&format!("{name}/{}", child.short_name()), child));
+    }
+    all
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// What the process that serves an array answers.
+    pub(in crate::cmd::monitor) fn served(name: &str, array: Status) -> ControlStatus {
+        ControlStatus {
+            name: name.to_owned(),
+            pid: 1,
+            started_unix_s: 0,
+            exports: Vec::new(),
+            mismatches: Vec::new(),
+            protection: None,
+            array,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_array::status::SyncStatus;
+
+    use super::*;
+
+    #[test]
+    fn arrays_within_are_seen_by_the_name_of_theirs() {
+        let child = Status { degraded: 1, ..Status::blank() };
+        let array = Status { children: vec![child.clone(), child], ..Status::blank() };
+        let seen = Seen::all(&testing::served("top", array));
+        let names: Vec<&str> = seen.iter().map(|seen| seen.served()).collect();
+        assert_eq!(names, ["top"; 3]);
+        assert!(seen[1].name.starts_with("top/"));
+        assert_eq!((seen[0].degraded, seen[1].degraded), (0, 1));
+    }
+
+    #[test]
+    fn work_passes_marks() {
+        let mark = |action, done_sectors, total_sectors| {
+            let work = SyncStatus { action, done_sectors, total_sectors, ..SyncStatus::default() };
+            sync(&Status { sync: work, ..Status::blank() }).map(|sync| sync.mark)
+        };
+        assert_eq!(mark(SyncAction::Idle, 5, 10), None);
+        let cases = [(0, 0), (19, 0), (20, 20), (39, 20), (79, 60), (99, 80), (100, 80)];
+        for (done, expected) in cases {
+            assert_eq!(mark(SyncAction::Recovery, done, 100), Some(expected), "{done}");
+        }
+        assert_eq!(mark(SyncAction::Resync, 0, 0), Some(0));
+    }
+}

@@ -1,0 +1,247 @@
+//! Where alerts go: a program, mail, a webhook.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use braid_host::control::wire::ControlStatus;
+use ureq::Agent;
+use ureq::http::Uri;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use super::events::Event;
+use super::message::Message;
+use crate::args::MonitorArgs;
+use crate::failure::{Failure, system_error};
+use crate::output;
+
+const SENDMAIL: &str = "/usr/sbin/sendmail";
+/// A program that takes longer is ended.
+const PROGRAM_TAKES: Duration = Duration::from_secs(300);
+const WEBHOOK_TAKES: Duration = Duration::from_secs(20);
+
+/// The arrays as they were at the last look, for what is told or asked between two of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Latest(Arc<Mutex<Vec<ControlStatus>>>);
+
+impl Latest {
+    pub(super) fn set(&self, arrays: Vec<ControlStatus>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = arrays;
+    }
+
+    /// Makes something of them.
+    pub(super) fn with<T>(&self, make: impl FnOnce(&[ControlStatus]) -> T) -> T {
+        make(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Somebody who is told.
+#[derive(Debug)]
+pub(super) struct Sink {
+    name: String,
+    host: String,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Program(PathBuf),
+    Mail { sendmail: PathBuf, to: String, latest: Latest },
+    Webhook { url: String, agent: Agent },
+}
+
+/// Those that were asked for.
+pub(super) fn sinks(args: &MonitorArgs, latest: &Latest) -> Result<Vec<Sink>, Failure> {
+    let host = output::host_name();
+    let sink = |name: String, way| Sink { name, host: host.clone(), way };
+    let mut sinks = Vec::new();
+    for program in &args.program {
+        check_program(program)?;
+        // Not one of the same name in PATH.
+        let path = std::path::absolute(program).unwrap_or_else(|_| program.clone());
+        sinks.push(sink(program.display().to_string(), Way::Program(path)));
+    }
+    for to in &args.mail {
+        let sendmail = PathBuf::from(SENDMAIL);
+        check_program(&sendmail)?;
+        let way = Way::Mail { sendmail, to: to.clone(), latest: latest.clone() };
+        sinks.push(sink(format!("--mail {to}"), way));
+    }
+    let mut agent = None;
+    for url in &args.webhook {
+        check_url(url)?;
+        let agent = agent.get_or_insert_with(agent_for_webhooks).clone();
+        sinks.push(sink(url.clone(), Way::Webhook { url: url.clone(), agent }));
+    }
+    // Who is named twice is told once.
+    let mut names = BTreeSet::new();
+    sinks.retain(|sink| names.insert(sink.name.clone()));
+    Ok(sinks)
+}
+
+/// What is missing now would be missed when it matters.
+fn check_program(program: &Path) -> Result<(), Failure> {
+    let Err(error) = std::fs::metadata(program) else { return Ok(()) };
+    let next = if program == Path::new(SENDMAIL) {
+        "install a mail server, or use --program or --webhook"
+    } else {
+        "name a program by its path"
+    };
+    Err(Failure::refused("monitor", program.display(), system_error(&error), next))
+}
+
+fn check_url(url: &str) -> Result<(), Failure> {
+    let uri = url.parse::<Uri>().ok();
+    let known = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https"));
+    if uri.is_some_and(|uri| known(&uri) && uri.host().is_some()) {
+        return Ok(());
+    }
+    let next = "write --webhook https://HOST/PATH, or http://…";
+    Err(Failure::usage("monitor", url, "is no address of a web server", next))
+}
+
+/// Trusts those whom the system trusts.
+fn agent_for_webhooks() -> Agent {
+    let roots = rustls_native_certs::load_native_certs().certs;
+    let roots: Vec<_> = roots.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    let config = Agent::config_builder().timeout_global(Some(WEBHOOK_TAKES)).tls_config(tls);
+    config.user_agent(concat!("braid/", env!("CARGO_PKG_VERSION"))).build().new_agent()
+}
+
+impl Sink {
+    /// As it was typed.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Is it told of such events?
+    pub(super) const fn wants(&self, event: Event) -> bool {
+        match self.way {
+            Way::Mail { .. } => event.is_mailed(),
+            Way::Program(_) | Way::Webhook { .. } => true,
+        }
+    }
+
+    /// Tells it.
+    ///
+    /// # Errors
+    /// Why it was not told, for people: it should be told again.
+    pub(super) fn tell(&self, message: &Message) -> Result<(), String> {
+        match &self.way {
+            Way::Program(program) => self.call(program, message),
+            Way::Mail { sendmail, to, latest } => {
+                let mdstat = latest.with(output::mdstat::mdstat);
+                mail(sendmail, &message.mail(to, &self.host, &mdstat))
+            }
+            Way::Webhook { url, agent } => {
+                let body = message.json(&self.host).to_string();
+                let post = agent.post(url).content_type("application/json").send(&body);
+                post.map(drop).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// What the program makes of it is its own business.
+    fn call(&self, program: &Path, message: &Message) -> Result<(), String> {
+        let mut command = Command::new(program);
+        command.args(message.words()).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn().map_err(|error| system_error(&error))?;
+        let line = message.line();
+        let ended = match ended_within(child, PROGRAM_TAKES) {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => format!("ended with {status} on {line}"),
+            Ok(None) => format!("took longer than {} s on {line}", PROGRAM_TAKES.as_secs()),
+            Err(error) => return Err(system_error(&error)),
+        };
+        output::warning(&format!("monitor {}: {ended}; it is not called again", self.name));
+        Ok(())
+    }
+}
+
+fn mail(sendmail: &Path, text: &str) -> Result<(), String> {
+    let send = || -> io::Result<Option<ExitStatus>> {
+        let mut command = Command::new(sendmail);
+        // A line with a dot alone is no end.
+        command.args(["-t", "-i"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn()?;
+        let written = child.stdin.take().map_or(Ok(()), |mut to| to.write_all(text.as_bytes()));
+        let ended = ended_within(child, PROGRAM_TAKES)?;
+        written.map(|()| ended)
+    };
+    match send().map_err(|error| system_error(&error))? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(format!("{} ended with {status}", sendmail.display())),
+        None => Err(format!("{} took too long", sendmail.display())),
+    }
+}
+
+/// Waits for a program, and ends it when it takes too long.
+fn ended_within(mut child: Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() > patience {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A program with this text. It may be busy while another test starts one.
+    fn with_program<T>(text: &str, run: impl Fn(&Path) -> Result<T, String>) -> Result<T, String> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let program = dir.path().join("program");
+        std::fs::write(&program, text).expect("a program");
+        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("a program");
+        loop {
+            match run(&program) {
+                Err(reason) if reason.contains("busy") => thread::yield_now(),
+                result => return result,
+            }
+        }
+    }
+
+    #[test]
+    fn a_mail_is_sent_or_not() {
+        let sent = with_program("#!/bin/sh\n[ \"$*\" = '-t -i' ] && grep -q fine\n", |program| {
+            mail(program, "To: root\n\nfine\n")
+        });
+        assert_eq!(sent, Ok(()));
+        let sent = with_program("#!/bin/sh\ncat >/dev/null; exit 75\n", |sendmail| {
+            mail(sendmail, "To: root\n")
+        });
+        let reason = sent.expect_err("not sent");
+        assert!(reason.contains("75"), "{reason}");
+        assert_eq!(mail(Path::new("/none"), ""), Err("no such file or directory".to_owned()));
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let ended = with_program("#!/bin/sh\nexec sleep 1000\n", |program| {
+            let child = Command::new(program).spawn().map_err(|error| system_error(&error))?;
+            ended_within(child, Duration::from_millis(1)).map_err(|error| system_error(&error))
+        });
+        assert_eq!(ended, Ok(None));
+    }
+}
