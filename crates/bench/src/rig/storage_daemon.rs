@@ -1,5 +1,5 @@
-//! A file served by qemu's storage daemon, over NBD, vhost-user or as a file over FUSE: another server in user
-//! space, of one thread, without RAID.
+//! A file served by qemu's storage daemon, over NBD, vhost-user or as a file over FUSE: another
+//! server in user space, of one thread, without RAID.
 
 use std::fs;
 use std::os::unix::net::UnixStream;

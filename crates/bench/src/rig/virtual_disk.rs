@@ -67,8 +67,8 @@ impl VirtualDisk {
         file.set_len(bytes).map_err(words)?;
         let region = (GuestAddress(BASE), bytes as usize, Some(FileOffset::new(file, 0)));
         let memory = GuestMemoryMmap::from_ranges_with_files([region]).map_err(words)?;
-        let [kick, call] = [EventFd::new(0), EventFd::new(0)];
-        let (kick, call) = (kick.map_err(words)?, call.map_err(words)?);
+        let kick = EventFd::new(0).map_err(words)?;
+        let call = EventFd::new(0).map_err(words)?;
         let calls = Epoll::new().map_err(words)?;
         let event = EpollEvent::new(EventSet::IN, 0);
         calls.ctl(ControlOperation::Add, call.as_raw_fd(), event).map_err(words)?;

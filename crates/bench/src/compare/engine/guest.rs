@@ -103,7 +103,8 @@ impl Guest {
 impl Standing for Guest {
     fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
         note.commands.append(&mut self.commands);
-        let (length, server) = (self.length, self.server);
+        let length = self.length;
+        let server = self.server;
         let cpu_s = || cpu_seconds(server);
         let run =
             keep(job, note, |load| measure(length, cpu_s, |length| self.ask_for(load, length)));
