@@ -85,7 +85,8 @@ fn about(options: &Options) -> Vec<String> {
          own client over one connection. Over vhost-user, for which fio has no engine, by a driver \
          of one ring, which sleeps while nothing is answered. Latencies count from sending a \
          request. CPU time is that of the process that serves, by the kernel's accounts \
-         (hundredths of a second); what the kernel's own threads do for a loop device is in none of them."
+         (hundredths of a second); what the kernel's own threads do for a loop device \
+         is in none of them."
             .to_owned(),
     ]
 }
