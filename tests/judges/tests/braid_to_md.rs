@@ -66,6 +66,22 @@ fn md_takes_double_parity_and_far_copies() {
     every_shape("md_takes_double_parity_and_far_copies", DOUBLE);
 }
 
+/// Superblocks that lie elsewhere than by default, and data that begin where they were asked to.
+#[test]
+fn md_takes_superblocks_of_each_version() {
+    const MIRROR: Shape = ("1", "", 2, "");
+    const PARITY: Shape = ("5", "left-symmetric", 3, "64K");
+    const PLACES: [&[&str]; 4] = [
+        &["--metadata", "1.0"],
+        &["--metadata", "1.1"],
+        &["--metadata", "1.1", "--data-offset", "2M"],
+        &["--metadata", "1.2", "--data-offset", "3M"],
+    ];
+    // Of each pair the second one has a bitmap.
+    let arrays = PLACES.iter().flat_map(|more| [(MIRROR, *more), (PARITY, *more)]);
+    every_array("md_takes_superblocks_of_each_version", arrays);
+}
+
 /// What these tests need.
 pub(crate) fn available() -> Result<(), String> {
     guest::available()?;
@@ -73,14 +89,22 @@ pub(crate) fn available() -> Result<(), String> {
 }
 
 fn every_shape(test: &str, shapes: &[Shape]) {
+    every_array(test, shapes.iter().map(|shape| (*shape, &[][..])));
+}
+
+/// Shapes, and more words for `braid create`.
+fn every_array<'a>(test: &str, arrays: impl Iterator<Item = (Shape, &'a [&'a str])>) {
     if let Err(reason) = available() {
         return skip(test, &reason);
     }
     let mut left = Vec::new();
     let mut findings = Vec::new();
-    for (number, shape) in shapes.iter().enumerate() {
-        let name = format!("{}-{}-{}", shape.0, shape.1, shape.2);
-        match support::attempt(|| live(&name, shape, number)) {
+    for (number, (shape, more)) in arrays.enumerate() {
+        let mut name = format!("{}-{}-{}", shape.0, shape.1, shape.2);
+        for value in more.iter().filter(|word| !word.starts_with("--")) {
+            name.extend(["-", value]);
+        }
+        match support::attempt(|| live(&name, &shape, more, number)) {
             Ok(array) => left.push(array),
             Err(finding) => findings.push(format!("{name}: {finding}")),
         }
@@ -142,9 +166,11 @@ fn options<'a>(layout: &'a str, chunk: &'a str) -> Vec<&'a str> {
 }
 
 /// The life of one array: made, filled, hurt and healed where its level allows, stopped.
-fn live(name: &str, &(level, layout, devices, chunk): &Shape, number: usize) -> Left {
+fn live(name: &str, shape: &Shape, more: &[&str], number: usize) -> Left {
+    let &(level, layout, devices, chunk) = shape;
     let members = members(&format!("to-md-{name}"), devices, MEMBER_BYTES);
     let mut arguments = options(layout, chunk);
+    arguments.extend(more);
     let redundant = !["linear", "0"].contains(&level);
     let bitmap = redundant && number % 2 == 1;
     if redundant {
