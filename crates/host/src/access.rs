@@ -92,6 +92,24 @@ impl fmt::Display for Access {
     }
 }
 
+/// Of an export as it is written: what stands before the first comma, in which two stand for one, and the options after it.
+pub(crate) fn split(text: &str) -> (String, Vec<&str>) {
+    let mut place = String::new();
+    let mut rest = text;
+    loop {
+        let Some((before, after)) = rest.split_once(',') else {
+            place.push_str(rest);
+            return (place, Vec::new());
+        };
+        place.push_str(before);
+        let Some(after) = after.strip_prefix(',') else {
+            return (place, after.split(',').collect());
+        };
+        place.push(',');
+        rest = after;
+    }
+}
+
 fn mode(value: &str) -> Result<u32, Unmeant> {
     // `from_str_radix` would take a sign.
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());

@@ -275,7 +275,7 @@ fn serve_machine(
     if let Some(nodes) = array.nodes {
         engine.set_fabric(nodes.network(), None)?;
     }
-    let door = engine.door();
+    let (door, more) = (engine.door(), engine.exports_door());
     let (news, events) = report_events(&mut engine, stop.clone());
     let mut doors = Doors::new(name, run_dir, facts, array.mounts);
     for export in exports {
@@ -292,7 +292,6 @@ fn serve_machine(
         stop: stop.clone(),
         news: Arc::clone(&news),
     };
-    let exports = engine.exports_door();
     let (end, engine_end) = mpsc::channel();
     let run = move || {
         // Nobody hears it when the array is not served any more.
@@ -300,7 +299,7 @@ fn serve_machine(
     };
     thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
     let engine = Some(engine_end);
-    let mut running = Running { name: name.to_owned(), door, doors, exports, engine };
+    let mut running = Running { name: name.to_owned(), door, doors, exports: more, engine };
     // Who asks for its state hears it while nodes are waited for, too.
     let answers = control.run(Arc::new(served)).map_err(|error| NotSetUp::from(system(error)));
     let connected = answers.and_then(|()| match array.nodes {

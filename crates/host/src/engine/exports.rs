@@ -73,7 +73,7 @@ impl Exports {
         &mut *self.places[id.0].export
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &dyn Export> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(dyn Export + 'static)> {
         self.places.iter().map(|(_, place)| &*place.export)
     }
 

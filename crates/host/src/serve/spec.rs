@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use braid_array::refusal::{Advised, Next};
 
-use crate::access::{Access, Unmeant};
+use crate::access::{Access, Unmeant, split};
 
 /// More devices of a kind the kernel does not have.
 const MINORS: u32 = 1 << 20;
@@ -80,24 +80,6 @@ impl FromStr for ExportSpec {
             }
         }
         Ok(Self { place, access })
-    }
-}
-
-/// What stands before the first comma, in which two stand for one, and the options after it.
-fn split(text: &str) -> (String, Vec<&str>) {
-    let mut place = String::new();
-    let mut rest = text;
-    loop {
-        let Some((before, after)) = rest.split_once(',') else {
-            place.push_str(rest);
-            return (place, Vec::new());
-        };
-        place.push_str(before);
-        let Some(after) = after.strip_prefix(',') else {
-            return (place, after.split(',').collect());
-        };
-        place.push(',');
-        rest = after;
     }
 }
 
