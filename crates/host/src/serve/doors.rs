@@ -35,7 +35,7 @@ enum Stand {
     /// A mount, until it is unmounted.
     Mount { number: usize, mount: Option<fuse::Mount> },
     /// A block device of the kernel's.
-    Device { id: ExportId, device: ublk::Device },
+    Device { id: ExportId, device: Box<ublk::Device> },
 }
 
 /// How an export comes into the engine.
@@ -209,12 +209,12 @@ impl Doors {
         let (device, server) = ublk::make(&setup)?;
         let shown = Place::Ublk(Some(device.number())).to_string();
         let id = enter(Box::new(server))?;
-        Ok((shown, Stand::Device { id, device }))
+        Ok((shown, Stand::Device { id, device: Box::new(device) }))
     }
 
     fn devices(&mut self) -> impl Iterator<Item = &mut ublk::Device> {
         self.open.iter_mut().filter_map(|open| match &mut open.stand {
-            Stand::Device { device, .. } => Some(device),
+            Stand::Device { device, .. } => Some(&mut **device),
             _ => None,
         })
     }
