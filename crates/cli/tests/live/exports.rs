@@ -86,7 +86,7 @@ fn a_socket_is_for_whom_it_was_asked() {
         let group = format!("{kind}:{},group={}", socket.display(), us.2);
         lab.ok(&format!("export home add {group}"), &[]);
         assert_eq!(access(&socket), (0o660, us.1, us.2), "who names a group lets it in");
-        assert_eq!(exports(&lab), [group.clone()]);
+        assert_eq!(exports(&lab), [group.as_str()]);
         lab.ok(&format!("export home remove {group}"), &[]);
     }
 }
@@ -290,7 +290,7 @@ fn a_guest_stands_against_the_end_of_its_export() {
     until("the guest is known", || log().contains("has connected"));
     let line = lab.refused(1, &remove, &[], &[]);
     assert!(line.contains(&format!("process {}", std::process::id())), "{line}");
-    assert_eq!(exports(&lab), [export.clone()]);
+    assert_eq!(exports(&lab), [export.as_str()]);
     lab.ok(&format!("{remove} --force"), &[]);
     assert_eq!(std::io::Read::read(&mut &guest, &mut [0]).unwrap_or(0), 0);
     assert!(exports(&lab).is_empty() && !lab.path("guest").exists());
