@@ -5,6 +5,8 @@ CLUSTER_SEEDS ?= 10000
 SECONDS_EACH ?= 60
 ROUNDS ?= 100
 IMAGE ?=
+# Where scripts/setup.sh puts a toolchain if there is none.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .PHONY: help demo test ci release setup test-rxe sim mutants model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
