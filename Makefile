@@ -5,10 +5,15 @@ CLUSTER_SEEDS ?= 10000
 SECONDS_EACH ?= 60
 ROUNDS ?= 100
 IMAGE ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
+export PREFIX DESTDIR
+# Where scripts/setup.sh puts a toolchain if there is none.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .PHONY: help demo test ci release setup test-rxe sim mutants model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
-.PHONY: bench-engine bench-policies
+.PHONY: bench-engine bench-policies install
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -28,6 +33,9 @@ ci: test ## what the continuous integration runs
 
 release: ## what is given away, in target/programs: braid and braid-bench, debug information beside them
 	@scripts/release.sh
+
+install: release ## programs, man pages, completions below DESTDIR, PREFIX=/usr/local
+	@scripts/install.sh
 
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the named jobs need and that are missing.
+# Installs the Debian packages that the named jobs need and that are missing, and a Rust toolchain
+# where there is none.
 # usage: setup.sh [test|demo|bench|rxe]...     (as root; otherwise it says what to install)
 set -euo pipefail
 
@@ -42,31 +43,60 @@ for job in "${@:-test}"; do
 	esac
 done
 
-if ! command -v cargo >/dev/null; then
-	echo "setup.sh: no cargo here; install a Rust toolchain from https://rustup.rs" >&2
-	exit 1
-fi
-if ! command -v dpkg-query >/dev/null; then
-	echo "setup.sh: not a Debian; install what these packages hold: ${wanted[*]}" >&2
-	exit 0
-fi
-missing=()
-for package in "${wanted[@]}"; do
-	state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-	[ "$state" = installed ] || missing+=("$package")
-done
-[ ${#missing[@]} -gt 0 ] || exit 0
-if [ "$(id -u)" != 0 ]; then
-	echo "setup.sh: as root, install: apt-get install --no-install-recommends ${missing[*]}" >&2
-	exit 0
-fi
-echo "setup.sh: installing ${missing[*]}"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-export DEBIAN_FRONTEND=noninteractive
-if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } \
-	>"$log" 2>&1; then
-	cat "$log" >&2
-	echo "setup.sh: apt-get failed; what needs ${missing[*]} will be skipped" >&2
-	[ -z "${CI-}" ] || exit 1
-fi
+# Where rustup puts it, the Makefile finds it.
+has_cargo() {
+	command -v cargo >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]
+}
+has_cargo || wanted+=(curl ca-certificates)
+
+install_packages() {
+	local missing=() package state log
+	if ! command -v dpkg-query >/dev/null; then
+		echo "setup.sh: not a Debian; install what these packages hold: ${wanted[*]}" >&2
+		return
+	fi
+	for package in "${wanted[@]}"; do
+		state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+		[ "$state" = installed ] || missing+=("$package")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	if [ "$(id -u)" != 0 ]; then
+		echo "setup.sh: as root, install: apt-get install --no-install-recommends ${missing[*]}" >&2
+		return
+	fi
+	echo "setup.sh: installing ${missing[*]}"
+	log=$(mktemp)
+	export DEBIAN_FRONTEND=noninteractive
+	if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } \
+		>"$log" 2>&1; then
+		cat "$log" >&2
+		echo "setup.sh: apt-get failed; what needs ${missing[*]} will be skipped" >&2
+		[ -z "${CI-}" ] || exit 1
+	fi
+	rm -f "$log"
+}
+
+# By rustup, for this user, without a change to any profile. Of this version, as a newer one's
+# clippy may find something.
+rust=1.95.0
+install_rust() {
+	local host from directory
+	host=$(uname -m)-unknown-linux-gnu
+	from=https://static.rust-lang.org/rustup/dist/$host/rustup-init
+	directory=$(mktemp -d)
+	echo "setup.sh: installing Rust by rustup into ${CARGO_HOME:-$HOME/.cargo}"
+	if ! { cd "$directory" && curl -sSfO "$from" && curl -sSfO "$from.sha256" &&
+		[ "$(sha256sum <rustup-init | cut -d' ' -f1)" = "$(cut -d' ' -f1 <rustup-init.sha256)" ] &&
+		chmod +x rustup-init &&
+		./rustup-init -qy --no-modify-path --default-toolchain "$rust" --profile minimal \
+			-c clippy -c rustfmt >/dev/null; }; then
+		rm -rf "$directory"
+		echo "setup.sh: no cargo here, and rustup cannot be had from $from;" \
+			"install a Rust toolchain from https://rustup.rs" >&2
+		exit 1
+	fi
+	rm -rf "$directory"
+}
+
+install_packages
+has_cargo || install_rust

@@ -106,6 +106,8 @@ fn devices(level: Level) -> Vec<Vec<u8>> {
         level,
         layout: Layout::default_for(level),
         chunk_sectors: if level == Level::Raid1 { 0 } else { 8 },
+        version: Version::V1_2,
+        data_offset: None,
         size_sectors: None,
         bitmap: if redundant { bitmap } else { NewBitmap::None },
         log: NewLog::None,

@@ -45,7 +45,11 @@ enum Then {
     TakeBack(u16),
 }
 
-/// An array of arrays.
+/// An array of arrays, which owns the machines of all of them and is one to the executor.
+///
+/// The outer array's I/O becomes requests to inner arrays, and their answers its answers, before
+/// `poll` returns. A command for a member goes to the array that has it, any other one to the outer
+/// array; a stop reaches the inner arrays once the outer one has stopped.
 #[derive(Debug)]
 pub struct Stack {
     outer: Array,

@@ -32,7 +32,9 @@ use slab::Slab;
 /// How an I/O ended, for the machine.
 pub(crate) type Answer = (IoId, Result<Outcome, IoError>);
 
-/// The members and the operations on them that take several steps.
+/// Carries out a machine's I/O: it has the members, and what is under way on them, which may take
+/// several steps. The engine [starts](Self::start) operations, hands it the driver's completions,
+/// and takes [answers](Self::next_done) for the machine. Computations are functions beside it.
 #[derive(Debug)]
 pub(crate) struct Executor {
     members: Vec<Option<Member>>,

@@ -8,6 +8,7 @@ mod golden;
 mod guest;
 mod guest_waits;
 mod handoff;
+mod installed;
 mod live;
 mod logs;
 mod md_to_braid;

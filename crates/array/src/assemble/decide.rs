@@ -1,4 +1,4 @@
-//! Who is in.
+//! Who is in. Whether those may start, `start` says.
 
 use crate::Role;
 use std::collections::BTreeSet;

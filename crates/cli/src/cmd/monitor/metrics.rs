@@ -225,6 +225,7 @@ mod tests {
             state,
             replacement: false,
             want_replacement: false,
+            needed: false,
             events: 0,
             errors: 3,
             unreliable: false,

@@ -77,8 +77,8 @@ pub(super) struct Facts {
 ///     ▲ └── outvoted: once more, with a higher epoch                                      ▼
 ///                                                                                       Over
 /// ```
-/// Of the predecessor's slice-sets those are committed that are prepared at all nodes that have a
-/// part in them and hold what was acknowledged: the predecessor may have answered them. All others
+/// Of the predecessor's slice-sets those are committed that are prepared at each node that has a
+/// part in them, is there, and is in sync: the predecessor may have answered them. All others
 /// are aborted. That is decided before the view is recorded, and carried out after: whoever comes
 /// next decides the same. A takeover that cannot go on ends with `refused`, or with `fenced` when
 /// another client has the array.
