@@ -92,7 +92,8 @@ impl fmt::Display for Access {
     }
 }
 
-/// Of an export as it is written: what stands before the first comma, in which two stand for one, and the options after it.
+/// Of an export as it is written: what stands before the first comma, in which two stand for one,
+/// and the options after it.
 pub(crate) fn split(text: &str) -> (String, Vec<&str>) {
     let mut place = String::new();
     let mut rest = text;

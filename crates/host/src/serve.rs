@@ -275,7 +275,8 @@ fn serve_machine(
     if let Some(nodes) = array.nodes {
         engine.set_fabric(nodes.network(), None)?;
     }
-    let (door, more) = (engine.door(), engine.exports_door());
+    let door = engine.door();
+    let more = engine.exports_door();
     let (news, events) = report_events(&mut engine, stop.clone());
     let mut doors = Doors::new(name, run_dir, facts, array.mounts);
     for export in exports {

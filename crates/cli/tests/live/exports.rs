@@ -184,7 +184,8 @@ fn the_file_of_a_mount_is_for_whom_it_was_asked() {
 fn an_export_comes_and_goes_while_the_array_runs() {
     let lab = Lab::new();
     mirror(&lab);
-    let (first, second) = (lab.path("first"), lab.path("second"));
+    let first = lab.path("first");
+    let second = lab.path("second");
     let spec = |socket: &Path| format!("nbd:unix:{}", socket.display());
     let said = lab.ok_text(&format!("export home add {}", spec(&first)), &[]);
     assert_eq!(said, format!("home: added {}\n", spec(&first)));

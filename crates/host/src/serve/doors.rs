@@ -165,7 +165,8 @@ impl Doors {
             };
             return Err(Refusal::new(reason, next));
         };
-        let (name, access) = (self.name.as_str(), &spec.access);
+        let name = self.name.as_str();
+        let access = &spec.access;
         let setup = fuse::Setup { name, mountpoint, size_bytes, block_bytes, read_only, access };
         let error = |e: fuse::MountError| Refusal::new(format!("{spec}: {}", e.reason), e.next);
         let (mount, mounted) = fuse::mount(&setup).map_err(error)?;
