@@ -293,13 +293,7 @@ fn serve_machine(
         stop: stop.clone(),
         news: Arc::clone(&news),
     };
-    let (end, engine_end) = mpsc::channel();
-    let run = move || {
-        // Nobody hears it when the array is not served any more.
-        let _ = (end.send(engine.run()), stop.send(StopRequest::EngineEnded));
-    };
-    thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
-    let engine = Some(engine_end);
+    let engine = Some(run_apart(engine, stop).map_err(system)?);
     let mut running = Running { name: name.to_owned(), door, doors, exports: more, engine };
     // Who asks for its state hears it while nodes are waited for, too.
     let answers = control.run(Arc::new(served)).map_err(|error| NotSetUp::from(system(error)));
@@ -330,6 +324,17 @@ fn serve_machine(
     }
     told.into_iter().for_each(|told| told(Ok(())));
     result
+}
+
+/// Runs an engine in a thread of its own, which tells how it ended.
+fn run_apart(engine: Engine, stop: Sender<StopRequest>) -> io::Result<Receiver<io::Result<()>>> {
+    let (end, ended) = mpsc::channel();
+    let run = move || {
+        // Nobody hears it when the array is not served any more.
+        let _ = (end.send(engine.run()), stop.send(StopRequest::EngineEnded));
+    };
+    thread::Builder::new().name("engine".into()).spawn(run)?;
+    Ok(ended)
 }
 
 fn log_end(name: &str, result: &Result<(), Refusal>) {
