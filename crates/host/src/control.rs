@@ -8,9 +8,11 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
+use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
+use crate::access::Access;
 use crate::run_dir::{self, connect, socket};
 
 mod add;
@@ -28,27 +30,64 @@ pub mod wire;
 pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
 pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path, sockets};
 pub use news::News;
-pub use served::{Served, StopRequest, Told};
+pub use served::{ExportChange, Served, Shown, StopRequest, Told};
 pub use server::Server;
 
-/// Listens on a Unix socket that only its owner may connect to. The socket file of a process that
-/// died is replaced; one that somebody still listens on is `AddrInUse`. Who serves from the same
-/// run directory waits meanwhile, wherever the socket is.
+/// Why nobody listens on a socket.
+#[derive(Debug)]
+pub(crate) enum ListenError {
+    /// It cannot be made. `AddrInUse`: somebody listens there. `TimedOut`: somebody holds the lock
+    /// of the run directory.
+    Socket(io::Error),
+    /// It cannot be given its owner or group.
+    Owner(io::Error),
+}
+
+impl From<io::Error> for ListenError {
+    fn from(error: io::Error) -> Self {
+        Self::Socket(error)
+    }
+}
+
+impl From<Errno> for ListenError {
+    fn from(error: Errno) -> Self {
+        Self::Socket(error.into())
+    }
+}
+
+/// Listens on a Unix socket that may be connected to as `access` says, by its owner alone as a
+/// rule. The socket file of a process that died is replaced. Who serves from the same run directory
+/// waits meanwhile, wherever the socket is.
 ///
 /// # Errors
-/// When the socket cannot be made; `TimedOut` when somebody holds the lock of the run directory.
-pub(crate) fn listen(run_dir: &Path, path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+/// [`ListenError`].
+pub(crate) fn listen(
+    run_dir: &Path,
+    path: &Path,
+    access: &Access,
+) -> Result<(UnixListener, SocketFile), ListenError> {
     // Two that start at once must not both find the old socket dead.
     let _guard = run_dir::lock(run_dir)?;
     if !remove_stale(path)? {
-        return Err(io::ErrorKind::AddrInUse.into());
+        return Err(ListenError::Socket(io::ErrorKind::AddrInUse.into()));
     }
     let socket = socket()?;
+    // The file gets no more than the socket has, so it begins as its owner's alone. The umask would
+    // do as much, but for all threads of the process at once. A kernel that refuses this leaves
+    // what follows.
+    let _ = rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR);
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // Nobody can connect before `listen`.
-    rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
-    rustix::net::listen(&socket, 128)?;
     let file = SocketFile { path: path.to_owned(), made: file_number(path)? };
+    // Nobody can connect before `listen`, whatever the file says. The mode comes last all the same:
+    // the owner and group before these have no use of it.
+    let owner = access.owner().map(Uid::from_raw);
+    let group = access.group().map(Gid::from_raw);
+    if owner.is_some() || group.is_some() {
+        rustix::fs::chownat(CWD, path, owner, group, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| ListenError::Owner(error.into()))?;
+    }
+    rustix::fs::chmod(path, Mode::from_raw_mode(access.mode()))?;
+    rustix::net::listen(&socket, 128)?;
     Ok((UnixListener::from(socket), file))
 }
 

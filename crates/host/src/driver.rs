@@ -302,6 +302,14 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
+    /// Has an operation of such a name not completed?
+    pub(crate) fn is_under_way(&self, name: impl Fn(&T) -> bool) -> bool {
+        match self {
+            Self::Ring(ring) => ring.tokens().any(name),
+            Self::Threads(threads) => threads.tokens().any(name),
+        }
+    }
+
     /// Operations that have not completed.
     pub(crate) fn in_flight(&self) -> usize {
         match self {

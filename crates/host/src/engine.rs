@@ -4,6 +4,7 @@
 pub(crate) mod core;
 mod door_side;
 pub(crate) mod export;
+pub(crate) mod exports;
 mod memory;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -25,6 +26,7 @@ use rustix::event::EventfdFlags;
 use self::core::Core;
 use self::door_side::{CommandDone, DoorSide};
 use self::export::Export;
+use self::exports::{Exports, ExportsDoor};
 use crate::arena::{Arena, Memory};
 use crate::door::Door;
 use crate::driver::{self, Completion, Driver, Op};
@@ -50,7 +52,8 @@ pub struct Engine {
     machine: AnyMachine,
     arena: Arena,
     executor: Executor,
-    exports: Vec<Box<dyn Export>>,
+    exports: Exports,
+    exports_door: ExportsDoor,
     door: Door,
     door_side: DoorSide,
     wake: Arc<OwnedFd>,
@@ -74,11 +77,13 @@ impl Engine {
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, receiver) = mpsc::channel();
         let holder = arena.admit().ok_or(io::ErrorKind::OutOfMemory)?;
+        let (exports, exports_door) = Exports::new(Arc::clone(&wake));
         Ok(Self {
             executor: Executor::new(members, arena.zeroes()),
             machine,
             arena,
-            exports: Vec::new(),
+            exports,
+            exports_door,
             door: Door::new(sender, Arc::clone(&wake)),
             door_side: DoorSide::new(receiver, holder),
             wake,
@@ -92,6 +97,11 @@ impl Engine {
     #[must_use]
     pub fn door(&self) -> Door {
         self.door.clone()
+    }
+
+    /// Where other threads have exports added and removed while it runs.
+    pub(crate) fn exports_door(&self) -> ExportsDoor {
+        self.exports_door.clone()
     }
 
     /// Sets who is told of the array's events.
@@ -123,9 +133,9 @@ impl Engine {
     ///
     /// # Panics
     /// When the machine serves no requests.
-    pub(crate) fn add_export(&mut self, export: Box<dyn Export>) {
+    pub(crate) fn add_export(&mut self, export: Box<dyn Export>) -> ExportId {
         assert!(self.machine.block().is_some(), "an export of what serves no requests");
-        self.exports.push(export);
+        self.exports.add(export)
     }
 
     /// Serves until a `Command::Stop` has been carried out. The one who sent it is told last, when
@@ -142,10 +152,10 @@ impl Engine {
         self,
         driver: fn(&Arc<Memory>) -> io::Result<Driver<Token>>,
     ) -> io::Result<()> {
-        let Self { machine, arena, executor, exports, door, door_side, wake, hook, fabric, store } =
-            self;
+        let Self { machine, arena, executor, exports, exports_door, door, door_side, .. } = self;
+        let Self { wake, hook, fabric, store, .. } = self;
         // From here on only others hold doors.
-        drop(door);
+        drop((door, exports_door));
         let driver = driver(arena.memory())?;
         let core = Core::new(arena, driver);
         let started = std::time::Instant::now();
@@ -183,7 +193,7 @@ struct Loop {
     machine: AnyMachine,
     core: Core,
     executor: Executor,
-    exports: Vec<Box<dyn Export>>,
+    exports: Exports,
     door_side: DoorSide,
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
@@ -203,9 +213,7 @@ struct Loop {
 impl Loop {
     fn serve(&mut self) -> io::Result<()> {
         self.await_wake();
-        for (index, export) in self.exports.iter_mut().enumerate() {
-            export.start(&mut self.core, ExportId(index));
-        }
+        self.exports.start(&mut self.core);
         if let Some(fabric) = &mut self.fabric {
             fabric.begin(&mut self.core.driver)?;
         }
@@ -225,9 +233,9 @@ impl Loop {
         limit: Option<Duration>,
         completions: &mut Vec<Completion<Token>>,
     ) -> io::Result<()> {
-        let exports = self.exports.iter().map(|export| export.deadline());
-        let own = [self.machine.deadline(), self.executor.deadline(), self.cool_at];
-        let own = own.into_iter().chain(exports).flatten().min();
+        let exports = self.exports.deadline();
+        let own = [self.machine.deadline(), self.executor.deadline(), self.cool_at, exports];
+        let own = own.into_iter().flatten().min();
         let own = own.map(|at| Duration::from_nanos(at.0.saturating_sub(self.clock().0)));
         let timeout = [own, limit].into_iter().flatten().min();
         self.core.driver.wait(timeout, completions)?;
@@ -244,9 +252,7 @@ impl Loop {
         if self.machine.deadline().is_some_and(|at| at <= self.core.now) {
             self.machine.handle(self.core.now, Event::Tick);
         }
-        for export in &mut self.exports {
-            export.tick(&mut self.core);
-        }
+        self.exports.tick(&mut self.core);
         match self.cool_at {
             Some(at) if at <= self.core.now => self.cool(),
             // A fabric has the arena pinned, for others to put data into.
@@ -275,7 +281,7 @@ impl Loop {
             }
             Token::Export(id, token) => {
                 let completion = Completion { token, result, message, accepted };
-                self.exports[id.0].take_in(&mut self.core, completion);
+                self.exports.get(id).take_in(&mut self.core, completion);
                 None
             }
             Token::Fabric(token) => {
@@ -291,6 +297,7 @@ impl Loop {
                 let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
                 self.await_wake();
                 let Self { core, executor, machine, exports, fabric, .. } = self;
+                exports.drain(core);
                 self.door_side.drain(core, executor, machine, exports, fabric.as_deref());
                 None
             }
@@ -312,9 +319,7 @@ impl Loop {
     /// Does all that can be done without waiting.
     fn work(&mut self) {
         loop {
-            for export in &mut self.exports {
-                export.work(&mut self.core);
-            }
+            self.exports.iter_mut().for_each(|export| export.work(&mut self.core));
             self.door_side.work(&mut self.core);
             if self.core.arena.was_short() {
                 self.drop_client_that_waits();
@@ -333,9 +338,8 @@ impl Loop {
             }
             // Replies go out when nothing else is to be done, so that many share one message.
             if !more {
-                for export in &mut self.exports {
-                    export.flush(&mut self.core);
-                }
+                self.exports.iter_mut().for_each(|export| export.flush(&mut self.core));
+                self.exports.part(&mut self.core);
                 let fabric = self.fabric.as_mut();
                 if !fabric.is_some_and(|fabric| fabric.flush(&mut self.core.driver)) {
                     break;
@@ -403,7 +407,7 @@ impl Loop {
                 let (request, owner) = self.core.completed(id);
                 match owner {
                     Owner::Export(id, job) => {
-                        self.exports[id.0].completed(&mut self.core, job, request, result);
+                        self.exports.get(id).completed(&mut self.core, job, request, result);
                     }
                     Owner::Door(job) => {
                         self.door_side.completed(&mut self.core, job, request, result);
@@ -447,9 +451,7 @@ impl Loop {
     fn say_farewell(&mut self) -> io::Result<()> {
         self.leaving = true;
         driver::signal(&self.wake);
-        for export in &mut self.exports {
-            export.close(&mut self.core);
-        }
+        self.exports.close(&mut self.core);
         if let Some(fabric) = &mut self.fabric {
             fabric.close(&mut self.core.driver);
         }
@@ -463,9 +465,7 @@ impl Loop {
                     break;
                 }
                 patient = false;
-                for export in &mut self.exports {
-                    export.disconnect(&mut self.core);
-                }
+                self.exports.disconnect(&mut self.core);
                 if let Some(fabric) = &mut self.fabric {
                     fabric.disconnect();
                 }

@@ -1,5 +1,6 @@
 //! The real world: files, rings, sockets, threads. Mechanism, no policy.
 
+pub mod access;
 pub mod arena;
 pub mod control;
 pub mod daemon;

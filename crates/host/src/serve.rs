@@ -49,7 +49,7 @@ use doors::Doors;
 use nodes::{Nodes, NotSetUp};
 pub use private::Private;
 use running::Running;
-pub use spec::{ExportSpec, SpecError};
+pub use spec::{ExportSpec, Place, SpecError};
 
 /// What to serve, and how.
 #[derive(Debug)]
@@ -93,6 +93,9 @@ pub enum Assembled {
         missing: Vec<String>,
     },
 }
+
+/// Mounts that may come while an array runs, besides those that it begins with.
+const SPARE_MOUNTS: u32 = 2;
 
 /// What to do with a configuration that makes no array.
 const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
@@ -142,13 +145,16 @@ struct Machinery {
     nodes: Option<Nodes>,
     /// Lines about members that it starts without.
     missing: Vec<String>,
+    /// For so many mounts there is memory.
+    mounts: u32,
 }
 
 impl Machinery {
     /// For these exports.
     fn new(array: Assembled, exports: &[ExportSpec]) -> Result<Self, Refusal> {
-        let mounts = exports.iter().filter(|export| matches!(export, ExportSpec::Fuse(_))).count();
-        let mounts = u32::try_from(mounts).unwrap_or(u32::MAX);
+        let mounts = exports.iter().filter(|export| matches!(export.place, Place::Fuse(_))).count();
+        // More may come while it runs. All are but addresses until they are used.
+        let mounts = u32::try_from(mounts).unwrap_or(u32::MAX).saturating_add(SPARE_MOUNTS);
         let (outer, inner) = match array {
             Assembled::Array { config, members } => {
                 return Self::of_devices(config, members, mounts);
@@ -174,7 +180,14 @@ impl Machinery {
         let outer = start(outer, &mut scratch)?;
         let machine = Stack::new(outer, arrays)
             .map_err(|reason| Refusal::new(reason, "use fewer, larger arrays"))?;
-        Ok(Self { machine: Box::new(machine), members, arena, nodes: None, missing: Vec::new() })
+        Ok(Self {
+            machine: Box::new(machine),
+            members,
+            arena,
+            nodes: None,
+            missing: Vec::new(),
+            mounts,
+        })
     }
 
     fn of_nodes(
@@ -206,7 +219,7 @@ impl Machinery {
                 Box::new(client)
             }
         };
-        Ok(Self { machine, members: Vec::new(), arena, nodes, missing: Vec::new() })
+        Ok(Self { machine, members: Vec::new(), arena, nodes, missing: Vec::new(), mounts })
     }
 
     fn of_devices(config: Config, members: Vec<MemberFile>, mounts: u32) -> Result<Self, Refusal> {
@@ -217,7 +230,14 @@ impl Machinery {
         let ids = config.member_ids().collect::<Vec<_>>();
         let machine = start(config, &mut arena.scratch())?;
         let members = ids.into_iter().zip(members).collect();
-        Ok(Self { machine: Box::new(machine), members, arena, nodes: None, missing: Vec::new() })
+        Ok(Self {
+            machine: Box::new(machine),
+            members,
+            arena,
+            nodes: None,
+            missing: Vec::new(),
+            mounts,
+        })
     }
 }
 
@@ -256,30 +276,25 @@ fn serve_machine(
         engine.set_fabric(nodes.network(), None)?;
     }
     let door = engine.door();
+    let more = engine.exports_door();
     let (news, events) = report_events(&mut engine, stop.clone());
-    let mut doors = Doors::default();
+    let mut doors = Doors::new(name, run_dir, facts, array.mounts);
     for export in exports {
-        doors.open(name, export, run_dir, facts)?;
+        doors.open(export, &mut |export| Ok(engine.add_export(export)))?;
     }
-    doors.move_in(&mut engine);
     let served = Served {
         name: name.to_owned(),
         door: door.clone(),
         block_bytes: facts.block_bytes,
         network: array.nodes.map(Nodes::network),
-        exports: doors.names.clone(),
+        exports: doors.shown(),
         run_dir: run_dir.to_owned(),
         started_unix_s: since_1970().as_secs(),
         stop: stop.clone(),
         news: Arc::clone(&news),
     };
-    let (end, engine_end) = mpsc::channel();
-    let run = move || {
-        // Nobody hears it when the array is not served any more.
-        let _ = (end.send(engine.run()), stop.send(StopRequest::EngineEnded));
-    };
-    thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
-    let mut running = Running { name: name.to_owned(), door, doors, engine: Some(engine_end) };
+    let engine = Some(run_apart(engine, stop).map_err(system)?);
+    let mut running = Running { name: name.to_owned(), door, doors, exports: more, engine };
     // Who asks for its state hears it while nodes are waited for, too.
     let answers = control.run(Arc::new(served)).map_err(|error| NotSetUp::from(system(error)));
     let connected = answers.and_then(|()| match array.nodes {
@@ -311,6 +326,17 @@ fn serve_machine(
     result
 }
 
+/// Runs an engine in a thread of its own, which tells how it ended.
+fn run_apart(engine: Engine, stop: Sender<StopRequest>) -> io::Result<Receiver<io::Result<()>>> {
+    let (end, ended) = mpsc::channel();
+    let run = move || {
+        // Nobody hears it when the array is not served any more.
+        let _ = (end.send(engine.run()), stop.send(StopRequest::EngineEnded));
+    };
+    thread::Builder::new().name("engine".into()).spawn(run)?;
+    Ok(ended)
+}
+
 fn log_end(name: &str, result: &Result<(), Refusal>) {
     match result {
         Ok(()) => tracing::info!(array = name, "has stopped"),
@@ -319,7 +345,7 @@ fn log_end(name: &str, result: &Result<(), Refusal>) {
 }
 
 /// What exports have to know of the array.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Facts {
     uuid: [u8; 16],
     size_bytes: u64,

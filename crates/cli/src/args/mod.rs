@@ -26,8 +26,8 @@ pub(crate) use nodes::{
 pub(crate) use parse::parse;
 pub use parse::parse_as;
 pub(crate) use running::{
-    AddArgs, DetailArgs, FailArgs, JournalModeArg, MemberOfArgs, RemoveArgs, ReplaceArgs,
-    ScrubArgs, StatusArgs, StopArgs, SyncArgs,
+    AddArgs, DetailArgs, ExportAction, ExportArgs, FailArgs, JournalModeArg, MemberOfArgs,
+    RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, SyncArgs,
 };
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Check(ScrubArgs),
     /// Read all members and rewrite redundancy where it does not fit
     Repair(ScrubArgs),
+    /// Serve a running array in one more way, or in one less
+    Export(ExportArgs),
     /// Set the speed of background work, pause or resume it; without options, show what is set
     Sync(SyncArgs),
     /// Tell of what happens to arrays, by mail, programs and webhooks, and serve metrics

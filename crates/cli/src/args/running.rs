@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::size::{Size, parse_limit, parse_size};
 
@@ -21,6 +21,16 @@ const ADD_HELP: &str = "\
     is rebuilt on a device is read back by sample, as by braid replace, before it is in sync: if \
     that cannot be read or differs from what the other members say, the device fails, and the \
     array stays degraded. This is not done in arrays over nodes.";
+
+const EXPORT_HELP: &str = "\
+EXPORT is spelled as for braid assemble --export, or as braid status shows it; what is removed is \
+found without its options.
+
+Examples:
+  braid export home add nbd:unix:/run/home.nbd,mode=0660,group=backup
+  braid export home add fuse:/mnt/home
+  braid export home remove nbd:unix:/run/home.nbd
+  braid export home remove fuse:/mnt/home --force";
 
 const REMOVE_HELP: &str = "\
 Examples:
@@ -90,6 +100,39 @@ pub(crate) struct MemberOfArgs {
     /// by the name that status shows
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) member: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_HELP)]
+pub(crate) struct ExportArgs {
+    /// Name of the running array
+    pub(crate) name: String,
+    #[command(subcommand)]
+    pub(crate) action: ExportAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExportAction {
+    /// Serve the array in one more way, until it is stopped
+    #[command(after_help = EXPORT_HELP)]
+    Add {
+        /// nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or vhost-user:PATH, with options as
+        /// for braid assemble
+        export: String,
+        /// Serve over NBD on an address beyond loopback: who can connect can read and write
+        /// everything
+        #[arg(long)]
+        insecure: bool,
+    },
+    /// Serve it so no more; refused while somebody uses it so
+    #[command(after_help = EXPORT_HELP)]
+    Remove {
+        /// As it was added, or as braid status shows it
+        export: String,
+        /// Even while it is in use: write out the file systems on it, then cut off who uses it
+        #[arg(long, short)]
+        force: bool,
+    },
 }
 
 #[derive(Debug, Args)]

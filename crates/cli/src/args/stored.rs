@@ -152,7 +152,9 @@ pub(crate) struct AssembleArgs {
     #[arg(long, short)]
     pub(crate) scan: bool,
     /// Serve the array: nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or
-    /// ublk[:NUMBER] (a block device /dev/ublkbNUMBER); may be repeated
+    /// ublk[:NUMBER] (a block device /dev/ublkbNUMBER); may be repeated. After a PATH or MOUNTPOINT
+    /// may come ,mode=MODE ,owner=USER ,group=GROUP of the socket or file [default: 0600, 0660 with
+    /// group=, and the user's own]
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
     /// Serve over NBD on an address beyond loopback: who can connect can read and write everything

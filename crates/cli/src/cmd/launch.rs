@@ -5,15 +5,15 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use braid_host::daemon::{self, Daemon, Started};
-use braid_host::serve::{Assembled, ExportSpec, Serving, SpecError};
+use braid_host::serve::{Assembled, ExportSpec, Place, Serving, SpecError};
 
 use crate::failure::{Failure, system_error};
 use crate::output;
 
 /// Said of an array that no program can use.
 const NO_EXPORT: &str = "runs, and no program can read or write it, as there is no --export; to \
-                         have it used stop it, and start it with --export nbd:unix:PATH, \
-                         fuse:MOUNTPOINT, vhost-user:PATH or ublk";
+                         have it used add one: braid export NAME add nbd:unix:PATH, \
+                         fuse:MOUNTPOINT or vhost-user:PATH";
 
 /// Serves in this process, if it is to be in the foreground or was started for that; else starts
 /// one that does.
@@ -79,27 +79,37 @@ pub(super) fn exports(
     typed: &[String],
     insecure: bool,
 ) -> Result<Vec<ExportSpec>, Failure> {
-    let parse = |text: &String| {
-        text.parse().map_err(|error: SpecError| {
-            Failure::explained(operation, "--export", error).with_code(Failure::USAGE)
-        })
-    };
-    let exports = typed.iter().map(parse).collect::<Result<Vec<ExportSpec>, _>>()?;
-    for export in &exports {
-        match export {
-            ExportSpec::NbdTcp(address) if !insecure && !is_loopback(address) => {
-                let reason = format!(
-                    "whoever can connect to {address} could read and write the array: nothing is \
-                     encrypted, and nobody is asked who they are"
-                );
-                let next = "use a loopback address or nbd:unix:PATH, with an ssh tunnel to it, or \
-                            say --insecure where everybody who can connect may do that";
-                return Err(Failure::refused(operation, export, reason, next));
-            }
-            _ => {}
-        }
-    }
+    let exports = typed.iter().map(|text| export(operation, "--export", text));
+    let exports = exports.collect::<Result<Vec<ExportSpec>, _>>()?;
+    exports.iter().try_for_each(|export| check_secure(operation, export, insecure))?;
     Ok(exports)
+}
+
+/// An export as it was typed.
+pub(super) fn export(operation: &str, object: &str, typed: &str) -> Result<ExportSpec, Failure> {
+    typed.parse().map_err(|error: SpecError| {
+        Failure::explained(operation, object, error).with_code(Failure::USAGE)
+    })
+}
+
+/// Refuses what everybody on a network could write to, unless that is meant.
+pub(super) fn check_secure(
+    operation: &str,
+    export: &ExportSpec,
+    insecure: bool,
+) -> Result<(), Failure> {
+    match &export.place {
+        Place::NbdTcp(address) if !insecure && !is_loopback(address) => {
+            let reason = format!(
+                "whoever can connect to {address} could read and write the array: nothing is \
+                 encrypted, and nobody is asked who they are"
+            );
+            let next = "use a loopback address or nbd:unix:PATH, with an ssh tunnel to it, or say \
+                        --insecure where everybody who can connect may do that";
+            Err(Failure::refused(operation, export, reason, next))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Only this machine can connect there. What is no address is refused elsewhere.

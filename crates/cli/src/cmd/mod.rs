@@ -11,6 +11,7 @@ mod cat;
 mod create;
 mod detail;
 mod examine;
+mod export;
 mod families;
 mod found;
 mod key;
@@ -62,6 +63,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Replace(args) => manage::replace(run_dir, args),
         Command::Check(args) => scrub::run(run_dir, args, scrub::Kind::Check),
         Command::Repair(args) => scrub::run(run_dir, args, scrub::Kind::Repair),
+        Command::Export(args) => export::run(run_dir, args),
         Command::Sync(args) => sync::run(run_dir, args),
         Command::Monitor(args) => monitor::run(run_dir, args),
         Command::Cat(args) => cat::run(run_dir, args),
@@ -98,6 +100,7 @@ fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
             | Command::Check(_)
             | Command::Repair(_)
             | Command::Sync(_)
+            | Command::Export(_)
     );
     if !asks_arrays || run_dir.exists() {
         return Ok(());

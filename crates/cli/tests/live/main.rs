@@ -10,6 +10,7 @@ mod devices;
 mod doubt;
 mod emptied;
 mod examine;
+mod exports;
 mod hang;
 mod journals;
 mod layout;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Client;
 use super::served::Served;
+use crate::access::split;
 use crate::member::lies_on;
 use crate::users::{Mounted, Mounts};
 
@@ -23,7 +24,7 @@ impl Served {
             let mount = mounts.of_file(file).filter(|mount| mount.is_ours())?;
             // The one file there is called as the array.
             let name = file.file_name()?.to_str()?;
-            if name == self.name && exported(mounts, &self.exports, mount) {
+            if name == self.name && exported(mounts, &self.exports.get(), mount) {
                 return Some(name.to_owned());
             }
             // Who does not answer may be on this array all the same, but cannot be taken for that.
@@ -43,6 +44,6 @@ impl Served {
 fn exported(mounts: &Mounts, exports: &[String], mount: &Mounted) -> bool {
     let points = exports.iter().filter_map(|export| export.strip_prefix("fuse:"));
     points
-        .map(PathBuf::from)
+        .map(|point| PathBuf::from(split(point).0))
         .any(|point| mounts.at(&point).is_some_and(|own| own.device == mount.device))
 }

@@ -1,8 +1,8 @@
 //! What a control socket speaks for: one array, and how it is asked.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use braid_array::action::Command;
 use braid_array::refusal::{Invocation, Next};
@@ -26,7 +26,7 @@ pub struct Served {
     /// How its members are talked to, when they are nodes.
     pub network: Option<Network>,
     /// How it is served, for people.
-    pub exports: Vec<String>,
+    pub exports: Shown,
     /// Where its control socket lies, and those of other arrays.
     pub run_dir: PathBuf,
     /// When it began: seconds since 1970.
@@ -35,6 +35,44 @@ pub struct Served {
     pub stop: Sender<StopRequest>,
     /// What it reported.
     pub news: Arc<News>,
+}
+
+/// How an array is served, for people: as exports are named, which come and go.
+#[derive(Clone, Debug, Default)]
+pub struct Shown(Arc<Mutex<Vec<String>>>);
+
+impl Shown {
+    fn names(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is now.
+    #[must_use]
+    pub fn get(&self) -> Vec<String> {
+        self.names().clone()
+    }
+
+    /// Something has come or gone.
+    pub fn set(&self, names: Vec<String>) {
+        *self.names() = names;
+    }
+}
+
+/// What is to become of an export, which is named as for `assemble --export`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExportChange {
+    /// Serve the array so, too.
+    Add {
+        /// Which.
+        export: String,
+    },
+    /// Serve it so no more.
+    Remove {
+        /// Which.
+        export: String,
+        /// Even while programs use it.
+        force: bool,
+    },
 }
 
 /// Told how a stop went: after the members are free, or why not.
@@ -55,6 +93,13 @@ pub enum StopRequest {
     EngineEnded,
     /// Another client has the array over nodes now.
     TakenOver,
+    /// No reason to stop: somebody wants an export, or wants one gone, and waits.
+    Exports {
+        /// Which.
+        change: ExportChange,
+        /// Who waits.
+        told: Told,
+    },
     /// No reason to stop, but to look: the set-up of the array is over.
     SetUp,
 }
@@ -77,6 +122,18 @@ impl Served {
     ) -> Result<(), Refusal> {
         let answer = self.door.call(|done| Message::Command { command, device, done });
         answer.ok_or_else(|| self.ended())?.map_err(|refusal| refusal.about(&self.name))
+    }
+
+    /// Has an export added or removed, and waits until it is.
+    pub(super) fn change_exports(&self, change: ExportChange) -> Result<(), Refusal> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let told = Box::new(move |result| {
+            // Somebody waits: just below.
+            let _ = answer.send(result);
+        });
+        // Where nobody hears it any more, nobody answers either.
+        let _ = self.stop.send(StopRequest::Exports { change, told });
+        answered.recv().unwrap_or_else(|_| Err(self.ended()))
     }
 
     pub(super) fn ended(&self) -> Refusal {

@@ -15,7 +15,8 @@ use super::connections::{Connections, MAX_READERS, Place};
 use super::served::{Served, StopRequest};
 use super::verbs::Outcome;
 use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
-use super::{SocketFile, listen, make_run_dir, read_line, socket_path};
+use super::{ListenError, SocketFile, listen, make_run_dir, read_line, socket_path};
+use crate::access::Access;
 use crate::system::describe;
 
 /// Who says nothing for so long is hung up on.
@@ -56,7 +57,11 @@ impl Server {
                 "check the run directory, or name another with --run-dir",
             ),
         };
-        let made = make_run_dir(run_dir).and_then(|()| listen(run_dir, &path)).map_err(fail);
+        let made = make_run_dir(run_dir).map_err(ListenError::from);
+        // Whoever may connect may do everything.
+        let made = made.and_then(|()| listen(run_dir, &path, &Access::default()));
+        let made =
+            made.map_err(|(ListenError::Socket(error) | ListenError::Owner(error))| fail(error));
         made.map(|(listener, file)| Self {
             file: Some(file),
             listener: Arc::new(listener),

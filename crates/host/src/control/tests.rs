@@ -36,12 +36,14 @@ fn running() -> Running {
     let bad = 3 << 20..(3 << 20) + 512;
     let fake = FakeEngine::start(content(), 512, bad, &[&members[0], &members[1]]);
     let (stop, stops) = mpsc::channel();
+    let exports = Shown::default();
+    exports.set(vec!["nbd:unix:/x".into()]);
     let served = Served {
         name: "a0".into(),
         door: fake.door.clone(),
         block_bytes: 512,
         network: None,
-        exports: vec!["nbd:unix:/x".into()],
+        exports,
         run_dir: dir.path().to_owned(),
         started_unix_s: 1,
         stop,

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use braid_array::action::Command;
 use braid_array::{Refusal, RequestError, SECTOR_BYTES};
 
-use super::served::Served;
+use super::served::{ExportChange, Served};
 use super::wire::{Answer, ControlStatus, Verb};
 use crate::door::Message;
 
@@ -54,6 +54,12 @@ impl Served {
             Verb::JournalMode(mode) => self.command(Command::JournalMode(mode)).map(done),
             Verb::Pause => self.command(Command::Pause(true)).map(done),
             Verb::Resume => self.command(Command::Pause(false)).map(done),
+            Verb::AddExport { export } => {
+                self.change_exports(ExportChange::Add { export }).map(done)
+            }
+            Verb::RemoveExport { export, force } => {
+                self.change_exports(ExportChange::Remove { export, force }).map(done)
+            }
             Verb::Stop { force } => Ok(Outcome::Stop { force }),
             Verb::Read { offset, length } => self.data(offset, length).map(Outcome::Data),
         }
@@ -64,7 +70,7 @@ impl Served {
             name: self.name.clone(),
             pid: std::process::id(),
             started_unix_s: self.started_unix_s,
-            exports: self.exports.clone(),
+            exports: self.exports.get(),
             mismatches: self.news.mismatches(),
             protection: self.door.protection(),
             array: self.status()?,

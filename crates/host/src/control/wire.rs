@@ -100,6 +100,19 @@ pub enum Verb {
     Pause,
     /// Resume background work.
     Resume,
+    /// Serve the array in one more way.
+    AddExport {
+        /// As for `assemble --export`, with an absolute path.
+        export: String,
+    },
+    /// Serve it so no more.
+    RemoveExport {
+        /// As when it was added, or as it is shown.
+        export: String,
+        /// Even while programs use it.
+        #[serde(default)]
+        force: bool,
+    },
     /// Flush, mark clean, end. Answered when the members are free again.
     Stop {
         /// Even while programs use it.

@@ -100,6 +100,13 @@ impl<T: Copy + PartialEq> Threads<T> {
         &self.memory
     }
 
+    /// The names of operations that have not completed.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &T> {
+        let files = self.files.iter().map(|(_, token)| token);
+        let sockets = self.sockets.iter().map(|(_, waiting)| &waiting.token);
+        files.chain(sockets).chain(&self.canceled)
+    }
+
     /// Operations that have not completed.
     pub(crate) fn in_flight(&self) -> usize {
         self.files.len() + self.sockets.len() + self.canceled.len()

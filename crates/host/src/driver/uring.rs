@@ -120,6 +120,11 @@ impl<T: Copy + PartialEq> Ring<T> {
         &self.memory
     }
 
+    /// The names of operations that have not completed.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &T> {
+        self.slab.iter().map(|(_, pending)| &pending.token)
+    }
+
     /// Operations that have not completed.
     pub(crate) fn in_flight(&self) -> usize {
         self.slab.len()

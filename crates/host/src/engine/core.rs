@@ -7,7 +7,7 @@ use braid_array::{BlockMachine, Buf, Instant, Op, Request, RequestId, SECTOR_BYT
 
 use crate::arena::Arena;
 use crate::driver::Driver;
-use crate::token::{Owner, Token};
+use crate::token::{ExportId, Owner, Token};
 use slab::Slab;
 
 /// The driver, the arena, and the requests of all exports that the machine has not answered. An
@@ -70,6 +70,14 @@ impl Core {
     pub(crate) fn completed(&mut self, id: RequestId) -> (Request, Owner) {
         let index = usize::try_from(id.0).expect("request ids are slab indices");
         self.requests.remove(index)
+    }
+
+    /// Is something of an export's under way: an operation, or a request?
+    pub(crate) fn serves(&self, id: ExportId) -> bool {
+        let is_its = |token: &Token| matches!(token, Token::Export(of, _) if *of == id);
+        let mut owners = self.requests.iter().map(|(_, (_, owner))| owner);
+        self.driver.is_under_way(is_its)
+            || owners.any(|owner| matches!(owner, Owner::Export(of, _) if *of == id))
     }
 
     /// Requests that have not completed.

@@ -12,7 +12,7 @@ use braid_array::{
 use crate::arena::Holder;
 use crate::door::{Done, Message};
 use crate::engine::core::Core;
-use crate::engine::export::Export;
+use crate::engine::exports::Exports;
 use crate::execute::Executor;
 use crate::fabric::Fabric;
 use crate::member::MemberFile;
@@ -86,7 +86,7 @@ impl DoorSide {
         core: &mut Core,
         executor: &mut Executor,
         machine: &mut AnyMachine,
-        exports: &[Box<dyn Export>],
+        exports: &Exports,
         fabric: Option<&dyn Fabric>,
     ) {
         while let Ok(message) = self.receiver.try_recv() {
@@ -94,9 +94,7 @@ impl DoorSide {
                 Message::Command { command, device, done } => {
                     self.command(executor, machine, core.now, (command, device, done));
                 }
-                Message::Clients { done } => {
-                    done(exports.iter().flat_map(|export| export.clients()).collect());
-                }
+                Message::Clients { done } => done(exports.clients()),
                 // Without a fabric, who asks hears that nobody answers.
                 Message::Protection { done } => {
                     if let Some(fabric) = fabric {

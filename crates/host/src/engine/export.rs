@@ -63,4 +63,13 @@ pub(crate) trait Export: Send {
 
     /// Gives up all clients that are left.
     fn disconnect(&mut self, core: &mut Core);
+
+    /// Of one that was closed: is nothing left to be done of what it took? Operations and requests
+    /// that are under way are known without it.
+    fn is_over(&self) -> bool {
+        true
+    }
+
+    /// Gives back the memory that it has, of an engine that goes on without it.
+    fn end(&mut self, _core: &mut Core) {}
 }

@@ -1,6 +1,6 @@
 //! The nodes of an array that is served: how they are talked to, and whether all are there.
 
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvError, Sender};
 
 use braid_array::status::{ArrayState, Status};
 use braid_array::{MemberId, Refusal};
@@ -57,13 +57,12 @@ impl Nodes {
             let _ = stop.send(StopRequest::SetUp);
         });
         door.send(Message::Flush { done: set_up });
-        match stops.recv() {
-            Ok(StopRequest::SetUp) => {}
+        match reason(stops) {
             Ok(StopRequest::Signal) => return Err(told_to_stop().into()),
             Ok(StopRequest::Asked { told, .. }) => {
                 return Err(NotSetUp { why: told_to_stop(), told: Some(told) });
             }
-            Ok(StopRequest::EngineEnded | StopRequest::TakenOver) | Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
         let status = door.status();
         let lost: Vec<String> =
@@ -90,6 +89,21 @@ impl Nodes {
         let lost = usize::from(status.degraded) > self.missing;
         let reads_only = status.state == ArrayState::ReadOnly && !self.read_only;
         status.state != ArrayState::Failed && (lost || !reads_only)
+    }
+}
+
+/// The first reason to go on or to stop. Exports neither come nor go meanwhile.
+fn reason(stops: &Receiver<StopRequest>) -> Result<StopRequest, RecvError> {
+    loop {
+        match stops.recv()? {
+            StopRequest::Exports { told, .. } => {
+                told(Err(Refusal::new(
+                    "its nodes are not connected yet",
+                    "try again when they are",
+                )));
+            }
+            reason => return Ok(reason),
+        }
     }
 }
 

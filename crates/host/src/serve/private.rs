@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -32,7 +33,8 @@ impl Private {
     pub fn start(array: Assembled) -> Result<Self, Refusal> {
         let system = |error: io::Error| refused_by_system(&error);
         let array = Machinery::new(array, &[])?;
-        let size_bytes = Facts::of(array.machine.as_ref()).size_bytes;
+        let facts = Facts::of(array.machine.as_ref());
+        let doors = Doors::new("", Path::new(""), facts, 0);
         let machine = AnyMachine::Block(array.machine);
         let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
         if let Some(nodes) = array.nodes {
@@ -44,6 +46,7 @@ impl Private {
         let (loads, coming) = mpsc::channel();
         engine.add_export(Box::new(Generator::new(coming, Arc::clone(&wake))));
         let door = engine.door();
+        let exports = engine.exports_door();
         let (stop, stops) = mpsc::channel();
         let (news, _) = report_events(&mut engine, stop.clone());
         let (end, engine_end) = mpsc::channel();
@@ -51,8 +54,8 @@ impl Private {
         let run = move || drop(end.send(engine.run()));
         thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
         let name = String::new();
-        let doors = Doors::default();
-        let mut running = Running { name, door, doors, engine: Some(engine_end) };
+        let engine = Some(engine_end);
+        let mut running = Running { name, door, doors, exports, engine };
         let connected = array.nodes.map_or(Ok(Vec::new()), |nodes| {
             nodes.connected(&running.door, &news, stop, &stops).map_err(|not| not.why)
         });
@@ -65,7 +68,7 @@ impl Private {
             let _ = running.stop(true);
             return Err(error);
         }
-        Ok(Self { running, size_bytes, loads, wake })
+        Ok(Self { running, size_bytes: facts.size_bytes, loads, wake })
     }
 
     /// The way in.

@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 use braid_array::action::Command;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
+use super::ExportSpec;
 use super::doors::Doors;
-use crate::control::{StopRequest, Told};
+use crate::control::{ExportChange, StopRequest, Told};
 use crate::door::{Door, Message};
+use crate::engine::exports::ExportsDoor;
 use crate::system::describe;
 use crate::users::{User, listed};
 
@@ -36,6 +38,7 @@ pub(super) struct Running {
     pub(super) name: String,
     pub(super) door: Door,
     pub(super) doors: Doors,
+    pub(super) exports: ExportsDoor,
     /// How the engine has ended. Its thread may stay for longer: the kernel lets none go that has
     /// I/O in flight on a device that does not answer.
     pub(super) engine: Option<Receiver<io::Result<()>>>,
@@ -69,6 +72,7 @@ impl Running {
                     return Err(Refusal::new(reason, "use that one"));
                 }
                 Some(StopRequest::SetUp) => {}
+                Some(StopRequest::Exports { change, told }) => told(self.change_exports(&change)),
                 Some(StopRequest::Signal) if deadline.is_some() => {}
                 Some(StopRequest::Signal) => match self.stop(false) {
                     Ok(()) => return self.join().map(|()| None),
@@ -104,9 +108,11 @@ impl Running {
     /// members are free after that.
     pub(super) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
         if force {
-            self.write_out();
+            self.write_out(self.users());
         } else {
-            self.refuse_users()?;
+            let insist = Invocation::Stop { array: Some(self.name.clone()), force: true };
+            let next = Next::by("unmount, detach or disconnect that first, or insist", insist);
+            refuse_users(|| self.users(), next)?;
         }
         self.doors.close(force)?;
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
@@ -131,29 +137,42 @@ impl Running {
         users
     }
 
-    fn refuse_users(&self) -> Result<(), Refusal> {
-        let begun = Instant::now();
-        loop {
-            let users = self.users();
-            if users.is_empty() {
-                return Ok(());
+    /// Adds or removes an export, as it was asked for.
+    fn change_exports(&mut self, change: &ExportChange) -> Result<(), Refusal> {
+        match change {
+            ExportChange::Add { export } => {
+                let spec: ExportSpec = export.parse()?;
+                let Self { doors, exports, .. } = self;
+                let ended = || Refusal::new("the engine has ended", "assemble the array again");
+                doors.open(&spec, &mut |export| exports.add(export).ok_or_else(ended))?;
+                tracing::info!(array = self.name, "export {export} added");
             }
-            if begun.elapsed() >= MOMENT {
-                let insist = Invocation::Stop { array: Some(self.name.clone()), force: true };
-                let next = Next::by("unmount, detach or disconnect that first, or insist", insist);
-                return Err(Refusal::new(format!("in use by {}", listed(&users)), next));
+            ExportChange::Remove { export, force } => {
+                let spec: ExportSpec = export.parse()?;
+                let at = self.doors.find(&spec).ok_or_else(|| {
+                    let status = Invocation::Status { array: Some(self.name.clone()) };
+                    let next = Next::by("see those it has", status);
+                    Refusal::new(format!("{} has no such export", self.name), next)
+                })?;
+                if *force {
+                    self.write_out(self.doors.users_of(at, &self.exports));
+                } else {
+                    let next = "unmount, detach or disconnect that first, or insist with --force";
+                    refuse_users(|| self.doors.users_of(at, &self.exports), next.into())?;
+                }
+                self.doors.remove(at, *force, &self.exports)?;
+                tracing::info!(array = self.name, "export {export} removed");
             }
-            thread::sleep(MOMENT / 20);
         }
+        Ok(())
     }
 
     /// Has the file systems above write out what they hold, while the array still takes it.
-    fn write_out(&self) {
-        let users = self.users();
+    fn write_out(&self, users: Vec<User>) {
         if users.is_empty() {
             return;
         }
-        tracing::warn!(array = self.name, "stops although in use by {}", listed(&users));
+        tracing::warn!(array = self.name, "taken away although in use by {}", listed(&users));
         let (done, all_done) = mpsc::channel();
         let write_out = move || {
             users.iter().flat_map(User::mounts).for_each(write_out);
@@ -176,6 +195,21 @@ impl Running {
             }
             Err(_) => Err(Refusal::new("the engine panicked", next)),
         }
+    }
+}
+
+/// Refuses what somebody uses for longer than a moment.
+fn refuse_users(users: impl Fn() -> Vec<User>, next: Next) -> Result<(), Refusal> {
+    let begun = Instant::now();
+    loop {
+        let users = users();
+        if users.is_empty() {
+            return Ok(());
+        }
+        if begun.elapsed() >= MOMENT {
+            return Err(Refusal::new(format!("in use by {}", listed(&users)), next));
+        }
+        thread::sleep(MOMENT / 20);
     }
 }
 

@@ -1,17 +1,28 @@
 //! How an array is to be served, as it is written on the command line.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use braid_array::refusal::{Advised, Next};
 
+use crate::access::{Access, Unmeant, split};
+
 /// More devices of a kind the kernel does not have.
 const MINORS: u32 = 1 << 20;
 
-/// One export.
+/// One export: where it is, and what is said of it after that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExportSpec {
+pub struct ExportSpec {
+    /// Where programs find it. No two exports are at the same place.
+    pub place: Place,
+    /// Who may open it, where it is a socket or a file.
+    pub access: Access,
+}
+
+/// Where programs find an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
     /// NBD on a Unix socket.
     NbdUnix(PathBuf),
     /// NBD on TCP: `HOST:PORT`.
@@ -29,13 +40,20 @@ pub enum ExportSpec {
 #[error("export {text}: {reason}")]
 pub struct SpecError {
     text: String,
-    reason: &'static str,
+    reason: String,
+    next: &'static str,
 }
+
+const EXPORTS: &str = "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or \
+                       ublk[:NUMBER]";
+const OPTIONS: &str = "use mode=MODE, owner=USER or group=GROUP; a comma in a path is written as \
+                       two";
+const NO_OPTIONS: &str = "leave it out: sockets and files of exports have options, TCP and block \
+                          devices none";
 
 impl Advised for SpecError {
     fn next(&self) -> Next {
-        "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or ublk[:NUMBER]"
-            .into()
+        self.next.into()
     }
 }
 
@@ -43,17 +61,42 @@ impl FromStr for ExportSpec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let error = |reason| SpecError { text: text.to_owned(), reason };
+        let error = |reason: String, next| SpecError { text: text.to_owned(), reason, next };
+        let (place, options) = split(text);
+        let place: Place = place.parse().map_err(|reason: &str| error(reason.into(), EXPORTS))?;
+        let mut access = Access::default();
+        let has_access = place.path().is_some();
+        for option in options {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            let known = Access::default().set(key, value) != Ok(false);
+            if known && !has_access {
+                return Err(error(format!("has no option {key}"), NO_OPTIONS));
+            }
+            let taken = access.set(key, value);
+            let taken = taken.map_err(|Unmeant { reason, next }| error(reason, next))?;
+            if !taken {
+                let next = if has_access { OPTIONS } else { NO_OPTIONS };
+                return Err(error(format!("has no option {option}"), next));
+            }
+        }
+        Ok(Self { place, access })
+    }
+}
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         // The process that serves works in another directory.
-        let path = |path: &str| std::path::absolute(path).map_err(|_| error("has no path"));
+        let path = |path: &str| std::path::absolute(path).map_err(|_| "has no path");
         if let Some(socket) = text.strip_prefix("nbd:unix:") {
             Ok(Self::NbdUnix(path(socket)?))
         } else if let Some(address) = text.strip_prefix("nbd:tcp:") {
-            let (host, port) = address.rsplit_once(':').ok_or_else(|| error("has no port"))?;
+            let (host, port) = address.rsplit_once(':').ok_or("has no port")?;
             if host.is_empty() {
-                return Err(error("has no host"));
+                return Err("has no host");
             }
-            port.parse::<u16>().map_err(|_| error("has no port from 0 to 65535"))?;
+            port.parse::<u16>().map_err(|_| "has no port from 0 to 65535")?;
             Ok(Self::NbdTcp(address.to_owned()))
         } else if let Some(mountpoint) = text.strip_prefix("fuse:") {
             Ok(Self::Fuse(path(mountpoint)?))
@@ -63,20 +106,37 @@ impl FromStr for ExportSpec {
             Ok(Self::Ublk(None))
         } else if let Some(number) = text.strip_prefix("ublk:") {
             let number = number.parse().ok().filter(|number| *number < MINORS);
-            number.map(|number| Self::Ublk(Some(number))).ok_or_else(|| error("has no number"))
+            number.map(|number| Self::Ublk(Some(number))).ok_or("has no number")
         } else {
-            Err(error("is unknown"))
+            Err("is unknown")
+        }
+    }
+}
+
+impl Place {
+    /// The socket or mountpoint.
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::NbdUnix(path) | Self::Fuse(path) | Self::VhostUser(path) => Some(path),
+            Self::NbdTcp(_) | Self::Ublk(_) => None,
         }
     }
 }
 
 impl fmt::Display for ExportSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.place, self.access)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = |path: &Path| path.display().to_string().replace(',', ",,");
         match self {
-            Self::NbdUnix(path) => write!(f, "nbd:unix:{}", path.display()),
+            Self::NbdUnix(socket) => write!(f, "nbd:unix:{}", path(socket)),
             Self::NbdTcp(address) => write!(f, "nbd:tcp:{address}"),
-            Self::Fuse(path) => write!(f, "fuse:{}", path.display()),
-            Self::VhostUser(path) => write!(f, "vhost-user:{}", path.display()),
+            Self::Fuse(mountpoint) => write!(f, "fuse:{}", path(mountpoint)),
+            Self::VhostUser(socket) => write!(f, "vhost-user:{}", path(socket)),
             Self::Ublk(None) => f.write_str("ublk"),
             Self::Ublk(Some(number)) => write!(f, "ublk:{number}"),
         }
@@ -93,27 +153,54 @@ mod tests {
     fn specs_are_read_as_they_are_written() {
         let tcp = ["nbd:tcp:[::1]:10809", "nbd:tcp:h:0"];
         let paths = ["nbd:unix:/run/a b.sock", "fuse:/mnt", "vhost-user:/run/a b.sock"];
-        for text in tcp.into_iter().chain(paths).chain(["ublk", "ublk:12"]) {
+        let options = [
+            "nbd:unix:/run/a,mode=0660,owner=root,group=0",
+            "vhost-user:/run/a,group=root",
+            "fuse:/mnt/a,,b,mode=0644",
+        ];
+        let texts = tcp.into_iter().chain(paths).chain(options).chain(["ublk", "ublk:12"]);
+        for text in texts {
             assert_eq!(text.parse::<ExportSpec>().unwrap().to_string(), text);
         }
-        let Ok(ExportSpec::Fuse(path)) = "fuse:mnt".parse() else { panic!() };
-        assert_eq!(path, std::env::current_dir().unwrap().join("mnt"));
+        let place = |text: &str| text.parse::<ExportSpec>().unwrap().place;
+        assert_eq!(place("fuse:mnt"), Place::Fuse(std::env::current_dir().unwrap().join("mnt")));
+        assert_eq!(place("nbd:unix:/a,,b,mode=600"), Place::NbdUnix("/a,b".into()));
+        assert_eq!(place("nbd:unix:/a,mode=600"), place("nbd:unix:/a"));
+    }
+
+    fn refusal(text: &str) -> String {
+        Refusal::from(text.parse::<ExportSpec>().unwrap_err()).to_string()
     }
 
     #[test]
     fn what_is_no_export_is_refused_with_the_ones_there_are() {
-        let error = |text: &str| Refusal::from(text.parse::<ExportSpec>().unwrap_err()).to_string();
         let next = "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or \
                     ublk[:NUMBER]";
-        assert_eq!(error("ublk:x"), format!("export ublk:x: has no number; {next}"));
-        assert!(error("ublk:1048576").contains("has no number"));
-        assert!(error("vhost-user:").contains("has no path"));
-        assert!(error("vhost-user").contains("is unknown"));
-        assert!(error("nbd").contains("is unknown"));
-        assert!(error("nbd:unix:").contains("has no path"));
-        assert!(error("nbd:tcp:host").contains("has no port"));
-        assert!(error("nbd:tcp::1").contains("has no host"));
-        assert!(error("nbd:tcp:h:70000").contains("has no port from"));
-        assert!(error("fuse:").contains("has no path"));
+        assert_eq!(refusal("ublk:x"), format!("export ublk:x: has no number; {next}"));
+        assert!(refusal("ublk:1048576").contains("has no number"));
+        assert!(refusal("vhost-user:").contains("has no path"));
+        assert!(refusal("vhost-user").contains("is unknown"));
+        assert!(refusal("nbd").contains("is unknown"));
+        assert!(refusal("nbd:unix:").contains("has no path"));
+        assert!(refusal("nbd:unix:,mode=0600").contains("has no path"));
+        assert!(refusal("nbd:tcp:host").contains("has no port"));
+        assert!(refusal("nbd:tcp::1").contains("has no host"));
+        assert!(refusal("nbd:tcp:h:70000").contains("has no port from"));
+        assert!(refusal("fuse:").contains("has no path"));
+    }
+
+    #[test]
+    fn an_option_that_cannot_be_meant_is_named_with_the_way_out() {
+        let line = refusal("nbd:unix:/a,mode=99");
+        assert!(line.contains("/a,mode=99: mode=99 is no mode; give it in octal"), "{line}");
+        let line = refusal("fuse:/a,owner=nobody there");
+        assert!(line.contains("owner=nobody there: there is no such user; name"), "{line}");
+        let line = refusal("vhost-user:/a,b");
+        assert!(line.contains("has no option b; use mode=MODE") && line.contains("as two"));
+        for text in ["nbd:tcp:h:1,mode=0600", "ublk,mode=0600", "ublk:3,owner=root"] {
+            let line = refusal(text);
+            assert!(line.contains(": has no option ") && line.contains("; leave it out"), "{line}");
+        }
+        assert!(refusal("nbd:unix:/a,").contains("has no option"));
     }
 }

@@ -73,6 +73,10 @@ fn start(serving: Serving) -> JoinHandle<Result<(), Refusal>> {
     serving
 }
 
+fn nbd_at(socket: &Path) -> ExportSpec {
+    format!("nbd:unix:{}", socket.display()).parse().unwrap()
+}
+
 fn tempdir() -> tempfile::TempDir {
     tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
 }
@@ -82,8 +86,7 @@ fn an_array_is_served_from_start_to_stop() {
     let dir = tempdir();
     let mut serving = mirror(dir.path());
     let socket = dir.path().join("nbd.sock");
-    serving.exports =
-        vec![ExportSpec::NbdUnix(socket.clone()), "nbd:tcp:127.0.0.1:0".parse().unwrap()];
+    serving.exports = vec![nbd_at(&socket), "nbd:tcp:127.0.0.1:0".parse().unwrap()];
     let run_dir = serving.run_dir.clone();
     let server = start(serving);
     assert_eq!(list(&run_dir).unwrap(), ["a0"]);
@@ -160,7 +163,7 @@ fn a_mount_in_use_refuses_the_stop_and_serves_on() {
     let mut serving = mirror(dir.path());
     let mountpoint = dir.path().join("mnt");
     std::fs::create_dir(&mountpoint).unwrap();
-    serving.exports = vec![ExportSpec::Fuse(mountpoint.clone())];
+    serving.exports = vec![format!("fuse:{}", mountpoint.display()).parse().unwrap()];
     let run_dir = serving.run_dir.clone();
     let server = start(serving);
     let file = std::fs::File::options().write(true).open(mountpoint.join("a0")).unwrap();
@@ -215,7 +218,7 @@ fn start_with_signals(
 ) -> (Sender<StopRequest>, PathBuf, JoinHandle<Result<(), Refusal>>) {
     let Serving { name, array, run_dir, .. } = mirror(dir);
     let socket = dir.join("nbd.sock");
-    let exports = vec![ExportSpec::NbdUnix(socket.clone())];
+    let exports = vec![nbd_at(&socket)];
     let stops = Stops::new(patience);
     let signals = stops.sender.clone();
     let (ready, is_ready) = mpsc::channel();

@@ -77,7 +77,7 @@ impl LimitedDisks {
             );
         }
         let mount = Guard::new(Leftover::Mount(directory.clone()));
-        let served = attach(&directory, "braid-bench")
+        let served = attach(&directory, "braid-bench", false)
             .and_then(|device| session::serve(device, Tree::new(named, false), disks));
         served.map_err(|error| {
             let reason = format!("FUSE cannot mount them: {}", system_error(&error));

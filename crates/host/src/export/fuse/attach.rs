@@ -30,14 +30,16 @@ const AGREED_WITHIN: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 const READ_BYTES: usize = 64 << 10;
 
 /// Mounts a file system that names `source` as its source. What comes back does not wait, and is
-/// asked nothing yet but by those who use the mount: the protocol is agreed upon.
+/// asked nothing yet but by those who use the mount: the protocol is agreed upon. With `others`,
+/// other users come in as modes of files say; who is not root has to be allowed that by
+/// /etc/fuse.conf.
 ///
 /// # Errors
 /// When the system refuses; with the words of fusermount3 when that does.
-pub fn attach(mountpoint: &Path, source: &str) -> io::Result<OwnedFd> {
+pub fn attach(mountpoint: &Path, source: &str, others: bool) -> io::Result<OwnedFd> {
     let device = match mount_directly(mountpoint, source) {
         // Root alone may; and fusermount3, for others.
-        Err(Errno::PERM | Errno::ACCESS) => mount_by_helper(mountpoint, source)?,
+        Err(Errno::PERM | Errno::ACCESS) => mount_by_helper(mountpoint, source, others)?,
         device => device?,
     };
     match agree(&device) {
@@ -76,11 +78,17 @@ fn mount_directly(mountpoint: &Path, source: &str) -> Result<OwnedFd, Errno> {
     Ok(device)
 }
 
-/// For who is not root, who alone may use the mount then.
-pub(super) fn mount_by_helper(mountpoint: &Path, source: &str) -> io::Result<OwnedFd> {
+/// For who is not root, who alone may use the mount then, unless it is for `others` too.
+pub(super) fn mount_by_helper(
+    mountpoint: &Path,
+    source: &str,
+    others: bool,
+) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut helper = Command::new(FUSERMOUNT);
-    helper.arg("-o").arg(format!("fsname={source},default_permissions")).arg("--").arg(mountpoint);
+    let others = if others { ",allow_other" } else { "" };
+    let options = format!("fsname={source},default_permissions{others}");
+    helper.arg("-o").arg(options).arg("--").arg(mountpoint);
     helper.env(SOCKET.0, SOCKET.1).stdin(OwnedFd::from(theirs));
     let output = helper.output()?;
     if !output.status.success() {

@@ -173,6 +173,11 @@ impl Connection {
         request.map(|request| (request, landing))
     }
 
+    /// Is nothing taken, and nothing used of what was?
+    pub(super) fn is_idle(&self) -> bool {
+        self.armed() == 0 && self.landings == 0
+    }
+
     /// Takes back where a request landed.
     pub(super) fn give_back(&mut self, core: &mut Core, landing: Buf) {
         self.landings -= 1;

@@ -113,6 +113,11 @@ impl Jobs {
         self.jobs.len()
     }
 
+    /// Has a mount asked for something that is not over?
+    pub(super) fn serve(&self, mount: usize) -> bool {
+        self.jobs.iter().any(|(_, job)| job.asker.mount == mount)
+    }
+
     /// Begins what was asked. What is to be written is at the beginning of `landing`.
     pub(super) fn begin(&mut self, core: &mut Core, asker: Asker, ask: Ask, landing: Option<Buf>) {
         let (steps, turn) = self.steps(&ask, landing);

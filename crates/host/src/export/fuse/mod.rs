@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::access::Access;
 use crate::system::describe;
 use crate::users;
 use attach::{detach, unmount};
@@ -21,6 +22,7 @@ use mountpoint::check_mountpoint;
 
 mod attach;
 mod connection;
+mod desk;
 mod error;
 mod gate;
 mod jobs;
@@ -36,8 +38,10 @@ mod tests;
 mod tree;
 
 pub use attach::{attach, resume};
+pub(crate) use connection::MAX_MOUNTS;
+pub(crate) use desk::{Desk, Mounted};
 pub(crate) use error::MountError;
-pub(crate) use server::{Mounted, Server};
+pub(crate) use server::Server;
 pub use tree::{Ask, Outcome, Tree};
 
 /// What to mount.
@@ -53,6 +57,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) block_bytes: u32,
     /// Refuse to open for writing.
     pub(crate) read_only: bool,
+    /// Who may open the file.
+    pub(crate) access: &'a Access,
 }
 
 /// A mounted array, as the one who mounted it has it: until it is unmounted or detached, which a
@@ -69,13 +75,15 @@ pub(crate) struct Mount {
 /// [`MountError`], a line for people.
 pub(crate) fn mount(setup: &Setup<'_>) -> Result<(Mount, Mounted), MountError> {
     let mountpoint = check_mountpoint(setup.mountpoint)?;
-    let device = attach(&mountpoint, users::OURS).map_err(|error| {
+    let access = setup.access;
+    let attached = attach(&mountpoint, users::OURS, access.is_for_others());
+    let device = attached.map_err(|error| {
         let next = "see whether /dev/fuse exists and fusermount3 is installed, or run as root";
         MountError::new(&mountpoint, format!("cannot be mounted on: {}", describe(&error)), next)
     })?;
     // What lies beyond the last whole block cannot be asked for.
     let size = setup.size_bytes - setup.size_bytes % u64::from(setup.block_bytes);
-    let tree = Tree::new(vec![(setup.name.to_owned(), size)], setup.read_only);
+    let tree = Tree::new(vec![(setup.name.to_owned(), size)], setup.read_only).open_to(access);
     Ok((Mount { mountpoint, stands: true }, Mounted { device, tree }))
 }
 

@@ -1,15 +1,18 @@
 //! The FUSE export: takes requests of the kernel from the engine's ring, and answers them there.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
 
-use braid_array::{Instant, Request, RequestError};
+use braid_array::{Buf, Instant, Request, RequestError};
 use rustix::io::Errno;
 
 use super::connection::{Connection, MAX_MOUNTS, READER, READERS, WATCH};
+use super::desk::{Desk, Mounted, Say};
 use super::jobs::{Asker, Came, Finished, Jobs};
 use super::proto::Answer;
-use super::tree::{Ask, Outcome, Tree};
+use super::tree::{Ask, Outcome};
 use crate::driver::{Completion, Op, Outgoing};
 use crate::engine::core::Core;
 use crate::engine::export::Export;
@@ -19,31 +22,28 @@ use crate::token::{ExportId, ExportToken, JobRef, Token};
 /// data lie in the memory of a job.
 const ANSWER: u8 = 2;
 const REPLY: u8 = 3;
+/// Mounts come or go.
+const SAID: u8 = 4;
 
 /// Jobs under way, before no more requests are taken.
 const MAX_JOBS: usize = 512;
 /// Empty messages that are kept.
 const MAX_SPARES: usize = 64;
 
-/// A mount that the engine is to serve.
-#[derive(Debug)]
-pub(crate) struct Mounted {
-    /// The other end of what is mounted.
-    pub(super) device: OwnedFd,
-    /// What it shows.
-    pub(super) tree: Tree,
-}
-
-/// The mounts of an array. Order of calls: [`add`](Self::add) for each of them; then the engine
-/// calls it as an [`Export`], from `start` to `close`. The devices close with this.
+/// The mounts of an array, which come and go by the [`Desk`]. The engine calls it as an [`Export`],
+/// from `start` to `close`. The devices close with this.
 #[derive(Debug)]
 pub(crate) struct Server {
     id: ExportId,
     block_bytes: u32,
-    /// Until the start.
-    added: Vec<Mounted>,
-    mounts: Vec<Connection>,
-    /// From the start on.
+    says: Receiver<Say>,
+    wake: Arc<OwnedFd>,
+    /// By number.
+    mounts: Vec<Option<Connection>>,
+    /// Mounts that go, and who is told when they are gone.
+    leaving: Vec<(usize, SyncSender<()>)>,
+    /// From the start on: where the heads of requests come, and what becomes of these.
+    heads: Buf,
     jobs: Option<Jobs>,
     /// Empty messages, to be reused.
     #[expect(clippy::vec_box, reason = "a message keeps its box from answer to answer")]
@@ -52,36 +52,89 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// For an array that takes blocks of so many bytes.
-    pub(crate) const fn new(block_bytes: u32) -> Self {
-        Self {
+    /// For an array that takes blocks of so many bytes; and where it gets its mounts.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors.
+    pub(crate) fn new(block_bytes: u32) -> io::Result<(Self, Desk)> {
+        let (desk, says, wake) = Desk::new()?;
+        let server = Self {
             id: ExportId(0),
             block_bytes,
-            added: Vec::new(),
-            mounts: Vec::new(),
+            says,
+            wake,
+            mounts: (0..MAX_MOUNTS).map(|_| None).collect(),
+            leaving: Vec::new(),
+            heads: Buf::default(),
             jobs: None,
             spares: Vec::new(),
             closing: false,
+        };
+        Ok((server, desk))
+    }
+
+    fn await_said(&self, core: &mut Core) {
+        let token = Token::Export(self.id, ExportToken { kind: SAID, index: 0 });
+        core.driver.start(token, Op::Readable { file: Arc::clone(&self.wake) });
+    }
+
+    /// Mounts come, or are to go.
+    fn hear(&mut self, core: &mut Core) {
+        let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
+        self.await_said(core);
+        while let Ok(say) = self.says.try_recv() {
+            match say {
+                Say::Add { number, mounted: Mounted { device, tree } } => {
+                    let mut mount = Connection::new((self.id, number), device, tree, self.heads);
+                    mount.start(core);
+                    self.mounts[number] = Some(mount);
+                }
+                Say::Remove { number, gone } => {
+                    self.mounts[number].iter_mut().for_each(|mount| mount.close(core));
+                    self.leaving.push((number, gone));
+                }
+            }
         }
     }
 
-    /// Whether there may be one more mount.
-    pub(crate) const fn has_room(&self) -> bool {
-        self.added.len() < MAX_MOUNTS
+    /// Lets mounts go of which nothing is left.
+    fn part(&mut self, core: &Core) {
+        let over = |of: &Self| of.leaving.iter().position(|(number, _)| of.is_over(core, *number));
+        while let Some(at) = over(self) {
+            let (number, gone) = self.leaving.swap_remove(at);
+            self.mounts[number] = None;
+            // Nobody may wait any longer.
+            let _ = gone.send(());
+        }
     }
 
-    /// Adds a mount. There must be [room](Self::has_room).
-    pub(crate) fn add(&mut self, mounted: Mounted) {
-        self.added.push(mounted);
+    /// Is nothing under way of a mount?
+    fn is_over(&self, core: &Core, number: usize) -> bool {
+        let idle = self.mounts[number].as_ref().is_none_or(Connection::is_idle);
+        let asked = self.jobs.as_ref().is_some_and(|jobs| jobs.serve(number));
+        let is_its = |token: &Token| match *token {
+            Token::Export(id, ExportToken { kind, index }) if id == self.id => match kind {
+                WATCH => index / READERS == number,
+                ANSWER => index == number,
+                _ => false,
+            },
+            _ => false,
+        };
+        idle && !asked && !core.driver.is_under_way(is_its)
+    }
+
+    fn mount(&mut self, number: usize) -> &mut Connection {
+        self.mounts[number].as_mut().expect("a mount stays for what is under way")
     }
 
     /// A request has come.
     fn take(&mut self, core: &mut Core, mount: usize, number: usize, result: Result<u32, Errno>) {
-        let connection = &mut self.mounts[mount];
+        let closing = self.closing;
+        let connection = self.mount(mount);
         let Some((message, landing)) = connection.took(core, number, result) else { return };
         let outcome = connection.tree.take(&message);
         let writes = matches!(outcome, Outcome::Ask { ask: Ask::Write { .. }, .. });
-        if self.closing || !writes {
+        if closing || !writes {
             connection.give_back(core, landing);
         }
         let asker = Asker { mount, unique: message.unique };
@@ -109,7 +162,7 @@ impl Server {
     fn answer_job(&mut self, core: &mut Core, finished: Finished) {
         let Finished { job, asker, landing, result } = finished;
         if let Some(landing) = landing {
-            self.mounts[asker.mount].give_back(core, landing);
+            self.mount(asker.mount).give_back(core, landing);
         }
         let mut data = Vec::new();
         let answer = match result {
@@ -132,8 +185,8 @@ impl Server {
         message
     }
 
-    fn give(&self, core: &mut Core, mount: usize, token: ExportToken, message: Box<Outgoing>) {
-        let device = Arc::clone(&self.mounts[mount].device);
+    fn give(&mut self, core: &mut Core, mount: usize, token: ExportToken, message: Box<Outgoing>) {
+        let device = Arc::clone(&self.mount(mount).device);
         core.driver.start(Token::Export(self.id, token), Op::Give { device, message });
     }
 
@@ -150,23 +203,19 @@ impl Server {
 impl Export for Server {
     fn start(&mut self, core: &mut Core, id: ExportId) {
         self.id = id;
-        let none = "an arena has room for the first two clients";
-        let heads = core.arena.allocate_input().expect(none);
+        let none = "an arena has room for what mounts have";
+        self.heads = core.arena.allocate_input().expect(none);
         let holders = [(); 2].map(|()| core.arena.admit().expect(none));
         self.jobs = Some(Jobs::new(id, self.block_bytes, holders));
-        for (index, Mounted { device, tree }) in
-            std::mem::take(&mut self.added).into_iter().enumerate()
-        {
-            let mut connection = Connection::new((id, index), device, tree, heads);
-            connection.start(core);
-            self.mounts.push(connection);
-        }
+        self.hear(core);
     }
 
     fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>) {
         let Completion { token: ExportToken { kind, index }, result, message, .. } = completion;
         match kind {
-            WATCH => self.mounts[index / READERS].readable(core),
+            SAID if self.closing => {}
+            SAID => self.hear(core),
+            WATCH => self.mount(index / READERS).readable(core),
             READER => self.take(core, index / READERS, index % READERS, result),
             ANSWER => self.given(message),
             _ => {
@@ -198,21 +247,23 @@ impl Export for Server {
     fn flush(&mut self, core: &mut Core) {
         let under_way = self.jobs.as_ref().map_or(0, Jobs::len);
         if under_way < MAX_JOBS {
-            self.mounts.iter_mut().for_each(|mount| mount.arm(core, under_way));
+            self.mounts.iter_mut().flatten().for_each(|mount| mount.arm(core, under_way));
         }
+        self.part(core);
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.mounts.iter().filter_map(Connection::deadline).min()
+        self.mounts.iter().flatten().filter_map(Connection::deadline).min()
     }
 
     fn tick(&mut self, core: &mut Core) {
-        self.mounts.iter_mut().for_each(|mount| mount.tick(core));
+        self.mounts.iter_mut().flatten().for_each(|mount| mount.tick(core));
     }
 
     fn close(&mut self, core: &mut Core) {
         self.closing = true;
-        self.mounts.iter_mut().for_each(|mount| mount.close(core));
+        core.driver.cancel(Token::Export(self.id, ExportToken { kind: SAID, index: 0 }));
+        self.mounts.iter_mut().flatten().for_each(|mount| mount.close(core));
     }
 
     /// All that was asked has been answered.

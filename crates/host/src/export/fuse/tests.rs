@@ -63,8 +63,8 @@ fn mounted_on(size: usize, read_only: bool, threads: bool) -> Option<Mounted> {
     let machine = AnyMachine::Block(Box::new(machine.block_bytes(4096).told(told)));
     let mut engine = Engine::new(machine, Vec::new(), arena).unwrap();
     let (mount, mounted) = mount_at(dir.path(), size, read_only).unwrap();
-    let mut server = Server::new(4096);
-    server.add(mounted);
+    let (server, desk) = Server::new(4096).unwrap();
+    desk.add(0, mounted);
     engine.add_export(Box::new(server));
     let served = Served::start(engine, threads);
     let content = (0..size).map(|i| (i / 512 % 251) as u8).collect();
@@ -78,9 +78,10 @@ fn mount_at(
     mountpoint: &Path,
     size: usize,
     read_only: bool,
-) -> Result<(Mount, server::Mounted), MountError> {
+) -> Result<(Mount, desk::Mounted), MountError> {
     let size_bytes = size as u64;
-    mount(&Setup { name: "a0", mountpoint, size_bytes, block_bytes: 4096, read_only })
+    let access = &Access::default();
+    mount(&Setup { name: "a0", mountpoint, size_bytes, block_bytes: 4096, read_only, access })
 }
 
 impl Mounted {
@@ -256,7 +257,7 @@ fn who_is_not_root_mounts_with_the_help_of_fusermount3() {
         return skipped("fusermount3");
     }
     let dir = tempfile::tempdir().unwrap();
-    let device = attach::mount_by_helper(dir.path(), users::OURS).unwrap();
+    let device = attach::mount_by_helper(dir.path(), users::OURS, false).unwrap();
     assert!(users::is_our_mount(dir.path()));
     let flags = rustix::fs::fcntl_getfl(&device).unwrap();
     assert!(flags.contains(OFlags::NONBLOCK), "the ring would wait in a thread");
@@ -265,7 +266,8 @@ fn who_is_not_root_mounts_with_the_help_of_fusermount3() {
     detach(dir.path()).unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
-    let said = attach::mount_by_helper(&file.join("none"), users::OURS).unwrap_err().to_string();
+    let said =
+        attach::mount_by_helper(&file.join("none"), users::OURS, false).unwrap_err().to_string();
     assert!(said.contains("fusermount3"), "{said}");
 }
 
@@ -355,7 +357,7 @@ fn a_successor_answers_what_its_predecessor_was_asked() {
     }
     let dir = tempfile::tempdir().unwrap();
     let members = tempfile::tempdir().unwrap();
-    let device = attach(dir.path(), users::OURS).unwrap();
+    let device = attach(dir.path(), users::OURS, false).unwrap();
     let serve = |follows: &str| {
         let mut program = Command::new(std::env::current_exe().unwrap());
         program.args(["--exact", "export::fuse::tests::serves_a_device", "--ignored"]);
@@ -426,8 +428,9 @@ fn serves_a_device() {
     }
     let size = 8 * MIB as u64;
     let mut engine = mirror(&dir, 1, size, REQUEST_BYTES);
-    let mut server = Server::new(512);
-    server.add(server::Mounted { device, tree: Tree::new(vec![("a0".into(), size)], false) });
+    let (server, desk) = Server::new(512).unwrap();
+    let tree = Tree::new(vec![("a0".into(), size)], false);
+    desk.add(0, desk::Mounted { device, tree });
     engine.add_export(Box::new(server));
     engine.run().unwrap();
 }

@@ -8,6 +8,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::proto::{Answer, Attributes, Operation, Request, open, put_name};
+use crate::access::Access;
 
 /// The inode of the directory.
 const ROOT: u64 = 1;
@@ -16,6 +17,8 @@ const FIRST: u64 = 2;
 
 const DIRECTORY: u32 = 0o04_0000;
 const REGULAR: u32 = 0o10_0000;
+/// Of a mode, that to write.
+const WRITE: u32 = 0o222;
 
 /// What is to become of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,18 +65,26 @@ pub struct Tree {
     /// Names and sizes.
     files: Vec<(String, u64)>,
     read_only: bool,
+    mode: u32,
     owner: (u32, u32),
     made_s: u64,
 }
 
 impl Tree {
-    /// Of these files: names and sizes. They are the user's of this process.
+    /// Of these files: names and sizes. They are the user's of this process, and nobody else's.
     #[must_use]
     pub fn new(files: Vec<(String, u64)>, read_only: bool) -> Self {
-        let user = rustix::process::geteuid().as_raw();
-        let group = rustix::process::getegid().as_raw();
         let made_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Self { files, read_only, owner: (user, group), made_s }
+        let tree = Self { files, read_only, mode: 0, owner: (0, 0), made_s };
+        tree.open_to(&Access::default())
+    }
+
+    /// With files of this mode, owner and group.
+    pub(crate) fn open_to(self, access: &Access) -> Self {
+        let user = access.owner().unwrap_or_else(|| rustix::process::geteuid().as_raw());
+        let group = access.group().unwrap_or_else(|| rustix::process::getegid().as_raw());
+        let mode = if self.read_only { access.mode() & !WRITE } else { access.mode() };
+        Self { mode, owner: (user, group), ..self }
     }
 
     fn file(&self, node: u64) -> Option<(usize, u64)> {
@@ -82,9 +93,8 @@ impl Tree {
     }
 
     fn attributes(&self, node: u64) -> Option<Attributes> {
-        let write = if self.read_only { 0 } else { 0o200 };
         let (mode, size, links) = match self.file(node) {
-            Some((_, size)) => (REGULAR | 0o400 | write, size, 1),
+            Some((_, size)) => (REGULAR | self.mode, size, 1),
             None if node == ROOT => (DIRECTORY | 0o555, 0, 2),
             None => return None,
         };

@@ -430,9 +430,9 @@ impl Connection {
         }
     }
 
-    /// It has come to commands.
-    pub(super) const fn transmits(&self) -> bool {
-        self.session.transmits()
+    /// Has it ever come to commands? Then it counts as a client until it is dissolved.
+    pub(super) const fn is_client(&self) -> bool {
+        self.holder.is_some()
     }
 
     /// Tells it whether there is room for one more client.

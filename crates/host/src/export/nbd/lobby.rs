@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use braid_array::Instant;
 use rustix::net::{getpeername, sockopt};
@@ -83,6 +84,34 @@ impl Lobby {
         let due = self.0.front().is_some_and(|guest| guest.until <= now);
         let guest = if due { self.0.pop_front() } else { None };
         guest.map(|guest| guest.connection)
+    }
+}
+
+/// The origins of all clients that use the array, by whichever of its servers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Present(Arc<Mutex<Vec<Origin>>>);
+
+impl Present {
+    fn origins(&self) -> MutexGuard<'_, Vec<Origin>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many of them are of this origin.
+    pub(super) fn count(&self, origin: Origin) -> usize {
+        self.origins().iter().filter(|of| **of == origin).count()
+    }
+
+    /// A client has come to commands.
+    pub(super) fn enter(&self, origin: Origin) {
+        self.origins().push(origin);
+    }
+
+    /// It is over.
+    pub(super) fn leave(&self, origin: Origin) {
+        let mut origins = self.origins();
+        if let Some(at) = origins.iter().position(|of| *of == origin) {
+            origins.swap_remove(at);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod session_tests;
 pub use proto::MAX_PAYLOAD_BYTES;
 pub use session::fuzz_session;
 
+pub(crate) use lobby::Present;
 #[cfg(test)]
 pub(crate) use server::Patience;
 pub(crate) use server::{Listener, Server};

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
 
 use super::connection::{Connection, RECEIVE};
-use super::lobby::{HANDSHAKE_MILLIS, Lobby, Origin};
+use super::lobby::{HANDSHAKE_MILLIS, Lobby, Origin, Present};
 use super::session::{Device, Session};
 use crate::arena::MAX_CLIENTS;
 use crate::driver::{Completion, Op};
@@ -82,6 +82,7 @@ pub(crate) struct Server {
     listening: Vec<Listening>,
     connections: Slab<Connection>,
     lobby: Lobby,
+    present: Present,
     /// Connections with something to do.
     busy: Vec<usize>,
     /// Connections with something to send, perhaps.
@@ -90,6 +91,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// A server whose clients count together with those of others.
+    pub(crate) fn beside(present: &Present) -> Self {
+        Self { present: present.clone(), ..Self::default() }
+    }
+
     /// Adds a socket to accept clients on.
     ///
     /// # Errors
@@ -167,9 +173,7 @@ impl Server {
 
     /// Whether one more client of this origin may use the array.
     fn has_room(&self, core: &Core, origin: Origin) -> bool {
-        let connections = self.connections.iter().map(|(_, connection)| connection);
-        let clients = connections.filter(|client| client.transmits() && client.origin == origin);
-        core.arena.has_room() && clients.count() < MAX_OF_ONE_ORIGIN
+        core.arena.has_room() && self.present.count(origin) < MAX_OF_ONE_ORIGIN
     }
 
     fn list(&mut self, index: usize) {
@@ -177,15 +181,16 @@ impl Server {
     }
 
     fn advance(&mut self, core: &mut Core, index: usize) {
-        if self.connections[index].transmits() {
+        if self.connections[index].is_client() {
             self.connections[index].advance(core);
         } else {
             let origin = self.connections[index].origin;
             let room = self.has_room(core, origin);
             self.connections[index].set_room(room);
             self.connections[index].advance(core);
-            if self.connections[index].transmits() {
+            if self.connections[index].is_client() {
                 self.lobby.remove(index);
+                self.present.enter(origin);
             }
         }
         self.to_flush.push(index);
@@ -238,7 +243,11 @@ impl Export for Server {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             connection.flush(core);
             if connection.finished() && !connection.listed {
-                self.connections.remove(index).dissolve(core);
+                let connection = self.connections.remove(index);
+                if connection.is_client() {
+                    self.present.leave(connection.origin);
+                }
+                connection.dissolve(core);
                 self.lobby.remove(index);
             }
         }
@@ -289,7 +298,8 @@ impl Export for Server {
 
     fn close(&mut self, core: &mut Core) {
         self.closing = true;
-        for listening in &self.listening {
+        for listening in &mut self.listening {
+            listening.retry_at = None;
             // Ends the accept in flight.
             let _ = rustix::net::shutdown(&listening.socket, Shutdown::Both);
         }
@@ -304,5 +314,9 @@ impl Export for Server {
             connection.break_off(core);
             self.busy.extend(connection.list().then_some(index));
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.connections.is_empty()
     }
 }

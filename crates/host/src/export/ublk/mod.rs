@@ -20,4 +20,3 @@ mod table;
 mod tests;
 
 pub(crate) use device::{Device, Setup, make};
-pub(crate) use server::Server;

@@ -168,6 +168,16 @@ impl Export for Server {
     }
 
     fn disconnect(&mut self, _core: &mut Core) {}
+
+    fn is_over(&self) -> bool {
+        self.short.is_empty()
+    }
+
+    fn end(&mut self, core: &mut Core) {
+        if let Some(holder) = self.holder.take() {
+            core.arena.release_holder(holder);
+        }
+    }
 }
 
 const fn has_data(op: Op) -> bool {

@@ -234,16 +234,26 @@ impl Endpoint {
                 let _ = done.send(seat.ring.base());
             }
         }
-        if self.gone.is_some() && self.jobs.as_ref().is_none_or(Jobs::is_empty) {
-            self.seats.iter_mut().for_each(|seat| *seat = None);
-            let jobs = self.jobs.take();
-            jobs.into_iter().for_each(|jobs| core.arena.release_holder(jobs.into_holder()));
+        if self.gone.is_some() && self.is_over() {
+            self.end(core);
             self.user = None;
             if let Some(done) = self.gone.take() {
                 // Nobody hears it when the thread has ended.
                 let _ = done.send(());
             }
         }
+    }
+
+    /// Is nothing under way of what was taken?
+    pub(super) fn is_over(&self) -> bool {
+        self.jobs.as_ref().is_none_or(Jobs::is_empty)
+    }
+
+    /// Lets go of all rings, and gives the memory of requests back.
+    pub(super) fn end(&mut self, core: &mut Core) {
+        self.seats.iter_mut().for_each(|seat| *seat = None);
+        let jobs = self.jobs.take();
+        jobs.into_iter().for_each(|jobs| core.arena.release_holder(jobs.into_holder()));
     }
 
     /// Takes nothing more.

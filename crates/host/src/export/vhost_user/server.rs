@@ -183,4 +183,12 @@ impl Export for Server {
 
     /// All that was asked has been answered.
     fn disconnect(&mut self, _core: &mut Core) {}
+
+    fn is_over(&self) -> bool {
+        self.endpoints.iter().all(Endpoint::is_over)
+    }
+
+    fn end(&mut self, core: &mut Core) {
+        self.endpoints.iter_mut().for_each(|endpoint| endpoint.end(core));
+    }
 }

@@ -1,0 +1,211 @@
+//! The exports of an engine: those that it begins with, and those that come and go while it runs.
+//!
+//! One that is to go closes as at the end of the engine: what is under way is answered, clients get
+//! a while to take that, and then are given up. Its id stays its own until nothing of it is left,
+//! so whatever was started under it comes to it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use braid_array::Instant;
+use slab::Slab;
+
+use super::FAREWELL;
+use super::core::Core;
+use super::export::Export;
+use crate::door::Done;
+use crate::driver;
+use crate::token::ExportId;
+use crate::users::User;
+
+/// What other threads ask for.
+enum Ask {
+    Add { export: Box<dyn Export>, done: Done<ExportId> },
+    Clients { of: ExportId, done: Done<Vec<User>> },
+    Remove { id: ExportId, done: Done<()> },
+}
+
+/// How far an export has come.
+enum Stage {
+    Serving,
+    /// It takes nothing more. Who wants it gone is told when it is; clients are given up at a time,
+    /// unless they have been.
+    Leaving {
+        give_up_at: Option<Instant>,
+        done: Done<()>,
+    },
+}
+
+struct Place {
+    export: Box<dyn Export>,
+    stage: Stage,
+}
+
+/// The exports, by their ids.
+pub(super) struct Exports {
+    places: Slab<Place>,
+    asked: Receiver<Ask>,
+}
+
+/// Where other threads have exports added and removed.
+#[derive(Clone, Debug)]
+pub(crate) struct ExportsDoor {
+    sender: Sender<Ask>,
+    /// The engine's.
+    wake: Arc<OwnedFd>,
+}
+
+impl Exports {
+    /// None yet; and the way to more of them for an engine that runs, which `wake` wakes.
+    pub(super) fn new(wake: Arc<OwnedFd>) -> (Self, ExportsDoor) {
+        let (sender, asked) = mpsc::channel();
+        (Self { places: Slab::new(), asked }, ExportsDoor { sender, wake })
+    }
+
+    /// Adds one; it has to be started.
+    pub(super) fn add(&mut self, export: Box<dyn Export>) -> ExportId {
+        ExportId(self.places.insert(Place { export, stage: Stage::Serving }))
+    }
+
+    pub(super) fn get(&mut self, id: ExportId) -> &mut dyn Export {
+        &mut *self.places[id.0].export
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(dyn Export + 'static)> {
+        self.places.iter().map(|(_, place)| &*place.export)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Export>> {
+        self.places.iter_mut().map(|(_, place)| &mut place.export)
+    }
+
+    /// Starts all there are.
+    pub(super) fn start(&mut self, core: &mut Core) {
+        for (id, place) in &mut self.places {
+            place.export.start(core, ExportId(id));
+        }
+    }
+
+    /// Who uses the array.
+    pub(super) fn clients(&self) -> Vec<User> {
+        self.iter().flat_map(|export| export.clients()).collect()
+    }
+
+    /// Does what other threads have asked for.
+    pub(super) fn drain(&mut self, core: &mut Core) {
+        while let Ok(ask) = self.asked.try_recv() {
+            match ask {
+                Ask::Add { export, done } => {
+                    let id = self.add(export);
+                    self.get(id).start(core, id);
+                    done(id);
+                }
+                Ask::Clients { of, done } => done(self.get(of).clients()),
+                Ask::Remove { id, done } => {
+                    let place = &mut self.places[id.0];
+                    place.export.close(core);
+                    let give_up_at = Some(core.now.plus_millis(FAREWELL.as_millis() as u64));
+                    place.stage = Stage::Leaving { give_up_at, done };
+                }
+            }
+        }
+    }
+
+    /// When to look again at the latest.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let all = self.places.iter().map(|(_, place)| match place.stage {
+            Stage::Leaving { give_up_at, .. } => [place.export.deadline(), give_up_at],
+            Stage::Serving => [place.export.deadline(), None],
+        });
+        all.flatten().flatten().min()
+    }
+
+    /// Time has passed. Clients of those that leave are given up when they have had enough of it.
+    pub(super) fn tick(&mut self, core: &mut Core) {
+        for (_, Place { export, stage }) in &mut self.places {
+            export.tick(core);
+            if let Stage::Leaving { give_up_at, .. } = stage
+                && give_up_at.take_if(|at| *at <= core.now).is_some()
+            {
+                export.disconnect(core);
+            }
+        }
+    }
+
+    /// Lets those go that leave, and of which nothing is left.
+    pub(super) fn part(&mut self, core: &mut Core) {
+        let leaving = |place: &Place| matches!(place.stage, Stage::Leaving { .. });
+        if !self.places.iter().any(|(_, place)| leaving(place)) {
+            return;
+        }
+        let over = |(id, place): (usize, &Place)| {
+            let over = leaving(place) && place.export.is_over() && !core.serves(ExportId(id));
+            over.then_some(id)
+        };
+        let over: Vec<usize> = self.places.iter().filter_map(over).collect();
+        for id in over {
+            let Place { mut export, stage } = self.places.remove(id);
+            export.end(core);
+            drop(export);
+            if let Stage::Leaving { done, .. } = stage {
+                done(());
+            }
+        }
+    }
+
+    /// Takes leave of all clients, at the end of the engine.
+    pub(super) fn close(&mut self, core: &mut Core) {
+        for (_, place) in &mut self.places {
+            if matches!(place.stage, Stage::Serving) {
+                place.export.close(core);
+            }
+        }
+    }
+
+    /// Gives all clients up that are left.
+    pub(super) fn disconnect(&mut self, core: &mut Core) {
+        self.iter_mut().for_each(|export| export.disconnect(core));
+    }
+}
+
+impl ExportsDoor {
+    fn send(&self, ask: Ask) {
+        // Who asks an engine that has ended hears that nobody answers.
+        if self.sender.send(ask).is_ok() {
+            driver::signal(&self.wake);
+        }
+    }
+
+    /// Sends what `make` builds around a `done` and waits for the answer. `None` when the engine
+    /// has ended, or has not answered within so long.
+    fn call<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        make: impl FnOnce(Done<T>) -> Ask,
+    ) -> Option<T> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.send(make(Box::new(move |value| {
+            // Nobody waits any longer when this fails.
+            let _ = answer.send(value);
+        })));
+        answered.recv_timeout(limit).ok()
+    }
+
+    /// Adds an export, which begins at once. `None` when the engine has ended.
+    pub(crate) fn add(&self, export: Box<dyn Export>) -> Option<ExportId> {
+        self.call(Duration::MAX, |done| Ask::Add { export, done })
+    }
+
+    /// Who uses the array by this export.
+    pub(crate) fn clients(&self, of: ExportId) -> Vec<User> {
+        self.call(Duration::MAX, |done| Ask::Clients { of, done }).unwrap_or_default()
+    }
+
+    /// Closes an export. It is gone when this returns, unless a member does not answer what its
+    /// clients have asked for: then it goes when that is over.
+    pub(crate) fn remove(&self, id: ExportId) {
+        self.call(2 * FAREWELL, |done| Ask::Remove { id, done });
+    }
+}

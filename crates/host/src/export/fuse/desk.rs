@@ -1,0 +1,74 @@
+//! Where mounts come and go, from other threads, before the engine runs and while it does.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::time::Duration;
+
+use rustix::event::EventfdFlags;
+
+use super::tree::Tree;
+use crate::driver;
+
+/// How long what was asked over a mount that goes may take to be answered.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A mount that the engine is to serve.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    /// The other end of what is mounted.
+    pub(super) device: OwnedFd,
+    /// What it shows.
+    pub(super) tree: Tree,
+}
+
+/// What the server is to do.
+#[derive(Debug)]
+pub(super) enum Say {
+    /// Serve a mount, under a number that no other has.
+    Add { number: usize, mounted: Mounted },
+    /// Serve it no more. Who waits is told when nothing of it is left.
+    Remove { number: usize, gone: SyncSender<()> },
+}
+
+/// The server's counter; drop it and nothing is heard any more.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    sender: Sender<Say>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Desk {
+    /// What is said here is received there, and `wake` is signalled.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors.
+    pub(super) fn new() -> io::Result<(Self, Receiver<Say>, Arc<OwnedFd>)> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(rustix::event::eventfd(0, flags)?);
+        let (sender, says) = mpsc::channel();
+        Ok((Self { sender, wake: Arc::clone(&wake) }, says, wake))
+    }
+
+    fn say(&self, say: Say) {
+        // A server that is gone answers nobody.
+        if self.sender.send(say).is_ok() {
+            driver::signal(&self.wake);
+        }
+    }
+
+    /// Has a mount served, under a number below [`MAX_MOUNTS`](super::MAX_MOUNTS) that no other
+    /// has.
+    pub(crate) fn add(&self, number: usize, mounted: Mounted) {
+        self.say(Say::Add { number, mounted });
+    }
+
+    /// Has a mount served no more. Whoever still uses it gets errors. Its number is free when this
+    /// returns true; otherwise a member has not answered yet what was asked over it.
+    pub(crate) fn remove(&self, number: usize) -> bool {
+        let (gone, is_gone) = mpsc::sync_channel(1);
+        self.say(Say::Remove { number, gone });
+        is_gone.recv_timeout(PATIENCE).is_ok()
+    }
+}
