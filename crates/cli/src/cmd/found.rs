@@ -94,6 +94,27 @@ pub(super) fn mixed(operation: &str, node: &NodeArg) -> Failure {
     Failure::usage(operation, node, reason, "name members of one kind")
 }
 
+/// The members of an array that is stopped: those that are paths, and those on nodes.
+pub(super) fn stopped_members(
+    operation: &str,
+    name: &str,
+    members: &[MemberArg],
+) -> Result<(Vec<PathBuf>, Vec<NodeArg>), Failure> {
+    let mut paths = Vec::new();
+    let mut nodes = Vec::new();
+    for member in members {
+        match member {
+            MemberArg::Path(path) => paths.push(path.clone()),
+            MemberArg::Node(node) => nodes.push(node.clone()),
+            MemberArg::Memory(_) | MemberArg::Missing => {
+                let reason = "memory holds no array that is stopped";
+                return Err(Failure::usage(operation, name, reason, "name the files or devices"));
+            }
+        }
+    }
+    Ok((paths, nodes))
+}
+
 /// Opens members and reads their metadata. All must be there.
 pub(super) fn open_all(
     operation: &str,

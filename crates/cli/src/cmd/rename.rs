@@ -17,7 +17,7 @@ use super::found::{self, Use};
 use super::nodes::{network, options};
 use super::volumes::{carry_out, look_at_all};
 use super::writes;
-use crate::args::{MemberArg, NodeArg, RenameArgs};
+use crate::args::{NodeArg, RenameArgs};
 use crate::failure::{Failure, system_error};
 use crate::invocation::shell_word;
 use crate::output;
@@ -34,19 +34,7 @@ struct Member {
 pub(super) fn run(run_dir: &Path, args: &RenameArgs) -> Result<(), Failure> {
     check_name(&args.new_name)
         .map_err(|error| Failure::usage("rename", &args.new_name, error, error.next()))?;
-    let mut paths = Vec::new();
-    let mut nodes: Vec<NodeArg> = Vec::new();
-    for member in &args.members {
-        match member {
-            MemberArg::Path(path) => paths.push(path.clone()),
-            MemberArg::Node(node) => nodes.push(node.clone()),
-            MemberArg::Memory(_) | MemberArg::Missing => {
-                let reason = "memory holds no array that is stopped";
-                let next = "name the files or devices";
-                return Err(Failure::usage("rename", &args.name, reason, next));
-            }
-        }
-    }
+    let (paths, nodes) = found::stopped_members("rename", &args.name, &args.members)?;
     match nodes.first() {
         None if paths.is_empty() => {
             if list(run_dir).is_ok_and(|names| names.contains(&args.name)) {

@@ -9,24 +9,12 @@ use std::path::PathBuf;
 use braid_array::format::Superblock;
 
 use super::found;
-use crate::args::{MemberArg, NewPolicy, NodeArg, UpdateArgs};
+use crate::args::{MemberArg, NewPolicy, UpdateArgs};
 use crate::failure::Failure;
 use crate::output;
 
 pub(super) fn run(args: &UpdateArgs) -> Result<(), Failure> {
-    let mut paths = Vec::new();
-    let mut nodes: Vec<NodeArg> = Vec::new();
-    for member in &args.members {
-        match member {
-            MemberArg::Path(path) => paths.push(path.clone()),
-            MemberArg::Node(node) => nodes.push(node.clone()),
-            MemberArg::Memory(_) | MemberArg::Missing => {
-                let reason = "memory holds no array that is stopped";
-                let next = "name the files or devices";
-                return Err(Failure::usage("update", &args.name, reason, next));
-            }
-        }
-    }
+    let (paths, nodes) = found::stopped_members("update", &args.name, &args.members)?;
     let journal = journal(args)?;
     match nodes.first() {
         None => disks::run(args, &paths, journal),
