@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 mod args;
 mod cmd;
+mod config;
 mod failure;
 mod invocation;
 pub mod output;

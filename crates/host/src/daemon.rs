@@ -4,13 +4,10 @@
 //! Until it serves the new process keeps stdout and stderr, so what goes wrong is said where it
 //! was asked for. Its stdin is a socket to the first process, on which it says that it is ready.
 
-use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -92,23 +89,6 @@ impl Daemon {
         crate::log::to_file(log)?;
         Ok(())
     }
-}
-
-/// Tells the service manager that started this process that it serves, where there is one
-/// (`sd_notify`: a word to the socket named in the environment).
-pub fn notify_ready() {
-    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
-        // A manager that does not hear it gives up on us by itself.
-        let _ = notify(&socket);
-    }
-}
-
-fn notify(socket: &OsStr) -> io::Result<()> {
-    let address = match socket.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(socket)?,
-    };
-    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address).map(drop)
 }
 
 #[cfg(test)]

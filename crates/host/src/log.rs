@@ -2,12 +2,16 @@
 //! is about as fields. It goes to stderr until the terminal is left, and then to a file, of which
 //! the end is kept.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
 
 mod limit;
 
@@ -24,8 +28,51 @@ pub(crate) fn begin() {
     BEGUN.call_once(|| {
         let lines = tracing_subscriber::fmt().with_writer(Log).with_target(false).with_ansi(false);
         // Whoever uses this as a library may have one of its own.
-        let _ = tracing::subscriber::set_global_default(lines.finish());
+        let _ = if goes_to_the_journal() {
+            let format = Format::default().without_time().with_level(false).with_target(false);
+            let lines = lines.event_format(Journal(format.with_ansi(false)));
+            tracing::subscriber::set_global_default(lines.finish())
+        } else {
+            tracing::subscriber::set_global_default(lines.finish())
+        };
     });
+}
+
+/// Is stderr a stream of the system's journal? It says which one it is (systemd.exec(5)).
+fn goes_to_the_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let stat = rustix::fs::fstat(rustix::stdio::stderr());
+    stat.is_ok_and(|stat| format!("{}:{}", stat.st_dev, stat.st_ino) == stream)
+}
+
+/// Lines for the journal, which has time and process itself, and reads the level in front of each
+/// (`SyslogLevelPrefix=`).
+struct Journal(Format<Full, ()>);
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        write!(writer, "<{}>", level_of_syslog(*event.metadata().level()))?;
+        self.0.format_event(context, writer, event)
+    }
+}
+
+/// As syslog(3) numbers them.
+const fn level_of_syslog(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
 }
 
 /// Lines go to this file from here on, and so does what else is written to stderr.
@@ -121,6 +168,11 @@ impl Write for Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_journal_reads_levels_as_syslog_numbers_them() {
+        assert_eq!([Level::ERROR, Level::WARN, Level::INFO].map(level_of_syslog), [3, 4, 6]);
+    }
 
     #[test]
     fn a_log_keeps_its_end_in_two_files() {

@@ -24,6 +24,7 @@ use crate::engine::Engine;
 use crate::fabric::Network;
 use crate::fabric::frame::Kind;
 use crate::log::{self, Limit, Verdict};
+use crate::notify;
 use crate::serve::watch_signals;
 use crate::store::{MadeDirectories, Store};
 use crate::system::{describe, refused_by_system};
@@ -97,10 +98,17 @@ pub fn serve_node(
         Ok(()) => {
             node.keep_directories();
             tracing::info!(address = %node.address, "node serves");
+            let door = node.door.clone();
+            let watched =
+                notify::watch(move || door.call(|done| Message::Clients { done }).is_some());
+            let _watched = watched.map_err(system)?;
             // Somebody always says something before the channel closes: the engine at its end.
             match stops.recv() {
                 Ok(StopRequest::EngineEnded) | Err(_) => Err(node.ended_by_itself()),
-                Ok(_) => node.stop(),
+                Ok(_) => {
+                    let _stopping = notify::stopping();
+                    node.stop()
+                }
             }
         }
     };

@@ -4,7 +4,7 @@
 //! listen, the file is mounted, and then the engine starts.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -24,13 +24,15 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
 use crate::control::{News, Served, Server, StopRequest};
-use crate::door::Door;
+use crate::door::{Door, Message};
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
 use crate::fabric::Network;
 use crate::heap;
+use crate::limits::{LimitKeeper, Limits};
 use crate::log;
 use crate::member::{MemberFile, OpenError, check_distinct};
+use crate::notify::{self, Watched};
 use crate::system::refused_by_system;
 
 mod again;
@@ -60,6 +62,8 @@ pub struct Serving {
     pub array: Assembled,
     /// How programs get at it.
     pub exports: Vec<ExportSpec>,
+    /// How fast its background work may go.
+    pub limits: Limits,
     /// Where the control socket goes.
     pub run_dir: PathBuf,
 }
@@ -111,10 +115,24 @@ pub fn serve(
     ready: impl FnOnce(&[String]) -> io::Result<()>,
 ) -> Result<(), Refusal> {
     log::begin();
-    let Serving { name, array, exports, run_dir } = serving;
     let stops = Stops::new(running::PATIENCE);
     heap::set_up();
-    serve_machine(&name, Machinery::new(array, &exports)?, &exports, &run_dir, stops, ready)
+    let machinery = Machinery::new(serving.array, &serving.exports)?;
+    let how = How {
+        name: serving.name,
+        exports: serving.exports,
+        limits: serving.limits,
+        run_dir: serving.run_dir,
+    };
+    serve_machine(&how, machinery, stops, ready)
+}
+
+/// How an array is served, whatever it is made of.
+struct How {
+    name: String,
+    exports: Vec<ExportSpec>,
+    limits: Limits,
+    run_dir: PathBuf,
 }
 
 /// How reasons to stop come in.
@@ -257,13 +275,13 @@ fn start(config: Config, scratch: &mut Scratch) -> Result<Array, Refusal> {
 }
 
 fn serve_machine(
-    name: &str,
+    how: &How,
     array: Machinery,
-    exports: &[ExportSpec],
-    run_dir: &Path,
     stops: Stops,
     ready: impl FnOnce(&[String]) -> io::Result<()>,
 ) -> Result<(), Refusal> {
+    let name = how.name.as_str();
+    let run_dir = how.run_dir.as_path();
     check_name(name)?;
     let system = |error: io::Error| refused_by_system(&error);
     let stop = stops.sender.clone();
@@ -279,9 +297,10 @@ fn serve_machine(
     let more = engine.exports_door();
     let (news, events) = report_events(&mut engine, stop.clone());
     let mut doors = Doors::new(name, run_dir, facts, array.mounts);
-    for export in exports {
+    for export in &how.exports {
         doors.open(export, &mut |export| Ok(engine.add_export(export)))?;
     }
+    let limits = LimitKeeper::start(door.clone()).map_err(system)?;
     let served = Served {
         name: name.to_owned(),
         door: door.clone(),
@@ -290,11 +309,14 @@ fn serve_machine(
         exports: doors.shown(),
         run_dir: run_dir.to_owned(),
         started_unix_s: since_1970().as_secs(),
+        limits: limits.clone(),
         stop: stop.clone(),
         news: Arc::clone(&news),
     };
     let engine = Some(run_apart(engine, stop).map_err(system)?);
-    let mut running = Running { name: name.to_owned(), door, doors, exports: more, engine };
+    let watched = watched(&door).map_err(system)?;
+    let mut running =
+        Running { name: name.to_owned(), door, doors, exports: more, engine, stopping: None };
     // Who asks for its state hears it while nodes are waited for, too.
     let answers = control.run(Arc::new(served)).map_err(|error| NotSetUp::from(system(error)));
     let connected = answers.and_then(|()| match array.nodes {
@@ -303,6 +325,8 @@ fn serve_machine(
     });
     let started = connected.and_then(|lost| {
         running.doors.start()?;
+        // An array that has ended meanwhile tells why by itself.
+        limits.set(how.limits.clone()).unwrap_or(Ok(()))?;
         let missing = [&array.missing[..], &lost].concat();
         let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
         logged.map_err(|error| system(error).into())
@@ -318,12 +342,18 @@ fn serve_machine(
     };
     signals.close();
     // The name is free before the one who asked hears of it.
-    drop((running, control));
+    drop((running, control, watched));
     if served_once {
         log_end(name, &result);
     }
     told.into_iter().for_each(|told| told(Ok(())));
     result
+}
+
+/// The service manager hears that all is well while the engine answers.
+fn watched(door: &Door) -> io::Result<Option<Watched>> {
+    let door = door.clone();
+    notify::watch(move || door.call(|done| Message::Clients { done }).is_some())
 }
 
 /// Runs an engine in a thread of its own, which tells how it ended.

@@ -2,6 +2,8 @@
 //! completions come from these definitions alone. Each command makes high arguments, checked and
 //! ready to use, of its own.
 
+mod limit;
+mod machine;
 mod members;
 mod monitor;
 mod nodes;
@@ -16,8 +18,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-pub(crate) use members::check_address;
+pub(crate) use limit::{parse_max, parse_min, shown};
+pub(crate) use machine::{ConfigAction, ConfigArgs, DownArgs, UpArgs};
 pub use members::{MemberArg, NodeArg};
+pub(crate) use members::{check_address, parse_node_address};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use nodes::{
     ForgetArgs, KeyAction, KeyArgs, KeyFileArgs, NetworkArgs, NodeArgs, NodeCommand, NodeStopArgs,
@@ -36,6 +40,9 @@ pub(crate) use stored::{
     UpdateArgs, ZeroArgs,
 };
 pub(crate) use suggest::similar;
+
+/// The file of arrays and nodes.
+pub(crate) const CONFIG_FILE: &str = "/etc/braid/arrays.toml";
 
 const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
     check --wait: 1 also when something differs or could not be read; repair --wait: could not be \
@@ -64,6 +71,12 @@ pub(crate) enum Command {
     Assemble(AssembleArgs),
     /// Flush an array, mark it clean, unmount it and end its process
     Stop(StopArgs),
+    /// Start the arrays and nodes of a file, as it says
+    Up(UpArgs),
+    /// Stop arrays and nodes of a file
+    Down(DownArgs),
+    /// Look after the file of arrays and nodes
+    Config(ConfigArgs),
     /// Show running arrays and their background work
     Status(StatusArgs),
     /// Show the fields of `mdadm --detail` for a running array

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::size::{Size, parse_limit, parse_size};
+use braid_host::limits::Limit;
+
+use super::limit::{parse_max, parse_min};
+use super::machine::ConfigFileArgs;
 
 const STOP_HELP: &str = "\
     Who uses the array is named and stands against it: programs that have its file open, loop \
@@ -90,6 +93,10 @@ pub(crate) struct DetailArgs {
     /// Print ARRAY lines for mdadm.conf, of all running arrays
     #[arg(long, short)]
     pub(crate) scan: bool,
+    /// With --scan: print entries for /etc/braid/arrays.toml instead, also of arrays that do not run
+    /// and whose members are found among all block devices
+    #[arg(long, requires = "scan")]
+    pub(crate) toml: bool,
 }
 
 #[derive(Debug, Args)]
@@ -205,17 +212,27 @@ pub(crate) enum JournalModeArg {
     WriteBack,
 }
 
+const SYNC_HELP: &str = "\
+A SPEED is a size, and may be followed by others that hold at times of the day, by this machine's \
+clock: SPEED@FROM-UNTIL=SPEED,FROM-UNTIL=SPEED. What is set holds until the array is stopped; \
+limits that are to stay are written into /etc/braid/arrays.toml, as min = and max =.
+
+Examples:
+  braid sync home --max 50M
+  braid sync home --max 200M@22:00-06:00=none
+  braid sync home --min 1M@01:00-05:30=100M,12:00-13:00=10M";
+
 #[derive(Debug, Args)]
-#[command(after_help = "What is set is kept nowhere: it holds until the array is stopped.")]
+#[command(after_help = SYNC_HELP)]
 pub(crate) struct SyncArgs {
     /// Name of the running array
     pub(crate) name: String,
     /// Bytes per second and member to keep up whatever else goes on
-    #[arg(long, value_name = "SPEED", value_parser = parse_size)]
-    pub(crate) min: Option<Size>,
+    #[arg(long, value_name = "SPEED", value_parser = parse_min)]
+    pub(crate) min: Option<Limit>,
     /// Bytes per second and member never to exceed, or none
-    #[arg(long, value_name = "SPEED", value_parser = parse_limit)]
-    pub(crate) max: Option<Size>,
+    #[arg(long, value_name = "SPEED", value_parser = parse_max)]
+    pub(crate) max: Option<Limit>,
     /// Pause background work
     #[arg(long, conflicts_with_all = ["min", "max", "resume"])]
     pub(crate) pause: bool,
@@ -226,6 +243,8 @@ pub(crate) struct SyncArgs {
     /// from the journal and brings them in place later
     #[arg(long, value_name = "MODE")]
     pub(crate) journal_mode: Option<JournalModeArg>,
+    #[command(flatten)]
+    pub(crate) file: ConfigFileArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

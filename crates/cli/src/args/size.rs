@@ -70,10 +70,12 @@ pub(crate) fn parse_rounded(text: &str) -> Result<Size, Refusal> {
 }
 
 /// Reads the most that is allowed: a size, or `none` for no limit.
-pub(crate) fn parse_limit(text: &str) -> Result<Size, String> {
+pub(crate) fn parse_limit(text: &str) -> Result<Size, Refusal> {
     match text {
         "none" => Ok(Size(u64::MAX)),
-        _ => parse_size(text).map_err(|reason| format!("{reason}; or none for no limit")),
+        _ => parse_size(text).map_err(|Refusal { reason, next }| {
+            Refusal::new(reason, format!("{}; or none for no limit", next.advice))
+        }),
     }
 }
 

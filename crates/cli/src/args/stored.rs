@@ -188,17 +188,30 @@ pub(crate) struct AssembleArgs {
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<WriteSchedule>,
     /// With members on nodes: a node that owes an answer for so long counts as missing, or is lost
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    #[arg(long, value_name = "SECONDS", default_value_t = Self::NODE_TIMEOUT_S)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) node_timeout: u64,
     /// With members on nodes: while more of them are away than the array can do without, reads and
     /// writes wait for so long and then fail; the array goes on by itself when they are back
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = Self::FAIL_TIMEOUT_S)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=86400))]
     pub(crate) fail_timeout: u64,
     /// Stay in the foreground until the array is stopped
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// By which the array is known, whatever its name is.
+    #[arg(skip)]
+    pub(crate) uuid: Option<String>,
+    /// How fast its background work may go.
+    #[arg(skip)]
+    pub(crate) limits: braid_host::limits::Limits,
+}
+
+impl AssembleArgs {
+    /// What is typed nowhere.
+    pub(crate) const NODE_TIMEOUT_S: u64 = 5;
+    /// As above.
+    pub(crate) const FAIL_TIMEOUT_S: u64 = 60;
 }
 
 /// Who builds the parities while an array over nodes is written.

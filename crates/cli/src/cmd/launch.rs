@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use braid_host::daemon::{self, Daemon, Started};
+use braid_host::limits::Limits;
+use braid_host::notify;
 use braid_host::serve::{Assembled, ExportSpec, Place, Serving, SpecError};
 
 use crate::failure::{Failure, system_error};
@@ -47,26 +49,41 @@ fn ended(operation: &str, object: &str, status: ExitStatus) -> Failure {
     }
 }
 
+/// How an array is served.
+#[derive(Debug)]
+pub(super) struct How {
+    pub(super) exports: Vec<ExportSpec>,
+    pub(super) limits: Limits,
+}
+
+impl From<Vec<ExportSpec>> for How {
+    fn from(exports: Vec<ExportSpec>) -> Self {
+        Self { exports, limits: Limits::default() }
+    }
+}
+
 /// Serves an array until it is stopped.
 pub(super) fn serve(
     operation: &str,
     run_dir: &Path,
     name: String,
     array: Assembled,
-    exports: Vec<ExportSpec>,
+    how: How,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
+    let How { exports, limits } = how;
     let log = run_dir.join(format!("{name}.log"));
     let unused = exports.is_empty();
     let run_dir = run_dir.to_owned();
-    let serving = Serving { name: name.clone(), array, exports, run_dir };
+    let serving = Serving { name: name.clone(), array, exports, limits, run_dir };
     let said = name.clone();
     let ready = |lost: &[String]| {
         lost.iter().for_each(|lost| output::warning(&format!("{operation} {said}: {lost}")));
         if unused {
             output::warning(&format!("{operation} {said}: {NO_EXPORT}"));
         }
-        daemon::notify_ready();
+        notify::status(&format!("serves {said}"));
+        notify::ready();
         daemon.map_or(Ok(()), |daemon| daemon.ready(&log))
     };
     braid_host::serve::serve(serving, ready).map_err(|why| Failure::explained(operation, name, why))

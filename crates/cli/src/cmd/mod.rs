@@ -8,8 +8,10 @@ use crate::failure::Failure;
 mod assemble;
 mod bench;
 mod cat;
+mod config;
 mod create;
 mod detail;
+mod down;
 mod examine;
 mod export;
 mod families;
@@ -29,6 +31,7 @@ mod shape;
 mod shell;
 mod status;
 mod sync;
+mod up;
 mod update;
 mod volumes;
 mod writes;
@@ -50,6 +53,9 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::Create(args) => create::run(run_dir, args),
         Command::Stop(args) => manage::stop(run_dir, args),
+        Command::Up(args) => up::run(run_dir, args),
+        Command::Down(args) => down::run(run_dir, args),
+        Command::Config(args) => config::run(args),
         Command::Status(args) => status::run(run_dir, args),
         Command::Detail(args) => detail::run(run_dir, args),
         Command::Examine(args) => examine::run(args),

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use braid_host::control::make_run_dir;
-use braid_host::daemon::{self, Daemon};
+use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
 use braid_host::fabric::frame::Kind;
 use braid_host::node::{NodeSetup, Storage, serve_node};
+use braid_host::notify;
 
 use super::key::whole;
 use super::launch::{is_loopback, launch};
@@ -27,7 +28,7 @@ pub(super) fn run(run_dir: &Path, args: &NodeArgs) -> Result<(), Failure> {
     launch("node", &setup.listen, args.foreground, daemon, |daemon| serve(run_dir, &setup, daemon))
 }
 
-fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
+pub(super) fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
     let listen = args.listen.clone().unwrap_or_default();
     check_address(&listen)
         .map_err(|reason| Failure::usage("node", &listen, reason, "write --listen HOST:PORT"))?;
@@ -77,7 +78,7 @@ fn serve(run_dir: &Path, setup: &NodeSetup, daemon: Option<Daemon>) -> Result<()
     let ready = |address: SocketAddr| {
         // A pipe that nobody reads is no reason to end.
         let _ = output::answer(&format!("{address}\n"));
-        daemon::notify_ready();
+        notify::ready();
         let Some(daemon) = daemon else { return Ok(()) };
         make_run_dir(run_dir)?;
         let pid_file = run_dir.join(format!("node-{address}.pid"));

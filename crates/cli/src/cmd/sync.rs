@@ -4,10 +4,12 @@ use std::path::Path;
 
 use braid_array::status::{JournalMode, SyncStatus};
 use braid_host::control::wire::Verb;
+use braid_host::limits::{Limit, Limits};
 use serde_json::json;
 
 use super::running;
-use crate::args::{JournalModeArg, Size, SyncArgs};
+use crate::args::{JournalModeArg, Size, SyncArgs, shown};
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::json::SCHEMA;
@@ -20,6 +22,7 @@ pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
         running::call("sync", run_dir, &args.name, verb)?;
     }
     if quiet {
+        say_how_to_keep(args);
         return Ok(());
     }
     let array = running::status("sync", run_dir, &args.name)?;
@@ -30,43 +33,98 @@ pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
             "name": array.name,
             "min_bytes_per_s": sync.min_bytes_per_s,
             "max_bytes_per_s": sync.max_bytes_per_s,
+            "min": array.limits.min.as_ref().map(shown),
+            "max": array.limits.max.as_ref().map(shown),
             "paused": sync.paused,
             "journal_mode": array.array.journal.map(|journal| journal.mode.name()),
         }));
     }
     let mode = array.array.journal.map(|journal| format!(", journal {}", journal.mode.name()));
     let limits = output::limits(&sync);
-    output::answer(&format!("{}: {limits}{}\n", array.name, mode.unwrap_or_default()))
+    let by_time = by_time(&array.limits);
+    output::answer(&format!("{}: {limits}{}{by_time}\n", array.name, mode.unwrap_or_default()))
+}
+
+/// What is set is gone when the array is stopped; the file that starts it would keep it.
+fn say_how_to_keep(args: &SyncArgs) {
+    let file = &args.file.config;
+    let set = [("min", &args.min), ("max", &args.max)];
+    let set = set.iter().filter_map(|(key, limit)| Some((key, limit.as_ref()?)));
+    let keys: Vec<String> =
+        set.map(|(key, limit)| format!("{key} = \"{}\"", shown(limit))).collect();
+    if keys.is_empty() || Config::if_there(file).is_none_or(|it| it.array(&args.name).is_none()) {
+        return;
+    }
+    let name = &args.name;
+    let keep = format!("write {} below [array.{name}] in {}", keys.join(", "), file.display());
+    output::warning(&format!("sync {name}: holds until it is stopped; to keep it, {keep}"));
+}
+
+/// The limits that depend on the time of day.
+fn by_time(limits: &Limits) -> String {
+    let set = [("min", &limits.min), ("max", &limits.max)];
+    let set = set.iter().filter_map(|(name, limit)| Some((name, limit.as_ref()?)));
+    let timed = set.filter(|(_, limit)| !limit.windows.is_empty());
+    timed.map(|(name, limit)| format!(", --{name} {}", shown(limit))).collect()
 }
 
 /// The limits that would be in force go together. Alone each is compared with the other one as it
 /// is, but for a minimum that nobody has set.
 fn check_limits(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
-    let (reason, next) = match (args.min, args.max) {
-        (Some(min), Some(max)) if min > max => {
-            (format!("--min {min} is more than --max {max}"), "swap them".to_owned())
+    let refused =
+        |reason: String, next: String| Err(Failure::usage("sync", &args.name, reason, next));
+    match (&args.min, &args.max) {
+        (Some(min), Some(max)) => match more_than(min, max) {
+            Some((min, max)) => {
+                refused(format!("--min {min} is more than --max {max}"), "swap them".to_owned())
+            }
+            None => Ok(()),
+        },
+        (Some(min), None) => {
+            let (limits, sync) = in_force(run_dir, args)?;
+            let max =
+                limits.max.unwrap_or_else(|| always(sync.max_bytes_per_s.unwrap_or(u64::MAX)));
+            match more_than(min, &max) {
+                Some((min, max)) => refused(
+                    format!("--min {min} is more than the maximum in force, {max}"),
+                    format!("raise that, too: --max {min}, or more, or none"),
+                ),
+                None => Ok(()),
+            }
         }
-        (Some(min), None) => match in_force(run_dir, args)?.max_bytes_per_s.map(Size) {
-            Some(max) if min > max => (
-                format!("--min {min} is more than the maximum in force, {max}"),
-                format!("raise that, too: --max {min}, or more, or none"),
-            ),
-            _ => return Ok(()),
-        },
-        (None, Some(max)) => match Size(in_force(run_dir, args)?.min_bytes_per_s) {
-            min if min > max && min.0 != SyncStatus::DEFAULT_MIN_BYTES_PER_S => (
-                format!("--max {max} is less than the minimum in force, {min}"),
-                format!("lower that, too: --min {max}, or less; or use --pause"),
-            ),
-            _ => return Ok(()),
-        },
-        _ => return Ok(()),
-    };
-    Err(Failure::usage("sync", &args.name, reason, next))
+        (None, Some(max)) => {
+            let (limits, sync) = in_force(run_dir, args)?;
+            let min = limits.min.unwrap_or_else(|| always(sync.min_bytes_per_s));
+            let own = min == always(SyncStatus::DEFAULT_MIN_BYTES_PER_S);
+            match more_than(&min, max) {
+                Some((min, max)) if !own => refused(
+                    format!("--max {max} is less than the minimum in force, {min}"),
+                    format!("lower that, too: --min {max}, or less; or use --pause"),
+                ),
+                _ => Ok(()),
+            }
+        }
+        (None, None) => Ok(()),
+    }
 }
 
-fn in_force(run_dir: &Path, args: &SyncArgs) -> Result<SyncStatus, Failure> {
-    Ok(running::status("sync", run_dir, &args.name)?.array.sync)
+/// The minimum and the maximum at a time of day when the minimum is more.
+pub(super) fn more_than(min: &Limit, max: &Limit) -> Option<(Size, Size)> {
+    let windows = || min.windows.iter().chain(&max.windows);
+    let edges = windows().flat_map(|window| [window.from, window.until]);
+    let at = |minute| (min.at(minute), max.at(minute));
+    let wrong = [0].into_iter().chain(edges).map(at).find(|(min, max)| min > max);
+    wrong.map(|(min, max)| (Size(min), Size(max)))
+}
+
+const fn always(usual: u64) -> Limit {
+    Limit { usual, windows: Vec::new() }
+}
+
+/// What was set, and what holds at this moment.
+fn in_force(run_dir: &Path, args: &SyncArgs) -> Result<(Limits, SyncStatus), Failure> {
+    let status = running::status("sync", run_dir, &args.name)?;
+    Ok((status.limits, status.array.sync))
 }
 
 /// What is to be changed.
@@ -75,12 +133,20 @@ fn asked(args: &SyncArgs) -> Vec<Verb> {
         JournalModeArg::WriteThrough => JournalMode::WriteThrough,
         JournalModeArg::WriteBack => JournalMode::WriteBack,
     });
-    let bytes = |size: Size| size.0;
-    let min_bytes_s = args.min.map(bytes);
-    let max_bytes_s = args.max.map(bytes);
-    let limits = (min_bytes_s.is_some() || max_bytes_s.is_some())
-        .then_some(Verb::SyncLimits { min_bytes_s, max_bytes_s });
+    let limits = (args.min.is_some() || args.max.is_some())
+        .then(|| limits(Limits { min: args.min.clone(), max: args.max.clone() }));
     let pause = args.pause.then_some(Verb::Pause);
     let resume = args.resume.then_some(Verb::Resume);
     [mode.map(Verb::JournalMode), limits, pause, resume].into_iter().flatten().collect()
+}
+
+/// What sets these.
+pub(super) fn limits(limits: Limits) -> Verb {
+    let parts = |limit: Option<Limit>| match limit {
+        Some(Limit { usual, windows }) => (Some(usual), windows),
+        None => (None, Vec::new()),
+    };
+    let (min_bytes_s, min_windows) = parts(limits.min);
+    let (max_bytes_s, max_windows) = parts(limits.max);
+    Verb::SyncLimits { min_bytes_s, max_bytes_s, min_windows, max_windows }
 }

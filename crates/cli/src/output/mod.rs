@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::failure::{Failure, one_line, system_error};
 
 pub(crate) mod detail;
+pub(crate) mod entry;
 pub(crate) mod examine;
 mod examine_090;
 pub(crate) mod examined;
@@ -126,6 +127,13 @@ pub(crate) fn failure(failure: &Failure) {
 /// Says something that does not end the command.
 pub fn warning(line: &str) {
     let _ = writeln!(io::stderr(), "braid: {}", one_line(line));
+}
+
+/// Says something that somebody has to see, and that does not end the command.
+pub(crate) fn alert(line: &str) {
+    // The journal knows the number as the level `alert`, where this is a service.
+    let level = if std::env::var_os("JOURNAL_STREAM").is_some() { "<1>" } else { "" };
+    let _ = writeln!(io::stderr(), "{level}braid: {}", one_line(line));
 }
 
 /// Does what is printed go to a file or pipe?

@@ -5,6 +5,7 @@ mod array_key;
 mod away;
 mod chosen;
 mod cluster;
+mod config;
 mod content;
 mod devices;
 mod doubt;

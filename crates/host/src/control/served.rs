@@ -12,6 +12,7 @@ use braid_array::{MemberId, Refusal};
 use super::news::News;
 use crate::door::{Door, Message};
 use crate::fabric::Network;
+use crate::limits::LimitKeeper;
 use crate::member::MemberFile;
 
 /// What the control socket speaks for.
@@ -31,6 +32,8 @@ pub struct Served {
     pub run_dir: PathBuf,
     /// When it began: seconds since 1970.
     pub started_unix_s: u64,
+    /// How fast its background work may go.
+    pub limits: LimitKeeper,
     /// Who stops it.
     pub stop: Sender<StopRequest>,
     /// What it reported.

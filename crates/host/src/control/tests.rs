@@ -10,6 +10,7 @@ use braid_array::{MemberId, Refusal};
 
 use super::wire::{MAX_LINE_BYTES, Reply, Response, Verb};
 use super::*;
+use crate::limits::LimitKeeper;
 use crate::lock::LockedFile;
 use crate::testing::{FakeEngine, deafen};
 
@@ -46,6 +47,7 @@ fn running() -> Running {
         exports,
         run_dir: dir.path().to_owned(),
         started_unix_s: 1,
+        limits: LimitKeeper::start(fake.door.clone()).unwrap(),
         stop,
         news: Arc::default(),
     };
@@ -90,7 +92,12 @@ fn commands_reach_the_member_that_was_named() {
     client.call(Verb::Remove { member: link.display().to_string() }).unwrap();
     client.call(Verb::Repair).unwrap();
     client.call(Verb::Pause).unwrap();
-    let limits = Verb::SyncLimits { min_bytes_s: None, max_bytes_s: Some(5) };
+    let limits = Verb::SyncLimits {
+        min_bytes_s: None,
+        max_bytes_s: Some(5),
+        min_windows: Vec::new(),
+        max_windows: Vec::new(),
+    };
     client.call(limits).unwrap();
     let commands = format!("{:?}", running.fake.asked.lock().unwrap().commands);
     let expected = [

@@ -11,6 +11,7 @@ use braid_array::{Refusal, RequestError, SECTOR_BYTES};
 use super::served::{ExportChange, Served};
 use super::wire::{Answer, ControlStatus, Verb};
 use crate::door::Message;
+use crate::limits::{Limit, Limits};
 
 /// How a verb went when it went well.
 pub(super) enum Outcome<'a> {
@@ -48,8 +49,13 @@ impl Served {
             Verb::Check => self.command(Command::Scrub { repair: false }).map(done),
             Verb::Repair => self.command(Command::Scrub { repair: true }).map(done),
             Verb::StopScrub => self.command(Command::StopScrub).map(done),
-            Verb::SyncLimits { min_bytes_s, max_bytes_s } => {
-                self.command(Command::SpeedLimits { min_bytes_s, max_bytes_s }).map(done)
+            Verb::SyncLimits { min_bytes_s, max_bytes_s, min_windows, max_windows } => {
+                let limit =
+                    |usual: Option<u64>, windows| usual.map(|usual| Limit { usual, windows });
+                let min = limit(min_bytes_s, min_windows);
+                let max = limit(max_bytes_s, max_windows);
+                let set = self.limits.set(Limits { min, max });
+                set.unwrap_or_else(|| Err(self.ended())).map(done)
             }
             Verb::JournalMode(mode) => self.command(Command::JournalMode(mode)).map(done),
             Verb::Pause => self.command(Command::Pause(true)).map(done),
@@ -73,6 +79,7 @@ impl Served {
             exports: self.exports.get(),
             mismatches: self.news.mismatches(),
             protection: self.door.protection(),
+            limits: self.limits.get(),
             array: self.status()?,
         })
     }

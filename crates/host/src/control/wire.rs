@@ -8,6 +8,7 @@ use braid_array::status::{JournalMode, Status};
 use braid_array::{MemberId, Refusal};
 
 use crate::fabric::Protection;
+use crate::limits::{Limits, Window};
 
 /// Version of the protocol. A server answers only its own.
 pub const VERSION: u32 = 3;
@@ -93,6 +94,12 @@ pub enum Verb {
         min_bytes_s: Option<u64>,
         /// Bytes per second per member.
         max_bytes_s: Option<u64>,
+        /// Other minima at times of the day.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        min_windows: Vec<Window>,
+        /// Other maxima.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        max_windows: Vec<Window>,
     },
     /// Have writes go by the journal like this.
     JournalMode(JournalMode),
@@ -179,6 +186,9 @@ pub struct ControlStatus {
     /// How the connections to its nodes are protected; `None` when its members are here.
     #[serde(default)]
     pub protection: Option<Protection>,
+    /// The limits of background work that were set.
+    #[serde(default)]
+    pub limits: Limits,
     /// The state of the array.
     pub array: Status,
 }

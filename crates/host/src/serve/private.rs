@@ -55,7 +55,7 @@ impl Private {
         thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
         let name = String::new();
         let engine = Some(engine_end);
-        let mut running = Running { name, door, doors, exports, engine };
+        let mut running = Running { name, door, doors, exports, engine, stopping: None };
         let connected = array.nodes.map_or(Ok(Vec::new()), |nodes| {
             nodes.connected(&running.door, &news, stop, &stops).map_err(|not| not.why)
         });

@@ -19,6 +19,7 @@ use super::doors::Doors;
 use crate::control::{ExportChange, StopRequest, Told};
 use crate::door::{Door, Message};
 use crate::engine::exports::ExportsDoor;
+use crate::notify::{self, Watched};
 use crate::system::describe;
 use crate::users::{User, listed};
 
@@ -42,6 +43,8 @@ pub(super) struct Running {
     /// How the engine has ended. Its thread may stay for longer: the kernel lets none go that has
     /// I/O in flight on a device that does not answer.
     pub(super) engine: Option<Receiver<io::Result<()>>>,
+    /// The service manager is told that this takes its time.
+    pub(super) stopping: Option<Watched>,
 }
 
 impl Running {
@@ -77,6 +80,7 @@ impl Running {
                 Some(StopRequest::Signal) => match self.stop(false) {
                     Ok(()) => return self.join().map(|()| None),
                     Err(refusal) => {
+                        self.say_that_it_stops();
                         self.say_who_is_waited_for(&refusal, patience);
                         deadline = Some(Instant::now() + patience);
                     }
@@ -92,6 +96,13 @@ impl Running {
                     }
                 }
             }
+        }
+    }
+
+    /// A manager that does not hear it has patience of its own.
+    fn say_that_it_stops(&mut self) {
+        if self.stopping.is_none() {
+            self.stopping = notify::stopping().unwrap_or(None);
         }
     }
 
@@ -114,6 +125,7 @@ impl Running {
             let next = Next::by("unmount, detach or disconnect that first, or insist", insist);
             refuse_users(|| self.users(), next)?;
         }
+        self.say_that_it_stops();
         self.doors.close(force)?;
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
         // No answer means that the engine has ended already; `join` knows why.

@@ -55,6 +55,7 @@ fn mirror(dir: &Path) -> Serving {
             members,
         },
         exports: Vec::new(),
+        limits: Limits::default(),
         run_dir: dir.join("run"),
     }
 }
@@ -216,7 +217,7 @@ fn start_with_signals(
     dir: &Path,
     patience: Duration,
 ) -> (Sender<StopRequest>, PathBuf, JoinHandle<Result<(), Refusal>>) {
-    let Serving { name, array, run_dir, .. } = mirror(dir);
+    let Serving { name, array, limits, run_dir, .. } = mirror(dir);
     let socket = dir.join("nbd.sock");
     let exports = vec![nbd_at(&socket)];
     let stops = Stops::new(patience);
@@ -224,7 +225,8 @@ fn start_with_signals(
     let (ready, is_ready) = mpsc::channel();
     let server = thread::spawn(move || {
         let ready = move |_: &[String]| ready.send(()).map_err(io::Error::other);
-        serve_machine(&name, Machinery::new(array, &exports)?, &exports, &run_dir, stops, ready)
+        let machinery = Machinery::new(array, &exports)?;
+        serve_machine(&How { name, exports, limits, run_dir }, machinery, stops, ready)
     });
     is_ready.recv().unwrap();
     (signals, socket, server)

@@ -8,12 +8,13 @@ use braid_array::format::Superblock;
 use braid_array::name::check_name;
 use braid_array::refusal::{Advised, Invocation, Next};
 use braid_host::daemon::Daemon;
-use braid_host::serve::{Assembled, ExportSpec};
+use braid_host::serve::Assembled;
 
-use super::families::{self, Choice};
+use super::families::{self, Choice, Families, choose};
 use super::found::{self, Found, Members, Named, Use};
-use super::launch::{self, launch};
+use super::launch::{self, How, launch};
 use crate::args::AssembleArgs;
+use crate::config::{MdadmConf, MdadmPlace as Place, uuid_digits};
 use crate::failure::{Failure, system_error};
 use crate::output::{self, shape};
 
@@ -32,12 +33,15 @@ struct Called {
     name: Option<String>,
     /// It is to run under this name, whatever it is called in its superblocks.
     rename: bool,
+    /// The array is known by this, and not by its name.
+    uuid: Option<String>,
 }
 
 impl Called {
     /// The name by which it is to be found.
     fn wanted(&self) -> Option<&str> {
-        if self.rename { None } else { self.name.as_deref() }
+        let name = if self.rename { None } else { self.name.as_deref() };
+        self.uuid.as_deref().or(name)
     }
 
     /// What assembles these devices.
@@ -86,15 +90,24 @@ struct Chosen {
     /// What the array is called in messages until its name is known.
     object: String,
     members: Vec<PathBuf>,
-    exports: Vec<ExportSpec>,
+    how: How,
     options: Options,
 }
 
 pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
     // Before anything else: whoever waits for this process has to learn how it goes.
-    let daemon = Daemon::adopt();
+    start(run_dir, args, Daemon::adopt())
+}
+
+/// Starts an array as it is asked for, in this process if that is a daemon already.
+pub(super) fn start(
+    run_dir: &Path,
+    args: &AssembleArgs,
+    daemon: Option<Daemon>,
+) -> Result<(), Failure> {
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export, args.insecure)?;
+    let how = How { exports, limits: args.limits.clone() };
     // HOST:NAME and UUIDs select an array, too, but are no name for it.
     if let Some(name) = named.name.as_ref().filter(|name| args.rename || !name.contains(':')) {
         check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;
@@ -103,21 +116,23 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
         let next = "name members or use --scan, not both";
         return Err(Failure::usage("assemble", "--scan", "members were given", next));
     }
-    let called = Called { name: named.name, rename: args.rename };
+    let called = Called { name: named.name, rename: args.rename, uuid: args.uuid.clone() };
     if called.rename && called.name.is_none() {
         let next = "put the name before the members: braid assemble --rename NAME MEMBER...";
         return Err(Failure::usage("assemble", "--rename", "no name was given", next));
     }
     let members = match (called.name.as_deref(), named.members) {
         (_, Members::Nodes(members)) => {
-            return nodes::run(run_dir, args, &called, &members, exports, daemon);
+            return nodes::run(run_dir, args, &called, &members, how, daemon);
         }
         (_, Members::Paths(members)) if !members.is_empty() => members,
-        (Some(_), _) if called.rename => {
+        (Some(_), _) if called.rename && called.uuid.is_none() => {
             let reason = "which array is to run under this name was not said";
             return Err(Failure::usage("assemble", "--rename", reason, "name its members"));
         }
-        (Some(name), _) => found::by_name("assemble", name, name)?,
+        (Some(name), _) => {
+            found::by_name("assemble", called.uuid.as_deref().unwrap_or(name), name)?
+        }
         (None, _) if args.scan && args.explain => scanned()?.concat(),
         (None, _) if args.scan => return each(args),
         (None, _) => {
@@ -134,7 +149,7 @@ pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
         object: called.name.clone().or(first).unwrap_or_default(),
         called,
         members,
-        exports,
+        how,
         options: Options { force: args.force, run: args.run, read_only: args.readonly },
     };
     if args.explain {
@@ -151,12 +166,26 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
         return Err(Failure::usage("assemble", "--scan", reason, "name the array"));
     }
     let arrays = scanned()?;
+    let known = MdadmConf::read();
     let flags = [(args.readonly, "--readonly"), (args.run, "--run"), (args.force, "--force")];
     let mut worst = 0;
     for members in arrays {
         let mut command = Command::new("/proc/self/exe");
         command.arg("assemble");
         command.args(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag));
+        match uuid_of(&members).and_then(|uuid| known.of(&uuid).cloned()) {
+            Some(Place::Ignored) => {
+                let members: Vec<_> =
+                    members.iter().map(|path| path.display().to_string()).collect();
+                let line = format!("{} left alone, as mdadm.conf says <ignore>", members.join(" "));
+                output::warning(&format!("assemble --scan: {line}"));
+                continue;
+            }
+            Some(Place::Name(name)) if check_name(&name).is_ok() => {
+                command.arg("--rename").arg(name);
+            }
+            _ => {}
+        }
         command.args(members);
         let status = command.status().map_err(|error| {
             Failure::refused("assemble", "--scan", system_error(&error), "try again")
@@ -164,6 +193,13 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
         worst = worst.max(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
     }
     if worst == 0 { Ok(()) } else { Err(Failure::Silent(worst)) }
+}
+
+/// Of which array these are.
+fn uuid_of(members: &[PathBuf]) -> Option<String> {
+    let (found, _) = found::look(members);
+    let mut superblocks = found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
+    superblocks.next().map(|superblock| uuid_digits(&superblock.uuid_text()))
 }
 
 /// The members of each array among the block devices.
@@ -179,6 +215,18 @@ fn scanned() -> Result<Vec<Vec<PathBuf>>, Failure> {
 /// Who is in, and can it start?
 fn judge(found: &[Found], options: Options) -> Assembly {
     found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
+}
+
+/// Could the array start from these members, with all that should be there? Members are looked at,
+/// whoever uses them.
+pub(super) fn is_whole(name: &str, uuid: Option<&str>, members: &[PathBuf]) -> bool {
+    let (found, unread) = found::look(members);
+    let families = Families::of(found, Some(uuid.unwrap_or(name)));
+    let Ok(choice) = choose(families, uuid.unwrap_or(name)) else { return false };
+    let called = Called { name: Some(name.to_owned()), ..Called::default() };
+    let (found, _) = found::look(&choice.members);
+    let layers = Layers::of(found, choice.nested, called, Options::default());
+    unread.is_empty() && matches!(layers.top.start, Start::Ready { .. })
 }
 
 /// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.
@@ -200,7 +248,7 @@ fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Fai
         output::warning(&format!("assemble {name}: {left_out}"));
     }
     let array = layers.assembled(&plan.object)?;
-    launch::serve("assemble", run_dir, name, array, plan.exports, daemon)
+    launch::serve("assemble", run_dir, name, array, plan.how, daemon)
 }
 
 /// An array of just these members.

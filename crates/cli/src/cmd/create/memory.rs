@@ -43,7 +43,7 @@ pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
         write(&plan, &devices, &blueprint(&plan, &devices)?)?;
         let found = devices.into_iter().flatten().map(found::read).collect();
         let array = crate::cmd::assemble::all_in(&plan.name, found)?;
-        launch::serve("create", run_dir, plan.name, array, exports, daemon)
+        launch::serve("create", run_dir, plan.name, array, exports.into(), daemon)
     })
 }
 

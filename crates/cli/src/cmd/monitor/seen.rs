@@ -104,6 +104,7 @@ pub(super) mod testing {
             exports: Vec::new(),
             mismatches: Vec::new(),
             protection: None,
+            limits: braid_host::limits::Limits::default(),
             array,
         }
     }

@@ -9,7 +9,7 @@ use braid_cluster::assemble::Options;
 use braid_cluster::client::NODE_TIMEOUT_MS;
 use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
-use braid_host::serve::{Again, Assembled, ExportSpec};
+use braid_host::serve::{Again, Assembled};
 
 use super::Called;
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
@@ -32,7 +32,7 @@ pub(super) fn run(
     args: &AssembleArgs,
     called: &Called,
     nodes: &[NodeArg],
-    exports: Vec<ExportSpec>,
+    serving: launch::How,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     let name = called.wanted();
@@ -67,7 +67,7 @@ pub(super) fn run(
         let fail_timeout = Duration::from_secs(args.fail_timeout);
         let again = Some(Again { judge: judge_again(name.clone(), &config, how), fail_timeout });
         let array = Assembled::Cluster { config, network, again, missing: not_in };
-        launch::serve("assemble", run_dir, name, array, exports, daemon)
+        launch::serve("assemble", run_dir, name, array, serving, daemon)
     })
 }
 

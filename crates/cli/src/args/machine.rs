@@ -1,0 +1,100 @@
+//! What a machine runs, by its file of arrays and nodes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+const UP_HELP: &str = "\
+Members that are not there yet are waited for (wait = SECONDS, 30 unless the file says so). After \
+that the array starts without them if it can do without and was clean, unless the file says \
+degraded = \"refuse\"; that is said loudly. What runs already is left as it is.
+
+Examples:
+  braid up                             everything in /etc/braid/arrays.toml
+  braid up home
+  braid up home --config ./arrays.toml";
+
+const DOWN_HELP: &str = "\
+Arrays are stopped before the nodes that they may lie on. What is in use is refused, as by braid \
+stop. What does not run is left as it is.
+
+Examples:
+  braid down home
+  braid down --all";
+
+const CONFIG_HELP: &str = "\
+Examples:
+  braid config check
+  braid config check ./arrays.toml";
+
+/// Which file.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFileArgs {
+    /// The file of arrays and nodes
+    #[arg(long, value_name = "FILE", env = "BRAID_CONFIG", hide_env_values = true)]
+    #[arg(default_value = crate::args::CONFIG_FILE, value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = UP_HELP)]
+pub(crate) struct UpArgs {
+    /// Arrays or nodes of the file [default: all]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) file: ConfigFileArgs,
+    /// Serve the one that is named in this process until it is stopped, as service managers want it
+    #[arg(long, requires = "names")]
+    pub(crate) foreground: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = DOWN_HELP)]
+pub(crate) struct DownArgs {
+    /// Arrays or nodes of the file
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) names: Vec<String>,
+    /// Everything in the file
+    #[arg(long, short)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) file: ConfigFileArgs,
+    /// Even what is in use: write out the file systems on it, then cut off who uses it
+    #[arg(long, short)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) action: ConfigAction,
+}
+
+/// What is done with the file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigAction {
+    /// Say what is wrong with the file of arrays and nodes, and with what it names
+    #[command(after_help = CONFIG_HELP)]
+    Check {
+        /// The file
+        #[arg(env = "BRAID_CONFIG", hide_env_values = true)]
+        #[arg(default_value = crate::args::CONFIG_FILE, value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Write what systemd is to know of each array and node; called at boot, by a generator
+    Units {
+        /// Where; systemd names a directory
+        #[arg(value_hint = ValueHint::DirPath)]
+        dir: PathBuf,
+        #[command(flatten)]
+        file: ConfigFileArgs,
+    },
+    /// Say which array of the file a device belongs to, as KEY=value; called by a rule of udev
+    Probe {
+        /// A block device
+        #[arg(value_hint = ValueHint::FilePath)]
+        device: PathBuf,
+        #[command(flatten)]
+        file: ConfigFileArgs,
+    },
+}

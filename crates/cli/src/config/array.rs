@@ -1,0 +1,135 @@
+//! `[array.NAME]`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use braid_array::Refusal;
+use braid_host::limits::Limits;
+use braid_host::serve::ExportSpec;
+use clap::ValueEnum;
+
+use super::entry::Entry;
+use super::{ArrayEntry, Located};
+use crate::args::{MemberArg, WriteSchedule, parse_max, parse_min, parse_node_address};
+
+/// How long members are waited for, unless the file says so.
+const WAIT_S: u64 = 30;
+
+/// Reads one. What is wrong is left in the entry.
+pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
+    let uuid = entry.parsed("uuid", parse_uuid);
+    let members = members(entry);
+    let scan = entry.flag("scan");
+    match scan {
+        Some(true) if !members.is_empty() => {
+            let next = "leave out scan, or members";
+            entry.wrong("scan", entry.line, "there are members as well", next);
+        }
+        Some(false) if members.is_empty() => {
+            let next = "name them: members = [\"/dev/disk/by-id/...\"], or write scan = true";
+            entry.wrong("scan", entry.line, "there are no members then", next);
+        }
+        _ => {}
+    }
+    let exports = entry.all_parsed("exports", |text| Ok(text.parse::<ExportSpec>()?));
+    let degraded = entry.parsed("degraded", |text| match text {
+        "start" => Ok(true),
+        "refuse" => Ok(false),
+        _ => Err(Refusal::new("means nothing", "write start or refuse")),
+    });
+    let limits = limits(entry);
+    let is_on_nodes = members.iter().any(|member| member.value.starts_with("node://"));
+    if let (Some(uuid), true) = (&uuid, is_on_nodes) {
+        let next = "leave it out: volumes are found by their names";
+        entry.wrong("uuid", uuid.line, "is for arrays of files and devices", next);
+    }
+    ArrayEntry {
+        name: name.to_owned(),
+        line: entry.line,
+        uuid: uuid.map(|uuid| uuid.value),
+        members,
+        exports,
+        insecure: entry.flag("insecure").unwrap_or(false),
+        readonly: entry.flag("readonly").unwrap_or(false),
+        degraded: degraded.is_none_or(|degraded| degraded.value),
+        wait: Duration::from_secs(entry.seconds("wait", 0..86401).unwrap_or(WAIT_S)),
+        boot: entry.flag("boot").unwrap_or(true),
+        scrub: entry.flag("scrub").unwrap_or(true),
+        limits,
+        key: of_nodes(entry, is_on_nodes, "key").map(PathBuf::from),
+        fabric: of_nodes(entry, is_on_nodes, "fabric"),
+        witnesses: witnesses(entry),
+        schedule: entry.parsed("schedule", parse_schedule).map(|schedule| schedule.value),
+        node_timeout_s: entry.seconds("node_timeout", 1..3601),
+        fail_timeout_s: entry.seconds("fail_timeout", 0..86401),
+    }
+}
+
+/// As typed, but what can be none.
+fn members(entry: &mut Entry<'_>) -> Vec<Located<String>> {
+    let typed = entry.all_parsed("members", |text| match MemberArg::existing(text)? {
+        MemberArg::Memory(_) => {
+            Err(Refusal::new("memory holds no array", "name files, block devices or nodes"))
+        }
+        MemberArg::Path(path) if !path.is_absolute() => {
+            Err(Refusal::new("is no absolute path", "begin it with a slash"))
+        }
+        _ => Ok(text.to_owned()),
+    });
+    let on_nodes = |member: &Located<String>| member.value.starts_with("node://");
+    if let (Some(node), Some(_)) =
+        (typed.iter().find(|one| on_nodes(one)), typed.iter().find(|one| !on_nodes(one)))
+    {
+        let reason = "an array has either all of its members on nodes or none";
+        entry.wrong("members", node.line, reason, "name members of one kind");
+    }
+    for (index, member) in typed.iter().enumerate() {
+        if typed[..index].iter().any(|other| other.value == member.value) {
+            let reason = format!("\"{}\" stands there twice", member.value);
+            entry.wrong("members", member.line, reason, "name it once");
+        }
+    }
+    typed
+}
+
+fn limits(entry: &mut Entry<'_>) -> Limits {
+    let min = entry.parsed("min", parse_min).map(|limit| limit.value);
+    let max = entry.parsed("max", parse_max);
+    Limits { min, max: max.map(|limit| limit.value) }
+}
+
+/// What only arrays over nodes have.
+fn of_nodes(entry: &mut Entry<'_>, is_on_nodes: bool, key: &'static str) -> Option<String> {
+    let Located { line, value } = entry.text(key)?;
+    if !is_on_nodes {
+        let next = "leave it out, or name the members node://HOST:PORT/VOLUME";
+        entry.wrong(key, line, "is for arrays over nodes", next);
+    }
+    Some(value)
+}
+
+fn witnesses(entry: &mut Entry<'_>) -> Vec<String> {
+    let all = entry.all_parsed("witnesses", parse_node_address);
+    all.into_iter().map(|witness| witness.value).collect()
+}
+
+fn parse_schedule(text: &str) -> Result<WriteSchedule, Refusal> {
+    WriteSchedule::from_str(text, false).map_err(|_| {
+        Refusal::new("no schedule is called so", "write mix, encoder, chain, static or client")
+    })
+}
+
+/// As md prints it, or as everybody else does.
+pub(super) fn parse_uuid(text: &str) -> Result<String, Refusal> {
+    let digits = uuid_digits(text);
+    if digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Ok(digits);
+    }
+    let next = "write it as braid detail or braid examine print it";
+    Err(Refusal::new("is no UUID", next))
+}
+
+/// A UUID without what stands between its digits.
+pub(crate) fn uuid_digits(text: &str) -> String {
+    text.replace([':', '-'], "").to_ascii_lowercase()
+}

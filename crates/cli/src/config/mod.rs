@@ -1,0 +1,171 @@
+//! `/etc/braid/arrays.toml`: which arrays and nodes a machine has, and how they are to run. Owns
+//! what its keys are and what they mean; looks at no device.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use braid_array::refusal::Next;
+use braid_host::limits::Limits;
+use braid_host::serve::ExportSpec;
+
+use crate::args::{Size, WriteSchedule};
+use crate::failure::{Failure, system_error};
+
+mod array;
+mod entry;
+mod mdadm;
+mod node;
+mod text;
+
+pub(crate) use array::uuid_digits;
+pub(crate) use mdadm::{MdadmConf, Place as MdadmPlace};
+
+/// What a file says.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) path: PathBuf,
+    /// In the order of the file.
+    pub(crate) arrays: Vec<ArrayEntry>,
+    pub(crate) nodes: Vec<NodeEntry>,
+    /// What is wrong with it, in the order of its lines.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// An array.
+#[derive(Debug)]
+pub(crate) struct ArrayEntry {
+    pub(crate) name: String,
+    /// Where its lines begin.
+    pub(crate) line: usize,
+    /// Its digits alone.
+    pub(crate) uuid: Option<String>,
+    /// As typed; none where it is to be looked for among all block devices.
+    pub(crate) members: Vec<Located<String>>,
+    pub(crate) exports: Vec<Located<ExportSpec>>,
+    pub(crate) insecure: bool,
+    pub(crate) readonly: bool,
+    /// May it start without a member that should be there?
+    pub(crate) degraded: bool,
+    /// How long members are waited for.
+    pub(crate) wait: Duration,
+    /// Is it started at boot?
+    pub(crate) boot: bool,
+    /// Is it checked by a timer?
+    pub(crate) scrub: bool,
+    pub(crate) limits: Limits,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) fabric: Option<String>,
+    pub(crate) witnesses: Vec<String>,
+    pub(crate) schedule: Option<WriteSchedule>,
+    pub(crate) node_timeout_s: Option<u64>,
+    pub(crate) fail_timeout_s: Option<u64>,
+}
+
+/// A storage node.
+#[derive(Debug)]
+pub(crate) struct NodeEntry {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) listen: String,
+    /// None: in memory.
+    pub(crate) store: Option<PathBuf>,
+    pub(crate) witness: bool,
+    pub(crate) ring: Option<Size>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) fabric: Option<String>,
+    pub(crate) no_key: bool,
+    pub(crate) encrypt: bool,
+    pub(crate) boot: bool,
+}
+
+/// A value, and in which line it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Located<T> {
+    pub(crate) line: usize,
+    pub(crate) value: T,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    /// The first line is 1.
+    pub(crate) line: usize,
+    /// `array.home.exports`; empty where the file is none.
+    pub(crate) key: String,
+    pub(crate) reason: String,
+    pub(crate) next: Next,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        line: usize,
+        key: impl Into<String>,
+        reason: impl Display,
+        next: impl Into<Next>,
+    ) -> Self {
+        Self { line, key: key.into(), reason: reason.to_string(), next: next.into() }
+    }
+
+    /// Is it about this array or node, or about the file as a whole?
+    pub(crate) fn concerns(&self, name: &str) -> bool {
+        let mut words = self.key.splitn(3, '.');
+        let kind = words.next().unwrap_or_default();
+        kind.is_empty() || ["array", "node"].contains(&kind) && words.next() == Some(name)
+    }
+
+    /// As it is said by a command.
+    pub(crate) fn failure(&self, operation: &str, path: &Path) -> Failure {
+        let space = if self.key.is_empty() { "" } else { " " };
+        let object = format!("{}:{}:{space}{}", path.display(), self.line, self.key);
+        let object = object.strip_suffix(':').unwrap_or(&object);
+        Failure::refused(operation, object, &self.reason, self.next.clone())
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read. What is wrong within is in `problems`.
+    pub(crate) fn read(operation: &str, path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let next = "make it, or name another with --config; braid detail --scan --toml writes \
+                        the entries of running arrays";
+            Failure::refused(operation, path.display(), system_error(&error), next)
+        })?;
+        Ok(text::parse(path, &text))
+    }
+
+    /// The file, if there is one.
+    pub(crate) fn if_there(path: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(path).ok()?;
+        Some(text::parse(path, &text))
+    }
+
+    pub(crate) fn array(&self, name: &str) -> Option<&ArrayEntry> {
+        self.arrays.iter().find(|array| array.name == name)
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Option<&NodeEntry> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The names of everything, nodes first: arrays may lie on them.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let nodes = self.nodes.iter().map(|node| node.name.as_str());
+        nodes.chain(self.arrays.iter().map(|array| array.name.as_str())).collect()
+    }
+
+    /// The first thing that is wrong with one of them.
+    pub(crate) fn problem(&self, name: &str) -> Option<&Problem> {
+        self.problems.iter().find(|problem| problem.concerns(name))
+    }
+}
+
+impl ArrayEntry {
+    /// Are its members on nodes?
+    pub(crate) fn is_over_nodes(&self) -> bool {
+        self.members.iter().any(|member| member.value.starts_with("node://"))
+    }
+}

@@ -1,0 +1,235 @@
+//! From the text of the file to arrays and nodes, and what is wrong in it.
+
+use std::path::Path;
+
+use braid_array::name::check_name;
+use braid_array::refusal::Advised;
+use braid_host::serve::{ExportSpec, Place};
+use toml::de::{DeTable, DeValue};
+
+use super::entry::{Entry, Lines};
+use super::{ArrayEntry, Config, Located, Problem, array, node};
+use crate::args::similar;
+
+/// Reads all that can be read.
+pub(super) fn parse(path: &Path, text: &str) -> Config {
+    let lines = Lines(text);
+    let mut config = Config {
+        path: path.to_owned(),
+        arrays: Vec::new(),
+        nodes: Vec::new(),
+        problems: Vec::new(),
+    };
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let line = lines.at(error.span().map_or(0, |span| span.start));
+        let next = "mend the line; docs/operating.md has examples";
+        config.problems.push(Problem::new(line, "", error.message(), next));
+    }
+    for (key, value) in root.get_ref() {
+        let kind = key.get_ref().as_ref();
+        let line = lines.at(key.span().start);
+        match (kind, value.get_ref()) {
+            ("array" | "node", DeValue::Table(entries)) => {
+                read_entries(&mut config, lines, kind, entries);
+            }
+            _ => config.problems.push(unknown(kind, line)),
+        }
+    }
+    config.problems.extend(twice(&config));
+    config.arrays.sort_by_key(|array| array.line);
+    config.nodes.sort_by_key(|node| node.line);
+    config.problems.sort_by_key(|problem| problem.line);
+    config
+}
+
+fn read_entries(config: &mut Config, lines: Lines<'_>, kind: &str, entries: &DeTable<'_>) {
+    for (key, value) in entries {
+        let name = key.get_ref().as_ref();
+        let path = format!("{kind}.{name}");
+        let line = lines.at(key.span().start);
+        if let Err(error) = check_name(name) {
+            config.problems.push(Problem::new(line, &*path, &error, error.next()));
+        }
+        let DeValue::Table(table) = value.get_ref() else {
+            let next = format!("write [{kind}.NAME], and its keys below");
+            config.problems.push(Problem::new(line, path, "is no table", next));
+            continue;
+        };
+        let mut entry = Entry::new(lines, path, line, table);
+        if kind == "array" {
+            config.arrays.push(array::read(name, &mut entry));
+        } else {
+            config.nodes.push(node::read(name, &mut entry));
+        }
+        config.problems.extend(entry.finish());
+    }
+}
+
+fn unknown(kind: &str, line: usize) -> Problem {
+    let tables = "write [array.NAME] or [node.NAME], and keys below that";
+    let next = match similar(kind, ["array", "node"]) {
+        Some(meant) if meant != kind => format!("did you mean {meant}? {tables}"),
+        _ => tables.to_owned(),
+    };
+    Problem::new(line, kind, "there is no such key here", next)
+}
+
+/// What only one may have.
+fn twice(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for array in config.arrays.iter().filter(|array| config.node(&array.name).is_some()) {
+        let reason = "a node is called so as well";
+        let key = format!("array.{}", array.name);
+        problems.push(Problem::new(array.line, key, reason, "give one of them another name"));
+    }
+    let exports = config
+        .arrays
+        .iter()
+        .flat_map(|array| array.exports.iter().map(move |export| (array, export)));
+    let exports: Vec<_> = exports.collect();
+    for (index, (array, export)) in exports.iter().enumerate() {
+        let place = &export.value.place;
+        let same =
+            |(_, other): &&(_, &Located<ExportSpec>)| -> bool { other.value.place == *place };
+        if matches!(place, Place::Ublk(None)) {
+            continue;
+        }
+        if let Some((first, other)) = exports[..index].iter().find(same) {
+            let reason = format!("{place} is an export of {} in line {}", first.name, other.line);
+            let key = format!("array.{}.exports", array.name);
+            problems.push(Problem::new(export.line, key, reason, "choose another place"));
+        }
+    }
+    for (index, node) in config.nodes.iter().enumerate() {
+        if let Some(other) = config.nodes[..index].iter().find(|one| one.listen == node.listen)
+            && !node.listen.is_empty()
+        {
+            let reason = format!("{} listens at {}, too", other.name, node.listen);
+            let key = format!("node.{}.listen", node.name);
+            problems.push(Problem::new(node.line, key, reason, "choose another port"));
+        }
+    }
+    for (index, array) in config.arrays.iter().enumerate() {
+        let same = |other: &&ArrayEntry| array.uuid.is_some() && other.uuid == array.uuid;
+        if let Some(other) = config.arrays[..index].iter().find(same) {
+            let reason = format!("{} has the same", other.name);
+            let key = format!("array.{}.uuid", array.name);
+            problems.push(Problem::new(array.line, key, reason, "leave one of them out"));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        let config = parse(Path::new("/f"), text);
+        let said = config.problems.iter().map(|problem| {
+            let next = crate::invocation::next_step(&problem.next);
+            format!("{}: {}: {}; {next}", problem.line, problem.key, problem.reason)
+        });
+        said.collect()
+    }
+
+    #[test]
+    fn a_file_is_read() {
+        let text = "
+            [array.home]
+            uuid = \"12345678:9abcdef0:12345678:9abcdef0\"
+            members = [\"/dev/sda\", \"/dev/sdb\"]
+            exports = \"nbd:unix:/run/home,mode=0660\"
+            max = \"200M@22:00-06:00=none\"
+            min = 1048576
+            degraded = \"refuse\"
+            [array.'far away']
+            members = [\"node://a:1\", \"node://b:1\"]
+            key = \"/etc/k\"
+            schedule = \"chain\"
+            [node.n1]
+            listen = \"127.0.0.1:7001\"
+            store = \"/srv/n1\"
+            ";
+        assert_eq!(problems(text), [""; 0]);
+        let config = parse(Path::new("/f"), text);
+        let home = config.array("home").unwrap();
+        assert_eq!(home.members[1], Located { line: 4, value: "/dev/sdb".into() });
+        assert!(!home.degraded && home.boot && home.wait.as_secs() == 30);
+        assert_eq!(home.limits.min.as_ref().unwrap().usual, 1 << 20);
+        assert_eq!(home.limits.max.as_ref().unwrap().windows.len(), 1);
+        assert_eq!(home.uuid.as_deref(), Some("123456789abcdef0123456789abcdef0"));
+        assert!(config.array("far away").unwrap().is_over_nodes());
+        assert_eq!(config.names(), ["n1", "home", "far away"]);
+    }
+
+    #[test]
+    fn each_mistake_is_named_with_its_line_and_the_way_out() {
+        for (text, expected) in [
+            (
+                "[array.a]\nexprots = []",
+                "2: array.a.exprots: there is no such key; did you mean exports?",
+            ),
+            (
+                "[arrays.a]",
+                "1: arrays: there is no such key here; did you mean array? write [array.NAME]",
+            ),
+            ("[array.a]\nmax = \"5Q\"", "2: array.a.max: \"5Q\": not a size; write bytes"),
+            (
+                "[array.a]\nmembers = [\"sda\"]",
+                "2: array.a.members: \"sda\": is no absolute path; begin",
+            ),
+            (
+                "[array.a]\nmembers = [\"/a\",\n\"/a\"]",
+                "3: array.a.members: \"/a\" stands there twice; name",
+            ),
+            (
+                "[array.a]\nscan = 1",
+                "2: array.a.scan: is no true or false, but integer; write true or false",
+            ),
+            ("[array.a]\n[array.a]", "2: : duplicate key; mend the line"),
+            (
+                "[array.a]\nuuid = \"12\"",
+                "2: array.a.uuid: \"12\": is no UUID; write it as braid detail",
+            ),
+            (
+                "[array.a]\nexports = \"nbd:x\"",
+                "2: array.a.exports: \"nbd:x\": export nbd:x: is unknown; use",
+            ),
+            (
+                "[array.a]\nexports = \"ublk:1\"\n[array.b]\nexports = [\"ublk:1\"]",
+                "4: array.b.exports: ublk:1 is an export of a in line 2; choose",
+            ),
+            ("[array.a]\nkey = \"/k\"", "2: array.a.key: is for arrays over nodes; leave it out"),
+            (
+                "[array.a]\nwait = 100000",
+                "2: array.a.wait: 100000 seconds; write a number from 0 to 86400",
+            ),
+            ("[array.'a:b']", "1: array.a:b: a name cannot contain ':'; use up to 32 bytes"),
+            (
+                "[array.a]\n[node.a]\nlisten = \"h:1\"\nmemory = true",
+                "1: array.a: a node is called so",
+            ),
+            ("[node.a]\nmemory = true", "1: node.a.listen: is missing; write listen"),
+            ("[node.a]\nlisten = \"h:1\"", "1: node.a.store: has no store; write store"),
+            (
+                "[array.a]\nmembers = [\"/a\", \"node://h:1/v\"]",
+                "2: array.a.members: an array has either",
+            ),
+            ("[array.a\n", "1: : "),
+        ] {
+            let said = problems(text);
+            assert_eq!(said.len(), 1, "{text}: {said:#?}");
+            assert!(said[0].starts_with(expected), "{text}: {}", said[0]);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_one_does_not_concern_another() {
+        let config = parse(Path::new("/f"), "[array.a]\nx = 1\n[array.b]\n");
+        assert!(config.problem("a").is_some() && config.problem("b").is_none());
+        let config = parse(Path::new("/f"), "[array.a]\n[array.b\n");
+        assert!(config.problem("a").is_some(), "nobody knows what the file says");
+    }
+}

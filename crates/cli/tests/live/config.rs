@@ -1,0 +1,256 @@
+//! The file of arrays and nodes: what it starts and stops, and what is said of mistakes in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::support::{Lab, until};
+
+/// Runs it with the file of this lab.
+fn with_file(lab: &Lab, words: &str) -> Output {
+    let mut command = lab.braid();
+    command.env("BRAID_CONFIG", lab.path("arrays.toml")).args(words.split_whitespace());
+    command.output().unwrap()
+}
+
+fn ok(lab: &Lab, words: &str) -> (String, String) {
+    let Output { status, stdout, stderr } = with_file(lab, words);
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert!(status.success(), "braid {words}: {stderr}");
+    (String::from_utf8(stdout).unwrap(), stderr)
+}
+
+/// The lines that say why not.
+fn refused(lab: &Lab, words: &str) -> String {
+    let Output { status, stderr, .. } = with_file(lab, words);
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "braid {words}: {stderr}");
+    assert!(stderr.lines().all(|line| line.contains("; ")), "{stderr}");
+    stderr
+}
+
+fn write(lab: &Lab, text: &str) {
+    std::fs::write(lab.path("arrays.toml"), text).unwrap();
+}
+
+fn mirror(lab: &Lab, name: &str) -> Vec<PathBuf> {
+    let members = lab.members(name, 2, 8);
+    lab.ok(&format!("create {name} -l 1 -n 2 --assume-clean"), &members);
+    members
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let quoted = paths.iter().map(|path| format!("\"{}\"", path.display()));
+    format!("[{}]", quoted.collect::<Vec<_>>().join(", "))
+}
+
+fn status(lab: &Lab, name: &str) -> Value {
+    serde_json::from_slice(&lab.ok(&format!("status {name} --json"), &[])).unwrap()
+}
+
+#[test]
+fn what_the_file_says_is_started_and_stopped_again_and_again() {
+    let lab = Lab::new();
+    let members = mirror(&lab, "a");
+    let socket = lab.path("a.nbd");
+    let port = 20000 + std::process::id() % 20000;
+    write(
+        &lab,
+        &format!(
+            "[array.a]\nmembers = {}\nexports = \"nbd:unix:{},mode=0660\"\nmin = \"2M\"\n\
+             max = \"8M@00:00-12:00=9M,12:00-24:00=9M\"\n\
+             [node.n]\nlisten = \"127.0.0.1:{port}\"\nmemory = true\nring = \"1M\"\n",
+            listed(&members),
+            socket.display()
+        ),
+    );
+    assert!(ok(&lab, "config check").0.contains("1 array, 1 node, all well"));
+    ok(&lab, "up");
+    let sync = serde_json::from_slice::<Value>(&lab.ok("sync a --json", &[])).unwrap();
+    assert_eq!(
+        (&sync["min_bytes_per_s"], &sync["max_bytes_per_s"]),
+        (&(2 << 20).into(), &(9 << 20).into())
+    );
+    assert_eq!(sync["max"], "8M@00:00-12:00=9M,12:00-24:00=9M");
+    assert_eq!(status(&lab, "a")["exports"][0], format!("nbd:unix:{},mode=0660", socket.display()));
+    lab.ok(&format!("nodes 127.0.0.1:{port}"), &[]);
+    let pid = status(&lab, "a")["pid"].clone();
+
+    // What runs is left as it is; what is set now does not last, and that is said.
+    let (said, _) = ok(&lab, "up");
+    assert!(said.contains("a: runs already") && said.contains("n: runs already"), "{said}");
+    assert_eq!(status(&lab, "a")["pid"], pid);
+    let (_, said) = ok(&lab, "sync a --max 5M");
+    assert!(said.contains("write max = \"5M\" below [array.a] in"), "{said}");
+    assert!(ok(&lab, "sync a").0.contains("min 2M, max 5M"));
+
+    ok(&lab, "down --all");
+    assert_eq!(lab.run("detail a --test", &[]).status.code(), Some(4));
+    until("the node is gone", || !lab.path(&format!("run/node-127.0.0.1:{port}.pid")).exists());
+    let (said, _) = ok(&lab, "down a n");
+    assert!(said.contains("a: does not run") && said.contains("n: does not run"), "{said}");
+    ok(&lab, "up a");
+    assert!(ok(&lab, "sync a").0.contains("max 9M"), "not as the file says");
+}
+
+#[test]
+fn an_array_waits_for_its_members_and_then_does_without() {
+    let lab = Lab::new();
+    let members = mirror(&lab, "a");
+    let away = lab.path("away");
+    std::fs::rename(&members[1], &away).unwrap();
+    let text = |more: &str| format!("[array.a]\nmembers = {}\n{more}", listed(&members));
+    write(&lab, &text("wait = 0\ndegraded = \"refuse\""));
+    let said = refused(&lab, "up a");
+    assert!(said.contains("it must not start without"), "{said}");
+    assert!(said.contains("a1") && said.contains("--run"), "{said}");
+
+    // It comes while it is waited for.
+    write(&lab, &text("wait = 60"));
+    let mut up = lab.braid();
+    up.env("BRAID_CONFIG", lab.path("arrays.toml")).args(["up", "a"]);
+    let mut up = up.spawn().unwrap();
+    std::fs::rename(&away, &members[1]).unwrap();
+    assert!(up.wait().unwrap().success());
+    assert_eq!(lab.run("detail a --test", &[]).status.code(), Some(0));
+    ok(&lab, "down a");
+
+    std::fs::rename(&members[1], &away).unwrap();
+    write(&lab, &text("wait = 0"));
+    let (_, said) = ok(&lab, "up a");
+    assert!(said.contains(&format!("missing after 0 s: {}", members[1].display())), "{said}");
+    assert_eq!(lab.run("detail a --test", &[]).status.code(), Some(1));
+}
+
+/// A file in which an array is `a`, with the mirror's members; the problem that is told, and the
+/// way out.
+type Mistake = (&'static str, &'static str, &'static str);
+
+#[test]
+fn a_mistake_in_the_file_is_told_with_its_line() {
+    let lab = Lab::new();
+    let members = mirror(&lab, "a");
+    let others = mirror(&lab, "b");
+    let blank = lab.members("blank", 1, 8);
+    let mixed = listed(&[members[0].clone(), others[0].clone()]);
+    let uuid = status_of(&lab, &members[0]);
+    let file = lab.path("arrays.toml");
+    let text = |text: &str| {
+        let text = text.replace("MEMBERS", &listed(&members)).replace("MIXED", &mixed);
+        let text = text.replace("BLANK", &listed(&blank)).replace("UUID", &uuid);
+        text.replace("DIR", &lab.path("").display().to_string())
+    };
+    for (toml, reason, next) in MISTAKES {
+        write(&lab, &text(toml));
+        let said = refused(&lab, "config check");
+        let first = said.lines().next().unwrap();
+        let head = format!("braid: config check {}:", file.display());
+        assert!(first.starts_with(&head), "{toml}: {said}");
+        assert!(first.contains(reason) && first.contains(next), "{toml}: {said}");
+    }
+    // One that is not called as its entry is known by its UUID.
+    write(&lab, &text("[array.x]\nmembers = MEMBERS\nuuid = \"UUID\""));
+    ok(&lab, "config check");
+    ok(&lab, "up x");
+    assert_eq!(status(&lab, "x")["name"], "x");
+    ok(&lab, "down x");
+    // What is wrong with one does not stop another.
+    write(&lab, &text("[array.x]\nnothing = 1\n[array.a]\nmembers = MEMBERS"));
+    ok(&lab, "up a");
+    assert!(refused(&lab, "up x").contains(":2: array.x.nothing: there is no such key"));
+    assert!(refused(&lab, "up aa").contains("did you mean a? "));
+    assert!(refused(&lab, "down aa").contains("did you mean a? "));
+    std::fs::remove_file(file).unwrap();
+    assert!(refused(&lab, "up a").contains("no such file"), "a file that is not there");
+}
+
+const MISTAKES: &[Mistake] = &[
+    (
+        "[array.a]\nmembers = [\"/no/such\"]",
+        ":2: array.a.members: /no/such is not there",
+        "attach it",
+    ),
+    ("[array.a]\nmembers = BLANK", ":2: array.a.members: ", "take it out of members"),
+    ("[array.a]\nmembers = MIXED", ":2: array.a.members: ", "write uuid = "),
+    ("[array.x]\nmembers = MEMBERS", " belongs to array ", "[array.NAME]; or write uuid = "),
+    (
+        "[array.a]\nmembers = MEMBERS\nuuid = \"00000000-0000-0000-0000-000000000001\"",
+        "not to the uuid here",
+        "write uuid = ",
+    ),
+    (
+        "[array.a]\nmembers = MEMBERS\nexports = \"fuse:/no/such\"",
+        ":3: array.a.exports: there is no directory",
+        "mkdir -p /no/such",
+    ),
+    (
+        "[array.a]\nmembers = MEMBERS\nexports = \"nbd:tcp:0.0.0.0:1\"",
+        "could read and write",
+        "insecure = true",
+    ),
+    (
+        "[array.a]\nmembers = MEMBERS\nmin = \"2M\"\nmax = \"1M\"",
+        "array.a.min: 2M is more than max, 1M",
+        "swap them",
+    ),
+    (
+        "[array.a]\nmembers = MEMBERS\nmax = \"lots\"",
+        ":3: array.a.max: \"lots\": not a size",
+        "none for no limit",
+    ),
+    ("[array.a]\nmembers = MEMBERS\n[array.a]", "duplicate key", "mend the line"),
+    (
+        "[node.n]\nlisten = \"0.0.0.0:7000\"\nmemory = true\nno_key = false",
+        "without a cluster key",
+        "--key FILE",
+    ),
+    (
+        "[node.n]\nlisten = \"127.0.0.1:7000\"\nmemory = true\nring = \"1\"",
+        "node.n: a ring of 1 bytes",
+        "use --ring",
+    ),
+];
+
+fn status_of(lab: &Lab, member: &Path) -> String {
+    let examined = lab.ok_text("examine --export", &[member.to_owned()]);
+    let line = examined.lines().find_map(|line| line.strip_prefix("MD_UUID="));
+    line.unwrap().to_owned()
+}
+
+#[test]
+fn entries_of_what_runs_are_written() {
+    let lab = Lab::new();
+    let members = mirror(&lab, "a");
+    let socket = lab.path("a,b.nbd");
+    let export = socket.display().to_string().replace(',', ",,");
+    lab.ok(&format!("assemble a --export nbd:unix:{export}"), &members);
+    lab.ok("sync a --max 7M@01:00-02:00=none", &[]);
+    let text = lab.ok_text("detail --scan --toml", &[]);
+    assert!(text.starts_with("[array.a]\nuuid = \""), "{text}");
+    assert!(text.contains("max = \"7M@01:00-02:00=none\"\n"), "{text}");
+    let (own, _) = text.split_once("\n\n").unwrap();
+    lab.ok("stop a", &[]);
+    write(&lab, own);
+    ok(&lab, "config check");
+    ok(&lab, "up");
+    assert_eq!(status(&lab, "a")["exports"][0], format!("nbd:unix:{export}"));
+}
+
+#[test]
+fn a_device_is_told_to_belong_to_an_array_of_the_file() {
+    let lab = Lab::new();
+    let members = mirror(&lab, "a");
+    let others = mirror(&lab, "b");
+    write(&lab, "[array.a]\nscan = true\n");
+    let probe = |path: &Path| ok(&lab, &format!("config probe {}", path.display())).0;
+    let said = probe(&members[0]);
+    assert!(
+        said.starts_with("BRAID_ARRAY=a\nBRAID_UUID=") && said.contains("BRAID_BOOT=1"),
+        "{said}"
+    );
+    assert_eq!(probe(&others[0]), "");
+    write(&lab, &format!("[array.other]\nmembers = {}\nboot = false", listed(&others)));
+    assert!(!probe(&others[1]).contains("BOOT"));
+    assert!(probe(&others[1]).starts_with("BRAID_ARRAY=other\n"));
+}
