@@ -13,7 +13,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .PHONY: help demo test ci release setup test-rxe sim mutants model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
-.PHONY: bench-engine bench-policies install
+.PHONY: bench-engine bench-policies install deb static
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -34,8 +34,16 @@ ci: test ## what the continuous integration runs
 release: ## what is given away, in target/programs: braid and braid-bench, debug information beside them
 	@scripts/release.sh
 
-install: release ## programs, man pages, completions below DESTDIR, PREFIX=/usr/local
+install: release ## programs, man pages, units, completions below DESTDIR, PREFIX=/usr/local
 	@scripts/install.sh
+
+deb: release ## Debian packages braid and braid-bench, in target/debian
+	@scripts/setup.sh deb
+	@scripts/deb.sh
+
+static: ## one file that runs on every Linux of this processor, target/static/braid
+	@scripts/setup.sh static
+	@scripts/static.sh
 
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench

@@ -1,29 +1,55 @@
 #!/usr/bin/env bash
-# Installs what scripts/release.sh has built: programs, man pages, completions of shells, documents.
-# usage: PREFIX=/usr/local DESTDIR= install.sh [DIRECTORY OF THE PROGRAMS]
+# Installs what scripts/release.sh has built: programs, man pages, completions of shells, units of
+# systemd, rules of udev, documents. Starts and restarts nothing.
+# usage: PREFIX=/usr/local DESTDIR= install.sh [DIRECTORY OF THE PROGRAMS [PROGRAM...]]
+#        (PROGRAM: braid, braid-bench, or both)
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 programs=${1:-target/programs}
-root=${DESTDIR-}${PREFIX:-/usr/local}
+shift $(($# > 0))
+[ $# -gt 0 ] || set -- braid braid-bench
+prefix=${PREFIX:-/usr/local}
+root=${DESTDIR-}$prefix
 share=$root/share
 
-for program in braid braid-bench; do
+for program; do
 	if [ ! -x "$programs/$program" ]; then
 		echo "install.sh: no $program in $programs; build it: make release" >&2
 		exit 1
 	fi
 done
-install -d "$root/bin" "$share/man/man1" "$share/doc/braid/docs" \
-	"$share/bash-completion/completions" "$share/zsh/site-functions" \
-	"$share/fish/vendor_completions.d"
-for program in braid braid-bench; do
+
+# Debian's tools want plain files to be the same for everybody.
+umask 022
+for program; do
+	install -d "$root/bin" "$share/man/man1" "$share/bash-completion/completions" \
+		"$share/zsh/site-functions" "$share/fish/vendor_completions.d"
 	install "$programs/$program" "$root/bin/$program"
 	"$programs/$program" completions bash >"$share/bash-completion/completions/$program"
 	"$programs/$program" completions zsh >"$share/zsh/site-functions/_$program"
 	"$programs/$program" completions fish >"$share/fish/vendor_completions.d/$program.fish"
 	"$programs/$program" man "$share/man/man1"
 done
-install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT contrib/alerts.yml \
-	"$share/doc/braid"
-install -m 644 docs/*.md "$share/doc/braid/docs"
+
+# with_paths MODE FILE TO: what calls the program has to know where it is.
+with_paths() {
+	sed "s|@BINDIR@|$prefix/bin|g" "$2" >"$3"
+	chmod "$1" "$3"
+}
+case " $* " in
+*" braid "*)
+	units=$root/lib/systemd/system
+	install -d "$units" "$root/lib/systemd/system-generators" "$root/lib/udev/rules.d" \
+		"$share/doc/braid/docs"
+	for unit in contrib/systemd/*.{service,target,timer}; do
+		with_paths 644 "$unit" "$units/$(basename "$unit")"
+	done
+	with_paths 755 contrib/systemd/braid-generator \
+		"$root/lib/systemd/system-generators/braid-generator"
+	with_paths 644 contrib/udev/63-braid.rules "$root/lib/udev/rules.d/63-braid.rules"
+	install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT contrib/alerts.yml \
+		contrib/arrays.toml "$share/doc/braid"
+	install -m 644 docs/*.md "$share/doc/braid/docs"
+	;;
+esac
 echo "installed below $root"

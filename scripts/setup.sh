@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the named jobs need and that are missing, and a Rust toolchain
 # where there is none.
-# usage: setup.sh [test|demo|bench|rxe]...     (as root; otherwise it says what to install)
+# usage: setup.sh [test|demo|bench|rxe|deb|static]...     (as root; otherwise it says what to install)
 set -euo pipefail
 
 declare -A packages=(
@@ -22,6 +22,11 @@ declare -A packages=(
 	[compare]="fio bonnie++ util-linux mount e2fsprogs xfsprogs btrfs-progs fuse3 qemu-utils nbdkit"
 	# Servers without RAID, beside which exports are measured.
 	[servers]="nbdkit qemu-system-common"
+	# Packages; a program that needs no library, and what is C in it.
+	[deb]="dpkg-dev binutils"
+	[static]="musl-tools"
+	# A machine that boots.
+	[boot]="systemd systemd-sysv udev dbus e2fsprogs"
 	# A report is looked at before it is called good.
 	[browser]="chromium"
 )
@@ -31,15 +36,17 @@ for job in "${@:-test}"; do
 	test)
 		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[model]})
 		wanted+=(${packages[ofi]} ${packages[lab]} ${packages[compare]} ${packages[browser]})
-		wanted+=(${packages[kernel]})
+		wanted+=(${packages[kernel]} ${packages[boot]} ${packages[deb]} ${packages[static]})
 		;;
+	deb) wanted+=(${packages[deb]}) ;;
+	static) wanted+=(${packages[static]}) ;;
 	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
 	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[kernel]}) ;;
 	bench)
 		wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]} ${packages[compare]})
 		wanted+=(${packages[servers]})
 		;;
-	*) echo "setup.sh: no job named $job; try test, demo, bench or rxe" >&2; exit 2 ;;
+	*) echo "setup.sh: no job named $job; try test, demo, bench, rxe, deb or static" >&2; exit 2 ;;
 	esac
 done
 

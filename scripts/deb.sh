@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Makes Debian packages of what scripts/release.sh has built: braid and braid-bench. Installing or
+# upgrading them starts and stops no array.
+# usage: deb.sh [DIRECTORY OF THE PROGRAMS [WHERE THE PACKAGES GO]]
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+programs=${1:-target/programs}
+to=${2:-target/debian}
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)
+architecture=$(dpkg --print-architecture)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+umask 022
+# The time of the last change, or of the release: the same files make the same package.
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date -r Cargo.toml +%s)}"
+export SOURCE_DATE_EPOCH
+
+# depends PROGRAM: packages of the libraries that it is linked with.
+depends() {
+	mkdir -p "$work/shlibs/debian"
+	printf 'Source: braid\n\nPackage: braid\nArchitecture: any\n' >"$work/shlibs/debian/control"
+	cp "$programs/$1" "$work/shlibs/$1"
+	(cd "$work/shlibs" && dpkg-shlibdeps -O "$1") | sed -n 's/^shlibs:Depends=//p'
+}
+
+# package NAME SECTION: files from install.sh, control files from what is on stdin and debian/NAME.*
+package() {
+	local name=$1 tree=$work/$1 page
+	DESTDIR=$tree PREFIX=/usr scripts/install.sh "$programs" "$name" >/dev/null
+	mkdir -p "$tree/DEBIAN" "$tree/usr/share/doc/$name"
+	find "$tree/usr/share/man" -name '*.1' -exec gzip -9n {} +
+	printf '%s\n' "Copyright: the authors of Braid" "License: Apache-2.0 or MIT" \
+		" The text of Apache-2.0 is in /usr/share/common-licenses/Apache-2.0." >"$work/copyright"
+	cat "$work/copyright" LICENSE-MIT >"$tree/usr/share/doc/$name/copyright"
+	for page in preinst postinst prerm postrm; do
+		[ ! -f "contrib/debian/$name.$page" ] ||
+			install -m 755 "contrib/debian/$name.$page" "$tree/DEBIAN/$page"
+	done
+	if [ "$name" = braid ]; then
+		rm "$tree/usr/share/doc/braid/"LICENSE-*
+		gzip -9n "$tree/usr/share/doc/braid/CHANGELOG.md"
+		mkdir -p "$tree/etc/braid"
+		install -m 644 contrib/arrays.toml "$tree/etc/braid/arrays.toml"
+		echo /etc/braid/arrays.toml >"$tree/DEBIAN/conffiles"
+	fi
+	{
+		printf 'Package: %s\nVersion: %s\nArchitecture: %s\n' "$name" "$version" "$architecture"
+		printf 'Maintainer: The authors of Braid <braid@localhost>\n'
+		printf 'Installed-Size: %s\n' "$(du -ks --exclude DEBIAN "$tree" | cut -f1)"
+		printf 'Section: admin\nPriority: optional\nDepends: %s\n' "$(depends "$name")$3"
+		cat
+	} >"$tree/DEBIAN/control"
+	(cd "$tree" && find usr etc -type f -exec md5sum {} + 2>/dev/null | sort -k2) \
+		>"$tree/DEBIAN/md5sums"
+	find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
+	dpkg-deb --root-owner-group --build "$tree" "$to" >/dev/null
+	echo "$to/${name}_${version}_$architecture.deb"
+}
+
+mkdir -p "$to"
+package braid admin "" <<'CONTROL'
+Recommends: fuse3, udev
+Suggests: braid-bench, mdadm, nbd-client
+Description: RAID in user space, in the on-disk format of Linux md
+ Serves arrays of disks, files and storage nodes over NBD, FUSE, vhost-user and
+ ublk. Members move between Linux md and Braid in both directions. Arrays that
+ /etc/braid/arrays.toml names are started at boot.
+CONTROL
+package braid-bench admin ", braid (= $version)" <<'CONTROL'
+Recommends: fio
+Description: measurements of RAID arrays beside other implementations
+ Compares arrays of Braid with those of md, btrfs and others in one run, and
+ writes a report.
+CONTROL

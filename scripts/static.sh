@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Builds braid as one file without libraries, for every Linux of this processor. It has no fabric
+# over libfabric.
+# usage: static.sh [PROFILE]     (the program is in target/static)
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+profile=${1:-dist}
+target=$(uname -m)-unknown-linux-musl
+
+if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+	rustup target add "$target"
+fi
+cargo build --profile "$profile" -p braid-cli --no-default-features --target "$target"
+mkdir -p target/static
+objcopy --strip-debug "target/$target/$profile/braid" target/static/braid
+if ldd target/static/braid 2>/dev/null | grep -q '=>'; then
+	echo "static.sh: target/static/braid needs libraries" >&2
+	exit 1
+fi
+ls -lh target/static/braid | awk '{ print "braid: " $5 }'
