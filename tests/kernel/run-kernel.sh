@@ -47,40 +47,16 @@ trap 'exit 143' TERM
 trap 'exit 130' INT
 trap 'exit 129' HUP
 
-# --- the kernel, unpacked, not installed; two that want it at the same time get it once
-kernel=$PWD/target/kernel
-mkdir -p target
-exec 9>target/kernel.lock
-flock 9
-if ! compgen -G "$kernel/boot/vmlinuz-*" >/dev/null; then
-	package=
-	# Debian 12 has it beside its own kernel, which is older; later Debians as their own.
-	for name in linux-image-6.12-amd64 linux-image-amd64; do
-		package=$(apt-cache depends "$name" 2>/dev/null | sed -n 's/.*Depends: //p' | head -1)
-		[ -z "$package" ] || break
-	done
-	[ -n "$package" ] || refuse "apt knows no linux-image-6.12-amd64; run apt-get update"
-	(cd "$work" && apt-get download "$package") >"$work/log" 2>&1 ||
-		refuse "cannot download $package: $(tail -n 1 "$work/log")"
-	rm -rf "$kernel" "$kernel.new" && mkdir -p "$kernel.new" &&
-		dpkg-deb -x "$work"/*.deb "$kernel.new" || refuse "cannot unpack $package"
-	release=$(basename "$kernel.new"/boot/vmlinuz-*)
-	depmod -b "$kernel.new" "${release#vmlinuz-}" && mv "$kernel.new" "$kernel" ||
-		refuse "depmod failed"
-fi
-flock -u 9
-image=$(echo "$kernel"/boot/vmlinuz-*)
-release=${image##*/vmlinuz-}
+# --- the kernel
+. tests/kernel/unpack.sh
 
 # --- the guest's first steps: take this machine's root
 mkdir -p "$work/tree"/{bin,dev,proc,sys,host,modules}
 cp "$(command -v busybox)" "$work/tree/bin/"
 number=100
-for module in virtio_pci 9pnet_virtio 9p; do
-	modprobe -d "$kernel" -S "$release" --show-depends "$module" | sed -n 's/^insmod //p'
-done | awk '!seen[$1]++ { print $1 }' | while read -r file; do
-	number=$((number + 1)) to=$work/tree/modules/$number-$(basename "${file%.xz}")
-	case $file in *.xz) xz -dc "$file" >"$to" ;; *) cp "$file" "$to" ;; esac
+modules_in_order virtio_pci 9pnet_virtio 9p | while read -r file; do
+	number=$((number + 1))
+	as_insmod_takes_it "$file" "$work/tree/modules/$number-$(basename "${file%.xz}")"
 done
 cat >"$work/tree/init" <<'INIT'
 #!/bin/busybox sh
@@ -129,7 +105,7 @@ timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg -icount shift=2 -cpu max -m
 	-object "memory-backend-memfd,id=memory,size=$memory,share=on" -machine memory-backend=memory \
 	${disk[@]+"${disk[@]}"} \
 	-nodefaults -display none -no-reboot -serial "file:$work/console" -serial stdio \
-	-kernel "$image" -initrd "$work/initrd" \
+	-kernel "$vmlinuz" -initrd "$work/initrd" \
 	-append "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check" \
 	-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
 	</dev/null >"$work/output" 2>"$work/stderr" &

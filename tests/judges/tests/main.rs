@@ -1,6 +1,7 @@
 //! Judges we did not write: a real md kernel, mdadm, libnbd, qemu, fio, ext4, xfs. All drive the
 //! command `braid` as a user does. One of ours is among them: `power` cuts the power.
 
+mod boot;
 mod braid_to_md;
 mod cluster;
 mod crash;
@@ -17,6 +18,7 @@ mod nested;
 mod newer;
 mod nodes;
 mod numbered;
+mod package;
 mod places;
 mod policies;
 mod power;
