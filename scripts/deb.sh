@@ -20,18 +20,26 @@ depends() {
 	mkdir -p "$work/shlibs/debian"
 	printf 'Source: braid\n\nPackage: braid\nArchitecture: any\n' >"$work/shlibs/debian/control"
 	cp "$programs/$1" "$work/shlibs/$1"
-	(cd "$work/shlibs" && dpkg-shlibdeps -O "$1") | sed -n 's/^shlibs:Depends=//p'
+	(cd "$work/shlibs" && dpkg-shlibdeps -O "$1" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
 }
 
-# package NAME SECTION: files from install.sh, control files from what is on stdin and debian/NAME.*
+# package NAME DEPENDS: files from install.sh, a control file that ends with what is on stdin, and
+# the scripts contrib/debian/NAME.*
 package() {
 	local name=$1 tree=$work/$1 page
 	DESTDIR=$tree PREFIX=/usr scripts/install.sh "$programs" "$name" >/dev/null
 	mkdir -p "$tree/DEBIAN" "$tree/usr/share/doc/$name"
+	{
+		printf 'braid (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n' "$version"
+		printf ' -- The authors of Braid <braid@localhost>  %s\n' \
+			"$(date -Rud "@$SOURCE_DATE_EPOCH")"
+	} | gzip -9n >"$tree/usr/share/doc/$name/changelog.gz"
 	find "$tree/usr/share/man" -name '*.1' -exec gzip -9n {} +
-	printf '%s\n' "Copyright: the authors of Braid" "License: Apache-2.0 or MIT" \
-		" The text of Apache-2.0 is in /usr/share/common-licenses/Apache-2.0." >"$work/copyright"
-	cat "$work/copyright" LICENSE-MIT >"$tree/usr/share/doc/$name/copyright"
+	{
+		printf '%s\n' "Braid, under the licenses Apache-2.0 or MIT, as you like." \
+			"That of Apache is in /usr/share/common-licenses/Apache-2.0; that of MIT:" ""
+		cat LICENSE-MIT
+	} >"$tree/usr/share/doc/$name/copyright"
 	for page in preinst postinst prerm postrm; do
 		[ ! -f "contrib/debian/$name.$page" ] ||
 			install -m 755 "contrib/debian/$name.$page" "$tree/DEBIAN/$page"
@@ -47,18 +55,17 @@ package() {
 		printf 'Package: %s\nVersion: %s\nArchitecture: %s\n' "$name" "$version" "$architecture"
 		printf 'Maintainer: The authors of Braid <braid@localhost>\n'
 		printf 'Installed-Size: %s\n' "$(du -ks --exclude DEBIAN "$tree" | cut -f1)"
-		printf 'Section: admin\nPriority: optional\nDepends: %s\n' "$(depends "$name")$3"
+		printf 'Section: admin\nPriority: optional\nDepends: %s\n' "$(depends "$name")$2"
 		cat
 	} >"$tree/DEBIAN/control"
-	(cd "$tree" && find usr etc -type f -exec md5sum {} + 2>/dev/null | sort -k2) \
-		>"$tree/DEBIAN/md5sums"
+	(cd "$tree" && find usr -type f -exec md5sum {} + | sort -k2) >"$tree/DEBIAN/md5sums"
 	find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 	dpkg-deb --root-owner-group --build "$tree" "$to" >/dev/null
 	echo "$to/${name}_${version}_$architecture.deb"
 }
 
 mkdir -p "$to"
-package braid admin "" <<'CONTROL'
+package braid "" <<'CONTROL'
 Recommends: fuse3, udev
 Suggests: braid-bench, mdadm, nbd-client
 Description: RAID in user space, in the on-disk format of Linux md
@@ -66,7 +73,7 @@ Description: RAID in user space, in the on-disk format of Linux md
  ublk. Members move between Linux md and Braid in both directions. Arrays that
  /etc/braid/arrays.toml names are started at boot.
 CONTROL
-package braid-bench admin ", braid (= $version)" <<'CONTROL'
+package braid-bench ", braid (= $version)" <<'CONTROL'
 Recommends: fio
 Description: measurements of RAID arrays beside other implementations
  Compares arrays of Braid with those of md, btrfs and others in one run, and

@@ -118,7 +118,7 @@ timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 
 	-nodefaults -display none -no-reboot -serial "file:$work/console" -serial stdio \
 	-kernel "$vmlinuz" -initrd "$work/initrd.gz" ${disks[@]+"${disks[@]}"} \
 	-append "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check systemd.show_status=1 \
-systemd.log_target=journal-or-kmsg systemd.default_timeout_start_sec=120" \
+TERM=dumb SYSTEMD_COLORS=0 systemd.log_target=journal-or-kmsg systemd.default_timeout_start_sec=120" \
 	-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
 	</dev/null >"$work/output" 2>"$work/stderr" &
 guest=$!
@@ -130,9 +130,9 @@ grep -v '^run-boot: status ' "$work/output"
 [ "$status" != 124 ] || { echo "run-boot: killed after $limit s" >&2; exit 124; }
 told=$(sed -n 's/\r$//; s/^run-boot: status //p' "$work/output" | tail -n 1)
 # What systemd could not do on its way out is a failure as well.
-grep -a '\[FAILED\]' "$work/console"
+grep -a FAILED "$work/console"
 if [ -n "$told" ]; then
-	! grep -qa '\[FAILED\]' "$work/console" || exit 1
+	! grep -qa FAILED "$work/console" || exit 1
 	exit "$told"
 fi
 tail -n 40 "$work/stderr" "$work/console" >&2

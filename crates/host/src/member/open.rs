@@ -118,17 +118,38 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
 /// How long a process that was killed may keep its files: while the kernel ends its I/O.
 const LAST_IO: Duration = Duration::from_secs(3);
 
-/// Locks a file. Nobody tells when one is free that a dead process had, so that is tried again.
+/// How long udev may look at a device that has just appeared; it locks it meanwhile
+/// (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
+const UDEV_LOOKS: Duration = Duration::from_secs(20);
+/// What its processes are called.
+const UDEV: [&str; 2] = ["(udev-worker)", "systemd-udevd"];
+
+/// Locks a file. Nobody tells when one is free that a dead process had, or udev, so that is tried
+/// again.
 fn lock(file: &LockedFile, path: &Path, exclusive: bool) -> rustix::io::Result<()> {
     let began = Instant::now();
     loop {
         let locked = file.lock(exclusive);
-        let over = locked != Err(Errno::WOULDBLOCK) || began.elapsed() > LAST_IO;
-        if over || !users::lock_holders(file, path).is_empty() {
+        if locked != Err(Errno::WOULDBLOCK) {
+            return locked;
+        }
+        let holders = users::lock_holders(file, path);
+        let patience = if holders.is_empty() {
+            LAST_IO
+        } else if holders.iter().all(is_udev) {
+            UDEV_LOOKS
+        } else {
+            return locked;
+        };
+        if began.elapsed() > patience {
             return locked;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+fn is_udev(holder: &Process) -> bool {
+    holder.program.as_deref().is_some_and(|program| UDEV.contains(&program))
 }
 
 /// Who has locked a file, and what to do about it.
