@@ -34,6 +34,8 @@ package() {
 		printf ' -- The authors of Braid <braid@localhost>  %s\n' \
 			"$(date -Rud "@$SOURCE_DATE_EPOCH")"
 	} | gzip -9n >"$tree/usr/share/doc/$name/changelog.gz"
+	# `braid bench` has a page of this name, too, which says less.
+	[ "$name" != braid ] || rm -f "$tree/usr/share/man/man1/braid-bench"*.1
 	find "$tree/usr/share/man" -name '*.1' -exec gzip -9n {} +
 	{
 		printf '%s\n' "Braid, under the licenses Apache-2.0 or MIT, as you like." \

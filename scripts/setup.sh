@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the named jobs need and that are missing, and a Rust toolchain
 # where there is none.
-# usage: setup.sh [test|demo|bench|rxe|deb|static]...     (as root; otherwise it says what to install)
+# usage: setup.sh [test|demo|bench|rxe|deb|static]...
+#        (as root; otherwise it says what to install)
 set -euo pipefail
 
 declare -A packages=(

@@ -90,12 +90,19 @@ for unit in systemd-timesyncd systemd-firstboot systemd-update-utmp e2scrub_reap
 done
 $b cp -a /tree/. /new/
 $b cp /script /new/run-boot-script
+$b cat >/new/run-boot <<'RUN'
+stty -F /dev/ttyS1 raw -echo
+exec >/dev/ttyS1 2>&1
+bash /run-boot-script
+echo "run-boot: status $?"
+systemctl --no-block poweroff
+RUN
 $b cat >/new/etc/systemd/system/run-boot.service <<'UNIT'
 [Unit]
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/bin/bash -c 'stty -F /dev/ttyS1 raw -echo; bash /run-boot-script >/dev/ttyS1 2>&1; echo "run-boot: status $?" >/dev/ttyS1; systemctl --no-block poweroff'
+ExecStart=/bin/bash /run-boot
 TimeoutStartSec=infinity
 UNIT
 $b mkdir -p /new/etc/systemd/system/run-boot.target.wants
@@ -118,7 +125,8 @@ timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 
 	-nodefaults -display none -no-reboot -serial "file:$work/console" -serial stdio \
 	-kernel "$vmlinuz" -initrd "$work/initrd.gz" ${disks[@]+"${disks[@]}"} \
 	-append "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check systemd.show_status=1 \
-TERM=dumb SYSTEMD_COLORS=0 systemd.log_target=journal-or-kmsg systemd.default_timeout_start_sec=120" \
+TERM=dumb SYSTEMD_COLORS=0 systemd.log_target=journal-or-kmsg \
+systemd.default_timeout_start_sec=120" \
 	-virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
 	</dev/null >"$work/output" 2>"$work/stderr" &
 guest=$!

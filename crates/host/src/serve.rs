@@ -280,8 +280,7 @@ fn serve_machine(
     stops: Stops,
     ready: impl FnOnce(&[String]) -> io::Result<()>,
 ) -> Result<(), Refusal> {
-    let name = how.name.as_str();
-    let run_dir = how.run_dir.as_path();
+    let How { name, run_dir, .. } = how;
     check_name(name)?;
     let system = |error: io::Error| refused_by_system(&error);
     let stop = stops.sender.clone();

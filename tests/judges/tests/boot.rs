@@ -20,7 +20,7 @@ members = [
     "/dev/disk/by-id/virtio-m0", "/dev/disk/by-id/virtio-m1", "/dev/disk/by-id/virtio-m2",
 ]
 exports = ["ublk:0"]
-wait = 20
+wait = 40
 "#;
 const FSTAB: &str = "/dev/ublkb0 /data ext4 nofail,x-systemd.requires=braid@home.service 0 2\n";
 

@@ -27,11 +27,12 @@ systemctl is-active --quiet braid@home braid.target || fail "the service does no
 systemctl show -p StatusText braid@home | grep -q "serves home" || fail "no status"
 systemctl is-active --quiet braid-scrub@home.timer || fail "no timer"
 ! grep -qs ^md /proc/mdstat || fail "the kernel has taken the members: $(cat /proc/mdstat)"
-[ "$(lsblk -no FSTYPE /dev/disk/by-id/virtio-m0)" = braid_raid_member ] || fail "udev did not look"
+typed() { [ "$(lsblk -no FSTYPE /dev/disk/by-id/virtio-m0)" = braid_raid_member ]; }
+until_true typed
 
 if [ -n "${WITHOUT-}" ]; then
 	tested 1 || fail "not degraded"
-	said "members are missing after 20 s: /dev/disk/by-id/virtio-m2" || fail "said softly"
+	said "members are missing after 40 s: /dev/disk/by-id/virtio-m2" || fail "said softly"
 	[ "$(cat /data/file)" = one ] || fail "the file is not there"
 	sha256sum --quiet -c /data/sums || fail "not what was written"
 	exit 0

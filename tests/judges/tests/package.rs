@@ -18,10 +18,12 @@ fn programs() -> PathBuf {
 
 /// What maintainer scripts need: a shell, and what the program is linked with.
 fn scratch_root(root: &Path) {
-    for below in ["bin", "run/braid", "var/lib/dpkg/info", "var/lib/dpkg/updates"] {
+    for below in ["bin", "dev", "run/braid", "var/lib/dpkg/info", "var/lib/dpkg/updates"] {
         std::fs::create_dir_all(root.join(below)).expect("a directory");
     }
     std::fs::write(root.join("var/lib/dpkg/status"), "").expect("a file");
+    let null = root.join("dev/null");
+    Run::of(Command::new("cp").args(["-a", "/dev/null"]).arg(null)).expect_success("cp");
     std::fs::copy("/bin/busybox", root.join("bin/busybox")).expect("busybox");
     for tool in ["sh", "basename", "rm", "rmdir"] {
         symlink("busybox", root.join("bin").join(tool)).expect("a link");
@@ -39,6 +41,23 @@ fn files(root: &Path) -> Vec<String> {
     let mut command = Command::new("find");
     command.current_dir(root).args(["usr", "etc", "-type", "f"]);
     Run::of(&mut command).stdout.lines().map(str::to_owned).collect()
+}
+
+/// What packages bring, and where it says to be.
+fn expect_files(root: &Path) {
+    for file in [
+        "usr/bin/braid",
+        "usr/bin/braid-bench",
+        "usr/lib/systemd/system/braid@.service",
+        "usr/lib/systemd/system-generators/braid-generator",
+        "usr/lib/udev/rules.d/63-braid.rules",
+        "usr/share/man/man1/braid-up.1.gz",
+        "etc/braid/arrays.toml",
+    ] {
+        assert!(root.join(file).exists(), "{file} is missing");
+    }
+    let unit = read(&root.join("usr/lib/systemd/system/braid@.service"));
+    assert!(unit.contains("ExecStart=/usr/bin/braid up --foreground"), "{unit}");
 }
 
 #[test]
@@ -64,19 +83,7 @@ fn packages_come_and_go_and_leave_arrays_alone() {
     };
     dpkg(&["--install", packages[0]]).expect_success("braid is installed");
     dpkg(&["--install", packages[1]]).expect_success("braid-bench is installed");
-    for file in [
-        "usr/bin/braid",
-        "usr/bin/braid-bench",
-        "usr/lib/systemd/system/braid@.service",
-        "usr/lib/systemd/system-generators/braid-generator",
-        "usr/lib/udev/rules.d/63-braid.rules",
-        "usr/share/man/man1/braid-up.1.gz",
-        "etc/braid/arrays.toml",
-    ] {
-        assert!(root.join(file).exists(), "{file} is missing");
-    }
-    let unit = read(&root.join("usr/lib/systemd/system/braid@.service"));
-    assert!(unit.contains("ExecStart=/usr/bin/braid up --foreground"), "{unit}");
+    expect_files(&root);
 
     // An array that runs, and a file that was changed, are as before after an upgrade.
     let members = [dir.join("m0"), dir.join("m1")];

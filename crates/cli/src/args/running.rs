@@ -93,8 +93,8 @@ pub(crate) struct DetailArgs {
     /// Print ARRAY lines for mdadm.conf, of all running arrays
     #[arg(long, short)]
     pub(crate) scan: bool,
-    /// With --scan: print entries for /etc/braid/arrays.toml instead, also of arrays that do not run
-    /// and whose members are found among all block devices
+    /// With --scan: print entries for /etc/braid/arrays.toml instead, also of arrays that do not
+    /// run and whose members are found among all block devices
     #[arg(long, requires = "scan")]
     pub(crate) toml: bool,
 }

@@ -8,7 +8,7 @@ use braid_host::control::wire::ControlStatus;
 use braid_host::control::{Client, ControlError};
 
 use super::{found, running};
-use crate::args::DetailArgs;
+use crate::args::{DetailArgs, shown};
 use crate::failure::Failure;
 use crate::output;
 
@@ -47,7 +47,8 @@ pub(super) fn run(run_dir: &Path, args: &DetailArgs) -> Result<(), Failure> {
 /// Entries of the arrays that run, and of those that could.
 fn entries(run_dir: &Path) -> Result<(), Failure> {
     let all = running::all(OPERATION, run_dir)?;
-    let mut text: String = all.found.iter().map(output::entry::of_running).collect();
+    let mut text: String =
+        all.found.iter().map(|array| output::entry::of_running(array, shown)).collect();
     let runs = |superblock: &Superblock| {
         all.found.iter().any(|array| array.array.superblock.set_uuid == superblock.set_uuid)
     };

@@ -170,6 +170,11 @@ fn wait(entry: &ArrayEntry, words: &mut AssembleArgs) -> Result<(), Failure> {
         }
         std::thread::sleep(LOOK_AGAIN);
     }
+    if members.is_empty() && !entry.members.is_empty() {
+        let reason = format!("none of its members is there after {} s", entry.wait.as_secs());
+        let next = "attach them, or see braid config check";
+        return Err(Failure::refused(OPERATION, &entry.name, reason, next));
+    }
     if entry.is_over_nodes() {
         words.names.extend(entry.members.iter().map(|member| member.value.clone()));
     } else if !whole {

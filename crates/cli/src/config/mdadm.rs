@@ -85,7 +85,8 @@ mod tests {
     fn array_lines_give_names_by_uuid() {
         let conf = MdadmConf::parse(
             "MAILADDR root\n# ARRAY /dev/md/no UUID=00000000:00000000:00000000:00000009\n\
-             ARRAY /dev/md/home level=raid1 num-devices=2\n  UUID=00000000:00000000:00000000:00000001\n\
+             ARRAY /dev/md/home level=raid1\n  \
+             UUID=00000000:00000000:00000000:00000001\n\
              array <ignore> uuid=00000000:00000000:00000000:00000002\n\
              ARRAY /dev/md127 UUID=00000000:00000000:00000000:00000003 name=box:data\n\
              ARRAY /dev/md0 UUID=00000000:00000000:00000000:00000004\n",

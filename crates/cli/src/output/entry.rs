@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use braid_array::format::Superblock;
 use braid_host::control::wire::ControlStatus;
+use braid_host::limits::Limit;
 
 use super::shape;
-use crate::args::shown;
 
 /// Where udev keeps names of devices that stay.
 const BY_ID: &str = "/dev/disk/by-id";
 
-/// Of an array that runs, with all that is known of how.
-pub(crate) fn of_running(array: &ControlStatus) -> String {
+/// Of an array that runs, with all that is known of how. Limits are `shown` as they are typed.
+pub(crate) fn of_running(array: &ControlStatus, shown: fn(&Limit) -> String) -> String {
     let status = &array.array;
     let arrays = std::iter::once(status).chain(&status.children);
     let members = arrays.flat_map(|array| &array.members);
