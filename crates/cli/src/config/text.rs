@@ -49,7 +49,7 @@ fn read_entries(config: &mut Config, lines: Lines<'_>, kind: &str, entries: &DeT
         let path = format!("{kind}.{name}");
         let line = lines.at(key.span().start);
         if let Err(error) = check_name(name) {
-            config.problems.push(Problem::new(line, &*path, &error, error.next()));
+            config.problems.push(Problem::new(line, &*path, error, error.next()));
         }
         let DeValue::Table(table) = value.get_ref() else {
             let next = format!("write [{kind}.NAME], and its keys below");
