@@ -16,6 +16,9 @@ use crate::output;
 const OPERATION: &str = "config units";
 /// Where links lead; systemd goes by their names.
 const UNITS: &str = "/usr/lib/systemd/system";
+/// A part of systemd from version 255 on, which knows of processes that serve what it could not
+/// unmount. Older ones complain of what they do not know.
+const SINCE_255: &str = "/usr/lib/systemd/systemd-executor";
 /// What is there before any file system is mounted.
 const EARLY: [&str; 3] = ["/dev", "/run", "/sys"];
 
@@ -102,6 +105,9 @@ fn of_array(entry: &ArrayEntry) -> Unit {
         text.push_str("Before=remote-fs-pre.target\nWants=remote-fs-pre.target\n");
     } else if !text.contains("RequiresMountsFor") {
         text.push_str("Before=local-fs-pre.target\nWants=local-fs-pre.target\n");
+    }
+    if Path::new(SINCE_255).exists() {
+        text.push_str("SurviveFinalKillSignal=yes\n");
     }
     let mut wanted = Vec::new();
     if entry.boot {
