@@ -4,6 +4,7 @@ pub mod access;
 pub mod arena;
 pub mod control;
 pub mod daemon;
+pub mod disk;
 pub mod door;
 mod driver;
 pub mod engine;

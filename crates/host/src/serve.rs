@@ -24,6 +24,7 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
 use crate::control::{News, Served, Server, StopRequest};
+use crate::disk::Disks;
 use crate::door::Door;
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
@@ -269,6 +270,7 @@ fn serve_machine(
     let stop = stops.sender.clone();
     let mut control = Server::bind(run_dir, name)?;
     let signals = watch_signals(stop.clone()).map_err(system)?;
+    let disks = Disks::of_members(&array.machine.status());
     let facts = Facts::of(array.machine.as_ref());
     let machine = AnyMachine::Block(array.machine);
     let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
@@ -292,6 +294,7 @@ fn serve_machine(
         started_unix_s: since_1970().as_secs(),
         stop: stop.clone(),
         news: Arc::clone(&news),
+        disks,
     };
     let engine = Some(run_apart(engine, stop).map_err(system)?);
     let mut running = Running { name: name.to_owned(), door, doors, exports: more, engine };

@@ -26,8 +26,8 @@ pub(crate) use nodes::{
 pub(crate) use parse::parse;
 pub use parse::parse_as;
 pub(crate) use running::{
-    AddArgs, DetailArgs, ExportAction, ExportArgs, FailArgs, JournalModeArg, MemberOfArgs,
-    RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, SyncArgs,
+    AddArgs, DetailArgs, ExportAction, ExportArgs, FailArgs, IdentifyArgs, JournalModeArg,
+    MemberOfArgs, RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, SyncArgs,
 };
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
@@ -89,6 +89,8 @@ pub(crate) enum Command {
     ReAdd(MemberOfArgs),
     /// Copy a member to a spare while it still serves, then make it faulty
     Replace(ReplaceArgs),
+    /// Say what stands on the label of the disk that a member is, and have a light show it
+    Identify(IdentifyArgs),
     /// Read all members and count where redundancy does not fit; write nothing
     Check(ScrubArgs),
     /// Read all members and rewrite redundancy where it does not fit

@@ -44,6 +44,11 @@ const REPLACE_HELP: &str = "\
     If one cannot be read or differs, the new member fails and MEMBER stays. This is not done in \
     arrays over nodes.";
 
+const IDENTIFY_HELP: &str = "\
+    The lamp of a slot is there in enclosures that the kernel knows (ses). Elsewhere MEMBER is read \
+    for half a second of every second, which its light of activity shows; nothing is written.\n\n\
+    Example: braid identify home /dev/sdb --seconds 600";
+
 #[derive(Debug, Args)]
 #[command(after_help = STOP_HELP)]
 pub(crate) struct StopArgs {
@@ -179,6 +184,16 @@ pub(crate) struct ReplaceArgs {
     /// one. Without it any spare is used
     #[arg(long, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     pub(crate) with: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = IDENTIFY_HELP)]
+pub(crate) struct IdentifyArgs {
+    #[command(flatten)]
+    pub(crate) of: MemberOfArgs,
+    /// For how long, in seconds
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    pub(crate) seconds: u64,
 }
 
 #[derive(Debug, Args)]

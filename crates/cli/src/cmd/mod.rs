@@ -14,6 +14,7 @@ mod examine;
 mod export;
 mod families;
 mod found;
+mod identify;
 mod key;
 mod launch;
 mod layout;
@@ -61,6 +62,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Add(args) => manage::add(run_dir, args),
         Command::ReAdd(args) => manage::re_add(run_dir, args),
         Command::Replace(args) => manage::replace(run_dir, args),
+        Command::Identify(args) => identify::run(run_dir, args),
         Command::Check(args) => scrub::run(run_dir, args, scrub::Kind::Check),
         Command::Repair(args) => scrub::run(run_dir, args, scrub::Kind::Repair),
         Command::Export(args) => export::run(run_dir, args),
@@ -97,6 +99,7 @@ fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
             | Command::Add(_)
             | Command::ReAdd(_)
             | Command::Replace(_)
+            | Command::Identify(_)
             | Command::Check(_)
             | Command::Repair(_)
             | Command::Sync(_)

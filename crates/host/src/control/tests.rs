@@ -10,6 +10,7 @@ use braid_array::{MemberId, Refusal};
 
 use super::wire::{MAX_LINE_BYTES, Reply, Response, Verb};
 use super::*;
+use crate::disk::Disks;
 use crate::lock::LockedFile;
 use crate::testing::{FakeEngine, deafen};
 
@@ -48,6 +49,7 @@ fn running() -> Running {
         started_unix_s: 1,
         stop,
         news: Arc::default(),
+        disks: Disks::default(),
     };
     let mut server = Server::bind(dir.path(), "a0").unwrap();
     server.run(Arc::new(served)).unwrap();

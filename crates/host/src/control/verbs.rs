@@ -66,6 +66,7 @@ impl Served {
     }
 
     fn control_status(&self) -> Result<ControlStatus, Refusal> {
+        let array = self.status()?;
         Ok(ControlStatus {
             name: self.name.clone(),
             pid: std::process::id(),
@@ -73,7 +74,8 @@ impl Served {
             exports: self.exports.get(),
             mismatches: self.news.mismatches(),
             protection: self.door.protection(),
-            array: self.status()?,
+            disks: self.disks.of(&array),
+            array,
         })
     }
 

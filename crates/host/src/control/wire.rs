@@ -1,12 +1,15 @@
 //! What travels over the control socket: one JSON object on a line each way. The answer to `read`
 //! is followed by raw bytes.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use braid_array::events::StripeBlock;
 use braid_array::status::{JournalMode, Status};
 use braid_array::{MemberId, Refusal};
 
+use crate::disk::Disk;
 use crate::fabric::Protection;
 
 /// Version of the protocol. A server answers only its own.
@@ -179,6 +182,9 @@ pub struct ControlStatus {
     /// How the connections to its nodes are protected; `None` when its members are here.
     #[serde(default)]
     pub protection: Option<Protection>,
+    /// Which hardware members are, by path, of those that are disks or on disks of this machine.
+    #[serde(default)]
+    pub disks: BTreeMap<String, Disk>,
     /// The state of the array.
     pub array: Status,
 }
