@@ -24,10 +24,11 @@ const ADD_HELP: &str = "\
 
 const EXPORT_HELP: &str = "\
 EXPORT is spelled as for braid assemble --export, or as braid status shows it; what is removed is \
-found without its options.
+found without its options but name=.
 
 Examples:
   braid export home add nbd:unix:/run/home.nbd,mode=0660,group=backup
+  braid export home add nbd:unix:/run/vms.nbd,name=vm1,offset=1GiB,size=10GiB
   braid export home add fuse:/mnt/home
   braid export home remove nbd:unix:/run/home.nbd
   braid export home remove fuse:/mnt/home --force";

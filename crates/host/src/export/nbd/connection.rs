@@ -421,6 +421,11 @@ impl Connection {
         self.session.transmits() && !self.closing
     }
 
+    /// Has it chosen this device?
+    pub(super) fn is_for(&self, name: &str) -> bool {
+        self.session.chosen().is_some_and(|device| device.name == name)
+    }
+
     /// Who is at the other end.
     pub(super) fn peer(&self) -> User {
         let address = rustix::net::getpeername(&self.socket).ok().flatten();

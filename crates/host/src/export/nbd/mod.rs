@@ -4,6 +4,7 @@
 //! into requests to the machine. The protocol is the one of the NBD project's `doc/proto.md`.
 
 mod connection;
+mod devices;
 mod lobby;
 mod proto;
 mod server;
@@ -14,8 +15,8 @@ mod session_tests;
 pub use proto::MAX_PAYLOAD_BYTES;
 pub use session::fuzz_session;
 
+pub(crate) use devices::{Device, Devices};
 pub(crate) use lobby::Present;
 #[cfg(test)]
 pub(crate) use server::Patience;
 pub(crate) use server::{Listener, Server};
-pub(crate) use session::Device;

@@ -68,7 +68,7 @@ impl Connection {
         let job = &mut self.jobs[index];
         if self.session.structured() {
             let done = last && job.error.is_none();
-            let offset = request.sector * SECTOR_BYTES;
+            let offset = request.sector * SECTOR_BYTES - self.session.offset_bytes();
             put_data_chunk(&mut self.out.bytes, job.cookie, done, offset, request.buf.len);
         } else if !job.answering {
             put_simple_reply(&mut self.out.bytes, job.cookie, None);

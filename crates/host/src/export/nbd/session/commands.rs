@@ -10,7 +10,7 @@ pub(in crate::export::nbd) struct Command {
     pub(in crate::export::nbd) kind: Kind,
 }
 
-/// What to do. Ranges are inside the export, aligned and not empty.
+/// What to do. Ranges are in the array; they are inside the device, aligned and not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::export::nbd) enum Kind {
     Read {
@@ -74,13 +74,14 @@ impl Session {
             return Ok(Some(Kind::Flush));
         }
         let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
-        if writes && self.export.read_only {
+        if writes && self.device().read_only {
             return Err((NbdError::NotPermitted, "the export is read-only"));
         }
         self.check_range(request)?;
+        let offset = self.offset_bytes() + offset;
         let fua = flags & flag::FUA != 0;
         match kind {
-            command::READ if flags & flag::DF != 0 && len > self.export.piece_bytes => {
+            command::READ if flags & flag::DF != 0 && len > self.device().piece_bytes => {
                 Err((NbdError::Overflow, "too long to be read in one piece"))
             }
             command::WRITE_ZEROES if flags & flag::FAST_ZERO != 0 => {
@@ -106,12 +107,12 @@ impl Session {
             return Err((NbdError::Invalid, "longer than the maximum of 32 MiB"));
         }
         let end = offset.checked_add(len.into());
-        if end.is_none_or(|end| end > self.export.size_bytes) {
+        if end.is_none_or(|end| end > self.device().size_bytes) {
             let grows = matches!(kind, command::WRITE | command::WRITE_ZEROES);
             let error = if grows { NbdError::NoSpace } else { NbdError::Invalid };
             return Err((error, "range ends beyond the device"));
         }
-        let block = self.export.min_block_bytes;
+        let block = self.device().min_block_bytes;
         if offset % u64::from(block) != 0 || len % block != 0 {
             return Err((NbdError::Invalid, "not aligned to the minimum block size"));
         }
