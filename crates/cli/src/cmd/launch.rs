@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use braid_host::daemon::{self, Daemon, Started};
+use braid_host::export::nbd::asks_clients;
 use braid_host::serve::{Assembled, ExportSpec, Place, Serving, SpecError};
 
 use crate::failure::{Failure, system_error};
@@ -100,16 +101,34 @@ pub(super) fn check_secure(
 ) -> Result<(), Failure> {
     match &export.place {
         Place::NbdTcp(address) if !insecure && !is_loopback(address) => {
+            if let Some(dir) = &export.tls {
+                return check_asks_clients(operation, export, dir);
+            }
             let reason = format!(
                 "whoever can connect to {address} could read and write the array: nothing is \
                  encrypted, and nobody is asked who they are"
             );
-            let next = "use a loopback address or nbd:unix:PATH, with an ssh tunnel to it, or say \
-                        --insecure where everybody who can connect may do that";
+            let next = "add tls=DIR for clients with a certificate, or use a loopback address or \
+                        nbd:unix:PATH, with an ssh tunnel to it, or say --insecure where \
+                        everybody who can connect may do that";
             Err(Failure::refused(operation, export, reason, next))
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses TLS by which anybody can come in.
+fn check_asks_clients(operation: &str, export: &ExportSpec, dir: &Path) -> Result<(), Failure> {
+    if asks_clients(dir) {
+        return Ok(());
+    }
+    let reason = format!(
+        "{} has no ca-cert.pem, so nobody would be asked for a certificate: whoever can connect \
+         could read and write the array",
+        dir.display()
+    );
+    let next = "put the certificate there by which those of clients are signed, or say --insecure";
+    Err(Failure::refused(operation, export, reason, next))
 }
 
 /// Only this machine can connect there. What is no address is refused elsewhere.

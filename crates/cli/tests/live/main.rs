@@ -40,6 +40,7 @@ mod superblocks;
 mod support;
 mod taken_over;
 mod thin;
+mod tls;
 mod unanswered;
 mod usage;
 mod vhost_user;

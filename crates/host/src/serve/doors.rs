@@ -133,6 +133,12 @@ impl Doors {
             return Err(Refusal::new(reason, next));
         }
         spec.access = access.clone();
+        let tls = &self.open[at].spec.tls;
+        if spec.tls.is_some() && spec.tls != *tls {
+            let reason = format!("{spec}: the address is in use already, with other certificates");
+            return Err(Refusal::new(reason, "leave tls= out, or choose another address"));
+        }
+        spec.tls.clone_from(tls);
         Ok(Some(at))
     }
 

@@ -11,7 +11,7 @@ use super::doors::{Enter, listen_on, not_there};
 use super::{ExportSpec, Place};
 use crate::control::SocketFile;
 use crate::engine::exports::ExportsDoor;
-use crate::export::nbd::{Device, Devices, Listener, Present, Server};
+use crate::export::nbd::{self, Device, Devices, Listener, Present, Server};
 use crate::token::ExportId;
 use crate::users::User;
 
@@ -81,9 +81,11 @@ impl Sockets {
                 (place.clone(), Listener::Unix(listener), Some(file))
             }
         };
+        let said = |Refusal { reason, next }| Refusal::new(format!("{spec}: {reason}"), next);
+        let tls = spec.tls.as_deref().map(nbd::load).transpose().map_err(said)?;
         let devices = Devices::default();
         let mut server = Server::beside(&self.present);
-        server.listen(listener, devices.clone()).map_err(|error| not_there(spec, &error))?;
+        server.listen(listener, devices.clone(), tls).map_err(|error| not_there(spec, &error))?;
         let id = enter(Box::new(server))?;
         Ok(self.open.insert(Socket { place, id, file, devices }))
     }

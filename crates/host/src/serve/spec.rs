@@ -21,6 +21,8 @@ pub struct ExportSpec {
     pub access: Access,
     /// What of the array it is, where it is NBD.
     pub part: Part,
+    /// Where its certificates are, if it is NBD by TLS.
+    pub tls: Option<PathBuf>,
 }
 
 /// Where programs find an export.
@@ -53,7 +55,8 @@ const OF_FILES: &str = "use mode=MODE, owner=USER or group=GROUP; a comma in a p
                         two";
 const OF_NBD: &str = "use mode=MODE, owner=USER, group=GROUP, name=NAME, offset=SIZE, size=SIZE or \
                       readonly; a comma in a path is written as two";
-const OF_TCP: &str = "leave it out, or use name=NAME, offset=SIZE, size=SIZE or readonly";
+const OF_TCP: &str = "leave it out, or use tls=DIR, name=NAME, offset=SIZE, size=SIZE or \
+                      readonly";
 const NO_OPTIONS: &str = "leave it out: block devices have no options";
 
 impl Advised for SpecError {
@@ -71,17 +74,26 @@ impl FromStr for ExportSpec {
         let place: Place = place.parse().map_err(|reason: &str| error(reason.into(), EXPORTS))?;
         let mut access = Access::default();
         let mut part = Part::default();
+        let mut tls = None;
         let has_access = place.path().is_some();
         for option in options {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             let unmeant = |Unmeant { reason, next }| error(reason, next);
             let of_file = has_access && access.set(key, value).map_err(unmeant)?;
-            let taken = of_file || place.is_nbd() && part.set(key, value).map_err(unmeant)?;
+            let mut taken = of_file || place.is_nbd() && part.set(key, value).map_err(unmeant)?;
+            if key == "tls" && matches!(place, Place::NbdTcp(_)) {
+                let dir = std::path::absolute(value);
+                let dir = dir.map_err(|_| error("tls= has no directory".into(), OF_TCP))?;
+                if tls.replace(dir).is_some() {
+                    return Err(error("tls= is there twice".into(), "leave one out"));
+                }
+                taken = true;
+            }
             if !taken {
                 return Err(error(format!("has no option {option}"), place.options()));
             }
         }
-        Ok(Self { place, access, part })
+        Ok(Self { place, access, part, tls })
     }
 }
 
@@ -157,7 +169,8 @@ impl ExportSpec {
 
 impl fmt::Display for ExportSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}{}", self.place, self.access, self.part)
+        write!(f, "{}{}{}", self.place, self.access, self.part)?;
+        self.tls.as_ref().map_or(Ok(()), |dir| write!(f, ",tls={}", dir.display()))
     }
 }
 
@@ -190,7 +203,7 @@ mod tests {
             "vhost-user:/run/a,group=root",
             "fuse:/mnt/a,,b,mode=0644",
             "nbd:unix:/a,mode=0600,name=vm1,offset=1G,size=10G,readonly",
-            "nbd:tcp:[::1]:10809,name=vm 2,size=512",
+            "nbd:tcp:[::1]:10809,name=vm 2,size=512,tls=/etc/braid/tls",
         ];
         let texts = tcp.into_iter().chain(paths).chain(options).chain(["ublk", "ublk:12"]);
         for text in texts {

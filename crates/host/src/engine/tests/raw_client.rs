@@ -32,7 +32,7 @@ pub(super) fn serve(
     let mut server = Server::default();
     server.patience = patience;
     let device = Device::new(name.into(), size, block, read_only);
-    server.listen(listener, device.into()).unwrap();
+    server.listen(listener, device.into(), None).unwrap();
     engine.add_export(Box::new(server));
 }
 

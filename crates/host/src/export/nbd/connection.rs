@@ -1,6 +1,7 @@
 //! One client of the NBD export.
 
 mod answers;
+mod input;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,13 +9,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use braid_array::{Buf, Instant, Op, Request, RequestError};
-use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use super::lobby::Origin;
 use super::session::{Command, Kind, Session, Step};
+use super::tls::Tls;
 use crate::arena::Holder;
-use crate::driver::{Op as DriverOp, Outgoing};
+use crate::driver::Outgoing;
 use crate::engine::core::Core;
 use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
 use crate::users::{Process, User};
@@ -75,8 +76,6 @@ pub(super) enum Stop {
     Input,
     /// It has as much under way as it may.
     Own,
-    /// It takes nothing more.
-    Closing,
 }
 
 /// One client: its socket, the bytes received and not yet understood, the commands under way and
@@ -94,6 +93,8 @@ pub(super) struct Connection {
     socket: Arc<OwnedFd>,
     pub(super) origin: Origin,
     session: Session,
+    /// From when the client asked for it.
+    tls: Option<Box<Tls>>,
     /// Receive buffer; `start..end` has not been consumed.
     input: Buf,
     start: u32,
@@ -140,6 +141,7 @@ impl Connection {
             socket: Arc::new(socket),
             origin,
             session,
+            tls: None,
             input,
             start: 0,
             end: 0,
@@ -170,20 +172,17 @@ impl Connection {
             // Everything received was consumed as far as it could be.
             return;
         }
-        let stop = loop {
-            if self.closing || self.broken {
-                break Stop::Closing;
-            }
+        loop {
             let went = match self.current {
+                _ if self.closing || self.broken => return,
                 Some(current) => self.issue(core, current),
                 None => self.next_command(core),
             };
-            if let Err(stop) = went {
-                break stop;
+            match went {
+                Ok(()) => {}
+                Err(Stop::Input) if self.receive(core) => {}
+                Err(_) => return,
             }
-        };
-        if stop == Stop::Input {
-            self.receive(core);
         }
     }
 
@@ -209,6 +208,7 @@ impl Connection {
             Step::NeedMore => return Err(Stop::Input),
             Step::Again => {}
             Step::Command(command) => self.begin(core, command),
+            Step::StartTls => self.start_tls(core),
             Step::Close => self.closing = true,
         }
         Ok(())
@@ -307,77 +307,6 @@ impl Connection {
         core.arena.release(holder, buf);
     }
 
-    /// Moves what the input holds into a buffer; tells how much that was.
-    fn take_input(&mut self, core: &Core, to: Buf) -> u32 {
-        let len = to.len.min(self.end - self.start);
-        let memory = core.arena.memory();
-        // SAFETY: no receive is in flight, so both buffers are this connection's alone, and they
-        // are different allocations.
-        let (from, to) = unsafe {
-            (memory.bytes(self.input.slice(self.start, len)), memory.bytes_mut(to.slice(0, len)))
-        };
-        to.copy_from_slice(from);
-        self.start += len;
-        len
-    }
-
-    /// What is missing in the buffer being filled; empty when none is.
-    fn unfilled(&self) -> Buf {
-        match self.current {
-            Some(Current {
-                transfer: Transfer::Write { filling: Some((buf, filled)), .. },
-                ..
-            }) => buf.slice(filled, buf.len - filled),
-            _ => self.input.slice(0, 0),
-        }
-    }
-
-    /// Starts a receive: first what is missing in the buffer being filled, then more input.
-    fn receive(&mut self, core: &mut Core) {
-        let start = self.start as usize;
-        let end = self.end as usize;
-        if start > 0 {
-            // SAFETY: no receive is in flight, the buffer is this connection's alone.
-            let input = unsafe { core.arena.memory().bytes_mut(self.input) };
-            input.copy_within(start..end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        let missing = self.unfilled();
-        let room = self.input.slice(self.end, self.input.len - self.end);
-        let bufs = if missing.len > 0 { [missing, room] } else { [room, room.slice(0, 0)] };
-        self.receiving = true;
-        let op = DriverOp::Receive { socket: Arc::clone(&self.socket), bufs };
-        core.driver.start(self.token(RECEIVE), op);
-    }
-
-    /// Is it receiving, a command whose beginning has come?
-    pub(super) fn receives_write(&self) -> bool {
-        self.receiving && (self.unfilled().len > 0 || self.end > self.start)
-    }
-
-    /// A receive has ended.
-    pub(super) fn received(&mut self, core: &mut Core, result: Result<u32, Errno>) {
-        self.receiving = false;
-        match result {
-            Ok(0) => self.closing = true,
-            Err(_) => self.break_off(core),
-            Ok(moved) => {
-                self.progress_at = core.now;
-                let direct = moved.min(self.unfilled().len);
-                self.end += moved - direct;
-                if let Some(Current { transfer: Transfer::Write { filling, .. }, .. }) =
-                    &mut self.current
-                    && let Some((_, filled)) = filling
-                {
-                    *filled += direct;
-                }
-            }
-        }
-        if self.closing {
-            self.stop_reading(core);
-        }
-    }
-
     const fn token(&self, kind: u8) -> Token {
         Token::Export(self.export, ExportToken { kind, index: self.index })
     }
@@ -467,7 +396,8 @@ impl Connection {
     /// Nothing of this connection is in flight and nothing more will come of it.
     pub(super) fn finished(&self) -> bool {
         let idle = !self.receiving && !self.sending && self.jobs.is_empty();
-        let sent = self.out.is_empty() && self.full.is_empty();
+        let silent = self.tls.as_ref().is_none_or(|tls| !tls.wants_to_send());
+        let sent = self.out.is_empty() && self.full.is_empty() && silent;
         idle && self.closing && (self.broken || sent)
     }
 
@@ -480,6 +410,9 @@ impl Connection {
             message.buffers().for_each(|buf| self.release(core, buf));
         }
         core.arena.release_input(self.input);
+        if let Some(tls) = self.tls.take() {
+            core.arena.release_input(tls.input());
+        }
         if let Some(holder) = self.holder.take() {
             core.arena.release_holder(holder);
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use braid_array::{Instant, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
+use rustls::ServerConfig;
 
 use super::connection::{Connection, RECEIVE};
 use super::devices::Devices;
@@ -50,6 +51,7 @@ struct Listening {
     socket: Arc<OwnedFd>,
     tcp: bool,
     devices: Devices,
+    tls: Option<Arc<ServerConfig>>,
     /// Accepting failed; try again then.
     retry_at: Option<Instant>,
 }
@@ -108,18 +110,23 @@ impl Server {
         Self { present: present.clone(), ..Self::default() }
     }
 
-    /// Adds a socket to accept clients on, for these devices.
+    /// Adds a socket to accept clients on, for these devices; with `tls` only by way of that.
     ///
     /// # Errors
     /// When the socket cannot be set up.
-    pub(crate) fn listen(&mut self, listener: Listener, devices: Devices) -> io::Result<()> {
+    pub(crate) fn listen(
+        &mut self,
+        listener: Listener,
+        devices: Devices,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> io::Result<()> {
         let (socket, tcp) = match listener {
             Listener::Unix(socket) => (OwnedFd::from(socket), false),
             Listener::Tcp(socket) => (OwnedFd::from(socket), true),
         };
         rustix::io::ioctl_fionbio(&socket, false)?;
         let socket = Arc::new(socket);
-        self.listening.push(Listening { socket, tcp, devices, retry_at: None });
+        self.listening.push(Listening { socket, tcp, devices, tls, retry_at: None });
         Ok(())
     }
 
@@ -166,9 +173,10 @@ impl Server {
                 .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BYTES))
         };
         let devices = listening.devices.clone();
+        let tls = listening.tls.clone();
         let entry = self.connections.vacant_entry();
         let at = entry.key();
-        let new_session = |out: &mut Vec<u8>| Session::new(devices, out);
+        let new_session = |out: &mut Vec<u8>| Session::new(devices, tls, out);
         entry.insert(Connection::new((self.id, at), socket, origin, input, core.now, new_session));
         self.list(at);
         let until = core.now.plus_millis(self.patience.handshake);

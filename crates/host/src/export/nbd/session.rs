@@ -6,6 +6,8 @@ mod fuzz;
 
 use std::sync::Arc;
 
+use rustls::ServerConfig;
+
 pub(super) use self::commands::{Command, Kind};
 pub use self::fuzz::fuzz_session;
 use super::devices::{Device, Devices};
@@ -21,6 +23,7 @@ const ALLOCATION_CONTEXT: &[u8] = b"base:allocation";
 const ALLOCATION_CONTEXT_ID: u32 = 1;
 /// Why a client is refused.
 const NO_ROOM: &[u8] = b"too many clients; disconnect another one first";
+const TLS_FIRST: &[u8] = b"this export is for TLS only: use nbds://";
 const UNKNOWN: &[u8] = b"no export of that name; nbdinfo --list shows those there are";
 
 /// What came of some input.
@@ -32,6 +35,8 @@ pub(super) enum Step {
     Again,
     /// Carry this out and answer it.
     Command(Command),
+    /// What comes next is TLS, and the conversation goes on within that.
+    StartTls,
     /// The conversation is over. Send what there is to send and close.
     Close,
 }
@@ -56,13 +61,18 @@ pub(super) struct Session {
     no_zeroes: bool,
     structured: bool,
     allocation_context: bool,
+    /// What the client has to ask for before anything else.
+    tls: Option<Arc<ServerConfig>>,
+    /// It has.
+    secure: bool,
     /// One more client may come to commands.
     room: bool,
 }
 
 impl Session {
     /// A new conversation; its greeting goes into `out`.
-    pub(super) fn new(devices: Devices, out: &mut Vec<u8>) -> Self {
+    /// With `tls`, nothing is told or done before the client has asked for that.
+    pub(super) fn new(devices: Devices, tls: Option<Arc<ServerConfig>>, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&INIT_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
@@ -75,6 +85,8 @@ impl Session {
             no_zeroes: false,
             structured: false,
             allocation_context: false,
+            tls,
+            secure: false,
             room: true,
         }
     }
@@ -92,6 +104,11 @@ impl Session {
     /// Options are agreed upon, commands may come.
     pub(super) const fn transmits(&self) -> bool {
         matches!(self.phase, Phase::Transmission)
+    }
+
+    /// What a client has to ask for.
+    pub(super) const fn tls(&self) -> Option<&Arc<ServerConfig>> {
+        self.tls.as_ref()
     }
 
     /// What the commands are for.
@@ -168,14 +185,23 @@ impl Session {
                 | option::STRUCTURED_REPLY
                 | option::LIST_META_CONTEXT
                 | option::SET_META_CONTEXT
-        );
+        ) || option == option::STARTTLS && self.tls.is_some();
         let len = len as usize;
-        if !known || len > MAX_OPTION_BYTES {
+        let early = self.tls.is_some()
+            && !self.secure
+            && !matches!(option, option::STARTTLS | option::ABORT);
+        if !known || early || len > MAX_OPTION_BYTES {
             if option == option::EXPORT_NAME {
                 return (OPTION_HEADER_BYTES, self.close());
             }
-            let kind = if known { reply::ERR_TOO_BIG } else { reply::ERR_UNSUP };
-            put_option_reply(out, option, kind, b"");
+            let (kind, why): (u32, &[u8]) = if early {
+                (reply::ERR_TLS_REQD, TLS_FIRST)
+            } else if known {
+                (reply::ERR_TOO_BIG, b"")
+            } else {
+                (reply::ERR_UNSUP, b"")
+            };
+            put_option_reply(out, option, kind, why);
             self.skip = len as u64;
             return (OPTION_HEADER_BYTES, Step::Again);
         }
@@ -190,6 +216,15 @@ impl Session {
                 put_option_reply(out, option, reply::ACK, b"");
                 return self.close();
             }
+            option::STARTTLS if data.is_empty() && !self.secure => {
+                put_option_reply(out, option, reply::ACK, b"");
+                // What was agreed upon in the clear holds no more.
+                self.structured = false;
+                self.allocation_context = false;
+                self.secure = true;
+                return Step::StartTls;
+            }
+            option::STARTTLS => Err(reply::ERR_INVALID),
             option::LIST => self.list(data, out),
             option::INFO | option::GO => self.info(option, data, out),
             option::STRUCTURED_REPLY if data.is_empty() => {

@@ -54,7 +54,7 @@ struct Outcome {
 /// Gives the stream to a session in portions of `portion` bytes.
 fn converse(read_only: bool, stream: &[u8], portion: usize) -> Outcome {
     let mut greeting = Vec::new();
-    let mut session = Session::new(export(read_only), &mut greeting);
+    let mut session = Session::new(export(read_only), None, &mut greeting);
     assert_eq!(greeting, b"NBDMAGICIHAVEOPT\0\x03");
     let mut outcome = Outcome::default();
     let mut start = 0;
@@ -68,7 +68,7 @@ fn converse(read_only: bool, stream: &[u8], portion: usize) -> Outcome {
         match step {
             Step::NeedMore if end == stream.len() => return outcome,
             Step::NeedMore => end = usize::min(end + portion, stream.len()),
-            Step::Again => {}
+            Step::Again | Step::StartTls => {}
             Step::Command(Command { cookie, kind }) => {
                 assert_eq!(cookie, 42);
                 if let Kind::Write { len, .. } = kind {
@@ -238,7 +238,7 @@ fn commands_are_for_the_part_that_was_chosen() {
     ]
     .concat();
     let mut out = Vec::new();
-    let mut session = Session::new(devices, &mut out);
+    let mut session = Session::new(devices, None, &mut out);
     out.clear();
     let mut commands = Vec::new();
     let mut start = 0;

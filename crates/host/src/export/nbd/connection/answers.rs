@@ -6,6 +6,7 @@ use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
 use super::super::proto::{NbdError, put_data_chunk, put_simple_reply};
+use super::super::tls::Tls;
 use super::{Connection, Current, MESSAGE_BYTES, SEND, Serving, Transfer};
 use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::Core;
@@ -104,18 +105,41 @@ impl Connection {
         if self.sending || self.broken {
             return;
         }
+        let speaks = |tls: &Box<Tls>| tls.wants_to_send();
         let message = match self.full.pop_front() {
             Some(message) => message,
-            None if self.out.is_empty() => return,
+            None if self.out.is_empty() && !self.tls.as_ref().is_some_and(speaks) => return,
             None => {
                 let next = self.spares.pop().unwrap_or_default();
                 std::mem::replace(&mut self.out, next)
             }
         };
+        let message = if self.tls.is_some() { self.sealed(core, message) } else { message };
         self.progress_at = core.now;
         self.sending = true;
         let op = DriverOp::Send { socket: Arc::clone(&self.socket), message, sent: 0 };
         core.driver.start(self.token(SEND), op);
+    }
+
+    /// A message as it goes through TLS. Its buffers are free at once.
+    fn sealed(&mut self, core: &mut Core, mut message: Box<Outgoing>) -> Box<Outgoing> {
+        let Some(tls) = self.tls.as_mut() else { return message };
+        if tls.skips() {
+            return message;
+        }
+        let mut sealed = self.spares.pop().unwrap_or_default();
+        tls.seal(&mut message, core.arena.memory(), &mut sealed.bytes);
+        self.recycle(core, message);
+        sealed
+    }
+
+    /// Takes a message's memory back.
+    fn recycle(&mut self, core: &mut Core, mut message: Box<Outgoing>) {
+        message.buffers().for_each(|buf| self.release(core, buf));
+        message.clear();
+        if self.spares.len() < MAX_SPARES {
+            self.spares.push(message);
+        }
     }
 
     /// A send has ended.
@@ -123,14 +147,10 @@ impl Connection {
         &mut self,
         core: &mut Core,
         result: Result<u32, Errno>,
-        mut message: Box<Outgoing>,
+        message: Box<Outgoing>,
     ) {
         self.sending = false;
-        message.buffers().for_each(|buf| self.release(core, buf));
-        message.clear();
-        if self.spares.len() < MAX_SPARES {
-            self.spares.push(message);
-        }
+        self.recycle(core, message);
         if result.is_err() {
             self.break_off(core);
         }

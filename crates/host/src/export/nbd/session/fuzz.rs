@@ -15,7 +15,7 @@ pub fn fuzz_session(data: &[u8]) {
     let devices = Devices::from(Device::new("whole".into(), offset_bytes, 512, false));
     devices.add(part.into());
     let mut out = Vec::new();
-    let mut session = Session::new(devices, &mut out);
+    let mut session = Session::new(devices, None, &mut out);
     let mut start = 0;
     let mut end = 0;
     let mut payload = 0usize;
@@ -34,6 +34,7 @@ pub fn fuzz_session(data: &[u8]) {
                 assert!(used == 0);
             }
             Step::Again => assert!(used > 0, "no progress"),
+            Step::StartTls => unreachable!("there is none"),
             Step::Command(Command { kind, .. }) => {
                 if let Some((offset, len)) = kind.range() {
                     let chosen = session.chosen().expect("a device");
