@@ -35,6 +35,7 @@ use crate::system::refused_by_system;
 
 mod again;
 mod doors;
+mod listening;
 mod nodes;
 mod part;
 mod private;

@@ -1,21 +1,19 @@
 //! The exports of an array: opened one after the other, before the engine runs or while it does,
 //! and taken away one by one, or all at the end.
 
-use std::io;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use braid_array::refusal::{Invocation, Next, Refusal};
 
+use super::listening::{Enter, listen_on, not_there};
 use super::part::Extent;
 use super::sockets::{Disk, Sockets};
 use super::{ExportSpec, Facts, Place};
-use crate::control::{self, ListenError, Shown, SocketFile};
-use crate::engine::export::Export;
+use crate::control::{Shown, SocketFile};
 use crate::engine::exports::ExportsDoor;
 use crate::export::nbd::Device;
 use crate::export::{fuse, ublk, vhost_user};
-use crate::system::{describe, refused_by_system};
+use crate::system::refused_by_system;
 use crate::token::ExportId;
 use crate::users::{self, User};
 
@@ -41,9 +39,6 @@ enum Stand {
     /// A block device of the kernel's.
     Device { id: ExportId, device: Box<ublk::Device> },
 }
-
-/// How an export comes into the engine.
-pub(super) type Enter<'a> = &'a mut dyn FnMut(Box<dyn Export>) -> Result<ExportId, Refusal>;
 
 /// The exports of an array.
 #[derive(Debug)]
@@ -389,29 +384,4 @@ fn unmount(slot: &mut Option<fuse::Mount>, force: bool) -> Result<(), Refusal> {
     }
     *slot = Some(*mount);
     Err(Refusal::new(format!("{} {}", error.mountpoint.display(), error.reason), error.next))
-}
-
-/// Listens on the socket of an export.
-pub(super) fn listen_on(
-    spec: &ExportSpec,
-    run_dir: &Path,
-) -> Result<(UnixListener, SocketFile), Refusal> {
-    let path = spec.place.path().expect("a socket has a path");
-    control::listen(run_dir, path, &spec.access).map_err(|error| match error {
-        ListenError::Socket(error) => not_there(spec, &error),
-        ListenError::Owner(error) => {
-            let why = describe(&error);
-            let reason = format!("{spec}: cannot be given its owner or group: {why}");
-            Refusal::new(reason, "run as root, or name a group that you are in, and no owner")
-        }
-    })
-}
-
-/// Nobody can listen there.
-pub(super) fn not_there(spec: &ExportSpec, error: &io::Error) -> Refusal {
-    let reason = match error.kind() {
-        io::ErrorKind::AddrInUse => "somebody listens there already".to_owned(),
-        _ => format!("cannot listen there: {}", describe(error)),
-    };
-    Refusal::new(format!("{spec}: {reason}"), "name another address")
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use braid_array::Refusal;
 use slab::Slab;
 
-use super::doors::{Enter, listen_on, not_there};
+use super::listening::{Enter, listen_on, not_there};
 use super::{ExportSpec, Place};
 use crate::control::SocketFile;
 use crate::engine::exports::ExportsDoor;

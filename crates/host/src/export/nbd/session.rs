@@ -261,7 +261,7 @@ impl Session {
     }
 
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
-        let device = self.devices.find(name).filter(|_| self.room);
+        let device = if self.room { self.devices.find(name) } else { None };
         // This option has no way to say no.
         let Some(device) = device else { return self.close() };
         out.extend_from_slice(&device.size_bytes.to_be_bytes());
@@ -353,7 +353,7 @@ impl Session {
             return self.close();
         }
         let cookie = request.cookie;
-        match self.checked(&request) {
+        match self.checked(self.device(), &request) {
             Ok(Some(kind)) => Step::Command(Command { cookie, kind }),
             Ok(None) => {
                 put_all_data_status(out, cookie, ALLOCATION_CONTEXT_ID, request.len);

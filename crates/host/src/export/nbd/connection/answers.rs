@@ -6,7 +6,6 @@ use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
 use super::super::proto::{NbdError, put_data_chunk, put_simple_reply};
-use super::super::tls::Tls;
 use super::{Connection, Current, MESSAGE_BYTES, SEND, Serving, Transfer};
 use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::Core;
@@ -105,10 +104,10 @@ impl Connection {
         if self.sending || self.broken {
             return;
         }
-        let speaks = |tls: &Box<Tls>| tls.wants_to_send();
+        let speaks = self.tls.as_ref().is_some_and(|tls| tls.wants_to_send());
         let message = match self.full.pop_front() {
             Some(message) => message,
-            None if self.out.is_empty() && !self.tls.as_ref().is_some_and(speaks) => return,
+            None if self.out.is_empty() && !speaks => return,
             None => {
                 let next = self.spares.pop().unwrap_or_default();
                 std::mem::replace(&mut self.out, next)

@@ -1,6 +1,7 @@
 //! Commands: what may be asked once options are agreed upon.
 
 use super::Session;
+use crate::export::nbd::devices::Device;
 use crate::export::nbd::proto::{MAX_PAYLOAD_BYTES, NbdError, RawRequest, command, flag};
 
 /// A command that passed all checks.
@@ -53,6 +54,7 @@ impl Session {
     /// The command to carry out; `None` for a block status, which needs nothing carried out.
     pub(super) fn checked(
         &self,
+        device: &Device,
         request: &RawRequest,
     ) -> Result<Option<Kind>, (NbdError, &'static str)> {
         let RawRequest { flags, kind, offset, len, .. } = *request;
@@ -74,14 +76,14 @@ impl Session {
             return Ok(Some(Kind::Flush));
         }
         let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
-        if writes && self.device().read_only {
+        if writes && device.read_only {
             return Err((NbdError::NotPermitted, "the export is read-only"));
         }
-        self.check_range(request)?;
-        let offset = self.offset_bytes() + offset;
+        check_range(device, request)?;
+        let offset = device.offset_bytes + offset;
         let fua = flags & flag::FUA != 0;
         match kind {
-            command::READ if flags & flag::DF != 0 && len > self.device().piece_bytes => {
+            command::READ if flags & flag::DF != 0 && len > device.piece_bytes => {
                 Err((NbdError::Overflow, "too long to be read in one piece"))
             }
             command::WRITE_ZEROES if flags & flag::FAST_ZERO != 0 => {
@@ -97,25 +99,25 @@ impl Session {
             _ => Ok(None),
         }
     }
+}
 
-    fn check_range(&self, request: &RawRequest) -> Result<(), (NbdError, &'static str)> {
-        let RawRequest { kind, offset, len, .. } = *request;
-        if len == 0 {
-            return Err((NbdError::Invalid, "empty range"));
-        }
-        if matches!(kind, command::READ | command::WRITE) && len > MAX_PAYLOAD_BYTES {
-            return Err((NbdError::Invalid, "longer than the maximum of 32 MiB"));
-        }
-        let end = offset.checked_add(len.into());
-        if end.is_none_or(|end| end > self.device().size_bytes) {
-            let grows = matches!(kind, command::WRITE | command::WRITE_ZEROES);
-            let error = if grows { NbdError::NoSpace } else { NbdError::Invalid };
-            return Err((error, "range ends beyond the device"));
-        }
-        let block = self.device().min_block_bytes;
-        if offset % u64::from(block) != 0 || len % block != 0 {
-            return Err((NbdError::Invalid, "not aligned to the minimum block size"));
-        }
-        Ok(())
+fn check_range(device: &Device, request: &RawRequest) -> Result<(), (NbdError, &'static str)> {
+    let RawRequest { kind, offset, len, .. } = *request;
+    if len == 0 {
+        return Err((NbdError::Invalid, "empty range"));
     }
+    if matches!(kind, command::READ | command::WRITE) && len > MAX_PAYLOAD_BYTES {
+        return Err((NbdError::Invalid, "longer than the maximum of 32 MiB"));
+    }
+    let end = offset.checked_add(len.into());
+    if end.is_none_or(|end| end > device.size_bytes) {
+        let grows = matches!(kind, command::WRITE | command::WRITE_ZEROES);
+        let error = if grows { NbdError::NoSpace } else { NbdError::Invalid };
+        return Err((error, "range ends beyond the device"));
+    }
+    let block = device.min_block_bytes;
+    if offset % u64::from(block) != 0 || len % block != 0 {
+        return Err((NbdError::Invalid, "not aligned to the minimum block size"));
+    }
+    Ok(())
 }
