@@ -44,5 +44,6 @@ mod tls;
 mod unanswered;
 mod usage;
 mod vhost_user;
+mod web;
 mod witness;
 mod write_journal;
