@@ -41,6 +41,7 @@ mod support;
 mod taken_over;
 mod thin;
 mod tls;
+mod top;
 mod unanswered;
 mod usage;
 mod vhost_user;

@@ -125,8 +125,9 @@ fn a_member_that_fails_is_seen_on_a_desk_and_on_a_phone() {
         until("plots", || browser.is("document.querySelectorAll('.plot polyline').length === 3"));
         let scroll = browser.value("document.documentElement.scrollWidth");
         assert!(scroll.as_u64() <= Some(width.into()), "{width}: {scroll} wide");
-        let small = "[...document.querySelectorAll('article p, article li')].filter((e) => \
-                     e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1).length";
+        let small = "[...document.querySelectorAll('article p, article li')]\
+                     .filter((e) => e.checkVisibility())\
+                     .filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length";
         assert_eq!(browser.value(small), 0, "something is cut off at {width}");
         assert!(browser.is("document.querySelector('#unlock').hidden"), "it is only for looking");
     }
@@ -145,7 +146,8 @@ fn with_the_token_a_member_is_failed_from_the_page() {
     raid5(&lab);
     let monitor = Monitor::start(&lab, &["--token", &token(&lab)]);
     browser.open(&format!("http://{}/", monitor.address), (1280, 900));
-    until("a place for the token", || browser.is("document.querySelector('#unlock')?.hidden === false"));
+    let unlock = "document.querySelector('#unlock')?.hidden === false";
+    until("a place for the token", || browser.is(unlock));
     assert_eq!(browser.value("document.querySelectorAll('.tile button').length"), 0);
     browser.value("document.querySelector('#token').focus()");
     browser.insert(TOKEN);

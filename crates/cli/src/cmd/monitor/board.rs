@@ -79,6 +79,12 @@ impl Board {
         &self.silent
     }
 
+    /// The speed of an array's background work in the last day.
+    pub(super) fn speeds(&self, name: &str) -> Vec<u64> {
+        let points = self.rings.get(name).into_iter().flat_map(|ring| &ring.points);
+        points.map(|point| point.bytes_per_s).collect()
+    }
+
     /// The last day of each array.
     pub(super) fn plots(&self) -> BTreeMap<&str, Plots> {
         self.rings.iter().map(|(name, ring)| (name.as_str(), ring.plots())).collect()

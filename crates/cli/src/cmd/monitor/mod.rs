@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
@@ -21,6 +21,7 @@ mod metrics;
 mod outbox;
 mod seen;
 mod sinks;
+pub(super) mod top;
 mod web;
 
 use self::ask::Asker;
@@ -194,17 +195,21 @@ impl Monitor {
         let answers = self.asker.ask().map_err(|error| unreadable(&self.run_dir, &error))?;
         let seen: Vec<Seen> = answers.arrays.iter().flat_map(Seen::all).collect();
         let now_s = u64::try_from(Utc::now().timestamp()).unwrap_or(0);
-        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
-        board.look(now_s, &answers.arrays, answers.silent.clone());
+        self.board().look(now_s, &answers.arrays, answers.silent.clone());
         self.latest.set(answers.arrays);
         let tests = if mem::take(test) { seen.iter().map(Alert::test).collect() } else { vec![] };
         let alerts = self.watch.look(seen, &answers.silent);
         for message in messages([tests, alerts].concat()) {
             say(&message);
-            board.tell(message.json(&self.host));
+            self.board().tell(message.json(&self.host));
             self.outbox.put(&message);
         }
         Ok(())
+    }
+
+    /// Not while `latest` is looked at: the page looks at both, in that order.
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps what was told, and what has yet to be told, for the next monitor.

@@ -231,13 +231,16 @@ async fn carry_out(State(site): State<Site>, headers: HeaderMap, body: Bytes) ->
             return refusal(StatusCode::BAD_REQUEST, &reason, "send what the page would send");
         }
     };
-    if let Err(Refusal { reason, next }) = check_wish(&wish.verb) {
-        return refusal(StatusCode::FORBIDDEN, &reason, &next_step(&next));
-    }
+    let verb = match allowed(wish.verb) {
+        Ok(verb) => verb,
+        Err(Refusal { reason, next }) => {
+            return refusal(StatusCode::FORBIDDEN, &reason, &next_step(&next));
+        }
+    };
     // The array may take its time.
     let done = tokio::task::spawn_blocking(move || {
         let mut client = Client::connect(&site.run_dir, &wish.array)?;
-        client.call(wish.verb).map(drop)
+        client.call(verb).map(drop)
     });
     match done.await {
         Ok(Ok(())) => answer(StatusCode::OK, &json!({ "done": true })),
@@ -253,11 +256,10 @@ async fn carry_out(State(site): State<Site>, headers: HeaderMap, body: Bytes) ->
 }
 
 /// Not everything that can be done with an array is done from the page.
-fn check_wish(verb: &Verb) -> Result<(), Refusal> {
-    match verb {
+fn allowed(verb: Verb) -> Result<Verb, Refusal> {
+    match &verb {
         Verb::Fail { force: false, .. }
         | Verb::Remove { .. }
-        | Verb::Add { force: false, .. }
         | Verb::Replace { .. }
         | Verb::Check
         | Verb::Repair
@@ -265,13 +267,29 @@ fn check_wish(verb: &Verb) -> Result<(), Refusal> {
         | Verb::SyncLimits { .. }
         | Verb::Pause
         | Verb::Resume
-        | Verb::RemoveExport { force: false, .. } => Ok(()),
+        | Verb::RemoveExport { force: false, .. } => Ok(verb),
+        Verb::Add { member, force: false, .. } => {
+            check_whole(member)?;
+            Ok(verb)
+        }
         Verb::AddExport { export } => {
+            let paths = ["nbd:unix:", "fuse:", "vhost-user:"];
+            let mut paths = paths.iter().filter_map(|kind| export.strip_prefix(kind));
+            paths.try_for_each(check_whole)?;
             let spec: ExportSpec = export.parse()?;
-            launch::is_secure(&spec)
+            launch::is_secure(&spec)?;
+            Ok(Verb::AddExport { export: spec.to_string() })
         }
         _ => Err(Refusal::new("that is not done from here", "use the command braid")),
     }
+}
+
+/// Who looks at a page is in no directory.
+fn check_whole(path: &str) -> Result<(), Refusal> {
+    if path.starts_with('/') || path.starts_with("node://") {
+        return Ok(());
+    }
+    Err(Refusal::new(format!("{path:?} is not a whole path"), "write it from / on"))
 }
 
 #[cfg(test)]
@@ -295,15 +313,18 @@ mod tests {
             r#"{"array":"a","verb":"sync-limits","min_bytes_s":null,"max_bytes_s":7}"#,
             r#"{"array":"a","verb":"add-export","export":"nbd:unix:/s,name=x,size=1G"}"#,
         ] {
-            assert_eq!(check_wish(&wish(good)), Ok(()), "{good}");
+            assert!(allowed(wish(good)).is_ok(), "{good}");
         }
         for bad in [
             r#"{"array":"a","verb":"stop","force":true}"#,
             r#"{"array":"a","verb":"read","offset":0,"length":9}"#,
             r#"{"array":"a","verb":"fail","member":"/dev/x","force":true}"#,
             r#"{"array":"a","verb":"add-export","export":"nbd:tcp:0.0.0.0:10809"}"#,
+            r#"{"array":"a","verb":"add-export","export":"nbd:unix:s"}"#,
+            r#"{"array":"a","verb":"add","member":"sdb","force":false}"#,
+            r#"{"array":"a","verb":"add","member":"/dev/sdb","force":true}"#,
         ] {
-            assert!(check_wish(&wish(bad)).is_err(), "{bad}");
+            assert!(allowed(wish(bad)).is_err(), "{bad}");
         }
     }
 }

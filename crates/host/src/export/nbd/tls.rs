@@ -30,6 +30,8 @@ pub(super) struct Tls {
     end: u32,
     /// The messages in front were put together before it began.
     in_clear: usize,
+    /// An empty message that has been large: the others are kept small.
+    spare: Box<Outgoing>,
 }
 
 impl Tls {
@@ -43,7 +45,14 @@ impl Tls {
         let mut connection = ServerConnection::new(Arc::clone(config))?;
         // Messages are no longer than they may be.
         connection.set_buffer_limit(None);
-        Ok(Self { connection, input, start: came.start, end: came.end, in_clear })
+        Ok(Self {
+            connection,
+            input,
+            start: came.start,
+            end: came.end,
+            in_clear,
+            spare: Box::default(),
+        })
     }
 
     /// Where to receive into. Everything there has been opened.
@@ -106,10 +115,17 @@ impl Tls {
         skips
     }
 
-    /// Appends what a message is, sealed, and what it has to say of its own.
-    pub(super) fn seal(&mut self, message: &mut Outgoing, memory: &Memory, out: &mut Vec<u8>) {
+    /// A message that was sent is empty.
+    pub(super) fn keep(&mut self, message: Box<Outgoing>) {
+        self.spare = message;
+    }
+
+    /// A message, sealed, with what it has to say of its own.
+    pub(super) fn seal(&mut self, message: &mut Outgoing, memory: &Memory) -> Box<Outgoing> {
         const IN_MEMORY: &str = "what is in memory is written";
-        let Self { connection, .. } = self;
+        let Self { connection, spare, .. } = self;
+        let mut sealed = std::mem::take(spare);
+        let out = &mut sealed.bytes;
         message.each(memory, |bytes| {
             connection.writer().write_all(bytes).expect(IN_MEMORY);
             while connection.wants_write() {
@@ -119,5 +135,6 @@ impl Tls {
         while connection.wants_write() {
             connection.write_tls(out).expect(IN_MEMORY);
         }
+        sealed
     }
 }

@@ -126,16 +126,19 @@ impl Connection {
         if tls.skips() {
             return message;
         }
-        let mut sealed = self.spares.pop().unwrap_or_default();
-        tls.seal(&mut message, core.arena.memory(), &mut sealed.bytes);
-        self.recycle(core, message);
+        let sealed = tls.seal(&mut message, core.arena.memory());
+        self.empty(core, &mut message);
+        self.keep(message);
         sealed
     }
 
-    /// Takes a message's memory back.
-    fn recycle(&mut self, core: &mut Core, mut message: Box<Outgoing>) {
+    /// Takes the memory of a message's buffers back.
+    fn empty(&mut self, core: &mut Core, message: &mut Outgoing) {
         message.buffers().for_each(|buf| self.release(core, buf));
         message.clear();
+    }
+
+    fn keep(&mut self, message: Box<Outgoing>) {
         if self.spares.len() < MAX_SPARES {
             self.spares.push(message);
         }
@@ -146,10 +149,14 @@ impl Connection {
         &mut self,
         core: &mut Core,
         result: Result<u32, Errno>,
-        message: Box<Outgoing>,
+        mut message: Box<Outgoing>,
     ) {
         self.sending = false;
-        self.recycle(core, message);
+        self.empty(core, &mut message);
+        match &mut self.tls {
+            Some(tls) => tls.keep(message),
+            None => self.keep(message),
+        }
         if result.is_err() {
             self.break_off(core);
         }
