@@ -39,8 +39,9 @@ pub(crate) const MAX_CLIENTS: u16 = 64;
 /// What a connection receives into. Larger ones would copy more of large writes, smaller ones batch
 /// less.
 pub(crate) const INPUT_BYTES: u32 = 64 << 10;
-/// For so many connections, those that are coming and going included.
-const INPUTS: u64 = 128;
+/// For so many connections, those that are coming and going included, if all have TLS: that has
+/// one more.
+const INPUTS: u64 = 192;
 /// What a mount has for its requests to land in, a MiB each: no more of its writes are under way,
 /// those included that may come at any moment.
 pub(crate) const LANDINGS: u32 = 40;

@@ -22,6 +22,7 @@ pub mod remote;
 pub mod run_dir;
 pub mod serve;
 pub mod served_array;
+pub mod size;
 pub mod store;
 mod sysfs;
 mod system;

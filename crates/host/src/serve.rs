@@ -36,10 +36,13 @@ use crate::system::refused_by_system;
 
 mod again;
 mod doors;
+mod listening;
 mod nodes;
+mod part;
 mod private;
 mod report;
 mod running;
+mod sockets;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -48,6 +51,7 @@ use again::Search;
 pub use again::{Again, Judge};
 use doors::Doors;
 use nodes::{Nodes, NotSetUp};
+pub use part::Part;
 pub use private::Private;
 use running::Running;
 pub use spec::{ExportSpec, Place, SpecError};

@@ -99,8 +99,10 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Set the speed of background work, pause or resume it; without options, show what is set
     Sync(SyncArgs),
-    /// Tell of what happens to arrays, by mail, programs and webhooks, and serve metrics
+    /// Tell of what happens to arrays, by mail, programs and webhooks; serve metrics and a page
     Monitor(MonitorArgs),
+    /// Show all running arrays in a terminal, as they are now; q ends it
+    Top,
     /// Write an array's content to stdout, without writing a byte to its members
     Cat(CatArgs),
     /// Show where each data and parity chunk of an array lies

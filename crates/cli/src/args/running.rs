@@ -24,10 +24,12 @@ const ADD_HELP: &str = "\
 
 const EXPORT_HELP: &str = "\
 EXPORT is spelled as for braid assemble --export, or as braid status shows it; what is removed is \
-found without its options.
+found without its options but name=.
 
 Examples:
   braid export home add nbd:unix:/run/home.nbd,mode=0660,group=backup
+  braid export home add nbd:unix:/run/vms.nbd,name=vm1,offset=1GiB,size=10GiB
+  braid export home add nbd:tcp:0.0.0.0:10809,tls=/etc/braid/tls
   braid export home add fuse:/mnt/home
   braid export home remove nbd:unix:/run/home.nbd
   braid export home remove fuse:/mnt/home --force";
@@ -124,8 +126,8 @@ pub(crate) enum ExportAction {
         /// nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or vhost-user:PATH, with options as
         /// for braid assemble
         export: String,
-        /// Serve over NBD on an address beyond loopback: who can connect can read and write
-        /// everything
+        /// Serve over NBD on an address beyond loopback without TLS: who can connect can read and
+        /// write everything
         #[arg(long)]
         insecure: bool,
     },

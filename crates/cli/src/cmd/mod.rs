@@ -68,6 +68,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Export(args) => export::run(run_dir, args),
         Command::Sync(args) => sync::run(run_dir, args),
         Command::Monitor(args) => monitor::run(run_dir, args),
+        Command::Top => monitor::top::run(run_dir),
         Command::Cat(args) => cat::run(run_dir, args),
         Command::Layout(args) => layout::run(args),
         Command::Node(args) => match &args.command {
@@ -104,6 +105,7 @@ fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
             | Command::Repair(_)
             | Command::Sync(_)
             | Command::Export(_)
+            | Command::Top
     );
     if !asks_arrays || run_dir.exists() {
         return Ok(());

@@ -361,14 +361,19 @@ fn absent(absent: &AbsentStatus) -> MemberJson {
     }
 }
 
-fn member(member: &MemberStatus) -> MemberJson {
-    let mut state = vec![match member.state {
+/// The state of a member in a word.
+pub(crate) const fn member_word(state: MemberState) -> &'static str {
+    match state {
         MemberState::InSync => "in-sync",
         MemberState::Rebuilding => "rebuilding",
         MemberState::Spare => "spare",
         MemberState::Journal => "journal",
         MemberState::Faulty => "faulty",
-    }];
+    }
+}
+
+fn member(member: &MemberStatus) -> MemberJson {
+    let mut state = vec![member_word(member.state)];
     let flags = [
         (member.devflags & devflag::WRITE_MOSTLY != 0, "write-mostly"),
         (member.devflags & devflag::FAILFAST != 0, "failfast"),
