@@ -9,7 +9,7 @@ declare -A packages=(
 	# A C compiler links Rust programs and builds the shim of the md kernel's runner.
 	[md]="gcc libc6-dev user-mode-linux mdadm busybox-static kmod"
 	[live]="fuse3 e2fsprogs xfsprogs fio util-linux procps"
-	[nbd]="qemu-utils libnbd-bin python3-libnbd"
+	[nbd]="qemu-utils libnbd-bin python3-libnbd openssl"
 	# The model of arrays over nodes.
 	[model]="python3"
 	# Without these, the fabric over libfabric is left out.

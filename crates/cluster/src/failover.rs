@@ -468,6 +468,10 @@ impl BlockMachine for FailoverClient {
         Ok(())
     }
 
+    fn expect_writes(&mut self, more: bool) {
+        self.client.expect_writes(more);
+    }
+
     fn status(&self) -> Status {
         let Some(away) = &self.away else { return self.client.status() };
         let left_ms = (away.until.0 - self.now.0.min(away.until.0)) / 1_000_000;

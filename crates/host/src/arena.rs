@@ -1,7 +1,8 @@
 //! The arena: one aligned mapping in which all user bytes live. The front belongs to the machine
 //! (its scratch), then comes a stretch of zeroes to write from, then what is handed out as request
 //! buffers, then what clients have of their own, then where requests of FUSE mounts land, and at
-//! the end a little for the fabric where there is one.
+//! the end a little for the fabric where there is one. Behind it are addresses at which memory of
+//! others can be mapped.
 //!
 //! Every range has one holder at a time: whoever allocated it, then the machine or the kernel
 //! while a request or an I/O names it. All access goes through that rule; the borrow checker
@@ -14,6 +15,7 @@
 
 mod memory;
 mod pool;
+mod window;
 
 use std::io;
 use std::ops::Range;
@@ -25,6 +27,7 @@ use braid_array::{Buf, IoId};
 use memory::HUGE_PAGE_BYTES;
 pub(crate) use memory::{Memory, PIECE_BYTES, Piece};
 use pool::{BLOCK_BYTES, Pool};
+pub(crate) use window::Window;
 
 const FABRIC_BYTES: u32 = 4 << 20;
 /// For as many connections as 200 arrays over as many nodes as suit have, and more: of that, too,
@@ -36,8 +39,9 @@ pub(crate) const MAX_CLIENTS: u16 = 64;
 /// What a connection receives into. Larger ones would copy more of large writes, smaller ones batch
 /// less.
 pub(crate) const INPUT_BYTES: u32 = 64 << 10;
-/// For so many connections, those that are coming and going included.
-const INPUTS: u64 = 128;
+/// For so many connections, those that are coming and going included, if all have TLS: that has
+/// one more.
+const INPUTS: u64 = 192;
 /// What a mount has for its requests to land in, a MiB each: no more of its writes are under way,
 /// those included that may come at any moment.
 pub(crate) const LANDINGS: u32 = 40;
@@ -185,7 +189,9 @@ impl Arena {
             memory: Arc::new(if lean {
                 Memory::lean(bytes)?
             } else {
-                Memory::new(bytes, huge_bytes.unwrap_or(bytes))?
+                // What comes over a fabric lands in the arena alone.
+                let windows = clients > 0 && fabric_bytes == 0;
+                Memory::with_windows(bytes, huge_bytes.unwrap_or(bytes), windows)?
             }),
             scratch: Scratch { offset: 0, bytes: scratch_bytes },
             zeroes,
@@ -305,6 +311,11 @@ impl Arena {
         }
     }
 
+    /// Whether I/O that nobody waits for may still use a part of this.
+    pub(crate) fn is_lent(&self, buf: Buf) -> bool {
+        self.lent.iter().any(|(_, lent)| lent.overlaps(buf))
+    }
+
     /// Whether I/O that nobody waits for may still use something.
     pub(crate) const fn has_lent(&self) -> bool {
         !self.lent.is_empty()
@@ -312,6 +323,10 @@ impl Arena {
 
     /// Puts a buffer back into its pool, unless it is still in use.
     fn give_back(&mut self, buf: Buf) {
+        if self.memory.is_window(buf) {
+            // It is its owner's.
+            return;
+        }
         let occupied = Pool::occupied_bytes(buf.len);
         let slot = Buf { len: u32::try_from(occupied).expect("at most a block"), ..buf };
         if self.lent.iter().any(|(_, lent)| lent.overlaps(slot)) {
@@ -479,6 +494,6 @@ mod tests {
     #[should_panic(expected = "outside the arena")]
     fn a_range_beyond_the_end_is_noticed() {
         let arena = Arena::new(0, 1 << 20).unwrap();
-        arena.memory.address(Buf { offset: 2 << 30, len: 1 });
+        arena.memory.address(Buf { offset: 2 << 40, len: 1 });
     }
 }

@@ -167,6 +167,18 @@ impl Outgoing {
         }
     }
 
+    /// Shows all bytes of the message, piece by piece. Nobody may be writing to its buffers.
+    pub(crate) fn each(&mut self, memory: &Memory, mut show: impl FnMut(&[u8])) {
+        self.cover();
+        for part in &self.parts {
+            match *part {
+                Part::Own { start, len } => show(&self.bytes[start..start + len]),
+                // SAFETY: what is to be sent has been read, and is written to no more.
+                Part::Arena(buf) => show(unsafe { memory.bytes(buf) }),
+            }
+        }
+    }
+
     /// All bytes of the message. Call it after `fill`.
     pub(crate) const fn total_bytes(&self) -> u64 {
         self.total

@@ -37,7 +37,7 @@ use crate::store::Store;
 use crate::token::{ExportId, Owner, Token};
 
 /// How long clients get to take their last replies when the engine ends.
-const FAREWELL: Duration = Duration::from_secs(5);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Memory for requests that suits an array served to a handful of clients.
 pub const REQUEST_BYTES: u64 = 64 << 20;

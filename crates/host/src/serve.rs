@@ -24,6 +24,7 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::arena::Arena;
 use crate::control::{News, Served, Server, StopRequest};
+use crate::disk::Disks;
 use crate::door::{Door, Message};
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
@@ -37,10 +38,13 @@ use crate::system::refused_by_system;
 
 mod again;
 mod doors;
+mod listening;
 mod nodes;
+mod part;
 mod private;
 mod report;
 mod running;
+mod sockets;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -49,6 +53,7 @@ use again::Search;
 pub use again::{Again, Judge};
 use doors::Doors;
 use nodes::{Nodes, NotSetUp};
+pub use part::Part;
 pub use private::Private;
 use running::Running;
 pub use spec::{ExportSpec, Place, SpecError};
@@ -286,6 +291,7 @@ fn serve_machine(
     let stop = stops.sender.clone();
     let mut control = Server::bind(run_dir, name)?;
     let signals = watch_signals(stop.clone()).map_err(system)?;
+    let disks = Disks::of_members(&array.machine.status());
     let facts = Facts::of(array.machine.as_ref());
     let machine = AnyMachine::Block(array.machine);
     let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
@@ -311,6 +317,7 @@ fn serve_machine(
         limits: limits.clone(),
         stop: stop.clone(),
         news: Arc::clone(&news),
+        disks,
     };
     let engine = Some(run_apart(engine, stop).map_err(system)?);
     let watched = watched(&door).map_err(system)?;

@@ -40,6 +40,11 @@ impl BlockDevice {
         Some(Self { entry, number })
     }
 
+    /// Its directory.
+    pub(crate) fn entry(&self) -> &Path {
+        &self.entry
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         device_path(&self.entry.file_name().unwrap_or_default().to_string_lossy())
     }

@@ -121,6 +121,9 @@ pub(crate) struct ClusterArgs {
     /// Measure writes of whole stripes without one node and without two, too
     #[arg(long, requires = "level")]
     pub(crate) degraded_writes: bool,
+    /// Measure writes of 1M in sequence, each answered before the next, too
+    #[arg(long, requires = "level")]
+    pub(crate) lone_writes: bool,
     /// Measure writes of 4K at random places, too
     #[arg(long, requires = "level")]
     pub(crate) small_writes: bool,

@@ -57,6 +57,7 @@ fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
         (args.degraded_reads, Pattern::ReadTwoLost),
         (args.degraded_writes, Pattern::WriteOneLost),
         (args.degraded_writes, Pattern::WriteTwoLost),
+        (args.lone_writes, Pattern::WriteAlone),
         (args.small_writes, Pattern::Write4k),
         (args.durable_writes, Pattern::Write4kDurable),
         (args.rebuild, Pattern::Rebuild),

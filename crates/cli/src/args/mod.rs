@@ -30,8 +30,8 @@ pub(crate) use nodes::{
 pub(crate) use parse::parse;
 pub use parse::parse_as;
 pub(crate) use running::{
-    AddArgs, DetailArgs, ExportAction, ExportArgs, FailArgs, JournalModeArg, MemberOfArgs,
-    RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, SyncArgs,
+    AddArgs, DetailArgs, ExportAction, ExportArgs, FailArgs, IdentifyArgs, JournalModeArg,
+    MemberOfArgs, RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, SyncArgs,
 };
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
@@ -102,6 +102,8 @@ pub(crate) enum Command {
     ReAdd(MemberOfArgs),
     /// Copy a member to a spare while it still serves, then make it faulty
     Replace(ReplaceArgs),
+    /// Say what stands on the label of the disk that a member is, and have a light show it
+    Identify(IdentifyArgs),
     /// Read all members and count where redundancy does not fit; write nothing
     Check(ScrubArgs),
     /// Read all members and rewrite redundancy where it does not fit
@@ -110,8 +112,10 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Set the speed of background work, pause or resume it; without options, show what is set
     Sync(SyncArgs),
-    /// Tell of what happens to arrays, by mail, programs and webhooks, and serve metrics
+    /// Tell of what happens to arrays, by mail, programs and webhooks; serve metrics and a page
     Monitor(MonitorArgs),
+    /// Show all running arrays in a terminal, as they are now; q ends it
+    Top,
     /// Write an array's content to stdout, without writing a byte to its members
     Cat(CatArgs),
     /// Show where each data and parity chunk of an array lies

@@ -1,4 +1,4 @@
-//! Alerts and metrics of all arrays that run.
+//! Alerts, metrics and a page of all arrays that run.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,7 @@ const MONITOR_HELP: &str = "\
     Examples:\n  \
     braid monitor --mail root --program /usr/local/sbin/raid-event\n  \
     braid monitor --webhook https://hooks.example.org/raid --metrics 9179\n  \
+    braid monitor --web 8080 --token /etc/braid/web.token\n  \
     braid monitor --mail root --oneshot          once a day, from cron\n  \
     braid monitor --mail root --test --oneshot   does mail arrive?";
 
@@ -32,6 +33,14 @@ pub(crate) struct MonitorArgs {
     /// Serve OpenMetrics at http://ADDR/metrics: HOST:PORT, or a PORT of this machine alone
     #[arg(long, value_name = "ADDR", conflicts_with = "oneshot")]
     pub(crate) metrics: Option<String>,
+    /// Serve a page to look at, at http://ADDR/: HOST:PORT, or a PORT of this machine alone
+    #[arg(long, value_name = "ADDR", conflicts_with = "oneshot")]
+    pub(crate) web: Option<String>,
+    /// Who enters on the page what is in FILE may fail, add and replace members, check, repair,
+    /// set limits and change exports; without it the page is only for looking
+    #[arg(long, visible_alias = "web-token", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(requires = "web")]
+    pub(crate) token: Option<PathBuf>,
     /// Tell which arrays are degraded, whether that was told before or not, and end
     #[arg(long, short = '1')]
     pub(crate) oneshot: bool,

@@ -27,10 +27,12 @@ const ADD_HELP: &str = "\
 
 const EXPORT_HELP: &str = "\
 EXPORT is spelled as for braid assemble --export, or as braid status shows it; what is removed is \
-found without its options.
+found without its options but name=.
 
 Examples:
   braid export home add nbd:unix:/run/home.nbd,mode=0660,group=backup
+  braid export home add nbd:unix:/run/vms.nbd,name=vm1,offset=1GiB,size=10GiB
+  braid export home add nbd:tcp:0.0.0.0:10809,tls=/etc/braid/tls
   braid export home add fuse:/mnt/home
   braid export home remove nbd:unix:/run/home.nbd
   braid export home remove fuse:/mnt/home --force";
@@ -46,6 +48,11 @@ const REPLACE_HELP: &str = "\
     pieces of 64 KiB the first, every 64th and the last one, of large members about a thousand. \
     If one cannot be read or differs, the new member fails and MEMBER stays. This is not done in \
     arrays over nodes.";
+
+const IDENTIFY_HELP: &str = "\
+    The lamp of a slot is there in enclosures that the kernel knows (ses). Elsewhere MEMBER is read \
+    for half a second of every second, which its light of activity shows; nothing is written.\n\n\
+    Example: braid identify home /dev/sdb --seconds 600";
 
 #[derive(Debug, Args)]
 #[command(after_help = STOP_HELP)]
@@ -126,8 +133,8 @@ pub(crate) enum ExportAction {
         /// nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT or vhost-user:PATH, with options as
         /// for braid assemble
         export: String,
-        /// Serve over NBD on an address beyond loopback: who can connect can read and write
-        /// everything
+        /// Serve over NBD on an address beyond loopback without TLS: who can connect can read and
+        /// write everything
         #[arg(long)]
         insecure: bool,
     },
@@ -186,6 +193,16 @@ pub(crate) struct ReplaceArgs {
     /// one. Without it any spare is used
     #[arg(long, value_name = "MEMBER", value_hint = ValueHint::FilePath)]
     pub(crate) with: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = IDENTIFY_HELP)]
+pub(crate) struct IdentifyArgs {
+    #[command(flatten)]
+    pub(crate) of: MemberOfArgs,
+    /// For how long, in seconds
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    pub(crate) seconds: u64,
 }
 
 #[derive(Debug, Args)]

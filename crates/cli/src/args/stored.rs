@@ -126,7 +126,8 @@ pub(crate) struct CreateArgs {
     /// With members of memory: serve the array so, as `braid assemble` does; may be repeated
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
-    /// Serve over NBD on an address beyond loopback: who can connect can read and write everything
+    /// Serve over NBD on an address beyond loopback without TLS: who can connect can read and write
+    /// everything
     #[arg(long, requires = "export")]
     pub(crate) insecure: bool,
     /// With members of memory: stay in the foreground until the array is stopped
@@ -154,7 +155,9 @@ pub(crate) struct AssembleArgs {
     /// Serve the array: nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or
     /// ublk[:NUMBER] (a block device /dev/ublkbNUMBER); may be repeated. After a PATH or MOUNTPOINT
     /// may come ,mode=MODE ,owner=USER ,group=GROUP of the socket or file [default: 0600, 0660 with
-    /// group=, and the user's own]
+    /// group=, and the user's own]; after an nbd: also ,name=NAME ,offset=SIZE ,size=SIZE ,readonly
+    /// for a part of the array: several on one socket have different names; after nbd:tcp: ,tls=DIR
+    /// with server-cert.pem, server-key.pem and ca-cert.pem
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
     /// Serve over NBD on an address beyond loopback: who can connect can read and write everything

@@ -27,9 +27,9 @@ pub(super) fn run(run_dir: &Path, args: &ExportArgs) -> Result<(), Failure> {
         }
         ExportAction::Remove { export, force } => {
             let spec = launch::export(OPERATION, name, export)?;
-            let remove = Verb::RemoveExport { export: spec.place.to_string(), force: *force };
+            let remove = Verb::RemoveExport { export: spec.address(), force: *force };
             running::call(OPERATION, run_dir, name, remove)?;
-            output::answer(&format!("{name}: removed {}\n", spec.place))?;
+            output::answer(&format!("{name}: removed {}\n", spec.address()))?;
         }
     }
     Ok(())

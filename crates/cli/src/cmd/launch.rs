@@ -4,7 +4,9 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use braid_array::Refusal;
 use braid_host::daemon::{self, Daemon, Started};
+use braid_host::export::nbd::asks_clients;
 use braid_host::limits::Limits;
 use braid_host::notify;
 use braid_host::serve::{Assembled, ExportSpec, Place, Serving, SpecError};
@@ -115,15 +117,38 @@ pub(super) fn check_secure(
     export: &ExportSpec,
     insecure: bool,
 ) -> Result<(), Failure> {
-    match &export.place {
-        Place::NbdTcp(address) if !insecure && !is_loopback(address) => {
+    if insecure {
+        return Ok(());
+    }
+    is_secure(export).map_err(|Refusal { reason, next }| {
+        let next = next.advice.into_owned() + " where everybody who can connect may do that";
+        Failure::refused(operation, export, reason, next)
+    })
+}
+
+/// Refuses what everybody on a network could write to.
+pub(super) fn is_secure(export: &ExportSpec) -> Result<(), Refusal> {
+    match (&export.place, &export.tls) {
+        (Place::NbdTcp(address), _) if is_loopback(address) => Ok(()),
+        (Place::NbdTcp(_), Some(dir)) if asks_clients(dir) => Ok(()),
+        (Place::NbdTcp(_), Some(dir)) => {
+            let reason = format!(
+                "{} has no ca-cert.pem, so nobody would be asked for a certificate: whoever can \
+                 connect could read and write the array",
+                dir.display()
+            );
+            let next = "put the certificate there by which those of clients are signed, or say \
+                        --insecure";
+            Err(Refusal::new(reason, next))
+        }
+        (Place::NbdTcp(address), None) => {
             let reason = format!(
                 "whoever can connect to {address} could read and write the array: nothing is \
                  encrypted, and nobody is asked who they are"
             );
-            let next = "use a loopback address or nbd:unix:PATH, with an ssh tunnel to it, or say \
-                        --insecure where everybody who can connect may do that";
-            Err(Failure::refused(operation, export, reason, next))
+            let next = "add tls=DIR for clients with a certificate, or use a loopback address or \
+                        nbd:unix:PATH, with an ssh tunnel to it, or say --insecure";
+            Err(Refusal::new(reason, next))
         }
         _ => Ok(()),
     }

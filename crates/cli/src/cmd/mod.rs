@@ -16,6 +16,7 @@ mod examine;
 mod export;
 mod families;
 mod found;
+mod identify;
 mod key;
 mod launch;
 mod layout;
@@ -67,11 +68,13 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Add(args) => manage::add(run_dir, args),
         Command::ReAdd(args) => manage::re_add(run_dir, args),
         Command::Replace(args) => manage::replace(run_dir, args),
+        Command::Identify(args) => identify::run(run_dir, args),
         Command::Check(args) => scrub::run(run_dir, args, scrub::Kind::Check),
         Command::Repair(args) => scrub::run(run_dir, args, scrub::Kind::Repair),
         Command::Export(args) => export::run(run_dir, args),
         Command::Sync(args) => sync::run(run_dir, args),
         Command::Monitor(args) => monitor::run(run_dir, args),
+        Command::Top => monitor::top::run(run_dir),
         Command::Cat(args) => cat::run(run_dir, args),
         Command::Layout(args) => layout::run(args),
         Command::Node(args) => match &args.command {
@@ -103,10 +106,12 @@ fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
             | Command::Add(_)
             | Command::ReAdd(_)
             | Command::Replace(_)
+            | Command::Identify(_)
             | Command::Check(_)
             | Command::Repair(_)
             | Command::Sync(_)
             | Command::Export(_)
+            | Command::Top
     );
     if !asks_arrays || run_dir.exists() {
         return Ok(());

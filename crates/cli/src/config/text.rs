@@ -89,14 +89,14 @@ fn twice(config: &Config) -> Vec<Problem> {
         .flat_map(|array| array.exports.iter().map(move |export| (array, export)));
     let exports: Vec<_> = exports.collect();
     for (index, (array, export)) in exports.iter().enumerate() {
-        let place = &export.value.place;
+        let address = export.value.address();
         let same =
-            |(_, other): &&(_, &Located<ExportSpec>)| -> bool { other.value.place == *place };
-        if matches!(place, Place::Ublk(None)) {
+            |(_, other): &&(_, &Located<ExportSpec>)| -> bool { other.value.address() == address };
+        if matches!(export.value.place, Place::Ublk(None)) {
             continue;
         }
         if let Some((first, other)) = exports[..index].iter().find(same) {
-            let reason = format!("{place} is an export of {} in line {}", first.name, other.line);
+            let reason = format!("{address} is an export of {} in line {}", first.name, other.line);
             let key = format!("array.{}.exports", array.name);
             problems.push(Problem::new(export.line, key, reason, "choose another place"));
         }

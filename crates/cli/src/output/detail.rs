@@ -21,6 +21,12 @@ pub(crate) fn text(array: &ControlStatus) -> String {
         text.push('\n');
         text.push_str(&one(&child.short_name(), child, &[], None));
     }
+    if !array.disks.is_empty() {
+        text.push('\n');
+    }
+    for (member, disk) in &array.disks {
+        field(&mut text, "Disk", format!("{member} is {}: {}", disk.device, disk.label()));
+    }
     text
 }
 

@@ -48,16 +48,6 @@ pub(crate) fn size_binary(bytes: u64) -> String {
     format!("{} {prefix}iB", fraction(hundredths(bytes, unit)))
 }
 
-/// The shortest exact form that can be typed: `64K`.
-pub(crate) fn size_typed(bytes: u64) -> String {
-    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
-    let fits = |shift: u32| bytes != 0 && bytes.trailing_zeros() >= shift;
-    match units.into_iter().find(|&(shift, _)| fits(shift)) {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
-}
-
 /// Hundredths of a unit, rounded as mdadm does: in half hundredths, then up from the middle.
 fn hundredths(bytes: u64, unit: u64) -> u64 {
     let twice = if unit.is_power_of_two() {

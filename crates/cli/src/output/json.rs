@@ -1,5 +1,7 @@
 //! The stable JSON of `status` and `detail`. Fields are only ever added.
 
+use std::collections::BTreeMap;
+
 use braid_array::Role;
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
@@ -8,6 +10,7 @@ use braid_array::status::{
     AbsentStatus, ArrayState, MemberState, MemberStatus, Status, WitnessStatus,
 };
 use braid_host::control::wire::{ControlStatus, Mismatch};
+use braid_host::disk::Disk;
 use serde::Serialize;
 
 use super::{shape, unread};
@@ -156,6 +159,8 @@ struct MemberJson {
     errors: u64,
     /// Why it is not taken back, though its node is there; or was not taken in.
     refused: Option<String>,
+    /// Which hardware it is, where it is a disk or on one of this machine.
+    disk: Option<Disk>,
 }
 
 #[derive(Debug, Serialize)]
@@ -175,7 +180,7 @@ struct SyncJson {
 
 /// The JSON of one array.
 pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
-    ArrayJson {
+    let mut json = ArrayJson {
         exports: array.exports.clone(),
         pid: Some(array.pid),
         protection: array.protection.as_ref().map(|how| ProtectionJson {
@@ -190,7 +195,17 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
         unreadable_ranges: places(&array.array, unread::places(&array.array)),
         trusted_ranges: places(&array.array, unread::trusted(&array.array)),
         ..described(array.name.clone(), &array.array)
+    };
+    name_disks(&mut json, &array.disks);
+    json
+}
+
+/// Says which hardware members are.
+fn name_disks(array: &mut ArrayJson, disks: &BTreeMap<String, Disk>) {
+    for member in &mut array.members {
+        member.disk = member.device.as_ref().and_then(|device| disks.get(device).cloned());
     }
+    array.children.iter_mut().for_each(|child| name_disks(child, disks));
 }
 
 /// What the status of an array or of one within it says.
@@ -324,6 +339,7 @@ fn members(status: &Status) -> Vec<MemberJson> {
                 events: 0,
                 errors: 0,
                 refused: None,
+                disk: None,
             });
         }
     }
@@ -341,17 +357,23 @@ fn absent(absent: &AbsentStatus) -> MemberJson {
         events: 0,
         errors: 0,
         refused: Some(absent.why.to_string()),
+        disk: None,
     }
 }
 
-fn member(member: &MemberStatus) -> MemberJson {
-    let mut state = vec![match member.state {
+/// The state of a member in a word.
+pub(crate) const fn member_word(state: MemberState) -> &'static str {
+    match state {
         MemberState::InSync => "in-sync",
         MemberState::Rebuilding => "rebuilding",
         MemberState::Spare => "spare",
         MemberState::Journal => "journal",
         MemberState::Faulty => "faulty",
-    }];
+    }
+}
+
+fn member(member: &MemberStatus) -> MemberJson {
+    let mut state = vec![member_word(member.state)];
     let flags = [
         (member.devflags & devflag::WRITE_MOSTLY != 0, "write-mostly"),
         (member.devflags & devflag::FAILFAST != 0, "failfast"),
@@ -370,5 +392,6 @@ fn member(member: &MemberStatus) -> MemberJson {
         events: member.events,
         errors: member.errors,
         refused: member.refused.as_ref().map(ToString::to_string),
+        disk: None,
     }
 }

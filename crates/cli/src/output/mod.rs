@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use braid_array::status::{Status, SyncStatus};
 use braid_host::control::wire::Mismatch;
+use braid_host::size;
 use serde::Serialize;
 
 use crate::failure::{Failure, one_line, system_error};
@@ -58,9 +59,9 @@ pub(crate) fn array_within(status: &Status, found: &Mismatch) -> Option<String> 
 
 /// `min 10M, max none`: how fast background work may go, in the words of `braid sync`.
 pub(crate) fn limits(sync: &SyncStatus) -> String {
-    let max = sync.max_bytes_per_s.map_or_else(|| "none".to_owned(), human::size_typed);
+    let max = sync.max_bytes_per_s.map_or_else(|| "none".to_owned(), size::typed);
     let paused = if sync.paused { ", paused" } else { "" };
-    format!("min {}, max {max}{paused}", human::size_typed(sync.min_bytes_per_s))
+    format!("min {}, max {max}{paused}", size::typed(sync.min_bytes_per_s))
 }
 
 /// The name of this machine.

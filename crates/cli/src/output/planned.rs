@@ -6,6 +6,7 @@ use std::path::Path;
 use braid_array::SECTOR_BYTES;
 use braid_array::create::Blueprint;
 use braid_array::format::Superblock;
+use braid_host::size;
 
 use super::{human, shape};
 
@@ -70,7 +71,7 @@ fn head(sb: &Superblock, capacity_bytes: u64) -> String {
     let members = if sb.raid_disks == 1 { "member" } else { "members" };
     let _ = write!(text, ", {} {members}", sb.raid_disks);
     if shape::has_chunk(sb.level) {
-        let chunk = human::size_typed(u64::from(sb.chunk_sectors) * SECTOR_BYTES);
+        let chunk = size::typed(u64::from(sb.chunk_sectors) * SECTOR_BYTES);
         let _ = write!(text, ", chunk {chunk}");
     }
     let version = shape::version_name(sb.version);

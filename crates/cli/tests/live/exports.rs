@@ -195,7 +195,7 @@ fn an_export_comes_and_goes_while_the_array_runs() {
     assert_eq!(exports(&lab), [spec(&first), format!("{},mode=0640", spec(&second))]);
     assert!(lab.ok_text("detail home", &[]).contains(&spec(&second)));
     let line = lab.refused(1, &format!("export home add {}", spec(&second)), &[], &[]);
-    assert!(line.contains("somebody listens there already; name another address"), "{line}");
+    assert!(line.contains("there is one named home already; choose another name="), "{line}");
 
     // Who uses one stands against its end, and not against that of the other.
     let mut client = connect(&second, "home", content.len());
@@ -240,6 +240,144 @@ fn a_port_that_was_chosen_is_told() {
     assert!(exports(&lab).is_empty());
     let line = lab.refused(1, "export away add nbd:unix:s", &[], &[]);
     assert!(line.contains("export away: "), "{line}");
+}
+
+/// One socket, several disks: each client has its own, whatever it asks for.
+#[test]
+fn parts_of_an_array_are_disks_of_their_own() {
+    let lab = Lab::new();
+    mirror(&lab);
+    let socket = lab.path("s");
+    let at = format!("nbd:unix:{}", socket.display());
+    const MIB: usize = 1 << 20;
+    lab.ok(&format!("export home add {at},mode=0660,name=vm1,size=4MiB"), &[]);
+    lab.ok(&format!("export home add {at},name=vm2,offset=4M,size=2048K"), &[]);
+    lab.ok(&format!("export home add {at},name=rest,offset=6M"), &[]);
+    lab.ok(&format!("export home add {at},readonly"), &[]);
+    let rights = ["mode=0660,name=vm1,size=4M", "mode=0660,name=vm2,offset=4M,size=2M"];
+    let more = ["mode=0660,name=rest,offset=6M", "mode=0660,readonly"];
+    let expected = rights.iter().chain(&more).map(|options| format!("{at},{options}"));
+    assert_eq!(exports(&lab), expected.collect::<Vec<_>>());
+    assert!(lab.ok_text("status home", &[]).contains("name=vm2,offset=4M,size=2M"));
+
+    let content = noise(size(&lab));
+    let (first, rest) = content.split_at(4 * MIB);
+    let (second, rest) = rest.split_at(2 * MIB);
+    for (name, content) in [("vm1", first), ("vm2", second), ("rest", rest)] {
+        fill(&socket, name, content);
+    }
+    assert!(lab.ok("cat home", &[]) == content, "each lies where it was asked for");
+
+    // One goes in the middle of its use, and the others serve on.
+    let mut stays = connect(&socket, "vm1", first.len());
+    let mut goes = connect(&socket, "vm2", second.len());
+    let line = lab.refused(1, &format!("export home remove {at},name=vm2"), &[], &[]);
+    assert!(line.contains("in use by "), "{line}");
+    let line = lab.refused(1, &format!("export home remove {at},name=vm9"), &[], &[]);
+    assert!(line.contains("home has no such export"), "{line}");
+    lab.ok(&format!("export home remove {at},name=vm2 --force"), &[]);
+    ask(&mut goes, 3, 0, &[]).expect_err("it was hung up on");
+    ask(&mut stays, 1, 0, &first[..4096]).unwrap();
+    lab.ok(&format!("export home remove {at},name=rest"), &[]);
+    lab.ok(&format!("export home remove {at}"), &[]);
+    drop(stays);
+    until("the last client has gone", || {
+        lab.run(&format!("export home remove {at}"), &[]).status.success()
+    });
+    assert!(exports(&lab).is_empty() && !socket.exists());
+    // The name is free again.
+    lab.ok(&format!("export home add {at},name=vm2,offset=4M,size=2M"), &[]);
+    drop(connect(&socket, "vm2", second.len()));
+}
+
+#[test]
+fn parts_that_would_spoil_each_other_are_refused() {
+    let lab = Lab::new();
+    mirror(&lab);
+    let first = format!("nbd:unix:{},name=vm1,offset=1M,size=1M", lab.path("s").display());
+    lab.ok(&format!("export home add {first}"), &[]);
+    let s = format!("nbd:unix:{}", lab.path("s").display());
+    let t = format!("nbd:unix:{}", lab.path("t").display());
+    let table = [
+        (format!("{s},name=vm1,offset=2M,size=1M"), "one named vm1 already", "another name="),
+        (
+            format!("{s},name=b,offset=1536K,size=1M"),
+            "can write bytes 1048576 to 2097151",
+            "readonly",
+        ),
+        (format!("{t},size=1028K"), first.as_str(), "another offset and size"),
+        (t.clone(), first.as_str(), "add readonly"),
+        (format!("vhost-user:{}", lab.path("v").display()), first.as_str(), "add readonly"),
+        (format!("{t},offset=1000"), "not a multiple of the array's blocks of 512", "offset=512"),
+        (format!("{t},offset=31G"), "offset=31G is not inside the array", "the array has "),
+        (format!("{t},offset=2M,size=1G"), "beyond the end of the array", "at most"),
+        (format!("{s},mode=0666,name=b,size=1M"), "with other rights", "leave mode"),
+        (format!("{s},name=a,name=b"), "name is there twice", "leave one out"),
+        (format!("{s},size=ten"), "size=ten: not a size", "offset=1G"),
+    ];
+    for (export, said, next) in table {
+        let output = lab.run(&format!("export home add {export}"), &[]);
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{export}");
+        let (reason, step) = line.split_once("; ").unwrap_or_else(|| panic!("{export}: {line}"));
+        assert!(reason.contains(said) && step.contains(next), "{export}: {line}");
+    }
+    assert_eq!(exports(&lab), [first.as_str()]);
+    assert!(!lab.path("t").exists() && !lab.path("v").exists());
+    // Who only reads is in nobody's way.
+    lab.ok(&format!("export home add {t},readonly"), &[]);
+    lab.ok(&format!("export home add {s},name=b,offset=1M,readonly"), &[]);
+}
+
+/// libnbd's and QEMU's tools see the same disks.
+#[test]
+fn outside_clients_find_the_parts() {
+    let test = "outside_clients_find_the_parts";
+    let is_there = |tool: &&str| Command::new(tool).arg("--version").output().is_ok();
+    if !["nbdinfo", "nbdcopy", "qemu-io"].iter().all(is_there) {
+        return skip(test, "it needs nbdinfo, nbdcopy and qemu-io");
+    }
+    let lab = Lab::new();
+    mirror(&lab);
+    let at = format!("nbd:unix:{}", lab.path("s").display());
+    lab.ok(&format!("export home add {at},name=vm1,size=4M"), &[]);
+    lab.ok(&format!("export home add {at},name=vm2,offset=4M,size=2M"), &[]);
+    let uri = |name: &str| format!("nbd+unix:///{name}?socket={}", lab.path("s").display());
+    let run = |tool: &str, args: &[&str]| Command::new(tool).args(args).output().expect(tool);
+    let text = |tool: &str, args: &[&str]| {
+        let output = run(tool, args);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{tool} {args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let list: Value =
+        serde_json::from_str(&text("nbdinfo", &["--list", "--json", &uri("")])).unwrap();
+    let sizes = list["exports"].as_array().unwrap().iter();
+    let sizes: Vec<_> =
+        sizes.map(|e| (e["export-name"].as_str(), e["export-size"].as_u64())).collect();
+    assert_eq!(sizes, [(Some("vm1"), Some(4 << 20)), (Some("vm2"), Some(2 << 20))]);
+    assert!(!run("nbdinfo", &["--size", &uri("")]).status.success(), "none is meant by default");
+    assert!(!run("nbdinfo", &["--size", &uri("vm3")]).status.success());
+
+    let content = noise(2 << 20);
+    std::fs::write(lab.path("in"), &content).unwrap();
+    text("nbdcopy", &[lab.path("in").to_str().unwrap(), &uri("vm2")]);
+    text("nbdcopy", &[&uri("vm2"), lab.path("out").to_str().unwrap()]);
+    assert!(std::fs::read(lab.path("out")).unwrap() == content);
+    let io = |command: &str| text("qemu-io", &["-f", "raw", "-c", command, &uri("vm1")]);
+    io("write -P 7 3M 1M");
+    assert!(!io("read -P 7 3M 1M").contains("failed"));
+    let all = lab.ok("cat home", &[]);
+    assert!(all[4 << 20..6 << 20] == content, "the neighbour is as it was");
+    assert!(all[3 << 20..4 << 20].iter().all(|byte| *byte == 7));
+    // nbdsh does not check the range itself.
+    let beyond = "h.set_strict_mode(0)\ntry:\n h.pread(4096, 4 << 20)\nexcept nbd.Error as e: \
+                  print('refused', e)\nelse: raise SystemExit('served the neighbour')";
+    let mut nbdsh = Command::new("nbdsh");
+    nbdsh.env("PATH", "/usr/bin:/bin").args(["-u", &uri("vm1"), "-c", beyond]);
+    if let Ok(output) = nbdsh.output() {
+        assert!(String::from_utf8_lossy(&output.stdout).contains("refused"), "{output:?}");
+    }
 }
 
 /// Again and again, so that what is not given back runs out.

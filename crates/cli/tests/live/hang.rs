@@ -10,10 +10,10 @@ use crate::support::{Lab, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A process that was stopped; it goes on when this is dropped.
-struct Stopped(Pid);
+pub(crate) struct Stopped(Pid);
 
 impl Stopped {
-    fn serving(lab: &Lab, name: &str) -> Self {
+    pub(crate) fn serving(lab: &Lab, name: &str) -> Self {
         let socket = lab.path("run").join(format!("{name}.sock"));
         let socket = UnixStream::connect(socket).expect("a running array");
         let pid = rustix::net::sockopt::socket_peercred(&socket).expect("its process").pid;
@@ -29,7 +29,7 @@ impl Drop for Stopped {
 }
 
 /// A mirror served through FUSE; its file.
-fn serve(lab: &Lab, name: &str, members: &[PathBuf]) -> PathBuf {
+pub(crate) fn serve(lab: &Lab, name: &str, members: &[PathBuf]) -> PathBuf {
     let mountpoint = lab.path(&format!("mnt-{name}"));
     std::fs::create_dir(&mountpoint).unwrap();
     lab.ok(&format!("create {name} -l 1 -n 2 --assume-clean"), members);

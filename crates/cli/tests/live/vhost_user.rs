@@ -5,6 +5,7 @@ mod guest;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use crate::hang::{self, Stopped};
 use crate::support::export::noise;
 use crate::support::{Lab, skip, until};
 use guest::{DATA, DISCARD, FLUSH, GET_ID, Guest, READ, SLOTS, WRITE, ZEROES};
@@ -278,4 +279,49 @@ fn a_read_only_array_takes_no_writes() {
     assert_eq!(guest.ask(READ, 0, 4096), OK);
     assert_eq!(guest.ask(WRITE, 0, 4096), IO_ERROR);
     assert_eq!(guest.ask(ZEROES, 0, 16), IO_ERROR);
+}
+
+#[test]
+fn a_guest_keeps_its_memory_until_a_member_that_was_failed_has_answered() {
+    let lab = Lab::new();
+    let below = hang::serve(&lab, "below", &lab.members("b", 2, 32));
+    let members = [lab.members("m", 1, 32).remove(0), below];
+    let socket = lab.path("guest.sock");
+    lab.ok("create x -l 1 -n 2 --assume-clean", &members);
+    assemble(&lab, &members, &socket);
+    let mut guest = Guest::connect(&socket, 1);
+    let content = noise((usize::from(SLOTS) - 1) * DATA as usize);
+    for (slot, part) in (0..).zip(content.chunks(DATA as usize)) {
+        guest.set_data(0, slot, part);
+        guest.put(0, slot, WRITE, u64::from(slot) * DATA / 512, DATA as u32);
+    }
+    guest.kick(0);
+    assert_eq!(guest.answers(0, usize::from(SLOTS) - 1).len(), usize::from(SLOTS) - 1);
+
+    let stopped = Stopped::serving(&lab, "below");
+    for slot in 0..SLOTS - 1 {
+        guest.set_data(0, slot, &[0; DATA as usize]);
+        guest.put(0, slot, READ, u64::from(slot) * DATA / 512, DATA as u32);
+    }
+    guest.kick(0);
+    // Both members are asked.
+    let mut answers = guest.answers(0, 1);
+    lab.ok("fail x", &members[1..]);
+    // A short read is copied, so it waits for nobody.
+    guest.put(0, SLOTS - 1, READ, 0, 4096);
+    guest.kick(0);
+    while answers.iter().all(|(slot, _)| *slot != SLOTS - 1) {
+        answers.extend(guest.answers(0, 1));
+    }
+    let told = answers.len();
+    assert!(told < usize::from(SLOTS), "all were told, but a member may still fill their memory");
+    drop(stopped);
+    answers.extend(guest.answers(0, usize::from(SLOTS) - told));
+    assert!(answers.iter().all(|(_, status)| *status == OK), "{answers:?}");
+    for (slot, part) in (0..).zip(content.chunks(DATA as usize)) {
+        assert!(guest.data(0, slot, DATA as usize) == part, "slot {slot}");
+    }
+    drop(guest);
+    lab.ok("stop x", &[]);
+    until("nobody has the file below any more", || lab.run("stop below", &[]).status.success());
 }

@@ -264,6 +264,10 @@ impl BlockMachine for Client {
         Ok(())
     }
 
+    fn expect_writes(&mut self, more: bool) {
+        self.parts.shared.requests.expects_writes = more;
+    }
+
     fn status(&self) -> Status {
         let Parts { keeper, out, sessions, ownership, .. } = &self.parts;
         let mut status = keeper.view().status();

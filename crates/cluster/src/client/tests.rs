@@ -164,8 +164,12 @@ fn lose(client: &mut Client, role: Role) {
 }
 
 fn submit(client: &mut Client, op: Op, sector: u64, sectors: u64) {
+    submit_as(client, RequestId(7), op, sector, sectors);
+}
+
+fn submit_as(client: &mut Client, id: RequestId, op: Op, sector: u64, sectors: u64) {
     let buf = Buf { offset: 0, len: sectors as u32 * 512 };
-    let request = Request { id: RequestId(7), op, sector, sectors, buf };
+    let request = Request { id, op, sector, sectors, buf };
     client.submit(Instant(2), request).expect("the array runs");
 }
 

@@ -2,10 +2,13 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use braid_array::Buf;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+use super::window::{ALIGNMENT, RESERVED_BYTES, Taken};
 
 pub(super) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 const HUGE_PAGE: usize = HUGE_PAGE_BYTES as usize;
@@ -39,6 +42,9 @@ pub(crate) struct Memory {
     bytes: usize,
     /// Only what is used is there.
     lean: bool,
+    /// Where memory of others is mapped, behind the arena; and where that is so.
+    pub(super) reserved: Range<u64>,
+    pub(super) taken: Taken,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
 }
@@ -55,7 +61,20 @@ impl Memory {
     /// # Errors
     /// When the address space cannot be had.
     pub(crate) fn new(bytes: usize, huge_bytes: usize) -> io::Result<Self> {
-        let memory = Self::map(bytes, false)?;
+        Self::with_windows(bytes, huge_bytes, false)
+    }
+
+    /// The same, perhaps with addresses for memory of others; without any where a limit on the
+    /// address space is too narrow.
+    ///
+    /// # Errors
+    /// When the address space cannot be had.
+    pub(super) fn with_windows(bytes: usize, huge_bytes: usize, windows: bool) -> io::Result<Self> {
+        let with = windows.then(|| Self::map(bytes, false, RESERVED_BYTES));
+        let memory = match with {
+            Some(Ok(memory)) => memory,
+            _ => Self::map(bytes, false, 0)?,
+        };
         memory.advise(0..huge_bytes as u64, Advice::LinuxHugepage);
         Ok(memory)
     }
@@ -66,19 +85,21 @@ impl Memory {
     /// # Errors
     /// When the address space cannot be had.
     pub(crate) fn lean(bytes: usize) -> io::Result<Self> {
-        let memory = Self::map(bytes, true)?;
+        let memory = Self::map(bytes, true, 0)?;
         memory.advise(0..bytes as u64, Advice::LinuxNoHugepage);
         Ok(memory)
     }
 
-    fn map(bytes: usize, lean: bool) -> io::Result<Self> {
-        let mapping_bytes = bytes + HUGE_PAGE;
+    fn map(bytes: usize, lean: bool, reserved_bytes: u64) -> io::Result<Self> {
+        let spare = if reserved_bytes > 0 { reserved_bytes + ALIGNMENT } else { 0 };
+        let spare = usize::try_from(spare).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mapping_bytes = bytes + HUGE_PAGE + spare;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         let mapping = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
                 mapping_bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
+                ProtFlags::empty(),
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )?
         };
@@ -86,7 +107,48 @@ impl Memory {
         let gap = mapping.as_ptr().align_offset(HUGE_PAGE);
         // SAFETY: the gap is less than the huge page by which the mapping is longer.
         let base = unsafe { mapping.add(gap) };
-        Ok(Self { base, bytes, lean, mapping, mapping_bytes })
+        let behind = base.as_ptr().wrapping_add(bytes);
+        let start = (bytes + behind.align_offset(ALIGNMENT as usize)) as u64;
+        let reserved = start..start + reserved_bytes;
+        let taken = Taken::default();
+        let memory = Self { base, bytes, lean, reserved, taken, mapping, mapping_bytes };
+        let access = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: the range lies inside the mapping, and nobody has it yet.
+        unsafe { rustix::mm::mprotect(base.as_ptr().cast(), bytes, access)? };
+        Ok(memory)
+    }
+
+    /// Maps a part of a file at reserved addresses, or nothing.
+    pub(super) fn map_window(
+        &self,
+        range: &Range<u64>,
+        what: Option<(BorrowedFd<'_>, u64)>,
+    ) -> io::Result<()> {
+        let inside = self.reserved.start <= range.start && range.end <= self.reserved.end;
+        assert!(inside, "a window outside what is reserved: {range:?}");
+        let address = self.base.as_ptr().wrapping_add(range.start as usize).cast();
+        let len = (range.end - range.start) as usize;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the range is reserved, so nothing else of this process lies there; whoever had
+        // buffers in it has given them up.
+        unsafe {
+            match what {
+                Some((file, offset)) => {
+                    let flags = MapFlags::SHARED | MapFlags::FIXED;
+                    rustix::mm::mmap(address, len, access, flags, file, offset)?;
+                }
+                None => {
+                    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+                    rustix::mm::mmap_anonymous(address, len, ProtFlags::empty(), flags)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a buffer lie in memory of others?
+    pub(crate) const fn is_window(&self, buf: Buf) -> bool {
+        self.reserved.start <= buf.offset && buf.offset < self.reserved.end
     }
 
     /// Advises the kernel about a range, which changes no contents. Huge pages are an optimisation:
@@ -159,19 +221,21 @@ impl Memory {
     /// Where a range starts.
     ///
     /// # Panics
-    /// When the range does not lie in the arena.
+    /// When the range lies neither in the arena nor in a window.
     pub(crate) fn address(&self, buf: Buf) -> *mut u8 {
         let start = usize::try_from(buf.offset).unwrap_or(usize::MAX);
         let end = start.checked_add(buf.len as usize);
-        assert!(end.is_some_and(|end| end <= self.bytes), "buffer outside the arena: {buf:?}");
-        // SAFETY: `start` is at most `bytes`, checked above.
+        let most = if self.is_window(buf) { self.reserved.end as usize } else { self.bytes };
+        assert!(end.is_some_and(|end| end <= most), "buffer outside the arena: {buf:?}");
+        // SAFETY: `start` lies inside the mapping, checked above.
         unsafe { self.base.as_ptr().add(start) }
     }
 
     /// The bytes of a range.
     ///
     /// # Safety
-    /// The caller holds the range, and nobody writes to it while the slice lives.
+    /// The caller holds the range, and nobody writes to it while the slice lives; in a window,
+    /// nothing depends on what is read being the same twice.
     pub(crate) unsafe fn bytes(&self, buf: Buf) -> &[u8] {
         // SAFETY: `address` checked the bounds, the mapping is initialised (zeroed by the
         // kernel), and the caller vouches for aliasing.
@@ -181,7 +245,8 @@ impl Memory {
     /// The bytes of a range, to be written.
     ///
     /// # Safety
-    /// The caller holds the range, and nobody else touches it while the slice lives.
+    /// The caller holds the range, and nobody else of this process touches it while the slice
+    /// lives; in a window, nothing depends on reading what was written.
     #[expect(clippy::mut_from_ref, reason = "ranges are exclusive by the rule of this module")]
     pub(crate) unsafe fn bytes_mut(&self, buf: Buf) -> &mut [u8] {
         // SAFETY: as in `bytes`.

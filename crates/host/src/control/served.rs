@@ -10,6 +10,7 @@ use braid_array::status::{MemberStatus, Status};
 use braid_array::{MemberId, Refusal};
 
 use super::news::News;
+use crate::disk::Disks;
 use crate::door::{Door, Message};
 use crate::fabric::Network;
 use crate::limits::LimitKeeper;
@@ -38,6 +39,8 @@ pub struct Served {
     pub stop: Sender<StopRequest>,
     /// What it reported.
     pub news: Arc<News>,
+    /// Which hardware its members are.
+    pub disks: Disks,
 }
 
 /// How an array is served, for people: as exports are named, which come and go.

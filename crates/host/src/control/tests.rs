@@ -10,6 +10,7 @@ use braid_array::{MemberId, Refusal};
 
 use super::wire::{MAX_LINE_BYTES, Reply, Response, Verb};
 use super::*;
+use crate::disk::Disks;
 use crate::limits::LimitKeeper;
 use crate::lock::LockedFile;
 use crate::testing::{FakeEngine, deafen};
@@ -50,6 +51,7 @@ fn running() -> Running {
         limits: LimitKeeper::start(fake.door.clone()).unwrap(),
         stop,
         news: Arc::default(),
+        disks: Disks::default(),
     };
     let mut server = Server::bind(dir.path(), "a0").unwrap();
     server.run(Arc::new(served)).unwrap();

@@ -72,6 +72,7 @@ impl Served {
     }
 
     fn control_status(&self) -> Result<ControlStatus, Refusal> {
+        let array = self.status()?;
         Ok(ControlStatus {
             name: self.name.clone(),
             pid: std::process::id(),
@@ -80,7 +81,8 @@ impl Served {
             mismatches: self.news.mismatches(),
             protection: self.door.protection(),
             limits: self.limits.get(),
-            array: self.status()?,
+            disks: self.disks.of(&array),
+            array,
         })
     }
 

@@ -1,12 +1,15 @@
 //! What travels over the control socket: one JSON object on a line each way. The answer to `read`
 //! is followed by raw bytes.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use braid_array::events::StripeBlock;
 use braid_array::status::{JournalMode, Status};
 use braid_array::{MemberId, Refusal};
 
+use crate::disk::Disk;
 use crate::fabric::Protection;
 use crate::limits::{Limits, Window};
 
@@ -189,6 +192,9 @@ pub struct ControlStatus {
     /// The limits of background work that were set.
     #[serde(default)]
     pub limits: Limits,
+    /// Which hardware members are, by path, of those that are disks or on disks of this machine.
+    #[serde(default)]
+    pub disks: BTreeMap<String, Disk>,
     /// The state of the array.
     pub array: Status,
 }

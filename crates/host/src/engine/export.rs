@@ -4,6 +4,7 @@
 use braid_array::{Instant, Request, RequestError};
 
 use super::core::Core;
+use crate::door::Done;
 use crate::driver::Completion;
 use crate::token::{ExportId, ExportToken, JobRef};
 use crate::users::User;
@@ -56,6 +57,17 @@ pub(crate) trait Export: Send {
     /// Who uses the array, as far as an export can tell.
     fn clients(&self) -> Vec<User> {
         Vec::new()
+    }
+
+    /// Who uses one of the parts of the array that it serves, by the part's name.
+    fn clients_of(&self, _part: &str) -> Vec<User> {
+        self.clients()
+    }
+
+    /// Closes one of several parts, as [`close`](Self::close) does all, and gives its clients up
+    /// in the end; tells when it is over. The others go on.
+    fn close_part(&mut self, _core: &mut Core, _part: &str, done: Done<()>) {
+        done(());
     }
 
     /// Takes no more clients and no more of what they ask for; what is under way is answered.

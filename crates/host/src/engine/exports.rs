@@ -23,7 +23,8 @@ use crate::users::User;
 /// What other threads ask for.
 enum Ask {
     Add { export: Box<dyn Export>, done: Done<ExportId> },
-    Clients { of: ExportId, done: Done<Vec<User>> },
+    Clients { of: ExportId, part: Option<String>, done: Done<Vec<User>> },
+    ClosePart { of: ExportId, part: String, done: Done<()> },
     Remove { id: ExportId, done: Done<()> },
 }
 
@@ -102,7 +103,11 @@ impl Exports {
                     self.get(id).start(core, id);
                     done(id);
                 }
-                Ask::Clients { of, done } => done(self.get(of).clients()),
+                Ask::Clients { of, part, done } => done(match part {
+                    Some(part) => self.get(of).clients_of(&part),
+                    None => self.get(of).clients(),
+                }),
+                Ask::ClosePart { of, part, done } => self.get(of).close_part(core, &part, done),
                 Ask::Remove { id, done } => {
                     let place = &mut self.places[id.0];
                     place.export.close(core);
@@ -198,9 +203,16 @@ impl ExportsDoor {
         self.call(Duration::MAX, |done| Ask::Add { export, done })
     }
 
-    /// Who uses the array by this export.
-    pub(crate) fn clients(&self, of: ExportId) -> Vec<User> {
-        self.call(Duration::MAX, |done| Ask::Clients { of, done }).unwrap_or_default()
+    /// Who uses the array by this export, or by one part of it.
+    pub(crate) fn clients(&self, of: ExportId, part: Option<&str>) -> Vec<User> {
+        let part = part.map(str::to_owned);
+        self.call(Duration::MAX, |done| Ask::Clients { of, part, done }).unwrap_or_default()
+    }
+
+    /// Closes one of several parts of an export. As [`remove`](Self::remove).
+    pub(crate) fn close_part(&self, of: ExportId, part: &str) {
+        let part = part.to_owned();
+        self.call(2 * FAREWELL, |done| Ask::ClosePart { of, part, done });
     }
 
     /// Closes an export. It is gone when this returns, unless a member does not answer what its

@@ -1,20 +1,19 @@
 //! The exports of an array: opened one after the other, before the engine runs or while it does,
 //! and taken away one by one, or all at the end.
 
-use std::io;
-use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use braid_array::Refusal;
+use braid_array::refusal::{Invocation, Next, Refusal};
 
+use super::listening::{Enter, listen_on, not_there};
+use super::part::Extent;
+use super::sockets::{Disk, Sockets};
 use super::{ExportSpec, Facts, Place};
-use crate::control::{self, ListenError, Shown, SocketFile};
-use crate::engine::export::Export;
+use crate::control::{Shown, SocketFile};
 use crate::engine::exports::ExportsDoor;
-use crate::export::nbd::{Device, Listener, Present, Server};
+use crate::export::nbd::Device;
 use crate::export::{fuse, ublk, vhost_user};
-use crate::system::{describe, refused_by_system};
+use crate::system::refused_by_system;
 use crate::token::ExportId;
 use crate::users::{self, User};
 
@@ -23,23 +22,23 @@ use crate::users::{self, User};
 struct Open {
     spec: ExportSpec,
     /// With what was chosen for it: a port, a number.
-    shown: String,
+    place: Place,
+    extent: Extent,
     stand: Stand,
 }
 
 /// What of an export lies outside the engine, and where it is in there.
 #[derive(Debug)]
 enum Stand {
-    /// The file of a socket; none of one on TCP.
-    Socket { id: ExportId, file: Option<SocketFile> },
+    /// A disk for NBD clients.
+    Disk(Disk),
+    /// The socket of a guest.
+    Guest { id: ExportId, file: Option<SocketFile> },
     /// A mount, until it is unmounted.
     Mount { number: usize, mount: Option<fuse::Mount> },
     /// A block device of the kernel's.
     Device { id: ExportId, device: Box<ublk::Device> },
 }
-
-/// How an export comes into the engine.
-type Enter<'a> = &'a mut dyn FnMut(Box<dyn Export>) -> Result<ExportId, Refusal>;
 
 /// The exports of an array.
 #[derive(Debug)]
@@ -51,8 +50,7 @@ pub(super) struct Doors {
     most_mounts: usize,
     open: Vec<Open>,
     shown: Shown,
-    /// The clients of all NBD sockets share one limit.
-    present: Present,
+    sockets: Sockets,
     /// From the first mount on.
     desk: Option<fuse::Desk>,
     /// The engine runs.
@@ -69,7 +67,7 @@ impl Doors {
             most_mounts: fuse::MAX_MOUNTS.min(most_mounts as usize),
             open: Vec::new(),
             shown: Shown::default(),
-            present: Present::default(),
+            sockets: Sockets::default(),
             desk: None,
             started: false,
         }
@@ -81,66 +79,96 @@ impl Doors {
     }
 
     fn show(&self) {
-        self.shown.set(self.open.iter().map(|open| open.shown.clone()).collect());
+        self.shown.set(self.open.iter().map(Open::shown).collect());
     }
 
     /// Opens an export, which comes into the engine by `enter`.
     pub(super) fn open(&mut self, spec: &ExportSpec, enter: Enter<'_>) -> Result<(), Refusal> {
-        let (shown, stand) = match &spec.place {
-            Place::NbdUnix(path) => {
-                let (listener, file) = self.listen(spec, path)?;
-                let id = self.serve_nbd(spec, Listener::Unix(listener), enter)?;
-                (spec.to_string(), Stand::Socket { id, file: Some(file) })
+        let mut spec = spec.clone();
+        let beside = self.beside(&mut spec)?;
+        let extent = self.extent(&spec)?;
+        let (place, stand) = match &spec.place {
+            Place::NbdUnix(_) | Place::NbdTcp(_) => {
+                let device = self.device(&spec, &extent);
+                let beside = beside.and_then(|at| self.open[at].stand.disk());
+                let (place, disk) =
+                    self.sockets.serve(&spec, device, beside, &self.run_dir, enter)?;
+                (place, Stand::Disk(disk))
             }
-            Place::NbdTcp(address) => {
-                let listener = TcpListener::bind(address).map_err(|e| not_there(spec, &e))?;
-                // Port 0 became one that is free.
-                let address = listener.local_addr().map_err(|e| not_there(spec, &e))?;
-                let shown = format!("nbd:tcp:{address}");
-                let id = self.serve_nbd(spec, Listener::Tcp(listener), enter)?;
-                (shown, Stand::Socket { id, file: None })
-            }
-            Place::VhostUser(path) => {
-                let (listener, file) = self.listen(spec, path)?;
+            place @ Place::VhostUser(_) => {
+                let (listener, file) = listen_on(&spec, &self.run_dir)?;
                 let mut server = vhost_user::Server::new(self.facts.vhost_user_device(&self.name));
-                server.listen(listener).map_err(|error| not_there(spec, &error))?;
+                server.listen(listener).map_err(|error| not_there(&spec, &error))?;
                 let id = enter(Box::new(server))?;
-                (spec.to_string(), Stand::Socket { id, file: Some(file) })
+                (place.clone(), Stand::Guest { id, file: Some(file) })
             }
-            Place::Fuse(mountpoint) => (spec.to_string(), self.mount(spec, mountpoint, enter)?),
-            Place::Ublk(number) => self.make_device(spec, *number, enter)?,
+            place @ Place::Fuse(path) => (place.clone(), self.mount(&spec, path, enter)?),
+            Place::Ublk(number) => self.make_device(&spec, *number, enter)?,
         };
-        self.open.push(Open { spec: spec.clone(), shown, stand });
+        self.open.push(Open { spec, place, extent, stand });
         self.show();
         Ok(())
     }
 
-    fn listen(
-        &self,
-        spec: &ExportSpec,
-        path: &Path,
-    ) -> Result<(UnixListener, SocketFile), Refusal> {
-        control::listen(&self.run_dir, path, &spec.access).map_err(|error| match error {
-            ListenError::Socket(error) => not_there(spec, &error),
-            ListenError::Owner(error) => {
-                let why = describe(&error);
-                let reason = format!("{spec}: cannot be given its owner or group: {why}");
-                Refusal::new(reason, "run as root, or name a group that you are in, and no owner")
-            }
-        })
+    /// The export on whose socket this one comes, which has the rights of that.
+    fn beside(&self, spec: &mut ExportSpec) -> Result<Option<usize>, Refusal> {
+        // A port that is chosen is none that is in use.
+        let joins = spec.place.is_nbd() && !spec.place.leaves_port_open();
+        let is_beside = |open: &Open| joins && open.is_at(&spec.place);
+        let Some(at) = self.open.iter().position(is_beside) else { return Ok(None) };
+        let is_called = |open: &Open| is_beside(open) && self.name(&open.spec) == self.name(spec);
+        if self.open.iter().any(is_called) {
+            let reason = format!("{spec}: there is one named {} already", self.name(spec));
+            return Err(Refusal::new(reason, "choose another name=, or another socket"));
+        }
+        let access = &self.open[at].spec.access;
+        if spec.access.is_for_others() && spec.access != *access {
+            let reason = format!("{spec}: the socket is there already, with other rights");
+            let next = "leave mode, owner and group out, or choose another socket";
+            return Err(Refusal::new(reason, next));
+        }
+        spec.access = access.clone();
+        let tls = &self.open[at].spec.tls;
+        if spec.tls.is_some() && spec.tls != *tls {
+            let reason = format!("{spec}: the address is in use already, with other certificates");
+            return Err(Refusal::new(reason, "leave tls= out, or choose another address"));
+        }
+        spec.tls.clone_from(tls);
+        Ok(Some(at))
     }
 
-    fn serve_nbd(
-        &self,
-        spec: &ExportSpec,
-        listener: Listener,
-        enter: Enter<'_>,
-    ) -> Result<ExportId, Refusal> {
+    /// What clients ask for.
+    fn name<'a>(&'a self, spec: &'a ExportSpec) -> &'a str {
+        spec.part.name().unwrap_or(&self.name)
+    }
+
+    /// The bytes of an export, which no other one may write.
+    fn extent(&self, spec: &ExportSpec) -> Result<Extent, Refusal> {
         let Facts { size_bytes, block_bytes, read_only, .. } = self.facts;
-        let device = Device::new(self.name.clone(), size_bytes, block_bytes, read_only);
-        let mut server = Server::beside(&self.present);
-        server.listen(listener, device).map_err(|error| not_there(spec, &error))?;
-        enter(Box::new(server))
+        let extent = spec.part.extent(size_bytes, block_bytes, read_only);
+        let said = |Refusal { reason, next }| Refusal::new(format!("{spec}: {reason}"), next);
+        let extent = extent.map_err(said)?;
+        let whole = 0..size_bytes - size_bytes % u64::from(block_bytes);
+        let Some(other) = self.open.iter().find(|open| open.extent.clashes(&extent, &whole)) else {
+            return Ok(extent);
+        };
+        let bytes = &other.extent.bytes;
+        let reason = format!(
+            "{spec}: {} can write bytes {} to {} of the array, and some of these are its own too",
+            other.shown(),
+            bytes.start,
+            bytes.end - 1
+        );
+        let next = "choose another offset and size, or add readonly to one of the two";
+        Err(Refusal::new(reason, next))
+    }
+
+    /// What NBD clients see of the array.
+    fn device(&self, spec: &ExportSpec, Extent { bytes, writable }: &Extent) -> Device {
+        let name = self.name(spec).to_owned();
+        let len = bytes.end - bytes.start;
+        let device = Device::new(name, len, self.facts.block_bytes, !writable).at(bytes.start);
+        if spec.part.name().is_none() { device.by_default() } else { device }
     }
 
     fn mount(
@@ -183,13 +211,13 @@ impl Doors {
         Ok(Stand::Mount { number, mount: Some(mount) })
     }
 
-    /// Makes a block device. Returns how it is exported, with its number.
+    /// Makes a block device. Returns where it is, with its number.
     fn make_device(
         &self,
         spec: &ExportSpec,
         number: Option<u32>,
         enter: Enter<'_>,
-    ) -> Result<(String, Stand), Refusal> {
+    ) -> Result<(Place, Stand), Refusal> {
         if self.started {
             let reason = format!("{spec}: a block device is made when the array starts");
             return Err(Refusal::new(reason, "stop the array, and assemble it with --export ublk"));
@@ -208,9 +236,9 @@ impl Doors {
             read_only: facts.read_only,
         };
         let (device, server) = ublk::make(&setup)?;
-        let shown = Place::Ublk(Some(device.number())).to_string();
+        let place = Place::Ublk(Some(device.number()));
         let id = enter(Box::new(server))?;
-        Ok((shown, Stand::Device { id, device: Box::new(device) }))
+        Ok((place, Stand::Device { id, device: Box::new(device) }))
     }
 
     fn devices(&mut self) -> impl Iterator<Item = &mut ublk::Device> {
@@ -231,17 +259,33 @@ impl Doors {
         self.open.iter().flat_map(|open| open.stand.users()).collect()
     }
 
-    /// Which export lies where this one does.
-    pub(super) fn find(&self, spec: &ExportSpec) -> Option<usize> {
-        self.open.iter().position(|Open { spec: known, shown, .. }| {
-            known.place == spec.place || *shown == spec.place.to_string()
-        })
+    /// Which export is meant: what is at a place, and has the name if one is said.
+    pub(super) fn find(&self, spec: &ExportSpec) -> Result<usize, Refusal> {
+        let at_place = self.open.iter().enumerate().filter(|(_, open)| open.is_at(&spec.place));
+        let all: Vec<(usize, &str)> =
+            at_place.map(|(at, open)| (at, self.name(&open.spec))).collect();
+        let found = match (spec.part.name(), &all[..]) {
+            (None, [only]) => Some(only),
+            _ => all.iter().find(|(_, name)| *name == self.name(spec)),
+        };
+        if let Some((at, _)) = found {
+            return Ok(*at);
+        }
+        if spec.part.name().is_none() && !all.is_empty() {
+            let names: Vec<String> = all.iter().map(|(_, name)| format!("name={name}")).collect();
+            let reason = format!("{} has several exports", spec.place);
+            return Err(Refusal::new(reason, format!("say which: {}", names.join(" or "))));
+        }
+        let status = Invocation::Status { array: Some(self.name.clone()) };
+        let next = Next::by("see those it has", status);
+        Err(Refusal::new(format!("{} has no such export", self.name), next))
     }
 
     /// Who uses one export.
     pub(super) fn users_of(&self, at: usize, exports: &ExportsDoor) -> Vec<User> {
         match &self.open[at].stand {
-            Stand::Socket { id, .. } => exports.clients(*id),
+            Stand::Disk(disk) => self.sockets.users(disk, exports),
+            Stand::Guest { id, .. } => exports.clients(*id, None),
             stand => stand.users(),
         }
     }
@@ -254,7 +298,8 @@ impl Doors {
         exports: &ExportsDoor,
     ) -> Result<(), Refusal> {
         match &mut self.open[at].stand {
-            Stand::Socket { id, file } => {
+            Stand::Disk(disk) => self.sockets.remove(disk, exports),
+            Stand::Guest { id, file } => {
                 // The file first: once nobody listens, another process may put its own there.
                 *file = None;
                 exports.remove(*id);
@@ -299,11 +344,29 @@ impl Doors {
     }
 }
 
+impl Open {
+    /// For people, with what was chosen.
+    fn shown(&self) -> String {
+        ExportSpec { place: self.place.clone(), ..self.spec.clone() }.to_string()
+    }
+
+    fn is_at(&self, place: &Place) -> bool {
+        self.spec.place == *place || self.place == *place
+    }
+}
+
 impl Stand {
+    const fn disk(&self) -> Option<&Disk> {
+        match self {
+            Self::Disk(disk) => Some(disk),
+            _ => None,
+        }
+    }
+
     /// Who uses it, where the engine does not know.
     fn users(&self) -> Vec<User> {
         match self {
-            Self::Socket { .. } | Self::Mount { mount: None, .. } => Vec::new(),
+            Self::Disk(_) | Self::Guest { .. } | Self::Mount { mount: None, .. } => Vec::new(),
             Self::Mount { mount: Some(mount), .. } => users::of_mount(mount.mountpoint()),
             Self::Device { device, .. } => device.users(),
         }
@@ -321,13 +384,4 @@ fn unmount(slot: &mut Option<fuse::Mount>, force: bool) -> Result<(), Refusal> {
     }
     *slot = Some(*mount);
     Err(Refusal::new(format!("{} {}", error.mountpoint.display(), error.reason), error.next))
-}
-
-/// Nobody can listen there.
-fn not_there(spec: &ExportSpec, error: &io::Error) -> Refusal {
-    let reason = match error.kind() {
-        io::ErrorKind::AddrInUse => "somebody listens there already".to_owned(),
-        _ => format!("cannot listen there: {}", describe(error)),
-    };
-    Refusal::new(format!("{spec}: {reason}"), "name another address")
 }

@@ -161,11 +161,7 @@ impl Running {
             }
             ExportChange::Remove { export, force } => {
                 let spec: ExportSpec = export.parse()?;
-                let at = self.doors.find(&spec).ok_or_else(|| {
-                    let status = Invocation::Status { array: Some(self.name.clone()) };
-                    let next = Next::by("see those it has", status);
-                    Refusal::new(format!("{} has no such export", self.name), next)
-                })?;
+                let at = self.doors.find(&spec)?;
                 if *force {
                     self.write_out(self.doors.users_of(at, &self.exports));
                 } else {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use braid_array::refusal::{Advised, Next};
 
+use super::part::Part;
 use crate::access::{Access, Unmeant, split};
 
 /// More devices of a kind the kernel does not have.
@@ -14,10 +15,14 @@ const MINORS: u32 = 1 << 20;
 /// One export: where it is, and what is said of it after that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportSpec {
-    /// Where programs find it. No two exports are at the same place.
+    /// Where programs find it. Only exports over NBD, of different names, are at the same place.
     pub place: Place,
     /// Who may open it, where it is a socket or a file.
     pub access: Access,
+    /// What of the array it is, where it is NBD.
+    pub part: Part,
+    /// Where its certificates are, if it is NBD by TLS.
+    pub tls: Option<PathBuf>,
 }
 
 /// Where programs find an export.
@@ -46,10 +51,13 @@ pub struct SpecError {
 
 const EXPORTS: &str = "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vhost-user:PATH or \
                        ublk[:NUMBER]";
-const OPTIONS: &str = "use mode=MODE, owner=USER or group=GROUP; a comma in a path is written as \
-                       two";
-const NO_OPTIONS: &str = "leave it out: sockets and files of exports have options, TCP and block \
-                          devices none";
+const OF_FILES: &str = "use mode=MODE, owner=USER or group=GROUP; a comma in a path is written as \
+                        two";
+const OF_NBD: &str = "use mode=MODE, owner=USER, group=GROUP, name=NAME, offset=SIZE, size=SIZE or \
+                      readonly; a comma in a path is written as two";
+const OF_TCP: &str = "leave it out, or use tls=DIR, name=NAME, offset=SIZE, size=SIZE or \
+                      readonly";
+const NO_OPTIONS: &str = "leave it out: block devices have no options";
 
 impl Advised for SpecError {
     fn next(&self) -> Next {
@@ -65,21 +73,27 @@ impl FromStr for ExportSpec {
         let (place, options) = split(text);
         let place: Place = place.parse().map_err(|reason: &str| error(reason.into(), EXPORTS))?;
         let mut access = Access::default();
+        let mut part = Part::default();
+        let mut tls = None;
         let has_access = place.path().is_some();
         for option in options {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
-            let known = Access::default().set(key, value) != Ok(false);
-            if known && !has_access {
-                return Err(error(format!("has no option {key}"), NO_OPTIONS));
+            let unmeant = |Unmeant { reason, next }| error(reason, next);
+            let of_file = has_access && access.set(key, value).map_err(unmeant)?;
+            let mut taken = of_file || place.is_nbd() && part.set(key, value).map_err(unmeant)?;
+            if key == "tls" && matches!(place, Place::NbdTcp(_)) {
+                let dir = std::path::absolute(value);
+                let dir = dir.map_err(|_| error("tls= has no directory".into(), OF_TCP))?;
+                if tls.replace(dir).is_some() {
+                    return Err(error("tls= is there twice".into(), "leave one out"));
+                }
+                taken = true;
             }
-            let taken = access.set(key, value);
-            let taken = taken.map_err(|Unmeant { reason, next }| error(reason, next))?;
             if !taken {
-                let next = if has_access { OPTIONS } else { NO_OPTIONS };
-                return Err(error(format!("has no option {option}"), next));
+                return Err(error(format!("has no option {option}"), place.options()));
             }
         }
-        Ok(Self { place, access })
+        Ok(Self { place, access, part, tls })
     }
 }
 
@@ -115,17 +129,48 @@ impl FromStr for Place {
 
 impl Place {
     /// The socket or mountpoint.
-    fn path(&self) -> Option<&Path> {
+    pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::NbdUnix(path) | Self::Fuse(path) | Self::VhostUser(path) => Some(path),
             Self::NbdTcp(_) | Self::Ublk(_) => None,
         }
     }
+
+    /// Parts of an array can be exported so.
+    pub(super) const fn is_nbd(&self) -> bool {
+        matches!(self, Self::NbdUnix(_) | Self::NbdTcp(_))
+    }
+
+    /// A port that is free is to be chosen.
+    pub(super) fn leaves_port_open(&self) -> bool {
+        let Self::NbdTcp(address) = self else { return false };
+        address.rsplit_once(':').is_some_and(|(_, port)| port.parse() == Ok(0u16))
+    }
+
+    /// The options that there are.
+    const fn options(&self) -> &'static str {
+        match self {
+            Self::Fuse(_) | Self::VhostUser(_) => OF_FILES,
+            Self::NbdUnix(_) => OF_NBD,
+            Self::NbdTcp(_) => OF_TCP,
+            Self::Ublk(_) => NO_OPTIONS,
+        }
+    }
+}
+
+impl ExportSpec {
+    /// What tells it from all others: the place, and the name if it has one.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let part = self.part.name().map(|name| format!(",name={name}"));
+        format!("{}{}", self.place, part.unwrap_or_default())
+    }
 }
 
 impl fmt::Display for ExportSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.place, self.access)
+        write!(f, "{}{}{}", self.place, self.access, self.part)?;
+        self.tls.as_ref().map_or(Ok(()), |dir| write!(f, ",tls={}", dir.display()))
     }
 }
 
@@ -157,6 +202,8 @@ mod tests {
             "nbd:unix:/run/a,mode=0660,owner=root,group=0",
             "vhost-user:/run/a,group=root",
             "fuse:/mnt/a,,b,mode=0644",
+            "nbd:unix:/a,mode=0600,name=vm1,offset=1G,size=10G,readonly",
+            "nbd:tcp:[::1]:10809,name=vm 2,size=512,tls=/etc/braid/tls",
         ];
         let texts = tcp.into_iter().chain(paths).chain(options).chain(["ublk", "ublk:12"]);
         for text in texts {
@@ -166,6 +213,8 @@ mod tests {
         assert_eq!(place("fuse:mnt"), Place::Fuse(std::env::current_dir().unwrap().join("mnt")));
         assert_eq!(place("nbd:unix:/a,,b,mode=600"), Place::NbdUnix("/a,b".into()));
         assert_eq!(place("nbd:unix:/a,mode=600"), place("nbd:unix:/a"));
+        let spec: ExportSpec = "nbd:unix:/a,size=1G,name=vm1,mode=600".parse().unwrap();
+        assert_eq!(spec.address(), "nbd:unix:/a,name=vm1");
     }
 
     fn refusal(text: &str) -> String {
@@ -195,6 +244,11 @@ mod tests {
         assert!(line.contains("/a,mode=99: mode=99 is no mode; give it in octal"), "{line}");
         let line = refusal("fuse:/a,owner=nobody there");
         assert!(line.contains("owner=nobody there: there is no such user; name"), "{line}");
+        let line = refusal("nbd:unix:/a,offset=one");
+        assert!(line.contains("offset=one: not a size; write bytes"), "{line}");
+        for text in ["vhost-user:/a,size=1G", "fuse:/a,name=x", "fuse:/a,readonly"] {
+            assert!(refusal(text).contains(": has no option "), "{text}");
+        }
         let line = refusal("vhost-user:/a,b");
         assert!(line.contains("has no option b; use mode=MODE") && line.contains("as two"));
         for text in ["nbd:tcp:h:1,mode=0600", "ublk,mode=0600", "ublk:3,owner=root"] {

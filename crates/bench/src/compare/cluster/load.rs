@@ -40,9 +40,11 @@ impl Load {
     const fn unit_bytes(&self) -> u64 {
         match self.pattern {
             Pattern::Write | Pattern::WriteOneLost | Pattern::WriteTwoLost => self.stripe_bytes,
-            Pattern::Read | Pattern::ReadOneLost | Pattern::ReadTwoLost | Pattern::Rebuild => {
-                PIECE_BYTES
-            }
+            Pattern::Read
+            | Pattern::ReadOneLost
+            | Pattern::ReadTwoLost
+            | Pattern::WriteAlone
+            | Pattern::Rebuild => PIECE_BYTES,
             Pattern::Write4k | Pattern::Write4kDurable => SMALL_BYTES,
         }
     }
@@ -51,7 +53,7 @@ impl Load {
     fn depth(&self) -> u64 {
         match self.pattern {
             Pattern::Write4k => SMALL_DEPTH,
-            Pattern::Write4kDurable => 1,
+            Pattern::WriteAlone | Pattern::Write4kDurable => 1,
             _ => (self.in_flight_bytes / self.unit_bytes()).max(2),
         }
     }

@@ -104,6 +104,7 @@ impl Case {
             Pattern::Read => Some("--reads".to_owned()),
             Pattern::ReadOneLost | Pattern::ReadTwoLost => Some("--degraded-reads".to_owned()),
             Pattern::WriteOneLost | Pattern::WriteTwoLost => Some("--degraded-writes".to_owned()),
+            Pattern::WriteAlone => Some("--lone-writes".to_owned()),
             Pattern::Write4k => Some("--small-writes".to_owned()),
             Pattern::Write4kDurable => Some("--durable-writes".to_owned()),
             Pattern::Rebuild => Some("--rebuild".to_owned()),
@@ -209,6 +210,7 @@ impl Options {
             Pattern::ReadTwoLost,
             Pattern::WriteOneLost,
             Pattern::WriteTwoLost,
+            Pattern::WriteAlone,
             Pattern::Write4k,
         ];
         let small = vec![Pattern::Write4k, Pattern::Write4kDurable];

@@ -144,7 +144,9 @@ impl Setting {
             Pattern::Write => bounds::write(self.family()?, self.nodes, schedule, self.clients),
             Pattern::Write4k | Pattern::Write4kDurable => None,
             // Each byte is sent once, whoever is lost.
-            Pattern::WriteOneLost | Pattern::WriteTwoLost => (self.clients == 1).then_some(1.0),
+            Pattern::WriteOneLost | Pattern::WriteTwoLost | Pattern::WriteAlone => {
+                (self.clients == 1).then_some(1.0)
+            }
             // One link carries what its node gets.
             Pattern::Rebuild => Some(1.0),
             read => bounds::read(self.family()?, self.nodes, read.lost(), self.clients),

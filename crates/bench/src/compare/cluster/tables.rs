@@ -55,6 +55,7 @@ const fn title(pattern: Pattern) -> &'static str {
         Pattern::ReadTwoLost => "Reads without two nodes",
         Pattern::WriteOneLost => "Writes of whole stripes without one node",
         Pattern::WriteTwoLost => "Writes of whole stripes without two nodes",
+        Pattern::WriteAlone => "Writes of 1M in sequence, each answered before the next",
         Pattern::Write4k => "Writes of 4K at random places, 64 at once",
         Pattern::Write4kDurable => "Writes of 4K at random places, each durable before the next",
         Pattern::Rebuild => "Rebuilding one node",

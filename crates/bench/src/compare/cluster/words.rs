@@ -63,6 +63,8 @@ words! {
     WriteOneLost = "write-1-lost",
     /// The same without two nodes.
     WriteTwoLost = "write-2-lost",
+    /// 1M after 1M, each answered before the next.
+    WriteAlone = "write-1m-alone",
     /// 4K at random places.
     Write4k = "write-4k",
     /// The same, one at a time, each durable before the next.
@@ -113,7 +115,12 @@ impl Pattern {
     #[must_use]
     pub const fn lost(self) -> u16 {
         match self {
-            Self::Write | Self::Read | Self::Write4k | Self::Write4kDurable | Self::Rebuild => 0,
+            Self::Write
+            | Self::Read
+            | Self::WriteAlone
+            | Self::Write4k
+            | Self::Write4kDurable
+            | Self::Rebuild => 0,
             Self::ReadOneLost | Self::WriteOneLost => 1,
             Self::ReadTwoLost | Self::WriteTwoLost => 2,
         }

@@ -9,7 +9,9 @@ mod text;
 use braid_array::Role;
 use braid_array::SECTOR_BYTES;
 use braid_array::code::{Terms, levels};
-use braid_cluster::family::XOR2D_NAME;
+use braid_array::format::Superblock;
+use braid_array::level::{Layout, Level};
+use braid_cluster::family::{XOR2D_MD_LEVEL, XOR2D_NAME};
 use braid_cluster::{Schedule, Xor2d};
 use serde::{Serialize, Serializer};
 
@@ -141,6 +143,20 @@ pub(super) fn run(args: &LayoutArgs) -> Result<(), Failure> {
         return output::print_json(&map);
     }
     output::answer(&text::text(&map))
+}
+
+/// Where data and parity lie in an array that runs. `None` of a level that is not known.
+pub(super) fn of_running(superblock: &Superblock) -> Option<impl Serialize + use<>> {
+    let Superblock { raid_disks, chunk_sectors, .. } = *superblock;
+    if superblock.level == XOR2D_MD_LEVEL {
+        let xor2d = Xor2d::new(raid_disks).ok()?;
+        let layout = Layout::default_for(Level::Raid6);
+        let shape = ArrayShape { level: Level::Raid6, layout, raid_disks, chunk_sectors };
+        return Some(stripe::map(&shape, Some(XOR2D_NAME.to_owned()), xor2d.code()));
+    }
+    let level = Level::from_md(superblock.level)?;
+    let layout = Layout::decode(level, superblock.layout, raid_disks).ok()?;
+    pattern::map(&ArrayShape { level, layout, raid_disks, chunk_sectors }).ok()
 }
 
 /// A level of md's. A schedule is that of the first stripe, and then no other stripe is shown:

@@ -31,6 +31,8 @@ pub(super) struct Asker {
     open: BTreeMap<String, Conversation>,
     /// Why arrays did not answer, as it was said.
     said: BTreeMap<String, String>,
+    /// That is said to nobody.
+    quiet: bool,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,13 @@ struct Conversation {
 
 impl Asker {
     pub(super) fn new(run_dir: &Path) -> Self {
-        Self { run_dir: run_dir.to_owned(), open: BTreeMap::new(), said: BTreeMap::new() }
+        let run_dir = run_dir.to_owned();
+        Self { run_dir, open: BTreeMap::new(), said: BTreeMap::new(), quiet: false }
+    }
+
+    /// One that does not say on stderr who does not answer.
+    pub(super) fn quiet(run_dir: &Path) -> Self {
+        Self { quiet: true, ..Self::new(run_dir) }
     }
 
     /// Asks all of them.
@@ -118,7 +126,7 @@ impl Asker {
     /// Says why an array does not answer, once.
     fn complain(&mut self, name: &str, error: ControlError) {
         let reason = error.to_string();
-        if self.said.get(name) != Some(&reason) {
+        if !self.quiet && self.said.get(name) != Some(&reason) {
             let Refusal { reason, next } = error.into();
             output::warning(&format!("monitor {name}: {reason}; {}", next_step(&next)));
         }

@@ -79,13 +79,18 @@ pub(super) struct Alert {
     pub(super) uuid: String,
     /// The member, or the address of the node.
     pub(super) member: Option<String>,
+    /// What stands on its label, where it is a disk.
+    #[serde(default)]
+    pub(super) disk: Option<String>,
     /// Of the array, in the words of `braid status --json`.
     pub(super) state: Vec<String>,
 }
 
 impl Alert {
     fn new(event: Event, array: &Seen, member: Option<&str>) -> Self {
+        let disk = member.and_then(|member| array.disks.get(member).cloned());
         Self {
+            disk,
             event,
             array: array.name.clone(),
             uuid: array.uuid.clone(),
@@ -212,7 +217,11 @@ fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
     let mut alerts = Vec::new();
     for (member, state) in &old.members {
         let now = new.members.get(member).copied();
-        let alert = |event| Alert::new(event, new, Some(member));
+        let disk = || old.disks.get(member).cloned();
+        let alert = |event| {
+            let alert = Alert::new(event, new, Some(member));
+            Alert { disk: alert.disk.clone().or_else(disk), ..alert }
+        };
         match (state, now) {
             (MemberState::InSync, Some(MemberState::InSync))
             | (MemberState::Journal, Some(MemberState::Journal)) => {}

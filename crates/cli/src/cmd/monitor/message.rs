@@ -29,12 +29,13 @@ impl Message {
 
     /// What is posted to a webhook.
     pub(super) fn json(&self, host: &str) -> Value {
-        let Alert { event, array, uuid, member, state } = &self.alert;
+        let Alert { event, array, uuid, member, disk, state } = &self.alert;
         json!({
             "event": event.name(),
             "array": array,
             "uuid": uuid,
             "member": member,
+            "disk": disk,
             "host": host,
             "time": self.time,
             "state": state,
@@ -43,11 +44,14 @@ impl Message {
 
     /// A mail with its head, as mdadm words it.
     pub(super) fn mail(&self, to: &str, host: &str, mdstat: &str) -> String {
-        let Alert { event, array, member, .. } = &self.alert;
+        let Alert { event, array, member, disk, .. } = &self.alert;
         let event = event.name();
         let array = one_line(array);
         let component = member.as_ref().map_or_else(String::new, |member| {
             format!("It could be related to component device {}.\n\n", one_line(member))
+        });
+        let disk = disk.as_ref().map_or_else(String::new, |label| {
+            format!("That is the disk with this label: {}.\n\n", one_line(label))
         });
         format!(
             "From: Braid monitoring <root>\n\
@@ -57,7 +61,7 @@ impl Message {
              Content-Type: text/plain; charset=utf-8\n\n\
              This is an automatically generated mail message.\n\n\
              A {event} event had been detected on array {array} at {}.\n\n\
-             {component}\
+             {component}{disk}\
              Faithfully yours, etc.\n\n\
              The arrays of this machine, as /proc/mdstat would show them:\n\n{mdstat}",
             one_line(to),
@@ -77,6 +81,7 @@ mod tests {
             array: "home".to_owned(),
             uuid: "a:b:c:d".to_owned(),
             member: member.map(str::to_owned),
+            disk: member.map(|_| "WDC, serial 7".to_owned()),
             state: vec!["clean".to_owned(), "degraded".to_owned()],
         };
         Message { alert, time: "2026-01-02T03:04:05Z".to_owned() }
@@ -95,6 +100,7 @@ mod tests {
         assert!(head.contains("\nTo: root\\nBcc: all\n"), "{head}");
         assert!(head.contains("\nSubject: Fail event on home:here\n"), "{head}");
         assert!(body.contains("component device /dev/a\\n\\nb."), "{body}");
+        assert!(body.contains("this label: WDC, serial 7."), "{body}");
         assert!(body.ends_with("\n\nPersonalities\n"), "{body}");
     }
 
@@ -102,7 +108,8 @@ mod tests {
     fn a_webhook_has_all_fields() {
         let json = message(None).json("here");
         let expected = json!({
-            "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "host": "here",
+            "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "disk": null,
+            "host": "here",
             "time": "2026-01-02T03:04:05Z", "state": ["clean", "degraded"],
         });
         assert_eq!(json, expected);

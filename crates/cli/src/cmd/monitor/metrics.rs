@@ -1,10 +1,13 @@
 //! Metrics of all arrays, as OpenMetrics text over HTTP. Shapes as node_exporter's of `md`.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
-use std::thread;
 
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
 use braid_array::status::{MemberState, Status};
@@ -14,67 +17,35 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::seen::within;
 use super::sinks::Latest;
-use crate::failure::{Failure, system_error};
 use crate::output::json::state_words;
 use crate::output::shape;
 
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<u64, AtomicU64>>;
 type Counters = Family<Labels, Counter>;
 
-/// Serves them from now on. Returns where.
-pub(super) fn serve(address: &str, latest: Latest) -> Result<SocketAddr, Failure> {
-    let local = address.bytes().all(|byte| byte.is_ascii_digit());
-    let address = if local { format!("127.0.0.1:{address}") } else { address.to_owned() };
-    let failed = |reason: String| {
-        let next = "write --metrics HOST:PORT with a port that is free";
-        Failure::refused("monitor", &address, reason, next)
-    };
-    let server =
-        Server::http(&address).map_err(|error| match error.downcast::<std::io::Error>() {
-            Ok(error) => failed(system_error(&error)),
-            Err(error) => failed(error.to_string()),
-        })?;
-    let at = server.server_addr().to_ip().ok_or_else(|| failed("has no port".to_owned()))?;
-    let answer_all = move || {
-        for request in server.incoming_requests() {
-            // A client that went away is nothing to report.
-            let _ = answer(request, &latest);
+/// Answers who asks for them.
+pub(super) fn router(latest: Latest) -> Router {
+    let answer = move || async move { answer(&latest) };
+    let elsewhere = |method: Method| async move {
+        if method == Method::GET || method == Method::HEAD {
+            (StatusCode::NOT_FOUND, "metrics are at /metrics\n")
+        } else {
+            (StatusCode::METHOD_NOT_ALLOWED, "metrics are only read\n")
         }
     };
-    let thread = thread::Builder::new().name("metrics".into()).spawn(answer_all);
-    thread.map(|_| at).map_err(|error| failed(system_error(&error)))
+    Router::new().route("/metrics", get(answer).fallback(elsewhere)).fallback(elsewhere)
 }
 
-fn answer(request: Request, latest: &Latest) -> std::io::Result<()> {
-    let path = request.url().split('?').next().unwrap_or_default();
-    match (request.method(), path) {
-        (Method::Get | Method::Head, "/metrics") => {}
-        (Method::Get | Method::Head, _) => {
-            let response = Response::from_string("metrics are at /metrics\n");
-            return request.respond(response.with_status_code(404));
-        }
-        _ => {
-            let response = Response::from_string("metrics are only read\n");
-            return request.respond(response.with_status_code(405));
-        }
-    }
+fn answer(latest: &Latest) -> Response {
     match latest.with(text) {
-        Ok(text) => {
-            let header = Header::from_bytes("Content-Type", CONTENT_TYPE);
-            let header = header.expect("a constant header");
-            request.respond(Response::from_string(text).with_header(header))
-        }
-        Err(error) => {
-            let response = Response::from_string(format!("{error}\n"));
-            request.respond(response.with_status_code(500))
-        }
+        Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
@@ -12,15 +12,20 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 mod ask;
+mod board;
 mod events;
+mod http;
 mod kept;
 mod message;
 mod metrics;
 mod outbox;
 mod seen;
 mod sinks;
+pub(super) mod top;
+mod web;
 
 use self::ask::Asker;
+use self::board::Board;
 use self::events::{Alert, Watch};
 use self::kept::{Kept, State};
 use self::message::Message;
@@ -37,8 +42,8 @@ const LAST_MOMENT: Duration = Duration::from_secs(5);
 pub(super) fn run(run_dir: &Path, args: &MonitorArgs) -> Result<(), Failure> {
     let latest = Latest::default();
     let sinks = sinks::sinks(args, &latest)?;
-    if sinks.is_empty() && args.metrics.is_none() {
-        let next = "give --program, --mail, --webhook or --metrics";
+    if sinks.is_empty() && args.metrics.is_none() && args.web.is_none() {
+        let next = "give --program, --mail, --webhook, --metrics or --web";
         return Err(Failure::usage("monitor", run_dir.display(), "nobody is told", next));
     }
     if args.oneshot {
@@ -108,6 +113,9 @@ struct Monitor {
     /// `None`: nobody is told.
     kept: Option<Kept>,
     latest: Latest,
+    /// For the page.
+    board: Arc<Mutex<Board>>,
+    host: String,
     wakes: Receiver<Wake>,
     delay: Duration,
     /// What did not go well at the last look, as it was said.
@@ -128,9 +136,16 @@ impl Monitor {
         let kept = if sinks.is_empty() { None } else { Some(take_over(run_dir)?) };
         let left = kept.as_ref().and_then(|kept| left(kept, run_dir));
         if let Some(address) = &args.metrics {
-            let at = metrics::serve(address, latest.clone())?;
+            let at = http::serve("--metrics", address, metrics::router(latest.clone()))?;
             // With stdout gone they are served all the same.
             let _ = output::answer(&format!("metrics at http://{at}/metrics\n"));
+        }
+        let board = Arc::new(Mutex::new(Board::default()));
+        if let Some(address) = &args.web {
+            let token = args.token.as_deref();
+            let site = web::Site::new(run_dir, token, latest.clone(), Arc::clone(&board))?;
+            let at = http::serve("--web", address, site.router())?;
+            let _ = output::answer(&format!("page at http://{at}/\n"));
         }
         let (waker, wakes) = mpsc::channel();
         wake_on_signals(waker.clone()).map_err(|error| failed(&error))?;
@@ -150,6 +165,8 @@ impl Monitor {
             outbox,
             kept,
             latest,
+            board,
+            host: output::host_name(),
             wakes,
             delay: Duration::from_secs(args.delay),
             trouble: None,
@@ -177,14 +194,22 @@ impl Monitor {
     fn look(&mut self, test: &mut bool) -> Result<(), Failure> {
         let answers = self.asker.ask().map_err(|error| unreadable(&self.run_dir, &error))?;
         let seen: Vec<Seen> = answers.arrays.iter().flat_map(Seen::all).collect();
+        let now_s = u64::try_from(Utc::now().timestamp()).unwrap_or(0);
+        self.board().look(now_s, &answers.arrays, answers.silent.clone());
         self.latest.set(answers.arrays);
         let tests = if mem::take(test) { seen.iter().map(Alert::test).collect() } else { vec![] };
         let alerts = self.watch.look(seen, &answers.silent);
         for message in messages([tests, alerts].concat()) {
             say(&message);
+            self.board().tell(message.json(&self.host));
             self.outbox.put(&message);
         }
         Ok(())
+    }
+
+    /// Not while `latest` is looked at: the page looks at both, in that order.
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps what was told, and what has yet to be told, for the next monitor.

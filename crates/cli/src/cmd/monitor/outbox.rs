@@ -175,6 +175,8 @@ mod tests {
             mail: Vec::new(),
             webhook: vec!["http://127.0.0.1:1/".to_owned()],
             metrics: None,
+            web: None,
+            token: None,
             oneshot: false,
             test: false,
             delay: 1,

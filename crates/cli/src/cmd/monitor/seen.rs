@@ -23,6 +23,9 @@ pub(super) struct Seen {
     /// Roles without a member that is in sync.
     pub(super) degraded: u16,
     pub(super) members: BTreeMap<String, MemberState>,
+    /// What stands on the labels of members that are disks.
+    #[serde(default)]
+    pub(super) disks: BTreeMap<String, String>,
     pub(super) sync: Option<Sync>,
     /// Sectors that the last check found to differ.
     pub(super) mismatch_sectors: u64,
@@ -49,7 +52,12 @@ impl Seen {
     /// The array that a process serves, and those within it.
     pub(super) fn all(array: &ControlStatus) -> Vec<Self> {
         let all = within(&array.name, &array.array).into_iter();
-        all.map(|(name, status)| Self::of(name, status)).collect()
+        let mut all: Vec<Self> = all.map(|(name, status)| Self::of(name, status)).collect();
+        for seen in &mut all {
+            let disks = seen.members.keys().filter_map(|member| array.disks.get_key_value(member));
+            seen.disks = disks.map(|(member, disk)| (member.clone(), disk.label())).collect();
+        }
+        all
     }
 
     fn of(name: String, status: &Status) -> Self {
@@ -62,6 +70,7 @@ impl Seen {
             state: state_words(status).into_iter().map(str::to_owned).collect(),
             degraded: status.degraded,
             members: members.collect(),
+            disks: BTreeMap::new(),
             sync: sync(status),
             mismatch_sectors: status.mismatch_sectors.unwrap_or(0),
             lost_witnesses: lost.map(|witness| witness.address.clone()).collect(),
@@ -105,6 +114,7 @@ pub(super) mod testing {
             mismatches: Vec::new(),
             protection: None,
             limits: braid_host::limits::Limits::default(),
+            disks: BTreeMap::new(),
             array,
         }
     }

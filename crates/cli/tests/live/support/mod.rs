@@ -1,6 +1,7 @@
 //! What the tests of the command share: a directory of members, and running `braid` there.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod browser;
 pub(crate) mod export;
 pub(crate) mod nodes;
 
@@ -152,7 +153,7 @@ impl Drop for Lab {
 }
 
 /// Waits until something is so, but not for ever.
-pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(60), "waited 60 s in vain: {what}");

@@ -104,9 +104,14 @@ impl Areas {
         self.list(key);
     }
 
-    /// When a gathered write begins next, if nothing else happens.
-    pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
-        let due = |key: &Key| self.get(*key)?.gathers.front()?.patience.next(now);
+    /// When a gathered write begins next, if nothing else happens; at `lone_at` if it is the only
+    /// one.
+    pub(super) fn deadline(&self, now: Instant, lone_at: Option<Instant>) -> Option<Instant> {
+        let due = |key: &Key| {
+            let patience = &self.get(*key)?.gathers.front()?.patience;
+            let lone_at = lone_at.map(|at| at.max(patience.lone)).filter(|&at| at > now);
+            patience.next(now).into_iter().chain(lone_at).min()
+        };
         self.listed.iter().filter_map(due).min()
     }
 

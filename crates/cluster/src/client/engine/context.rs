@@ -54,7 +54,7 @@ pub(in crate::client) struct Shared {
     pub(super) staging: Staging,
     pub(super) areas: Areas,
     pub(in crate::client) reads: Reads,
-    pub(super) requests: Requests,
+    pub(in crate::client) requests: Requests,
     pub(super) zeroes: Buf,
     /// Somebody vouches for the sums of what was not stopped cleanly.
     pub(super) forced: bool,
@@ -240,7 +240,8 @@ impl Cx<'_> {
 
     /// One part of a request is over.
     pub(super) fn part_over(&mut self, id: RequestId, result: Result<(), RequestError>) {
-        let Some((op, result)) = self.shared.requests.part_over(id, result) else { return };
+        let now = self.now();
+        let Some((op, result)) = self.shared.requests.part_over(id, result, now) else { return };
         self.report(LaneReport::RequestOver(op));
         self.out.push(Action::Complete { id, result });
     }

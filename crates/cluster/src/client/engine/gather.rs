@@ -40,6 +40,8 @@ pub(super) struct Gather {
 /// How long a write waits for others to its stripe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
+    /// Until then, even when its request is the only one.
+    pub(super) lone: Instant,
     /// Until then, even when nothing else is being written.
     pub(super) alone: Instant,
     /// Until then, while something is.
@@ -49,22 +51,29 @@ pub(super) struct Patience {
 }
 
 impl Patience {
+    const LONE_NANOS: u64 = 150_000;
     const ALONE_NANOS: u64 = 300_000;
     const BUSY_MILLIS: u64 = 4;
     const FULL_MILLIS: u64 = 50;
 
     /// None: the write is on its own.
     pub(super) const fn none(now: Instant) -> Self {
-        Self { alone: now, busy: now, full: now }
+        Self { lone: now, alone: now, busy: now, full: now }
     }
 
     /// The write is one of several side by side.
     pub(super) const fn some(now: Instant) -> Self {
         Self {
+            lone: Self::lone_after(now),
             alone: Instant(now.0 + Self::ALONE_NANOS),
             busy: now.plus_millis(Self::BUSY_MILLIS),
             full: now.plus_millis(Self::FULL_MILLIS),
         }
+    }
+
+    /// Whoever was answered has until then to send more, before a write counts as the only one.
+    pub(super) const fn lone_after(now: Instant) -> Instant {
+        Instant(now.0 + Self::LONE_NANOS)
     }
 
     /// As long as either of the two, but no longer on a link that has things to send.
@@ -73,7 +82,7 @@ impl Patience {
         self.busy = self.busy.max(other.busy);
     }
 
-    /// When it ends, if nothing else happens.
+    /// When it ends, if nothing else happens; other than for the only request.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         [self.alone, self.busy, self.full].into_iter().find(|&at| at > now)
     }

@@ -107,6 +107,7 @@ impl Queue {
         }
         // Nothing is gained by sending more than the link or the positions take.
         let lost = cx.lost();
+        let lone_at = cx.shared.requests.lone_at();
         let saturated = sets.is_sending() || !lease.has_position(cx, sets.free(0), lost);
         for _ in 0..listed {
             let Some(key) = cx.shared.areas.next_listed() else { break };
@@ -129,7 +130,8 @@ impl Queue {
                 patience if saturated => patience.full,
                 patience => patience.busy,
             };
-            let waited = patience <= now && !cx.shared.areas.is_next(key);
+            let alone = lone_at.is_some_and(|at| at.max(first.patience.lone) <= now);
+            let waited = alone || patience <= now && !cx.shared.areas.is_next(key);
             if (complete || waited || hurry)
                 && let Some(gather) = cx.shared.areas.entry(key).gathers.pop_front()
             {
@@ -267,7 +269,13 @@ impl Queue {
             return false;
         }
         let params = cx.shared.params();
-        let longest = if of == 0 { params.wide.bytes } else { params.narrow.bytes };
+        let (wide, narrow) = (params.wide.bytes, params.narrow.bytes);
+        let longest = match of {
+            0 if first.background => wide,
+            0 if cx.shared.requests.is_lone() => below.sets.part(wide),
+            0 => wide,
+            _ => narrow,
+        };
         self.cut_first(cx, below.work, kind, longest);
         if let Some(role) = self.pending[kind][0].restores.iter().next() {
             return self.open_restore(cx, below, (kind, of), role);

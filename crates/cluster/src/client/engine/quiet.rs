@@ -54,6 +54,12 @@ impl Engine {
         let idle = self.is_idle(shared);
         let rest = if returns_memory { self.lease.rest_due(idle) } else { None };
         let commits = if running { self.sets.commits_due() } else { None };
-        shared.areas.deadline(now).into_iter().chain(rest).chain(commits).min()
+        shared
+            .areas
+            .deadline(now, shared.requests.lone_at())
+            .into_iter()
+            .chain(rest)
+            .chain(commits)
+            .min()
     }
 }

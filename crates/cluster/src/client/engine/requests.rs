@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use braid_array::{Buf, Op, Request, RequestError, RequestId, SECTOR_BYTES};
+use braid_array::{Buf, Instant, Op, Request, RequestError, RequestId, SECTOR_BYTES};
 
 use super::context::{Cx, Shared};
 use super::extent::Extent;
@@ -25,8 +25,12 @@ pub(super) struct Pending {
 
 /// Requests that were taken and are not answered.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(in crate::client) struct Requests {
     pending: BTreeMap<RequestId, Pending>,
+    /// When the last one that changes data was answered.
+    answered_at: Instant,
+    /// Another write is being received.
+    pub(in crate::client) expects_writes: bool,
 }
 
 impl Requests {
@@ -42,6 +46,16 @@ impl Requests {
     /// Requests under way that change data.
     pub(super) fn writers(&self) -> usize {
         self.pending.values().filter(|request| request.op.changes_data()).count()
+    }
+
+    /// One request changes data, and no other is known to come.
+    pub(super) fn is_lone(&self) -> bool {
+        !self.expects_writes && self.writers() == 1
+    }
+
+    /// From when on nobody is waited for, if there is such a request.
+    pub(super) fn lone_at(&self) -> Option<Instant> {
+        self.is_lone().then(|| Patience::lone_after(self.answered_at))
     }
 
     /// One that has no parts left and was not answered, which is wrong.
@@ -64,6 +78,7 @@ impl Requests {
         &mut self,
         id: RequestId,
         result: Result<(), RequestError>,
+        now: Instant,
     ) -> Option<(Op, Result<(), RequestError>)> {
         let pending = self.pending.get_mut(&id)?;
         pending.error = pending.error.or(result.err());
@@ -72,6 +87,9 @@ impl Requests {
             return None;
         }
         let Pending { op, error, .. } = self.pending.remove(&id)?;
+        if op.changes_data() {
+            self.answered_at = now;
+        }
         Some((op, error.map_or(Ok(()), Err)))
     }
 }

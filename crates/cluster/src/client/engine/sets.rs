@@ -13,6 +13,7 @@
 mod answers;
 mod commits;
 mod outline;
+mod pace;
 mod slices;
 mod stages;
 
@@ -24,6 +25,7 @@ use braid_array::{Buf, Instant, Role};
 pub(in crate::client) use self::answers::{Prepared, StoreFault};
 use self::commits::Commits;
 use self::outline::Outlines;
+use self::pace::Pace;
 use super::mix::Mix;
 use super::queue::PendingSet;
 use crate::client::Key;
@@ -76,6 +78,11 @@ struct OpenSet {
 }
 
 impl OpenSet {
+    /// What the client sends of it.
+    fn bytes(&self) -> u64 {
+        u64::from(self.set.len) * u64::from(self.job.range.touched.count())
+    }
+
     /// Nothing that it waits for is under way any more.
     fn is_due(&self) -> bool {
         self.puts == 0 && self.computing == 0 && self.fetching == 0 && self.waits.is_empty()
@@ -103,6 +110,7 @@ pub(in crate::client) struct Sets {
     pub(in crate::client) mix: Mix,
     commits: Commits,
     outlines: Outlines,
+    pace: Pace,
     /// Pairs of nodes that are not connected and should be.
     cut_off: BTreeSet<(Role, Role)>,
     /// One of such a pair is to be lost.
@@ -126,6 +134,7 @@ impl Sets {
             mix,
             commits: Commits::new(nodes),
             outlines: Outlines::default(),
+            pace: Pace::default(),
             cut_off: BTreeSet::new(),
             cut_off_due: false,
             waits_for_losses: false,
@@ -186,6 +195,17 @@ impl Sets {
     /// No slice-set is open whose requests are not answered yet.
     pub(super) fn all_answered(&self) -> bool {
         self.open.values().all(|open| open.stage == Stage::Committing)
+    }
+
+    /// Data on their way to the nodes.
+    fn preparing_bytes(&self) -> u64 {
+        let preparing = |open: &&OpenSet| matches!(open.stage, Stage::Preparing | Stage::Held);
+        self.open.values().filter(preparing).map(OpenSet::bytes).sum()
+    }
+
+    /// How long the parts are to be of a slice-set that somebody waits for.
+    pub(super) fn part(&self, len: u32) -> u32 {
+        self.pace.part(len)
     }
 
     /// Positions of slice-sets that may be on their way into the stores.

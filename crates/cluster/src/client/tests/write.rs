@@ -117,22 +117,42 @@ fn a_write_whose_last_part_failed_is_written_without_that_node() {
     assert_eq!(client.status().members.iter().map(|m| m.errors).collect::<Vec<_>>(), [0, 0, 1]);
 }
 
+/// The stripes of which slice-sets are opened.
+fn opened(actions: &[Action]) -> Vec<u64> {
+    let opens = actions.iter().filter_map(|action| match action {
+        Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
+            Ok((_, Message::BeginSet { set })) => Some(set.stripe.0),
+            _ => None,
+        },
+        _ => None,
+    });
+    opens.collect::<std::collections::BTreeSet<u64>>().into_iter().collect()
+}
+
+#[test]
+fn the_only_write_waits_for_nobody() {
+    for expected in [false, true] {
+        let mut client = client(Planner::Encoder { node: Role(0) });
+        run(&mut client, |_, _| false);
+        client.expect_writes(expected);
+        // The second stripe is not whole, and waits in vain for the answer of the first.
+        submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS * 3 / 2);
+        assert_eq!(opened(&run(&mut client, |_, _| false)), [0]);
+        let then = Instant(150_002);
+        assert_eq!(client.deadline().is_some_and(|due| due <= then), !expected);
+        client.handle(then, Event::Tick);
+        let then = opened(&run(&mut client, |_, _| false));
+        assert_eq!(then, if expected { vec![] } else { vec![1] });
+    }
+}
+
 #[test]
 fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
-    let opened = |actions: &[Action]| -> Vec<u64> {
-        let opens = actions.iter().filter_map(|action| match action {
-            Action::Fabric(FabricOp::Send { bytes, .. }) => match Message::decode(bytes) {
-                Ok((_, Message::BeginSet { set })) => Some(set.stripe.0),
-                _ => None,
-            },
-            _ => None,
-        });
-        opens.collect::<std::collections::BTreeSet<u64>>().into_iter().collect()
-    };
     let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
     let (position, generation) = begin_write(&mut client);
-    submit(&mut client, Op::Write { fua: false }, STRIPE_SECTORS, STRIPE_SECTORS / 2);
+    let write = Op::Write { fua: false };
+    submit_as(&mut client, RequestId(8), write, STRIPE_SECTORS, STRIPE_SECTORS / 2);
     // Not because of some time, but because the stripe before it is not answered yet.
     client.handle(Instant(900_000_000), Event::Tick);
     assert_eq!(opened(&run(&mut client, |_, _| false)), [0; 0]);

@@ -31,7 +31,8 @@ pub(super) fn serve(
     let block = array.block_bytes();
     let mut server = Server::default();
     server.patience = patience;
-    server.listen(listener, Device::new(name.into(), size, block, read_only)).unwrap();
+    let device = Device::new(name.into(), size, block, read_only);
+    server.listen(listener, device.into(), None).unwrap();
     engine.add_export(Box::new(server));
 }
 

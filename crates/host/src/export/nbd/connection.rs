@@ -1,18 +1,21 @@
 //! One client of the NBD export.
 
 mod answers;
+mod commands;
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use braid_array::{Buf, Instant, Op, Request, RequestError};
+use braid_array::{Buf, Instant, Op, RequestError};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use super::lobby::Origin;
-use super::session::{Command, Kind, Session, Step};
+use super::session::Session;
+use super::tls::{Opened, Tls};
 use crate::arena::Holder;
 use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::Core;
@@ -20,12 +23,6 @@ use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
 use crate::users::{Process, User};
 use slab::Slab;
 
-/// Commands under way at most.
-const MAX_JOBS: usize = 512;
-/// Unsent headers and error replies at most, before no more commands are taken.
-const MAX_UNSENT_BYTES: usize = 256 << 10;
-/// Pieces in one message at most, about; the system's limit is 1024.
-const MAX_UNSENT_PARTS: usize = 900;
 /// A message is full with so much. When it is sent its memory is free again and the client has
 /// shown that it takes replies, so this is not much.
 const MESSAGE_BYTES: u64 = 1 << 20;
@@ -75,8 +72,6 @@ pub(super) enum Stop {
     Input,
     /// It has as much under way as it may.
     Own,
-    /// It takes nothing more.
-    Closing,
 }
 
 /// One client: its socket, the bytes received and not yet understood, the commands under way and
@@ -94,6 +89,8 @@ pub(super) struct Connection {
     socket: Arc<OwnedFd>,
     pub(super) origin: Origin,
     session: Session,
+    /// From when the client asked for it.
+    tls: Option<Box<Tls>>,
     /// Receive buffer; `start..end` has not been consumed.
     input: Buf,
     start: u32,
@@ -140,6 +137,7 @@ impl Connection {
             socket: Arc::new(socket),
             origin,
             session,
+            tls: None,
             input,
             start: 0,
             end: 0,
@@ -164,136 +162,10 @@ impl Connection {
         !std::mem::replace(&mut self.listed, true)
     }
 
-    /// Goes on as far as possible.
-    pub(super) fn advance(&mut self, core: &mut Core) {
-        if self.receiving {
-            // Everything received was consumed as far as it could be.
-            return;
-        }
-        let stop = loop {
-            if self.closing || self.broken {
-                break Stop::Closing;
-            }
-            let went = match self.current {
-                Some(current) => self.issue(core, current),
-                None => self.next_command(core),
-            };
-            if let Err(stop) = went {
-                break stop;
-            }
-        };
-        if stop == Stop::Input {
-            self.receive(core);
-        }
-    }
-
-    /// Lets the session look at the input.
-    fn next_command(&mut self, core: &mut Core) -> Result<(), Stop> {
-        if self.exclusive
-            || self.jobs.len() >= MAX_JOBS
-            || self.out.bytes.len() > MAX_UNSENT_BYTES
-            || self.out.parts() > MAX_UNSENT_PARTS
-        {
-            return Err(Stop::Own);
-        }
-        let unread = self.input.slice(self.start, self.end - self.start);
-        // SAFETY: no receive is in flight (`advance`), so nobody else touches the input buffer.
-        let input = unsafe { core.arena.memory().bytes(unread) };
-        let (used, step) = self.session.step(input, &mut self.out.bytes);
-        self.start += u32::try_from(used).expect("no more than was given");
-        if self.session.transmits() && self.holder.is_none() {
-            self.holder = core.arena.admit();
-            debug_assert!(self.holder.is_some(), "let in although there is no room");
-        }
-        match step {
-            Step::NeedMore => return Err(Stop::Input),
-            Step::Again => {}
-            Step::Command(command) => self.begin(core, command),
-            Step::Close => self.closing = true,
-        }
-        Ok(())
-    }
-
-    fn begin(&mut self, core: &mut Core, Command { cookie, kind }: Command) {
-        let job = self.jobs.insert(Serving {
-            cookie,
-            read: matches!(kind, Kind::Read { .. }),
-            then_flush: matches!(kind, Kind::Trim { fua: true, .. }),
-            pieces: 0,
-            issued: false,
-            answering: false,
-            error: None,
-        });
-        let (op, offset, len) = match kind {
-            Kind::Read { offset, len } => {
-                let in_turn = !self.session.structured() && len > Request::MAX_BYTES;
-                let transfer = Transfer::Read { in_turn };
-                self.current = Some(Current { job, offset, left: len, transfer });
-                return;
-            }
-            Kind::Write { offset, len, fua } => {
-                let transfer = Transfer::Write { fua, filling: None };
-                self.current = Some(Current { job, offset, left: len, transfer });
-                return;
-            }
-            Kind::WriteZeroes { offset, len, fua, unmap } => {
-                (Op::WriteZeroes { fua, unmap }, offset, len)
-            }
-            Kind::Trim { offset, len, .. } => (Op::Discard, offset, len),
-            Kind::Flush => (Op::Flush, 0, 0),
-        };
-        self.jobs[job].issued = true;
-        self.request(core, job, op, (offset, len), Buf::default());
-    }
-
     fn request(&mut self, core: &mut Core, job: usize, op: Op, range: (u64, u32), buf: Buf) {
         self.jobs[job].pieces += 1;
         let owner = Owner::Export(self.export, JobRef { client: self.index, job });
         core.request(op, range.0, range.1.into(), buf, owner);
-    }
-
-    /// Makes the next request of the current command.
-    fn issue(&mut self, core: &mut Core, current: Current) -> Result<(), Stop> {
-        let Current { job, offset, left, transfer } = current;
-        let len = left.min(Request::MAX_BYTES);
-        let (op, buf) = match transfer {
-            // It begins when all else is answered.
-            Transfer::Read { in_turn: true }
-                if self.jobs[job].pieces > 0 || self.jobs.len() > 1 =>
-            {
-                return Err(Stop::Own);
-            }
-            Transfer::Read { in_turn } => {
-                self.exclusive = in_turn;
-                (Op::Read, self.allocate(core, len)?)
-            }
-            Transfer::Write { fua, filling } => {
-                let (buf, filled) = match filling {
-                    Some(filling) => filling,
-                    None => (self.allocate(core, len)?, 0),
-                };
-                let filled = filled + self.take_input(core, buf.slice(filled, len - filled));
-                if filled < len {
-                    let transfer = Transfer::Write { fua, filling: Some((buf, filled)) };
-                    self.current = Some(Current { transfer, ..current });
-                    return Err(Stop::Input);
-                }
-                (Op::Write { fua }, buf)
-            }
-        };
-        let transfer = match transfer {
-            Transfer::Write { fua, .. } => Transfer::Write { fua, filling: None },
-            read @ Transfer::Read { .. } => read,
-        };
-        self.jobs[job].issued = left == len;
-        self.current = (left > len).then_some(Current {
-            job,
-            offset: offset + u64::from(len),
-            left: left - len,
-            transfer,
-        });
-        self.request(core, job, op, (offset, len), buf);
-        Ok(())
     }
 
     /// Memory; without any it goes on when some of its own has been released.
@@ -308,7 +180,7 @@ impl Connection {
     }
 
     /// Moves what the input holds into a buffer; tells how much that was.
-    fn take_input(&mut self, core: &Core, to: Buf) -> u32 {
+    pub(super) fn take_input(&mut self, core: &Core, to: Buf) -> u32 {
         let len = to.len.min(self.end - self.start);
         let memory = core.arena.memory();
         // SAFETY: no receive is in flight, so both buffers are this connection's alone, and they
@@ -332,8 +204,9 @@ impl Connection {
         }
     }
 
-    /// Starts a receive: first what is missing in the buffer being filled, then more input.
-    fn receive(&mut self, core: &mut Core) {
+    /// Receives: first what is missing in the buffer being filled, then more input. True when some
+    /// of that has come already.
+    pub(super) fn receive(&mut self, core: &mut Core) -> bool {
         let start = self.start as usize;
         let end = self.end as usize;
         if start > 0 {
@@ -344,10 +217,60 @@ impl Connection {
         }
         let missing = self.unfilled();
         let room = self.input.slice(self.end, self.input.len - self.end);
-        let bufs = if missing.len > 0 { [missing, room] } else { [room, room.slice(0, 0)] };
+        let mut bufs = if missing.len > 0 { [missing, room] } else { [room, room.slice(0, 0)] };
+        if let Some(tls) = &mut self.tls {
+            match tls.open(core.arena.memory(), bufs) {
+                Ok(Opened::Bytes(moved)) => {
+                    self.took(moved);
+                    return true;
+                }
+                Ok(Opened::NeedMore) => bufs = [tls.input(), room.slice(0, 0)],
+                Ok(Opened::Over) => self.closing = true,
+                Err(error) => self.refuse_tls(&error),
+            }
+            if self.closing {
+                self.stop_reading(core);
+                return false;
+            }
+        }
         self.receiving = true;
         let op = DriverOp::Receive { socket: Arc::clone(&self.socket), bufs };
         core.driver.start(self.token(RECEIVE), op);
+        false
+    }
+
+    /// So much has come, first into the buffer being filled.
+    fn took(&mut self, moved: u32) {
+        let direct = moved.min(self.unfilled().len);
+        self.end += moved - direct;
+        if let Some(Current { transfer: Transfer::Write { filling, .. }, .. }) = &mut self.current
+            && let Some((_, filled)) = filling
+        {
+            *filled += direct;
+        }
+    }
+
+    /// What was answered so far goes out as it is, what has come behind the option is opened.
+    pub(super) fn start_tls(&mut self, core: &mut Core) {
+        self.full.push_back(std::mem::take(&mut self.out));
+        let came = std::mem::take(&mut self.start)..std::mem::take(&mut self.end);
+        let Some(input) = core.arena.allocate_input() else { return self.break_off(core) };
+        let sealed = std::mem::replace(&mut self.input, input);
+        let config = self.session.tls().expect("it is asked for where there is some");
+        match Tls::new(config, (sealed, came), self.full.len()) {
+            Ok(tls) => self.tls = Some(Box::new(tls)),
+            Err(error) => {
+                core.arena.release_input(sealed);
+                self.refuse_tls(&io::Error::other(error));
+                self.break_off(core);
+            }
+        }
+    }
+
+    /// Its certificate is not the right one, or it is no client at all.
+    fn refuse_tls(&mut self, error: &io::Error) {
+        tracing::warn!("NBD client {} refused: TLS: {error}", self.peer());
+        self.closing = true;
     }
 
     /// Is it receiving, a command whose beginning has come?
@@ -363,13 +286,9 @@ impl Connection {
             Err(_) => self.break_off(core),
             Ok(moved) => {
                 self.progress_at = core.now;
-                let direct = moved.min(self.unfilled().len);
-                self.end += moved - direct;
-                if let Some(Current { transfer: Transfer::Write { filling, .. }, .. }) =
-                    &mut self.current
-                    && let Some((_, filled)) = filling
-                {
-                    *filled += direct;
+                match &mut self.tls {
+                    Some(tls) => tls.received(moved),
+                    None => self.took(moved),
                 }
             }
         }
@@ -421,6 +340,11 @@ impl Connection {
         self.session.transmits() && !self.closing
     }
 
+    /// Has it chosen this device?
+    pub(super) fn is_for(&self, name: &str) -> bool {
+        self.session.chosen().is_some_and(|device| device.name == name)
+    }
+
     /// Who is at the other end.
     pub(super) fn peer(&self) -> User {
         let address = rustix::net::getpeername(&self.socket).ok().flatten();
@@ -462,7 +386,8 @@ impl Connection {
     /// Nothing of this connection is in flight and nothing more will come of it.
     pub(super) fn finished(&self) -> bool {
         let idle = !self.receiving && !self.sending && self.jobs.is_empty();
-        let sent = self.out.is_empty() && self.full.is_empty();
+        let silent = self.tls.as_ref().is_none_or(|tls| !tls.wants_to_send());
+        let sent = self.out.is_empty() && self.full.is_empty() && silent;
         idle && self.closing && (self.broken || sent)
     }
 
@@ -475,6 +400,9 @@ impl Connection {
             message.buffers().for_each(|buf| self.release(core, buf));
         }
         core.arena.release_input(self.input);
+        if let Some(tls) = self.tls.take() {
+            core.arena.release_input(tls.input());
+        }
         if let Some(holder) = self.holder.take() {
             core.arena.release_holder(holder);
         }

@@ -3,19 +3,24 @@
 //! [`session`] speaks the protocol and does no I/O; [`server`] moves the bytes and turns commands
 //! into requests to the machine. The protocol is the one of the NBD project's `doc/proto.md`.
 
+mod certificates;
 mod connection;
+mod devices;
 mod lobby;
 mod proto;
 mod server;
 mod session;
 #[cfg(test)]
 mod session_tests;
+mod tls;
 
+pub use certificates::asks_clients;
 pub use proto::MAX_PAYLOAD_BYTES;
 pub use session::fuzz_session;
 
+pub(crate) use certificates::load;
+pub(crate) use devices::{Device, Devices};
 pub(crate) use lobby::Present;
 #[cfg(test)]
 pub(crate) use server::Patience;
 pub(crate) use server::{Listener, Server};
-pub(crate) use session::Device;

@@ -27,6 +27,7 @@ pub(super) mod option {
     pub(in super::super) const EXPORT_NAME: u32 = 1;
     pub(in super::super) const ABORT: u32 = 2;
     pub(in super::super) const LIST: u32 = 3;
+    pub(in super::super) const STARTTLS: u32 = 5;
     pub(in super::super) const INFO: u32 = 6;
     pub(in super::super) const GO: u32 = 7;
     pub(in super::super) const STRUCTURED_REPLY: u32 = 8;
@@ -44,6 +45,7 @@ pub(super) mod reply {
     pub(in super::super) const ERR_UNSUP: u32 = ERROR + 1;
     pub(in super::super) const ERR_POLICY: u32 = ERROR + 2;
     pub(in super::super) const ERR_INVALID: u32 = ERROR + 3;
+    pub(in super::super) const ERR_TLS_REQD: u32 = ERROR + 5;
     pub(in super::super) const ERR_UNKNOWN: u32 = ERROR + 6;
     pub(in super::super) const ERR_TOO_BIG: u32 = ERROR + 9;
 }

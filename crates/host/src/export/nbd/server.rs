@@ -10,12 +10,16 @@ use std::sync::Arc;
 use braid_array::{Instant, Request, RequestError};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
+use rustls::ServerConfig;
 
 use super::connection::{Connection, RECEIVE};
+use super::devices::Devices;
 use super::lobby::{HANDSHAKE_MILLIS, Lobby, Origin, Present};
-use super::session::{Device, Session};
+use super::session::Session;
 use crate::arena::MAX_CLIENTS;
+use crate::door::Done;
 use crate::driver::{Completion, Op};
+use crate::engine::FAREWELL;
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::token::{ExportId, ExportToken, JobRef, Token};
@@ -46,9 +50,18 @@ pub(crate) enum Listener {
 struct Listening {
     socket: Arc<OwnedFd>,
     tcp: bool,
-    device: Arc<Device>,
+    devices: Devices,
+    tls: Option<Arc<ServerConfig>>,
     /// Accepting failed; try again then.
     retry_at: Option<Instant>,
+}
+
+/// A device that clients are to use no more.
+struct Leaving {
+    part: String,
+    /// Its clients are given up then, unless they have been.
+    give_up_at: Option<Instant>,
+    done: Done<()>,
 }
 
 /// How long clients are waited for, in milliseconds.
@@ -74,7 +87,7 @@ impl Default for Patience {
 /// user; one more is told so. A client may take as long as it likes to take its replies, say a
 /// virtual machine that is paused, unless the memory of the replies is missing elsewhere: with
 /// memory short, and nothing taken for half a minute, who has most of it is hung up on.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Server {
     /// As the engine names it.
     id: ExportId,
@@ -87,6 +100,7 @@ pub(crate) struct Server {
     busy: Vec<usize>,
     /// Connections with something to send, perhaps.
     to_flush: Vec<usize>,
+    leaving: Vec<Leaving>,
     closing: bool,
 }
 
@@ -96,19 +110,23 @@ impl Server {
         Self { present: present.clone(), ..Self::default() }
     }
 
-    /// Adds a socket to accept clients on.
+    /// Adds a socket to accept clients on, for these devices; with `tls` only by way of that.
     ///
     /// # Errors
     /// When the socket cannot be set up.
-    pub(crate) fn listen(&mut self, listener: Listener, device: Device) -> io::Result<()> {
+    pub(crate) fn listen(
+        &mut self,
+        listener: Listener,
+        devices: Devices,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> io::Result<()> {
         let (socket, tcp) = match listener {
             Listener::Unix(socket) => (OwnedFd::from(socket), false),
             Listener::Tcp(socket) => (OwnedFd::from(socket), true),
         };
         rustix::io::ioctl_fionbio(&socket, false)?;
         let socket = Arc::new(socket);
-        let device = Arc::new(device);
-        self.listening.push(Listening { socket, tcp, device, retry_at: None });
+        self.listening.push(Listening { socket, tcp, devices, tls, retry_at: None });
         Ok(())
     }
 
@@ -154,10 +172,11 @@ impl Server {
             sockopt::set_socket_send_buffer_size_force(&socket, UNIX_SEND_BYTES)
                 .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BYTES))
         };
-        let device = Arc::clone(&listening.device);
+        let devices = listening.devices.clone();
+        let tls = listening.tls.clone();
         let entry = self.connections.vacant_entry();
         let at = entry.key();
-        let new_session = |out: &mut Vec<u8>| Session::new(device, out);
+        let new_session = |out: &mut Vec<u8>| Session::new(devices, tls, out);
         entry.insert(Connection::new((self.id, at), socket, origin, input, core.now, new_session));
         self.list(at);
         let until = core.now.plus_millis(self.patience.handshake);
@@ -171,9 +190,28 @@ impl Server {
         self.list(index);
     }
 
+    /// Lets devices go that nobody uses any more.
+    fn part(&mut self) {
+        let connections = &self.connections;
+        let used = |part: &str| connections.iter().any(|(_, connection)| connection.is_for(part));
+        for leaving in self.leaving.extract_if(.., |leaving| !used(&leaving.part)) {
+            (leaving.done)(());
+        }
+    }
+
     /// Whether one more client of this origin may use the array.
     fn has_room(&self, core: &Core, origin: Origin) -> bool {
         core.arena.has_room() && self.present.count(origin) < MAX_OF_ONE_ORIGIN
+    }
+
+    /// Does something to each client of a device.
+    fn each_of(&mut self, part: &str, mut act: impl FnMut(&mut Connection)) {
+        for (index, connection) in &mut self.connections {
+            if connection.is_for(part) {
+                act(connection);
+                self.busy.extend(connection.list().then_some(index));
+            }
+        }
     }
 
     fn list(&mut self, index: usize) {
@@ -251,11 +289,15 @@ impl Export for Server {
                 self.lobby.remove(index);
             }
         }
+        if !self.leaving.is_empty() {
+            self.part();
+        }
     }
 
     fn deadline(&self) -> Option<Instant> {
         let retries = self.listening.iter().filter_map(|listening| listening.retry_at);
-        retries.chain(self.lobby.deadline()).min()
+        let leaving = self.leaving.iter().filter_map(|leaving| leaving.give_up_at);
+        retries.chain(leaving).chain(self.lobby.deadline()).min()
     }
 
     /// Tries again to accept where that is due, and parts with those who do not come to the point.
@@ -267,6 +309,13 @@ impl Export for Server {
         }
         while let Some(index) = self.lobby.overdue(core.now) {
             self.hang_up(core, index);
+        }
+        let due = |at: &mut Instant| *at <= core.now;
+        let late = self.leaving.iter_mut().filter_map(|leaving| {
+            leaving.give_up_at.take_if(due).is_some().then(|| leaving.part.clone())
+        });
+        for part in late.collect::<Vec<_>>() {
+            self.each_of(&part, |connection| connection.break_off(core));
         }
     }
 
@@ -294,6 +343,18 @@ impl Export for Server {
     fn clients(&self) -> Vec<User> {
         let connections = self.connections.iter().map(|(_, connection)| connection);
         connections.filter(|client| client.uses_array()).map(Connection::peer).collect()
+    }
+
+    fn clients_of(&self, part: &str) -> Vec<User> {
+        let connections = self.connections.iter().map(|(_, connection)| connection);
+        let clients = connections.filter(|client| client.is_for(part) && client.uses_array());
+        clients.map(Connection::peer).collect()
+    }
+
+    fn close_part(&mut self, core: &mut Core, part: &str, done: Done<()>) {
+        self.each_of(part, |connection| connection.close(core));
+        let give_up_at = Some(core.now.plus_millis(FAREWELL.as_millis() as u64));
+        self.leaving.push(Leaving { part: part.to_owned(), give_up_at, done });
     }
 
     fn close(&mut self, core: &mut Core) {

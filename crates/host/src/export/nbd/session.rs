@@ -6,10 +6,11 @@ mod fuzz;
 
 use std::sync::Arc;
 
-use braid_array::Request;
+use rustls::ServerConfig;
 
 pub(super) use self::commands::{Command, Kind};
 pub use self::fuzz::fuzz_session;
+use super::devices::{Device, Devices};
 use super::proto::{
     INIT_MAGIC, MAX_PAYLOAD_BYTES, NbdError, OPTION_HEADER_BYTES, OPTION_MAGIC, REQUEST_BYTES,
     RawRequest, Reader, command, handshake, info, option, put_all_data_status, put_error_chunk,
@@ -22,38 +23,8 @@ const ALLOCATION_CONTEXT: &[u8] = b"base:allocation";
 const ALLOCATION_CONTEXT_ID: u32 = 1;
 /// Why a client is refused.
 const NO_ROOM: &[u8] = b"too many clients; disconnect another one first";
-
-/// What a client sees of the array.
-#[derive(Clone, Debug)]
-pub(crate) struct Device {
-    /// Its name; clients that ask for the default export (an empty name) get it as well.
-    pub(crate) name: String,
-    /// Size of the device.
-    pub(crate) size_bytes: u64,
-    /// Refuses writes.
-    pub(crate) read_only: bool,
-    /// Offsets and lengths must be multiples of this.
-    pub(crate) min_block_bytes: u32,
-    /// What clients should prefer.
-    pub(crate) preferred_block_bytes: u32,
-    /// Largest piece in which a read is answered: a read that must not be fragmented (DF) can be
-    /// no longer.
-    pub(crate) piece_bytes: u32,
-}
-
-impl Device {
-    /// An array of this size that takes requests in multiples of `block_bytes`.
-    pub(crate) fn new(name: String, size_bytes: u64, block_bytes: u32, read_only: bool) -> Self {
-        Self {
-            name,
-            size_bytes: size_bytes - size_bytes % u64::from(block_bytes),
-            read_only,
-            min_block_bytes: block_bytes,
-            preferred_block_bytes: block_bytes.max(4096),
-            piece_bytes: Request::MAX_BYTES,
-        }
-    }
-}
+const TLS_FIRST: &[u8] = b"this export is for TLS only: use nbds://";
+const UNKNOWN: &[u8] = b"no export of that name; nbdinfo --list shows those there are";
 
 /// What came of some input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +35,8 @@ pub(super) enum Step {
     Again,
     /// Carry this out and answer it.
     Command(Command),
+    /// What comes next is TLS, and the conversation goes on within that.
+    StartTls,
     /// The conversation is over. Send what there is to send and close.
     Close,
 }
@@ -79,31 +52,41 @@ enum Phase {
 /// The conversation with one client.
 #[derive(Debug)]
 pub(super) struct Session {
-    export: Arc<Device>,
+    devices: Devices,
+    /// The one that was chosen, once commands come.
+    device: Option<Arc<Device>>,
     phase: Phase,
     /// Input to be thrown away: data of refused options and writes.
     skip: u64,
     no_zeroes: bool,
     structured: bool,
     allocation_context: bool,
+    /// What the client has to ask for before anything else.
+    tls: Option<Arc<ServerConfig>>,
+    /// It has.
+    secure: bool,
     /// One more client may come to commands.
     room: bool,
 }
 
 impl Session {
     /// A new conversation; its greeting goes into `out`.
-    pub(super) fn new(export: Arc<Device>, out: &mut Vec<u8>) -> Self {
+    /// With `tls`, nothing is told or done before the client has asked for that.
+    pub(super) fn new(devices: Devices, tls: Option<Arc<ServerConfig>>, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&INIT_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
         out.extend_from_slice(&flags.to_be_bytes());
         Self {
-            export,
+            devices,
+            device: None,
             phase: Phase::ClientFlags,
             skip: 0,
             no_zeroes: false,
             structured: false,
             allocation_context: false,
+            tls,
+            secure: false,
             room: true,
         }
     }
@@ -121,6 +104,31 @@ impl Session {
     /// Options are agreed upon, commands may come.
     pub(super) const fn transmits(&self) -> bool {
         matches!(self.phase, Phase::Transmission)
+    }
+
+    /// What a client has to ask for.
+    pub(super) const fn tls(&self) -> Option<&Arc<ServerConfig>> {
+        self.tls.as_ref()
+    }
+
+    /// What the commands are for.
+    pub(super) const fn chosen(&self) -> Option<&Arc<Device>> {
+        self.device.as_ref()
+    }
+
+    fn device(&self) -> &Device {
+        self.device.as_ref().expect("commands come once a device is chosen")
+    }
+
+    /// Where in the array it begins.
+    pub(super) fn offset_bytes(&self) -> u64 {
+        self.device().offset_bytes
+    }
+
+    /// Commands for a device come next.
+    fn transmit(&mut self, device: Arc<Device>) {
+        self.device = Some(device);
+        self.phase = Phase::Transmission;
     }
 
     /// Looks at the input that has not been consumed yet. Tells how much of it is consumed now and
@@ -177,14 +185,23 @@ impl Session {
                 | option::STRUCTURED_REPLY
                 | option::LIST_META_CONTEXT
                 | option::SET_META_CONTEXT
-        );
+        ) || option == option::STARTTLS && self.tls.is_some();
         let len = len as usize;
-        if !known || len > MAX_OPTION_BYTES {
+        let early = self.tls.is_some()
+            && !self.secure
+            && !matches!(option, option::STARTTLS | option::ABORT);
+        if !known || early || len > MAX_OPTION_BYTES {
             if option == option::EXPORT_NAME {
                 return (OPTION_HEADER_BYTES, self.close());
             }
-            let kind = if known { reply::ERR_TOO_BIG } else { reply::ERR_UNSUP };
-            put_option_reply(out, option, kind, b"");
+            let (kind, why): (u32, &[u8]) = if early {
+                (reply::ERR_TLS_REQD, TLS_FIRST)
+            } else if known {
+                (reply::ERR_TOO_BIG, b"")
+            } else {
+                (reply::ERR_UNSUP, b"")
+            };
+            put_option_reply(out, option, kind, why);
             self.skip = len as u64;
             return (OPTION_HEADER_BYTES, Step::Again);
         }
@@ -199,6 +216,15 @@ impl Session {
                 put_option_reply(out, option, reply::ACK, b"");
                 return self.close();
             }
+            option::STARTTLS if data.is_empty() && !self.secure => {
+                put_option_reply(out, option, reply::ACK, b"");
+                // What was agreed upon in the clear holds no more.
+                self.structured = false;
+                self.allocation_context = false;
+                self.secure = true;
+                return Step::StartTls;
+            }
+            option::STARTTLS => Err(reply::ERR_INVALID),
             option::LIST => self.list(data, out),
             option::INFO | option::GO => self.info(option, data, out),
             option::STRUCTURED_REPLY if data.is_empty() => {
@@ -211,19 +237,13 @@ impl Session {
         match answered {
             Ok(()) => put_option_reply(out, option, reply::ACK, b""),
             Err(reply::ERR_POLICY) => put_option_reply(out, option, reply::ERR_POLICY, NO_ROOM),
+            Err(reply::ERR_UNKNOWN) => put_option_reply(out, option, reply::ERR_UNKNOWN, UNKNOWN),
             Err(kind) => put_option_reply(out, option, kind, b""),
-        }
-        if option == option::GO && answered.is_ok() {
-            self.phase = Phase::Transmission;
         }
         Step::Again
     }
 
-    fn is_export(&self, name: &[u8]) -> bool {
-        name.is_empty() || name == self.export.name.as_bytes()
-    }
-
-    fn transmission_flags(&self) -> u16 {
+    fn transmission_flags(&self, device: &Device) -> u16 {
         let mut flags = transmission::HAS_FLAGS
             | transmission::SEND_FLUSH
             | transmission::SEND_FUA
@@ -234,23 +254,22 @@ impl Session {
         if self.structured {
             flags |= transmission::SEND_DF;
         }
-        if self.export.read_only {
+        if device.read_only {
             flags |= transmission::READ_ONLY;
         }
         flags
     }
 
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
-        if !self.is_export(name) || !self.room {
-            // This option has no way to say no.
-            return self.close();
-        }
-        out.extend_from_slice(&self.export.size_bytes.to_be_bytes());
-        out.extend_from_slice(&self.transmission_flags().to_be_bytes());
+        let device = if self.room { self.devices.find(name) } else { None };
+        // This option has no way to say no.
+        let Some(device) = device else { return self.close() };
+        out.extend_from_slice(&device.size_bytes.to_be_bytes());
+        out.extend_from_slice(&self.transmission_flags(&device).to_be_bytes());
         if !self.no_zeroes {
             out.extend_from_slice(&[0; 124]);
         }
-        self.phase = Phase::Transmission;
+        self.transmit(device);
         Step::Again
     }
 
@@ -258,42 +277,44 @@ impl Session {
         if !data.is_empty() {
             return Err(reply::ERR_INVALID);
         }
-        let mut entry = Vec::new();
-        put_len(&mut entry, self.export.name.len());
-        entry.extend_from_slice(self.export.name.as_bytes());
-        put_option_reply(out, option::LIST, reply::SERVER, &entry);
+        for device in self.devices.all() {
+            let mut entry = Vec::new();
+            put_len(&mut entry, device.name.len());
+            entry.extend_from_slice(device.name.as_bytes());
+            put_option_reply(out, option::LIST, reply::SERVER, &entry);
+        }
         Ok(())
     }
 
-    fn info(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<(), u32> {
+    fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Result<(), u32> {
         let mut reader = Reader(data);
         let name = reader.string().ok_or(reply::ERR_INVALID)?;
         let count = reader.u16().ok_or(reply::ERR_INVALID)?;
         if reader.0.len() != usize::from(count) * 2 {
             return Err(reply::ERR_INVALID);
         }
-        if !self.is_export(name) {
-            return Err(reply::ERR_UNKNOWN);
-        }
+        let device = self.devices.find(name).ok_or(reply::ERR_UNKNOWN)?;
         if option == option::GO && !self.room {
             return Err(reply::ERR_POLICY);
         }
         let mut data = info::EXPORT.to_be_bytes().to_vec();
-        data.extend_from_slice(&self.export.size_bytes.to_be_bytes());
-        data.extend_from_slice(&self.transmission_flags().to_be_bytes());
+        data.extend_from_slice(&device.size_bytes.to_be_bytes());
+        data.extend_from_slice(&self.transmission_flags(&device).to_be_bytes());
         put_option_reply(out, option, reply::INFO, &data);
 
         // The block sizes also go to those who did not ask: they had better know.
         let mut data = info::BLOCK_SIZE.to_be_bytes().to_vec();
-        let sizes =
-            [self.export.min_block_bytes, self.export.preferred_block_bytes, MAX_PAYLOAD_BYTES];
+        let sizes = [device.min_block_bytes, device.preferred_block_bytes, MAX_PAYLOAD_BYTES];
         sizes.iter().for_each(|size| data.extend_from_slice(&size.to_be_bytes()));
         put_option_reply(out, option, reply::INFO, &data);
 
         if std::iter::from_fn(|| reader.u16()).any(|wanted| wanted == info::NAME) {
             let mut data = info::NAME.to_be_bytes().to_vec();
-            data.extend_from_slice(self.export.name.as_bytes());
+            data.extend_from_slice(device.name.as_bytes());
             put_option_reply(out, option, reply::INFO, &data);
+        }
+        if option == option::GO {
+            self.transmit(device);
         }
         Ok(())
     }
@@ -314,7 +335,7 @@ impl Session {
         if !reader.0.is_empty() || !self.structured {
             return Err(reply::ERR_INVALID);
         }
-        if !self.is_export(name) {
+        if self.devices.find(name).is_none() {
             return Err(reply::ERR_UNKNOWN);
         }
         if found {
@@ -332,7 +353,7 @@ impl Session {
             return self.close();
         }
         let cookie = request.cookie;
-        match self.checked(&request) {
+        match self.checked(self.device(), &request) {
             Ok(Some(kind)) => Step::Command(Command { cookie, kind }),
             Ok(None) => {
                 put_all_data_status(out, cookie, ALLOCATION_CONTEXT_ID, request.len);

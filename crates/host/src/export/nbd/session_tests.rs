@@ -1,21 +1,14 @@
 //! The conversation, without a socket.
 
-use std::sync::Arc;
-
+use super::devices::{Device, Devices};
 use super::proto::{NbdError, put_error_chunk};
-use super::session::{Command, Device, Kind, Session, Step, fuzz_session};
+use super::session::{Command, Kind, Session, Step, fuzz_session};
 
 const SIZE: u64 = 1 << 20;
 
-fn export(read_only: bool) -> Arc<Device> {
-    Arc::new(Device {
-        name: "array".into(),
-        size_bytes: SIZE,
-        read_only,
-        min_block_bytes: 4096,
-        preferred_block_bytes: 8192,
-        piece_bytes: 65_536,
-    })
+fn export(read_only: bool) -> Devices {
+    let device = Device::new("array".into(), SIZE, 4096, read_only);
+    Device { preferred_block_bytes: 8192, piece_bytes: 65_536, ..device }.into()
 }
 
 fn option(number: u32, data: &[u8]) -> Vec<u8> {
@@ -61,7 +54,7 @@ struct Outcome {
 /// Gives the stream to a session in portions of `portion` bytes.
 fn converse(read_only: bool, stream: &[u8], portion: usize) -> Outcome {
     let mut greeting = Vec::new();
-    let mut session = Session::new(export(read_only), &mut greeting);
+    let mut session = Session::new(export(read_only), None, &mut greeting);
     assert_eq!(greeting, b"NBDMAGICIHAVEOPT\0\x03");
     let mut outcome = Outcome::default();
     let mut start = 0;
@@ -75,7 +68,7 @@ fn converse(read_only: bool, stream: &[u8], portion: usize) -> Outcome {
         match step {
             Step::NeedMore if end == stream.len() => return outcome,
             Step::NeedMore => end = usize::min(end + portion, stream.len()),
-            Step::Again => {}
+            Step::Again | Step::StartTls => {}
             Step::Command(Command { cookie, kind }) => {
                 assert_eq!(cookie, 42);
                 if let Kind::Write { len, .. } = kind {
@@ -222,6 +215,54 @@ fn commands_are_checked_and_their_payload_is_skipped_when_refused() {
     for portion in [1, 5, 28, 1000] {
         assert_eq!(converse(false, &stream, portion), whole);
     }
+}
+
+/// A part lies somewhere in the array, and its client sees nothing else.
+#[test]
+fn commands_are_for_the_part_that_was_chosen() {
+    let devices = export(false);
+    let part = |name: &str, offset| Device::new(name.into(), 8192, 4096, false).at(offset);
+    devices.add(part("one", 16_384).into());
+    devices.add(part("two", 24_576).into());
+    let stream = [
+        &FLAGS[..],
+        &option(3, b""),
+        &go(b"none"),
+        &go(b""),
+        &go(b"two"),
+        &request(0, 0, 4096, 4096),
+        &request(0, 4, 0, 8192),
+        &request(0, 0, 4096, 8192),
+        &request(0, 0, u64::MAX - 4095, 4096),
+        &request(0, 3, 0, 0),
+    ]
+    .concat();
+    let mut out = Vec::new();
+    let mut session = Session::new(devices, None, &mut out);
+    out.clear();
+    let mut commands = Vec::new();
+    let mut start = 0;
+    while let (used, step) = session.step(&stream[start..], &mut out)
+        && step != Step::NeedMore
+    {
+        start += used;
+        if let Step::Command(Command { kind, .. }) = step {
+            commands.push(kind);
+        }
+    }
+    assert_eq!(session.chosen().map(|device| device.name()), Some("two"));
+    let expected = [
+        Kind::Read { offset: 28_672, len: 4096 },
+        Kind::Trim { offset: 24_576, len: 8192, fua: false },
+        Kind::Flush,
+    ];
+    assert_eq!(commands, expected);
+    let (options, replies) = out.split_at(out.len() - 2 * 16);
+    assert_eq!(replies[4..8], 22u32.to_be_bytes(), "beyond its end");
+    assert_eq!(replies[20..24], 22u32.to_be_bytes(), "beyond all ends");
+    let kinds = option_replies(options);
+    let listed = [(3, 2), (3, 2), (3, 2), (3, 1), (7, UNKNOWN), (7, UNKNOWN)];
+    assert_eq!(kinds, [&listed[..], &[(7, 3), (7, 3), (7, 1)]].concat());
 }
 
 #[test]

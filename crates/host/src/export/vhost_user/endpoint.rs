@@ -13,6 +13,7 @@ use super::jobs::{Finished, Jobs, Origin, tell};
 use super::request::{Ask, Asked, Limits, Status, copy_in};
 use super::ring::Ring;
 use super::says::{Opened, Say};
+use super::windows::Windows;
 use crate::engine::core::Core;
 use crate::token::ExportId;
 use crate::users::User;
@@ -54,6 +55,8 @@ pub(super) struct Endpoint {
     device: Arc<Device>,
     limits: Limits,
     seats: Vec<Option<Seat>>,
+    /// Of the memory in which requests lie now.
+    windows: Arc<Windows>,
     /// From the first ring on.
     jobs: Option<Jobs>,
     user: Option<User>,
@@ -67,9 +70,18 @@ impl Endpoint {
     pub(super) fn new(export: ExportId, client: usize, device: Arc<Device>) -> Self {
         let limits = device.limits();
         let seats = (0..MAX_RINGS).map(|_| None).collect();
-        let jobs = None;
-        let user = None;
-        Self { export, client, device, limits, seats, jobs, user, gone: None, closed: false }
+        Self {
+            export,
+            client,
+            device,
+            limits,
+            seats,
+            windows: Arc::default(),
+            jobs: None,
+            user: None,
+            gone: None,
+            closed: false,
+        }
     }
 
     /// Who is connected.
@@ -82,6 +94,7 @@ impl Endpoint {
         match say {
             Say::Here(user) => self.user = Some(user),
             Say::Memory(guest) => {
+                self.windows = Arc::new(Windows::of(core.arena.memory(), &guest));
                 for seat in self.seats.iter_mut().flatten() {
                     if let Err(broken) = seat.ring.move_to(Arc::clone(&guest)) {
                         seat.give_up(&self.device, broken);
@@ -174,7 +187,8 @@ impl Endpoint {
             match seat.ring.next(&self.limits) {
                 Ok(Some((head, Asked { status, ask }))) => {
                     let guest = Arc::clone(seat.ring.guest());
-                    let origin = Origin { ring: index, head, guest, status };
+                    let windows = Arc::clone(&self.windows);
+                    let origin = Origin { ring: index, head, guest, windows, status };
                     match ask {
                         Ok(Ask::Id { into }) => {
                             let id = self.device.id();
@@ -252,6 +266,7 @@ impl Endpoint {
     /// Lets go of all rings, and gives the memory of requests back.
     pub(super) fn end(&mut self, core: &mut Core) {
         self.seats.iter_mut().for_each(|seat| *seat = None);
+        self.windows = Arc::default();
         let jobs = self.jobs.take();
         jobs.into_iter().for_each(|jobs| core.arena.release_holder(jobs.into_holder()));
     }

@@ -1,8 +1,13 @@
 //! What guests ask for, as requests to the array.
 //!
-//! Data are copied once, between the guest's memory and ours: what is written must not change while
-//! parity is computed from it, and members want aligned memory. A request of any length goes piece
-//! by piece, each with memory of its own for as long as it is under way.
+//! What is written is copied into our memory, for it must not change while parity is computed from
+//! it. Long reads go to the guest's memory at once, where that lies as members want it (`windows`);
+//! others are copied from ours. A request of any length goes piece by piece, each with memory of
+//! its own for as long as it is under way.
+//!
+//! A member that does not answer is given up, and what it was to read comes from others, into our
+//! memory. But if it was to read into the guest's, it may do so at any later time: until it has
+//! answered after all, the guest is not told that the request is over.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,6 +20,7 @@ use vm_memory::{Bytes, GuestAddress};
 use super::chain::Area;
 use super::memory::Guest;
 use super::request::{Ask, Status, copy_in, copy_out};
+use super::windows::Windows;
 use crate::arena::Holder;
 use crate::engine::core::Core;
 use crate::token::{ExportId, JobRef, Owner};
@@ -26,6 +32,7 @@ pub(super) struct Origin {
     pub(super) head: u16,
     /// As it was when the request came.
     pub(super) guest: Arc<Guest>,
+    pub(super) windows: Arc<Windows>,
     pub(super) status: GuestAddress,
 }
 
@@ -56,7 +63,25 @@ struct Job {
     error: Option<RequestError>,
 }
 
+/// A request to the array that is done, while a member that was given up may still read into the
+/// guest's memory.
+#[derive(Debug)]
+struct Held {
+    job: usize,
+    /// There.
+    place: Buf,
+    request: Request,
+    result: Result<(), RequestError>,
+}
+
 impl Job {
+    /// Where in the guest's memory a part of a long read can go.
+    fn window(&self, range: &Range<u64>) -> Option<Buf> {
+        let transfer = self.transfer.as_ref().filter(|transfer| transfer.op == Op::Read)?;
+        let offset = range.start - transfer.range.start;
+        self.origin.windows.find(&transfer.areas, offset, range.end - range.start)
+    }
+
     /// All its requests have been made, or no more are worth it.
     fn is_issued(&self) -> bool {
         let whole = |transfer: &Transfer| transfer.next == transfer.range.end;
@@ -75,6 +100,7 @@ pub(super) struct Jobs {
     holder: Holder,
     jobs: Slab<Job>,
     short: VecDeque<usize>,
+    held: Vec<Held>,
     finished: VecDeque<Finished>,
 }
 
@@ -93,6 +119,7 @@ impl Jobs {
             holder,
             jobs,
             short: VecDeque::new(),
+            held: Vec::new(),
             finished: VecDeque::new(),
         }
     }
@@ -145,10 +172,13 @@ impl Jobs {
             if job.is_issued() {
                 return true;
             }
-            let Some(transfer) = &mut job.transfer else { return true };
+            let Some(transfer) = &job.transfer else { return true };
             let len = (transfer.range.end - transfer.next).min(self.most);
-            let Some(buf) = core.arena.allocate(&mut self.holder, len as u32) else { return false };
             let range = transfer.next..transfer.next + len;
+            let window = job.window(&range);
+            let buf = window.or_else(|| core.arena.allocate(&mut self.holder, len as u32));
+            let Some(buf) = buf else { return false };
+            let Some(transfer) = &mut job.transfer else { return true };
             if transfer.op != Op::Read {
                 let offset = range.start - transfer.range.start;
                 // SAFETY: just allocated, so nobody else has it.
@@ -172,8 +202,13 @@ impl Jobs {
         core.request(op, range.start, range.end - range.start, buf, owner);
     }
 
-    /// Goes on with those that wait for memory.
+    /// Goes on with those that wait for memory, or for a member that was given up.
     pub(super) fn work(&mut self, core: &mut Core) {
+        let is_over = |held: &mut Held| !core.arena.is_lent(held.place);
+        let over: Vec<Held> = self.held.extract_if(.., is_over).collect();
+        for Held { job, request, result, .. } in over {
+            self.end(core, job, &request, result);
+        }
         while let Some(index) = self.short.front().copied() {
             if !self.advance(core, index) {
                 return;
@@ -191,18 +226,39 @@ impl Jobs {
         request: &Request,
         result: Result<(), RequestError>,
     ) {
+        let start = request.sector * SECTOR_BYTES;
+        let range = start..start + request.sectors * SECTOR_BYTES;
+        match self.jobs[index].window(&range) {
+            Some(place) if core.arena.is_lent(place) => {
+                self.held.push(Held { job: index, place, request: *request, result });
+            }
+            _ => self.end(core, index, request, result),
+        }
+    }
+
+    /// A request to the array is done, and nothing of it is left.
+    fn end(
+        &mut self,
+        core: &mut Core,
+        index: usize,
+        request: &Request,
+        result: Result<(), RequestError>,
+    ) {
         let job = &mut self.jobs[index];
         job.in_flight -= 1;
         job.error = job.error.or(result.err());
         if let Some(transfer) = &job.transfer {
-            if transfer.op == Op::Read && result.is_ok() {
+            let there = core.arena.memory().is_window(request.buf);
+            if transfer.op == Op::Read && result.is_ok() && !there {
                 let offset = request.sector * SECTOR_BYTES - transfer.range.start;
                 // SAFETY: the request is done, so the buffer is this job's alone.
                 let bytes = unsafe { core.arena.memory().bytes(request.buf) };
                 let copied = copy_in(&job.origin.guest, &transfer.areas, offset, bytes);
                 job.error = job.error.or(copied.err().map(|_| RequestError::Malformed));
             }
-            core.arena.release(&mut self.holder, request.buf);
+            if !there {
+                core.arena.release(&mut self.holder, request.buf);
+            }
         }
         self.finish_if_over(index);
     }

@@ -30,6 +30,7 @@ mod says;
 mod server;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub(crate) use device::Device;
 pub use fuzz::{FUZZ_MEMORY_BYTES, fuzz_ring};

@@ -80,6 +80,10 @@ impl Sets {
             ok: true,
             set,
         };
+        if position.0 < self.wide {
+            let alone = self.preparing_bytes() == 0;
+            self.pace.sent(cx.now(), open.bytes(), alone);
+        }
         self.open.insert(position, open);
         if wanted.is_empty() {
             self.flow(cx, position);

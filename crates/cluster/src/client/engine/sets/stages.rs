@@ -31,6 +31,9 @@ impl Sets {
                 self.waits_until_told |= !told;
                 if told || braid_array::broken("go-needs-view") {
                     self.commit(cx, position, told);
+                    if position.0 < self.wide && self.preparing_bytes() == 0 {
+                        self.pace.arrived(cx.now());
+                    }
                 } else if braid_array::broken("view-before-ack") && !open.set.fua {
                     let answered = std::mem::take(&mut open.job.range.requests);
                     answered.into_iter().for_each(|id| cx.part_over(id, Ok(())));

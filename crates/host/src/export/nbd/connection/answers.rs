@@ -68,7 +68,7 @@ impl Connection {
         let job = &mut self.jobs[index];
         if self.session.structured() {
             let done = last && job.error.is_none();
-            let offset = request.sector * SECTOR_BYTES;
+            let offset = request.sector * SECTOR_BYTES - self.session.offset_bytes();
             put_data_chunk(&mut self.out.bytes, job.cookie, done, offset, request.buf.len);
         } else if !job.answering {
             put_simple_reply(&mut self.out.bytes, job.cookie, None);
@@ -104,18 +104,44 @@ impl Connection {
         if self.sending || self.broken {
             return;
         }
+        let speaks = self.tls.as_ref().is_some_and(|tls| tls.wants_to_send());
         let message = match self.full.pop_front() {
             Some(message) => message,
-            None if self.out.is_empty() => return,
+            None if self.out.is_empty() && !speaks => return,
             None => {
                 let next = self.spares.pop().unwrap_or_default();
                 std::mem::replace(&mut self.out, next)
             }
         };
+        let message = if self.tls.is_some() { self.sealed(core, message) } else { message };
         self.progress_at = core.now;
         self.sending = true;
         let op = DriverOp::Send { socket: Arc::clone(&self.socket), message, sent: 0 };
         core.driver.start(self.token(SEND), op);
+    }
+
+    /// A message as it goes through TLS. Its buffers are free at once.
+    fn sealed(&mut self, core: &mut Core, mut message: Box<Outgoing>) -> Box<Outgoing> {
+        let Some(tls) = self.tls.as_mut() else { return message };
+        if tls.skips() {
+            return message;
+        }
+        let sealed = tls.seal(&mut message, core.arena.memory());
+        self.empty(core, &mut message);
+        self.keep(message);
+        sealed
+    }
+
+    /// Takes the memory of a message's buffers back.
+    fn empty(&mut self, core: &mut Core, message: &mut Outgoing) {
+        message.buffers().for_each(|buf| self.release(core, buf));
+        message.clear();
+    }
+
+    fn keep(&mut self, message: Box<Outgoing>) {
+        if self.spares.len() < MAX_SPARES {
+            self.spares.push(message);
+        }
     }
 
     /// A send has ended.
@@ -126,10 +152,10 @@ impl Connection {
         mut message: Box<Outgoing>,
     ) {
         self.sending = false;
-        message.buffers().for_each(|buf| self.release(core, buf));
-        message.clear();
-        if self.spares.len() < MAX_SPARES {
-            self.spares.push(message);
+        self.empty(core, &mut message);
+        match &mut self.tls {
+            Some(tls) => tls.keep(message),
+            None => self.keep(message),
         }
         if result.is_err() {
             self.break_off(core);

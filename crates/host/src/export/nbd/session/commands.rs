@@ -1,6 +1,7 @@
 //! Commands: what may be asked once options are agreed upon.
 
 use super::Session;
+use crate::export::nbd::devices::Device;
 use crate::export::nbd::proto::{MAX_PAYLOAD_BYTES, NbdError, RawRequest, command, flag};
 
 /// A command that passed all checks.
@@ -10,7 +11,7 @@ pub(in crate::export::nbd) struct Command {
     pub(in crate::export::nbd) kind: Kind,
 }
 
-/// What to do. Ranges are inside the export, aligned and not empty.
+/// What to do. Ranges are in the array; they are inside the device, aligned and not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::export::nbd) enum Kind {
     Read {
@@ -53,6 +54,7 @@ impl Session {
     /// The command to carry out; `None` for a block status, which needs nothing carried out.
     pub(super) fn checked(
         &self,
+        device: &Device,
         request: &RawRequest,
     ) -> Result<Option<Kind>, (NbdError, &'static str)> {
         let RawRequest { flags, kind, offset, len, .. } = *request;
@@ -74,13 +76,14 @@ impl Session {
             return Ok(Some(Kind::Flush));
         }
         let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
-        if writes && self.export.read_only {
+        if writes && device.read_only {
             return Err((NbdError::NotPermitted, "the export is read-only"));
         }
-        self.check_range(request)?;
+        check_range(device, request)?;
+        let offset = device.offset_bytes + offset;
         let fua = flags & flag::FUA != 0;
         match kind {
-            command::READ if flags & flag::DF != 0 && len > self.export.piece_bytes => {
+            command::READ if flags & flag::DF != 0 && len > device.piece_bytes => {
                 Err((NbdError::Overflow, "too long to be read in one piece"))
             }
             command::WRITE_ZEROES if flags & flag::FAST_ZERO != 0 => {
@@ -96,25 +99,25 @@ impl Session {
             _ => Ok(None),
         }
     }
+}
 
-    fn check_range(&self, request: &RawRequest) -> Result<(), (NbdError, &'static str)> {
-        let RawRequest { kind, offset, len, .. } = *request;
-        if len == 0 {
-            return Err((NbdError::Invalid, "empty range"));
-        }
-        if matches!(kind, command::READ | command::WRITE) && len > MAX_PAYLOAD_BYTES {
-            return Err((NbdError::Invalid, "longer than the maximum of 32 MiB"));
-        }
-        let end = offset.checked_add(len.into());
-        if end.is_none_or(|end| end > self.export.size_bytes) {
-            let grows = matches!(kind, command::WRITE | command::WRITE_ZEROES);
-            let error = if grows { NbdError::NoSpace } else { NbdError::Invalid };
-            return Err((error, "range ends beyond the device"));
-        }
-        let block = self.export.min_block_bytes;
-        if offset % u64::from(block) != 0 || len % block != 0 {
-            return Err((NbdError::Invalid, "not aligned to the minimum block size"));
-        }
-        Ok(())
+fn check_range(device: &Device, request: &RawRequest) -> Result<(), (NbdError, &'static str)> {
+    let RawRequest { kind, offset, len, .. } = *request;
+    if len == 0 {
+        return Err((NbdError::Invalid, "empty range"));
     }
+    if matches!(kind, command::READ | command::WRITE) && len > MAX_PAYLOAD_BYTES {
+        return Err((NbdError::Invalid, "longer than the maximum of 32 MiB"));
+    }
+    let end = offset.checked_add(len.into());
+    if end.is_none_or(|end| end > device.size_bytes) {
+        let grows = matches!(kind, command::WRITE | command::WRITE_ZEROES);
+        let error = if grows { NbdError::NoSpace } else { NbdError::Invalid };
+        return Err((error, "range ends beyond the device"));
+    }
+    let block = device.min_block_bytes;
+    if offset % u64::from(block) != 0 || len % block != 0 {
+        return Err((NbdError::Invalid, "not aligned to the minimum block size"));
+    }
+    Ok(())
 }

@@ -1,8 +1,6 @@
 //! A conversation with whatever bytes there are.
 
-use std::sync::Arc;
-
-use super::{Command, Device, Kind, Session, Step};
+use super::{Command, Device, Devices, Kind, Session, Step};
 
 /// Feeds arbitrary bytes to a conversation, in pieces whose sizes follow from the bytes, and holds
 /// it to what it promises. For fuzzing.
@@ -12,16 +10,12 @@ use super::{Command, Device, Kind, Session, Step};
 pub fn fuzz_session(data: &[u8]) {
     let Some((&first, stream)) = data.split_first() else { return };
     let size_bytes = 64 << 20;
-    let export = Device {
-        name: "fuzz".into(),
-        size_bytes,
-        read_only: first & 1 != 0,
-        min_block_bytes: 512,
-        preferred_block_bytes: 4096,
-        piece_bytes: 1 << 20,
-    };
+    let offset_bytes = 1 << 20;
+    let part = Device::new("fuzz".into(), size_bytes, 512, first & 1 != 0).at(offset_bytes);
+    let devices = Devices::from(Device::new("whole".into(), offset_bytes, 512, false));
+    devices.add(part.into());
     let mut out = Vec::new();
-    let mut session = Session::new(Arc::new(export), &mut out);
+    let mut session = Session::new(devices, None, &mut out);
     let mut start = 0;
     let mut end = 0;
     let mut payload = 0usize;
@@ -40,9 +34,13 @@ pub fn fuzz_session(data: &[u8]) {
                 assert!(used == 0);
             }
             Step::Again => assert!(used > 0, "no progress"),
+            Step::StartTls => unreachable!("there is none"),
             Step::Command(Command { kind, .. }) => {
                 if let Some((offset, len)) = kind.range() {
-                    assert!(len > 0 && offset + u64::from(len) <= size_bytes);
+                    let chosen = session.chosen().expect("a device");
+                    let from = chosen.offset_bytes;
+                    let to = from + chosen.size_bytes;
+                    assert!(len > 0 && offset >= from && offset + u64::from(len) <= to);
                     assert!(offset % 512 == 0 && len % 512 == 0);
                 }
                 if let Kind::Write { len, .. } = kind {

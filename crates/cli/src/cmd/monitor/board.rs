@@ -1,0 +1,167 @@
+//! What the page shows beside the arrays of the moment: events, and how the last day was. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use braid_array::status::Status;
+use braid_host::control::wire::ControlStatus;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What happens within so long is one point of a plot.
+const STEP_S: u64 = 30;
+/// A day.
+const POINTS: usize = 24 * 60 * 60 / STEP_S as usize;
+/// More events nobody reads.
+const EVENTS: usize = 200;
+
+/// One point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Point {
+    step: u64,
+    /// The fastest that background work was, in bytes per second and member.
+    bytes_per_s: u64,
+    /// I/O errors of members that came.
+    errors: u64,
+    /// How long the slowest member took, of those that are slow.
+    slow_ms: u64,
+}
+
+/// The last day of an array, as long as it was looked at.
+#[derive(Clone, Debug, Default)]
+struct Ring {
+    points: VecDeque<Point>,
+    /// All errors of its members, at the last look.
+    errors: Option<u64>,
+}
+
+/// The same as columns.
+#[derive(Debug, Serialize)]
+pub(super) struct Plots {
+    /// When each point begins, in seconds since 1970.
+    time: Vec<u64>,
+    bytes_per_s: Vec<u64>,
+    errors: Vec<u64>,
+    slow_ms: Vec<u64>,
+}
+
+/// What is kept. Arrays that are gone go with their plots, at the end of the day.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    rings: BTreeMap<String, Ring>,
+    events: VecDeque<Value>,
+    silent: BTreeSet<String>,
+}
+
+impl Board {
+    /// All arrays have been looked at.
+    pub(super) fn look(&mut self, now_s: u64, arrays: &[ControlStatus], silent: BTreeSet<String>) {
+        self.silent = silent;
+        let step = now_s / STEP_S;
+        for array in arrays {
+            self.rings.entry(array.name.clone()).or_default().look(step, &array.array);
+        }
+        self.rings.retain(|_, ring| ring.expire(step));
+    }
+
+    /// Something has happened.
+    pub(super) fn tell(&mut self, event: Value) {
+        self.events.push_front(event);
+        self.events.truncate(EVENTS);
+    }
+
+    /// The latest first.
+    pub(super) const fn events(&self) -> &VecDeque<Value> {
+        &self.events
+    }
+
+    /// Arrays that did not answer.
+    pub(super) const fn silent(&self) -> &BTreeSet<String> {
+        &self.silent
+    }
+
+    /// The speed of an array's background work in the last day.
+    pub(super) fn speeds(&self, name: &str) -> Vec<u64> {
+        let points = self.rings.get(name).into_iter().flat_map(|ring| &ring.points);
+        points.map(|point| point.bytes_per_s).collect()
+    }
+
+    /// The last day of each array.
+    pub(super) fn plots(&self) -> BTreeMap<&str, Plots> {
+        self.rings.iter().map(|(name, ring)| (name.as_str(), ring.plots())).collect()
+    }
+}
+
+impl Ring {
+    fn look(&mut self, step: u64, status: &Status) {
+        let all = || std::iter::once(status).chain(&status.children);
+        let members = || all().flat_map(|array| &array.members);
+        let errors: u64 = members().map(|member| member.errors).sum();
+        let slow_ms = members().filter_map(|member| member.slow_ms).max().unwrap_or(0);
+        let bytes_per_s = all().map(|array| array.sync.bytes_per_s).max().unwrap_or(0);
+        // Those of a member that was removed are not counted any more.
+        let came = errors.saturating_sub(self.errors.replace(errors).unwrap_or(errors));
+        if self.points.back().is_none_or(|last| last.step != step) {
+            self.points.push_back(Point { step, ..Point::default() });
+        }
+        if let Some(point) = self.points.back_mut() {
+            point.bytes_per_s = point.bytes_per_s.max(bytes_per_s);
+            point.errors += came;
+            point.slow_ms = point.slow_ms.max(slow_ms);
+        }
+    }
+
+    /// Forgets what is older than a day. False when nothing is left.
+    fn expire(&mut self, step: u64) -> bool {
+        while self.points.front().is_some_and(|point| point.step + (POINTS as u64) <= step) {
+            self.points.pop_front();
+        }
+        !self.points.is_empty()
+    }
+
+    fn plots(&self) -> Plots {
+        let column = |of: fn(&Point) -> u64| self.points.iter().map(of).collect();
+        Plots {
+            time: column(|point| point.step * STEP_S),
+            bytes_per_s: column(|point| point.bytes_per_s),
+            errors: column(|point| point.errors),
+            slow_ms: column(|point| point.slow_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_array::status::SyncStatus;
+
+    use super::*;
+    use crate::cmd::monitor::seen::testing::served;
+
+    fn array(bytes_per_s: u64) -> ControlStatus {
+        let sync = SyncStatus { bytes_per_s, ..SyncStatus::default() };
+        served("home", Status { sync, ..Status::blank() })
+    }
+
+    #[test]
+    fn a_day_is_kept_and_no_more() {
+        let mut board = Board::default();
+        for (second, speed) in [(60, 5), (75, 9), (89, 7), (90, 1)] {
+            board.look(second, &[array(speed)], BTreeSet::new());
+        }
+        let plots = &board.plots()["home"];
+        assert_eq!((&plots.time[..], &plots.bytes_per_s[..]), (&[60, 90][..], &[9, 1][..]));
+        board.look(60 + 86_400 - 30, &[array(3)], BTreeSet::new());
+        assert_eq!(board.plots()["home"].time, [60, 90, 60 + 86_400 - 30]);
+        board.look(60 + 86_400, &[array(3)], BTreeSet::new());
+        assert_eq!(board.plots()["home"].time.len(), 3, "the first is a day old");
+        board.look(3 * 86_400, &[], BTreeSet::new());
+        assert!(board.plots().is_empty(), "the array is gone for long");
+    }
+
+    #[test]
+    fn the_latest_events_come_first() {
+        let mut board = Board::default();
+        (0..EVENTS + 5).for_each(|number| board.tell(number.into()));
+        assert_eq!(board.events().len(), EVENTS);
+        assert_eq!(board.events()[0], EVENTS + 4);
+    }
+}

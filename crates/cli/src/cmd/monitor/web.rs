@@ -1,0 +1,330 @@
+//! The page: what arrays and nodes are like, and with a token, what is to be done with them.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use axum::routing::{get, post};
+use braid_array::Refusal;
+use braid_host::control::Client;
+use braid_host::control::wire::{ControlStatus, Verb};
+use braid_host::serve::ExportSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::board::Board;
+use super::seen::within;
+use super::sinks::Latest;
+use crate::cmd::{launch, layout};
+use crate::failure::{Failure, system_error};
+use crate::invocation::next_step;
+use crate::output;
+use crate::output::json as words;
+
+const PAGE: &str = include_str!("web/page.html");
+const STYLE: &str = include_str!("web/page.css");
+const SCRIPT: &str = include_str!("web/page.js");
+/// Nothing from elsewhere, and nothing within a page from elsewhere.
+const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+/// A question is no longer.
+const QUESTION_BYTES: usize = 64 << 10;
+/// Shorter ones could be guessed.
+const TOKEN_BYTES: usize = 16;
+
+/// What the page is made from.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    run_dir: PathBuf,
+    latest: Latest,
+    board: Arc<Mutex<Board>>,
+    /// Without one nothing can be done.
+    token: Option<Arc<str>>,
+}
+
+/// What is to be done, and with which array.
+#[derive(Debug, Deserialize)]
+struct Wish {
+    array: String,
+    #[serde(flatten)]
+    verb: Verb,
+}
+
+/// A node that has members.
+#[derive(Debug, Serialize)]
+struct Node<'a> {
+    address: &'a str,
+    members: Vec<Value>,
+}
+
+impl Site {
+    pub(super) fn new(
+        run_dir: &Path,
+        token: Option<&Path>,
+        latest: Latest,
+        board: Arc<Mutex<Board>>,
+    ) -> Result<Self, Failure> {
+        let token = token.map(read_token).transpose()?;
+        Ok(Self { run_dir: run_dir.to_owned(), latest, board, token })
+    }
+
+    pub(super) fn router(self) -> Router {
+        let html = || async { file("text/html; charset=utf-8", PAGE) };
+        let style = || async { file("text/css; charset=utf-8", STYLE) };
+        let script = || async { file("text/javascript; charset=utf-8", SCRIPT) };
+        Router::new()
+            .route("/", get(html))
+            .route("/page.css", get(style))
+            .route("/page.js", get(script))
+            // A browser asks for it, and complains of a refusal.
+            .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
+            .route("/api/state", get(state))
+            .route("/api/plots", get(plots))
+            .route("/api/map", get(map))
+            .route("/api/do", post(carry_out))
+            .fallback(|| async { refusal(StatusCode::NOT_FOUND, "there is no such page", "see /") })
+            .layer(DefaultBodyLimit::max(QUESTION_BYTES))
+            .with_state(self)
+    }
+
+    fn board<T>(&self, make: impl FnOnce(&Board) -> T) -> T {
+        make(&self.board.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Why whoever sends these headers may do nothing.
+    fn stranger(&self, headers: &HeaderMap) -> Option<Response> {
+        let Some(token) = &self.token else {
+            let next = "start the monitor with --token FILE";
+            return Some(refusal(StatusCode::FORBIDDEN, "this page is only for looking", next));
+        };
+        // A header that pages from elsewhere cannot send unasked.
+        let sent = headers.get(header::AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes());
+        let sent = sent.strip_prefix(b"Bearer ").unwrap_or_default();
+        if same(sent, token.as_bytes()) {
+            return None;
+        }
+        let next = "enter what is in the monitor's --token FILE";
+        Some(refusal(StatusCode::UNAUTHORIZED, "that is not the token", next))
+    }
+}
+
+/// Takes as long wherever they differ.
+fn same(sent: &[u8], token: &[u8]) -> bool {
+    let differs = sent.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
+    sent.len() == token.len() && differs == 0
+}
+
+fn read_token(path: &Path) -> Result<Arc<str>, Failure> {
+    let refused = |reason: String, next: &'static str| {
+        Failure::refused("monitor", path.display(), reason, next)
+    };
+    let make = "make one: (umask 077; openssl rand -hex 32 > FILE)";
+    let read = std::fs::metadata(path).and_then(|file| Ok((file, std::fs::read_to_string(path)?)));
+    let (file, text) = read.map_err(|error| refused(system_error(&error), make))?;
+    if file.permissions().mode() & 0o077 != 0 {
+        return Err(refused("others can read the token".into(), "chmod 600 that file"));
+    }
+    let token = text.trim();
+    if token.len() < TOKEN_BYTES {
+        return Err(refused(format!("has less than {TOKEN_BYTES} characters"), make));
+    }
+    Ok(token.into())
+}
+
+fn respond(status: StatusCode, kind: &str, body: impl Into<Body>) -> Response {
+    let response = Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, kind)
+        .header(header::CONTENT_SECURITY_POLICY, POLICY)
+        .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+        .header(header::REFERRER_POLICY, "no-referrer")
+        .header(header::CACHE_CONTROL, "no-store");
+    response.body(body.into()).expect("constant headers")
+}
+
+fn file(kind: &str, text: &'static str) -> Response {
+    respond(StatusCode::OK, kind, text)
+}
+
+fn answer(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => respond(status, "application/json", body),
+        Err(error) => respond(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
+    }
+}
+
+fn refusal(status: StatusCode, reason: &str, next: &str) -> Response {
+    answer(status, &json!({ "reason": reason, "next": next }))
+}
+
+async fn state(State(site): State<Site>) -> Response {
+    let value = site.latest.with(|arrays| {
+        site.board(|board| {
+            json!({
+                "host": output::host_name(),
+                "writable": site.token.is_some(),
+                "arrays": arrays.iter().map(words::array).collect::<Vec<_>>(),
+                "nodes": nodes(arrays),
+                "silent": board.silent(),
+                "events": board.events(),
+            })
+        })
+    });
+    answer(StatusCode::OK, &value)
+}
+
+/// By address: which members of which arrays they have.
+fn nodes(arrays: &[ControlStatus]) -> Vec<Node<'_>> {
+    let mut nodes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for (array, status) in arrays.iter().flat_map(|array| within(&array.name, &array.array)) {
+        for member in &status.members {
+            let Some(place) = member.device.strip_prefix("node://") else { continue };
+            let address = place.split_once('/').map_or(place, |(address, _)| address);
+            let role = member.role;
+            let of =
+                json!({ "array": array, "role": role, "state": words::member_word(member.state) });
+            nodes.entry(address).or_default().push(of);
+        }
+    }
+    nodes.into_iter().map(|(address, members)| Node { address, members }).collect()
+}
+
+async fn plots(State(site): State<Site>) -> Response {
+    site.board(|board| answer(StatusCode::OK, &board.plots()))
+}
+
+#[derive(Debug, Deserialize)]
+struct Which {
+    array: String,
+}
+
+/// Where data and parity lie in an array, until the pattern repeats.
+async fn map(State(site): State<Site>, Query(which): Query<Which>) -> Response {
+    let map = site.latest.with(|arrays| {
+        let mut all = arrays.iter().flat_map(|array| within(&array.name, &array.array));
+        let (_, status) = all.find(|(name, _)| *name == which.array)?;
+        layout::of_running(&status.superblock)
+    });
+    match map {
+        Some(map) => answer(StatusCode::OK, &map),
+        None => {
+            let reason = "no array of that name runs, or it has no pattern";
+            refusal(StatusCode::NOT_FOUND, reason, "see braid layout")
+        }
+    }
+}
+
+async fn carry_out(State(site): State<Site>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(response) = site.stranger(&headers) {
+        return response;
+    }
+    let wish: Wish = match serde_json::from_slice(&body) {
+        Ok(wish) => wish,
+        Err(error) => {
+            let reason = error.to_string();
+            return refusal(StatusCode::BAD_REQUEST, &reason, "send what the page would send");
+        }
+    };
+    let verb = match allowed(wish.verb) {
+        Ok(verb) => verb,
+        Err(Refusal { reason, next }) => {
+            return refusal(StatusCode::FORBIDDEN, &reason, &next_step(&next));
+        }
+    };
+    // The array may take its time.
+    let done = tokio::task::spawn_blocking(move || {
+        let mut client = Client::connect(&site.run_dir, &wish.array)?;
+        client.call(verb).map(drop)
+    });
+    match done.await {
+        Ok(Ok(())) => answer(StatusCode::OK, &json!({ "done": true })),
+        Ok(Err(error)) => {
+            let Refusal { reason, next } = error.into();
+            refusal(StatusCode::CONFLICT, &reason, &next_step(&next))
+        }
+        Err(error) => {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            refusal(status, &error.to_string(), "see the monitor's stderr")
+        }
+    }
+}
+
+/// Not everything that can be done with an array is done from the page.
+fn allowed(verb: Verb) -> Result<Verb, Refusal> {
+    match &verb {
+        Verb::Fail { force: false, .. }
+        | Verb::Remove { .. }
+        | Verb::Replace { .. }
+        | Verb::Check
+        | Verb::Repair
+        | Verb::StopScrub
+        | Verb::SyncLimits { .. }
+        | Verb::Pause
+        | Verb::Resume
+        | Verb::RemoveExport { force: false, .. } => Ok(verb),
+        Verb::Add { member, force: false, .. } => {
+            check_whole(member)?;
+            Ok(verb)
+        }
+        Verb::AddExport { export } => {
+            let paths = ["nbd:unix:", "fuse:", "vhost-user:"];
+            let mut paths = paths.iter().filter_map(|kind| export.strip_prefix(kind));
+            paths.try_for_each(check_whole)?;
+            let spec: ExportSpec = export.parse()?;
+            launch::is_secure(&spec)?;
+            Ok(Verb::AddExport { export: spec.to_string() })
+        }
+        _ => Err(Refusal::new("that is not done from here", "use the command braid")),
+    }
+}
+
+/// Who looks at a page is in no directory.
+fn check_whole(path: &str) -> Result<(), Refusal> {
+    if path.starts_with('/') || path.starts_with("node://") {
+        return Ok(());
+    }
+    Err(Refusal::new(format!("{path:?} is not a whole path"), "write it from / on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_the_same_only_as_a_whole() {
+        assert!(same(b"secret", b"secret"));
+        for other in [&b""[..], b"secre", b"secrets", b"Secret", b"secreT"] {
+            assert!(!same(other, b"secret"), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_costs_data_is_not_done_from_the_page() {
+        let wish = |text: &str| serde_json::from_str::<Wish>(text).unwrap().verb;
+        for good in [
+            r#"{"array":"a","verb":"check"}"#,
+            r#"{"array":"a","verb":"fail","member":"/dev/x"}"#,
+            r#"{"array":"a","verb":"sync-limits","min_bytes_s":null,"max_bytes_s":7}"#,
+            r#"{"array":"a","verb":"add-export","export":"nbd:unix:/s,name=x,size=1G"}"#,
+        ] {
+            assert!(allowed(wish(good)).is_ok(), "{good}");
+        }
+        for bad in [
+            r#"{"array":"a","verb":"stop","force":true}"#,
+            r#"{"array":"a","verb":"read","offset":0,"length":9}"#,
+            r#"{"array":"a","verb":"fail","member":"/dev/x","force":true}"#,
+            r#"{"array":"a","verb":"add-export","export":"nbd:tcp:0.0.0.0:10809"}"#,
+            r#"{"array":"a","verb":"add-export","export":"nbd:unix:s"}"#,
+            r#"{"array":"a","verb":"add","member":"sdb","force":false}"#,
+            r#"{"array":"a","verb":"add","member":"/dev/sdb","force":true}"#,
+        ] {
+            assert!(allowed(wish(bad)).is_err(), "{bad}");
+        }
+    }
+}

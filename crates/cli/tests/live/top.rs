@@ -1,0 +1,55 @@
+//! `braid top` in a terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::support::{Lab, until};
+
+#[test]
+fn a_terminal_shows_what_happens_and_is_left_as_it_was() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 16);
+    lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &members);
+    lab.ok("assemble home", &members);
+    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&screen).unwrap();
+    unlockpt(&screen).unwrap();
+    let name = ptsname(&screen, Vec::new()).unwrap();
+    let terminal = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&screen, size).unwrap();
+    let mut command = lab.braid();
+    command.arg("top").env("TERM", "xterm-256color");
+    command.stdin(terminal.try_clone().unwrap()).stdout(terminal).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("braid");
+    // Its ends of the terminal go with it.
+    drop(command);
+    let mut screen = File::from(screen);
+    let shown = Arc::new(Mutex::new(String::new()));
+    let mut reader = screen.try_clone().unwrap();
+    let to = Arc::clone(&shown);
+    let reading = std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(len @ 1..) = reader.read(&mut buffer) {
+            to.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..len]));
+        }
+    });
+    let has = |word: &str| shown.lock().unwrap().contains(word);
+    until("the array", || has("Members of home") && has("raid1"));
+    assert!(!has("faulty"));
+    lab.ok("fail home", &members[..1]);
+    until("what has happened", || has("faulty") && has("degraded") && has("Fail home"));
+    screen.write_all(b"q").unwrap();
+    assert!(child.wait().unwrap().success());
+    reading.join().unwrap();
+    assert!(has("\u{1b}[?1049l"), "the other screen is back");
+
+    let line = lab.refused(1, "top", &[], &[]);
+    assert!(line.contains("stdout is no terminal; run it in a terminal"), "{line}");
+}

@@ -1,0 +1,105 @@
+//! How long data are on their way to the nodes, and so how short the last slices are to be.
+
+use braid_array::Instant;
+
+/// So much that was sent in one go tells something.
+const ENOUGH_BYTES: u64 = 256 << 10;
+/// A slice that takes longer on its way is cut.
+const LONG_NANOS: u64 = 500_000;
+/// Blocks of the members: nothing is cut within one.
+const BLOCK_BYTES: u32 = 4096;
+const MIB: u64 = 1 << 20;
+
+/// When the last byte of a write has left the client, its slice still goes from node to node, three
+/// hops in all, and if the writer waits for the answer nothing else is sent meanwhile. So the
+/// slice-sets of such a write are sent in parts, of which a slice takes half a millisecond at most
+/// for a hop; and each part has another encoder, so that what one encoder receives and sends is not
+/// what all wait for. Each part costs messages: over fast links, where a whole slice takes no
+/// longer, nothing is cut.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// When the first was sent of what is on its way, and how much that is.
+    begun: Instant,
+    bytes: u64,
+    /// What a MiB takes, the way through the nodes included; the least of late.
+    nanos_per_mib: u64,
+}
+
+impl Pace {
+    /// Data are sent; `alone` when no other are on their way.
+    pub(super) const fn sent(&mut self, now: Instant, bytes: u64, alone: bool) {
+        if alone {
+            (self.begun, self.bytes) = (now, 0);
+        }
+        self.bytes += bytes;
+    }
+
+    /// All that was sent has arrived, and parities are made of it.
+    pub(super) fn arrived(&mut self, now: Instant) {
+        let Self { begun, bytes, nanos_per_mib } = *self;
+        if bytes < ENOUGH_BYTES {
+            return;
+        }
+        let took = now.0.saturating_sub(begun.0).saturating_mul(MIB) / bytes;
+        // A slow one among them was slow for another reason; many mean that the link has become so.
+        let worst = nanos_per_mib.saturating_add(nanos_per_mib / 8);
+        self.nanos_per_mib = if nanos_per_mib == 0 { took } else { took.min(worst) };
+        self.bytes = 0;
+    }
+
+    /// How long the parts are to be of a slice-set that somebody waits for.
+    pub(super) fn part(&self, len: u32) -> u32 {
+        let takes = |len: u32| u64::from(len).saturating_mul(self.nanos_per_mib) / MIB;
+        let mut part = len;
+        while part > BLOCK_BYTES && takes(part) > LONG_NANOS {
+            part = (part / 2).next_multiple_of(BLOCK_BYTES);
+        }
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    /// A pace at which 768 KiB take so long.
+    fn measured(pace: &mut Pace, millis: u64) {
+        pace.sent(Instant(7 * MILLI), 512 << 10, true);
+        pace.sent(Instant(8 * MILLI), 256 << 10, false);
+        pace.arrived(Instant((7 + millis) * MILLI));
+    }
+
+    #[test]
+    fn over_slow_links_the_last_slices_become_short() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.part(65_536), 65_536, "nothing is known");
+        measured(&mut pace, 16);
+        assert_eq!(pace.part(65_536), 16_384);
+        assert_eq!(pace.part(36_864), 20_480);
+        assert_eq!(pace.part(12_288), 12_288);
+        measured(&mut pace, 1);
+        assert_eq!(pace.part(65_536), 65_536, "a fast link");
+    }
+
+    #[test]
+    fn one_slow_write_does_not_make_a_link_slow_and_many_do() {
+        let mut pace = Pace::default();
+        measured(&mut pace, 1);
+        measured(&mut pace, 1000);
+        assert_eq!(pace.part(65_536), 65_536);
+        (0..30).for_each(|_| measured(&mut pace, 1000));
+        assert!(pace.part(65_536) <= 32_768);
+        (0..100).for_each(|_| measured(&mut pace, 1000));
+        assert_eq!([65_536, 4096, 512].map(|len| pace.part(len)), [4096, 4096, 512]);
+    }
+
+    #[test]
+    fn little_data_tell_nothing() {
+        let mut pace = Pace::default();
+        pace.sent(Instant(0), 4096, true);
+        pace.arrived(Instant(MILLI * 100));
+        assert_eq!(pace.part(65_536), 65_536);
+    }
+}

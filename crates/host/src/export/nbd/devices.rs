@@ -1,0 +1,126 @@
+//! What clients of a socket may choose from: the array, or parts of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use braid_array::Request;
+
+/// What a client sees of the array.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    /// Its name.
+    pub(super) name: String,
+    /// Clients that name none get it.
+    pub(super) by_default: bool,
+    /// Where in the array it begins.
+    pub(super) offset_bytes: u64,
+    /// Its size.
+    pub(super) size_bytes: u64,
+    /// Refuses writes.
+    pub(super) read_only: bool,
+    /// Offsets and lengths must be multiples of this.
+    pub(super) min_block_bytes: u32,
+    /// What clients should prefer.
+    pub(super) preferred_block_bytes: u32,
+    /// Largest piece in which a read is answered: a read that must not be fragmented (DF) can be
+    /// no longer.
+    pub(super) piece_bytes: u32,
+}
+
+impl Device {
+    /// So much of an array, from its beginning, that takes requests in multiples of `block_bytes`.
+    pub(crate) fn new(name: String, size_bytes: u64, block_bytes: u32, read_only: bool) -> Self {
+        Self {
+            name,
+            by_default: false,
+            offset_bytes: 0,
+            size_bytes: size_bytes - size_bytes % u64::from(block_bytes),
+            read_only,
+            min_block_bytes: block_bytes,
+            preferred_block_bytes: block_bytes.max(4096),
+            piece_bytes: Request::MAX_BYTES,
+        }
+    }
+
+    /// As much, from another place on. It is a multiple of the block size.
+    pub(crate) fn at(self, offset_bytes: u64) -> Self {
+        Self { offset_bytes, ..self }
+    }
+
+    /// What clients ask for.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What clients get that name none.
+    pub(crate) fn by_default(self) -> Self {
+        Self { by_default: true, ..self }
+    }
+}
+
+/// The devices of a socket, which come and go while clients connect. Who has chosen one keeps it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Devices(Arc<Mutex<Vec<Arc<Device>>>>);
+
+impl From<Device> for Devices {
+    fn from(device: Device) -> Self {
+        Self(Arc::new(Mutex::new(vec![Arc::new(device)])))
+    }
+}
+
+impl Devices {
+    fn list(&self) -> MutexGuard<'_, Vec<Arc<Device>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more; its name is its own.
+    pub(crate) fn add(&self, device: Arc<Device>) {
+        self.list().push(device);
+    }
+
+    /// Clients can choose it no more.
+    pub(crate) fn remove(&self, device: &Arc<Device>) {
+        self.list().retain(|known| !Arc::ptr_eq(known, device));
+    }
+
+    /// There are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list().is_empty()
+    }
+
+    /// All there are now.
+    pub(super) fn all(&self) -> Vec<Arc<Device>> {
+        self.list().clone()
+    }
+
+    /// The device of a name. Without a name it is the one there is, or that is meant by default.
+    pub(super) fn find(&self, name: &[u8]) -> Option<Arc<Device>> {
+        let list = self.list();
+        let is_meant = |device: &&Arc<Device>| match name {
+            b"" => device.by_default || list.len() == 1,
+            _ => device.name.as_bytes() == name,
+        };
+        list.iter().find(is_meant).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_nothing_gets_what_can_be_meant() {
+        let device = |name: &str| Device::new(name.into(), 1 << 20, 512, false);
+        let devices = Devices::from(device("a"));
+        let found = |name: &str| devices.find(name.as_bytes()).map(|found| found.name.clone());
+        assert_eq!(found("").as_deref(), Some("a"));
+        let second = Arc::new(device("b"));
+        devices.add(Arc::clone(&second));
+        assert_eq!(found(""), None, "either of two could be meant");
+        assert_eq!(found("b").as_deref(), Some("b"));
+        devices.add(Arc::new(device("whole").by_default()));
+        assert_eq!(found("").as_deref(), Some("whole"));
+        devices.remove(&second);
+        assert_eq!(found("b"), None);
+        assert_eq!(devices.all().len(), 2);
+    }
+}
