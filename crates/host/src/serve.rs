@@ -302,9 +302,8 @@ fn serve_machine(
     let more = engine.exports_door();
     let (news, events) = report_events(&mut engine, stop.clone());
     let mut doors = Doors::new(name, run_dir, facts, array.mounts);
-    for export in &how.exports {
-        doors.open(export, &mut |export| Ok(engine.add_export(export)))?;
-    }
+    let mut open = |export| doors.open(export, &mut |export| Ok(engine.add_export(export)));
+    how.exports.iter().try_for_each(&mut open)?;
     let limits = LimitKeeper::start(door.clone()).map_err(system)?;
     let served = Served {
         name: name.to_owned(),
@@ -319,10 +318,9 @@ fn serve_machine(
         news: Arc::clone(&news),
         disks,
     };
-    let engine = Some(run_apart(engine, stop).map_err(system)?);
-    let watched = watched(&door).map_err(system)?;
-    let mut running =
-        Running { name: name.to_owned(), door, doors, exports: more, engine, stopping: None };
+    let engine = run_apart(engine, stop).map_err(system)?;
+    let mut running = Running::new(name.to_owned(), door, doors, more, engine);
+    let watched = watched(&running.door).map_err(system)?;
     // Who asks for its state hears it while nodes are waited for, too.
     let answers = control.run(Arc::new(served)).map_err(|error| NotSetUp::from(system(error)));
     let connected = answers.and_then(|()| match array.nodes {

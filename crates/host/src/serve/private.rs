@@ -54,8 +54,7 @@ impl Private {
         let run = move || drop(end.send(engine.run()));
         thread::Builder::new().name("engine".into()).spawn(run).map_err(system)?;
         let name = String::new();
-        let engine = Some(engine_end);
-        let mut running = Running { name, door, doors, exports, engine, stopping: None };
+        let mut running = Running::new(name, door, doors, exports, engine_end);
         let connected = array.nodes.map_or(Ok(Vec::new()), |nodes| {
             nodes.connected(&running.door, &news, stop, &stops).map_err(|not| not.why)
         });

@@ -48,6 +48,16 @@ pub(super) struct Running {
 }
 
 impl Running {
+    pub(super) const fn new(
+        name: String,
+        door: Door,
+        doors: Doors,
+        exports: ExportsDoor,
+        engine: Receiver<io::Result<()>>,
+    ) -> Self {
+        Self { name, door, doors, exports, engine: Some(engine), stopping: None }
+    }
+
     /// Waits for a reason to stop, and stops. A signal waits up to `patience`.
     pub(super) fn supervise(
         &mut self,
