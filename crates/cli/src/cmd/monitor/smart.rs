@@ -182,7 +182,8 @@ mod tests {
     fn smartctl_is_asked_and_what_was_told_is_not_told_again() {
         let dir = tempfile::tempdir().unwrap();
         let smartctl = dir.path().join("smartctl");
-        let script = "#!/bin/sh\ntest \"$5\" = /dev/sdx && echo '{\"smart_status\":{\"passed\":false}}'\n";
+        let script =
+            "#!/bin/sh\ntest \"$5\" = /dev/sdx && echo '{\"smart_status\":{\"passed\":false}}'\n";
         std::fs::write(&smartctl, script).unwrap();
         std::fs::set_permissions(&smartctl, PermissionsExt::from_mode(0o755)).unwrap();
         assert_eq!(ask(&smartctl, Path::new("/dev/sdx")).len(), 1);
