@@ -86,7 +86,8 @@ fn ask_all(smartctl: &Path, latest: &Latest, sender: &Sender<Warnings>) -> Optio
     Some(())
 }
 
-/// What a disk says. One that sleeps is not woken, and one that says nothing has nothing to warn of.
+/// What a disk says. One that sleeps is not woken, and one that says nothing has nothing to warn
+/// of.
 fn ask(smartctl: &Path, disk: &Path) -> BTreeSet<String> {
     let mut command = Command::new(smartctl);
     command.args(["--json=c", "--health", "--attributes", "--nocheck=standby"]).arg(disk);
