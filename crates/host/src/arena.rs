@@ -15,6 +15,7 @@
 
 mod memory;
 mod pool;
+mod reserve;
 mod window;
 
 use std::io;

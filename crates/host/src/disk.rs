@@ -1,7 +1,7 @@
 //! Which piece of hardware a block device is: what stands on its label, and where it is plugged in.
 //!
-//! All of it is read in sysfs (Linux `Documentation/ABI/{stable,testing}/sysfs-block`, `sysfs-bus-scsi`,
-//! `sysfs-class-enclosure`, `drivers/nvme/host/sysfs.c`). A partition is on the disk that it is a
+//! All of it is read in sysfs (the kernel's ABI documents sysfs-block, sysfs-bus-scsi and
+//! sysfs-class-enclosure; `drivers/nvme/host/sysfs.c`). A partition is on the disk that it is a
 //! part of; what is made of several disks (md, device mapper, loop) has no label.
 
 use std::collections::BTreeMap;

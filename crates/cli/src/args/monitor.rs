@@ -6,9 +6,9 @@ use clap::{Args, ValueHint};
 
 const MONITOR_HELP: &str = "\
     Events: DegradedArray, Fail, FailSpare, SpareActive, RebuildStarted, Rebuild20 to Rebuild80, \
-    RebuildFinished, NewArray, DeviceDisappeared, MismatchFound, NodeLost, TestMessage. Mail is \
+    RebuildFinished, NewArray, DeviceDisappeared, MismatchFound, NodeLost, DiskWarning, TestMessage. Mail is \
     sent of those of which somebody has to know: Fail, FailSpare, DegradedArray, MismatchFound, \
-    NodeLost, DeviceDisappeared, TestMessage. Each event is also a line on stdout. What was told \
+    NodeLost, DiskWarning, DeviceDisappeared, TestMessage. Each event is also a line on stdout. What was told \
     is kept in monitor.json in the run directory, so that over a restart nothing is told twice, \
     and nothing lost.\n\n\
     Examples:\n  \
@@ -30,6 +30,11 @@ pub(crate) struct MonitorArgs {
     /// POST a JSON object there; http or https
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) webhook: Vec<String>,
+    /// Ask the disks of members for early warnings every half hour, by smartctl (smartmontools 7 or
+    /// later), or by the program given
+    #[arg(long, value_name = "SMARTCTL", num_args = 0..=1, default_missing_value = "smartctl")]
+    #[arg(conflicts_with = "oneshot", value_hint = ValueHint::CommandName)]
+    pub(crate) smart: Option<PathBuf>,
     /// Serve OpenMetrics at http://ADDR/metrics: HOST:PORT, or a PORT of this machine alone
     #[arg(long, value_name = "ADDR", conflicts_with = "oneshot")]
     pub(crate) metrics: Option<String>,

@@ -50,8 +50,9 @@ const REPLACE_HELP: &str = "\
     arrays over nodes.";
 
 const IDENTIFY_HELP: &str = "\
-    The lamp of a slot is there in enclosures that the kernel knows (ses). Elsewhere MEMBER is read \
-    for half a second of every second, which its light of activity shows; nothing is written.\n\n\
+    The lamp of a slot is there in enclosures that the kernel knows (ses). Elsewhere MEMBER is \
+    read for half a second of every second, which its light of activity shows; nothing is \
+    written.\n\n\
     Example: braid identify home /dev/sdb --seconds 600";
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use braid_array::Buf;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-use super::window::{ALIGNMENT, RESERVED_BYTES, Taken};
+use super::reserve::{ALIGNMENT, RESERVED_BYTES, Taken};
 
 pub(super) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 const HUGE_PAGE: usize = HUGE_PAGE_BYTES as usize;
@@ -43,8 +43,8 @@ pub(crate) struct Memory {
     /// Only what is used is there.
     lean: bool,
     /// Where memory of others is mapped, behind the arena; and where that is so.
-    pub(super) reserved: Range<u64>,
-    pub(super) taken: Taken,
+    reserved: Range<u64>,
+    taken: Taken,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
 }
@@ -116,6 +116,16 @@ impl Memory {
         // SAFETY: the range lies inside the mapping, and nobody has it yet.
         unsafe { rustix::mm::mprotect(base.as_ptr().cast(), bytes, access)? };
         Ok(memory)
+    }
+
+    /// Reserved addresses that nobody has; none where so many are not left.
+    pub(super) fn reserve(&self, bytes: u64) -> Option<Range<u64>> {
+        self.taken.take(self.reserved.clone(), bytes)
+    }
+
+    /// Gives them back; nothing is mapped there.
+    pub(super) fn unreserve(&self, range: &Range<u64>) {
+        self.taken.give_back(range);
     }
 
     /// Maps a part of a file at reserved addresses, or nothing.

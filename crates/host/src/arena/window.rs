@@ -4,17 +4,12 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use braid_array::Buf;
 use rustix::fs::{SealFlags, fcntl_get_seals};
 
-use super::Memory;
-
-/// Addresses that are kept for this: they take no memory.
-pub(super) const RESERVED_BYTES: u64 = 1 << 40;
-/// Pages are as large as that at most.
-pub(super) const ALIGNMENT: u64 = 1 << 30;
+use super::memory::Memory;
 
 /// A part of a file, as buffers of the arena; until it is dropped. Whoever has the file may read
 /// and write it at any moment: nothing may be computed from what is there that must not change.
@@ -24,38 +19,13 @@ pub(crate) struct Window {
     range: Range<u64>,
 }
 
-/// Which of the reserved addresses are in use.
-#[derive(Debug, Default)]
-pub(super) struct Taken(Mutex<Vec<Range<u64>>>);
-
-impl Taken {
-    /// The first place in `all` where so much is free.
-    fn take(&self, all: Range<u64>, bytes: u64) -> Option<Range<u64>> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut start = all.start;
-        let mut at = 0;
-        while let Some(next) = taken.get(at)
-            && next.start - start < bytes
-        {
-            start = next.end.next_multiple_of(ALIGNMENT);
-            at += 1;
-        }
-        let end = start.checked_add(bytes).filter(|&end| end <= all.end)?;
-        taken.insert(at, start..end);
-        Some(start..end)
-    }
-
-    fn give_back(&self, range: &Range<u64>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|taken| taken != range);
-    }
-}
-
 impl Window {
     /// Maps a part of a file. The file must be sealed so that it cannot become shorter: then all of
     /// the part stays there, whatever its owner does.
     ///
     /// # Errors
-    /// When the file is not, when it ends before, when no addresses are left, or the system refuses.
+    /// When the file is not, when it ends before, when no addresses are left, or the system
+    /// refuses.
     pub(crate) fn open(
         memory: &Arc<Memory>,
         file: impl AsFd,
@@ -68,8 +38,7 @@ impl Window {
         if !sealed || !inside || bytes == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let range = memory.taken.take(memory.reserved.clone(), bytes);
-        let range = range.ok_or(io::ErrorKind::OutOfMemory)?;
+        let range = memory.reserve(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
         let window = Self { memory: Arc::clone(memory), range };
         memory.map_window(&window.range, Some((file.as_fd(), offset)))?;
         Ok(window)
@@ -87,7 +56,7 @@ impl Drop for Window {
     fn drop(&mut self) {
         // Where it fails the addresses stay in use, as what lies there does.
         if self.memory.map_window(&self.range, None).is_ok() {
-            self.memory.taken.give_back(&self.range);
+            self.memory.unreserve(&self.range);
         }
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::seen::{Seen, Sync};
 
-/// What is told, by mdadm's names; those of `MismatchFound` and `NodeLost` are Braid's own.
+/// What is told, by mdadm's names; `MismatchFound`, `NodeLost` and `DiskWarning` are Braid's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Event {
     DeviceDisappeared,
@@ -31,6 +31,8 @@ pub(super) enum Event {
     DegradedArray,
     MismatchFound,
     NodeLost,
+    /// A disk says that it will fail, or has what disks have that do.
+    DiskWarning,
     TestMessage,
 }
 
@@ -48,6 +50,7 @@ impl Event {
             Self::DegradedArray => "DegradedArray",
             Self::MismatchFound => "MismatchFound",
             Self::NodeLost => "NodeLost",
+            Self::DiskWarning => "DiskWarning",
             Self::TestMessage => "TestMessage",
         })
     }
@@ -60,6 +63,7 @@ impl Event {
             | Self::DegradedArray
             | Self::MismatchFound
             | Self::NodeLost
+            | Self::DiskWarning
             | Self::DeviceDisappeared
             | Self::TestMessage => true,
             Self::RebuildStarted
@@ -82,6 +86,9 @@ pub(super) struct Alert {
     /// What stands on its label, where it is a disk.
     #[serde(default)]
     pub(super) disk: Option<String>,
+    /// What a disk says.
+    #[serde(default)]
+    pub(super) warning: Option<String>,
     /// Of the array, in the words of `braid status --json`.
     pub(super) state: Vec<String>,
 }
@@ -91,6 +98,7 @@ impl Alert {
         let disk = member.and_then(|member| array.disks.get(member).cloned());
         Self {
             disk,
+            warning: None,
             event,
             array: array.name.clone(),
             uuid: array.uuid.clone(),
@@ -102,6 +110,11 @@ impl Alert {
     /// To see that alerts arrive.
     pub(super) fn test(array: &Seen) -> Self {
         Self::new(Event::TestMessage, array, None)
+    }
+
+    /// What the disk says that a member is, or is on.
+    pub(super) fn disk(array: &Seen, member: &str, warning: String) -> Self {
+        Self { warning: Some(warning), ..Self::new(Event::DiskWarning, array, Some(member)) }
     }
 
     /// That the array is degraded, if it is.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::events::Told;
 use super::message::Message;
+use super::smart::Warnings;
 
 const FILE: &str = "monitor.json";
 const LOCK: &str = "monitor.lock";
@@ -22,6 +23,9 @@ pub(super) struct State {
     pub(super) told: Vec<Told>,
     /// By sink.
     pub(super) pending: BTreeMap<String, Vec<Message>>,
+    /// What disks have said.
+    #[serde(default)]
+    pub(super) warned: Warnings,
 }
 
 /// The file, and the right to write it.

@@ -29,13 +29,14 @@ impl Message {
 
     /// What is posted to a webhook.
     pub(super) fn json(&self, host: &str) -> Value {
-        let Alert { event, array, uuid, member, disk, state } = &self.alert;
+        let Alert { event, array, uuid, member, disk, warning, state } = &self.alert;
         json!({
             "event": event.name(),
             "array": array,
             "uuid": uuid,
             "member": member,
             "disk": disk,
+            "warning": warning,
             "host": host,
             "time": self.time,
             "state": state,
@@ -44,7 +45,7 @@ impl Message {
 
     /// A mail with its head, as mdadm words it.
     pub(super) fn mail(&self, to: &str, host: &str, mdstat: &str) -> String {
-        let Alert { event, array, member, disk, .. } = &self.alert;
+        let Alert { event, array, member, disk, warning, .. } = &self.alert;
         let event = event.name();
         let array = one_line(array);
         let component = member.as_ref().map_or_else(String::new, |member| {
@@ -52,6 +53,9 @@ impl Message {
         });
         let disk = disk.as_ref().map_or_else(String::new, |label| {
             format!("That is the disk with this label: {}.\n\n", one_line(label))
+        });
+        let warning = warning.as_ref().map_or_else(String::new, |warning| {
+            format!("What it says: {}.\n\n", one_line(warning))
         });
         format!(
             "From: Braid monitoring <root>\n\
@@ -61,7 +65,7 @@ impl Message {
              Content-Type: text/plain; charset=utf-8\n\n\
              This is an automatically generated mail message.\n\n\
              A {event} event had been detected on array {array} at {}.\n\n\
-             {component}{disk}\
+             {component}{disk}{warning}\
              Faithfully yours, etc.\n\n\
              The arrays of this machine, as /proc/mdstat would show them:\n\n{mdstat}",
             one_line(to),
@@ -82,6 +86,7 @@ mod tests {
             uuid: "a:b:c:d".to_owned(),
             member: member.map(str::to_owned),
             disk: member.map(|_| "WDC, serial 7".to_owned()),
+            warning: member.map(|_| "8 sectors wait".to_owned()),
             state: vec!["clean".to_owned(), "degraded".to_owned()],
         };
         Message { alert, time: "2026-01-02T03:04:05Z".to_owned() }
@@ -101,6 +106,7 @@ mod tests {
         assert!(head.contains("\nSubject: Fail event on home:here\n"), "{head}");
         assert!(body.contains("component device /dev/a\\n\\nb."), "{body}");
         assert!(body.contains("this label: WDC, serial 7."), "{body}");
+        assert!(body.contains("\n\nWhat it says: 8 sectors wait.\n\n"), "{body}");
         assert!(body.ends_with("\n\nPersonalities\n"), "{body}");
     }
 
@@ -109,7 +115,7 @@ mod tests {
         let json = message(None).json("here");
         let expected = json!({
             "event": "Fail", "array": "home", "uuid": "a:b:c:d", "member": null, "disk": null,
-            "host": "here",
+            "warning": null, "host": "here",
             "time": "2026-01-02T03:04:05Z", "state": ["clean", "degraded"],
         });
         assert_eq!(json, expected);

@@ -1,6 +1,5 @@
 //! `braid monitor`: looks at all arrays again and again, tells of what happened, serves metrics.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +20,7 @@ mod metrics;
 mod outbox;
 mod seen;
 mod sinks;
+mod smart;
 pub(super) mod top;
 mod web;
 
@@ -32,6 +32,7 @@ use self::message::Message;
 use self::outbox::Outbox;
 use self::seen::Seen;
 use self::sinks::{Latest, Sink};
+use self::smart::{Smart, Warnings};
 use crate::args::MonitorArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -116,6 +117,7 @@ struct Monitor {
     /// For the page.
     board: Arc<Mutex<Board>>,
     host: String,
+    smart: Option<Smart>,
     wakes: Receiver<Wake>,
     delay: Duration,
     /// What did not go well at the last look, as it was said.
@@ -149,10 +151,12 @@ impl Monitor {
         }
         let (waker, wakes) = mpsc::channel();
         wake_on_signals(waker.clone()).map_err(|error| failed(&error))?;
-        let (watch, pending) = match left {
-            None => (Watch::default(), BTreeMap::new()),
-            Some(State { told, pending }) => (Watch::resume(told), pending),
+        let (watch, State { pending, warned, .. }) = match left {
+            None => (Watch::default(), State::default()),
+            Some(mut state) => (Watch::resume(mem::take(&mut state.told)), state),
         };
+        let smart = args.smart.as_ref().map(|smartctl| ask_disks(smartctl, &latest, warned));
+        let smart = smart.transpose()?;
         let told = move || {
             // Nobody listens any more while the monitor ends.
             let _ = waker.send(Wake::Told);
@@ -167,6 +171,7 @@ impl Monitor {
             latest,
             board,
             host: output::host_name(),
+            smart,
             wakes,
             delay: Duration::from_secs(args.delay),
             trouble: None,
@@ -198,8 +203,10 @@ impl Monitor {
         self.board().look(now_s, &answers.arrays, answers.silent.clone());
         self.latest.set(answers.arrays);
         let tests = if mem::take(test) { seen.iter().map(Alert::test).collect() } else { vec![] };
+        let warnings =
+            self.smart.as_mut().map_or_else(Vec::new, |smart| disk_warnings(smart, &seen));
         let alerts = self.watch.look(seen, &answers.silent);
-        for message in messages([tests, alerts].concat()) {
+        for message in messages([tests, alerts, warnings].concat()) {
             say(&message);
             self.board().tell(message.json(&self.host));
             self.outbox.put(&message);
@@ -215,7 +222,8 @@ impl Monitor {
     /// Keeps what was told, and what has yet to be told, for the next monitor.
     fn keep(&mut self) -> Result<(), Failure> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
-        let state = State { told: self.watch.told(), pending: self.outbox.waiting() };
+        let warned = self.smart.as_ref().map_or_else(Warnings::new, |smart| smart.told().clone());
+        let state = State { told: self.watch.told(), pending: self.outbox.waiting(), warned };
         kept.write(state).map_err(|error| {
             let reason = format!("cannot keep what was told: {}", system_error(&error));
             let next = "make room; events may be told again after a restart";
@@ -249,6 +257,25 @@ impl Monitor {
         }
         self.trouble = trouble;
     }
+}
+
+/// Begins to ask the disks of members.
+fn ask_disks(smartctl: &Path, latest: &Latest, told: Warnings) -> Result<Smart, Failure> {
+    Smart::start(smartctl, latest.clone(), told).map_err(|error| {
+        let reason = format!("cannot be run: {}", system_error(&error));
+        let next = "install smartmontools, or name the program";
+        Failure::refused("monitor --smart", smartctl.display(), reason, next)
+    })
+}
+
+/// What disks have said, of the arrays that they are members of.
+fn disk_warnings(smart: &mut Smart, seen: &[Seen]) -> Vec<Alert> {
+    let news = smart.news().into_iter();
+    let alert = |(member, warning): (String, String)| {
+        let array = seen.iter().find(|array| array.members.contains_key(&member))?;
+        Some(Alert::disk(array, &member, warning))
+    };
+    news.filter_map(alert).collect()
 }
 
 /// The right to keep what was told in this run directory.

@@ -86,7 +86,8 @@ fn ask_all(smartctl: &Path, latest: &Latest, sender: &Sender<Warnings>) -> Optio
     Some(())
 }
 
-/// What a disk says. One that sleeps is not woken, and one that says nothing has nothing to warn of.
+/// What a disk says. One that sleeps is not woken, and one that says nothing has nothing to warn
+/// of.
 fn ask(smartctl: &Path, disk: &Path) -> BTreeSet<String> {
     let mut command = Command::new(smartctl);
     command.args(["--json=c", "--health", "--attributes", "--nocheck=standby"]).arg(disk);
@@ -182,7 +183,8 @@ mod tests {
     fn smartctl_is_asked_and_what_was_told_is_not_told_again() {
         let dir = tempfile::tempdir().unwrap();
         let smartctl = dir.path().join("smartctl");
-        let script = "#!/bin/sh\ntest \"$5\" = /dev/sdx && echo '{\"smart_status\":{\"passed\":false}}'\n";
+        let script =
+            "#!/bin/sh\ntest \"$5\" = /dev/sdx && echo '{\"smart_status\":{\"passed\":false}}'\n";
         std::fs::write(&smartctl, script).unwrap();
         std::fs::set_permissions(&smartctl, PermissionsExt::from_mode(0o755)).unwrap();
         assert_eq!(ask(&smartctl, Path::new("/dev/sdx")).len(), 1);

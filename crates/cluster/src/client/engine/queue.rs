@@ -268,14 +268,7 @@ impl Queue {
             below.lease.is_short();
             return false;
         }
-        let params = cx.shared.params();
-        let (wide, narrow) = (params.wide.bytes, params.narrow.bytes);
-        let longest = match of {
-            0 if first.background => wide,
-            0 if cx.shared.requests.is_lone() => below.sets.part(wide),
-            0 => wide,
-            _ => narrow,
-        };
+        let longest = longest(cx, below.sets, first, of);
         self.cut_first(cx, below.work, kind, longest);
         if let Some(role) = self.pending[kind][0].restores.iter().next() {
             return self.open_restore(cx, below, (kind, of), role);
@@ -383,6 +376,16 @@ impl Queue {
     pub(super) fn keys(&self) -> impl Iterator<Item = (Key, bool)> {
         let all = self.pending.iter().flatten();
         all.map(|pending| (pending.key, pending.write.is_some()))
+    }
+}
+
+/// How long a slice-set may be at positions of a kind.
+fn longest(cx: &Cx<'_>, sets: &Sets, pending: &PendingSet, of: usize) -> u32 {
+    let params = cx.shared.params();
+    match of {
+        0 if !pending.background && cx.shared.requests.is_lone() => sets.part(params.wide.bytes),
+        0 => params.wide.bytes,
+        _ => params.narrow.bytes,
     }
 }
 

@@ -51,7 +51,9 @@ impl Screen<'_> {
         let lines = self.events.iter().map(|event| one_line(event));
         let list = List::new(lines).block(Block::bordered().title("Events"));
         frame.render_widget(list, events);
-        frame.render_widget("q ends it, up and down choose an array", keys);
+        // A text alone would not mind that there is no room for it.
+        let help = Paragraph::new("q ends it, up and down choose an array");
+        frame.render_widget(help, keys);
     }
 
     fn draw_arrays(&self, frame: &mut Frame<'_>, area: Rect) {
