@@ -38,9 +38,11 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The disk that a block device is, or is on. None of a file, and of what has no label.
+    /// The disk that a block device is, or is on. None of a file, and of what has no label. Only
+    /// what is in `/dev` is looked at: a file may lie where even that never ends.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
+        path.starts_with("/dev").then_some(())?;
         Self::at(&whole_disk(path)?)
     }
 
@@ -121,9 +123,10 @@ fn printable(bytes: &[u8]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The disks of an array's members as they were found first: one that is gone is known still.
+/// The disks of an array's members as they were found first: one that is gone is known still, and
+/// nobody waits for one that hangs.
 #[derive(Debug, Default)]
-pub struct Disks(Mutex<BTreeMap<String, Disk>>);
+pub struct Disks(Mutex<BTreeMap<String, Option<Disk>>>);
 
 impl Disks {
     /// Those of the members that an array has now.
@@ -142,12 +145,12 @@ impl Disks {
         while let Some(array) = arrays.pop() {
             arrays.extend(&array.children);
             for member in array.members.iter().map(|member| member.device.as_str()) {
-                let disk = known.get(member).cloned().or_else(|| Disk::of(Path::new(member)));
-                found.extend(disk.map(|disk| (member.to_owned(), disk)));
+                let disk = known.get(member).cloned().unwrap_or_else(|| Disk::of(member.as_ref()));
+                found.insert(member.to_owned(), disk);
             }
         }
         known.clone_from(&found);
-        found
+        found.into_iter().filter_map(|(member, disk)| Some((member, disk?))).collect()
     }
 }
 
@@ -233,7 +236,7 @@ mod tests {
     fn a_disk_that_is_gone_is_known_until_its_member_is() {
         let disks = Disks::default();
         let disk = Disk { device: "sdb".to_owned(), ..Disk::default() };
-        disks.0.lock().unwrap().insert("/dev/gone".to_owned(), disk.clone());
+        disks.0.lock().unwrap().insert("/dev/gone".to_owned(), Some(disk.clone()));
         let array = |members: &[&str]| {
             let member = |device: &&str| MemberStatus {
                 member: MemberId(0),

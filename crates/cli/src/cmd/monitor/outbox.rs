@@ -174,6 +174,7 @@ mod tests {
             program: Vec::new(),
             mail: Vec::new(),
             webhook: vec!["http://127.0.0.1:1/".to_owned()],
+            smart: None,
             metrics: None,
             web: None,
             token: None,
