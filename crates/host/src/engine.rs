@@ -324,9 +324,11 @@ impl Loop {
             if self.core.arena.was_short() {
                 self.drop_client_that_waits();
             }
-            let Self { core, machine, exports, .. } = self;
+            let Self { core, machine, executor, exports, .. } = self;
             let mut more = machine.block().is_some_and(|machine| {
-                machine.expect_writes(exports.iter().any(|export| export.receives_write()));
+                let expected = exports.iter().any(|export| export.receives_write());
+                executor.expect_writes(expected);
+                machine.expect_writes(expected);
                 core.submit(machine)
             });
             while let Some(event) = self.fabric.as_mut().and_then(|fabric| fabric.poll()) {

@@ -46,6 +46,8 @@ pub(crate) struct Executor {
     /// what came of that.
     ready: Vec<usize>,
     budget: Budget,
+    /// Another write is being received.
+    more_comes: bool,
     /// Long I/O on them that the driver has, in bytes.
     given_bytes: u64,
     done: VecDeque<(usize, Result<u32, Errno>)>,
@@ -85,6 +87,7 @@ impl Executor {
             waiting: Vec::new(),
             ready: Vec::new(),
             budget: Budget::new(processors),
+            more_comes: false,
             given_bytes: 0,
             done: VecDeque::new(),
             zeroes,
@@ -115,6 +118,11 @@ impl Executor {
         if let Some(slot) = self.members.get_mut(usize::from(id.0)) {
             *slot = None;
         }
+    }
+
+    /// Is another write being received? Then the engine's thread has more to do.
+    pub(crate) const fn expect_writes(&mut self, more: bool) {
+        self.more_comes = more;
     }
 
     /// A turn of the engine's begins.
@@ -197,14 +205,22 @@ impl Executor {
 
     /// Does what is ready to be begun, or hands it to the driver.
     fn begin_ready(&mut self, driver: &mut Driver<Token>) {
-        let Self { ready, flights, budget, given_bytes, done, .. } = self;
-        let called = ready.iter().map(|&index| &flights[index]).filter(|f| f.mapped.is_none());
-        let long = called.map(Flight::left_bytes).filter(|bytes| is_long(*bytes));
-        let long_bytes = *given_bytes + long.map(u64::from).sum::<u64>();
+        let Self { ready, flights, budget, more_comes, given_bytes, done, .. } = self;
+        let long_of = |mapped: bool| -> u64 {
+            let all = ready.iter().map(|&index| &flights[index]);
+            let of_kind = all.filter(|flight| flight.mapped.is_some() == mapped);
+            let long = of_kind.map(Flight::left_bytes).filter(|bytes| is_long(*bytes));
+            long.map(u64::from).sum()
+        };
+        let long_bytes = *given_bytes + long_of(false);
+        let busy = *more_comes || budget.is_much(*given_bytes + long_of(true));
         for index in ready.drain(..) {
             let flight = &mut flights[index];
             let left_bytes = flight.left_bytes();
-            let way = flight.mapped.as_ref().map_or(Way::Call { long_bytes }, |_| Way::Copy);
+            let way = match flight.mapped {
+                Some(_) => Way::Copy { busy, given_bytes: *given_bytes },
+                None => Way::Call { long_bytes },
+            };
             if flight.abandoned {
                 // Its answer is the same whatever the kernel would say.
                 done.push_back((index, Ok(0)));

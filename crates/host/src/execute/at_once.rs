@@ -26,8 +26,10 @@ pub(super) fn answers_at_once(file: &LockedFile) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// By a copy. To wake up another processor for a part of it takes as long as to copy half a
-    /// MiB, and the kernel moves it at a higher price.
-    Copy,
+    /// MiB, and the kernel moves it at a higher price. So that is done only when the engine's
+    /// thread has more to do than a request or two: then the driver, which has so many bytes
+    /// already, gets half of what is long.
+    Copy { busy: bool, given_bytes: u64 },
     /// By a call, while there are so many bytes of long I/O together: what the driver has and what
     /// is to be begun.
     Call { long_bytes: u64 },
@@ -38,6 +40,8 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Budget {
     left_bytes: u64,
+    /// What of long I/O was copied in this turn.
+    copied_bytes: u64,
     /// How much of long I/O is done at once when it comes together.
     together_bytes: u64,
 }
@@ -46,25 +50,37 @@ impl Budget {
     /// For a machine with so many processors.
     pub(super) const fn new(processors: usize) -> Self {
         let together_bytes = if processors > 1 { TOGETHER_BYTES } else { u64::MAX };
-        Self { left_bytes: TURN_BYTES, together_bytes }
+        Self { left_bytes: TURN_BYTES, copied_bytes: 0, together_bytes }
     }
 
     /// A turn begins.
     pub(super) const fn renew(&mut self) {
         self.left_bytes = TURN_BYTES;
+        self.copied_bytes = 0;
+    }
+
+    /// Is so much long I/O together more than a request or two?
+    pub(super) const fn is_much(&self, long_bytes: u64) -> bool {
+        long_bytes > self.together_bytes.saturating_mul(4)
     }
 
     /// Is this I/O done at once? If so it is taken out of the budget.
     pub(super) fn take(&mut self, bytes: u32, way: Way) -> bool {
         let cost = u64::from(bytes) + CALL_BYTES;
         let many = match way {
-            Way::Copy => false,
+            Way::Copy { busy, given_bytes } => {
+                let shared = busy && self.together_bytes < u64::MAX;
+                shared && is_long(bytes) && given_bytes <= self.copied_bytes
+            }
             Way::Call { long_bytes } => is_long(bytes) && long_bytes > self.together_bytes,
         };
         if many || self.left_bytes < cost {
             return false;
         }
         self.left_bytes -= cost;
+        if is_long(bytes) {
+            self.copied_bytes += u64::from(bytes);
+        }
         true
     }
 }
@@ -102,10 +118,24 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_made_at_once_however_many_they_are() {
+    fn copies_are_made_at_once_and_half_of_them_given_away_when_there_is_more_to_do() {
+        const MIB: u32 = 1 << 20;
+        let few = Way::Copy { busy: false, given_bytes: 0 };
         let mut budget = Budget::new(2);
-        assert!(budget.take(SHORT_BYTES + 1, Way::Copy));
-        let all = (0..100).take_while(|_| budget.take(1 << 20, Way::Copy)).count();
-        assert_eq!(all as u64, TURN_BYTES / ((1 << 20) + CALL_BYTES), "within the budget");
+        let all = (0..100).take_while(|_| budget.take(MIB, few)).count();
+        assert_eq!(all as u64, TURN_BYTES / (u64::from(MIB) + CALL_BYTES), "within the budget");
+        for (processors, expected) in [(1, 0), (2, 4)] {
+            let mut budget = Budget::new(processors);
+            let mut given_bytes = 0;
+            for _ in 0..8 {
+                if !budget.take(MIB, Way::Copy { busy: true, given_bytes }) {
+                    given_bytes += u64::from(MIB);
+                }
+            }
+            assert_eq!(given_bytes, expected * u64::from(MIB), "{processors}");
+            assert!(budget.take(SHORT_BYTES, Way::Copy { busy: true, given_bytes: 0 }));
+        }
+        let budget = Budget::new(2);
+        assert!(!budget.is_much(TOGETHER_BYTES * 4) && budget.is_much(TOGETHER_BYTES * 4 + 1));
     }
 }

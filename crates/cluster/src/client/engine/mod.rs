@@ -116,7 +116,7 @@ impl Engine {
     /// Takes a request that may be served.
     pub(super) fn submit(&mut self, cx: &mut Cx<'_>, request: &Request) {
         cx.report(LaneReport::RequestCame(request.op));
-        cx.shared.requests.begin(request.id, request.op);
+        cx.shared.requests.begin(request);
         match request.op {
             Op::Read => self.read(cx, request),
             Op::Write { fua } => self.writes.write(cx, request, fua),

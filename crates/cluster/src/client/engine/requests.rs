@@ -13,6 +13,8 @@ use super::gather::{Fragment, Patience};
 const LATEST: usize = 16;
 /// Blocks of zeroes of one request that are under way at once.
 const ZEROES_AT_ONCE: u32 = 256;
+/// Of shorter writes more may come before they are answered, piece by piece.
+const LONG_BYTES: u64 = 256 << 10;
 
 /// A request that is being served.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub(super) struct Pending {
     /// Parts that are not over.
     left: u32,
     op: Op,
+    bytes: u64,
     error: Option<RequestError>,
 }
 
@@ -35,8 +38,10 @@ pub(in crate::client) struct Requests {
 
 impl Requests {
     /// The request itself is a part until all others are known.
-    pub(super) fn begin(&mut self, id: RequestId, op: Op) {
-        self.pending.insert(id, Pending { left: 1, op, error: None });
+    pub(super) fn begin(&mut self, request: &Request) {
+        let bytes = request.sectors.saturating_mul(SECTOR_BYTES);
+        let pending = Pending { left: 1, op: request.op, bytes, error: None };
+        self.pending.insert(request.id, pending);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -48,9 +53,11 @@ impl Requests {
         self.pending.values().filter(|request| request.op.changes_data()).count()
     }
 
-    /// One request changes data, and no other is known to come.
+    /// One request changes data, a long one, and no other is known to come.
     pub(super) fn is_lone(&self) -> bool {
-        !self.expects_writes && self.writers() == 1
+        let mut writers = self.pending.values().filter(|request| request.op.changes_data());
+        let long = writers.next().is_some_and(|request| request.bytes >= LONG_BYTES);
+        long && writers.next().is_none() && !self.expects_writes
     }
 
     /// From when on nobody is waited for, if there is such a request.
@@ -212,4 +219,35 @@ fn covers(shared: &Shared, range: Range<u64>, extent: &Extent) -> bool {
     let first = extent.stripe.0 * blocks * chunk + u64::from(slice * shared.slice_bytes());
     let last = first + (blocks - 1) * chunk + u64::from(shared.slice_len(slice));
     range.start <= first && last <= range.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(requests: &mut Requests, id: u64, op: Op, bytes: u64) {
+        let buf = Buf::default();
+        let sectors = bytes / SECTOR_BYTES;
+        requests.begin(&Request { id: RequestId(id), op, sector: 0, sectors, buf });
+    }
+
+    #[test]
+    fn a_long_write_alone_waits_for_nobody_from_a_moment_after_the_last_answer_on() {
+        let write = Op::Write { fua: false };
+        let mut requests = Requests::default();
+        assert_eq!(requests.lone_at(), None);
+        begin(&mut requests, 1, write, LONG_BYTES);
+        begin(&mut requests, 2, Op::Read, LONG_BYTES);
+        assert_eq!(requests.lone_at(), Some(Patience::lone_after(Instant(0))));
+        requests.expects_writes = true;
+        assert_eq!(requests.lone_at(), None, "more comes");
+        requests.expects_writes = false;
+        begin(&mut requests, 3, write, 512);
+        assert_eq!(requests.lone_at(), None, "two");
+        assert!(requests.part_over(RequestId(3), Ok(()), Instant(7)).is_some());
+        assert_eq!(requests.lone_at(), Some(Patience::lone_after(Instant(7))));
+        assert!(requests.part_over(RequestId(1), Ok(()), Instant(8)).is_some());
+        begin(&mut requests, 4, write, LONG_BYTES - SECTOR_BYTES);
+        assert_eq!(requests.lone_at(), None, "short");
+    }
 }

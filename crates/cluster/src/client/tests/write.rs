@@ -130,23 +130,6 @@ fn opened(actions: &[Action]) -> Vec<u64> {
 }
 
 #[test]
-fn the_only_write_waits_for_nobody() {
-    for expected in [false, true] {
-        let mut client = client(Planner::Encoder { node: Role(0) });
-        run(&mut client, |_, _| false);
-        client.expect_writes(expected);
-        // The second stripe is not whole, and waits in vain for the answer of the first.
-        submit(&mut client, Op::Write { fua: false }, 0, STRIPE_SECTORS * 3 / 2);
-        assert_eq!(opened(&run(&mut client, |_, _| false)), [0]);
-        let then = Instant(150_002);
-        assert_eq!(client.deadline().is_some_and(|due| due <= then), !expected);
-        client.handle(then, Event::Tick);
-        let then = opened(&run(&mut client, |_, _| false));
-        assert_eq!(then, if expected { vec![] } else { vec![1] });
-    }
-}
-
-#[test]
 fn a_part_of_the_stripe_after_a_whole_one_waits_for_the_rest() {
     let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);
