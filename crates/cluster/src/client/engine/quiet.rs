@@ -54,12 +54,7 @@ impl Engine {
         let idle = self.is_idle(shared);
         let rest = if returns_memory { self.lease.rest_due(idle) } else { None };
         let commits = if running { self.sets.commits_due() } else { None };
-        shared
-            .areas
-            .deadline(now, shared.requests.lone_at())
-            .into_iter()
-            .chain(rest)
-            .chain(commits)
-            .min()
+        let gathered = shared.areas.deadline(now, shared.requests.lone_at());
+        gathered.into_iter().chain(rest).chain(commits).min()
     }
 }

@@ -1,4 +1,5 @@
-//! How long data are on their way to the nodes, and so how short the last slices are to be.
+//! How long data are on their way to the nodes, and so how short slices are to be for a writer that
+//! waits.
 
 use braid_array::Instant;
 
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn over_slow_links_the_last_slices_become_short() {
+    fn over_slow_links_slices_become_short() {
         let mut pace = Pace::default();
         assert_eq!(pace.part(65_536), 65_536, "nothing is known");
         measured(&mut pace, 16);
