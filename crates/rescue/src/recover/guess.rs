@@ -1,0 +1,62 @@
+//! Where no block says where it belongs: what rows of the members say alone. That is the level, and
+//! which members belong together, and no order.
+
+use braid_array::level::{Layout, Level};
+
+use super::marks::{Gathered, Structure};
+use super::rank::{Confidence, Ranked, explain};
+use super::shapes::Shape;
+use super::sums::{Members, sums};
+use super::votes::{Hypothesis, Place, USUAL_OFFSETS};
+
+/// The chunk that is named where it cannot be told: mdadm's usual one.
+const CHUNK_SECTORS: u32 = 1024;
+
+/// All members as a mirror, or with one parity.
+pub(super) fn guess(
+    members: &mut Members<'_, '_>,
+    gathered: &Gathered,
+    known: &[Structure],
+    names: &[String],
+) -> Option<Ranked> {
+    let count = members.sizes().len();
+    let structure = known.iter().position(Structure::is_whole)?;
+    let header = gathered.marks.iter().find(|mark| mark.structure == structure);
+    let begins = header.and_then(|mark| mark.sector.checked_sub(mark.place));
+    let offsets = begins.map_or_else(|| USUAL_OFFSETS.to_vec(), |begins| vec![begins]);
+    // What the array begins with is in the first role, in the usual layout.
+    let first = header.map_or(0, |mark| mark.member);
+    let order: Vec<usize> =
+        std::iter::once(first).chain((0..count).filter(|member| *member != first)).collect();
+    for data_offset in offsets {
+        for (level, chunk_sectors) in [(Level::Raid1, 0), (Level::Raid5, CHUNK_SECTORS)] {
+            let raid_disks = u32::try_from(count).ok()?;
+            if raid_disks < 2 {
+                return None;
+            }
+            let layout = Layout::default_for(level);
+            let shape = Shape { level, layout, chunk_sectors, raid_disks };
+            let places = order.iter().map(|&member| Some(Place { member, data_offset }));
+            let one =
+                Hypothesis { roles: places.collect(), ..Hypothesis::empty(shape, structure, 0) };
+            let said = sums(members, &one, gathered, known);
+            if !said.confirm() {
+                continue;
+            }
+            let mirror = level == Level::Raid1;
+            let confidence = if mirror { Confidence::Likely } else { Confidence::Guess };
+            let mut ranked = explain(one, said, confidence, None, known, names);
+            if !mirror {
+                let encrypted = header.is_some_and(|mark| mark.place == 0);
+                let why = if encrypted {
+                    "the content is encrypted (LUKS)"
+                } else {
+                    "no block says where it belongs"
+                };
+                ranked.evidence.push(format!("order, layout and chunk cannot be told: {why}"));
+            }
+            return Some(ranked);
+        }
+    }
+    None
+}

@@ -1,0 +1,29 @@
+//! An array whose superblocks are lost, found again by what lies on its members: which of them
+//! belong together, how, and in which order.
+//!
+//! File systems have blocks that tell where they belong. Each that is found is an equation between
+//! a place on a member and one in the array. Of all geometries the one that meets them is meant;
+//! sums over rows of the members confirm it, or refute it.
+//!
+//! The caller reads: [`structures`] of all members first, then a [`Harvest`] of each, which may be
+//! done at the same time; [`search`] answers, [`targets`] says what else is worth reading, and
+//! [`sums`] checks what was found.
+
+mod crc32c;
+mod ext4;
+mod guess;
+mod kept;
+mod marks;
+mod rank;
+mod same;
+mod score;
+mod shapes;
+mod sums;
+mod votes;
+mod xfs;
+
+pub use marks::{Gathered, Harvest, Mark, Structure, add, beginning, samples, structures};
+pub use rank::{Confidence, Ranked, rank};
+pub use shapes::Shape;
+pub use sums::{Members, Sums, sums};
+pub use votes::{Hints, Hypothesis, Place, search, targets};

@@ -1,0 +1,356 @@
+//! Which hypothesis is to be believed, how much, and why.
+
+use std::collections::HashSet;
+
+use braid_array::SECTOR_BYTES;
+
+use super::guess::guess;
+use super::marks::{Gathered, Structure};
+use super::same::reads_the_same;
+use super::sums::{Members, Sums, sums};
+use super::votes::{Hypothesis, Place, USUAL_OFFSETS, rescore, rivals};
+
+/// Hypotheses whose rows are compared.
+const COMPARED: usize = 24;
+/// Ways to give roles to members about which blocks say nothing.
+const MOST_FILLED: usize = 60;
+/// Those that are answered with.
+const ANSWERED: usize = 8;
+/// The least for [`Confidence::High`]: equations, percent of them, and points before the next.
+const LEAST_EQUATIONS: usize = 50;
+const LEAST_PERCENT: f64 = 95.0;
+const LEAST_LEAD: f64 = 20.0;
+
+/// How much a hypothesis is to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Much speaks for it and nothing else comes near.
+    High,
+    /// More speaks for it than for anything else.
+    Likely,
+    /// It is possible.
+    Guess,
+}
+
+impl Confidence {
+    /// Its name in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Likely => "likely",
+            Self::Guess => "guess",
+        }
+    }
+}
+
+/// A hypothesis and what speaks for it.
+#[derive(Clone, Debug)]
+pub struct Ranked {
+    /// The hypothesis, without members that are behind.
+    pub hypothesis: Hypothesis,
+    /// How much it is to be believed.
+    pub confidence: Confidence,
+    /// What rows of the members say.
+    pub sums: Sums,
+    /// A member that belongs to it and is behind, and has no role therefore.
+    pub stale: Option<usize>,
+    /// Of the next best, where there is one: equations that are met, and that could be.
+    pub next: Option<(usize, usize)>,
+    /// Where in the array the structure ends by which it was found, in sectors, where that is
+    /// known.
+    pub needed_sectors: Option<u64>,
+    /// What speaks for it, for people.
+    pub evidence: Vec<String>,
+}
+
+/// Looks at rows of the best hypotheses and answers with those that remain, the best first.
+pub fn rank(
+    found: &[Hypothesis],
+    members: &mut Members<'_, '_>,
+    gathered: &Gathered,
+    known: &[Structure],
+    names: &[String],
+) -> Vec<Ranked> {
+    let told = |one: &Hypothesis| !known[one.structure].is_whole() || !one.hinted.is_empty();
+    if !found.iter().any(told) {
+        return guess(members, gathered, known, names).into_iter().collect();
+    }
+    let sizes = members.sizes();
+    let mut all: Vec<(Hypothesis, Sums)> = Vec::new();
+    for one in found.iter().take(COMPARED) {
+        for mut other in filled(one, members, gathered, known) {
+            rescore(&mut other, &sizes, gathered, known);
+            let said = sums(members, &other, gathered, known);
+            all.push((other, said));
+        }
+    }
+    all.retain(|(one, said)| one.is_whole_enough() && !said.refute());
+    sort(&mut all, known);
+    if let Some((best, _)) = all.first().cloned() {
+        for other in rivals(&best, &sizes, gathered, known) {
+            let said = sums(members, &other, gathered, known);
+            if other.is_whole_enough() && !said.refute() {
+                all.push((other, said));
+            }
+        }
+        sort(&mut all, known);
+    }
+    let distinct = distinct(all, &sizes, known);
+    let next = |index: usize| {
+        let others = distinct.iter().enumerate().filter(|(other, _)| *other != index);
+        others
+            .map(|(_, (other, _))| other)
+            .max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
+    };
+    let ranked = (0..distinct.len().min(ANSWERED)).map(|index| {
+        let (one, said) = &distinct[index];
+        let next = next(index);
+        let confidence = confidence(index, one, said, next);
+        let next = next.map(|next| (next.met, next.of + next.unseen));
+        explain(one.clone(), said.clone(), confidence, next, known, names)
+    });
+    ranked.collect()
+}
+
+/// A hypothesis as it is, and with members that have no role in roles that have no member, where
+/// sums are for it or nothing can be said.
+fn filled(
+    one: &Hypothesis,
+    members: &mut Members<'_, '_>,
+    gathered: &Gathered,
+    known: &[Structure],
+) -> Vec<Hypothesis> {
+    let left_out = one.left_out(members.sizes().len());
+    let empty: Vec<usize> =
+        (0..one.roles.len()).filter(|role| one.roles[*role].is_none()).collect();
+    let offsets = offsets(one);
+    let mut all = vec![one.clone()];
+    for &role in empty.iter().take(4) {
+        let before = all.clone();
+        for (base, &member) in
+            before.iter().flat_map(|base| left_out.iter().map(move |m| (base, m)))
+        {
+            let taken = base.roles.iter().flatten().any(|place| place.member == member);
+            for &data_offset in &offsets {
+                if taken || all.len() >= MOST_FILLED {
+                    continue;
+                }
+                let mut other = base.clone();
+                other.roles[role] = Some(Place { member, data_offset });
+                all.push(other);
+            }
+        }
+    }
+    let whole = one.is_whole_enough();
+    let mut kept = vec![one.clone()];
+    for other in all.into_iter().skip(1) {
+        let said = sums(members, &other, gathered, known);
+        if said.confirm() || (!whole && said.rows == 0) {
+            kept.push(other);
+        }
+    }
+    kept
+}
+
+/// Where data begin on members of the hypothesis, the usual one first.
+fn offsets(one: &Hypothesis) -> Vec<u64> {
+    let all: Vec<u64> = one.roles.iter().flatten().map(|place| place.data_offset).collect();
+    let count = |offset: &u64| all.iter().filter(|other| *other == offset).count();
+    let mut offsets = [&all[..], &USUAL_OFFSETS[..3]].concat();
+    offsets.sort_by_key(|offset| (std::cmp::Reverse(count(offset)), *offset));
+    offsets.dedup();
+    offsets.truncate(6);
+    offsets
+}
+
+/// What comes first is to be believed first; of those that read the same, it is the one to name.
+fn sort(all: &mut [(Hypothesis, Sums)], known: &[Structure]) {
+    let most = all.iter().map(|(one, _)| one.met).max().unwrap_or(0);
+    let key = |(one, said): &(Hypothesis, Sums)| {
+        (
+            // What leaves most of the members out says little of the rest.
+            one.met * 2 < most,
+            // What is said of blocks that nobody sees counts less than what is seen.
+            std::cmp::Reverse(((one.percent() + one.percent_of_all()) * 5.0) as u64),
+            std::cmp::Reverse(one.met),
+            std::cmp::Reverse(one.hinted.len()),
+            !said.confirm(),
+            one.missing(),
+            std::cmp::Reverse(one.roles.len()),
+            !fits_the_content(one, known),
+            one.shape.rarity(),
+        )
+    };
+    all.sort_by_key(key);
+}
+
+/// Was the file system made for this chunk and so many data disks?
+fn fits_the_content(one: &Hypothesis, known: &[Structure]) -> bool {
+    let for_this = (u64::from(one.shape.chunk_sectors), one.shape.data_disks());
+    known[one.structure].made_for() == Some(for_this)
+}
+
+/// Leaves out what reads the same bytes as one that comes before it.
+fn distinct(
+    all: Vec<(Hypothesis, Sums)>,
+    sizes: &[u64],
+    known: &[Structure],
+) -> Vec<(Hypothesis, Sums)> {
+    let mut kept: Vec<(Hypothesis, Sums)> = Vec::new();
+    for (one, said) in all {
+        let length = known[one.structure].sectors().unwrap_or(u64::MAX);
+        let same = |other: &(Hypothesis, Sums)| {
+            is_part(&one, &other.0) || reads_the_same(&other.0, &one, sizes, length)
+        };
+        if !kept.iter().any(same) {
+            kept.push((one, said));
+        }
+    }
+    kept
+}
+
+/// Is it the other one without some of its members?
+fn is_part(one: &Hypothesis, other: &Hypothesis) -> bool {
+    let mut roles = one.roles.iter().zip(&other.roles);
+    one.shape == other.shape
+        && one.origin == other.origin
+        && roles.all(|(one, other)| one.is_none() || one == other)
+}
+
+fn confidence(
+    index: usize,
+    one: &Hypothesis,
+    said: &Sums,
+    next: Option<&Hypothesis>,
+) -> Confidence {
+    let lead = one.percent() - next.map_or(0.0, Hypothesis::percent_of_all);
+    let sums_fit = said.rows < 8 || said.confirm();
+    let told = !one.hinted.is_empty() && one.roles.len() - one.missing() <= one.hinted.len() + 1;
+    if index > 0 {
+        Confidence::Guess
+    } else if told && one.of == 0 && sums_fit && next.is_none() {
+        // Superblocks say all of it, but for one role at most, for which there is one member.
+        if said.confirm() { Confidence::High } else { Confidence::Likely }
+    } else if lead <= 0.0 {
+        Confidence::Guess
+    } else if one.of >= LEAST_EQUATIONS
+        && one.percent() > LEAST_PERCENT
+        && lead >= LEAST_LEAD
+        && sums_fit
+    {
+        Confidence::High
+    } else if one.of >= 4 && one.percent() > 50.0 {
+        Confidence::Likely
+    } else {
+        Confidence::Guess
+    }
+}
+
+pub(super) fn explain(
+    mut hypothesis: Hypothesis,
+    sums: Sums,
+    confidence: Confidence,
+    next: Option<(usize, usize)>,
+    known: &[Structure],
+    names: &[String],
+) -> Ranked {
+    let structure = &known[hypothesis.structure];
+    let Hypothesis { met, of, origin, .. } = hypothesis;
+    let mut evidence = Vec::new();
+    let next_best = match next {
+        Some((met, of)) => format!(", next best {met} of {of}"),
+        None => String::new(),
+    };
+    let blocks = if structure.is_whole() { "marks of a " } else { "" };
+    let unit = if structure.is_whole() { "" } else { " blocks" };
+    if !hypothesis.hinted.is_empty() {
+        let of: Vec<&str> = hypothesis.hinted.iter().map(|m| names[*m].as_str()).collect();
+        evidence.push(format!("the superblock of {} says so", of.join(", ")));
+    }
+    if of > 0 {
+        evidence.push(format!("{met} of {of} {blocks}{}{unit} agree{next_best}", structure.name()));
+    }
+    if origin > 0 && !structure.is_whole() {
+        let at = origin * SECTOR_BYTES;
+        evidence.push(format!("the {} begins at byte {at} of the array", structure.name()));
+    }
+    if fits_the_content(&hypothesis, known) {
+        evidence.push(format!("the {} was made for this chunk", structure.name()));
+    }
+    let stale = compared(&mut hypothesis, &sums, names, &mut evidence);
+    let used: HashSet<usize> =
+        hypothesis.roles.iter().flatten().map(|place| place.member).collect();
+    for (member, name) in names.iter().enumerate() {
+        if !used.contains(&member) && stale != Some(member) {
+            evidence.push(format!("{name} is none of its members"));
+        }
+    }
+    let needed_sectors = structure.sectors().map(|sectors| origin + sectors);
+    Ranked { hypothesis, confidence, sums, stale, next, needed_sectors, evidence }
+}
+
+/// Tells what rows of the members say, and takes the role of one that is behind. Returns that one.
+fn compared(
+    hypothesis: &mut Hypothesis,
+    sums: &Sums,
+    names: &[String],
+    evidence: &mut Vec<String>,
+) -> Option<usize> {
+    let complete = hypothesis.missing() == 0;
+    let what = if hypothesis.shape.level.parity_disks() > 0 { "parity" } else { "copies" };
+    let verb = if what == "parity" { "agrees" } else { "agree" };
+    if sums.rows > 0 {
+        let percent = floor_percent(sums.agree, sums.rows);
+        evidence.push(format!("{what} {verb} in {percent}% of {} rows", sums.rows));
+    } else if !hypothesis.shape.is_redundant() {
+        evidence.push("there is no redundancy that could confirm it".into());
+    } else {
+        evidence.push("too little is there to compare redundancy".into());
+    }
+    let mut stale = None;
+    let differ = sums.rows - sums.agree;
+    let behind = |role: &Option<Place>| {
+        let member = role.as_ref()?.member;
+        hypothesis.behind.contains(&member).then_some(member)
+    };
+    let redundant = hypothesis.shape.is_redundant();
+    let behind = if redundant { hypothesis.roles.iter().find_map(behind) } else { None };
+    if let (true, 0, Some(member)) = (complete, differ, behind) {
+        stale = behind;
+        evidence.push(format!("{} is stale by its superblock and left out", names[member]));
+    }
+    if differ > 0 {
+        let percent = ceil_percent(differ, sums.rows);
+        stale = if complete { behind.or_else(|| sums.stale()) } else { None };
+        evidence.push(match stale {
+            Some(member) => format!("{} is stale by {percent}% and left out", names[member]),
+            None => format!("some member is stale by {percent}%, and nothing tells which"),
+        });
+    }
+    if let Some(member) = stale {
+        for role in &mut hypothesis.roles {
+            *role = role.filter(|place| place.member != member);
+        }
+    }
+    stale
+}
+
+/// Never 100 unless all agree.
+fn floor_percent(part: usize, all: usize) -> String {
+    let hundredths = part * 10_000 / all.max(1);
+    digits(hundredths)
+}
+
+/// Never 0 where something differs.
+fn ceil_percent(part: usize, all: usize) -> String {
+    digits((part * 10_000).div_ceil(all.max(1)))
+}
+
+fn digits(hundredths: usize) -> String {
+    match (hundredths / 100, hundredths % 100) {
+        (whole, 0) => whole.to_string(),
+        (whole, part) if part % 10 == 0 => format!("{whole}.{}", part / 10),
+        (whole, part) => format!("{whole}.{part:02}"),
+    }
+}

@@ -1,0 +1,490 @@
+//! The search: every block that tells where it belongs votes for the role of its member, under
+//! every geometry.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use braid_array::code::Losses;
+use braid_array::geometry::{Geometry, Strip};
+use braid_array::level::Level;
+use braid_array::{Role, SECTOR_BYTES};
+
+use super::marks::{Gathered, Mark, Structure};
+use super::score::score;
+use super::shapes::{self, Shape};
+
+/// Equations that are looked at for every shape, and for those that are worth it.
+const FEW: usize = 400;
+const MANY: usize = 4000;
+/// Shapes for which roles are exchanged.
+const BEST_SHAPES: usize = 60;
+/// Ranges for [`targets`] around places where something is expected.
+const TARGET_BYTES: u64 = 64 << 10;
+const MOST_TARGETS: usize = 2000;
+/// Where data begin, in sectors, as md, mdadm and controllers have it: tried where it is unknown
+/// where in the array a file system begins.
+pub(super) const USUAL_OFFSETS: [u64; 6] = [2048, 0, 262_144, 264_192, 8, 16];
+/// Where file systems begin, in sectors: with the array, in its first partition or volume.
+const USUAL_ORIGINS: [u64; 3] = [2048, 4096, 63];
+
+/// A member in a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The member, by its number.
+    pub member: usize,
+    /// Where its data begin, in sectors.
+    pub data_offset: u64,
+}
+
+/// How members may belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hypothesis {
+    /// Level, layout, chunk and number of roles.
+    pub shape: Shape,
+    /// Who has each role.
+    pub roles: Vec<Option<Place>>,
+    /// By which structure it was found.
+    pub structure: usize,
+    /// Where in the array that begins, in sectors.
+    pub origin: u64,
+    /// Equations that are met.
+    pub met: usize,
+    /// Equations that could be.
+    pub of: usize,
+    /// Blocks that were seen in parity alone, by what it says.
+    pub unseen: usize,
+    /// Members that have their roles by superblocks, which tell level, layout and chunk, too.
+    pub hinted: Vec<usize>,
+    /// Members that the array went on without, by superblocks.
+    pub behind: Vec<usize>,
+}
+
+impl Hypothesis {
+    pub(super) fn empty(shape: Shape, structure: usize, origin: u64) -> Self {
+        let roles = vec![None; shape.raid_disks as usize];
+        Self {
+            shape,
+            roles,
+            structure,
+            origin,
+            met: 0,
+            of: 0,
+            unseen: 0,
+            hinted: vec![],
+            behind: vec![],
+        }
+    }
+
+    /// Gives members the roles that their superblocks have; `None` where they have none.
+    fn take(&mut self, hints: &Hints) -> Option<()> {
+        for (role, place) in &hints.roles {
+            *self.roles.get_mut(role.index())? = Some(*place);
+            self.hinted.push(place.member);
+        }
+        Some(())
+    }
+
+    /// The used part of each member, in sectors.
+    pub(super) fn member_sectors(&self, sizes: &[u64]) -> u64 {
+        let room = |place: &Place| sizes[place.member].saturating_sub(place.data_offset);
+        self.roles.iter().flatten().map(room).min().unwrap_or(0)
+    }
+
+    /// Can an array do without those that are missing?
+    pub(super) fn is_whole_enough(&self) -> bool {
+        let Shape { level, layout, raid_disks, .. } = self.shape;
+        let missing = |role: Role| self.roles.get(role.index()).is_none_or(Option::is_none);
+        Losses::of(level, layout, raid_disks).is_ok_and(|losses| losses.survives(missing))
+    }
+
+    /// Roles without a member.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        self.roles.iter().filter(|role| role.is_none()).count()
+    }
+
+    /// The share of equations that are met, in percent.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        if self.of == 0 { 0.0 } else { self.met as f64 * 100.0 / self.of as f64 }
+    }
+
+    /// The same of all blocks, also of those about which it has to say that they are elsewhere.
+    #[must_use]
+    pub fn percent_of_all(&self) -> f64 {
+        let all = self.of + self.unseen;
+        if all == 0 { 0.0 } else { self.met as f64 * 100.0 / all as f64 }
+    }
+
+    /// Members that have no role, out of so many.
+    #[must_use]
+    pub fn left_out(&self, members: usize) -> Vec<usize> {
+        let has_role = |member| self.roles.iter().flatten().any(|place| place.member == member);
+        (0..members).filter(|member| !has_role(*member)).collect()
+    }
+}
+
+/// What superblocks that are left say of their array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hints {
+    /// Its geometry.
+    pub shape: Shape,
+    /// The members that have one.
+    pub roles: Vec<(Role, Place)>,
+    /// Members that were in the array once, and that it went on without.
+    pub behind: Vec<usize>,
+}
+
+/// Equations: where in the array, up to where the structure begins, and where it was found.
+pub(super) struct Equations {
+    pub(super) structure: usize,
+    /// Of the structure.
+    own: Vec<(u64, Vec<(usize, u64)>)>,
+    /// Of what begins with the array.
+    pub(super) absolute: Vec<(u64, Vec<(usize, u64)>)>,
+    pub(super) found: HashSet<(usize, u64, u64)>,
+    /// Where any block was found.
+    pub(super) marked: HashSet<(usize, u64)>,
+}
+
+impl Equations {
+    /// Of the structure that has most of them.
+    fn of(marks: &[Mark], known: &[Structure]) -> Option<Self> {
+        let mut by_structure: HashMap<usize, BTreeMap<u64, Vec<(usize, u64)>>> = HashMap::new();
+        for mark in marks {
+            let places = by_structure.entry(mark.structure).or_default();
+            places.entry(mark.place).or_default().push((mark.member, mark.sector));
+        }
+        let whole = known.iter().position(Structure::is_whole);
+        let absolute = whole.and_then(|whole| by_structure.remove(&whole)).unwrap_or_default();
+        let (structure, own) = by_structure
+            .into_iter()
+            .max_by_key(|(index, places)| (places.len(), std::cmp::Reverse(*index)))
+            .or_else(|| Some((whole?, BTreeMap::new())))?;
+        let mut found = HashSet::new();
+        let mut marked = HashSet::new();
+        for mark in marks.iter().filter(|mark| mark.structure == structure) {
+            found.insert((mark.member, mark.sector, mark.place));
+            marked.insert((mark.member, mark.sector));
+        }
+        Some(Self {
+            structure,
+            own: own.into_iter().collect(),
+            absolute: absolute.into_iter().collect(),
+            found,
+            marked,
+        })
+    }
+
+    pub(super) fn some(&self, most: usize) -> impl Iterator<Item = &(u64, Vec<(usize, u64)>)> {
+        let every = self.own.len().div_ceil(most).max(1);
+        self.own.iter().step_by(every)
+    }
+}
+
+/// A vote: a member, a role, where its data would begin, and how many blocks say so.
+type Vote = (usize, Role, u64, usize);
+
+/// A shape for which votes were counted.
+struct Counted {
+    shape: Shape,
+    origin: u64,
+    votes: Vec<Vote>,
+    bound: usize,
+}
+
+/// The best hypotheses, the best first. `sizes` are those of the members in sectors. Superblocks
+/// may lie, where somebody has made an array anew: what they say is one possibility more.
+#[must_use]
+pub fn search(
+    sizes: &[u64],
+    gathered: &Gathered,
+    known: &[Structure],
+    hints: Option<&Hints>,
+) -> Vec<Hypothesis> {
+    let Some(equations) = Equations::of(&gathered.marks, known) else { return Vec::new() };
+    let mut found = match hints {
+        None => Vec::new(),
+        Some(hints) => {
+            let mut found = search_among(&[hints.shape], sizes, &equations, Some(hints));
+            // Without anything else that tells, they are to be believed.
+            found.extend(as_told(hints, sizes, &equations));
+            found
+        }
+    };
+    found.extend(search_among(&shapes::all(sizes.len()), sizes, &equations, None));
+    if let Some(hints) = hints {
+        found.iter_mut().for_each(|one| one.behind.clone_from(&hints.behind));
+    }
+    sort(&mut found);
+    found
+}
+
+fn as_told(hints: &Hints, sizes: &[u64], equations: &Equations) -> Option<Hypothesis> {
+    let mut one = Hypothesis::empty(hints.shape, equations.structure, 0);
+    one.take(hints)?;
+    score(&mut one, sizes, equations, MANY);
+    Some(one)
+}
+
+fn search_among(
+    shapes: &[Shape],
+    sizes: &[u64],
+    equations: &Equations,
+    hints: Option<&Hints>,
+) -> Vec<Hypothesis> {
+    let fits = |found: &[Hypothesis]| found.iter().any(|one| one.percent() >= 80.0);
+    let mut found = search_at(&[0], shapes, sizes, equations, hints);
+    // Elsewhere it is looked for where it must be: each place more is one more that fits by chance.
+    if !fits(&found) || !equations.absolute.is_empty() {
+        found.extend(search_at(&USUAL_ORIGINS, shapes, sizes, equations, hints));
+    }
+    if !fits(&found) {
+        let origins = origins(shapes, sizes, equations);
+        found.extend(search_at(&origins, shapes, sizes, equations, hints));
+    }
+    found
+}
+
+fn sort(found: &mut [Hypothesis]) {
+    found.sort_by(|a, b| {
+        (b.met.cmp(&a.met))
+            .then(a.of.cmp(&b.of))
+            .then(b.hinted.len().cmp(&a.hinted.len()))
+            .then(a.missing().cmp(&b.missing()))
+            .then(b.roles.len().cmp(&a.roles.len()))
+            .then(a.shape.rarity().cmp(&b.shape.rarity()))
+    });
+}
+
+fn search_at(
+    origins: &[u64],
+    shapes: &[Shape],
+    sizes: &[u64],
+    equations: &Equations,
+    hints: Option<&Hints>,
+) -> Vec<Hypothesis> {
+    let pairs = shapes.iter().flat_map(|shape| origins.iter().map(move |origin| (shape, *origin)));
+    let mut counted: Vec<Counted> =
+        pairs.filter_map(|(shape, origin)| count(shape, origin, sizes, equations)).collect();
+    counted.sort_by_key(|one| (std::cmp::Reverse(one.bound), one.shape.rarity()));
+    counted.truncate(BEST_SHAPES);
+    let mut found: Vec<Hypothesis> =
+        counted.iter().map(|one| assign(one, sizes, equations, hints)).collect();
+    found.retain(|one| one.met > 0);
+    found
+}
+
+/// Counts the votes under one shape.
+fn count(shape: &Shape, origin: u64, sizes: &[u64], equations: &Equations) -> Option<Counted> {
+    let largest = sizes.iter().copied().max()?;
+    let geometry = shape.geometry(largest)?;
+    let mut cast: Vec<(usize, Role, u64)> = Vec::new();
+    let own = equations.some(FEW).map(|(place, seen)| (origin + place, seen));
+    let absolute = equations.absolute.iter().map(|(place, seen)| (*place, seen));
+    let mut number = 0;
+    for (sector, seen) in own.chain(absolute) {
+        number += 1;
+        // Where far copies lie depends on sizes, which are not known yet.
+        for strip in copies(&geometry, sector).take(shape.near_copies()) {
+            for &(member, at) in seen {
+                let Some(data_offset) = at.checked_sub(strip.sector) else { continue };
+                cast.push((member, strip.role, data_offset));
+            }
+        }
+    }
+    cast.sort_unstable();
+    let mut votes: Vec<Vote> = cast
+        .chunk_by(|a, b| a == b)
+        .map(|same| (same[0].0, same[0].1, same[0].2, same.len()))
+        .collect();
+    votes.sort_by_key(|vote| (std::cmp::Reverse(vote.3), vote.1, vote.2));
+    let best = |member| votes.iter().find(|vote| vote.0 == member).map_or(0, |vote| vote.3);
+    let copies = (geometry.copies() as usize).min(shape.near_copies()).min(sizes.len()).max(1);
+    let bound = (0..sizes.len()).map(best).sum::<usize>() / copies;
+    (number > 0 && bound > 0).then_some(Counted { shape: *shape, origin, votes, bound })
+}
+
+pub(super) fn copies(geometry: &Geometry, sector: u64) -> impl Iterator<Item = Strip> + '_ {
+    let number = if sector < geometry.array_sectors() { geometry.copies() } else { 0 };
+    (0..number).map(move |copy| geometry.copy(sector, copy))
+}
+
+/// Gives the roles to those with most votes, then exchanges what makes it better.
+fn assign(
+    counted: &Counted,
+    sizes: &[u64],
+    equations: &Equations,
+    hints: Option<&Hints>,
+) -> Hypothesis {
+    let Counted { shape, origin, votes, .. } = counted;
+    let mut one = Hypothesis::empty(*shape, equations.structure, *origin);
+    if let Some(hints) = hints {
+        one.take(hints);
+    }
+    let mut taken: HashSet<usize> = one.hinted.iter().copied().collect();
+    for &(member, role, data_offset, _) in votes {
+        let free = one.roles.get(role.index()).is_some_and(Option::is_none);
+        if free && taken.insert(member) {
+            one.roles[role.index()] = Some(Place { member, data_offset });
+        }
+    }
+    score(&mut one, sizes, equations, FEW);
+    for _ in 0..4 {
+        let better = neighbours(&one, votes, sizes.len()).map(|mut other| {
+            score(&mut other, sizes, equations, FEW);
+            other
+        });
+        let best = better.max_by_key(|other| (other.met, std::cmp::Reverse(other.of)));
+        match best {
+            Some(best) if (best.met, one.of) > (one.met, best.of) => one = best,
+            _ => break,
+        }
+    }
+    // What meets next to nothing is there by accident.
+    for role in 0..one.roles.len() {
+        let mut without = one.clone();
+        without.roles[role] = None;
+        score(&mut without, sizes, equations, FEW);
+        let hinted = one.roles[role].is_some_and(|place| one.hinted.contains(&place.member));
+        if one.roles[role].is_some()
+            && !hinted
+            && without.met + one.met / 50 >= one.met
+            && !mirrors(&one)
+        {
+            one = without;
+        }
+    }
+    score(&mut one, sizes, equations, MANY);
+    one
+}
+
+/// Are there copies, so that one member more meets no equation more?
+const fn mirrors(one: &Hypothesis) -> bool {
+    matches!(one.shape.level, Level::Raid1 | Level::Raid10)
+}
+
+/// What differs by two roles, or by a member that has none so far.
+fn neighbours<'a>(
+    one: &'a Hypothesis,
+    votes: &'a [Vote],
+    members: usize,
+) -> impl Iterator<Item = Hypothesis> + 'a {
+    let roles = one.roles.len();
+    let swaps = (0..roles).flat_map(move |a| (a + 1..roles).map(move |b| (a, b)));
+    let hinted = move |place: &Option<Place>| place.is_some_and(|p| one.hinted.contains(&p.member));
+    let swapped = swaps.filter_map(move |(a, b)| {
+        if hinted(&one.roles[a]) || hinted(&one.roles[b]) {
+            return None;
+        }
+        let mut other = one.clone();
+        other.roles.swap(a, b);
+        (other.roles[a] != other.roles[b]).then_some(other)
+    });
+    let left_out = one.left_out(members).into_iter().take(4);
+    let replaced = left_out.flat_map(move |member| {
+        let own = votes.iter().filter(move |vote| vote.0 == member).take(roles * 2);
+        own.filter_map(move |&(member, role, data_offset, _)| {
+            let mut other = one.clone();
+            if hinted(other.roles.get(role.index())?) {
+                return None;
+            }
+            *other.roles.get_mut(role.index())? = Some(Place { member, data_offset });
+            Some(other)
+        })
+    });
+    swapped.chain(replaced)
+}
+
+/// Where the structure may begin in the array, if the data of members begin where they usually do.
+fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations) -> Vec<u64> {
+    let largest = sizes.iter().copied().max().unwrap_or(0);
+    let mut best: BTreeMap<u64, usize> = BTreeMap::new();
+    for shape in shapes {
+        let Some(geometry) = shape.geometry(largest) else { continue };
+        for data_offset in USUAL_OFFSETS {
+            let mut tally: HashMap<u64, usize> = HashMap::new();
+            for (place, seen) in equations.some(FEW / 4) {
+                for (role, &(_, at)) in (0..shape.raid_disks as u16)
+                    .flat_map(|role| seen.iter().map(move |one| (Role(role), one)))
+                {
+                    let Some(sector) = at.checked_sub(data_offset) else { continue };
+                    let found = geometry.array_sector_at(Strip { role, sector });
+                    if let Some(origin) = found.and_then(|sector| sector.checked_sub(*place)) {
+                        *tally.entry(origin).or_default() += 1;
+                    }
+                }
+            }
+            if let Some((origin, votes)) = tally.into_iter().max_by_key(|one| (one.1, one.0)) {
+                let known = best.entry(origin).or_default();
+                *known = votes.max(*known);
+            }
+        }
+    }
+    let mut best: Vec<(u64, usize)> = best.into_iter().collect();
+    best.sort_by_key(|(origin, votes)| (std::cmp::Reverse(*votes), *origin));
+    best.into_iter().map(|(origin, _)| origin).take(6).collect()
+}
+
+/// What else is to be read, of each member, before it is decided: where the best hypotheses say
+/// that something lies which tells where it belongs.
+#[must_use]
+pub fn targets(
+    found: &[Hypothesis],
+    sizes: &[u64],
+    gathered: &Gathered,
+    known: &[Structure],
+) -> Vec<Vec<Range<u64>>> {
+    let mut all: Vec<Vec<Range<u64>>> = vec![Vec::new(); sizes.len()];
+    for one in found.iter().take(8) {
+        let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { continue };
+        for place in gathered.known_places(one.structure, known) {
+            for strip in copies(&geometry, one.origin + place) {
+                // Of every member, for other orders are possible.
+                for place in one.roles.iter().flatten() {
+                    let at = (place.data_offset + strip.sector) * SECTOR_BYTES;
+                    let start = at / TARGET_BYTES * TARGET_BYTES;
+                    let end = (start + TARGET_BYTES).min(sizes[place.member] * SECTOR_BYTES);
+                    all[place.member].push(start..end);
+                }
+            }
+        }
+    }
+    for ranges in &mut all {
+        ranges.sort_by_key(|range| range.start);
+        ranges.dedup();
+        ranges.retain(|range| range.start < range.end);
+        let every = ranges.len().div_ceil(MOST_TARGETS).max(1);
+        *ranges = ranges.iter().step_by(every).cloned().collect();
+    }
+    all
+}
+
+/// The equations of what was gathered, for those who look at a hypothesis closer.
+pub(super) fn rescore(
+    one: &mut Hypothesis,
+    sizes: &[u64],
+    gathered: &Gathered,
+    known: &[Structure],
+) {
+    if let Some(equations) = Equations::of(&gathered.marks, known) {
+        score(one, sizes, &equations, MANY);
+    }
+}
+
+/// Those that differ from this one by members whose roles little or nothing tells: two of them
+/// exchanged, or members without a role in roles without a member.
+#[must_use]
+pub(super) fn rivals(
+    one: &Hypothesis,
+    sizes: &[u64],
+    gathered: &Gathered,
+    known: &[Structure],
+) -> Vec<Hypothesis> {
+    let Some(equations) = Equations::of(&gathered.marks, known) else { return Vec::new() };
+    let near = neighbours(one, &[], sizes.len()).map(|mut other| {
+        score(&mut other, sizes, &equations, MANY);
+        other
+    });
+    near.filter(|other| other.percent_of_all() + 20.0 >= one.percent()).take(16).collect()
+}

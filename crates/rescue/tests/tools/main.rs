@@ -1,0 +1,8 @@
+//! What programs that we did not write put on disks, read by the decoders.
+
+mod kinds;
+mod lvm;
+mod map_files;
+mod partitions;
+mod recover;
+mod support;
