@@ -8,22 +8,27 @@
 mod bitmap;
 mod candidate;
 mod check;
-mod decide;
+mod described;
 mod found_log;
 mod judge;
 mod lineage;
 mod refused;
+mod reshape;
 mod start;
 mod start_log;
+mod steps;
+mod table;
 mod verdict;
 
 pub use candidate::{Candidate, read_bitmap};
 pub(crate) use check::{adopted, check_places, check_shape};
-pub use decide::decide;
+pub use described::{Described, DescribedMember};
 pub use found_log::{FoundLog, LogPlace, log_place, parity_geometry};
 pub(crate) use found_log::{geometry_of, shape_of};
 pub(crate) use lineage::{Lineage, lineage};
+pub use reshape::{Backup, BackupError, Halfway, Pieces, ReadMember};
 pub use start_log::StartLog;
+pub use steps::decide;
 pub use verdict::Verdict;
 
 pub use crate::options::Options;
@@ -57,6 +62,8 @@ pub enum Start {
         /// Of these, only what the bitmap marks.
         by_bitmap: bool,
     },
+    /// It stopped in the middle of a reshape, and can be read.
+    Halfway(Box<Halfway>),
     /// No.
     Refused {
         /// Why, in one line.

@@ -14,6 +14,7 @@ pub mod code;
 pub mod create;
 pub mod events;
 pub mod fabric;
+pub mod figures;
 pub mod format;
 pub mod geometry;
 pub mod keeper;

@@ -1,6 +1,7 @@
 //! The contract between a machine and the executor that drives it.
 
 use crate::action::Event;
+use crate::figures::MemberFigures;
 use crate::request::{Full, Request};
 use crate::status::Status;
 use crate::{Action, Instant, MemberId};
@@ -57,6 +58,12 @@ pub trait BlockMachine: Machine {
 
     /// A copy of the state, for people.
     fn status(&self) -> Status;
+
+    /// What members were asked for, of those that the machine counts: its executor counts the I/O
+    /// on devices itself.
+    fn figures(&self) -> Vec<MemberFigures> {
+        Vec::new()
+    }
 
     /// Size of the array.
     fn array_sectors(&self) -> u64;

@@ -184,6 +184,7 @@ fn stopped(candidates: &[Candidate]) -> Result<(Superblock, Vec<(String, Verdict
             return Err(Refusal::new(reason.clone(), next.clone()));
         }
         (None, Start::Ready { .. }) => unreachable!("an array has a superblock"),
+        (_, Start::Halfway(_)) => unreachable!("that is only read"),
     };
     let start = |advice| start_all(&assembly.verdicts, advice);
     for (device, verdict) in &assembly.verdicts {

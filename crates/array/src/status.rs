@@ -59,6 +59,10 @@ pub struct MemberStatus {
     pub events: u64,
     /// I/O errors seen.
     pub errors: u64,
+    /// Reads that failed and went well once what was lost was written again, as its superblock
+    /// counts them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub corrected_reads: u32,
     /// Has sectors that could not be read, and stays because the array needs it.
     pub unreliable: bool,
     /// It is much slower than the others: what its answers take of late, in milliseconds. Of
@@ -130,7 +134,7 @@ pub struct Unreadable {
 }
 
 /// Write-intent bitmap.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BitmapStatus {
     /// Bytes of sync space one bit stands for.
@@ -139,6 +143,15 @@ pub struct BitmapStatus {
     pub bits: u64,
     /// Bits set.
     pub dirty_bits: u64,
+    /// How many of them lie in each of [`PARTS`](Self::PARTS) parts of it, as long as one another;
+    /// empty where none is set.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub marks: Vec<u32>,
+}
+
+impl BitmapStatus {
+    /// Parts in which set bits are counted; as many as there are bits, where those are less.
+    pub const PARTS: u64 = 256;
 }
 
 /// The journal of an array on disks.

@@ -132,3 +132,21 @@ fn hostile_bitmaps_are_refused() {
     assert_eq!(truncated, BitmapError::Truncated { bytes: 260, needed: 271 });
     assert!(matches!(patched(41, 0x0078_0000), BitmapError::Truncated { .. }));
 }
+
+#[test]
+fn set_bits_are_counted_by_part() {
+    let mut bitmap = Bitmap::new(UUID, 1000 * 128, Some(65536), 256).unwrap();
+    assert_eq!(bitmap.bits(), 1000);
+    for bit in [0, 63, 64, 127, 128, 499, 500, 999] {
+        bitmap.set(bit);
+    }
+    assert_eq!(bitmap.counts(2), [6, 2]);
+    let each = bitmap.counts(1000);
+    assert!((0..).zip(each).all(|(bit, count)| (count == 1) == bitmap.get(bit)));
+    for parts in [1, 3, 7, 64, 256, 999] {
+        let counts = bitmap.counts(parts);
+        assert_eq!((counts.len() as u64, counts.iter().sum::<u32>()), (parts, 8), "{parts}");
+    }
+    bitmap.set_all();
+    assert_eq!(bitmap.counts(3), [333, 333, 334]);
+}

@@ -216,3 +216,17 @@ fn times_keep_seconds_and_microseconds() {
     assert_eq!(time_code(5, 1_000_000), 5);
     assert_eq!(READ_BYTES, 4096);
 }
+
+#[test]
+fn news_of_an_update_include_what_it_says_of_journals_of_nodes() {
+    let own = decode(Version::V1_2, V12);
+    let of_journals = feature::NODE_JOURNALS | feature::NODE_PPL;
+    let feature_map = feature::BAD_BLOCKS | of_journals;
+    let events = own.events + 1;
+    let newest = Superblock { events, resync_offset: 0, feature_map, ..own.clone() };
+    let told = own.with_news_of(&newest);
+    assert_eq!((told.events, told.resync_offset), (events, 0));
+    assert_eq!(told.feature_map, own.feature_map | of_journals, "and nothing of other members'");
+    let stopped = Superblock { resync_offset: MAX_SECTOR, ..own.clone() };
+    assert_eq!(told.with_news_of(&stopped).feature_map, own.feature_map);
+}

@@ -5,8 +5,8 @@ use super::jobs::Jobs;
 use super::lane::Lane;
 use super::starting::{Excepted, Logging};
 use super::write_log::Way;
-use crate::RequestError;
 use crate::keeper::LaneReport;
+use crate::{Instant, RequestError};
 
 impl Logging {
     /// A write is over by which pages become dirty, or was to bring dirty pages in place. True: it
@@ -45,6 +45,12 @@ impl Logging {
         }
         self.log.release(lane, &batches);
         self.log.in_place(lane, index);
+    }
+
+    /// When there is a unit to begin with.
+    pub(super) fn destage_deadline(&self, lane: &Lane) -> Option<Instant> {
+        let Excepted(except) = if lane.destages() { self.may_destage(lane) } else { None }?;
+        lane.dirty.deadline(except)
     }
 
     /// Begins with dirty pages that are to go in place, and with writes that waited for that.

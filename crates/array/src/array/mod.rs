@@ -41,10 +41,10 @@ pub use scratch::Scratch;
 use std::collections::VecDeque;
 
 use crate::action::Event;
-use crate::assemble::{Config, StartLog, shape_of};
+use crate::assemble::{Config, MemberConfig, Standing, StartLog, shape_of};
 use crate::code::Codes;
 use crate::format::superblock::feature;
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, Strip};
 use crate::keeper::{Keeper, MetaWrite, Rules};
 use crate::level::{Layout, Level};
 use crate::request::{Full, Request};
@@ -225,6 +225,17 @@ fn least_strips(config: &Config) -> usize {
     }
 }
 
+/// Where a sector of an array lies: the device and the sector there, of the first of its copies;
+/// `None` beyond the array, and where that member is not there.
+#[must_use]
+pub fn place_of(config: &Config, sector: u64) -> Option<(&str, u64)> {
+    let geometry = geometry_of(config).ok().filter(|all| sector < all.array_sectors())?;
+    let Strip { role, sector } = geometry.copy(sector, 0);
+    let holds = |member: &&MemberConfig| member.standing == Standing::InSync { role };
+    let member = config.members.iter().find(holds)?;
+    Some((&member.device, member.superblock.data_offset + sector))
+}
+
 fn geometry_of(config: &Config) -> Result<Geometry, String> {
     let superblock = &config.superblock;
     let level = Level::from_md(superblock.level)
@@ -243,7 +254,6 @@ fn geometry_of(config: &Config) -> Result<Geometry, String> {
     }
     let mut data_sectors = vec![0; superblock.raid_disks as usize];
     for member in &config.members {
-        use crate::assemble::Standing;
         if let Standing::InSync { role } | Standing::Rebuilding { role, .. } = member.standing {
             let slot = data_sectors.get_mut(role.index()).ok_or("a role beyond the array")?;
             *slot = member.superblock.data_size;
@@ -289,7 +299,7 @@ impl Machine for Array {
     fn deadline(&self) -> Option<Instant> {
         let frozen = self.lane.keeper().metadata_frozen();
         let held = if frozen { None } else { self.jobs.hold_deadline() };
-        let destage = if self.lane.destages() { self.lane.dirty.deadline() } else { None };
+        let destage = self.logging.destage_deadline(&self.lane);
         let own = [self.lane.keeper().deadline(), self.put_offs.deadline()];
         let deadlines = [held, destage, self.lane.cache.deadline()];
         own.into_iter().chain(deadlines).flatten().min()

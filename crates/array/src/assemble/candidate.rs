@@ -40,7 +40,7 @@ impl Candidate {
         let mut bitmap = None;
         // Of features that are not understood, nothing is read.
         if let Ok(superblock) = &superblock
-            && superblock.supported().is_ok()
+            && superblock.supported_to_read().is_ok()
         {
             bad_blocks = read_bad_blocks(superblock, device_sectors, &mut read);
             bitmap = superblock

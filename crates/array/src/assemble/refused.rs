@@ -1,7 +1,7 @@
 //! Why an array does not start, and what kind of array it is.
 
 use super::Verdict;
-use super::decide::Table;
+use super::table::Table;
 use crate::level::{Layout, Level};
 use crate::options::Options;
 use crate::refusal::{Invocation, Next};

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use super::bitmap::{Merged, merge};
 use super::check::adopted;
-use super::decide::Table;
 use super::found_log::shape_of;
 use super::refused::{Kind, Refused};
+use super::table::Table;
 use super::{Candidate, Config, Had, MemberConfig, Options, Standing, Start, StartLog, Verdict};
 use crate::SECTOR_BYTES;
 use crate::code::Losses;
@@ -178,6 +178,14 @@ impl Table<'_> {
             return Ok(());
         }
         let members = if self.degraded() == 1 { "a member is" } else { "members are" };
+        let rebuilding = |verdict: &&Verdict| matches!(verdict, Verdict::Rebuilding { .. });
+        let rebuilding = self.verdicts.iter().filter(rebuilding).count();
+        // All are here where each that is not in sync is being rebuilt.
+        let (lack, advice) = if rebuilding >= self.degraded() as usize {
+            ("not rebuilt yet", "take for data what parity says there")
+        } else {
+            ("missing", "bring the missing members back, or take for data what parity says there")
+        };
         // Stopped before a resync had got anywhere, superblocks say the same as after a crash.
         let why = match self.superblock().resync_offset {
             0 => "the array was not stopped cleanly, or with all of a resync to be done",
@@ -189,12 +197,11 @@ impl Table<'_> {
         });
         let kib = marked.unwrap_or(waiting).min(waiting).div_ceil(2);
         let reason = format!(
-            "{members} missing and {why}, so parity that is needed to compute the missing data \
+            "{members} {lack} and {why}, so parity that is needed to compute the missing data \
              may be wrong in {kib} KiB of each member{}",
             self.problems()
         );
         let options = Options { force: true, ..options };
-        let advice = "bring the missing members back, or take for data what parity says there";
         let next = Next::by(advice, self.command(options, Verdict::attached));
         Err(Refused { could_force: true, ..Refused::new(reason, next) })
     }

@@ -1,8 +1,8 @@
 //! The log that an array starts with: what is to be brought in place before it serves anything.
 
-use super::decide::Table;
 use super::found_log::FoundLog;
 use super::refused::{Kind, Refused};
+use super::table::Table;
 use super::{Options, Verdict};
 use crate::format::ppl::PplArea;
 use crate::format::superblock::{DevRole, MAX_SECTOR, feature};

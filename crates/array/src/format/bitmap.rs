@@ -176,6 +176,26 @@ impl Bitmap {
         self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// Number of set bits in each of so many parts of it, which are as long as one another, or one
+    /// bit longer.
+    #[must_use]
+    pub fn counts(&self, parts: u64) -> Vec<u32> {
+        let begin = |part: u64| part * self.bits() / parts;
+        (0..parts).map(|part| self.count_in(begin(part)..begin(part + 1))).collect()
+    }
+
+    fn count_in(&self, bits: Range<u64>) -> u32 {
+        let (first, first_mask) = place(bits.start);
+        let (last, last_mask) = place(bits.end);
+        let words = self.bits.iter().enumerate().take(last.saturating_add(1)).skip(first);
+        let ones = words.map(|(index, word)| {
+            let before = if index == first { first_mask - 1 } else { 0 };
+            let upto = if index == last { last_mask - 1 } else { u64::MAX };
+            (word & upto & !before).count_ones()
+        });
+        ones.sum()
+    }
+
     /// The bits that a range of sync sectors touches, as far as there are any.
     #[must_use]
     pub fn bits_for(&self, sectors: Range<u64>) -> Range<u64> {

@@ -123,6 +123,9 @@ pub mod feature {
         | LOGS
         | RAID0_LAYOUT;
 
+    /// What tells of a reshape.
+    pub const RESHAPE: u32 = RESHAPE_ACTIVE | RESHAPE_BACKWARDS | NEW_OFFSET;
+
     /// Names for people of the features that are refused, in the order of their bits.
     pub(super) const REFUSED: [(u32, &str); 6] = [
         (RESHAPE_ACTIVE, "a reshape in progress"),
@@ -222,7 +225,7 @@ pub struct Superblock {
     pub roles: Vec<DevRole>,
 }
 
-/// The reshape fields, kept as stored. An array in the middle of a reshape is refused.
+/// The reshape fields, kept as stored. An array in the middle of a reshape is only read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reshape {
@@ -261,10 +264,13 @@ impl Superblock {
         }
     }
 
-    /// The same, with the latest update, too.
+    /// The same, with the latest update, too: also what it says of journals of nodes, without which
+    /// an array that was not stopped cleanly would seem to need a resync.
     #[must_use]
     pub fn with_news_of(&self, newest: &Self) -> Self {
+        let of_journals = newest.feature_map & feature::OVER_NODES;
         Self {
+            feature_map: self.feature_map & !feature::OVER_NODES | of_journals,
             resync_offset: newest.resync_offset,
             roles: newest.roles.clone(),
             utime: newest.utime,
@@ -336,6 +342,14 @@ impl Superblock {
     /// The features it cannot, by name.
     pub fn supported(&self) -> Result<(), Unsupported> {
         self.supported_with(0, 0)
+    }
+
+    /// The same, also in the middle of a reshape, where it is only read.
+    ///
+    /// # Errors
+    /// As [`supported`](Self::supported).
+    pub fn supported_to_read(&self) -> Result<(), Unsupported> {
+        self.supported_with(feature::RESHAPE, 0)
     }
 
     /// The same, where journals of nodes are looked at, too.

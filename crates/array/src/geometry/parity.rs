@@ -49,7 +49,7 @@ impl Rows {
             .checked_mul(u64::from(data_disks))
             .filter(|&sectors| sectors <= MAX_SECTORS)
             .ok_or(GeometryError::TooLarge)?;
-        let turn_disks = raid_disks - u32::from(q_is_apart(layout));
+        let turn_disks = raid_disks - u32::from(layout.keeps_q_apart());
         Ok(Self {
             layout,
             two_parities: level == Level::Raid6,
@@ -160,7 +160,7 @@ impl Rows {
             return (p, None);
         }
         let q = match self.layout {
-            _ if q_is_apart(self.layout) => self.raid_disks - 1,
+            _ if self.layout.keeps_q_apart() => self.raid_disks - 1,
             L::DdfNContinue => (p + self.raid_disks - 1) % self.raid_disks,
             _ => (p + 1) % self.raid_disks,
         };
@@ -193,11 +193,6 @@ fn check_q(shape: &Shape<'_>, layout: ParityLayout) -> Result<(), GeometryError>
         return Err(GeometryError::Members { level, raid_disks, min, max });
     }
     Ok(())
-}
-
-/// Is Q always on the last member and the rest a raid5?
-const fn q_is_apart(layout: ParityLayout) -> bool {
-    layout as u32 >= ParityLayout::LeftAsymmetric6 as u32
 }
 
 const fn is_ddf(layout: ParityLayout) -> bool {

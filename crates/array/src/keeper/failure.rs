@@ -117,6 +117,7 @@ impl Keeper {
         }
         self.sync.unsynced.know_what_waits(&self.core);
         self.core.members.set_state(id, State::Faulty { role });
+        self.core.members.change(id, |member| member.loss_untold = true);
         self.core.members.forget_wanted(id);
         if let Some(role) = role {
             self.core.members.pass_role_on(role);

@@ -190,6 +190,9 @@ pub struct Rules {
     pub(super) lane_takes_spares: bool,
     /// A sample of what members were given is read back before they take a role over.
     pub(super) reads_back: bool,
+    /// Nobody may hear of a loss before others than the members have taken note of it, which waits
+    /// for those who became in sync: their superblocks say so first, and nothing of a loss.
+    pub(super) losses_are_noted: bool,
 }
 
 impl Rules {
@@ -205,6 +208,7 @@ impl Rules {
             marks_ahead: 0,
             lane_takes_spares: false,
             reads_back: true,
+            losses_are_noted: false,
         }
     }
 
@@ -222,6 +226,7 @@ impl Rules {
             marks_ahead: 4,
             lane_takes_spares: true,
             reads_back: false,
+            losses_are_noted: true,
         }
     }
 }

@@ -86,6 +86,8 @@ pub(crate) struct Member {
     pub(crate) wanted_spare: Option<MemberId>,
     /// Became in sync, and its superblock does not say so yet.
     pub(crate) arriving: bool,
+    /// Was lost, and no superblock says so yet.
+    pub(super) loss_untold: bool,
     /// I/O in flight on it, and since when it has answered none.
     pub(crate) in_flight: u32,
     pub(crate) silent_since: Instant,
@@ -115,6 +117,7 @@ impl Member {
             want_replacement: false,
             wanted_spare: None,
             arriving: false,
+            loss_untold: false,
             in_flight: 0,
             silent_since: Instant::default(),
             full_since: None,
@@ -193,6 +196,11 @@ impl Members {
         for member in self.table.iter_mut().flatten() {
             member.arriving = false;
         }
+    }
+
+    /// Those who were lost, of which no superblock tells yet.
+    pub(super) fn untold(&self) -> impl Iterator<Item = MemberId> {
+        self.iter().filter(|(_, member)| member.loss_untold).map(|(id, _)| id)
     }
 
     /// After an unclean stop: a resync compares the holders of roles only, so what a replacement

@@ -301,6 +301,9 @@ impl Keeper {
         if self.stop.is_ready(&self.core, traffic.quiet && self.sync.is_idle()) {
             self.stop.ticket = Some(self.checkpoints.begin(&mut self.core));
         }
-        self.stop.advance(&mut self.core);
+        // A read may have come meanwhile.
+        if traffic.quiet {
+            self.stop.advance(&mut self.core);
+        }
     }
 }

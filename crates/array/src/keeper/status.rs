@@ -2,6 +2,7 @@
 
 use super::KeeperView;
 use super::core::Core;
+use super::intent::Intent;
 use super::members::{Members, State};
 use super::sync::Ranges;
 use crate::format::journal::BLOCK_SECTORS;
@@ -46,6 +47,7 @@ impl KeeperView<'_> {
                 devflags: m.superblock.devflags,
                 events: metadata.superblock.events,
                 errors: m.errors,
+                corrected_reads: m.superblock.corrected_reads,
                 unreliable: m.state.is_live() && m.doubts.any(),
                 slow_ms: None,
                 refused: None,
@@ -69,17 +71,25 @@ impl KeeperView<'_> {
             uncompared_sectors: scrub.uncompared_sectors,
             unsynced_sectors,
             held_up: sync.held_up(),
-            bitmap: metadata.intent.as_ref().map(|intent| BitmapStatus {
-                chunk_bytes: intent.bitmap.superblock.chunk_bytes.into(),
-                bits: intent.bitmap.bits(),
-                dirty_bits: intent.dirty_bits(),
-            }),
+            bitmap: metadata.intent.as_ref().map(bitmap),
             journal: journal(members),
             journal_bytes: metadata.journals.journal_bytes,
             waiting: None,
             view: None,
             children: Vec::new(),
         }
+    }
+}
+
+fn bitmap(intent: &Intent) -> BitmapStatus {
+    let bitmap = &intent.bitmap;
+    let dirty_bits = intent.dirty_bits();
+    let parts = bitmap.bits().min(BitmapStatus::PARTS);
+    BitmapStatus {
+        chunk_bytes: bitmap.superblock.chunk_bytes.into(),
+        bits: bitmap.bits(),
+        dirty_bits,
+        marks: if dirty_bits > 0 { bitmap.counts(parts) } else { Vec::new() },
     }
 }
 

@@ -38,8 +38,10 @@ pub(super) struct Update {
     phase: Phase,
     /// What has been asked for and not been answered.
     pending: usize,
-    /// Whose superblocks the phase of arrivals writes.
+    /// Whose superblocks the phase of arrivals writes, until that is over.
     arrivals: Vec<MemberId>,
+    /// Of whose loss the superblocks of the last phase tell first.
+    losses: Vec<MemberId>,
     /// The superblocks of the last phase, made together with those of the phase before.
     superblocks: Vec<MetaWrite>,
     wanted: Wanted,
@@ -70,7 +72,7 @@ impl Update {
         self.pending
     }
 
-    /// How many members it says are in sync that were not.
+    /// How many members are being told that they are in sync, which they were not.
     pub(super) const fn arrivals(&self) -> usize {
         self.arrivals.len()
     }
@@ -112,6 +114,7 @@ impl Core {
             phase: Phase::CatchUp,
             pending: 0,
             arrivals: Vec::new(),
+            losses: Vec::new(),
             superblocks: Vec::new(),
             bad_block_pages,
             clean: !self.metadata.clean.active,
@@ -181,10 +184,14 @@ impl Core {
                 }
                 Phase::Arrivals => {
                     running.phase = Phase::Superblocks;
+                    running.arrivals.clear();
                     let superblocks = std::mem::take(&mut running.superblocks);
                     self.queue_writes(superblocks);
                 }
                 Phase::Superblocks => {
+                    for id in std::mem::take(&mut running.losses) {
+                        self.members.change(id, |member| member.loss_untold = false);
+                    }
                     self.metadata.running = None;
                     self.metadata.done += 1;
                     let told = self.metadata.journal.as_mut().and_then(JournalDevice::told);
@@ -272,22 +279,27 @@ impl Core {
         let clean = running.clean && !self.metadata.clean.active;
         let mut arrivals = Vec::new();
         let mut others = Vec::new();
+        let losses: Vec<MemberId> = self.members.untold().collect();
+        let in_steps = self.rules.losses_are_noted && !losses.is_empty();
         for (member, m) in self.members.iter_live() {
             let begins = m.state == State::Journal && !self.metadata.has_journal();
             if begins || matches!(m.state, State::Retiring { .. }) {
                 continue;
             }
-            let write = superblock_write(member, &self.superblock_of(m, clean));
-            if m.arriving {
-                arrivals.push(write);
-            } else {
-                others.push(write);
+            let image = self.superblock_of(m, clean);
+            if m.arriving && in_steps {
+                arrivals.push(superblock_write(member, &self.before_losses(&image)));
+            } else if m.arriving {
+                arrivals.push(superblock_write(member, &image));
+                continue;
             }
+            others.push(superblock_write(member, &image));
         }
         self.members.arrived();
         self.metadata.clean.on_disk = clean;
         if let Some(running) = &mut self.metadata.running {
             running.arrivals = arrivals.iter().map(|write| write.member).collect();
+            running.losses = losses;
             running.superblocks = others;
         }
         self.queue_writes(arrivals);
@@ -331,6 +343,21 @@ impl Core {
                 image.recovery_offset = tail.unwrap_or(0);
             }
             _ => image.recovery_offset = 0,
+        }
+        image
+    }
+
+    /// The superblock of a member that became in sync, as long as nobody is to hear of a loss: with
+    /// the event count that all have, who is lost keeps his role and is not stale. If he is found
+    /// without this member, and goes on, this one says nothing against that.
+    fn before_losses(&self, image: &Superblock) -> Superblock {
+        let mut image = Superblock { events: image.events - 1, ..image.clone() };
+        for (_, lost) in self.members.iter().filter(|(_, member)| member.loss_untold) {
+            if let State::Faulty { role: Some(role) } = lost.state
+                && self.members.role(role).holder.is_none()
+            {
+                image.roles[lost.superblock.dev_number as usize] = DevRole::Active(role);
+            }
         }
         image
     }

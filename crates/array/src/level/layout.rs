@@ -67,6 +67,12 @@ impl ParityLayout {
         }
     }
 
+    /// Is Q always on the last member, and the rest a raid5?
+    #[must_use]
+    pub const fn keeps_q_apart(self) -> bool {
+        self as u32 >= Self::LeftAsymmetric6 as u32
+    }
+
     /// mdadm's name.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -104,6 +104,7 @@ fn ready(assembly: Assembly) -> (Config, u16, Option<u64>, bool) {
         Start::Ready { config, degraded, resync_from, by_bitmap } => {
             (*config, degraded, resync_from, by_bitmap)
         }
+        Start::Halfway(halfway) => panic!("{}", halfway.description()),
         Start::Refused { reason, .. } => panic!("refused: {reason}"),
     }
 }
@@ -112,7 +113,7 @@ fn ready(assembly: Assembly) -> (Config, u16, Option<u64>, bool) {
 fn refused(assembly: Assembly) -> (String, Next, bool) {
     match assembly.start {
         Start::Refused { reason, next, could_force } => (reason, next, could_force),
-        Start::Ready { .. } => panic!("started: {:?}", assembly.verdicts),
+        Start::Ready { .. } | Start::Halfway(_) => panic!("started: {:?}", assembly.verdicts),
     }
 }
 

@@ -42,6 +42,13 @@ fn a_degraded_parity_array_that_is_not_clean_needs_force() {
     let (config, degraded, resync_from, _) = ready(assemble(&superblocks, FORCE));
     assert_eq!((degraded, resync_from), (1, None));
     assert_eq!((config.superblock.resync_offset, config.force), (0, true));
+    // As after a crash while a new array is built: the last member is being rebuilt.
+    let mut superblocks = raid5();
+    superblocks.iter_mut().for_each(|sb| sb.resync_offset = 0);
+    superblocks[2].feature_map |= feature::RECOVERY_OFFSET;
+    let (reason, next, _) = refused(assemble(&superblocks, Options::default()));
+    assert!(reason.starts_with("a member is not rebuilt yet and the array was not"), "{reason}");
+    assert_eq!(next.advice, "take for data what parity says there");
     // P and Q of what is left need not agree.
     let mut superblocks = array(6, 2, 4);
     superblocks.iter_mut().for_each(|sb| sb.resync_offset = 0);
@@ -200,6 +207,31 @@ fn a_half_that_went_on_alone_is_not_caught_up_by_the_bitmap() {
             }
         }
     }
+}
+
+#[test]
+fn who_was_with_one_that_was_left_behind_later_has_not_gone_on_alone() {
+    // B and C went on without A, which came back; then C was lost, and then B.
+    let mut superblocks = array(1, 0, 3);
+    superblocks.iter_mut().for_each(|sb| sb.feature_map = feature::BITMAP_OFFSET);
+    lose(&mut superblocks, &[0], 20);
+    for (last, events, gone) in [(1, 30, [2].as_slice()), (0, 40, &[1, 2])] {
+        for superblock in &mut superblocks[..=last] {
+            superblock.roles[0] = DevRole::Active(Role(0));
+            gone.iter().for_each(|&number| superblock.roles[number] = DevRole::Spare);
+            superblock.events = events;
+        }
+    }
+    let text = verdicts(&assemble(&superblocks, Options::default()));
+    let b = "b: stale (event count 30, newest 40), can be caught up by re-add";
+    assert_eq!(text[1..], [b, "c: stale (event count 20, newest 40)"]);
+    // Nobody tells that without B, nor where B was with A only to be rebuilt.
+    let there = [superblocks[0].clone(), superblocks[2].clone()];
+    let text = verdicts(&assemble(&there, Options::default()));
+    assert!(text[1].contains(": split from a"), "{text:?}");
+    superblocks[1].feature_map |= feature::RECOVERY_OFFSET;
+    let text = verdicts(&assemble(&superblocks, Options::default()));
+    assert!(text[2].contains(": split from a"), "{text:?}");
 }
 
 #[test]

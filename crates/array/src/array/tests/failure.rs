@@ -268,6 +268,27 @@ fn a_stop_is_answered_after_the_last_update_of_the_superblocks() {
 }
 
 #[test]
+fn a_stop_is_answered_after_a_read_that_came_during_it() {
+    let mut world = World::new(5, 2, 3, 16);
+    make_active(&mut world);
+    world.hold(|_, op| is_superblock(op));
+    world.begin_command(Command::Stop);
+    assert_eq!(world.held.len(), 3);
+    let buf = world.data_buf(4096);
+    world.hold(|_, op| matches!(op, IoOp::Read { .. }));
+    world.request(Op::Read, 0, 8, buf);
+    world.run_until_idle();
+    while let Some(at) = world.held.iter().position(|(_, _, op)| is_superblock(*op)) {
+        world.release_one(at);
+        world.run_until_idle();
+    }
+    assert!(world.answers.is_empty(), "a read is under way");
+    world.hold_nothing();
+    world.run_until_idle();
+    assert_eq!(world.answers.len(), 2);
+}
+
+#[test]
 fn the_superblocks_say_clean_after_idling_and_active_before_the_next_write() {
     let mut world = World::new(5, 2, 3, 16);
     make_active(&mut world);

@@ -130,9 +130,10 @@ pub(in super::super) struct DirtyPages {
 }
 
 impl DirtyPages {
-    /// None. `free`: memory for so many; `sums`: how many sums a row has.
-    pub(super) fn new(free: Vec<Buf>, sums: u32) -> Self {
-        Self { all: free.len(), free, sums: sums.into(), ..Self::default() }
+    /// None. `free`: memory for so many; `sums`: how many sums a row has. The mode may have been
+    /// set before there was memory.
+    pub(super) fn new(mode: JournalMode, free: Vec<Buf>, sums: u32) -> Self {
+        Self { mode, all: free.len(), free, sums: sums.into(), ..Self::default() }
     }
 
     pub(in super::super) fn is_empty(&self) -> bool {
@@ -323,10 +324,15 @@ impl DirtyPages {
         }
     }
 
-    /// When something is due that is not yet.
-    pub(in super::super) fn deadline(&self) -> Option<Instant> {
+    /// When a job is to destage one more unit, but for `except`. As long as there may be no more of
+    /// such jobs, the end of one is waited for and no time.
+    pub(in super::super) fn deadline(&self, except: Option<u64>) -> Option<Instant> {
+        if self.destaging == MOST_UNITS {
+            return None;
+        }
         let due = |unit: &DirtyUnit| unit.not_before.unwrap_or(unit.since.plus_millis(DIRTY_MS));
-        self.units.values().filter(|unit| !unit.asked).map(due).min()
+        let waits = |(start, unit): &(&u64, &DirtyUnit)| Some(**start) != except && !unit.asked;
+        self.units.iter().filter(waits).map(|(_, unit)| due(unit)).min()
     }
 
     /// Does nothing come of waiting: is what there is not to be brought in place?

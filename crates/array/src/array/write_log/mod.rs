@@ -126,7 +126,8 @@ impl WriteLog {
                 let blocks = record::most_blocks(members) as usize;
                 let free = pages.split_off(blocks.min(pages.len()));
                 lane.pool.keep(recorded_strips(lane.map.geometry.raid_disks() as usize));
-                lane.dirty = DirtyPages::new(free, lane.map.geometry.parity_disks());
+                let sums = lane.map.geometry.parity_disks();
+                lane.dirty = DirtyPages::new(lane.dirty.mode, free, sums);
                 let journal = Journal::begin(set_uuid, member, &scan, pages, lane);
                 Self::Journal(Box::new(journal))
             }
@@ -274,7 +275,8 @@ pub(super) fn unwritten(
     memory: Scratch,
 ) -> VecDeque<UnfinishedPage> {
     let StartLog::Journal { member, scan } = log else { return VecDeque::new() };
-    lane.dirty = DirtyPages::new(cut(memory, PAGE_BYTES), lane.map.geometry.parity_disks());
+    let sums = lane.map.geometry.parity_disks();
+    lane.dirty = DirtyPages::new(lane.dirty.mode, cut(memory, PAGE_BYTES), sums);
     let page = |&(sector, position): &(u64, u64)| {
         let place = Place { member: *member, sector: scan.area.start + position };
         UnfinishedPage { sector, place, batch: 0 }

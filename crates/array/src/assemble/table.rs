@@ -10,32 +10,9 @@ use crate::format::superblock::feature;
 use crate::format::{DevRole, Superblock};
 use crate::refusal::{Invocation, Next};
 
-/// More steps than lead from one refusal to what works.
-const MOST_STEPS: usize = 4;
-
-/// Decides who is in, and whether the array can be started. Where the next step is to start it
-/// otherwise, that works.
-#[must_use]
-pub fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
-    let mut assembly = decide_once(candidates.clone(), options);
-    for _ in 0..MOST_STEPS {
-        let Start::Refused { next, .. } = &mut assembly.start else { break };
-        let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref() else {
-            break;
-        };
-        let named = |candidate: &&Candidate| devices.contains(&candidate.device);
-        let named = candidates.iter().filter(named).cloned().collect();
-        match decide_once(named, *options).start {
-            Start::Ready { .. } => break,
-            Start::Refused { next: further, .. } => *next = further,
-        }
-    }
-    assembly
-}
-
-fn decide_once(candidates: Vec<Candidate>, options: Options) -> Assembly {
-    let Some(newest) = newest(&candidates) else { return without_superblocks(&candidates) };
-    let mut table = Table::new(&candidates, newest);
+/// Decides by the newest superblock, which says how the data lie.
+pub(super) fn decide_alike(candidates: &[Candidate], newest: usize, options: Options) -> Assembly {
+    let mut table = Table::new(candidates, newest);
     table.check_places();
     table.part_duplicates();
     table.promote_replacements();
@@ -43,7 +20,7 @@ fn decide_once(candidates: Vec<Candidate>, options: Options) -> Assembly {
     let start = table.start(options);
     let superblock = Box::new(table.superblock().clone());
     let verdicts = table.verdicts;
-    let devices = candidates.into_iter().map(|candidate| candidate.device);
+    let devices = candidates.iter().map(|candidate| candidate.device.clone());
     Assembly { verdicts: devices.zip(verdicts).collect(), newest: Some(superblock), start }
 }
 
@@ -61,7 +38,7 @@ pub(super) struct Table<'a> {
 /// The index of the newest superblock of the array that most candidates belong to: of equally new
 /// ones that of a member with a role, after which the array may have gone on, which no other one
 /// goes on without, and then the first.
-fn newest(candidates: &[Candidate]) -> Option<usize> {
+pub(super) fn newest(candidates: &[Candidate]) -> Option<usize> {
     let superblocks = || {
         candidates.iter().enumerate().filter_map(|(i, c)| Some((i, c.superblock.as_ref().ok()?)))
     };
@@ -77,7 +54,7 @@ fn newest(candidates: &[Candidate]) -> Option<usize> {
     superblocks().rev().max_by_key(|(_, sb)| (members(sb), rank(sb))).map(|(index, _)| index)
 }
 
-fn without_superblocks(candidates: &[Candidate]) -> Assembly {
+pub(super) fn without_superblocks(candidates: &[Candidate]) -> Assembly {
     let verdict = |c: &Candidate| match &c.superblock {
         Ok(_) => String::new(),
         Err(error) => error.to_string(),
@@ -238,15 +215,38 @@ impl<'a> Table<'a> {
     fn part_lineages(&mut self) {
         let newest = self.superblock().events;
         let other = &self.candidates[self.newest].device;
+        let ancestors = self.ancestors();
         for index in 0..self.verdicts.len() {
             if matches!(self.verdicts[index], Verdict::Stale { .. })
                 && self.lineage(index) == Lineage::WentAlone
+                && !ancestors.contains(&index)
             {
                 let other = other.clone();
                 let events = self.events(index);
                 self.verdicts[index] = Verdict::WentAlone { other, events, newest };
             }
         }
+    }
+
+    /// Stale members that were left behind, by members that are current or that were left behind
+    /// later: these are the newest of those that a member was with to its end.
+    fn ancestors(&self) -> BTreeSet<usize> {
+        let mut order: Vec<usize> = (0..self.verdicts.len()).collect();
+        order.retain(|index| matches!(self.verdicts[*index], Verdict::Stale { .. }));
+        order.sort_by_key(|index| std::cmp::Reverse(self.events(*index)));
+        let mut left = BTreeSet::new();
+        for index in order {
+            let Ok(own) = &self.candidates[index].superblock else { continue };
+            let later = |&other: &usize| {
+                let Ok(other) = &self.candidates[other].superblock else { return false };
+                let whole = !other.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
+                whole && other.events > own.events && knows(own, other)
+            };
+            if self.lineage(index) == Lineage::LeftBehind || left.iter().any(later) {
+                left.insert(index);
+            }
+        }
+        left
     }
 
     /// How a candidate with a readable superblock comes by its state.

@@ -1,0 +1,183 @@
+//! mdadm's backups: where the two maps lie upon each other, mdadm copies what is about to be moved
+//! to a file, or behind the data of a spare, before md may move it.
+//!
+//! ```text
+//!   0 magic[16]     16 set_uuid[16]    32 mtime          40 devstart
+//!  48 arraystart    56 length          64 sb_csum        68 pad
+//!  72 devstart2     80 arraystart2     88 length2        96 sb_csum2
+//! ```
+//!
+//! (`struct mdp_backup_super` in mdadm's `mdadm.h`). Numbers are little-endian, of 64 bits, in
+//! seconds and sectors; `devstart` is where the data begin in the file or device, `devstart2`
+//! counts from there, and is in the byte order of who wrote it. The sums are of no use: mdadm adds
+//! up the first byte alone. What is kept is array content, in order.
+
+use std::ops::Range;
+
+use super::Halfway;
+use super::maps::Side;
+use crate::Refusal;
+use crate::SECTOR_BYTES;
+use crate::refusal::{Advised, Next};
+
+const MAGIC_1: &[u8; 16] = b"md_backup_data-1";
+const MAGIC_2: &[u8; 16] = b"md_backup_data-2";
+
+/// A backup may be so much older than the superblocks, or younger: mdadm's limits.
+const OLDER_SECONDS: u64 = 2 * 60 * 60;
+const YOUNGER_SECONDS: u64 = 10 * 60;
+
+/// A part of the array that a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The file or device.
+    pub device: String,
+    /// Where its data lie there, in sectors.
+    pub data: Range<u64>,
+    /// Which sectors of the array these are.
+    pub array: Range<u64>,
+}
+
+impl Backup {
+    pub(super) const fn sectors(&self) -> u64 {
+        self.data.end - self.data.start
+    }
+}
+
+/// Why a backup is of no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackupError {
+    /// No header.
+    #[error("it is no backup file of mdadm's")]
+    NoMagic,
+    /// Of another array.
+    #[error("it is of another array, {uuid}")]
+    Foreign {
+        /// UUID.
+        uuid: String,
+    },
+    /// Numbers that cannot be.
+    #[error("its header names sectors that it does not have")]
+    Places,
+    /// Of another time.
+    #[error("it was written {seconds} s {what} the superblocks were")]
+    Time {
+        /// How long.
+        seconds: u64,
+        /// `before` or `after`.
+        what: &'static str,
+    },
+}
+
+impl Advised for BackupError {
+    fn next(&self) -> Next {
+        match self {
+            Self::NoMagic | Self::Foreign { .. } => "name the file that the reshape began with",
+            Self::Places => "find a copy of it that is whole",
+            Self::Time { .. } => "name the file that the reshape began with, or take it by --force",
+        }
+        .into()
+    }
+}
+
+impl Halfway {
+    /// What of a backup file is read to know it.
+    pub const BACKUP_HEADER_BYTES: usize = 512;
+
+    /// Has what this backup holds win over the array. `header` are the first bytes of a file of so
+    /// many sectors. What is behind the reshape is left out.
+    ///
+    /// # Errors
+    /// [`BackupError`].
+    pub fn add_backup(
+        &mut self,
+        device: &str,
+        device_sectors: u64,
+        header: &[u8],
+    ) -> Result<(), BackupError> {
+        let halves = self.halves(header)?;
+        for (start, array_start, length) in halves.into_iter().filter(|(.., length)| *length > 0) {
+            let range = |start: u64| Some(start..start.checked_add(length)?);
+            let (Some(data), Some(array)) = (range(start), range(array_start)) else {
+                return Err(BackupError::Places);
+            };
+            if data.end > device_sectors {
+                return Err(BackupError::Places);
+            }
+            let front = self.front;
+            let is_over =
+                if self.numbers.backwards { array.start >= front } else { array.end <= front };
+            let overlaps =
+                |other: &Backup| array.start < other.array.end && other.array.start < array.end;
+            if !is_over && !self.backups.iter().any(overlaps) {
+                self.backups.push(Backup { device: device.to_owned(), data, array });
+            }
+        }
+        self.has_backup = true;
+        Ok(())
+    }
+
+    /// Data sector, array sector and length of both halves.
+    fn halves(&self, header: &[u8]) -> Result<[(u64, u64, u64); 2], BackupError> {
+        let number = |at: usize| {
+            let bytes = header.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map(u64::from_le_bytes).ok_or(BackupError::NoMagic)
+        };
+        let magic = header.get(..16).ok_or(BackupError::NoMagic)?;
+        if magic != MAGIC_1 && magic != MAGIC_2 {
+            return Err(BackupError::NoMagic);
+        }
+        let uuid: [u8; 16] =
+            header.get(16..32).and_then(|u| u.try_into().ok()).ok_or(BackupError::NoMagic)?;
+        if uuid != self.superblock.set_uuid {
+            let version = self.superblock.version;
+            let uuid = crate::format::superblock::uuid_text(version, uuid);
+            return Err(BackupError::Foreign { uuid });
+        }
+        if !self.force {
+            self.check_time(number(32)?)?;
+        }
+        let first = (number(40)?, number(48)?, number(56)?);
+        if magic == MAGIC_1 {
+            return Ok([first, (0, 0, 0)]);
+        }
+        let start = first.0.checked_add(number(72)?).ok_or(BackupError::Places)?;
+        Ok([first, (start, number(80)?, number(88)?)])
+    }
+
+    fn check_time(&self, written: u64) -> Result<(), BackupError> {
+        let (told, _) = crate::format::superblock::time_parts(self.superblock.utime);
+        let before = told.saturating_sub(written);
+        let after = written.saturating_sub(told);
+        if before > OLDER_SECONDS {
+            return Err(BackupError::Time { seconds: before, what: "before" });
+        }
+        if after > YOUNGER_SECONDS {
+            return Err(BackupError::Time { seconds: after, what: "after" });
+        }
+        Ok(())
+    }
+
+    /// Is what stands about the position only to be had from a backup?
+    pub(super) fn needs_backup(&self) -> bool {
+        self.numbers.is_parity()
+            && !self.shifts
+            && self.needs(Side::Old)
+            && self.front <= self.numbers.critical_sectors()
+    }
+
+    pub(super) fn check_backup(&self) -> Result<(), Refusal> {
+        if self.force || self.has_backup || !self.needs_backup() {
+            return Ok(());
+        }
+        let mib = (self.front * SECTOR_BYTES) >> 20;
+        let reason = format!(
+            "{}: what was being moved, about {mib} MiB into the array, may be in mdadm's backup \
+             alone",
+            self.description()
+        );
+        let next = "name the file that mdadm was given, by --backup-file FILE; or read without it \
+                    by --force, what is there may be wrong";
+        Err(Refusal::new(reason, next))
+    }
+}

@@ -1,0 +1,297 @@
+//! Where the two maps meet, by the data.
+//!
+//! The position in the superblocks may be older than what has been moved. In the run that begins a
+//! reshape, md's kernel takes the data to begin at the same place in both maps (`min_offset_diff`
+//! in `raid5.c`), and writes the position down too seldom: where the number of data disks stays the
+//! same, and in the first stripes where it grows, the old copy may be gone by then, also after a
+//! clean stop.
+//!
+//! Parity does not tell: a row of chunks fits its parity in one map as in the other. But what was
+//! moved last is there twice. As far before the front as the data begin apart in the two maps, both
+//! give the same data: what was moved from there has not been written over yet. Before that, and
+//! behind the front, one of them gives what lies there by the other map.
+
+use std::ops::Range;
+
+use super::super::{Config, Standing};
+use super::maps::Side;
+use super::{Halfway, Numbers};
+use crate::geometry::Strip;
+use crate::refusal::{Invocation, Next};
+use crate::{Refusal, SECTOR_BYTES};
+
+/// Reads so many bytes from a sector of a device on; `None` where they cannot be read.
+pub type ReadMember<'a> = dyn FnMut(&str, u64, usize) -> Option<Vec<u8>> + 'a;
+
+/// What is compared at once.
+const PART_SECTORS: u64 = 128;
+
+/// So many units behind the position are looked at: with the usual chunks more than md moves in the
+/// ten seconds between two positions.
+const MOST_UNITS: u64 = 1 << 16;
+
+/// What the two maps give for a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    /// The same.
+    Twice,
+    /// The same, but so would much else: sectors that are all alike.
+    Bland,
+    /// What the members do not tell that are there.
+    Hidden,
+    /// Not the same.
+    Once,
+}
+
+impl Halfway {
+    /// May the data have been moved beyond the position that the superblocks tell?
+    pub(super) fn may_be_stale(&self) -> bool {
+        self.numbers.is_parity() && self.shifts && self.front <= self.numbers.critical_sectors()
+    }
+
+    /// Compares what both maps give where the position may be stale, and takes for true what that
+    /// tells. Returns what is to be said of it.
+    ///
+    /// # Errors
+    /// When it tells nothing, and `force` was not asked for.
+    pub fn look(&mut self, read: &mut ReadMember<'_>) -> Result<Option<String>, Refusal> {
+        if !self.may_be_stale() {
+            return Ok(None);
+        }
+        let told = self.front;
+        match self.search(read) {
+            Some(front) if front == told => Ok(None),
+            Some(front) => {
+                self.front = front;
+                Ok(Some(format!(
+                    "the superblocks say that sector {told} was reached, the data say {front}; md \
+                     would go on from the wrong place and lose what lies between"
+                )))
+            }
+            None if self.force => Ok(Some(format!(
+                "the position in the superblocks, sector {told}, is older than what has been \
+                 moved, and is taken for where the reshape stopped all the same"
+            ))),
+            None => Err(self.in_doubt()),
+        }
+    }
+
+    fn in_doubt(&self) -> Refusal {
+        let configs = [&self.old, &self.new].into_iter().filter_map(|one| one.as_deref().ok());
+        let members = configs.flat_map(|config| &config.members);
+        let mut devices: Vec<String> = members.map(|member| member.device.clone()).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let reason = format!(
+            "{}: the position in the superblocks is older than what has been moved, and these \
+             members do not tell how far that is",
+            self.description()
+        );
+        let advice = "find the missing members, or take the superblocks' position for true";
+        Refusal::new(reason, Next::by(advice, Invocation::Cat { force: true, devices }))
+    }
+
+    /// Where the reshape stopped, if that can be told.
+    fn search(&self, read: &mut ReadMember<'_>) -> Option<u64> {
+        let told = self.front;
+        let mut maps = Maps {
+            numbers: &self.numbers,
+            old: self.old.as_deref().ok()?,
+            new: self.new.as_deref().ok()?,
+            read,
+        };
+        let fallback = match maps.is_kept_before(told) {
+            Unit::Twice => return maps.run_end(told),
+            Unit::Bland => Some(told),
+            Unit::Once | Unit::Hidden => None,
+        };
+        let mut at = told;
+        for _ in 0..MOST_UNITS {
+            let Some(unit) = self.numbers.next_unit(at) else { break };
+            at = self.numbers.beyond(&unit);
+            if maps.compare(&unit) == Unit::Twice {
+                let front = maps.run_end(at)?;
+                return maps.is_all_kept(front, told).then_some(front);
+            }
+        }
+        fallback
+    }
+}
+
+impl Numbers {
+    /// The unit that is moved after this sector was reached.
+    fn next_unit(&self, at: u64) -> Option<Range<u64>> {
+        let unit = self.unit();
+        let size = self.size_sectors();
+        let range = if self.backwards {
+            at.checked_sub(1)? / unit * unit..at
+        } else {
+            at..at.checked_add(unit)?.min(size)
+        };
+        (!range.is_empty()).then_some(range)
+    }
+
+    /// The unit that was moved before this sector was reached.
+    fn last_unit(&self, at: u64) -> Option<Range<u64>> {
+        let unit = self.unit();
+        let size = self.size_sectors();
+        let range = if self.backwards {
+            at..at.checked_add(unit)?.min(size)
+        } else {
+            at.checked_sub(1)? / unit * unit..at
+        };
+        (!range.is_empty()).then_some(range)
+    }
+
+    const fn beyond(&self, unit: &Range<u64>) -> u64 {
+        if self.backwards { unit.start } else { unit.end }
+    }
+
+    /// Were all of these sectors still where the old map has them when the front was there? The
+    /// data begin so many sectors apart in the two maps.
+    fn is_kept(&self, unit: &Range<u64>, front: u64, shift: u64) -> bool {
+        let on_member = |sector: u64, map: &crate::geometry::Geometry| {
+            let stripe = u64::from(map.chunk_sectors()) * u64::from(map.data_disks());
+            (sector / stripe * u64::from(map.chunk_sectors()), stripe)
+        };
+        let new_chunk = u64::from(self.new.chunk_sectors());
+        if self.backwards {
+            // All at or behind this was written over.
+            let written = on_member(front, &self.new).0.saturating_add(shift);
+            let (last, _) = on_member(unit.end - 1, &self.old);
+            last + u64::from(self.old.chunk_sectors()) <= written
+        } else {
+            let (start, stripe) = on_member(front, &self.new);
+            let end = if front.is_multiple_of(stripe) { start } else { start + new_chunk };
+            on_member(unit.start, &self.old).0 >= end.saturating_sub(shift)
+        }
+    }
+}
+
+/// Both maps, to be read.
+struct Maps<'a, 'r> {
+    numbers: &'a Numbers,
+    old: &'a Config,
+    new: &'a Config,
+    read: &'a mut ReadMember<'r>,
+}
+
+impl Maps<'_, '_> {
+    /// The units that were moved before the front was there and had not been written over then, the
+    /// last one first.
+    fn kept(&self, front: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+        let numbers = self.numbers.clone();
+        let shift = self.shift();
+        let mut at = front;
+        std::iter::from_fn(move || {
+            let unit = numbers.last_unit(at).filter(|unit| numbers.is_kept(unit, front, shift))?;
+            at = if numbers.backwards { unit.end } else { unit.start };
+            Some(unit)
+        })
+        .take(MOST_UNITS as usize)
+    }
+
+    /// Was the front here when the array stopped, or not much further? Programs may have written to
+    /// what had been moved, and so to the new map alone.
+    fn is_kept_before(&mut self, front: u64) -> Unit {
+        let mut found = Unit::Bland;
+        for unit in self.kept(front) {
+            match self.compare(&unit) {
+                Unit::Twice => return Unit::Twice,
+                Unit::Once | Unit::Hidden => found = Unit::Once,
+                Unit::Bland => {}
+            }
+        }
+        found
+    }
+
+    /// Is all there twice that has to be if the front was here? Beyond the position that was told,
+    /// programs had to wait.
+    fn is_all_kept(&mut self, front: u64, told: u64) -> bool {
+        let backwards = self.numbers.backwards;
+        let beyond = |unit: &Range<u64>| {
+            if backwards { unit.end <= told } else { unit.start >= told }
+        };
+        let mut kept = self.kept(front).take_while(beyond);
+        kept.all(|unit| self.compare(&unit) != Unit::Once)
+    }
+
+    /// The end of what is there twice from here on, if that can be told.
+    fn run_end(&mut self, from: u64) -> Option<u64> {
+        let mut at = from;
+        while let Some(unit) = self.numbers.next_unit(at) {
+            match self.compare(&unit) {
+                Unit::Once => break,
+                Unit::Hidden => return None,
+                Unit::Twice | Unit::Bland => {}
+            }
+            at = self.numbers.beyond(&unit);
+        }
+        Some(at)
+    }
+
+    /// So far apart the data begin in the two maps, where that is least.
+    fn shift(&self) -> u64 {
+        let shifts = self.old.members.iter().filter_map(|old| {
+            let mut news = self.new.members.iter();
+            let new = news.find(|new| new.device == old.device)?;
+            Some(old.superblock.data_offset.abs_diff(new.superblock.data_offset))
+        });
+        shifts.min().unwrap_or(0)
+    }
+
+    /// What both maps give here, as far as members are there.
+    fn compare(&mut self, range: &Range<u64>) -> Unit {
+        let mut found = Unit::Bland;
+        let mut hidden = false;
+        let mut at = range.start;
+        while at < range.end {
+            let run = self.numbers.old.run(at).min(self.numbers.new.run(at));
+            let sectors = run.min(range.end - at).clamp(1, PART_SECTORS);
+            let old = self.data(Side::Old, at, sectors);
+            let new = self.data(Side::New, at, sectors);
+            if let (Some(old), Some(new)) = (old, new) {
+                if old != new {
+                    return Unit::Once;
+                }
+                if tells(&old) {
+                    found = Unit::Twice;
+                }
+            } else {
+                hidden = true;
+            }
+            at += sectors;
+        }
+        if hidden && found == Unit::Bland { Unit::Hidden } else { found }
+    }
+
+    fn data(&mut self, side: Side, at: u64, sectors: u64) -> Option<Vec<u8>> {
+        let map = self.numbers.map(side);
+        if at >= map.array_sectors() {
+            return None;
+        }
+        let Strip { role, sector } = map.copy(at, 0);
+        let config = if side == Side::Old { self.old } else { self.new };
+        let holds = |standing| match standing {
+            Standing::InSync { role: held } => held == role,
+            Standing::Rebuilding { role: held, offset, replacement: false, .. } => {
+                held == role && sector + sectors <= offset
+            }
+            _ => false,
+        };
+        let member = config.members.iter().find(|member| holds(member.standing))?;
+        let place = member.superblock.data_offset + sector;
+        if member.bad_blocks.overlaps(place, sectors) {
+            return None;
+        }
+        (self.read)(&member.device, place, (sectors * SECTOR_BYTES) as usize)
+    }
+}
+
+/// Is some sector of these unlike another one? Blank space, and what was filled with one pattern,
+/// looks the same wherever it is read.
+fn tells(bytes: &[u8]) -> bool {
+    let mut sectors = bytes.chunks(SECTOR_BYTES as usize);
+    let first = sectors.next();
+    sectors.any(|sector| Some(sector) != first)
+}

@@ -1,0 +1,207 @@
+//! The two maps of an array in the middle of a reshape: which numbers each has, and what the
+//! superblocks would say if an array had only this one.
+//!
+//! md's fields hold the old layout and chunk, the new number of members, and what changes
+//! (`super_1_validate` and `super_1_sync` in the kernel's `md.c`).
+
+use crate::Role;
+use crate::format::superblock::{MAX_SECTOR, Reshape, feature};
+use crate::format::{DevRole, Superblock, Version};
+use crate::geometry::{Geometry, MAX_MEMBERS};
+use crate::level::{Layout, Level};
+
+use super::super::found_log::geometry_of;
+
+/// Which of the maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// How the data lay before.
+    Old,
+    /// How they will lie.
+    New,
+}
+
+/// The numbers of a reshape.
+#[derive(Clone, Debug)]
+pub(super) struct Numbers {
+    /// The old map.
+    pub(super) old: Geometry,
+    /// The new one.
+    pub(super) new: Geometry,
+    /// It goes from the end to the beginning.
+    pub(super) backwards: bool,
+    /// The array sector up to which, or from which on, the new map holds, as superblocks say.
+    pub(super) position: u64,
+    reshape: Reshape,
+}
+
+impl Numbers {
+    /// Those of a superblock with `RESHAPE_ACTIVE`.
+    ///
+    /// # Errors
+    /// Why md would not go on with it either, or why it is not read here.
+    pub(super) fn of(superblock: &Superblock) -> Result<Self, String> {
+        let reshape = superblock.reshape;
+        if superblock.version == Version::V0_90 {
+            return Err("with metadata 0.90, which does not say enough of it".to_owned());
+        }
+        let level = Level::from_md(superblock.level).filter(|level| {
+            matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10)
+        });
+        let level = level.ok_or("of a level that has none")?;
+        if reshape.new_level != superblock.level {
+            return Err(format!("to level {}, which md does not do", reshape.new_level));
+        }
+        if superblock.has(feature::LOGS) {
+            return Err("with a log, which md does not do".to_owned());
+        }
+        let side = |which| {
+            let fields = fields(superblock, which)
+                .ok_or_else(|| format!("to {} more members", reshape.delta_disks))?;
+            let name = if which == Side::Old { "old" } else { "new" };
+            geometry_of(level, &fields).map_err(|why| format!("whose {name} map is none: {why}"))
+        };
+        let old = side(Side::Old)?;
+        let new = side(Side::New)?;
+        let backwards = match reshape.delta_disks {
+            0 => superblock.has(feature::RESHAPE_BACKWARDS),
+            delta => delta < 0,
+        };
+        let numbers = Self { old, new, backwards, position: reshape.position, reshape };
+        numbers.check_position()?;
+        Ok(numbers)
+    }
+
+    /// md goes on only from where stripes of both maps are whole. Beyond the data all are.
+    fn check_position(&self) -> Result<(), String> {
+        let Self { position, .. } = *self;
+        if position == MAX_SECTOR {
+            return Err("that has no position".to_owned());
+        }
+        let unit = self.unit();
+        if self.is_parity() && position < self.size_sectors() && !position.is_multiple_of(unit) {
+            return Err(format!("at sector {position}, which is in the middle of a stripe"));
+        }
+        Ok(())
+    }
+
+    /// The map of a side.
+    pub(super) const fn map(&self, side: Side) -> &Geometry {
+        match side {
+            Side::Old => &self.old,
+            Side::New => &self.new,
+        }
+    }
+
+    /// The side of what lies before this sector, and of what lies behind it.
+    pub(super) const fn sides(&self) -> (Side, Side) {
+        if self.backwards { (Side::Old, Side::New) } else { (Side::New, Side::Old) }
+    }
+
+    pub(super) const fn is_parity(&self) -> bool {
+        self.old.parity_disks() > 0
+    }
+
+    /// What both maps hold.
+    pub(super) fn size_sectors(&self) -> u64 {
+        self.old.array_sectors().min(self.new.array_sectors())
+    }
+
+    /// Array sectors that a reshape with parity moves in one go.
+    pub(super) fn unit(&self) -> u64 {
+        let chunk = self.old.chunk_sectors().max(self.new.chunk_sectors());
+        u64::from(chunk) * u64::from(self.new.data_disks())
+    }
+
+    /// The end of the array sectors at the beginning of which what is written in the new map lies
+    /// upon what is yet to be read in the old one, were the data to begin at the same place in
+    /// both; all of them where the data disks stay the same.
+    pub(super) fn critical_sectors(&self) -> u64 {
+        let old = u64::from(self.old.data_disks());
+        let new = u64::from(self.new.data_disks());
+        let chunk = self.old.chunk_sectors().max(self.new.chunk_sectors());
+        match old.abs_diff(new) {
+            0 => u64::MAX,
+            // There the two places of a sector are two units apart.
+            difference => (2 * u64::from(chunk)).saturating_mul(old * new).div_ceil(difference),
+        }
+    }
+
+    /// Sectors of a member up to which the new map holds.
+    fn front_on_member(&self) -> u64 {
+        self.position.min(self.new.array_sectors()).div_ceil(u64::from(self.new.data_disks()))
+    }
+
+    /// Is this the same reshape?
+    pub(super) fn is_that_of(&self, superblock: &Superblock) -> bool {
+        let Reshape { new_level, delta_disks, new_layout, new_chunk_sectors, .. } =
+            superblock.reshape;
+        let ours = &self.reshape;
+        new_level == ours.new_level
+            && delta_disks == ours.delta_disks
+            && new_layout == ours.new_layout
+            && new_chunk_sectors == ours.new_chunk_sectors
+    }
+
+    /// What a member's superblock would say if the array had only this map. Roles beyond those of
+    /// the map are spares, and a member that is being rebuilt has nothing of the old one.
+    ///
+    /// One that has not heard of the reshape belongs to the old map alone.
+    pub(super) fn seen(&self, superblock: &Superblock, side: Side) -> Superblock {
+        let mut seen = superblock.clone();
+        if superblock.has(feature::RESHAPE_ACTIVE) && self.is_that_of(superblock) {
+            seen = fields(superblock, side).unwrap_or(seen);
+        } else if side == Side::New
+            && let Some(role) = seen.roles.get_mut(superblock.dev_number as usize)
+        {
+            *role = DevRole::Spare;
+        }
+        // Bitmaps are in the way here, and of no use to who reads.
+        seen.feature_map &= !(feature::RESHAPE | feature::BITMAP_OFFSET | feature::RECOVERY_BITMAP);
+        let disks = self.map(side).raid_disks();
+        for role in &mut seen.roles {
+            if matches!(role, DevRole::Active(role) if u32::from(role.0) >= disks) {
+                *role = DevRole::Spare;
+            }
+        }
+        if seen.has(feature::RECOVERY_OFFSET) {
+            match side {
+                Side::Old => seen.recovery_offset = 0,
+                Side::New if self.backwards || seen.recovery_offset < self.front_on_member() => {}
+                Side::New => seen.feature_map &= !feature::RECOVERY_OFFSET,
+            }
+        }
+        seen
+    }
+
+    /// Has this map a member that holds nothing but Q? Then it is of use, and not needed.
+    pub(super) fn apart(&self, side: Side) -> Option<Role> {
+        let map = self.map(side);
+        let Layout::Parity(layout) = map.layout() else { return None };
+        let last = u16::try_from(map.raid_disks() - 1).ok()?;
+        layout.keeps_q_apart().then_some(Role(last))
+    }
+}
+
+/// The fields that are different in the two maps, as the superblock of an array that had only this
+/// one would have them; `None` where they cannot be.
+fn fields(superblock: &Superblock, side: Side) -> Option<Superblock> {
+    let Reshape { delta_disks, new_layout, new_chunk_sectors, new_offset, .. } = superblock.reshape;
+    let mut fields = superblock.clone();
+    match side {
+        Side::Old => {
+            let disks = i64::from(superblock.raid_disks) - i64::from(delta_disks);
+            fields.raid_disks = u32::try_from(disks).ok().filter(|disks| *disks <= MAX_MEMBERS)?;
+        }
+        Side::New => {
+            fields.layout = new_layout;
+            fields.chunk_sectors = new_chunk_sectors;
+            if superblock.has(feature::NEW_OFFSET) {
+                let offset = i64::from(new_offset);
+                fields.data_offset = superblock.data_offset.checked_add_signed(offset)?;
+                fields.data_size = superblock.data_size.checked_add_signed(-offset)?;
+            }
+        }
+    }
+    Some(fields)
+}

@@ -1,0 +1,275 @@
+//! An array that stopped in the middle of a reshape, to be read.
+//!
+//! It has two maps, and each sector lies where one of them says: a stripe never mixes them. So it
+//! is two arrays, one by each map, of the same devices, and what is read is a part of each, one
+//! behind the other; the superblocks of both are judged by the usual rules. Nothing is written.
+
+mod backup;
+mod front;
+mod maps;
+mod pieces;
+#[cfg(test)]
+mod tests;
+
+pub use backup::{Backup, BackupError};
+pub use front::ReadMember;
+pub use pieces::Pieces;
+
+use self::maps::{Numbers, Side};
+use super::judge::same_array;
+use super::table::decide_alike;
+use super::{Assembly, Candidate, Config, Options, Start, Verdict};
+use crate::format::Superblock;
+use crate::format::superblock::{MAX_SECTOR, feature};
+use crate::geometry::Geometry;
+use crate::level::Layout;
+use crate::refusal::{Invocation, Next};
+use crate::{Refusal, Role};
+
+/// An array in the middle of a reshape, as far as superblocks tell of it.
+#[derive(Clone, Debug)]
+pub struct Halfway {
+    /// The newest superblock.
+    superblock: Box<Superblock>,
+    numbers: Numbers,
+    /// By the old map.
+    old: Result<Box<Config>, Refusal>,
+    /// By the new one.
+    new: Result<Box<Config>, Refusal>,
+    /// Up to here, or from here on, the new map holds.
+    front: u64,
+    backups: Vec<Backup>,
+    /// A backup was looked into, whatever it still holds.
+    has_backup: bool,
+    /// The data begin elsewhere in the new map, on some member.
+    shifts: bool,
+    /// What is in doubt is read all the same.
+    force: bool,
+}
+
+/// Does an array with this superblock stand in the middle of a reshape?
+pub(super) const fn is_halfway(superblock: &Superblock) -> bool {
+    superblock.has(feature::RESHAPE_ACTIVE)
+}
+
+/// Do the data begin elsewhere in the new map on this member?
+const fn shifts(superblock: &Superblock) -> bool {
+    superblock.has(feature::NEW_OFFSET) && superblock.reshape.new_offset != 0
+}
+
+/// Decides who is in, by both maps.
+pub(super) fn decide(
+    candidates: &[Candidate],
+    newest: usize,
+    superblock: &Superblock,
+    options: Options,
+) -> Assembly {
+    let numbers = match checked(candidates, newest, superblock) {
+        Ok(numbers) => numbers,
+        Err(reason) => {
+            let reason = format!("the array is in the middle of a reshape {reason}");
+            return refused(candidates, superblock, reason);
+        }
+    };
+    let options_to_read = Options { read_only: true, ..options };
+    let by =
+        |side| decide_alike(&seen(&numbers, candidates, superblock, side), newest, options_to_read);
+    let old = by(Side::Old);
+    let new = by(Side::New);
+    let verdicts = old.verdicts.into_iter().zip(new.verdicts);
+    let verdicts = verdicts.map(|((device, old), (_, new))| (device, either(old, new))).collect();
+    let front = numbers.position.min(numbers.size_sectors());
+    let halfway = Halfway {
+        superblock: Box::new(superblock.clone()),
+        numbers,
+        old: config(old.start),
+        new: config(new.start),
+        front,
+        backups: Vec::new(),
+        has_backup: false,
+        shifts: candidates.iter().filter_map(|one| one.superblock.as_ref().ok()).any(shifts),
+        force: options.force,
+    };
+    let start = halfway.start(candidates, options);
+    Assembly { verdicts, newest: Some(Box::new(superblock.clone())), start }
+}
+
+/// The numbers of the reshape, which all members agree on that were told of the last update.
+fn checked(
+    candidates: &[Candidate],
+    newest: usize,
+    superblock: &Superblock,
+) -> Result<Numbers, String> {
+    let numbers = Numbers::of(superblock)?;
+    let devices = candidates.iter().filter_map(|c| Some((&c.device, c.superblock.as_ref().ok()?)));
+    for (device, other) in devices {
+        let equal = same_array(other, superblock) && other.events == superblock.events;
+        let agrees = numbers.is_that_of(other)
+            && other.reshape.position == superblock.reshape.position
+            && other.has(feature::RESHAPE_ACTIVE);
+        if equal && !agrees {
+            let first = &candidates[newest].device;
+            return Err(format!("of which the superblocks of {first} and {device} differ"));
+        }
+    }
+    Ok(numbers)
+}
+
+fn refused(candidates: &[Candidate], superblock: &Superblock, reason: String) -> Assembly {
+    let verdict = |c: &Candidate| match &c.superblock {
+        Ok(own) if same_array(own, superblock) => match own.supported() {
+            Ok(()) => Verdict::Unreadable { reason: "not looked at".to_owned() },
+            Err(unsupported) => Verdict::Unsupported(unsupported),
+        },
+        Ok(own) => Verdict::Foreign { uuid: own.uuid_text(), name: own.name() },
+        Err(error) => Verdict::Unreadable { reason: error.to_string() },
+    };
+    let verdicts = candidates.iter().map(|c| (c.device.clone(), verdict(c))).collect();
+    let devices = candidates.iter().map(|candidate| candidate.device.clone()).collect();
+    let next = Next::by("compare the superblocks", Invocation::Examine { devices });
+    let start = Start::Refused { reason, next, could_force: false };
+    Assembly { verdicts, newest: Some(Box::new(superblock.clone())), start }
+}
+
+/// The candidates as one map has them.
+fn seen(
+    numbers: &Numbers,
+    candidates: &[Candidate],
+    newest: &Superblock,
+    side: Side,
+) -> Vec<Candidate> {
+    let mut seen = candidates.to_vec();
+    for candidate in &mut seen {
+        if let Ok(superblock) = &mut candidate.superblock
+            && same_array(superblock, newest)
+        {
+            *superblock = numbers.seen(superblock, side);
+            candidate.bitmap = None;
+        }
+    }
+    let apart = numbers.apart(side).filter(|apart| only_lacks(numbers.map(side), &seen, *apart));
+    if apart.is_some() {
+        // Nothing is computed from parity: it may be wrong.
+        let superblocks = seen.iter_mut().filter_map(|one| one.superblock.as_mut().ok());
+        superblocks.for_each(|superblock| superblock.resync_offset = MAX_SECTOR);
+    }
+    seen
+}
+
+/// Are all members there but, at most, this one?
+fn only_lacks(map: &Geometry, candidates: &[Candidate], role: Role) -> bool {
+    let holds = |wanted: Role| {
+        let superblocks = candidates.iter().filter_map(|one| one.superblock.as_ref().ok());
+        let mut whole = superblocks.filter(|sb| !sb.has(feature::RECOVERY_OFFSET));
+        whole.any(|sb| sb.role() == crate::format::DevRole::Active(wanted))
+    };
+    let disks = u16::try_from(map.raid_disks()).unwrap_or(u16::MAX);
+    Role::all(disks).all(|wanted| wanted == role || holds(wanted))
+}
+
+/// What a device is to the array that has both maps.
+fn either(old: Verdict, new: Verdict) -> Verdict {
+    let holds = |verdict: &Verdict| verdict.attached() && *verdict != Verdict::Spare;
+    if !holds(&new) && holds(&old) { old } else { new }
+}
+
+fn config(start: Start) -> Result<Box<Config>, Refusal> {
+    match start {
+        Start::Ready { config, .. } => Ok(config),
+        Start::Refused { reason, next, .. } => Err(Refusal { reason, next }),
+        Start::Halfway(_) => Err(Refusal::plain("a map of a map")),
+    }
+}
+
+impl Halfway {
+    /// Can it be read?
+    fn start(self, candidates: &[Candidate], options: Options) -> Start {
+        for side in [Side::Old, Side::New] {
+            if let (true, Err(why)) = (self.needs(side), self.config(side)) {
+                let name = if side == Side::Old { "old" } else { "new" };
+                let reason = format!("{}; by its {name} map {}", self.description(), why.reason);
+                let next = why.next.clone();
+                let forces = |next: &Next| match next.invocation.as_deref() {
+                    Some(Invocation::Assemble { options, .. }) => options.force,
+                    _ => false,
+                };
+                let could_force = !options.force && forces(&next);
+                return Start::Refused { reason, next, could_force };
+            }
+        }
+        if options.read_only {
+            return Start::Halfway(Box::new(self));
+        }
+        let reason = format!("{}: until that is over, it is only read", self.description());
+        let options = Options { read_only: true, ..options };
+        let devices = candidates.iter().map(|candidate| candidate.device.clone()).collect();
+        let read = Invocation::Assemble { name: None, rename: false, options, devices };
+        let advice = "have md go on with it (mdadm --assemble, with --backup-file where there is \
+                      one), or read it";
+        Start::Refused { reason, next: Next::by(advice, read), could_force: false }
+    }
+
+    /// In the words of a message: what was changed, and how far that is.
+    #[must_use]
+    pub fn description(&self) -> String {
+        format!("the array stopped in a reshape {} at {}%", self.change(), self.percent())
+    }
+
+    /// What the reshape changes.
+    #[must_use]
+    pub fn change(&self) -> String {
+        let Numbers { old, new, .. } = &self.numbers;
+        let mut parts = Vec::new();
+        if old.raid_disks() != new.raid_disks() {
+            parts.push(format!("from {} to {} members", old.raid_disks(), new.raid_disks()));
+        }
+        if old.layout() != new.layout() {
+            let old = layout_name(old);
+            let new = layout_name(new);
+            parts.push(format!("from layout {old} to {new}"));
+        }
+        if old.chunk_sectors() != new.chunk_sectors() {
+            let kib = |map: &Geometry| map.chunk_sectors() / 2;
+            parts.push(format!("from chunks of {} KiB to {} KiB", kib(old), kib(new)));
+        }
+        if parts.is_empty() {
+            parts.push("to other data offsets".to_owned());
+        }
+        parts.join(", ")
+    }
+
+    /// How much of what has to be moved is.
+    #[must_use]
+    pub fn percent(&self) -> u64 {
+        let total = self.numbers.size_sectors().max(1);
+        let moved = if self.numbers.backwards { total - self.front } else { self.front };
+        moved.saturating_mul(100) / total
+    }
+
+    /// What can be read of it, in sectors.
+    #[must_use]
+    pub fn size_sectors(&self) -> u64 {
+        self.numbers.size_sectors()
+    }
+
+    /// Does something lie where this map says?
+    fn needs(&self, side: Side) -> bool {
+        let (before, behind) = self.numbers.sides();
+        let size = self.numbers.size_sectors();
+        side == before && self.front > 0 || side == behind && self.front < size
+    }
+
+    fn config(&self, side: Side) -> Result<&Config, &Refusal> {
+        match side {
+            Side::Old => self.old.as_deref(),
+            Side::New => self.new.as_deref(),
+        }
+    }
+}
+
+fn layout_name(map: &Geometry) -> String {
+    match map.layout() {
+        Layout::None => "none".to_owned(),
+        layout => layout.name().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,38 @@
+//! What is decided, with the steps that are advised: each is tried as it would be then.
+
+use super::table::{decide_alike, newest, without_superblocks};
+use super::{Assembly, Candidate, Options, Start, reshape};
+use crate::refusal::Invocation;
+
+/// More steps than lead from one refusal to what works.
+const MOST_STEPS: usize = 4;
+
+/// Decides who is in, and whether the array can be started. Where the next step is to start it
+/// otherwise, that works.
+#[must_use]
+pub fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
+    let mut assembly = decide_once(candidates.clone(), options);
+    for _ in 0..MOST_STEPS {
+        let Start::Refused { next, .. } = &mut assembly.start else { break };
+        let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref() else {
+            break;
+        };
+        let named = |candidate: &&Candidate| devices.contains(&candidate.device);
+        let named = candidates.iter().filter(named).cloned().collect();
+        match decide_once(named, *options).start {
+            Start::Ready { .. } | Start::Halfway(_) => break,
+            Start::Refused { next: further, .. } => *next = further,
+        }
+    }
+    assembly
+}
+
+fn decide_once(candidates: Vec<Candidate>, options: Options) -> Assembly {
+    let Some(index) = newest(&candidates) else { return without_superblocks(&candidates) };
+    if let Ok(superblock) = &candidates[index].superblock
+        && reshape::is_halfway(superblock)
+    {
+        return reshape::decide(&candidates, index, superblock, options);
+    }
+    decide_alike(&candidates, index, options)
+}
