@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
 use crate::access::Access;
+use crate::handover::{self, Handover, What};
 use crate::run_dir::{self, connect, socket};
 
 mod add;
@@ -31,7 +32,7 @@ pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
 pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path, sockets};
 pub use news::News;
 pub use served::{ExportChange, Served, Shown, StopRequest, Told};
-pub use server::Server;
+pub use server::{Server, say_upgraded};
 
 /// Why nobody listens on a socket.
 #[derive(Debug)]
@@ -66,6 +67,12 @@ pub(crate) fn listen(
     path: &Path,
     access: &Access,
 ) -> Result<(UnixListener, SocketFile), ListenError> {
+    if let Some(socket) = handover::take(&What::Socket(path.to_owned())) {
+        // It has listened all the time.
+        let listener = UnixListener::from(socket);
+        let file = SocketFile::of(path, &listener)?;
+        return Ok((listener, file));
+    }
     // Two that start at once must not both find the old socket dead.
     let _guard = run_dir::lock(run_dir)?;
     if !remove_stale(path)? {
@@ -77,7 +84,8 @@ pub(crate) fn listen(
     // what follows.
     let _ = rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR);
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    let file = SocketFile { path: path.to_owned(), made: file_number(path)? };
+    let socket = UnixListener::from(socket);
+    let file = SocketFile::of(path, &socket)?;
     // Nobody can connect before `listen`, whatever the file says. The mode comes last all the same:
     // the owner and group before these have no use of it.
     let owner = access.owner().map(Uid::from_raw);
@@ -88,7 +96,7 @@ pub(crate) fn listen(
     }
     rustix::fs::chmod(path, Mode::from_raw_mode(access.mode()))?;
     rustix::net::listen(&socket, 128)?;
-    Ok((UnixListener::from(socket), file))
+    Ok((socket, file))
 }
 
 /// The file of a socket that is listened on; removed when this goes, unless somebody else's has
@@ -97,6 +105,21 @@ pub(crate) fn listen(
 pub(crate) struct SocketFile {
     path: PathBuf,
     made: (u64, u64),
+    /// The socket, to be handed over.
+    listener: UnixListener,
+}
+
+impl SocketFile {
+    fn of(path: &Path, listener: &UnixListener) -> io::Result<Self> {
+        let listener = listener.try_clone()?;
+        Ok(Self { path: path.to_owned(), made: file_number(path)?, listener })
+    }
+
+    /// Gives the socket to the process that comes after this one.
+    pub(crate) fn hand_over(&self, to: &mut Handover) -> io::Result<()> {
+        to.give(What::Socket(self.path.clone()), self.listener.try_clone()?.into());
+        Ok(())
+    }
 }
 
 impl Drop for SocketFile {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use braid_array::status::Status;
+use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
 
 use crate::sysfs::BlockDevice;
@@ -81,6 +82,19 @@ impl Disk {
         let words = [self.model.clone(), serial, self.wwn.clone(), slot];
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Has udev looked at a block device, and made its names (`/dev/disk/by-id`)? It does not while
+/// somebody has the device locked (<https://systemd.io/BLOCK_DEVICE_LOCKING>). True for files, and
+/// where there is no udev.
+#[must_use]
+pub fn is_named(path: &Path) -> bool {
+    let Ok(metadata) = fs::metadata(path) else { return true };
+    if !metadata.file_type().is_block_device() || !Path::new("/run/udev/control").exists() {
+        return true;
+    }
+    let number = metadata.rdev();
+    Path::new(&format!("/run/udev/data/b{}:{}", major(number), minor(number))).exists()
 }
 
 /// The file that lights the lamp of the slot that a block device is in (`1`), and puts it out
@@ -249,6 +263,7 @@ mod tests {
                 needed: false,
                 events: 0,
                 errors: 0,
+                corrected_reads: 0,
                 unreliable: false,
                 slow_ms: None,
                 refused: None,

@@ -13,13 +13,14 @@ use braid_array::{Refusal, RequestError};
 use crate::fabric::Protection;
 use crate::member::MemberFile;
 use crate::users::User;
+use braid_array::figures::Figures;
 
 /// Called once, on the engine's thread, with the answer; must not block.
 pub type Done<T> = Box<dyn FnOnce(T) + Send>;
 
-/// What can be asked through the door. Of a machine that serves no requests, only `Command` and
-/// `Clients` are answered; `done` of another is dropped. Offsets and lengths are bytes and
-/// multiples of the array's block size, of any length: the engine splits them.
+/// What can be asked through the door. Of a machine that serves no requests, only `Command`,
+/// `Clients` and `Figures` are answered; `done` of another is dropped. Offsets and lengths are
+/// bytes and multiples of the array's block size, of any length: the engine splits them.
 pub enum Message {
     /// Read.
     Read {
@@ -91,6 +92,11 @@ pub enum Message {
         /// Gets who they are.
         done: Done<Vec<User>>,
     },
+    /// What was asked of the array and of its members so far.
+    Figures {
+        /// Gets it.
+        done: Done<Figures>,
+    },
 }
 
 /// A handle to the engine; clone it freely.
@@ -137,6 +143,12 @@ impl Door {
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         self.call(|done| Message::Status { done })
+    }
+
+    /// What was asked of the array and of its members so far. `None` when the engine has ended.
+    #[must_use]
+    pub fn figures(&self) -> Option<Figures> {
+        self.call(|done| Message::Figures { done })
     }
 
     /// How the connections to nodes are protected. `None` where there are none.

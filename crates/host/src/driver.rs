@@ -259,8 +259,8 @@ impl<T: Copy + PartialEq> Driver<T> {
         Some(Completion { token, result, message: Some(message), accepted: None })
     }
 
-    /// Ends those operations of this name that wait for a device: they complete with `CANCELED`,
-    /// unless they have completed already.
+    /// Ends those operations of this name that wait for a device or socket: they complete with
+    /// `CANCELED`, unless they have completed already.
     pub(crate) fn cancel(&mut self, token: T) {
         match self {
             Self::Ring(ring) => ring.cancel(token),
@@ -319,6 +319,14 @@ impl<T: Copy + PartialEq> Driver<T> {
         match self {
             Self::Ring(ring) => ring.tokens().any(name),
             Self::Threads(threads) => threads.tokens().any(name),
+        }
+    }
+
+    /// Operations of such a name that have not completed.
+    pub(crate) fn count(&self, name: impl Fn(&&T) -> bool) -> usize {
+        match self {
+            Self::Ring(ring) => ring.tokens().filter(name).count(),
+            Self::Threads(threads) => threads.tokens().filter(name).count(),
         }
     }
 

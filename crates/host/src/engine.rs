@@ -1,6 +1,7 @@
 //! The loop: one thread, one driver, one machine, one arena. Completions go in, the machine's
 //! actions come out, and everything they start goes to the kernel in one call. No policy.
 
+pub(crate) mod annexes;
 pub(crate) mod core;
 mod door_side;
 pub(crate) mod export;
@@ -20,9 +21,11 @@ use braid_array::action::Event;
 use braid_array::events::ArrayEvent;
 use braid_array::{
     Action, AnyMachine, Instant, IoError, IoId, Machine, MemberId, Outcome, Refusal, RequestError,
+    RequestId,
 };
 use rustix::event::EventfdFlags;
 
+use self::annexes::Annexes;
 use self::core::Core;
 use self::door_side::{CommandDone, DoorSide};
 use self::export::Export;
@@ -54,6 +57,7 @@ pub struct Engine {
     executor: Executor,
     exports: Exports,
     exports_door: ExportsDoor,
+    annexes: Annexes,
     door: Door,
     door_side: DoorSide,
     wake: Arc<OwnedFd>,
@@ -79,11 +83,12 @@ impl Engine {
         let holder = arena.admit().ok_or(io::ErrorKind::OutOfMemory)?;
         let (exports, exports_door) = Exports::new(Arc::clone(&wake));
         Ok(Self {
-            executor: Executor::new(members, arena.zeroes()),
+            executor: Executor::new(members, arena.zeroes(), Arc::clone(&wake)),
             machine,
             arena,
             exports,
             exports_door,
+            annexes: Annexes::default(),
             door: Door::new(sender, Arc::clone(&wake)),
             door_side: DoorSide::new(receiver, holder),
             wake,
@@ -102,6 +107,11 @@ impl Engine {
     /// Where other threads have exports added and removed while it runs.
     pub(crate) fn exports_door(&self) -> ExportsDoor {
         self.exports_door.clone()
+    }
+
+    /// How exports reach what lies on the array in several pieces.
+    pub(crate) fn annexes(&self) -> Annexes {
+        self.annexes.clone()
     }
 
     /// Sets who is told of the array's events.
@@ -153,11 +163,11 @@ impl Engine {
         driver: fn(&Arc<Memory>) -> io::Result<Driver<Token>>,
     ) -> io::Result<()> {
         let Self { machine, arena, executor, exports, exports_door, door, door_side, .. } = self;
-        let Self { wake, hook, fabric, store, .. } = self;
+        let Self { wake, annexes, hook, fabric, store, .. } = self;
         // From here on only others hold doors.
         drop((door, exports_door));
         let driver = driver(arena.memory())?;
-        let core = Core::new(arena, driver);
+        let core = Core::new(arena, driver, annexes);
         let started = std::time::Instant::now();
         let ended = None;
         let mut running = Loop {
@@ -240,7 +250,7 @@ impl Loop {
         let timeout = [own, limit].into_iter().flatten().min();
         self.core.driver.wait(timeout, completions)?;
         self.core.now = self.clock();
-        self.executor.begin_turn();
+        self.executor.begin_turn(self.core.now);
         for completion in completions.drain(..) {
             // What is only asked for, like the state, uses no memory to speak of.
             self.used |= completion.token != Token::Wake;
@@ -297,7 +307,7 @@ impl Loop {
                 let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]);
                 self.await_wake();
                 let Self { core, executor, machine, exports, fabric, .. } = self;
-                exports.drain(core);
+                exports.drain(core, executor);
                 self.door_side.drain(core, executor, machine, exports, fabric.as_deref());
                 None
             }
@@ -342,6 +352,7 @@ impl Loop {
             if !more {
                 self.exports.iter_mut().for_each(|export| export.flush(&mut self.core));
                 self.exports.part(&mut self.core);
+                self.exports.tell_if_held(&self.core, &self.executor);
                 let fabric = self.fabric.as_mut();
                 if !fabric.is_some_and(|fabric| fabric.flush(&mut self.core.driver)) {
                     break;
@@ -405,17 +416,7 @@ impl Loop {
             }
             Action::Complete { id, result: Err(RequestError::BufferHeld) }
                 if self.core.ask_again(id) => {}
-            Action::Complete { id, result } => {
-                let (request, owner) = self.core.completed(id);
-                match owner {
-                    Owner::Export(id, job) => {
-                        self.exports.get(id).completed(&mut self.core, job, request, result);
-                    }
-                    Owner::Door(job) => {
-                        self.door_side.completed(&mut self.core, job, request, result);
-                    }
-                }
-            }
+            Action::Complete { id, result } => self.completed(id, result),
             Action::Reply { id, result } => {
                 let ended = self.door_side.replied(&mut self.executor, id, result);
                 self.ended = ended.or(self.ended.take());
@@ -449,18 +450,36 @@ impl Loop {
         }
     }
 
+    /// Tells who asked.
+    fn completed(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        let completed = self.core.completed(id, result);
+        let Some((request, owner, result)) = completed else { return };
+        match owner {
+            Owner::Export(id, job) => {
+                self.exports.get(id).completed(&mut self.core, job, request, result);
+            }
+            Owner::Door(job) => {
+                self.door_side.completed(&mut self.core, job, request, result);
+            }
+            Owner::Spread(_) => unreachable!("only whole requests are told of"),
+        }
+    }
+
     /// Takes leave of the clients and waits until nothing is in flight.
     fn say_farewell(&mut self) -> io::Result<()> {
         self.leaving = true;
         driver::signal(&self.wake);
-        self.exports.close(&mut self.core);
+        // What is handed over is not hung up on; devices of the kernel's wait for what follows.
+        if !self.exports.are_handed_over() {
+            self.exports.close(&mut self.core);
+        }
         if let Some(fabric) = &mut self.fabric {
             fabric.close(&mut self.core.driver);
         }
         let mut completions = Vec::new();
         let begun = std::time::Instant::now();
         let mut patient = true;
-        while self.core.driver.in_flight() > self.executor.given_up() {
+        while self.is_waited_for() {
             let left = (FAREWELL * if patient { 1 } else { 2 }).saturating_sub(begun.elapsed());
             if left.is_zero() {
                 if !patient {
@@ -476,5 +495,13 @@ impl Loop {
             self.work();
         }
         Ok(())
+    }
+
+    /// Is anything in flight that will end?
+    fn is_waited_for(&self) -> bool {
+        let handed_over = self.exports.are_handed_over();
+        let lasts = |token: &&Token| handed_over && matches!(token, Token::Export(..));
+        let Core { driver, .. } = &self.core;
+        driver.in_flight() > self.executor.given_up() + driver.count(lasts)
     }
 }

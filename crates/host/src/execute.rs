@@ -2,30 +2,38 @@
 //! Holds the table of members. Decides nothing.
 
 mod at_once;
+mod backends;
+mod changed;
+mod compute;
+mod counting;
+mod flight;
 mod mapped;
 mod member;
 mod range;
 mod transfer;
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use braid_array::action::Compute;
 use braid_array::{
-    Buf, Checked, Instant, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
+    Buf, Instant, IoError, IoErrorKind, IoId, IoOp, MemberId, Outcome, SECTOR_BYTES,
 };
-use crc32c::crc32c_append;
 use rustix::io::Errno;
 
 use self::at_once::{Budget, Way, is_long};
-use self::mapped::Mapped;
+use self::backends::{Backends, Brought};
+pub(crate) use self::compute::{compute, load, store};
+use self::counting::kind;
+use self::flight::Flight;
 use self::member::{Member, size_bytes};
 use self::range::{RangeOp, RangeStep};
 use self::transfer::{Next, Transfer};
-use crate::arena::Memory;
-use crate::driver::{Driver, Op};
+use crate::driver::Driver;
+use crate::handover::{Handover, What};
 use crate::lock::LockedFile;
-use crate::member::MemberFile;
+use crate::member::{MemberFile, identity, identity_at};
 use crate::token::Token;
 use slab::Slab;
 
@@ -40,6 +48,9 @@ pub(crate) struct Executor {
     members: Vec<Option<Member>>,
     flights: Slab<Flight>,
     ranges: Slab<RangeOp>,
+    backends: Backends,
+    /// Reads that members' own threads have, for which their queue is looked at.
+    reading: usize,
     /// What is to be tried again, and when.
     waiting: Vec<(Instant, Token)>,
     /// I/O on members that answer at once, to be begun; how much of it this turn does itself; and
@@ -54,29 +65,18 @@ pub(crate) struct Executor {
     zeroes: Buf,
     /// Counts the turns of the engine.
     turn: u64,
-}
-
-/// A read, write or flush.
-#[derive(Debug)]
-struct Flight {
-    io: IoId,
-    file: Arc<LockedFile>,
-    at_once: bool,
-    mapped: Option<Arc<Mapped>>,
-    /// Its part of the executor's `given_bytes`.
-    given_bytes: u32,
-    op: IoOp,
-    transfer: Transfer,
-    /// A flush is under way: the operation itself, or what makes it durable.
-    syncing: bool,
-    then_sync: bool,
-    /// The machine waits for it no longer: nothing more of it is begun.
-    abandoned: bool,
+    /// When this one began.
+    now: Instant,
 }
 
 impl Executor {
-    /// For these members. `zeroes` is a range of zeroes in the arena.
-    pub(crate) fn new(members: Vec<(MemberId, MemberFile)>, zeroes: Buf) -> Self {
+    /// For these members. `zeroes` is a range of zeroes in the arena; `wake` is signalled when
+    /// [`next_done`](Self::next_done) has something that no completion brings.
+    pub(crate) fn new(
+        members: Vec<(MemberId, MemberFile)>,
+        zeroes: Buf,
+        wake: Arc<OwnedFd>,
+    ) -> Self {
         let flights = Slab::default();
         let ranges = Slab::default();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -84,6 +84,8 @@ impl Executor {
             members: Vec::new(),
             flights,
             ranges,
+            backends: Backends::new(wake),
+            reading: 0,
             waiting: Vec::new(),
             ready: Vec::new(),
             budget: Budget::new(processors),
@@ -92,6 +94,7 @@ impl Executor {
             done: VecDeque::new(),
             zeroes,
             turn: 1,
+            now: Instant::default(),
         };
         for (id, member) in members {
             executor.attach(id, member);
@@ -109,7 +112,7 @@ impl Executor {
         if slot.is_some() {
             return false;
         }
-        *slot = Some(Member::new(member));
+        *slot = Some(Member::new(member, &self.backends));
         true
     }
 
@@ -120,14 +123,35 @@ impl Executor {
         }
     }
 
+    /// Gives the members to the process that comes after this one, which has them open while this
+    /// one closes them: nobody else finds one unclaimed.
+    ///
+    /// # Errors
+    /// When a member is not to be found any more where it was, or the system is out of descriptors.
+    pub(crate) fn hand_over(&self, to: &mut Handover) -> io::Result<()> {
+        for Member { file, path, shared, .. } in self.members.iter().flatten() {
+            // What others share with this process is claimed by neither.
+            if *shared || !to.needs(path) {
+                continue;
+            }
+            if identity_at(path)? != identity(file)? {
+                let reason = format!("{} is another file now", path.display());
+                return Err(io::Error::other(reason));
+            }
+            to.give(What::Member(path.clone()), file.try_clone()?.into());
+        }
+        Ok(())
+    }
+
     /// Is another write being received? Then the engine's thread has more to do.
     pub(crate) const fn expect_writes(&mut self, more: bool) {
         self.more_comes = more;
     }
 
     /// A turn of the engine's begins.
-    pub(crate) const fn begin_turn(&mut self) {
+    pub(crate) const fn begin_turn(&mut self, now: Instant) {
         self.turn += 1;
+        self.now = now;
         self.budget.renew();
     }
 
@@ -139,20 +163,23 @@ impl Executor {
         id: MemberId,
         op: IoOp,
     ) -> Option<Answer> {
+        let begun = self.now;
         let Some(Some(member)) = self.members.get_mut(usize::from(id.0)) else {
             return Some((io, Err(IoError::GONE)));
         };
-        if member.ends_before(op, self.turn) {
-            return Some((io, Err(IoError::SHRUNK)));
+        if let Some(result) = member.answer(op, self.turn) {
+            if result.is_err() {
+                member.figures.note((kind(op), 0), begun, begun, false);
+            }
+            return Some((io, result));
         }
         let file = Arc::clone(&member.file);
+        let offset = |sector: u64| member.start + sector * SECTOR_BYTES;
         let (transfer, then_sync) = match op {
-            IoOp::Read { sector, buf } => {
-                (Transfer::new(sector * SECTOR_BYTES, buf.len, true), false)
-            }
+            IoOp::Read { sector, buf } => (Transfer::new(offset(sector), buf.len, true), false),
             IoOp::Write { sector, buf, fua } => {
                 let then_sync = fua && member.drops_dsync;
-                (Transfer::new(sector * SECTOR_BYTES, buf.len, false), then_sync)
+                (Transfer::new(offset(sector), buf.len, false), then_sync)
             }
             IoOp::Flush => (Transfer::new(0, 0, false), false),
             IoOp::WriteZeroes { sector, sectors, unmap, fua } => {
@@ -161,32 +188,39 @@ impl Executor {
                     _ if !member.cannot_zero => RangeStep::Zero,
                     _ => RangeStep::Write,
                 };
-                let mut range = RangeOp::new(io, id, file, (sector, sectors), step);
+                let bytes = (offset(sector), sectors * SECTOR_BYTES);
+                let mut range = RangeOp::new(io, id, file, bytes, step, begun);
                 (range.fua, range.then_sync) = (fua, fua && member.drops_dsync);
                 self.start_range(driver, range);
                 return None;
             }
             IoOp::Discard { sector, sectors } => {
-                let step = RangeStep::Discard;
-                self.start_range(driver, RangeOp::new(io, id, file, (sector, sectors), step));
+                let bytes = (offset(sector), sectors * SECTOR_BYTES);
+                let range = RangeOp::new(io, id, file, bytes, RangeStep::Discard, begun);
+                self.start_range(driver, range);
                 return None;
             }
         };
         let syncing = op == IoOp::Flush;
-        let at_once = member.at_once;
         let mapped = member.mapped.clone();
-        let abandoned = false;
+        let reader = member.reader.clone();
+        let changes = member.changes(op);
+        let transfer = if changes.is_some() { transfer.by_sectors() } else { transfer };
         let flight = Flight {
             io,
+            member: id,
+            begun,
             file,
-            at_once,
+            at_once: member.at_once,
             mapped,
+            reader,
+            changes,
             given_bytes: 0,
             op,
             transfer,
             syncing,
             then_sync,
-            abandoned,
+            abandoned: false,
         };
         let index = self.flights.insert(flight);
         self.continue_flight(driver, index);
@@ -198,8 +232,31 @@ impl Executor {
         let flight = &self.flights[index];
         if flight.at_once {
             self.ready.push(index);
-        } else {
-            driver.start(Token::Io(index), flight.next());
+            return;
+        }
+        let op = flight.next();
+        match flight.have_read(index, &op) {
+            Some(Ok(())) => self.reading += 1,
+            Some(Err(errno)) => self.done.push_back((index, Err(errno))),
+            None => driver.start(Token::Io(index), op),
+        }
+    }
+
+    /// Takes in what a member's own thread has read.
+    fn take_brought(&mut self, driver: &Driver<Token>) {
+        while self.reading > 0
+            && let Some(Brought { index, bytes }) = self.backends.take()
+        {
+            self.reading -= 1;
+            let flight = &self.flights[index];
+            let result = bytes.map(|bytes| {
+                if let (IoOp::Read { buf, .. }, false) = (flight.op, flight.abandoned) {
+                    let part = buf.slice(flight.transfer.done_bytes, bytes.len() as u32);
+                    store(driver.memory(), part, &bytes);
+                }
+                bytes.len() as u32
+            });
+            self.done.push_back((index, result));
         }
     }
 
@@ -238,6 +295,7 @@ impl Executor {
     /// Begins what waits for that and takes in what was done at once, until an answer comes of it.
     /// The engine calls it until there is none before it waits.
     pub(crate) fn next_done(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
+        self.take_brought(driver);
         loop {
             while let Some((index, result)) = self.done.pop_front() {
                 let answer = self.flight_step_done(driver, index, result, now);
@@ -262,8 +320,13 @@ impl Executor {
     ) -> Option<Answer> {
         let flight = &mut self.flights[index];
         self.given_bytes -= u64::from(std::mem::take(&mut flight.given_bytes));
+        let result = match &mut flight.changes {
+            Some(changes) => changes.note(flight.op, &flight.transfer, flight.syncing, result),
+            None => result,
+        };
         let next = match result {
             _ if flight.abandoned => Next::Failed(IoError::GONE),
+            Ok(_) if flight.syncing && flight.is_half_durable() => Next::Rest,
             Ok(_) if flight.syncing => Next::Done,
             Err(errno) => flight.transfer.failed(errno),
             Ok(_) => flight.transfer.step(result),
@@ -277,13 +340,23 @@ impl Executor {
             Next::Later { millis } => {
                 self.waiting.push((now.plus_millis(millis), Token::Io(index)));
             }
-            Next::Done => return Some((self.flights.remove(index).io, Ok(Outcome::Done))),
-            Next::Failed(error) => {
-                let Flight { io, file, transfer, .. } = self.flights.remove(index);
-                return Some((io, Err(looked_into(error, &file, transfer.end()))));
-            }
+            Next::Done => return Some(self.end_flight(index, Ok(Outcome::Done), now)),
+            Next::Failed(error) => return Some(self.end_flight(index, Err(error), now)),
         }
         None
+    }
+
+    fn end_flight(
+        &mut self,
+        index: usize,
+        result: Result<Outcome, IoError>,
+        now: Instant,
+    ) -> Answer {
+        let Flight { io, member, begun, file, op, transfer, .. } = self.flights.remove(index);
+        if let Some(figures) = self.figures_of(member, &file) {
+            figures.note((kind(op), transfer.len_bytes.into()), begun, now, result.is_ok());
+        }
+        (io, result.map_err(|error| looked_into(error, &file, transfer.end())))
     }
 
     /// The machine waits for this I/O no longer: what the kernel has of it is not continued.
@@ -315,53 +388,17 @@ impl Executor {
             let (_, token) = self.waiting.swap_remove(at);
             match token {
                 Token::Io(index) if self.flights[index].abandoned => {
-                    return Some((self.flights.remove(index).io, Err(IoError::GONE)));
+                    return Some(self.end_flight(index, Err(IoError::GONE), now));
                 }
                 Token::Io(index) => self.continue_flight(driver, index),
                 Token::Range(index) if self.ranges[index].abandoned => {
-                    return Some(self.finish(index, Err(IoError::GONE)));
+                    return Some(self.finish(index, Err(IoError::GONE), now));
                 }
                 Token::Range(index) => self.continue_range(driver, index),
                 _ => {}
             }
         }
         None
-    }
-}
-
-impl Flight {
-    /// The bytes it has not moved.
-    const fn left_bytes(&self) -> u32 {
-        self.transfer.len_bytes - self.transfer.done_bytes
-    }
-
-    /// Does what is left.
-    fn carry_out(&self, driver: &Driver<Token>) -> Result<u32, Errno> {
-        let op = self.next();
-        let copied = self.mapped.as_ref().and_then(|mapped| mapped.carry_out(driver.memory(), &op));
-        copied.map_or_else(|| driver.carry_out(&op), Ok)
-    }
-
-    /// The driver does what is left.
-    fn note_given(&self) {
-        if let (Some(mapped), IoOp::Write { .. }) = (&self.mapped, self.op) {
-            mapped.note_written(self.transfer.offset, self.transfer.len_bytes as usize);
-        }
-    }
-
-    /// What is to be asked of the kernel for what is left.
-    fn next(&self) -> Op {
-        let Self { file, op, transfer, syncing, then_sync, .. } = self;
-        let file = Arc::clone(file);
-        let rest = |buf: Buf| buf.slice(transfer.done_bytes, buf.len - transfer.done_bytes);
-        let offset = transfer.offset + u64::from(transfer.done_bytes);
-        match *op {
-            IoOp::Read { buf, .. } => Op::Read { file, offset, buf: rest(buf) },
-            IoOp::Write { buf, fua, .. } if !syncing => {
-                Op::Write { file, offset, buf: rest(buf), dsync: fua && !then_sync }
-            }
-            _ => Op::Sync { file },
-        }
     }
 }
 
@@ -386,56 +423,6 @@ pub(crate) fn error_of(errno: Errno) -> IoError {
         _ => IoErrorKind::Gone,
     };
     IoError { kind, errno: Some(errno.raw_os_error()) }
-}
-
-/// Does a computation, now.
-pub(crate) fn compute(memory: &Memory, compute: &Compute) -> Outcome {
-    // The machine names only buffers it holds, with no I/O on them, and its contract keeps
-    // destinations apart from sources and from one another.
-    let get = |buf: &Buf| {
-        // SAFETY: as said above.
-        unsafe { memory.bytes(*buf) }
-    };
-    let get_mut = |buf: &Buf| {
-        // SAFETY: as said above.
-        unsafe { memory.bytes_mut(*buf) }
-    };
-    match compute {
-        Compute::Sum { inputs, coefs, outputs, accumulate } => {
-            let inputs: Vec<&[u8]> = inputs.iter().map(get).collect();
-            let mut outputs: Vec<&mut [u8]> = outputs.iter().map(get_mut).collect();
-            braid_parity::combine(&mut outputs, coefs, &inputs, *accumulate);
-        }
-        Compute::Check { data, q_coefs, p, q } => {
-            let data: Vec<&[u8]> = data.iter().map(get).collect();
-            let found = braid_parity::check(&data, q_coefs, get(p), q.as_ref().map(get));
-            return Outcome::Checked(Checked {
-                p_differs: found.p_differs,
-                q_differs: found.q_differs,
-                data_located: found.data_located,
-            });
-        }
-        Compute::Compare { a, b } => {
-            let p_differs = braid_parity::equal_blocks(get(a), get(b));
-            return Outcome::Checked(Checked { p_differs, ..Checked::default() });
-        }
-        Compute::Crc { before, inputs } => {
-            return Outcome::Crc(inputs.iter().map(get).fold(*before, crc32c_append));
-        }
-    }
-    Outcome::Done
-}
-
-/// Copies metadata out of the arena.
-pub(crate) fn load(memory: &Memory, buf: Buf) -> Vec<u8> {
-    // SAFETY: the machine names a buffer it holds, with no I/O on it.
-    unsafe { memory.bytes(buf) }.to_vec()
-}
-
-/// Copies metadata into the arena.
-pub(crate) fn store(memory: &Memory, buf: Buf, bytes: &[u8]) {
-    // SAFETY: the machine names a buffer it holds, with no I/O on it.
-    unsafe { memory.bytes_mut(buf) }.copy_from_slice(bytes);
 }
 
 #[cfg(test)]

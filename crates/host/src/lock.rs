@@ -1,8 +1,9 @@
 //! Files that may be locked.
 
 use std::fs::File;
-use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::ops::{Deref, Range};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -26,6 +27,35 @@ impl LockedFile {
                 FlockOperation::NonBlockingLockShared
             },
         )
+    }
+
+    /// Locks bytes of it, all of it for a range without length: against others who lock some of the
+    /// same, or against their writers when `writer` is false. Does not wait.
+    ///
+    /// # Errors
+    /// `WOULDBLOCK` when somebody else has locked some of them.
+    pub(crate) fn lock_range(&self, bytes: &Range<u64>, writer: bool) -> Result<(), Errno> {
+        self.set_lock(if writer { libc::F_WRLCK } else { libc::F_RDLCK }, bytes)
+    }
+
+    /// Sets the lock of the open file on some bytes (fcntl(2), open file description locks).
+    fn set_lock(&self, kind: libc::c_int, bytes: &Range<u64>) -> Result<(), Errno> {
+        let offset = |at: u64| i64::try_from(at).map_err(|_| Errno::OVERFLOW);
+        // SAFETY: a structure of numbers alone, for which all zeroes are valid.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        lock.l_start = offset(bytes.start)?;
+        lock.l_len = offset(bytes.end - bytes.start)?;
+        // SAFETY: the descriptor is open, and the call reads `lock`, which outlives it.
+        if unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        Err(match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+            Errno::ACCESS => Errno::WOULDBLOCK,
+            errno => errno,
+        })
     }
 }
 
@@ -53,5 +83,6 @@ impl Drop for LockedFile {
     fn drop(&mut self) {
         // Nothing to do when it was not locked.
         let _ = flock(&self.0, FlockOperation::Unlock);
+        let _ = self.set_lock(libc::F_UNLCK, &(0..0));
     }
 }

@@ -11,6 +11,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
+pub(crate) mod kept;
+
 /// What a stop may take at a time, and how often it asks for more.
 const STOP_TAKES: Duration = Duration::from_secs(30);
 

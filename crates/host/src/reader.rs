@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant as Clock};
 
 use braid_array::action::Event;
-use braid_array::array::Scratch;
+use braid_array::array::{Scratch, place_of};
 use braid_array::assemble::Config;
 use braid_array::stack::Stack;
 use braid_array::{
@@ -45,18 +45,34 @@ impl Source {
     }
 
     fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+        let start = self.member.start_bytes();
         let end = offset + bytes.len() as u64;
+        if end > self.member.sectors * SECTOR_BYTES {
+            return Err(IoError::SHRUNK);
+        }
+        if self.member.is_lost(offset, bytes.len()) {
+            return Err(IoError::MEDIUM);
+        }
+        if let Some(backend) = &self.member.backend {
+            return backend.read_exact_at(bytes, start + offset).map_err(|error| failed(&error));
+        }
         if end > self.asked_bytes || end + 2 * AHEAD_BYTES < self.asked_bytes {
             let length = NonZeroU64::new(AHEAD_BYTES);
-            let _ = rustix::fs::fadvise(&self.member.file, offset, length, Advice::WillNeed);
+            let _ =
+                rustix::fs::fadvise(&self.member.file, start + offset, length, Advice::WillNeed);
             self.asked_bytes = offset + AHEAD_BYTES;
         }
-        self.member.file.read_exact_at(bytes, offset).map_err(|error| {
-            match Errno::from_io_error(&error) {
-                Some(errno) => execute::error_of(errno),
-                None => IoError::SHRUNK,
-            }
-        })
+        self.member.file.read_exact_at(bytes, start + offset).map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &io::Error) -> IoError {
+    match Errno::from_io_error(error) {
+        Some(errno) => execute::error_of(errno),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => IoError::SHRUNK,
+        // The place of it in an image.
+        None if error.kind() == io::ErrorKind::InvalidData => IoError::MEDIUM,
+        None => IoError::GONE,
     }
 }
 
@@ -123,6 +139,18 @@ impl Reader {
         Self::with_sources(parts, sources)
     }
 
+    /// A reader of pieces of these arrays, one behind the other, as `whole` puts them together.
+    ///
+    /// # Errors
+    /// As for [`Reader::new`].
+    pub fn of_pieces(
+        whole: Config,
+        arrays: Vec<(Config, Vec<MemberFile>)>,
+    ) -> Result<Self, String> {
+        let readers = arrays.into_iter().map(|(config, members)| Self::new(config, members));
+        Self::stacked(whole, readers.collect::<Result<_, _>>()?)
+    }
+
     fn with_sources(mut parts: Parts, sources: BTreeMap<MemberId, Source>) -> Result<Self, String> {
         let mut scratch_bytes = 0;
         let mut scratches = Vec::new();
@@ -153,6 +181,18 @@ impl Reader {
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.machine.array_sectors() * SECTOR_BYTES
+    }
+
+    /// Where the byte at `offset` lies, if not in an array that is a member: the member and the
+    /// byte there.
+    #[must_use]
+    pub fn place(&self, offset: u64) -> Option<(&str, u64)> {
+        let Parts { config, inner } = &self.parts;
+        if !inner.is_empty() {
+            return None;
+        }
+        let (device, sector) = place_of(config, offset / SECTOR_BYTES)?;
+        Some((device, sector * SECTOR_BYTES + offset % SECTOR_BYTES))
     }
 
     /// Fills `bytes` from `offset` on.

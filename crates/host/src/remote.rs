@@ -12,7 +12,7 @@ use braid_array::refusal::{Next, Refusal};
 use braid_cluster::client::Voter;
 use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::view::View;
-use braid_cluster::wire::{Message, VolumeInfo};
+use braid_cluster::wire::{Message, SessionInfo, VolumeInfo};
 
 pub use self::error::{RemoteError, RemoteErrorKind};
 use self::line::Line;
@@ -231,6 +231,28 @@ impl Remote {
         }
     }
 
+    /// Which clients have what of the node; this one is not among them.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub fn sessions(&mut self) -> Result<Vec<SessionInfo>, RemoteError> {
+        let mut all = Vec::new();
+        let mut from = 0;
+        loop {
+            let Message::Sessions { sessions, next, .. } =
+                self.ask(|tag| Message::ListSessions { tag, from })?
+            else {
+                return Err(out_of_turn());
+            };
+            all.extend(sessions);
+            // It only ever goes forward.
+            if next <= from {
+                return Ok(all);
+            }
+            from = next;
+        }
+    }
+
     /// Has the node take nothing more of the client that has this array, nor of any before it, and
     /// waits until what it takes is over.
     ///
@@ -412,6 +434,7 @@ impl Remote {
             Message::Volume { tag, .. }
             | Message::Meta { tag, .. }
             | Message::NodeInfo { tag, .. }
+            | Message::Sessions { tag, .. }
             | Message::Ok { tag }
             | Message::Granted { tag, .. }
             | Message::VoteIs { tag, .. }

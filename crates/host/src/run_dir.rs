@@ -1,4 +1,4 @@
-//! The run directory: where running arrays have their control sockets and logs.
+//! The run directory: where running arrays have their control sockets, and where their logs lie.
 //!
 //! It is `/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, unless `BRAID_RUN_DIR` or the
 //! caller says otherwise. Others may look into it, but not write. Socket files are made and
@@ -23,6 +23,8 @@ use crate::users;
 
 /// Where the arrays of root are.
 const OF_ROOT: &str = "/run/braid";
+/// Where the logs of those are: they outlast the next boot.
+const LOGS_OF_ROOT: &str = "/var/log/braid";
 const SOCKET: &str = ".sock";
 const LOCK: &str = ".lock";
 /// How long to wait for others that start an array at the same moment.
@@ -45,6 +47,21 @@ fn own() -> PathBuf {
         || std::env::temp_dir().join(format!("braid-{}", user.as_raw())),
         |dir| dir.join("braid"),
     )
+}
+
+/// The log of a process in the background, which is called so: in `/var/log/braid`, made if it is
+/// missing, for root's own run directory, and otherwise, or where that cannot be made, beside the
+/// sockets.
+#[must_use]
+pub fn log_path(run_dir: &Path, name: &str) -> PathBuf {
+    let is_roots = run_dir == Path::new(OF_ROOT) && rustix::process::geteuid().is_root();
+    let lasting = is_roots.then(|| Path::new(LOGS_OF_ROOT));
+    log_dir(run_dir, lasting).join(format!("{name}.log"))
+}
+
+fn log_dir<'a>(run_dir: &'a Path, lasting: Option<&'a Path>) -> &'a Path {
+    let made = |dir: &&Path| DirBuilder::new().recursive(true).mode(0o755).create(dir).is_ok();
+    lasting.filter(made).unwrap_or(run_dir)
 }
 
 fn variable(name: &str) -> Option<PathBuf> {
@@ -182,4 +199,25 @@ fn open_lock(dir: &Path, path: &Path) -> io::Result<LockedFile> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     Ok(LockedFile::from(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_root_outlast_the_run_directory_where_they_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let run_dir = dir.path().join("run");
+        let lasting = dir.path().join("log/braid");
+        assert_eq!(log_dir(&run_dir, None), run_dir);
+        assert_eq!(log_dir(&run_dir, Some(&lasting)), lasting);
+        assert!(lasting.is_dir());
+        assert_eq!(log_dir(&run_dir, Some(&lasting)), lasting, "it is there already");
+        std::fs::remove_dir(&lasting).unwrap();
+        std::fs::write(&lasting, "").unwrap();
+        assert_eq!(log_dir(&run_dir, Some(&lasting)), run_dir);
+        // Those of another directory stay in it, whoever asks.
+        assert_eq!(log_path(&run_dir, "home"), run_dir.join("home.log"));
+    }
 }

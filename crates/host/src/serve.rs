@@ -37,6 +37,7 @@ use crate::notify::{self, Watched};
 use crate::system::refused_by_system;
 
 mod again;
+mod contents;
 mod doors;
 mod listening;
 mod nodes;
@@ -48,6 +49,7 @@ mod sockets;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use again::Search;
 pub use again::{Again, Judge};
@@ -57,6 +59,8 @@ pub use part::Part;
 pub use private::Private;
 use running::Running;
 pub use spec::{ExportSpec, Place, SpecError};
+pub use upgrade::Successor;
+use upgrade::Upgrade;
 
 /// What to serve, and how.
 #[derive(Debug)]
@@ -71,6 +75,8 @@ pub struct Serving {
     pub limits: Limits,
     /// Where the control socket goes.
     pub run_dir: PathBuf,
+    /// How another program goes on with it, where that is possible.
+    pub successor: Option<Successor>,
 }
 
 /// What assembly decided, with the members: opened and locked, in the order of `config.members`.
@@ -89,6 +95,14 @@ pub enum Assembled {
         outer: Config,
         /// The inner arrays with their members.
         inner: Vec<(Config, Vec<MemberFile>)>,
+    },
+    /// Arrays that are read as one, a piece of each behind the other; several of them may have the
+    /// same devices.
+    Pieces {
+        /// The array of their pieces; its members are these arrays, in the same order.
+        whole: Config,
+        /// The arrays with their members.
+        arrays: Vec<(Config, Vec<MemberFile>)>,
     },
     /// An array over nodes.
     Cluster {
@@ -128,6 +142,7 @@ pub fn serve(
         exports: serving.exports,
         limits: serving.limits,
         run_dir: serving.run_dir,
+        successor: serving.successor,
     };
     serve_machine(&how, machinery, stops, ready)
 }
@@ -138,6 +153,7 @@ struct How {
     exports: Vec<ExportSpec>,
     limits: Limits,
     run_dir: PathBuf,
+    successor: Option<Successor>,
 }
 
 /// How reasons to stop come in.
@@ -178,11 +194,12 @@ impl Machinery {
         let mounts = exports.iter().filter(|export| matches!(export.place, Place::Fuse(_))).count();
         // More may come while it runs. All are but addresses until they are used.
         let mounts = u32::try_from(mounts).unwrap_or(u32::MAX).saturating_add(SPARE_MOUNTS);
-        let (outer, inner) = match array {
+        let (outer, inner, are_distinct) = match array {
             Assembled::Array { config, members } => {
                 return Self::of_devices(config, members, mounts);
             }
-            Assembled::Nested { outer, inner } => (outer, inner),
+            Assembled::Nested { outer, inner } => (outer, inner, true),
+            Assembled::Pieces { whole, arrays } => (whole, arrays, false),
             Assembled::Cluster { config, network, again, missing } => {
                 return Ok(Self { missing, ..Self::of_nodes(config, network, again, mounts)? });
             }
@@ -199,7 +216,9 @@ impl Machinery {
             members.extend(ids.into_iter().zip(files));
             arrays.push(start(config, &mut scratch)?);
         }
-        check_distinct(members.iter().map(|(_, member)| member)).map_err(not_distinct)?;
+        if are_distinct {
+            check_distinct(members.iter().map(|(_, member)| member)).map_err(not_distinct)?;
+        }
         let outer = start(outer, &mut scratch)?;
         let machine = Stack::new(outer, arrays)
             .map_err(|reason| Refusal::new(reason, "use fewer, larger arrays"))?;
@@ -279,6 +298,35 @@ fn start(config: Config, scratch: &mut Scratch) -> Result<Array, Refusal> {
     Ok(array)
 }
 
+fn engine_for(
+    machine: Box<dyn BlockMachine + Send>,
+    members: Vec<(MemberId, MemberFile)>,
+    arena: Arena,
+    nodes: Option<Nodes>,
+) -> Result<Engine, Refusal> {
+    let engine = Engine::new(AnyMachine::Block(machine), members, arena);
+    let mut engine = engine.map_err(|error| refused_by_system(&error))?;
+    if let Some(nodes) = nodes {
+        engine.set_fabric(nodes.network(), None)?;
+    }
+    Ok(engine)
+}
+
+/// Where the members are changed instead of themselves.
+fn overlay_of(members: &[(MemberId, MemberFile)]) -> Option<PathBuf> {
+    members.iter().find_map(|(_, member)| Some(member.overlay.as_ref()?.dir.clone()))
+}
+
+/// The exports that were asked for.
+fn doors(how: &How, engine: &mut Engine, facts: Facts, mounts: u32) -> Result<Doors, Refusal> {
+    let How { name, run_dir, .. } = how;
+    let annexes = engine.annexes();
+    let mut doors = Doors::new(name, run_dir, facts, mounts, upgrade::parts(), annexes);
+    let mut open = |export| doors.open(export, &mut |export| Ok(engine.add_export(export)));
+    how.exports.iter().try_for_each(&mut open)?;
+    Ok(doors)
+}
+
 fn serve_machine(
     how: &How,
     array: Machinery,
@@ -288,22 +336,16 @@ fn serve_machine(
     let How { name, run_dir, .. } = how;
     check_name(name)?;
     let system = |error: io::Error| refused_by_system(&error);
-    let stop = stops.sender.clone();
     let mut control = Server::bind(run_dir, name)?;
-    let signals = watch_signals(stop.clone()).map_err(system)?;
+    let signals = watch_signals(stops.sender.clone()).map_err(system)?;
+    let overlay = overlay_of(&array.members);
     let disks = Disks::of_members(&array.machine.status());
     let facts = Facts::of(array.machine.as_ref());
-    let machine = AnyMachine::Block(array.machine);
-    let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
-    if let Some(nodes) = array.nodes {
-        engine.set_fabric(nodes.network(), None)?;
-    }
+    let mut engine = engine_for(array.machine, array.members, array.arena, array.nodes)?;
     let door = engine.door();
     let more = engine.exports_door();
-    let (news, events) = report_events(&mut engine, stop.clone());
-    let mut doors = Doors::new(name, run_dir, facts, array.mounts);
-    let mut open = |export| doors.open(export, &mut |export| Ok(engine.add_export(export)));
-    how.exports.iter().try_for_each(&mut open)?;
+    let (news, events) = report_events(&mut engine, stops.sender.clone());
+    let doors = doors(how, &mut engine, facts, array.mounts)?;
     let limits = LimitKeeper::start(door.clone()).map_err(system)?;
     let served = Served {
         name: name.to_owned(),
@@ -314,11 +356,12 @@ fn serve_machine(
         run_dir: run_dir.to_owned(),
         started_unix_s: since_1970().as_secs(),
         limits: limits.clone(),
-        stop: stop.clone(),
+        stop: stops.sender.clone(),
         news: Arc::clone(&news),
         disks,
+        overlay,
     };
-    let engine = run_apart(engine, stop).map_err(system)?;
+    let engine = run_apart(engine, stops.sender.clone()).map_err(system)?;
     let mut running = Running::new(name.to_owned(), door, doors, more, engine);
     let watched = watched(&running.door).map_err(system)?;
     // Who asks for its state hears it while nodes are waited for, too.
@@ -328,17 +371,20 @@ fn serve_machine(
         None => Ok(Vec::new()),
     });
     let started = connected.and_then(|lost| {
-        running.doors.start()?;
+        running.start_doors()?;
         // An array that has ended meanwhile tells why by itself.
         limits.set(how.limits.clone()).unwrap_or(Ok(()))?;
+        upgrade::restore(&limits, &running.door)?;
         let missing = [&array.missing[..], &lost].concat();
         let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
-        logged.map_err(|error| system(error).into())
+        logged.map_err(|error| system(error).into()).inspect(|()| upgrade::conclude(name))
     });
+    let upgrade = Upgrade { successor: how.successor.as_ref(), limits: &limits, control: &control };
+    let upgrade = |running: &mut Running, wanted| upgrade.replace_program(running, wanted);
     // Who starts it is told why it did not.
     let served_once = started.is_ok();
     let (told, result) = match started {
-        Ok(()) => match running.supervise(&stops.receiver, stops.patience) {
+        Ok(()) => match running.supervise(&stops.receiver, stops.patience, upgrade) {
             Ok(told) => (told, Ok(())),
             Err(error) => (None, Err(error)),
         },
@@ -410,10 +456,17 @@ impl Facts {
         }
     }
 
-    fn vhost_user_device(&self, name: &str) -> vhost_user::Device {
+    fn vhost_user_device(&self, name: &str, queues: Option<u16>) -> vhost_user::Device {
         let Self { size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes, .. } = *self;
-        let name = name.to_owned();
-        vhost_user::Device { name, size_bytes, block_bytes, read_only, chunk_bytes, stripe_bytes }
+        vhost_user::Device {
+            name: name.to_owned(),
+            size_bytes,
+            block_bytes,
+            read_only,
+            chunk_bytes,
+            stripe_bytes,
+            rings: queues.unwrap_or(vhost_user::MAX_RINGS as u16),
+        }
     }
 }
 

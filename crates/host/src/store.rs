@@ -303,15 +303,7 @@ impl Place {
                 let file = files.get(name).ok_or_else(no_volume)?;
                 let open = || Ok((file.try_clone()?, file.metadata()?.len()));
                 let (file, bytes) = open().map_err(|error| refused("opened", &error))?;
-                Ok(MemberFile {
-                    file: file.into(),
-                    path: PathBuf::from(name),
-                    sectors: bytes / SECTOR_BYTES,
-                    direct: false,
-                    block_bytes: 512,
-                    block_device: false,
-                    below: Vec::new(),
-                })
+                Ok(MemberFile::plain(file, PathBuf::from(name), bytes))
             }
             Self::Directory { path, .. } => {
                 let path = path.join(name);

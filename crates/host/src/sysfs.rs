@@ -93,6 +93,12 @@ impl BlockDevice {
         holders.map(|device| Upon { way: Way::Holder, device, bytes: ALL })
     }
 
+    /// The devices of which device mapper or md has made it.
+    pub(crate) fn slaves(&self) -> impl Iterator<Item = Self> + use<> {
+        let slaves = entries(&self.entry.join("slaves"));
+        slaves.filter_map(|slave| Self::at(fs::canonicalize(slave).ok()?))
+    }
+
     /// A number of sectors, in bytes.
     fn sectors(&self, name: &str) -> Option<u64> {
         number(&self.entry.join(name))?.checked_mul(SECTOR_BYTES)

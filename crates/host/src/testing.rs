@@ -103,6 +103,7 @@ impl Fake {
                 }
                 Message::Status { done } => done(self.status.clone()),
                 Message::Clients { done } => done(Vec::new()),
+                Message::Figures { done } => drop(done),
                 Message::Protection { done } => drop(done),
                 _ => unreachable!("nobody writes at this door"),
             }
@@ -134,6 +135,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
             needed: false,
             events: 7,
             errors: 0,
+            corrected_reads: 0,
             unreliable: false,
             devflags: 0,
             slow_ms: None,

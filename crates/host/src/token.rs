@@ -45,6 +45,8 @@ pub(crate) enum Owner {
     Export(ExportId, JobRef),
     /// A job from the door.
     Door(usize),
+    /// A request that lies on the array in several pieces, of which this is one.
+    Spread(usize),
 }
 
 /// Names what an export does for a client. Only the export knows what the numbers mean.

@@ -19,6 +19,11 @@ use crate::system::describe;
 const SUPERBLOCK_SECTORS: u64 = 8;
 
 impl Served {
+    /// How devices are opened that become members.
+    fn mode(&self) -> Mode<'_> {
+        self.overlay.as_deref().map_or(Mode::ReadWrite, Mode::Overlay)
+    }
+
     pub(super) fn add(
         &self,
         path: &Path,
@@ -61,7 +66,7 @@ impl Served {
             };
             return Err(Refusal::new(reason, "add a device that lies elsewhere"));
         }
-        let device = member::open(path, Mode::ReadWrite, true)
+        let device = member::open(path, self.mode(), true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;
         let found = member::probe(&device);
         let (array, status) = self.place_of(&status, within, found.superblock.as_ref().ok())?;
@@ -100,7 +105,7 @@ impl Served {
             let reason = format!("{} is already a member of {}", path.display(), self.name);
             return Err(Refusal::new(reason, "remove it first if it has failed"));
         }
-        let device = member::open(path, Mode::ReadWrite, true)
+        let device = member::open(path, self.mode(), true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;
         if device.block_bytes > self.block_bytes {
             let reason = format!("needs I/O in blocks of {} bytes", device.block_bytes);

@@ -10,6 +10,7 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::wire::{Answer, ControlStatus, Reply, Request, Response, VERSION, Verb, Versioned};
 use super::{is_running, read_line, socket_path};
+use crate::member::MemberName;
 use crate::run_dir::{array_of_socket, connect};
 use crate::served_array::ServedArray;
 use crate::users::Process;
@@ -287,6 +288,6 @@ pub fn member_path(path: &Path) -> String {
     if ["node://", "mem:"].iter().any(|prefix| path.to_string_lossy().starts_with(prefix)) {
         return path.display().to_string();
     }
-    let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    let path = std::path::absolute(MemberName::of(path).real());
     path.unwrap_or_default().display().to_string()
 }

@@ -1,5 +1,6 @@
 //! What a control socket speaks for: one array, and how it is asked.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use crate::disk::Disks;
 use crate::door::{Door, Message};
 use crate::fabric::Network;
 use crate::limits::LimitKeeper;
-use crate::member::MemberFile;
+use crate::member::{MemberFile, MemberName};
 
 /// What the control socket speaks for.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Served {
     pub news: Arc<News>,
     /// Which hardware its members are.
     pub disks: Disks,
+    /// Where its members are changed instead of themselves.
+    pub overlay: Option<PathBuf>,
 }
 
 /// How an array is served, for people: as exports are named, which come and go.
@@ -106,6 +109,18 @@ pub enum StopRequest {
         /// Who waits.
         told: Told,
     },
+    /// Another program is to serve it in this process, and somebody waits for that.
+    Upgrade {
+        /// Which.
+        program: PathBuf,
+        /// The newest version of a hand-over that it takes.
+        takes: u32,
+        /// The control connection, on which that program answers; without it, it is only asked
+        /// whether that can be done.
+        asker: Option<OwnedFd>,
+        /// Who waits to hear why not.
+        told: Told,
+    },
     /// No reason to stop, but to look: the set-up of the array is over.
     SetUp,
 }
@@ -164,13 +179,11 @@ impl Served {
 
 /// The member whose device is `path`, under whatever name, in the array or one of its arrays.
 pub(super) fn find_member<'a>(status: &'a Status, path: &Path) -> Option<&'a MemberStatus> {
-    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let real = |path: &Path| MemberName::of(path).real();
     let wanted = real(path);
     // A member on a node may be called by its node alone.
     let on_node = |device: &Path| path.starts_with("node:") && device.starts_with(path);
-    let named = |device: &Path| {
-        on_node(device) || device == path || (wanted.is_some() && real(device) == wanted)
-    };
+    let named = |device: &Path| on_node(device) || device == path || real(device) == wanted;
     let mut arrays = std::iter::once(status).chain(&status.children);
     arrays.find_map(|array| array.members.iter().find(|m| named(Path::new(&m.device))))
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufReader, Write};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +13,12 @@ use std::time::Duration;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::connections::{Connections, MAX_READERS, Place};
-use super::served::{Served, StopRequest};
+use super::served::{Served, StopRequest, Told};
 use super::verbs::Outcome;
 use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
 use super::{ListenError, SocketFile, listen, make_run_dir, read_line, socket_path};
 use crate::access::Access;
+use crate::handover::Handover;
 use crate::system::describe;
 
 /// Who says nothing for so long is hung up on.
@@ -67,6 +69,11 @@ impl Server {
             listener: Arc::new(listener),
             acceptor: None,
         })
+    }
+
+    /// Gives the socket to the process that comes after this one.
+    pub(crate) fn hand_over(&self, to: &mut Handover) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| file.hand_over(to))
     }
 
     /// Starts to answer.
@@ -147,6 +154,11 @@ fn converse(stream: &UnixStream, served: &Served, place: &Place) -> io::Result<(
                     return Ok(());
                 }
             }
+            Ok(Outcome::Upgrade { program, takes, check }) => {
+                let asker = if check { None } else { Some(OwnedFd::from(stream.try_clone()?)) };
+                let ask = |told| StopRequest::Upgrade { program, takes, asker, told };
+                answer(&mut to, upgrade(served, ask))?;
+            }
             Err(refusal) => answer(&mut to, Reply::Error(refusal))?,
         }
     }
@@ -182,6 +194,31 @@ fn stop(stream: &UnixStream, served: &Served, force: bool) -> io::Result<bool> {
         Ok(stopped) if asked => Ok(stopped),
         _ => answer(&mut &*stream, Reply::Error(served.ended())).map(|()| false),
     }
+}
+
+/// Asks for another program. Where one takes over this program has ended, and that one answers.
+fn upgrade(served: &Served, ask: impl FnOnce(Told) -> StopRequest) -> Reply {
+    let (answered, wait) = mpsc::sync_channel(1);
+    let told: Told = Box::new(move |result| {
+        // The client may have gone away.
+        let _ = answered.send(result);
+    });
+    let asked = served.stop.send(ask(told)).is_ok();
+    match wait.recv() {
+        Ok(result) if asked => result.map_or_else(Reply::Error, |()| Reply::Ok(Answer::Done)),
+        _ => Reply::Error(served.ended()),
+    }
+}
+
+/// Tells who asked for another program that this one serves the array.
+///
+/// # Errors
+/// When nobody hears it.
+pub fn say_upgraded(asker: OwnedFd, pause: Duration, returned: bool) -> io::Result<()> {
+    let pause_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let mut to = UnixStream::from(asker);
+    answer(&mut to, Reply::Ok(Answer::Upgraded { pause_us, version, returned }))
 }
 
 fn parse(line: &[u8]) -> Result<Request, Refusal> {

@@ -52,6 +52,7 @@ fn running() -> Running {
         stop,
         news: Arc::default(),
         disks: Disks::default(),
+        overlay: None,
     };
     let mut server = Server::bind(dir.path(), "a0").unwrap();
     server.run(Arc::new(served)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 
 use braid_array::action::Command;
@@ -20,6 +20,12 @@ pub(super) enum Outcome<'a> {
     /// Asked for, not yet done.
     Stop {
         force: bool,
+    },
+    /// The same.
+    Upgrade {
+        program: PathBuf,
+        takes: u32,
+        check: bool,
     },
 }
 
@@ -67,6 +73,9 @@ impl Served {
                 self.change_exports(ExportChange::Remove { export, force }).map(done)
             }
             Verb::Stop { force } => Ok(Outcome::Stop { force }),
+            Verb::Upgrade { program, takes, check } => {
+                Ok(Outcome::Upgrade { program, takes, check })
+            }
             Verb::Read { offset, length } => self.data(offset, length).map(Outcome::Data),
         }
     }
@@ -82,6 +91,7 @@ impl Served {
             protection: self.door.protection(),
             limits: self.limits.get(),
             disks: self.disks.of(&array),
+            figures: self.door.figures(),
             array,
         })
     }

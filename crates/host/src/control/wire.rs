@@ -2,6 +2,7 @@
 //! is followed by raw bytes.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,7 @@ use braid_array::{MemberId, Refusal};
 use crate::disk::Disk;
 use crate::fabric::Protection;
 use crate::limits::{Limits, Window};
+use braid_array::figures::Figures;
 
 /// Version of the protocol. A server answers only its own.
 pub const VERSION: u32 = 3;
@@ -129,6 +131,17 @@ pub enum Verb {
         #[serde(default)]
         force: bool,
     },
+    /// Have another program serve the array in the place of the one that does, in the same
+    /// process; clients stay. Answered by that one.
+    Upgrade {
+        /// Its path, absolute.
+        program: PathBuf,
+        /// The newest version of a hand-over that it takes.
+        takes: u32,
+        /// Only say whether that can be done; answered by `Answer::Done`.
+        #[serde(default)]
+        check: bool,
+    },
     /// Answered by `Answer::Data` and the bytes.
     Read {
         /// First byte.
@@ -164,6 +177,15 @@ pub enum Reply {
 pub enum Answer {
     /// Done.
     Done,
+    /// Another program serves the array now, or the one before does again.
+    Upgraded {
+        /// For how long requests waited.
+        pause_us: u64,
+        /// The version that serves.
+        version: String,
+        /// The other program could not serve it; its log says why.
+        returned: bool,
+    },
     /// State.
     Status(Box<ControlStatus>),
     /// So many bytes follow the line. When fewer come, reading failed there.
@@ -195,6 +217,9 @@ pub struct ControlStatus {
     /// Which hardware members are, by path, of those that are disks or on disks of this machine.
     #[serde(default)]
     pub disks: BTreeMap<String, Disk>,
+    /// What was asked of the array and of its members; `None` of a version that does not count.
+    #[serde(default)]
+    pub figures: Option<Figures>,
     /// The state of the array.
     pub array: Status,
 }

@@ -2,12 +2,15 @@
 //! through the machine.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use braid_array::{BlockMachine, Buf, Instant, Op, Request, RequestId, SECTOR_BYTES};
+use braid_array::{BlockMachine, Buf, Instant, Op, Request, RequestError, RequestId, SECTOR_BYTES};
 
+use super::annexes::Annexes;
 use crate::arena::Arena;
 use crate::driver::Driver;
 use crate::token::{ExportId, Owner, Token};
+use braid_array::figures::{IoFigures, Kind};
 use slab::Slab;
 
 /// The driver, the arena, and the requests of all exports that the machine has not answered. An
@@ -19,27 +22,83 @@ use slab::Slab;
 pub(crate) struct Core {
     pub(crate) driver: Driver<Token>,
     pub(crate) arena: Arena,
-    requests: Slab<(Request, Owner)>,
+    requests: Slab<Asked>,
+    annexes: Annexes,
+    /// Requests for bytes of annexes.
+    spreads: Slab<Spread>,
     /// Requests the machine has not taken yet, in order.
     pending: VecDeque<usize>,
     /// The time of this turn of the loop.
     pub(crate) now: Instant,
+    /// Of the requests that have completed.
+    figures: IoFigures,
+}
+
+/// A request, who gets its answer, and when it came.
+#[derive(Debug)]
+struct Asked {
+    request: Request,
+    owner: Owner,
+    at: Instant,
+}
+
+/// A request that was asked of the array in pieces.
+#[derive(Debug)]
+struct Spread {
+    request: Request,
+    owner: Owner,
+    /// Pieces that have not completed.
+    left: usize,
+    result: Result<(), RequestError>,
 }
 
 impl Core {
-    pub(crate) fn new(arena: Arena, driver: Driver<Token>) -> Self {
+    pub(crate) fn new(arena: Arena, driver: Driver<Token>, annexes: Annexes) -> Self {
         let requests = Slab::default();
         let pending = VecDeque::new();
-        Self { driver, arena, requests, pending, now: Instant::default() }
+        let now = Instant::default();
+        let spreads = Slab::default();
+        let figures = IoFigures::default();
+        Self { driver, arena, requests, annexes, spreads, pending, now, figures }
     }
 
     /// Queues a request for the machine; offsets in bytes, multiples of a sector.
     pub(crate) fn request(&mut self, op: Op, offset: u64, len: u64, buf: Buf, owner: Owner) {
+        if len > 0 && self.annexes.hold(offset) {
+            self.spread(op, &(offset..offset + len), buf, owner);
+        } else {
+            self.queue(op, offset, len, buf, owner);
+        }
+    }
+
+    /// Queues the pieces of a request for an annex.
+    fn spread(&mut self, op: Op, bytes: &Range<u64>, buf: Buf, owner: Owner) {
+        let pieces = self.annexes.pieces(bytes);
+        let sector = bytes.start / SECTOR_BYTES;
+        let len = bytes.end - bytes.start;
+        if super::annexes::length(&pieces) < len {
+            // Beyond the end of the annex: refused by the array, as beyond its own.
+            return self.queue(op, bytes.start, len, buf, owner);
+        }
+        let request = Request { id: RequestId(0), op, sector, sectors: len / SECTOR_BYTES, buf };
+        let spread = Spread { request, owner, left: pieces.len(), result: Ok(()) };
+        let index = self.spreads.insert(spread);
+        let mut done = 0;
+        for piece in pieces {
+            let len = piece.end - piece.start;
+            // Zeroing and discarding have no memory.
+            let part = if buf.len == 0 { buf } else { buf.slice(done as u32, len as u32) };
+            self.queue(op, piece.start, len, part, Owner::Spread(index));
+            done += len;
+        }
+    }
+
+    fn queue(&mut self, op: Op, offset: u64, len: u64, buf: Buf, owner: Owner) {
         let sector = offset / SECTOR_BYTES;
         let sectors = len / SECTOR_BYTES;
         let request = Request { id: RequestId(0), op, sector, sectors, buf };
-        let index = self.requests.insert((request, owner));
-        self.requests[index].0.id = RequestId(index as u64);
+        let index = self.requests.insert(Asked { request, owner, at: self.now });
+        self.requests[index].request.id = RequestId(index as u64);
         self.pending.push_back(index);
     }
 
@@ -47,7 +106,7 @@ impl Core {
     pub(crate) fn submit(&mut self, machine: &mut dyn BlockMachine) -> bool {
         let before = self.pending.len();
         while let Some(&index) = self.pending.front() {
-            if machine.submit(self.now, self.requests[index].0).is_err() {
+            if machine.submit(self.now, self.requests[index].request).is_err() {
                 break;
             }
             self.pending.pop_front();
@@ -56,28 +115,64 @@ impl Core {
     }
 
     /// The buffer of a read is still in use: asks for it again with another one. False when there
-    /// is none.
+    /// is none, or it is a part of one.
     pub(crate) fn ask_again(&mut self, id: RequestId) -> bool {
         let index = usize::try_from(id.0).expect("request ids are slab indices");
-        let (request, _) = &mut self.requests[index];
+        if matches!(self.requests[index].owner, Owner::Spread(_)) {
+            return false;
+        }
+        let request = &mut self.requests[index].request;
         let Some(other) = self.arena.replace(request.buf) else { return false };
         request.buf = other;
         self.pending.push_back(index);
         true
     }
 
-    /// Takes a completed request out.
-    pub(crate) fn completed(&mut self, id: RequestId) -> (Request, Owner) {
+    /// Takes a completed request out, and counts it. `None` while other pieces are under way of
+    /// what was asked for.
+    pub(crate) fn completed(
+        &mut self,
+        id: RequestId,
+        result: Result<(), RequestError>,
+    ) -> Option<(Request, Owner, Result<(), RequestError>)> {
         let index = usize::try_from(id.0).expect("request ids are slab indices");
-        self.requests.remove(index)
+        let Asked { request, owner, at } = self.requests.remove(index);
+        let kind = match request.op {
+            Op::Read => Kind::Read,
+            Op::Write { .. } => Kind::Write,
+            Op::WriteZeroes { .. } => Kind::Zero,
+            Op::Discard => Kind::Discard,
+            Op::Flush => Kind::Flush,
+        };
+        let good = result.is_ok();
+        self.figures.note((kind, request.sectors * SECTOR_BYTES), at, self.now, good);
+        let Owner::Spread(of) = owner else { return Some((request, owner, result)) };
+        let spread = &mut self.spreads[of];
+        spread.left -= 1;
+        spread.result = spread.result.and(result);
+        if spread.left > 0 {
+            return None;
+        }
+        let Spread { request, owner, result, .. } = self.spreads.remove(of);
+        Some((request, owner, result))
+    }
+
+    /// What was asked of the array so far.
+    pub(crate) fn figures(&self) -> IoFigures {
+        IoFigures { in_flight: self.requests.len() as u64, ..self.figures.clone() }
     }
 
     /// Is something of an export's under way: an operation, or a request?
     pub(crate) fn serves(&self, id: ExportId) -> bool {
         let is_its = |token: &Token| matches!(token, Token::Export(of, _) if *of == id);
-        let mut owners = self.requests.iter().map(|(_, (_, owner))| owner);
-        self.driver.is_under_way(is_its)
-            || owners.any(|owner| matches!(owner, Owner::Export(of, _) if *of == id))
+        self.driver.is_under_way(is_its) || self.asks(id)
+    }
+
+    /// Is a request of an export's under way?
+    pub(crate) fn asks(&self, id: ExportId) -> bool {
+        let asked = self.requests.iter().map(|(_, asked)| asked.owner);
+        let mut owners = asked.chain(self.spreads.iter().map(|(_, spread)| spread.owner));
+        owners.any(|owner| matches!(owner, Owner::Export(of, _) if of == id))
     }
 
     /// Requests that have not completed.

@@ -17,6 +17,7 @@ use crate::execute::Executor;
 use crate::fabric::Fabric;
 use crate::member::MemberFile;
 use crate::token::Owner;
+use braid_array::figures::Figures;
 use slab::Slab;
 
 type Told = Done<Result<(), RequestError>>;
@@ -95,6 +96,12 @@ impl DoorSide {
                     self.command(executor, machine, core.now, (command, device, done));
                 }
                 Message::Clients { done } => done(exports.clients()),
+                Message::Figures { done } => {
+                    let mut members = executor.figures();
+                    members.extend(machine.block().map(|it| it.figures()).unwrap_or_default());
+                    let clients = exports.client_counts();
+                    done(Figures { requests: core.figures(), members, clients });
+                }
                 // Without a fabric, who asks hears that nobody answers.
                 Message::Protection { done } => {
                     if let Some(fabric) = fabric {
@@ -147,7 +154,10 @@ impl DoorSide {
             },
             Message::Flush { done } => self.plain(core, Op::Flush, 0, 0, done),
             Message::Status { done } => done(machine.status()),
-            Message::Command { .. } | Message::Clients { .. } | Message::Protection { .. } => {
+            Message::Command { .. }
+            | Message::Clients { .. }
+            | Message::Figures { .. }
+            | Message::Protection { .. } => {
                 unreachable!("not for the array alone")
             }
         }
@@ -285,7 +295,10 @@ impl DoorSide {
                 | Message::Discard { done, .. }
                 | Message::Flush { done } => done(Err(error)),
                 Message::Command { done, .. } => done(Err(stopping())),
-                Message::Status { .. } | Message::Clients { .. } | Message::Protection { .. } => {}
+                Message::Status { .. }
+                | Message::Clients { .. }
+                | Message::Figures { .. }
+                | Message::Protection { .. } => {}
             }
         }
         for mut job in self.jobs.drain() {

@@ -1,11 +1,14 @@
 //! What the engine asks of an export that lives in its loop: a server of a protocol by which
 //! programs use the array.
 
+use std::io;
+
 use braid_array::{Instant, Request, RequestError};
 
 use super::core::Core;
 use crate::door::Done;
 use crate::driver::Completion;
+use crate::handover::Handover;
 use crate::token::{ExportId, ExportToken, JobRef};
 use crate::users::User;
 
@@ -59,6 +62,11 @@ pub(crate) trait Export: Send {
         Vec::new()
     }
 
+    /// How many those are, and the kind of the export; `None` where it cannot tell.
+    fn client_count(&self) -> Option<(&'static str, usize)> {
+        None
+    }
+
     /// Who uses one of the parts of the array that it serves, by the part's name.
     fn clients_of(&self, _part: &str) -> Vec<User> {
         self.clients()
@@ -69,6 +77,31 @@ pub(crate) trait Export: Send {
     fn close_part(&mut self, _core: &mut Core, _part: &str, done: Done<()>) {
         done(());
     }
+
+    /// Takes nothing more until it is told to go on; what is under way is answered. Clients stay.
+    /// One that has no clients has nothing to hold, and nothing to hand over.
+    fn hold(&mut self, _core: &mut Core) {}
+
+    /// Goes on after it was held.
+    fn go_on(&mut self, _core: &mut Core) {}
+
+    /// Of one that is held: is nothing under way any more of what clients have asked for?
+    fn is_held(&self, _core: &Core) -> bool {
+        true
+    }
+
+    /// Of one that is held: gives its clients to the process that comes after this one, and keeps
+    /// them, as it may have to go on. Those of a kind that cannot be given are hung up on at the
+    /// end.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors: then it goes on.
+    fn hand_over(&self, _core: &Core, _to: &mut Handover) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// All is handed over: touches nothing any more that the next process has as well.
+    fn leave(&mut self) {}
 
     /// Takes no more clients and no more of what they ask for; what is under way is answered.
     fn close(&mut self, core: &mut Core);

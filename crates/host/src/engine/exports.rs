@@ -4,6 +4,8 @@
 //! a while to take that, and then are given up. Its id stays its own until nothing of it is left,
 //! so whatever was started under it comes to it.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -17,15 +19,40 @@ use super::core::Core;
 use super::export::Export;
 use crate::door::Done;
 use crate::driver;
+use crate::execute::Executor;
+use crate::handover::Handover;
 use crate::token::ExportId;
 use crate::users::User;
 
 /// What other threads ask for.
 enum Ask {
-    Add { export: Box<dyn Export>, done: Done<ExportId> },
-    Clients { of: ExportId, part: Option<String>, done: Done<Vec<User>> },
-    ClosePart { of: ExportId, part: String, done: Done<()> },
-    Remove { id: ExportId, done: Done<()> },
+    Add {
+        export: Box<dyn Export>,
+        done: Done<ExportId>,
+    },
+    Clients {
+        of: ExportId,
+        part: Option<String>,
+        done: Done<Vec<User>>,
+    },
+    ClosePart {
+        of: ExportId,
+        part: String,
+        done: Done<()>,
+    },
+    Remove {
+        id: ExportId,
+        done: Done<()>,
+    },
+    /// Nothing more is taken. Who asks is told when nothing is under way any more.
+    Hold {
+        done: Done<()>,
+    },
+    GoOn,
+    HandOver {
+        to: Handover,
+        done: Done<io::Result<Handover>>,
+    },
 }
 
 /// How far an export has come.
@@ -48,6 +75,10 @@ struct Place {
 pub(super) struct Exports {
     places: Slab<Place>,
     asked: Receiver<Ask>,
+    /// All are to be held, and this one waits until they are.
+    holding: Option<Done<()>>,
+    /// Their clients are another process's.
+    handed_over: bool,
 }
 
 /// Where other threads have exports added and removed.
@@ -62,7 +93,8 @@ impl Exports {
     /// None yet; and the way to more of them for an engine that runs, which `wake` wakes.
     pub(super) fn new(wake: Arc<OwnedFd>) -> (Self, ExportsDoor) {
         let (sender, asked) = mpsc::channel();
-        (Self { places: Slab::new(), asked }, ExportsDoor { sender, wake })
+        let exports = Self { places: Slab::new(), asked, holding: None, handed_over: false };
+        (exports, ExportsDoor { sender, wake })
     }
 
     /// Adds one; it has to be started.
@@ -94,8 +126,17 @@ impl Exports {
         self.iter().flat_map(|export| export.clients()).collect()
     }
 
+    /// How many use it, by kind of export.
+    pub(super) fn client_counts(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for (kind, count) in self.iter().filter_map(Export::client_count) {
+            *counts.entry(kind.to_owned()).or_default() += count as u64;
+        }
+        counts
+    }
+
     /// Does what other threads have asked for.
-    pub(super) fn drain(&mut self, core: &mut Core) {
+    pub(super) fn drain(&mut self, core: &mut Core, executor: &Executor) {
         while let Ok(ask) = self.asked.try_recv() {
             match ask {
                 Ask::Add { export, done } => {
@@ -114,8 +155,45 @@ impl Exports {
                     let give_up_at = Some(core.now.plus_millis(FAREWELL.as_millis() as u64));
                     place.stage = Stage::Leaving { give_up_at, done };
                 }
+                Ask::Hold { done } => {
+                    self.iter_mut().for_each(|export| export.hold(core));
+                    self.holding = Some(done);
+                }
+                Ask::GoOn => {
+                    self.holding = None;
+                    self.iter_mut().for_each(|export| export.go_on(core));
+                }
+                Ask::HandOver { to, done } => done(self.hand_over(core, executor, to)),
             }
         }
+    }
+
+    /// Adds all clients and members; nothing has changed where that fails.
+    fn hand_over(
+        &mut self,
+        core: &Core,
+        executor: &Executor,
+        mut to: Handover,
+    ) -> io::Result<Handover> {
+        executor.hand_over(&mut to)?;
+        self.iter().try_for_each(|export| export.hand_over(core, &mut to))?;
+        self.iter_mut().for_each(|export| export.leave());
+        self.handed_over = true;
+        Ok(to)
+    }
+
+    /// Tells who waits for it that nothing is under way any more, also on members that were given
+    /// up: the kernel ends no thread that waits for such a one.
+    pub(super) fn tell_if_held(&mut self, core: &Core, executor: &Executor) {
+        let quiet = |of: &Self| of.iter().all(|export| export.is_held(core));
+        if self.holding.is_some() && executor.given_up() == 0 && quiet(self) {
+            self.holding.take().into_iter().for_each(|done| done(()));
+        }
+    }
+
+    /// Are their clients another process's by now?
+    pub(super) const fn are_handed_over(&self) -> bool {
+        self.handed_over
     }
 
     /// When to look again at the latest.
@@ -213,6 +291,26 @@ impl ExportsDoor {
     pub(crate) fn close_part(&self, of: ExportId, part: &str) {
         let part = part.to_owned();
         self.call(2 * FAREWELL, |done| Ask::ClosePart { of, part, done });
+    }
+
+    /// Has all exports take nothing more, until they [go on](Self::go_on). False when something
+    /// that clients have asked for is still under way after so long.
+    pub(crate) fn hold(&self, limit: Duration) -> bool {
+        self.call(limit, |done| Ask::Hold { done }).is_some()
+    }
+
+    /// Has all exports go on that were held.
+    pub(crate) fn go_on(&self) {
+        self.send(Ask::GoOn);
+    }
+
+    /// Adds members, and the clients of exports that are held, to a hand-over. The exports serve
+    /// nobody any more then. `None` when the engine has ended.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors; nothing is handed over then.
+    pub(crate) fn hand_over(&self, to: Handover) -> Option<io::Result<Handover>> {
+        self.call(Duration::MAX, |done| Ask::HandOver { to, done })
     }
 
     /// Closes an export. It is gone when this returns, unless a member does not answer what its

@@ -1,19 +1,36 @@
 //! The members: what is known of the file of each, and how I/O on it is to be done.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
-use braid_array::{IoOp, SECTOR_BYTES};
+use braid_array::{IoError, IoOp, Outcome, SECTOR_BYTES};
+use braid_rescue::map_file::MapFile;
 use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
 
 use super::at_once::answers_at_once;
+use super::backends::{Backends, Wanted};
+use super::changed::{self, Changes};
 use super::mapped::Mapped;
 use crate::lock::LockedFile;
-use crate::member::MemberFile;
+use crate::member::{MemberFile, Overlay, Run, is_nbd};
+use braid_array::figures::IoFigures;
 
 /// A member, and what is known of its file.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) file: Arc<LockedFile>,
+    /// Where in it the member begins, in bytes.
+    pub(super) start: u64,
+    /// Others may use the file, too: other parts of it, what the overlay leaves as it is, or a
+    /// disk at a server.
+    pub(super) shared: bool,
+    /// What reads it, if not the driver.
+    pub(super) reader: Option<Sender<Wanted>>,
+    /// Where it is changed instead.
+    overlay: Option<Arc<Overlay>>,
+    /// What of its file counts as unreadable.
+    lost: Option<Arc<MapFile>>,
     /// For a file that can be truncated while it is in use: what is known of its size.
     size: Option<KnownSize>,
     /// Short I/O on it is done at once, by the engine's thread.
@@ -26,6 +43,9 @@ pub(super) struct Member {
     pub(super) cannot_punch: bool,
     /// fallocate said that it cannot zero ranges here.
     pub(super) cannot_zero: bool,
+    pub(super) path: PathBuf,
+    /// Of what was done on it.
+    pub(super) figures: IoFigures,
     /// For the locks on what the member lies on.
     _below: Vec<LockedFile>,
 }
@@ -38,24 +58,93 @@ struct KnownSize {
 }
 
 impl Member {
-    pub(super) fn new(member: MemberFile) -> Self {
+    pub(super) fn new(member: MemberFile, backends: &Backends) -> Self {
         let size = can_shrink(&member).then(KnownSize::default);
-        let drops_dsync = !member.block_device && !keeps_dsync(&member.file);
+        let overlaid = member.overlay.is_some();
+        // What is to be durable in an overlay takes a flush of its own.
+        let drops_dsync = overlaid || !member.block_device && !keeps_dsync(&member.file);
         // A device's node is in memory, and what it stands for is not.
-        let at_once = !member.block_device && answers_at_once(&member.file);
+        let is_file = !member.block_device && member.backend.is_none();
+        let at_once = is_file && !overlaid && answers_at_once(&member.file);
         let mapped = map(&member).map(Arc::new);
-        let file = Arc::new(member.file);
         let cannot_punch = false;
         let cannot_zero = false;
-        let _below = member.below;
-        Self { file, size, at_once, mapped, drops_dsync, cannot_punch, cannot_zero, _below }
+        let start = member.start_bytes();
+        // Another process has its own connection to a server.
+        let shared = overlaid || member.part.is_some() || is_nbd(&member.path);
+        let MemberFile { file, path, backend, overlay, lost, below: _below, .. } = member;
+        let reader = backend.map(|backend| backends.reader(backend));
+        let overlay = overlay.map(Arc::new);
+        let file = Arc::new(file);
+        Self {
+            file,
+            start,
+            shared,
+            reader,
+            overlay,
+            lost,
+            size,
+            at_once,
+            mapped,
+            drops_dsync,
+            cannot_punch,
+            cannot_zero,
+            path,
+            figures: IoFigures::default(),
+            _below,
+        }
+    }
+
+    /// The answer to an operation that needs no I/O, or is not to be tried.
+    pub(super) fn answer(&mut self, op: IoOp, turn: u64) -> Option<Result<Outcome, IoError>> {
+        if self.ends_before(op, turn) {
+            return Some(Err(IoError::SHRUNK));
+        }
+        if self.has_lost(op) {
+            return Some(Err(IoError::MEDIUM));
+        }
+        match (&self.overlay, op) {
+            // Its file is no place to write to.
+            (None, op) if self.reader.is_some() => match op {
+                IoOp::Read { .. } => None,
+                IoOp::Flush => Some(Ok(Outcome::Done)),
+                _ => Some(Err(IoError::GONE)),
+            },
+            (Some(overlay), IoOp::WriteZeroes { .. } | IoOp::Discard { .. }) => {
+                Some(changed::zero(overlay, op))
+            }
+            _ => None,
+        }
+    }
+
+    /// How an operation goes where changes are kept elsewhere.
+    pub(super) fn changes(&self, op: IoOp) -> Option<Box<Changes>> {
+        let overlay = self.overlay.as_ref()?;
+        Some(Box::new(Changes::of(overlay, self.start, op)))
+    }
+
+    /// Is this a read of what counts as unreadable? What was written since does not.
+    fn has_lost(&self, op: IoOp) -> bool {
+        let (Some(lost), IoOp::Read { sector, buf }) = (&self.lost, op) else { return false };
+        let end = sector + u64::from(buf.len) / SECTOR_BYTES;
+        let bytes = |sector: u64| self.start + sector * SECTOR_BYTES;
+        let mut at = sector;
+        while at < end {
+            let all = Run { changed: false, sectors: end - at };
+            let run = self.overlay.as_ref().map_or(all, |overlay| overlay.run(at, end - at));
+            if !run.changed && lost.is_missing(&(bytes(at)..bytes(at + run.sectors))) {
+                return true;
+            }
+            at += run.sectors;
+        }
+        false
     }
 
     /// Was the file truncated to before the end of this write? Writing would make it grow again,
     /// and what was cut off in between would then read as zeroes, without an error. The file is
     /// looked at once in a turn: who truncates it later in that turn could as well do so between a
     /// look and its write.
-    pub(super) fn ends_before(&mut self, op: IoOp, turn: u64) -> bool {
+    fn ends_before(&mut self, op: IoOp, turn: u64) -> bool {
         let Some(known) = &mut self.size else { return false };
         let (sector, bytes) = match op {
             IoOp::Write { sector, buf, .. } => (sector, u64::from(buf.len)),
@@ -65,14 +154,15 @@ impl Member {
         if known.turn != turn {
             *known = KnownSize { turn, bytes: size_bytes(&self.file) };
         }
-        known.bytes.is_some_and(|size| size < sector * SECTOR_BYTES + bytes)
+        known.bytes.is_some_and(|size| size < self.start + sector * SECTOR_BYTES + bytes)
     }
 }
 
 /// May what a member is become smaller without a word? Devices refuse what is behind their end, and
 /// memory of our own is sealed.
 fn can_shrink(member: &MemberFile) -> bool {
-    !member.block_device && !is_sealed(&member.file)
+    let is_file = !member.block_device && member.backend.is_none();
+    is_file && member.overlay.is_none() && !is_sealed(&member.file)
 }
 
 /// Is it memory that nobody can cut off?

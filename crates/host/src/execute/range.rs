@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use braid_array::{Instant, IoError, IoId, MemberId, Outcome, SECTOR_BYTES};
+use braid_array::{Instant, IoError, IoId, MemberId, Outcome};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -11,14 +11,17 @@ use super::{Answer, Executor, looked_into};
 use crate::driver::{Driver, Op};
 use crate::lock::LockedFile;
 use crate::token::Token;
+use braid_array::figures::Kind;
 
 /// A range to be zeroed or discarded.
 #[derive(Debug)]
 pub(super) struct RangeOp {
     pub(super) io: IoId,
     member: MemberId,
-    file: Arc<LockedFile>,
-    /// Bytes on the device.
+    pub(super) file: Arc<LockedFile>,
+    begun: Instant,
+    /// Bytes on the device: where it begins, what is next, where it ends.
+    start: u64,
     next: u64,
     end: u64,
     /// Durable at the end; `then_sync`: by a flush also after writes.
@@ -56,16 +59,17 @@ impl RangeOp {
         io: IoId,
         member: MemberId,
         file: Arc<LockedFile>,
-        (sector, sectors): (u64, u64),
+        (start, len): (u64, u64),
         step: RangeStep,
+        begun: Instant,
     ) -> Self {
-        let next = sector * SECTOR_BYTES;
-        let end = next + sectors * SECTOR_BYTES;
-        let piece = Transfer::new(next, 0, false);
+        let next = start;
+        let end = start + len;
+        let piece = Transfer::new(start, 0, false);
         let fua = false;
         let then_sync = false;
         let abandoned = false;
-        Self { io, member, file, next, end, fua, then_sync, step, piece, abandoned }
+        Self { io, member, file, begun, start, next, end, fua, then_sync, step, piece, abandoned }
     }
 
     /// A step has ended.
@@ -115,7 +119,7 @@ impl Executor {
         self.remember_unsupported(index, result);
         let range = &mut self.ranges[index];
         match range.after(result) {
-            After::End(result) => return Some(self.finish(index, result)),
+            After::End(result) => return Some(self.finish(index, result, now)),
             After::Step(step) => {
                 range.step = step;
                 self.continue_range(driver, index);
@@ -127,8 +131,17 @@ impl Executor {
         None
     }
 
-    pub(super) fn finish(&mut self, index: usize, result: Result<Outcome, IoError>) -> Answer {
-        let RangeOp { io, file, end, .. } = self.ranges.remove(index);
+    pub(super) fn finish(
+        &mut self,
+        index: usize,
+        result: Result<Outcome, IoError>,
+        now: Instant,
+    ) -> Answer {
+        let RangeOp { io, member, file, begun, start, end, step, .. } = self.ranges.remove(index);
+        let kind = if step == RangeStep::Discard { Kind::Discard } else { Kind::Zero };
+        if let Some(figures) = self.figures_of(member, &file) {
+            figures.note((kind, end - start), begun, now, result.is_ok());
+        }
         (io, result.map_err(|error| looked_into(error, &file, end)))
     }
 

@@ -10,11 +10,15 @@ use crate::member;
 const MEMBER: MemberId = MemberId(0);
 const BYTES: u64 = 64 << 20;
 
+fn eventfd() -> Arc<OwnedFd> {
+    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap().into()
+}
+
 /// An executor with a member of memory, its arena and a driver.
 fn rig() -> (Executor, Arena, Driver<Token>) {
     let arena = Arena::new(BYTES, 1 << 20).unwrap();
     let member = member::memory(PathBuf::from("memory"), BYTES).unwrap();
-    let executor = Executor::new(vec![(MEMBER, member)], arena.zeroes());
+    let executor = Executor::new(vec![(MEMBER, member)], arena.zeroes(), eventfd());
     let driver = Driver::threads(arena.memory()).unwrap();
     (executor, arena, driver)
 }
@@ -33,7 +37,7 @@ fn a_block_device_is_left_to_the_driver() {
     let arena = Arena::new(BYTES, 1 << 20).unwrap();
     let memory = member::memory(PathBuf::from("memory"), BYTES).unwrap();
     let device = MemberFile { block_device: true, ..memory };
-    let mut executor = Executor::new(vec![(MEMBER, device)], arena.zeroes());
+    let mut executor = Executor::new(vec![(MEMBER, device)], arena.zeroes(), eventfd());
     let mut driver = Driver::threads(arena.memory()).unwrap();
     let op = read(8, Buf { offset: 0, len: 4096 });
     assert_eq!(executor.start(&mut driver, IoId(1), MEMBER, op), None);
@@ -97,7 +101,7 @@ fn what_a_turn_has_no_time_for_is_left_to_the_driver() {
     }
     assert_eq!(answered, 1000);
     // In the next turn it goes on by itself.
-    executor.begin_turn();
+    executor.begin_turn(Instant(0));
     executor.start(&mut driver, IoId(0), MEMBER, IoOp::Flush);
     assert!(executor.next_done(&mut driver, Instant(0)).is_some());
 }

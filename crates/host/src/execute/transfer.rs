@@ -18,6 +18,8 @@ pub(super) struct Transfer {
     pub(super) len_bytes: u32,
     pub(super) done_bytes: u32,
     reads: bool,
+    /// Calls may end behind any sector.
+    by_sectors: bool,
     tries: u32,
 }
 
@@ -36,7 +38,12 @@ pub(super) enum Next {
 
 impl Transfer {
     pub(super) const fn new(offset: u64, len_bytes: u32, reads: bool) -> Self {
-        Self { offset, len_bytes, done_bytes: 0, reads, tries: 0 }
+        Self { offset, len_bytes, done_bytes: 0, reads, by_sectors: false, tries: 0 }
+    }
+
+    /// The same where not all lies together: a call moves what does.
+    pub(super) const fn by_sectors(self) -> Self {
+        Self { by_sectors: true, ..self }
     }
 
     /// The first byte on the device behind it.
@@ -86,6 +93,9 @@ impl Transfer {
 
     /// What its ends are multiples of, at most a page.
     const fn block_bytes(&self) -> u32 {
+        if self.by_sectors {
+            return 512;
+        }
         1 << (self.offset as u32 | self.len_bytes | 4096).trailing_zeros()
     }
 }

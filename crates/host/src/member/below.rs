@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
 
-use super::MemberFile;
 use super::identity::{Identity, identity};
+use super::{MemberFile, MemberName};
 use crate::lock::LockedFile;
 use crate::sysfs::{ALL, Backing, BlockDevice, DEEPEST};
 
@@ -37,11 +37,12 @@ impl Place {
 
 /// The member, what it lies on, what that lies on, and so on as far as is known.
 pub(super) fn places(member: &MemberFile) -> io::Result<Vec<Place>> {
+    let start = member.start_bytes();
     let mut places = vec![Place {
         path: member.path.clone(),
         identity: identity(&member.file)?,
-        bytes: 0..member.sectors * SECTOR_BYTES,
-        whole: true,
+        bytes: start..start + member.sectors * SECTOR_BYTES,
+        whole: member.part.is_none(),
         below_loop: false,
     }];
     descend(&mut places);
@@ -59,7 +60,7 @@ fn descend(places: &mut Vec<Place>) {
 /// The real paths of a file or device and of what it lies on, without opening any of it. Empty
 /// where there is no such file.
 pub(crate) fn lies_on(path: &Path) -> Vec<PathBuf> {
-    let Ok(path) = fs::canonicalize(path) else { return Vec::new() };
+    let Ok(path) = fs::canonicalize(MemberName::of(path).file) else { return Vec::new() };
     let Ok(metadata) = fs::metadata(&path) else { return Vec::new() };
     let identity = Identity::of(&metadata);
     let mut places = vec![Place { path, identity, bytes: 0..1, whole: true, below_loop: false }];
@@ -108,12 +109,12 @@ fn moved(bytes: &Range<u64>, by: u64) -> Option<Range<u64>> {
 /// What somebody else has locked.
 pub(super) fn lock_all(
     member: &MemberFile,
-    lock: impl Fn(&LockedFile, &Path, bool) -> rustix::io::Result<()>,
+    lock: impl Fn(&LockedFile, bool) -> rustix::io::Result<()>,
 ) -> Result<Vec<LockedFile>, (PathBuf, LockedFile)> {
     let mut locked = Vec::new();
     for place in places(member).unwrap_or_default().into_iter().filter(|place| place.below_loop) {
         let Ok(file) = File::open(&place.path).map(LockedFile::from) else { continue };
-        match lock(&file, &place.path, place.whole) {
+        match lock(&file, place.whole) {
             Ok(()) => locked.push(file),
             Err(rustix::io::Errno::WOULDBLOCK) => return Err((place.path, file)),
             Err(_) => {}

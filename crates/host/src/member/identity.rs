@@ -3,6 +3,9 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use super::MemberName;
 
 /// What makes two names one file: the device number of a block device, device and inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +36,18 @@ impl Identity {
     pub(super) fn device_number(self) -> Option<u64> {
         self.block_device.then_some(self.device)
     }
+}
+
+/// The identity of what has a member's name now.
+///
+/// # Errors
+/// When there is nothing of this name, as it says.
+pub(crate) fn identity_at(path: &Path) -> io::Result<Identity> {
+    let metadata = std::fs::metadata(MemberName::of(path).file).map_err(|error| {
+        let reason = format!("{} is not there any more: {error}", path.display());
+        io::Error::new(error.kind(), reason)
+    })?;
+    Ok(Identity::of(&metadata))
 }
 
 /// The identity of an open file.

@@ -1,25 +1,45 @@
-//! Member devices: local files and block devices.
+//! Member devices: local files and block devices, and parts of them.
 
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use braid_array::SECTOR_BYTES;
+use braid_rescue::map_file::{MapFile, MapFileError};
 
 use crate::lock::LockedFile;
 
+mod backend;
 mod below;
+mod error;
+mod fuzz;
 mod identity;
 mod in_use;
+mod inside;
+mod look;
+mod name;
 mod open;
+mod overlay;
+mod patience;
 mod probe;
 mod scan;
 mod signature;
 
+pub use backend::fuzz_image;
+pub(crate) use backend::{Backend, is_nbd};
 pub(crate) use below::lies_on;
+pub use error::OpenError;
+pub use fuzz::fuzz_overlay;
+pub(crate) use identity::identity_at;
 pub use identity::{Identity, identity};
+pub use inside::inside;
+pub use look::{as_image, partitions, what_it_is};
+pub use name::{MemberName, Part};
 pub(crate) use open::memory_file;
-pub use open::{Mode, OpenError, check_distinct, locked_by, memory, open, peek};
+pub use open::{Mode, check_distinct, locked_by, memory, open, peek, peek_through};
+pub(crate) use overlay::{Dirty, Overlay, Run};
 pub use probe::{probe, probe_with_log};
 pub use scan::scan;
 pub use signature::{Signature, data, signature};
@@ -29,9 +49,11 @@ pub use signature::{Signature, data, signature};
 pub struct MemberFile {
     /// The descriptor all I/O goes through. Opened with O_DIRECT where the file system has it.
     pub file: LockedFile,
-    /// For messages; absolute.
+    /// For messages; absolute. Of a part, as [`MemberName`] has it.
     pub path: PathBuf,
-    /// Size of the device.
+    /// The bytes of the file that are the member, where it is not all of it.
+    pub part: Option<Range<u64>>,
+    /// Size of the member.
     pub sectors: u64,
     /// Opened with O_DIRECT.
     pub direct: bool,
@@ -39,8 +61,14 @@ pub struct MemberFile {
     pub block_bytes: u32,
     /// A block device rather than a regular file.
     pub block_device: bool,
+    /// Where its bytes come from, if not from the file as they are there.
+    pub(crate) backend: Option<Arc<dyn Backend>>,
     /// What it lies on, kept open for the locks on it.
     pub below: Vec<LockedFile>,
+    /// Where it is changed instead of in its file.
+    pub(crate) overlay: Option<Overlay>,
+    /// What of its file counts as unreadable.
+    pub(crate) lost: Option<Arc<MapFile>>,
 }
 
 /// Memory for O_DIRECT: zeroed, at a multiple of 4096.
@@ -78,11 +106,55 @@ impl AlignedBytes {
 /// Plain, blocking I/O at any offset and of any length, for metadata and for looking at members.
 /// The engine does its own.
 impl MemberFile {
+    /// A file as it is, all of it: so many bytes, read and written without O_DIRECT.
+    pub(crate) fn plain(file: std::fs::File, path: PathBuf, bytes: u64) -> Self {
+        Self {
+            file: file.into(),
+            path,
+            part: None,
+            sectors: bytes / SECTOR_BYTES,
+            direct: false,
+            block_bytes: 512,
+            block_device: false,
+            backend: None,
+            below: Vec::new(),
+            overlay: None,
+            lost: None,
+        }
+    }
+
+    /// Where in its file the member begins, in bytes.
+    #[must_use]
+    pub fn start_bytes(&self) -> u64 {
+        self.part.as_ref().map_or(0, |part| part.start)
+    }
+
+    /// Has what was not rescued of it count as unreadable: by the map that ddrescue kept while it
+    /// made the image that this is, or is a part of.
+    ///
+    /// # Errors
+    /// What is wrong with the map.
+    pub fn lose(&mut self, map: &[u8]) -> Result<(), MapFileError> {
+        let end = self.start_bytes() + self.sectors * SECTOR_BYTES;
+        self.lost = Some(Arc::new(MapFile::parse(map, end)?));
+        Ok(())
+    }
+
+    /// Does some of these bytes count as unreadable?
+    pub(crate) fn is_lost(&self, offset: u64, len: usize) -> bool {
+        let start = self.start_bytes() + offset;
+        let Some(lost) = &self.lost else { return false };
+        lost.is_missing(&(start..start.saturating_add(len as u64)))
+    }
+
     /// Reads `len` bytes.
     ///
     /// # Errors
     /// When the device fails or ends before `offset + len`.
     pub fn read_at(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        if self.is_lost(offset, len) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         let (covering, head) = self.read_covering(offset, len)?;
         Ok(covering.as_slice()[head..head + len].to_vec())
     }
@@ -96,7 +168,10 @@ impl MemberFile {
         let (mut covering, head) = self.read_covering(offset, bytes.len())?;
         covering.as_mut_slice()[head..head + bytes.len()].copy_from_slice(bytes);
         let start = offset - head as u64;
-        self.file.write_all_at(covering.as_slice(), start)
+        if let Some(overlay) = &self.overlay {
+            return overlay.write(start / SECTOR_BYTES, covering.as_slice());
+        }
+        self.file.write_all_at(covering.as_slice(), self.start_bytes() + start)
     }
 
     /// Makes everything written durable.
@@ -104,7 +179,18 @@ impl MemberFile {
     /// # Errors
     /// When the device fails.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        match &self.overlay {
+            Some(overlay) => overlay.flush(),
+            None => self.file.sync_data(),
+        }
+    }
+
+    /// Reads what is at a byte of the file, or of the disk in it.
+    fn read_raw(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        match &self.backend {
+            Some(backend) => backend.read_exact_at(bytes, at).map(|()| bytes.len()),
+            None => self.file.read_at(bytes, at),
+        }
     }
 
     /// The whole blocks that cover a range, and where in them the range begins.
@@ -125,7 +211,8 @@ impl MemberFile {
         let mut bytes = AlignedBytes::new(whole.next_multiple_of(self.block_bytes as usize));
         let mut done = 0;
         while done < whole {
-            match self.file.read_at(&mut bytes.as_mut_slice()[done..], start + done as u64) {
+            let from = self.start_bytes() + start + done as u64;
+            match self.read_raw(&mut bytes.as_mut_slice()[done..], from) {
                 Ok(0) => return Err(beyond()),
                 Ok(n) => done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -133,6 +220,9 @@ impl MemberFile {
             }
         }
         bytes.len = whole;
+        if let Some(overlay) = &self.overlay {
+            overlay.read_over(start / SECTOR_BYTES, bytes.as_mut_slice())?;
+        }
         Ok((bytes, head))
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,9 +13,15 @@ use braid_array::refusal::Next;
 use rustix::fs::{AtFlags, MemfdFlags, OFlags, SealFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::backend::{self, Disk};
 use super::below::{Place, lock_all, places};
-use super::identity::{Identity, identity};
-use super::{AlignedBytes, MemberFile, in_use};
+use super::error::OpenError;
+use super::identity::identity;
+use super::look::partitions;
+use super::patience::Patience;
+use super::probe::probe;
+use super::{AlignedBytes, MemberFile, MemberName, Overlay, Part, in_use};
+use crate::handover::{self, What};
 use crate::lock::LockedFile;
 use crate::served_array::ServedArray;
 use crate::sysfs::BlockDevice;
@@ -23,63 +30,13 @@ use crate::users::{self, Process};
 
 /// What a member is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum Mode<'a> {
     /// Nothing will be written to it.
     ReadOnly,
     /// Will be written to.
     ReadWrite,
-}
-
-/// Why a member cannot be used: which, the reason, the next step.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {reason}; {}", .path.display(), .next.advice)]
-pub struct OpenError {
-    /// The member.
-    pub path: PathBuf,
-    /// What stands against it.
-    pub reason: String,
-    /// What to do.
-    pub next: Next,
-    /// It cannot be written to, but could be read.
-    pub readable: bool,
-}
-
-impl OpenError {
-    fn new(path: &Path, reason: impl Into<String>, next: impl Into<Next>) -> Self {
-        Self { path: path.to_owned(), reason: reason.into(), next: next.into(), readable: false }
-    }
-
-    fn read_only(path: &Path, reason: &str, next: &'static str) -> Self {
-        Self { readable: true, ..Self::new(path, reason, next) }
-    }
-
-    fn in_use(path: &Path, user: &in_use::User) -> Self {
-        Self::new(path, user.to_string(), user.next())
-    }
-
-    fn from_io(path: &Path, error: &io::Error) -> Self {
-        let (reason, next): (String, &str) = match Errno::from_io_error(error) {
-            Some(Errno::NOENT) => ("no such file or device".into(), "check the path"),
-            Some(Errno::ACCESS | Errno::PERM) => {
-                ("permission denied".into(), "run as a user who may access it, or as root")
-            }
-            Some(Errno::ROFS) => {
-                return Self::read_only(path, "on a read-only file system", "remount it writable");
-            }
-            Some(Errno::BUSY | Errno::TXTBSY) => {
-                let identity = std::fs::metadata(path).ok().map(|data| Identity::of(&data));
-                return match identity.and_then(in_use::user) {
-                    Some(user) => Self::in_use(path, &user),
-                    None => Self::new(path, "in use by the kernel", "see lsblk for what uses it"),
-                };
-            }
-            Some(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
-                ("no device behind this name".into(), "check the device")
-            }
-            _ => (describe(error), "check the device"),
-        };
-        Self::new(path, reason, next)
-    }
+    /// Will be written to, but all that is written goes to a file in this directory.
+    Overlay(&'a Path),
 }
 
 /// Opens a member and locks it: against every other user when `exclusive`, else only against
@@ -87,12 +44,14 @@ impl OpenError {
 ///
 /// # Errors
 /// [`OpenError`], a line for people. Nothing was written.
-pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, OpenError> {
+pub fn open(path: &Path, mode: Mode<'_>, exclusive: bool) -> Result<MemberFile, OpenError> {
+    // Of what is only read there may be several readers.
+    let exclusive = exclusive && !matches!(mode, Mode::Overlay(_));
     let mut member = open_unlocked(path, mode, exclusive)?;
-    match lock(&member.file, path, exclusive) {
+    match lock_member(&member, mode, exclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            let (user, next) = lock_holder(&member.file, path);
+            let (user, next) = lock_holder(&member.file, &MemberName::of(path).file);
             return Err(OpenError::new(path, format!("in use by {user}"), next));
         }
         Err(error) => {
@@ -101,7 +60,7 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
         }
     }
     // Who has a part of a file leaves the other parts to others.
-    let locked = lock_all(&member, |file, on, whole| lock(file, on, exclusive && whole));
+    let locked = lock_all(&member, |file, whole| lock(file, exclusive && whole));
     member.below = locked.map_err(|(on, file)| {
         let (user, next) = lock_holder(&file, &on);
         OpenError::new(path, format!("lies on {}, in use by {user}", on.display()), next)
@@ -112,44 +71,40 @@ pub fn open(path: &Path, mode: Mode, exclusive: bool) -> Result<MemberFile, Open
             return Err(OpenError::in_use(path, &user));
         }
     }
+    if let Mode::Overlay(dir) = mode {
+        member.overlay = Some(Overlay::open(dir, &member)?);
+    }
     Ok(member)
 }
 
-/// How long a process that was killed may keep its files: while the kernel ends its I/O.
-const LAST_IO: Duration = Duration::from_secs(3);
-
-/// How long udev may look at a device that has just appeared; it locks it meanwhile
-/// (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
-const UDEV_LOOKS: Duration = Duration::from_secs(20);
-/// What its processes are called.
-const UDEV: [&str; 2] = ["(udev-worker)", "systemd-udevd"];
-
 /// Locks a file. Nobody tells when one is free that a dead process had, or udev, so that is tried
 /// again.
-fn lock(file: &LockedFile, path: &Path, exclusive: bool) -> rustix::io::Result<()> {
-    let began = Instant::now();
+fn lock(file: &LockedFile, exclusive: bool) -> rustix::io::Result<()> {
+    let mut patience = Patience::new(Instant::now());
     loop {
         let locked = file.lock(exclusive);
         if locked != Err(Errno::WOULDBLOCK) {
             return locked;
         }
-        let holders = users::lock_holders(file, path);
-        let patience = if holders.is_empty() {
-            LAST_IO
-        } else if holders.iter().all(is_udev) {
-            UDEV_LOOKS
-        } else {
-            return locked;
-        };
-        if began.elapsed() > patience {
+        // Who only has it open may be about to let go of it: a process that was just forked.
+        if patience.is_over(Instant::now(), &users::lockers(file)) {
             return locked;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-fn is_udev(holder: &Process) -> bool {
-    holder.program.as_deref().is_some_and(|program| UDEV.contains(&program))
+/// Locks a member. The other parts of a file are left to others; of the same bytes one may be the
+/// writer, or all readers.
+fn lock_member(member: &MemberFile, mode: Mode<'_>, exclusive: bool) -> rustix::io::Result<()> {
+    let all = 0..0;
+    let (exclusive, bytes) = match &member.part {
+        Some(part) => (false, part),
+        None => (exclusive, &all),
+    };
+    lock(&member.file, exclusive)?;
+    // Who shares the file may not read what the writer of a part writes.
+    if exclusive { Ok(()) } else { member.file.lock_range(bytes, mode == Mode::ReadWrite) }
 }
 
 /// Who has locked a file, and what to do about it.
@@ -192,15 +147,7 @@ pub fn memory(name: PathBuf, bytes: u64) -> io::Result<MemberFile> {
     if bytes < SECTOR_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too small"));
     }
-    Ok(MemberFile {
-        file: memory_file("braid", bytes)?.into(),
-        path: name,
-        sectors: bytes / SECTOR_BYTES,
-        direct: false,
-        block_bytes: 512,
-        block_device: false,
-        below: Vec::new(),
-    })
+    Ok(MemberFile::plain(memory_file("braid", bytes)?, name, bytes))
 }
 
 /// Opens a member to look at it, whoever uses it; what is read may change meanwhile.
@@ -211,15 +158,60 @@ pub fn peek(path: &Path) -> Result<MemberFile, OpenError> {
     open_unlocked(path, Mode::ReadOnly, false)
 }
 
-fn open_unlocked(path: &Path, mode: Mode, claim: bool) -> Result<MemberFile, OpenError> {
+impl MemberFile {
+    /// The same file, opened once more for reading, without a lock of its own: the first one has
+    /// to stay for that.
+    ///
+    /// # Errors
+    /// As for [`open`], and when another file has taken the name.
+    pub fn twin(&self) -> Result<Self, OpenError> {
+        let fail = |error: io::Error| OpenError::from_io(&self.path, &error);
+        let mut twin = peek(&self.path)?;
+        // A disk at a server stands for itself by a socket, of which each has its own.
+        let may_change = !backend::is_nbd(&self.path);
+        if may_change
+            && identity(&twin.file).map_err(fail)? != identity(&self.file).map_err(fail)?
+        {
+            return Err(OpenError::new(&self.path, "was replaced", "try again"));
+        }
+        twin.lost.clone_from(&self.lost);
+        Ok(twin)
+    }
+}
+
+/// The same, with its changes if there is an overlay of it in this directory.
+///
+/// # Errors
+/// As for [`open`].
+pub fn peek_through(path: &Path, dir: &Path) -> Result<MemberFile, OpenError> {
+    let mut member = peek(path)?;
+    member.overlay = Overlay::look(dir, &member)?;
+    Ok(member)
+}
+
+fn open_unlocked(path: &Path, mode: Mode<'_>, claim: bool) -> Result<MemberFile, OpenError> {
     let fail = |error: io::Error| OpenError::from_io(path, &error);
+    let MemberName { file: name, part } = MemberName::of(path);
+    if backend::is_nbd(&name) {
+        let (disk, socket) = backend::connect(&name)?;
+        return of_disk(path, socket, disk, mode);
+    }
     // Looked at before it is opened: opening a FIFO or a tape has effects.
-    let kind = check_kind(path, &std::fs::metadata(path).map_err(fail)?)?;
+    let kind = check_kind(path, &std::fs::metadata(&name).map_err(fail)?)?;
+    if part.is_some() && mode == Mode::ReadWrite && kind == Kind::BlockDevice {
+        let next = "name the device of the partition, or make a loop device of it";
+        return Err(OpenError::read_only(path, "a part of a device is for reading", next));
+    }
     let mut flags = OFlags::empty();
-    if claim && kind == Kind::BlockDevice {
+    // Of a part the kernel knows nothing.
+    if claim && kind == Kind::BlockDevice && part.is_none() {
         flags |= OFlags::EXCL;
     }
-    let (file, direct) = open_file(path, mode, flags).map_err(fail)?;
+    let inherited = if claim { inherited(path).map_err(fail)? } else { None };
+    let (file, direct) = match inherited {
+        Some(inherited) => inherited,
+        None => open_file(&name, mode, flags).map_err(fail)?,
+    };
     // Another file may have taken the name since.
     if check_kind(path, &file.metadata().map_err(fail)?)? != kind {
         return Err(OpenError::new(path, "was replaced while it was opened", "try again"));
@@ -236,18 +228,87 @@ fn open_unlocked(path: &Path, mode: Mode, claim: bool) -> Result<MemberFile, Ope
         };
         return Err(OpenError::new(path, reason, "name a member with room for data"));
     }
+    if kind == Kind::File
+        && let Some(disk) = disk_in(&name, &file, bytes)?
+    {
+        return of_disk(path, file, disk, mode);
+    }
     let block_device = kind == Kind::BlockDevice;
-    let mut member = MemberFile {
-        file: file.into(),
-        path: std::path::absolute(path).map_err(fail)?,
-        sectors: bytes / SECTOR_BYTES,
-        direct,
-        block_bytes: 512,
-        block_device,
-        below: Vec::new(),
-    };
+    let part = part.map(|part| range_of(path, &name, part, bytes)).transpose()?;
+    let size = part.as_ref().map_or(bytes, |part| part.end - part.start);
+    let absolute = std::path::absolute(path).map_err(fail)?;
+    let plain = MemberFile::plain(file, absolute, size);
+    let mut member = MemberFile { part, direct, block_device, ..plain };
     choose_alignment(&mut member, mode)?;
     Ok(member)
+}
+
+/// A member that is read through a backend, for which the file stands: all of the disk, or a part.
+fn of_disk(path: &Path, file: File, disk: Disk, mode: Mode<'_>) -> Result<MemberFile, OpenError> {
+    if mode == Mode::ReadWrite {
+        let next = "have what is changed kept beside it: --overlay DIR";
+        return Err(OpenError::read_only(path, "is for reading", next));
+    }
+    let MemberName { file: name, part } = MemberName::of(path);
+    let part = part.map(|part| range_of(path, &name, part, disk.bytes)).transpose()?;
+    let bytes = part.as_ref().map_or(disk.bytes, |part| part.end - part.start);
+    if !(SECTOR_BYTES..i64::MAX as u64).contains(&bytes) {
+        let reason = format!("is a disk of {bytes} bytes");
+        return Err(OpenError::new(path, reason, "name a member with room for data"));
+    }
+    let at_server = backend::is_nbd(&name);
+    let absolute = || std::path::absolute(path).map_err(|error| OpenError::from_io(path, &error));
+    let name = if at_server { path.to_owned() } else { absolute()? };
+    let backend = Some(disk.backend);
+    Ok(MemberFile { part, backend, ..MemberFile::plain(file, name, bytes) })
+}
+
+/// The disk that a file is an image of, if it is one of another kind than raw. A member of an array
+/// may begin like one, when an image was put on the array: what has a superblock is a raw member.
+fn disk_in(path: &Path, file: &File, bytes: u64) -> Result<Option<Disk>, OpenError> {
+    let Some(kind) = backend::Kind::of(file) else { return Ok(None) };
+    let raw = File::open(path).map_err(|error| OpenError::from_io(path, &error))?;
+    let raw = MemberFile::plain(raw, path.to_owned(), bytes);
+    if probe(&raw).superblock.is_ok() {
+        return Ok(None);
+    }
+    backend::image(kind, path, file).map(Some)
+}
+
+/// The bytes of a part of a file or device of so many.
+fn range_of(path: &Path, disk: &Path, part: Part, bytes: u64) -> Result<Range<u64>, OpenError> {
+    let (start, size) = match part {
+        Part::Partition(number) => partition(path, disk, number)?,
+        Part::Bytes { offset, size } => (offset, size),
+    };
+    if !start.is_multiple_of(SECTOR_BYTES) {
+        let reason = format!("begins at {start}, in the middle of a sector");
+        return Err(OpenError::new(path, reason, "write an offset that is a multiple of 512"));
+    }
+    let left = bytes.saturating_sub(start);
+    if left < SECTOR_BYTES || size.is_some_and(|size| size < SECTOR_BYTES) {
+        let reason = format!("has no sector there, of {bytes} bytes in all");
+        return Err(OpenError::new(path, reason, "check the offset and the size"));
+    }
+    let size = size.unwrap_or(left).min(left);
+    Ok(start..start + size / SECTOR_BYTES * SECTOR_BYTES)
+}
+
+/// Where a partition begins, and its size, by the partition table.
+fn partition(path: &Path, disk: &Path, number: u32) -> Result<(u64, Option<u64>), OpenError> {
+    let none = |reason: String| {
+        OpenError::new(path, reason, format!("see what it holds: braid examine {}", disk.display()))
+    };
+    let table = partitions(&peek(disk)?);
+    let table = table.map_err(|why| none(format!("has no partition {number}: {why}")))?;
+    let found = table.partitions.iter().find(|partition| partition.number == number);
+    let Some(found) = found.filter(|partition| !partition.kind.is_extended()) else {
+        let data = table.partitions.iter().filter(|partition| !partition.kind.is_extended());
+        let numbers: Vec<String> = data.map(|partition| partition.number.to_string()).collect();
+        let numbers = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+        return Err(none(format!("has no partition {number}, but {numbers}")));
+    };
+    Ok((found.start_bytes, Some(found.size_bytes)))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -268,8 +329,17 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<Kind, OpenError> {
     }
 }
 
+/// What the process before this one had open of a member, claimed all the time; and whether with
+/// O_DIRECT.
+fn inherited(path: &Path) -> io::Result<Option<(File, bool)>> {
+    let what = What::Member(std::path::absolute(path)?);
+    let Some(descriptor) = handover::take(&what) else { return Ok(None) };
+    let direct = rustix::fs::fcntl_getfl(&descriptor)?.contains(OFlags::DIRECT);
+    Ok(Some((File::from(descriptor), direct)))
+}
+
 /// Opens with O_DIRECT; without where the file system refuses it. Tells which.
-fn open_file(path: &Path, mode: Mode, flags: OFlags) -> io::Result<(File, bool)> {
+fn open_file(path: &Path, mode: Mode<'_>, flags: OFlags) -> io::Result<(File, bool)> {
     match open_with(path, mode, flags | OFlags::DIRECT) {
         Ok(file) => Ok((file, true)),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
@@ -279,7 +349,7 @@ fn open_file(path: &Path, mode: Mode, flags: OFlags) -> io::Result<(File, bool)>
     }
 }
 
-fn open_with(path: &Path, mode: Mode, flags: OFlags) -> io::Result<File> {
+fn open_with(path: &Path, mode: Mode<'_>, flags: OFlags) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(mode == Mode::ReadWrite)
@@ -303,23 +373,29 @@ fn size_bytes(file: &File, kind: Kind) -> io::Result<u64> {
 
 /// Finds the alignment that I/O with O_DIRECT needs, by asking and then by trying. A file for
 /// which no alignment up to 4096 will do is opened without O_DIRECT.
-fn choose_alignment(member: &mut MemberFile, mode: Mode) -> Result<(), OpenError> {
+fn choose_alignment(member: &mut MemberFile, mode: Mode<'_>) -> Result<(), OpenError> {
     if !member.direct {
         return Ok(());
     }
     let asked = asked_alignment(&member.file, member.block_device);
     let size = member.sectors * SECTOR_BYTES;
     let works = |bytes: u32| size < u64::from(bytes) || aligned_read_works(&member.file, bytes);
+    let begins_well = |&bytes: &u32| {
+        let part = member.part.as_ref();
+        let aligned = |at: u64| at.is_multiple_of(bytes.into());
+        part.is_none_or(|part| aligned(part.start) && aligned(part.end))
+    };
     let tried = [512, 1024, 2048, 4096].into_iter().find(|&b| b >= asked && works(b));
+    let tried = tried.filter(begins_well);
     if let Some(bytes) = tried {
         member.block_bytes = bytes;
         return Ok(());
     }
-    if member.block_device {
+    if member.block_device && member.part.is_none() {
         let reason = "has blocks of more than 4096 bytes";
         return Err(OpenError::new(&member.path, reason, "use a device with smaller ones"));
     }
-    let plain = open_with(&member.path, mode, OFlags::empty())
+    let plain = open_with(&MemberName::of(&member.path).file, mode, OFlags::empty())
         .map_err(|error| OpenError::from_io(&member.path, &error))?;
     if !same_file(&plain, &member.file) {
         let reason = "was replaced while it was opened";

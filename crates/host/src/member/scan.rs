@@ -4,9 +4,14 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use crate::sysfs::device_path;
+use rustix::fs::makedev;
 
-/// All block devices of the system, by name, as the kernel lists them.
+use crate::sysfs::{BlockDevice, DEEPEST, device_path};
+use crate::users::Mounts;
+
+/// All block devices of the system, by name, as the kernel lists them, but those that lie on what a
+/// process serves: on a device of ublk, or on the file of an array's mount. While nobody serves
+/// that, whoever reads there waits, and it may be our own part to serve it next.
 ///
 /// # Errors
 /// When /proc/partitions cannot be read.
@@ -14,7 +19,43 @@ pub fn scan() -> io::Result<Vec<PathBuf>> {
     let text = std::fs::read_to_string("/proc/partitions")?;
     let is_device =
         |path: &Path| std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
-    Ok(devices(&text).filter(|path| is_device(path)).collect())
+    let mounts = Mounts::read();
+    let is_served =
+        |path: &Path| named(path).is_some_and(|device| is_served(&device, &mounts, DEEPEST));
+    let found = devices(&text).filter(|path| is_device(path) && !is_served(path));
+    Ok(found.collect())
+}
+
+/// The device that a file in /dev is called after.
+fn named(path: &Path) -> Option<BlockDevice> {
+    let name = path.strip_prefix("/dev").ok()?.to_str()?;
+    // The kernel writes "!" for a slash in a device name.
+    BlockDevice::called(&name.replace('/', "!"))
+}
+
+/// Does a process serve this device, or what it lies on? Nothing of it is opened or looked at.
+fn is_served(device: &BlockDevice, mounts: &Mounts, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    if device.path().to_str().is_some_and(|path| path.starts_with("/dev/ublkb")) {
+        return true;
+    }
+    let below = |device: Option<BlockDevice>| {
+        device.is_some_and(|device| is_served(&device, mounts, depth))
+    };
+    if let Some((disk, _)) = device.disk() {
+        return below(Some(disk));
+    }
+    if let Some(backing) = device.backing() {
+        return match mounts.of_file(&backing.path) {
+            Some(mount) if mount.is_ours() => true,
+            Some(mount) => {
+                let on = BlockDevice::of(makedev(mount.device.0, mount.device.1));
+                below(named(&backing.path).or(on))
+            }
+            None => false,
+        };
+    }
+    device.slaves().any(|slave| below(Some(slave)))
 }
 
 /// The devices in the text of /proc/partitions: lines of major, minor, size in KiB and name.

@@ -1,5 +1,5 @@
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,61 @@ fn two_exclusive_users_are_refused_and_shared_ones_are_not() {
     let _a = open(&path, Mode::ReadOnly, false).unwrap();
     let _b = open(&path, Mode::ReadOnly, false).unwrap();
     open(&path, Mode::ReadWrite, true).unwrap_err();
+}
+
+#[test]
+fn parts_of_a_file_are_members_that_do_not_meet() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "disk", 1 << 20);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(b"here", 64 << 10).unwrap();
+    let part = |part: &str| PathBuf::from(format!("{}{part}", path.display()));
+    let first = open(&part("@64K+256K"), Mode::ReadWrite, true).unwrap();
+    assert_eq!((first.sectors, first.start_bytes()), (512, 64 << 10));
+    assert_eq!(first.read_at(0, 4).unwrap(), b"here");
+    first.write_at(1000, b"there").unwrap();
+    let mut found = [0; 5];
+    File::open(&path).unwrap().read_exact_at(&mut found, (64 << 10) + 1000).unwrap();
+    assert_eq!(&found, b"there");
+    assert!(first.read_at((256 << 10) - 2, 4).is_err(), "beyond its end, not the file's");
+
+    let second = open(&part("@320K"), Mode::ReadWrite, true).unwrap();
+    assert_eq!(second.sectors, 704 << 1);
+    check_distinct(&[first, second]).unwrap();
+    let looked_at = |name: &str| peek(&part(name)).unwrap();
+    let error = check_distinct(&[looked_at("@64K+256K"), looked_at("@256K")]).unwrap_err();
+    assert_eq!(error.reason, format!("is the same device as {}@64K+256K", path.display()));
+
+    let held = open(&part("@64K+256K"), Mode::ReadWrite, true).unwrap();
+    for (name, mode) in
+        [("@128K", Mode::ReadWrite), ("@0+65K", Mode::ReadOnly), ("", Mode::ReadOnly)]
+    {
+        let error = open(&part(name), mode, false).map_err(|error| error.reason);
+        let error = error.expect_err(name);
+        assert!(error.starts_with("in use by "), "{name}: {error}");
+    }
+    drop(held);
+    open(&path, Mode::ReadWrite, true).unwrap();
+}
+
+#[test]
+fn parts_that_are_not_there_are_refused() {
+    let dir = tempdir();
+    let path = file_of(dir.path(), "disk", 1 << 20);
+    let reason = |part: &str| {
+        let name = PathBuf::from(format!("{}{part}", path.display()));
+        open(&name, Mode::ReadOnly, true).unwrap_err().reason
+    };
+    assert_eq!(reason("@1000"), "begins at 1000, in the middle of a sector");
+    assert_eq!(reason("@1M"), "has no sector there, of 1048576 bytes in all");
+    assert_eq!(reason("@0+100"), "has no sector there, of 1048576 bytes in all");
+    let none = PathBuf::from(format!("{}x@4K", path.display()));
+    assert_eq!(open(&none, Mode::ReadOnly, true).unwrap_err().reason, "no such file or device");
+    // What is odd to O_DIRECT is read without.
+    let odd = PathBuf::from(format!("{}@512+1536", path.display()));
+    let odd = open(&odd, Mode::ReadWrite, true).unwrap();
+    odd.write_at(1, b"x").unwrap();
+    assert_eq!((odd.sectors, odd.read_at(0, 1536).unwrap()[1]), (3, b'x'));
 }
 
 #[test]

@@ -1,21 +1,29 @@
 //! The exports of an array: opened one after the other, before the engine runs or while it does,
 //! and taken away one by one, or all at the end.
 
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use braid_array::refusal::{Invocation, Next, Refusal};
 
+use super::contents::{self, ServedPart};
 use super::listening::{Enter, listen_on, not_there};
 use super::part::Extent;
 use super::sockets::{Disk, Sockets};
 use super::{ExportSpec, Facts, Place};
 use crate::control::{Shown, SocketFile};
+use crate::engine::annexes::Annexes;
 use crate::engine::exports::ExportsDoor;
 use crate::export::nbd::Device;
 use crate::export::{fuse, ublk, vhost_user};
+use crate::handover::Handover;
 use crate::system::refused_by_system;
 use crate::token::ExportId;
 use crate::users::{self, User};
+
+/// What follows the array's name in that of what lies on it.
+const PARTS: &str = ".parts";
 
 /// An export that stands.
 #[derive(Debug)]
@@ -51,6 +59,10 @@ pub(super) struct Doors {
     open: Vec<Open>,
     shown: Shown,
     sockets: Sockets,
+    /// What lies on the array, once that was looked at.
+    parts: Option<Vec<ServedPart>>,
+    /// By which what lies in several pieces is reached.
+    annexes: Annexes,
     /// From the first mount on.
     desk: Option<fuse::Desk>,
     /// The engine runs.
@@ -58,8 +70,15 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// None yet, of the array of this name.
-    pub(super) fn new(name: &str, run_dir: &Path, facts: Facts, most_mounts: u32) -> Self {
+    /// None yet, of the array of this name; with what lies on it, where that is known.
+    pub(super) fn new(
+        name: &str,
+        run_dir: &Path,
+        facts: Facts,
+        most_mounts: u32,
+        parts: Option<Vec<ServedPart>>,
+        annexes: Annexes,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             run_dir: run_dir.to_owned(),
@@ -68,6 +87,8 @@ impl Doors {
             open: Vec::new(),
             shown: Shown::default(),
             sockets: Sockets::default(),
+            parts,
+            annexes,
             desk: None,
             started: false,
         }
@@ -80,6 +101,64 @@ impl Doors {
 
     fn show(&self) {
         self.shown.set(self.open.iter().map(Open::shown).collect());
+    }
+
+    /// What exports know of the array.
+    pub(super) const fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// Has what lies on the array been looked at, or is there no export that shows it?
+    pub(super) fn need_no_look(&self) -> bool {
+        self.parts.is_some() || !self.open.iter().any(|open| open.shows_parts(&self.whole()))
+    }
+
+    /// What lies on the array, if that was looked at.
+    pub(super) const fn parts(&self) -> Option<&Vec<ServedPart>> {
+        self.parts.as_ref()
+    }
+
+    /// Serves what lies on the array, by all exports there are and will be.
+    pub(super) fn set_parts(&mut self, parts: Vec<ServedPart>) {
+        self.parts = Some(parts);
+        let mut open = std::mem::take(&mut self.open);
+        open.iter_mut().for_each(|open| self.show_parts(open));
+        self.open = open;
+    }
+
+    fn show_parts(&self, open: &mut Open) {
+        let whole = self.whole();
+        let called = self.name(&open.spec).to_owned();
+        match &mut open.stand {
+            Stand::Disk(disk) if open.extent.bytes == whole => {
+                let block = u64::from(self.facts.block_bytes);
+                let parts = self.shown_parts().into_iter();
+                let begins = parts.filter(|(_, bytes)| bytes.start.is_multiple_of(block));
+                let named = begins.map(|(name, bytes)| (format!("{called}{PARTS}/{name}"), bytes));
+                self.sockets.add_parts(disk, named.collect());
+            }
+            Stand::Mount { number, .. } => {
+                if let Some(desk) = &self.desk {
+                    desk.show(*number, self.mounted_parts());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn mounted_parts(&self) -> fuse::Parts {
+        fuse::Parts { name: format!("{}{PARTS}", self.name), files: self.shown_parts() }
+    }
+
+    fn shown_parts(&self) -> Vec<contents::Shown> {
+        let parts = self.parts.as_deref().unwrap_or_default();
+        contents::shown(parts, self.facts.size_bytes, &self.annexes)
+    }
+
+    /// All of the array that can be asked for.
+    const fn whole(&self) -> Range<u64> {
+        let Facts { size_bytes, block_bytes, .. } = self.facts;
+        0..size_bytes - size_bytes % block_bytes as u64
     }
 
     /// Opens an export, which comes into the engine by `enter`.
@@ -97,7 +176,8 @@ impl Doors {
             }
             place @ Place::VhostUser(_) => {
                 let (listener, file) = listen_on(&spec, &self.run_dir)?;
-                let mut server = vhost_user::Server::new(self.facts.vhost_user_device(&self.name));
+                let mut server =
+                    vhost_user::Server::new(self.facts.vhost_user_device(&self.name, spec.queues));
                 server.listen(listener).map_err(|error| not_there(&spec, &error))?;
                 let id = enter(Box::new(server))?;
                 (place.clone(), Stand::Guest { id, file: Some(file) })
@@ -105,7 +185,11 @@ impl Doors {
             place @ Place::Fuse(path) => (place.clone(), self.mount(&spec, path, enter)?),
             Place::Ublk(number) => self.make_device(&spec, *number, enter)?,
         };
-        self.open.push(Open { spec, place, extent, stand });
+        let mut open = Open { spec, place, extent, stand };
+        if matches!(open.stand, Stand::Disk(_)) {
+            self.show_parts(&mut open);
+        }
+        self.open.push(open);
         self.show();
         Ok(())
     }
@@ -148,7 +232,7 @@ impl Doors {
         let extent = spec.part.extent(size_bytes, block_bytes, read_only);
         let said = |Refusal { reason, next }| Refusal::new(format!("{spec}: {reason}"), next);
         let extent = extent.map_err(said)?;
-        let whole = 0..size_bytes - size_bytes % u64::from(block_bytes);
+        let whole = self.whole();
         let Some(other) = self.open.iter().find(|open| open.extent.clashes(&extent, &whole)) else {
             return Ok(extent);
         };
@@ -195,7 +279,9 @@ impl Doors {
         };
         let name = self.name.as_str();
         let access = &spec.access;
-        let setup = fuse::Setup { name, mountpoint, size_bytes, block_bytes, read_only, access };
+        let parts = self.mounted_parts();
+        let setup =
+            fuse::Setup { name, mountpoint, size_bytes, block_bytes, parts, read_only, access };
         let error = |e: fuse::MountError| Refusal::new(format!("{spec}: {}", e.reason), e.next);
         let (mount, mounted) = fuse::mount(&setup).map_err(error)?;
         let desk = match &mut self.desk {
@@ -324,6 +410,18 @@ impl Doors {
         Ok(())
     }
 
+    /// Gives the sockets to the process that comes after this one; mounts and clients are the
+    /// engine's to give. Returns the exports as that one has to open them.
+    pub(super) fn hand_over(&self, to: &mut Handover) -> io::Result<Vec<String>> {
+        self.sockets.hand_over(to)?;
+        for open in &self.open {
+            if let Stand::Guest { file: Some(file), .. } = &open.stand {
+                file.hand_over(to)?;
+            }
+        }
+        Ok(self.open.iter().map(Open::anew).collect())
+    }
+
     /// Takes all away that can be seen. What is in use stays, unless `force`.
     pub(super) fn close(&mut self, force: bool) -> Result<(), Refusal> {
         self.unmount(force)?;
@@ -345,9 +443,27 @@ impl Doors {
 }
 
 impl Open {
+    /// Does it show what lies on the array, of which this is all?
+    fn shows_parts(&self, whole: &Range<u64>) -> bool {
+        let can = matches!(self.stand, Stand::Disk(_) | Stand::Mount { .. });
+        can && self.extent.bytes == *whole
+    }
+
     /// For people, with what was chosen.
     fn shown(&self) -> String {
         ExportSpec { place: self.place.clone(), ..self.spec.clone() }.to_string()
+    }
+
+    /// As it is to be opened by a process that finds it open.
+    fn anew(&self) -> String {
+        match &self.stand {
+            // By its real path: nobody may look there while nobody answers.
+            Stand::Mount { mount: Some(mount), .. } => {
+                let place = Place::Fuse(mount.mountpoint().to_owned());
+                ExportSpec { place, ..self.spec.clone() }.to_string()
+            }
+            _ => self.shown(),
+        }
     }
 
     fn is_at(&self, place: &Place) -> bool {

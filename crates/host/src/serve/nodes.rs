@@ -92,11 +92,11 @@ impl Nodes {
     }
 }
 
-/// The first reason to go on or to stop. Exports neither come nor go meanwhile.
+/// The first reason to go on or to stop. Neither exports nor programs change meanwhile.
 fn reason(stops: &Receiver<StopRequest>) -> Result<StopRequest, RecvError> {
     loop {
         match stops.recv()? {
-            StopRequest::Exports { told, .. } => {
+            StopRequest::Exports { told, .. } | StopRequest::Upgrade { told, .. } => {
                 told(Err(Refusal::new(
                     "its nodes are not connected yet",
                     "try again when they are",

@@ -13,6 +13,7 @@ use super::{Assembled, Doors, Facts, Machinery, Running, report_events};
 use crate::door::Door;
 use crate::driver;
 use crate::engine::Engine;
+use crate::engine::annexes::Annexes;
 use crate::export::load::{Generator, Load};
 use crate::system::refused_by_system;
 
@@ -34,7 +35,7 @@ impl Private {
         let system = |error: io::Error| refused_by_system(&error);
         let array = Machinery::new(array, &[])?;
         let facts = Facts::of(array.machine.as_ref());
-        let doors = Doors::new("", Path::new(""), facts, 0);
+        let doors = Doors::new("", Path::new(""), facts, 0, None, Annexes::default());
         let machine = AnyMachine::Block(array.machine);
         let mut engine = Engine::new(machine, array.members, array.arena).map_err(system)?;
         if let Some(nodes) = array.nodes {

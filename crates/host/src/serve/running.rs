@@ -6,7 +6,8 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use braid_array::action::Command;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::ExportSpec;
+use super::contents;
 use super::doors::Doors;
 use crate::control::{ExportChange, StopRequest, Told};
 use crate::door::{Door, Message};
@@ -33,6 +35,25 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const MOMENT: Duration = Duration::from_secs(1);
 /// How long file systems above may take to write out what they hold.
 const WRITE_OUT: Duration = Duration::from_secs(10);
+
+/// Which program is to serve the array, and who asked for that.
+pub(super) struct Wanted {
+    pub(super) program: PathBuf,
+    /// The newest version of a hand-over that it takes.
+    pub(super) takes: u32,
+    /// Without it, it is only asked whether that can be done.
+    pub(super) asker: Option<OwnedFd>,
+}
+
+/// Why the program is the same as before.
+pub(super) enum NotReplaced {
+    /// It could be another one.
+    Possible,
+    /// Nothing has changed.
+    Refused(Refusal),
+    /// The array has stopped, and nobody serves it.
+    Stopped(Refusal),
+}
 
 /// Everything that has to end.
 pub(super) struct Running {
@@ -58,11 +79,13 @@ impl Running {
         Self { name, door, doors, exports, engine: Some(engine), stopping: None }
     }
 
-    /// Waits for a reason to stop, and stops. A signal waits up to `patience`.
+    /// Waits for a reason to stop, and stops. A signal waits up to `patience`; `replace` puts
+    /// another program in the place of this one.
     pub(super) fn supervise(
         &mut self,
         stops: &Receiver<StopRequest>,
         patience: Duration,
+        replace: impl Fn(&mut Self, Wanted) -> NotReplaced,
     ) -> Result<Option<Told>, Refusal> {
         // Set by the first signal; further ones change nothing.
         let mut deadline = None;
@@ -86,6 +109,14 @@ impl Running {
                 }
                 Some(StopRequest::SetUp) => {}
                 Some(StopRequest::Exports { change, told }) => told(self.change_exports(&change)),
+                Some(StopRequest::Upgrade { program, takes, asker, told }) => {
+                    let wanted = Wanted { program, takes, asker };
+                    match replace(self, wanted) {
+                        NotReplaced::Possible => told(Ok(())),
+                        NotReplaced::Refused(refusal) => told(Err(refusal)),
+                        NotReplaced::Stopped(refusal) => return Err(refusal),
+                    }
+                }
                 Some(StopRequest::Signal) if deadline.is_some() => {}
                 Some(StopRequest::Signal) => match self.stop(false) {
                     Ok(()) => return self.join().map(|()| None),
@@ -151,6 +182,21 @@ impl Running {
         self.join()
     }
 
+    /// Opens the exports to programs, with what lies on the array.
+    pub(super) fn start_doors(&mut self) -> Result<(), Refusal> {
+        self.doors.start()?;
+        self.look_at_contents();
+        Ok(())
+    }
+
+    /// Looks at what lies on the array, at the first export that shows it, and serves that too.
+    fn look_at_contents(&mut self) {
+        if !self.doors.need_no_look() {
+            let parts = contents::look(&self.name, &self.door, self.doors.facts());
+            self.doors.set_parts(parts);
+        }
+    }
+
     /// Who uses the array now.
     fn users(&self) -> Vec<User> {
         let clients = self.door.call(|done| Message::Clients { done });
@@ -167,6 +213,7 @@ impl Running {
                 let Self { doors, exports, .. } = self;
                 let ended = || Refusal::new("the engine has ended", "assemble the array again");
                 doors.open(&spec, &mut |export| exports.add(export).ok_or_else(ended))?;
+                self.look_at_contents();
                 tracing::info!(array = self.name, "export {export} added");
             }
             ExportChange::Remove { export, force } => {

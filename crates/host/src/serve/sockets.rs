@@ -1,6 +1,8 @@
 //! The sockets for NBD clients, each with the disks that are found there.
 
+use std::io;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use super::{ExportSpec, Place};
 use crate::control::SocketFile;
 use crate::engine::exports::ExportsDoor;
 use crate::export::nbd::{self, Device, Devices, Listener, Present, Server};
+use crate::handover::{self, Handover, What};
 use crate::token::ExportId;
 use crate::users::User;
 
@@ -21,9 +24,15 @@ struct Socket {
     /// With the port that was chosen.
     place: Place,
     id: ExportId,
-    /// None on TCP.
-    file: Option<SocketFile>,
+    way_in: WayIn,
     devices: Devices,
+}
+
+/// Where clients come in.
+#[derive(Debug)]
+enum WayIn {
+    File(SocketFile),
+    Tcp(TcpListener),
 }
 
 /// A disk on one of them.
@@ -31,6 +40,14 @@ struct Socket {
 pub(super) struct Disk {
     socket: usize,
     device: Arc<Device>,
+    /// What lies on it, as disks of their own.
+    parts: Vec<Arc<Device>>,
+}
+
+impl Disk {
+    fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
+        self.parts.iter().chain([&self.device])
+    }
 }
 
 /// The sockets. One is there from its first disk to its last.
@@ -59,7 +76,17 @@ impl Sockets {
         };
         let Socket { devices, place, .. } = &self.open[socket];
         devices.add(Arc::clone(&device));
-        Ok((place.clone(), Disk { socket, device }))
+        Ok((place.clone(), Disk { socket, device, parts: Vec::new() }))
+    }
+
+    /// Serves what lies on a disk: names, and where on the disk each begins and ends.
+    pub(super) fn add_parts(&self, disk: &mut Disk, parts: Vec<(String, Range<u64>)>) {
+        for (name, bytes) in parts {
+            let part = disk.device.part(name, bytes.start, bytes.end - bytes.start);
+            let part = Arc::new(part);
+            self.open[disk.socket].devices.add(Arc::clone(&part));
+            disk.parts.push(part);
+        }
     }
 
     /// Listens, for no disks yet.
@@ -69,16 +96,18 @@ impl Sockets {
         run_dir: &Path,
         enter: Enter<'_>,
     ) -> Result<usize, Refusal> {
-        let (place, listener, file) = match &spec.place {
+        let (place, listener, way_in) = match &spec.place {
             Place::NbdTcp(address) => {
-                let listener = TcpListener::bind(address).map_err(|e| not_there(spec, &e))?;
+                let listener = listen_on_tcp(address).map_err(|e| not_there(spec, &e))?;
                 // Port 0 became one that is free.
                 let address = listener.local_addr().map_err(|e| not_there(spec, &e))?;
-                (Place::NbdTcp(address.to_string()), Listener::Tcp(listener), None)
+                let copy = listener.try_clone().map_err(|e| not_there(spec, &e))?;
+                let place = Place::NbdTcp(address.to_string());
+                (place, Listener::Tcp(listener), WayIn::Tcp(copy))
             }
             place => {
                 let (listener, file) = listen_on(spec, run_dir)?;
-                (place.clone(), Listener::Unix(listener), Some(file))
+                (place.clone(), Listener::Unix(listener), WayIn::File(file))
             }
         };
         let said = |Refusal { reason, next }| Refusal::new(format!("{spec}: {reason}"), next);
@@ -86,26 +115,47 @@ impl Sockets {
         let devices = Devices::default();
         let mut server = Server::beside(&self.present);
         server.listen(listener, devices.clone(), tls).map_err(|error| not_there(spec, &error))?;
+        server.inherit(&place.to_string());
         let id = enter(Box::new(server))?;
-        Ok(self.open.insert(Socket { place, id, file, devices }))
+        Ok(self.open.insert(Socket { place, id, way_in, devices }))
+    }
+
+    /// Gives all of them to the process that comes after this one.
+    pub(super) fn hand_over(&self, to: &mut Handover) -> io::Result<()> {
+        self.open.iter().try_for_each(|(_, Socket { place, way_in, .. })| match (place, way_in) {
+            (_, WayIn::File(file)) => file.hand_over(to),
+            (Place::NbdTcp(address), WayIn::Tcp(listener)) => {
+                to.give(What::Tcp(address.clone()), listener.try_clone()?.into());
+                Ok(())
+            }
+            _ => Ok(()),
+        })
     }
 
     /// Who uses a disk.
     pub(super) fn users(&self, disk: &Disk, exports: &ExportsDoor) -> Vec<User> {
-        exports.clients(self.open[disk.socket].id, Some(disk.device.name()))
+        let id = self.open[disk.socket].id;
+        disk.devices().flat_map(|device| exports.clients(id, Some(device.name()))).collect()
     }
 
     /// Takes a disk away; with the last one the socket.
     pub(super) fn remove(&mut self, disk: &Disk, exports: &ExportsDoor) {
         let Socket { id, devices, .. } = &self.open[disk.socket];
         // Before its clients are hung up on: none may come anew.
-        devices.remove(&disk.device);
+        disk.devices().for_each(|device| devices.remove(device));
         if !devices.is_empty() {
-            return exports.close_part(*id, disk.device.name());
+            return disk.devices().for_each(|device| exports.close_part(*id, device.name()));
         }
-        let Socket { id, file, .. } = self.open.remove(disk.socket);
+        let Socket { id, way_in, .. } = self.open.remove(disk.socket);
         // The file first: once nobody listens, another process may put its own there.
-        drop(file);
+        drop(way_in);
         exports.remove(id);
+    }
+}
+
+fn listen_on_tcp(address: &str) -> io::Result<TcpListener> {
+    match handover::take(&What::Tcp(address.to_owned())) {
+        Some(socket) => Ok(TcpListener::from(socket)),
+        None => TcpListener::bind(address),
     }
 }

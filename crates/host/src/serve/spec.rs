@@ -8,6 +8,7 @@ use braid_array::refusal::{Advised, Next};
 
 use super::part::Part;
 use crate::access::{Access, Unmeant, split};
+use crate::export::vhost_user::MAX_RINGS;
 
 /// More devices of a kind the kernel does not have.
 const MINORS: u32 = 1 << 20;
@@ -23,6 +24,8 @@ pub struct ExportSpec {
     pub part: Part,
     /// Where its certificates are, if it is NBD by TLS.
     pub tls: Option<PathBuf>,
+    /// How many rings a guest may use, where it is vhost-user; as many as there can be without.
+    pub queues: Option<u16>,
 }
 
 /// Where programs find an export.
@@ -53,6 +56,8 @@ const EXPORTS: &str = "use nbd:unix:PATH, nbd:tcp:HOST:PORT, fuse:MOUNTPOINT, vh
                        ublk[:NUMBER]";
 const OF_FILES: &str = "use mode=MODE, owner=USER or group=GROUP; a comma in a path is written as \
                         two";
+const OF_GUESTS: &str = "use queues=N, mode=MODE, owner=USER or group=GROUP; a comma in a path is \
+                         written as two";
 const OF_NBD: &str = "use mode=MODE, owner=USER, group=GROUP, name=NAME, offset=SIZE, size=SIZE or \
                       readonly; a comma in a path is written as two";
 const OF_TCP: &str = "leave it out, or use tls=DIR, name=NAME, offset=SIZE, size=SIZE or \
@@ -75,6 +80,7 @@ impl FromStr for ExportSpec {
         let mut access = Access::default();
         let mut part = Part::default();
         let mut tls = None;
+        let mut queues = None;
         let has_access = place.path().is_some();
         for option in options {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -89,11 +95,18 @@ impl FromStr for ExportSpec {
                 }
                 taken = true;
             }
+            if key == "queues" && matches!(place, Place::VhostUser(_)) {
+                let number = value.parse().ok();
+                let number = number.filter(|number| (1..=MAX_RINGS as u16).contains(number));
+                let none = || error(format!("{option} is none from 1 to {MAX_RINGS}"), OF_GUESTS);
+                queues = Some(number.ok_or_else(none)?);
+                taken = true;
+            }
             if !taken {
                 return Err(error(format!("has no option {option}"), place.options()));
             }
         }
-        Ok(Self { place, access, part, tls })
+        Ok(Self { place, access, part, tls, queues })
     }
 }
 
@@ -150,7 +163,8 @@ impl Place {
     /// The options that there are.
     const fn options(&self) -> &'static str {
         match self {
-            Self::Fuse(_) | Self::VhostUser(_) => OF_FILES,
+            Self::Fuse(_) => OF_FILES,
+            Self::VhostUser(_) => OF_GUESTS,
             Self::NbdUnix(_) => OF_NBD,
             Self::NbdTcp(_) => OF_TCP,
             Self::Ublk(_) => NO_OPTIONS,
@@ -170,6 +184,7 @@ impl ExportSpec {
 impl fmt::Display for ExportSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{}", self.place, self.access, self.part)?;
+        self.queues.map_or(Ok(()), |queues| write!(f, ",queues={queues}"))?;
         self.tls.as_ref().map_or(Ok(()), |dir| write!(f, ",tls={}", dir.display()))
     }
 }
@@ -201,6 +216,7 @@ mod tests {
         let options = [
             "nbd:unix:/run/a,mode=0660,owner=root,group=0",
             "vhost-user:/run/a,group=root",
+            "vhost-user:/run/a,mode=0660,queues=4",
             "fuse:/mnt/a,,b,mode=0644",
             "nbd:unix:/a,mode=0600,name=vm1,offset=1G,size=10G,readonly",
             "nbd:tcp:[::1]:10809,name=vm 2,size=512,tls=/etc/braid/tls",
@@ -250,7 +266,12 @@ mod tests {
             assert!(refusal(text).contains(": has no option "), "{text}");
         }
         let line = refusal("vhost-user:/a,b");
-        assert!(line.contains("has no option b; use mode=MODE") && line.contains("as two"));
+        assert!(line.contains("has no option b; use queues=N, mode=MODE"), "{line}");
+        for queues in ["0", "65", "x", ""] {
+            let line = refusal(&format!("vhost-user:/a,queues={queues}"));
+            assert!(line.contains("is none from 1 to 64; use queues=N"), "{line}");
+        }
+        assert!(refusal("fuse:/a,queues=2").contains("has no option queues=2"));
         for text in ["nbd:tcp:h:1,mode=0600", "ublk,mode=0600", "ublk:3,owner=root"] {
             let line = refusal(text);
             assert!(line.contains(": has no option ") && line.contains("; leave it out"), "{line}");

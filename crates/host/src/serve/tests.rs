@@ -57,6 +57,7 @@ fn mirror(dir: &Path) -> Serving {
         exports: Vec::new(),
         limits: Limits::default(),
         run_dir: dir.join("run"),
+        successor: None,
     }
 }
 
@@ -226,7 +227,8 @@ fn start_with_signals(
     let server = thread::spawn(move || {
         let ready = move |_: &[String]| ready.send(()).map_err(io::Error::other);
         let machinery = Machinery::new(array, &exports)?;
-        serve_machine(&How { name, exports, limits, run_dir }, machinery, stops, ready)
+        let how = How { name, exports, limits, run_dir, successor: None };
+        serve_machine(&how, machinery, stops, ready)
     });
     is_ready.recv().unwrap();
     (signals, socket, server)

@@ -2,7 +2,8 @@ use super::*;
 use crate::arena::Arena;
 
 fn executor() -> Executor {
-    Executor::new(Vec::new(), Arena::new(0, 1).unwrap().zeroes())
+    let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    Executor::new(Vec::new(), Arena::new(0, 1).unwrap().zeroes(), wake.into())
 }
 
 fn create(name: &str, bytes: u64) -> VolumeOp {

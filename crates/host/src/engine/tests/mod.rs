@@ -2,6 +2,7 @@
 
 mod clients;
 pub(crate) mod double;
+mod figures;
 mod hostile;
 mod raw_client;
 
@@ -51,15 +52,7 @@ fn member(path: &Path, bytes: u64) -> MemberFile {
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
     file.set_len(bytes).unwrap();
-    MemberFile {
-        file: file.into(),
-        path: path.to_owned(),
-        sectors: bytes / 512,
-        direct: false,
-        block_bytes: 512,
-        block_device: false,
-        below: Vec::new(),
-    }
+    MemberFile::plain(file, path.to_owned(), bytes)
 }
 
 /// Directories on a disk and in memory, where I/O on members is done at once; and for each, both

@@ -3,17 +3,21 @@
 //! Each taking needs room for the longest request there is, so few are under way. While nothing is
 //! asked there is none: then the device is only watched, and that costs no memory.
 
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use braid_array::{Buf, Instant};
 use rustix::io::Errno;
 
+use super::desk::Mounted;
 use super::proto::{HEAD_BYTES, Request};
 use super::tree::Tree;
 use crate::arena::LANDINGS;
 use crate::driver::Op;
 use crate::engine::core::Core;
+use crate::handover::{Handover, What};
 use crate::token::{ExportId, ExportToken, Token};
 
 /// Takings under way at most. Each request that comes wakes all of them.
@@ -59,6 +63,7 @@ pub(super) struct Connection {
     index: usize,
     pub(super) device: Arc<OwnedFd>,
     pub(super) tree: Tree,
+    mountpoint: PathBuf,
     readers: Vec<Reader>,
     state: State,
     /// Landings it has, those of requests under way included.
@@ -69,12 +74,8 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Heads go into a part of `heads` that is its own.
-    pub(super) fn new(
-        (export, index): (ExportId, usize),
-        device: OwnedFd,
-        tree: Tree,
-        heads: Buf,
-    ) -> Self {
+    pub(super) fn new((export, index): (ExportId, usize), mounted: Mounted, heads: Buf) -> Self {
+        let Mounted { device, tree, mountpoint } = mounted;
         let first = (index * READERS) as u32;
         let head = |number| heads.slice((first + number) * HEAD_STRIDE, HEAD_BYTES as u32);
         let readers =
@@ -84,6 +85,7 @@ impl Connection {
             index,
             device: Arc::new(device),
             tree,
+            mountpoint,
             readers: readers.collect(),
             state: State::Over,
             landings: 0,
@@ -202,7 +204,13 @@ impl Connection {
         self.cancel(core);
     }
 
-    /// Takes no more.
+    /// Gives the device to the process that comes after this one.
+    pub(super) fn hand_over(&self, to: &mut Handover) -> io::Result<()> {
+        to.give(What::Mount(self.mountpoint.clone()), self.device.try_clone()?);
+        Ok(())
+    }
+
+    /// Takes no more, unless it is started again.
     pub(super) fn close(&mut self, core: &mut Core) {
         self.state = State::Over;
         core.driver.cancel(self.token(WATCH, 0));

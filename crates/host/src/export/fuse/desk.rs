@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 
-use super::tree::Tree;
+use super::tree::{Parts, Tree};
 use crate::driver;
 
 /// How long what was asked over a mount that goes may take to be answered.
@@ -21,6 +22,8 @@ pub(crate) struct Mounted {
     pub(super) device: OwnedFd,
     /// What it shows.
     pub(super) tree: Tree,
+    /// Where it is.
+    pub(super) mountpoint: PathBuf,
 }
 
 /// What the server is to do.
@@ -28,6 +31,8 @@ pub(crate) struct Mounted {
 pub(super) enum Say {
     /// Serve a mount, under a number that no other has.
     Add { number: usize, mounted: Mounted },
+    /// Show what lies on its file. Who waits is told when that is to be seen.
+    Show { number: usize, parts: Parts, shown: SyncSender<()> },
     /// Serve it no more. Who waits is told when nothing of it is left.
     Remove { number: usize, gone: SyncSender<()> },
 }
@@ -62,6 +67,14 @@ impl Desk {
     /// has.
     pub(crate) fn add(&self, number: usize, mounted: Mounted) {
         self.say(Say::Add { number, mounted });
+    }
+
+    /// Has a mount show what lies on its file; it is to be seen when this returns, unless the
+    /// engine does not answer.
+    pub(crate) fn show(&self, number: usize, parts: Parts) {
+        let (shown, is_shown) = mpsc::sync_channel(1);
+        self.say(Say::Show { number, parts, shown });
+        let _ = is_shown.recv_timeout(PATIENCE);
     }
 
     /// Has a mount served no more. Whoever still uses it gets errors. Its number is free when this

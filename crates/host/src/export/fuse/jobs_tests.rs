@@ -12,6 +12,7 @@ use super::jobs::{Asker, Came, Jobs};
 use super::tree::Ask;
 use crate::arena::Arena;
 use crate::driver::Driver;
+use crate::engine::annexes::Annexes;
 use crate::engine::core::Core;
 use crate::engine::tests::noise;
 use crate::token::{ExportId, Owner};
@@ -89,7 +90,7 @@ impl World {
         let holders = [(); 2].map(|()| arena.admit().unwrap());
         let driver = Driver::threads(arena.memory()).unwrap();
         Self {
-            core: Core::new(arena, driver),
+            core: Core::new(arena, driver, Annexes::default()),
             jobs: Jobs::new(ExportId(0), BLOCK as u32, holders),
             machine: Taken::default(),
             content: noise(1, SIZE as usize),
@@ -127,7 +128,8 @@ impl World {
         let which = (self.random >> 33) as usize % self.machine.0.len();
         let request = self.machine.0.remove(which);
         let result = self.carry_out(&request);
-        let (request, owner) = self.core.completed(request.id);
+        let completed = self.core.completed(request.id, result);
+        let (request, owner, result) = completed.expect("it lies in one piece");
         let Owner::Export(_, job) = owner else { panic!("nobody else asks") };
         self.jobs.completed(&mut self.core, job.job, &request, result);
         true

@@ -1,4 +1,5 @@
-//! The array as one file in a directory of its own, through FUSE. `losetup` makes a block device
+//! The array as one file in a directory of its own, through FUSE, and what lies on it as files in
+//! another directory beside it. `losetup` makes a block device
 //! of it.
 //!
 //! The kernel caches nothing but what is mapped: the file is opened with direct I/O. Requests are
@@ -10,15 +11,19 @@
 //! What is to be written lands page-aligned in the engine's memory and goes to the members from
 //! there; what was read is sent from where it was read to.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
 use crate::access::Access;
+use crate::handover::{self, What};
+use crate::notify::kept;
 use crate::system::describe;
 use crate::users;
 use attach::{detach, unmount};
-use mountpoint::check_mountpoint;
+use mountpoint::{check_mountpoint, real_path};
 
 mod attach;
 mod connection;
@@ -42,7 +47,7 @@ pub(crate) use connection::MAX_MOUNTS;
 pub(crate) use desk::{Desk, Mounted};
 pub(crate) use error::MountError;
 pub(crate) use server::Server;
-pub use tree::{Ask, Outcome, Tree};
+pub use tree::{Ask, Outcome, Parts, Tree};
 
 /// What to mount.
 #[derive(Debug)]
@@ -55,6 +60,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) size_bytes: u64,
     /// Requests are multiples of this.
     pub(crate) block_bytes: u32,
+    /// What lies on the array.
+    pub(crate) parts: Parts,
     /// Refuse to open for writing.
     pub(crate) read_only: bool,
     /// Who may open the file.
@@ -74,17 +81,55 @@ pub(crate) struct Mount {
 /// # Errors
 /// [`MountError`], a line for people.
 pub(crate) fn mount(setup: &Setup<'_>) -> Result<(Mount, Mounted), MountError> {
-    let mountpoint = check_mountpoint(setup.mountpoint)?;
     let access = setup.access;
-    let attached = attach(&mountpoint, users::OURS, access.is_for_others());
-    let device = attached.map_err(|error| {
+    let (mountpoint, device) = match inherited(setup.mountpoint) {
+        // It is mounted, and nobody answers who looks at it.
+        Some(inherited) => inherited,
+        None => mount_anew(setup.mountpoint, access.is_for_others())?,
+    };
+    // What lies beyond the last whole block cannot be asked for.
+    let size = setup.size_bytes - setup.size_bytes % u64::from(setup.block_bytes);
+    let tree = Tree::new(vec![(setup.name.to_owned(), size)], setup.read_only);
+    let mut tree = tree.open_to(access);
+    tree.set_parts(setup.parts.clone());
+    let mounted = Mounted { device, tree, mountpoint: mountpoint.clone() };
+    Ok((Mount { mountpoint, stands: true }, mounted))
+}
+
+/// The device of a mount that is there already: of the program before this one, or of a process
+/// that has died, whose unanswered requests come again.
+fn inherited(mountpoint: &Path) -> Option<(PathBuf, OwnedFd)> {
+    let real = real_path(mountpoint)?;
+    if let Some(device) = handover::take(&What::Mount(real.clone())) {
+        return Some((real, device));
+    }
+    let name = kept_name(&real);
+    let device = kept::take(&name)?;
+    // Somebody may have unmounted it.
+    if users::is_our_mount(&real) && resume(&device).is_ok() {
+        return Some((real, device));
+    }
+    // Or this kernel cannot ask again. Who waits for an answer gets an error when nobody has it.
+    kept::forget(&name);
+    if users::is_our_mount(&real) {
+        let _ = detach(&real);
+    }
+    None
+}
+
+/// What the service manager is told to call a mount's device.
+fn kept_name(mountpoint: &Path) -> String {
+    format!("mount-{:08x}", crc32c::crc32c(mountpoint.as_os_str().as_bytes()))
+}
+
+fn mount_anew(mountpoint: &Path, others: bool) -> Result<(PathBuf, OwnedFd), MountError> {
+    let mountpoint = check_mountpoint(mountpoint)?;
+    let device = attach(&mountpoint, users::OURS, others).map_err(|error| {
         let next = "see whether /dev/fuse exists and fusermount3 is installed, or run as root";
         MountError::new(&mountpoint, format!("cannot be mounted on: {}", describe(&error)), next)
     })?;
-    // What lies beyond the last whole block cannot be asked for.
-    let size = setup.size_bytes - setup.size_bytes % u64::from(setup.block_bytes);
-    let tree = Tree::new(vec![(setup.name.to_owned(), size)], setup.read_only).open_to(access);
-    Ok((Mount { mountpoint, stands: true }, Mounted { device, tree }))
+    kept::keep(&kept_name(&mountpoint), &device);
+    Ok((mountpoint, device))
 }
 
 impl Mount {
@@ -103,6 +148,7 @@ impl Mount {
         let found = match unmount(&self.mountpoint) {
             Ok(()) => {
                 self.stands = false;
+                kept::forget(&kept_name(&self.mountpoint));
                 return Ok(());
             }
             Err(Errno::BUSY) => error(
@@ -121,6 +167,9 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         // Somebody else may have unmounted it, and mounted something there.
+        if self.stands {
+            kept::forget(&kept_name(&self.mountpoint));
+        }
         if self.stands && users::is_our_mount(&self.mountpoint) {
             let _ = detach(&self.mountpoint);
         }

@@ -87,7 +87,7 @@ fn is_dead(mountpoint: &Path) -> bool {
 const ALIVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The real path of something that cannot be looked at itself.
-fn real_path(path: &Path) -> Option<PathBuf> {
+pub(super) fn real_path(path: &Path) -> Option<PathBuf> {
     let parent = std::fs::canonicalize(path.parent()?).ok()?;
     Some(parent.join(path.file_name()?))
 }

@@ -9,13 +9,14 @@ use braid_array::{Buf, Instant, Request, RequestError};
 use rustix::io::Errno;
 
 use super::connection::{Connection, MAX_MOUNTS, READER, READERS, WATCH};
-use super::desk::{Desk, Mounted, Say};
+use super::desk::{Desk, Say};
 use super::jobs::{Asker, Came, Finished, Jobs};
 use super::proto::Answer;
 use super::tree::{Ask, Outcome};
 use crate::driver::{Completion, Op, Outgoing};
 use crate::engine::core::Core;
 use crate::engine::export::Export;
+use crate::handover::Handover;
 use crate::token::{ExportId, ExportToken, JobRef, Token};
 
 /// What a token is of, beside those of connections: an answer that has all in itself, and one whose
@@ -48,6 +49,8 @@ pub(crate) struct Server {
     /// Empty messages, to be reused.
     #[expect(clippy::vec_box, reason = "a message keeps its box from answer to answer")]
     spares: Vec<Box<Outgoing>>,
+    /// Nothing is taken for now.
+    held: bool,
     closing: bool,
 }
 
@@ -68,6 +71,7 @@ impl Server {
             heads: Buf::default(),
             jobs: None,
             spares: Vec::new(),
+            held: false,
             closing: false,
         };
         Ok((server, desk))
@@ -84,10 +88,15 @@ impl Server {
         self.await_said(core);
         while let Ok(say) = self.says.try_recv() {
             match say {
-                Say::Add { number, mounted: Mounted { device, tree } } => {
-                    let mut mount = Connection::new((self.id, number), device, tree, self.heads);
+                Say::Add { number, mounted } => {
+                    let mut mount = Connection::new((self.id, number), mounted, self.heads);
                     mount.start(core);
                     self.mounts[number] = Some(mount);
+                }
+                Say::Show { number, parts, shown } => {
+                    self.mounts[number].iter_mut().for_each(|m| m.tree.set_parts(parts.clone()));
+                    // Nobody may wait any longer.
+                    let _ = shown.send(());
                 }
                 Say::Remove { number, gone } => {
                     self.mounts[number].iter_mut().for_each(|mount| mount.close(core));
@@ -213,7 +222,7 @@ impl Export for Server {
     fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>) {
         let Completion { token: ExportToken { kind, index }, result, message, .. } = completion;
         match kind {
-            SAID if self.closing => {}
+            SAID if self.closing || self.held => {}
             SAID => self.hear(core),
             WATCH => self.mount(index / READERS).readable(core),
             READER => self.take(core, index / READERS, index % READERS, result),
@@ -258,6 +267,26 @@ impl Export for Server {
 
     fn tick(&mut self, core: &mut Core) {
         self.mounts.iter_mut().flatten().for_each(|mount| mount.tick(core));
+    }
+
+    fn hold(&mut self, core: &mut Core) {
+        core.driver.cancel(Token::Export(self.id, ExportToken { kind: SAID, index: 0 }));
+        self.held = true;
+        self.mounts.iter_mut().flatten().for_each(|mount| mount.close(core));
+    }
+
+    fn go_on(&mut self, core: &mut Core) {
+        self.held = false;
+        self.mounts.iter_mut().flatten().for_each(|mount| mount.start(core));
+        self.hear(core);
+    }
+
+    fn is_held(&self, core: &Core) -> bool {
+        !core.serves(self.id) && self.jobs.as_ref().is_none_or(|jobs| jobs.len() == 0)
+    }
+
+    fn hand_over(&self, _core: &Core, to: &mut Handover) -> io::Result<()> {
+        self.mounts.iter().flatten().try_for_each(|mount| mount.hand_over(to))
     }
 
     fn close(&mut self, core: &mut Core) {

@@ -81,7 +81,9 @@ fn mount_at(
 ) -> Result<(Mount, desk::Mounted), MountError> {
     let size_bytes = size as u64;
     let access = &Access::default();
-    mount(&Setup { name: "a0", mountpoint, size_bytes, block_bytes: 4096, read_only, access })
+    let parts = Parts::default();
+    let name = "a0";
+    mount(&Setup { name, mountpoint, size_bytes, block_bytes: 4096, parts, read_only, access })
 }
 
 impl Mounted {
@@ -430,7 +432,7 @@ fn serves_a_device() {
     let mut engine = mirror(&dir, 1, size, REQUEST_BYTES);
     let (server, desk) = Server::new(512).unwrap();
     let tree = Tree::new(vec![("a0".into(), size)], false);
-    desk.add(0, desk::Mounted { device, tree });
+    desk.add(0, desk::Mounted { device, tree, mountpoint: PathBuf::new() });
     engine.add_export(Box::new(server));
     engine.run().unwrap();
 }

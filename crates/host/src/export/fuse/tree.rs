@@ -14,6 +14,8 @@ use crate::access::Access;
 const ROOT: u64 = 1;
 /// Of the first file.
 const FIRST: u64 = 2;
+/// The inode of the directory of what lies on the file. No file has it.
+const PARTS: u64 = 1 << 32;
 
 const DIRECTORY: u32 = 0o04_0000;
 const REGULAR: u32 = 0o10_0000;
@@ -36,7 +38,8 @@ pub enum Outcome {
     Nothing,
 }
 
-/// What is asked of a file. Ranges, in bytes, lie within it and are not empty.
+/// What is asked of a file. Ranges, in bytes, lie within it and are not empty; of a part, within
+/// that part of the first file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Read.
@@ -59,11 +62,34 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// The same, so many bytes farther on.
+    fn after(self, bytes: u64) -> Self {
+        let moved = |range: Range<u64>| range.start + bytes..range.end + bytes;
+        match self {
+            Self::Read(range) => Self::Read(moved(range)),
+            Self::Write { range, fua } => Self::Write { range: moved(range), fua },
+            Self::Flush => Self::Flush,
+            Self::Zero { range, unmap } => Self::Zero { range: moved(range), unmap },
+        }
+    }
+}
+
+/// What lies on the first file, as files in a directory beside it, which is there if they are.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// Of the directory.
+    pub name: String,
+    /// Their names, and their places in the first file, in which ranges of them are asked for.
+    pub files: Vec<(String, Range<u64>)>,
+}
+
 /// A directory of files.
 #[derive(Debug)]
 pub struct Tree {
     /// Names and sizes.
     files: Vec<(String, u64)>,
+    parts: Parts,
     read_only: bool,
     mode: u32,
     owner: (u32, u32),
@@ -75,7 +101,8 @@ impl Tree {
     #[must_use]
     pub fn new(files: Vec<(String, u64)>, read_only: bool) -> Self {
         let made_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let tree = Self { files, read_only, mode: 0, owner: (0, 0), made_s };
+        let parts = Parts::default();
+        let tree = Self { files, parts, read_only, mode: 0, owner: (0, 0), made_s };
         tree.open_to(&Access::default())
     }
 
@@ -87,15 +114,53 @@ impl Tree {
         Self { mode, owner: (user, group), ..self }
     }
 
+    /// Shows what lies on the first file.
+    pub(crate) fn set_parts(&mut self, parts: Parts) {
+        self.parts = parts;
+    }
+
+    /// The number of a file, and its size. Parts come after all others.
     fn file(&self, node: u64) -> Option<(usize, u64)> {
         let number = usize::try_from(node.checked_sub(FIRST)?).ok()?;
-        self.files.get(number).map(|(_, size)| (number, *size))
+        let size = match number.checked_sub(self.files.len()) {
+            None => self.files[number].1,
+            Some(part) => {
+                let (_, bytes) = self.parts.files.get(part)?;
+                bytes.end - bytes.start
+            }
+        };
+        Some((number, size))
+    }
+
+    fn is_directory(&self, node: u64) -> bool {
+        node == ROOT || node == PARTS && !self.parts.files.is_empty()
+    }
+
+    /// What is in a directory, directories last.
+    fn entries(&self, node: u64) -> Vec<(u64, &str)> {
+        let root = self.files.iter().map(|(name, _)| name.as_str());
+        let parts = self.parts.files.iter().map(|(name, _)| name.as_str());
+        if node == PARTS {
+            return (FIRST + self.files.len() as u64..).zip(parts).collect();
+        }
+        let mut entries: Vec<(u64, &str)> = (FIRST..).zip(root).collect();
+        if self.is_directory(PARTS) {
+            entries.push((PARTS, &self.parts.name));
+        }
+        entries
+    }
+
+    /// Where a file begins in the array.
+    fn start(&self, file: usize) -> u64 {
+        let part = file.checked_sub(self.files.len()).map(|part| &self.parts.files[part]);
+        part.map_or(0, |(_, bytes)| bytes.start)
     }
 
     fn attributes(&self, node: u64) -> Option<Attributes> {
         let (mode, size, links) = match self.file(node) {
             Some((_, size)) => (REGULAR | self.mode, size, 1),
-            None if node == ROOT => (DIRECTORY | 0o555, 0, 2),
+            None if node == ROOT && self.is_directory(PARTS) => (DIRECTORY | 0o555, 0, 3),
+            None if self.is_directory(node) => (DIRECTORY | 0o555, 0, 2),
             None => return None,
         };
         Some(Attributes { node, size, mode, links, owner: self.owner, time_s: self.made_s })
@@ -135,9 +200,12 @@ impl Tree {
     }
 
     fn lookup(&self, node: u64, name: &[u8]) -> Answer {
-        let known = (FIRST..).zip(&self.files).find(|(_, (known, _))| known.as_bytes() == name);
-        let found = if node == ROOT { known } else { None };
-        match found.and_then(|(node, _)| self.attributes(node)) {
+        if !self.is_directory(node) {
+            return Answer::Error(Errno::NOENT);
+        }
+        let entries = self.entries(node);
+        let known = entries.into_iter().find(|(_, known)| known.as_bytes() == name);
+        match known.and_then(|(node, _)| self.attributes(node)) {
             Some(attributes) => Answer::Found(attributes),
             None => Answer::Error(Errno::NOENT),
         }
@@ -168,11 +236,11 @@ impl Tree {
     }
 
     fn names(&self, node: u64, offset: u64, len: u32) -> Answer {
-        if node != ROOT {
+        if !self.is_directory(node) {
             return Answer::Error(Errno::NOTDIR);
         }
-        let dots = [(ROOT, "."), (ROOT, "..")];
-        let files = (FIRST..).zip(self.files.iter().map(|(name, _)| name.as_str()));
+        let dots = [(node, "."), (ROOT, "..")];
+        let files = self.entries(node);
         let mut out = Vec::new();
         for (next, (node, name)) in (1..).zip(dots.into_iter().chain(files)) {
             let Some(attributes) = self.attributes(node) else { continue };
@@ -202,7 +270,7 @@ impl Tree {
             _ => Ok(Ask::Flush),
         };
         match asked {
-            Ok(ask) => Outcome::Ask { file, ask },
+            Ok(ask) => Outcome::Ask { file, ask: ask.after(self.start(file)) },
             Err(answer) => Outcome::Answer(answer),
         }
     }

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use braid_array::{Buf, Instant, Op, RequestError};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
+use serde::{Deserialize, Serialize};
 
 use super::lobby::Origin;
-use super::session::Session;
+use super::session::{Progress, Session};
 use super::tls::{Opened, Tls};
 use crate::arena::Holder;
 use crate::driver::{Op as DriverOp, Outgoing};
@@ -65,6 +66,14 @@ enum Transfer {
     Write { fua: bool, filling: Option<(Buf, u32)> },
 }
 
+/// A connection as one process leaves it to the next.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Left {
+    pub(super) session: Progress,
+    /// Received and not understood yet.
+    pub(super) input: Vec<u8>,
+}
+
 /// Why a connection does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -112,6 +121,8 @@ pub(super) struct Connection {
     progress_at: Instant,
     receiving: bool,
     sending: bool,
+    /// No command is taken for now; one that has begun to come is.
+    held: bool,
     /// No more commands are taken; the last replies are still sent.
     closing: bool,
     /// The socket is of no use any more.
@@ -151,6 +162,7 @@ impl Connection {
             progress_at: now,
             receiving: false,
             sending: false,
+            held: false,
             closing: false,
             broken: false,
             listed: false,
@@ -283,6 +295,8 @@ impl Connection {
         self.receiving = false;
         match result {
             Ok(0) => self.closing = true,
+            // Nothing has come, and nothing is to.
+            Err(Errno::CANCELED) => {}
             Err(_) => self.break_off(core),
             Ok(moved) => {
                 self.progress_at = core.now;
@@ -314,6 +328,57 @@ impl Connection {
         if self.jobs[job].pieces == 0 {
             self.jobs.remove(job);
         }
+    }
+
+    /// Takes no command until it goes on. What is under way is answered.
+    pub(super) fn hold(&mut self, core: &mut Core) {
+        self.held = true;
+        // What fills a buffer goes on until that is full.
+        if self.receiving && self.unfilled().len == 0 {
+            core.driver.cancel(self.token(RECEIVE));
+        }
+    }
+
+    /// Takes commands again.
+    pub(super) const fn go_on(&mut self) {
+        self.held = false;
+    }
+
+    /// Of one that is held: is nothing under way?
+    pub(super) fn is_held(&self) -> bool {
+        let idle = !self.receiving && !self.sending && self.jobs.is_empty();
+        let sent = self.broken || self.out.is_empty() && self.full.is_empty();
+        idle && sent && self.current.is_none()
+    }
+
+    /// Its socket, for another process.
+    pub(super) fn socket(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+
+    /// How far it has come, for another process to go on with it. `None` where that is not
+    /// possible.
+    pub(super) fn left(&self, core: &Core) -> Option<Left> {
+        if self.closing {
+            return None;
+        }
+        let session = self.session.progress()?;
+        let unread = self.input.slice(self.start, self.end - self.start);
+        // SAFETY: no receive is in flight, the buffer is this connection's alone.
+        let input = unsafe { core.arena.memory().bytes(unread) }.to_vec();
+        Some(Left { session, input })
+    }
+
+    /// Bytes that another process has received and not understood yet. False when there are too
+    /// many of them.
+    pub(super) fn begin_with(&mut self, core: &Core, bytes: &[u8]) -> bool {
+        let len = u32::try_from(bytes.len()).ok().filter(|len| *len <= self.input.len);
+        let Some(len) = len else { return false };
+        // SAFETY: no receive is in flight, the buffer is this connection's alone.
+        let input = unsafe { core.arena.memory().bytes_mut(self.input.slice(0, len)) };
+        input.copy_from_slice(bytes);
+        (self.start, self.end) = (0, len);
+        true
     }
 
     /// Takes no more commands; what is under way is still answered.

@@ -11,6 +11,8 @@ pub(crate) struct Device {
     pub(super) name: String,
     /// Clients that name none get it.
     pub(super) by_default: bool,
+    /// It lies on another one, which is meant before this.
+    pub(super) lies_on_another: bool,
     /// Where in the array it begins.
     pub(super) offset_bytes: u64,
     /// Its size.
@@ -32,6 +34,7 @@ impl Device {
         Self {
             name,
             by_default: false,
+            lies_on_another: false,
             offset_bytes: 0,
             size_bytes: size_bytes - size_bytes % u64::from(block_bytes),
             read_only,
@@ -44,6 +47,19 @@ impl Device {
     /// As much, from another place on. It is a multiple of the block size.
     pub(crate) fn at(self, offset_bytes: u64) -> Self {
         Self { offset_bytes, ..self }
+    }
+
+    /// A partition or volume that lies on this one, from a byte of it on, which is a multiple of
+    /// the block size.
+    pub(crate) fn part(&self, name: String, offset_bytes: u64, size_bytes: u64) -> Self {
+        Self {
+            name,
+            by_default: false,
+            lies_on_another: true,
+            offset_bytes: self.offset_bytes + offset_bytes,
+            size_bytes: size_bytes - size_bytes % u64::from(self.min_block_bytes),
+            ..self.clone()
+        }
     }
 
     /// What clients ask for.
@@ -95,8 +111,9 @@ impl Devices {
     /// The device of a name. Without a name it is the one there is, or that is meant by default.
     pub(super) fn find(&self, name: &[u8]) -> Option<Arc<Device>> {
         let list = self.list();
+        let own = list.iter().filter(|device| !device.lies_on_another).count();
         let is_meant = |device: &&Arc<Device>| match name {
-            b"" => device.by_default || list.len() == 1,
+            b"" => device.by_default || own == 1 && !device.lies_on_another,
             _ => device.name.as_bytes() == name,
         };
         list.iter().find(is_meant).cloned()
@@ -113,6 +130,10 @@ mod tests {
         let devices = Devices::from(device("a"));
         let found = |name: &str| devices.find(name.as_bytes()).map(|found| found.name.clone());
         assert_eq!(found("").as_deref(), Some("a"));
+        devices.add(Arc::new(device("a").part("a.parts/p1".into(), 4096, 8193)));
+        assert_eq!(found("").as_deref(), Some("a"), "not what lies on it");
+        let part = devices.find(b"a.parts/p1").expect("it is there");
+        assert_eq!((part.offset_bytes, part.size_bytes), (4096, 8192));
         let second = Arc::new(device("b"));
         devices.add(Arc::clone(&second));
         assert_eq!(found(""), None, "either of two could be meant");
@@ -121,6 +142,6 @@ mod tests {
         assert_eq!(found("").as_deref(), Some("whole"));
         devices.remove(&second);
         assert_eq!(found("b"), None);
-        assert_eq!(devices.all().len(), 2);
+        assert_eq!(devices.all().len(), 3);
     }
 }

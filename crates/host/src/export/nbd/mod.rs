@@ -7,15 +7,14 @@ mod certificates;
 mod connection;
 mod devices;
 mod lobby;
-mod proto;
 mod server;
 mod session;
 #[cfg(test)]
 mod session_tests;
 mod tls;
 
+pub use crate::nbd_proto::MAX_PAYLOAD_BYTES;
 pub use certificates::asks_clients;
-pub use proto::MAX_PAYLOAD_BYTES;
 pub use session::fuzz_session;
 
 pub(crate) use certificates::load;

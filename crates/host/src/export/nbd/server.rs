@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, sockopt};
 use rustls::ServerConfig;
 
-use super::connection::{Connection, RECEIVE};
+use super::connection::{Connection, Left, RECEIVE};
 use super::devices::Devices;
 use super::lobby::{HANDSHAKE_MILLIS, Lobby, Origin, Present};
 use super::session::Session;
@@ -22,6 +22,7 @@ use crate::driver::{Completion, Op};
 use crate::engine::FAREWELL;
 use crate::engine::core::Core;
 use crate::engine::export::Export;
+use crate::handover::{self, Handover};
 use crate::token::{ExportId, ExportToken, JobRef, Token};
 use crate::users::User;
 use slab::Slab;
@@ -101,6 +102,12 @@ pub(crate) struct Server {
     /// Connections with something to send, perhaps.
     to_flush: Vec<usize>,
     leaving: Vec<Leaving>,
+    /// As the export is named.
+    name: String,
+    /// Whom the process before this one has left, until it starts.
+    guests: Vec<(OwnedFd, Left)>,
+    /// Nothing is taken for now.
+    held: bool,
     closing: bool,
 }
 
@@ -130,9 +137,21 @@ impl Server {
         Ok(())
     }
 
+    /// Takes in whom the process before this one has left to the export of this name.
+    pub(crate) fn inherit(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+        let guests = handover::guests(name).into_iter();
+        self.guests = guests
+            .filter_map(|(socket, state)| Some((socket, serde_json::from_value(state).ok()?)))
+            .collect();
+    }
+
     fn accept(&mut self, core: &mut Core, index: usize) {
         let listening = &mut self.listening[index];
         listening.retry_at = None;
+        if self.held {
+            return;
+        }
         let socket = Arc::clone(&listening.socket);
         let token = Token::Export(self.id, ExportToken { kind: ACCEPT, index });
         core.driver.start(token, Op::Accept { socket });
@@ -152,6 +171,7 @@ impl Server {
                 self.greet(core, index, socket);
                 self.accept(core, index);
             }
+            Err(Some(Errno::CANCELED)) => {}
             Err(Some(Errno::CONNABORTED)) => self.accept(core, index),
             Err(_) => {
                 let retry_at = core.now.plus_millis(ACCEPT_RETRY_MILLIS);
@@ -174,15 +194,42 @@ impl Server {
         };
         let devices = listening.devices.clone();
         let tls = listening.tls.clone();
-        let entry = self.connections.vacant_entry();
-        let at = entry.key();
         let new_session = |out: &mut Vec<u8>| Session::new(devices, tls, out);
-        entry.insert(Connection::new((self.id, at), socket, origin, input, core.now, new_session));
-        self.list(at);
+        let entry = self.connections.vacant_entry();
+        let name = (self.id, entry.key());
+        entry.insert(Connection::new(name, socket, origin, input, core.now, new_session));
+        self.let_in(core, name.1, origin);
+    }
+
+    fn let_in(&mut self, core: &mut Core, index: usize, origin: Origin) {
+        if self.held {
+            self.connections[index].hold(core);
+        }
+        self.list(index);
         let until = core.now.plus_millis(self.patience.handshake);
-        if let Some(gone) = self.lobby.enter(at, origin, until) {
+        if let Some(gone) = self.lobby.enter(index, origin, until) {
             self.hang_up(core, gone);
         }
+    }
+
+    /// Goes on with a client of the process before this one, or hangs up.
+    fn welcome(&mut self, core: &mut Core, (socket, Left { session, input }): (OwnedFd, Left)) {
+        let Some(listening) = self.listening.first() else { return };
+        let origin = Origin::of(&socket, listening.tcp);
+        let devices = listening.devices.clone();
+        let Some(session) = Session::at(session, devices, listening.tls.clone()) else { return };
+        let Some(buffer) = core.arena.allocate_input() else { return };
+        let entry = self.connections.vacant_entry();
+        let name = (self.id, entry.key());
+        let new_session = |_: &mut Vec<u8>| session;
+        let connection = Connection::new(name, socket, origin, buffer, core.now, new_session);
+        let understood = entry.insert(connection).begin_with(core, &input);
+        self.let_in(core, name.1, origin);
+        if !understood {
+            self.hang_up(core, name.1);
+        }
+        // Who has come to commands is none of those who may be too many.
+        self.work(core);
     }
 
     fn hang_up(&mut self, core: &mut Core, index: usize) {
@@ -240,6 +287,9 @@ impl Export for Server {
         self.id = id;
         for index in 0..self.listening.len() {
             self.accept(core, index);
+        }
+        for guest in std::mem::take(&mut self.guests) {
+            self.welcome(core, guest);
         }
     }
 
@@ -345,6 +395,11 @@ impl Export for Server {
         connections.filter(|client| client.uses_array()).map(Connection::peer).collect()
     }
 
+    fn client_count(&self) -> Option<(&'static str, usize)> {
+        let connections = self.connections.iter().map(|(_, connection)| connection);
+        Some(("nbd", connections.filter(|client| client.uses_array()).count()))
+    }
+
     fn clients_of(&self, part: &str) -> Vec<User> {
         let connections = self.connections.iter().map(|(_, connection)| connection);
         let clients = connections.filter(|client| client.is_for(part) && client.uses_array());
@@ -355,6 +410,40 @@ impl Export for Server {
         self.each_of(part, |connection| connection.close(core));
         let give_up_at = Some(core.now.plus_millis(FAREWELL.as_millis() as u64));
         self.leaving.push(Leaving { part: part.to_owned(), give_up_at, done });
+    }
+
+    fn hold(&mut self, core: &mut Core) {
+        self.held = true;
+        for index in 0..self.listening.len() {
+            core.driver.cancel(Token::Export(self.id, ExportToken { kind: ACCEPT, index }));
+        }
+        self.connections.iter_mut().for_each(|(_, connection)| connection.hold(core));
+    }
+
+    fn go_on(&mut self, core: &mut Core) {
+        self.held = false;
+        for index in 0..self.listening.len() {
+            self.accept(core, index);
+        }
+        for (index, connection) in &mut self.connections {
+            connection.go_on();
+            self.busy.extend(connection.list().then_some(index));
+        }
+    }
+
+    fn is_held(&self, core: &Core) -> bool {
+        let mut connections = self.connections.iter();
+        !core.serves(self.id) && connections.all(|(_, connection)| connection.is_held())
+    }
+
+    /// Who speaks by way of TLS is hung up on later.
+    fn hand_over(&self, core: &Core, to: &mut Handover) -> io::Result<()> {
+        for (_, connection) in &self.connections {
+            if let Some(left) = connection.left(core) {
+                to.give_guest(&self.name, connection.socket()?, &left)?;
+            }
+        }
+        Ok(())
     }
 
     fn close(&mut self, core: &mut Core) {

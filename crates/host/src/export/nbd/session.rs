@@ -7,11 +7,12 @@ mod fuzz;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use serde::{Deserialize, Serialize};
 
 pub(super) use self::commands::{Command, Kind};
 pub use self::fuzz::fuzz_session;
 use super::devices::{Device, Devices};
-use super::proto::{
+use crate::nbd_proto::{
     INIT_MAGIC, MAX_PAYLOAD_BYTES, NbdError, OPTION_HEADER_BYTES, OPTION_MAGIC, REQUEST_BYTES,
     RawRequest, Reader, command, handshake, info, option, put_all_data_status, put_error_chunk,
     put_len, put_option_reply, put_simple_reply, reply, transmission,
@@ -41,12 +42,24 @@ pub(super) enum Step {
     Close,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     ClientFlags,
     Options,
     Transmission,
     Closed,
+}
+
+/// How far a conversation has come, for the process that goes on with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    /// Name of the device that was chosen.
+    device: Option<String>,
+    phase: Phase,
+    skip: u64,
+    no_zeroes: bool,
+    structured: bool,
+    allocation_context: bool,
 }
 
 /// The conversation with one client.
@@ -89,6 +102,42 @@ impl Session {
             secure: false,
             room: true,
         }
+    }
+
+    /// How far it has come; `None` where nobody else can go on with it: what is sealed is sealed
+    /// with keys of this process.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        let Self { phase, skip, no_zeroes, structured, allocation_context, .. } = *self;
+        let device = self.device.as_ref().map(|device| device.name.clone());
+        let goes_on = phase != Phase::Closed && !self.secure;
+        let progress = Progress { device, phase, skip, no_zeroes, structured, allocation_context };
+        goes_on.then_some(progress)
+    }
+
+    /// Goes on where another process has left it. `None` when its device is not there any more.
+    pub(super) fn at(
+        progress: Progress,
+        devices: Devices,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Option<Self> {
+        let Progress { device, phase, skip, no_zeroes, structured, allocation_context } = progress;
+        let device = match device {
+            Some(name) => Some(devices.find(name.as_bytes()).filter(|found| found.name == name)?),
+            None if phase == Phase::Transmission => return None,
+            None => None,
+        };
+        Some(Self {
+            devices,
+            device,
+            phase,
+            skip,
+            no_zeroes,
+            structured,
+            allocation_context,
+            tls,
+            secure: false,
+            room: true,
+        })
     }
 
     /// Tells whether there is room for one more client.

@@ -1,8 +1,8 @@
 //! The conversation, without a socket.
 
 use super::devices::{Device, Devices};
-use super::proto::{NbdError, put_error_chunk};
 use super::session::{Command, Kind, Session, Step, fuzz_session};
+use crate::nbd_proto::{NbdError, put_error_chunk};
 
 const SIZE: u64 = 1 << 20;
 

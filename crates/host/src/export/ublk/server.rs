@@ -32,6 +32,8 @@ pub(crate) struct Server {
     short: VecDeque<(u16, Ask)>,
     /// Signalled when the kernel does not take a command.
     failed: Arc<OwnedFd>,
+    /// What has come while it is held, if it is: the kernel asks the next process for it again.
+    held: Option<Vec<u16>>,
     closing: bool,
 }
 
@@ -50,6 +52,7 @@ impl Server {
             holder: None,
             short: VecDeque::new(),
             failed,
+            held: None,
             closing: false,
         }
     }
@@ -67,6 +70,9 @@ impl Server {
 
     /// A request has come.
     fn take(&mut self, core: &mut Core, tag: u16) {
+        if let Some(held) = &mut self.held {
+            return held.push(tag);
+        }
         match Ask::decode(&self.table.descriptor(tag), &self.shape) {
             _ if self.closing => self.answer(core, tag, Err(Errno::IO)),
             Err(errno) => self.answer(core, tag, Err(errno)),
@@ -160,6 +166,20 @@ impl Export for Server {
             let (_, ask) = self.short.pop_front().expect("the first one");
             self.ask(core, tag, ask, buf);
         }
+    }
+
+    fn hold(&mut self, _core: &mut Core) {
+        self.held.get_or_insert_default();
+    }
+
+    fn go_on(&mut self, core: &mut Core) {
+        for tag in self.held.take().unwrap_or_default() {
+            self.take(core, tag);
+        }
+    }
+
+    fn is_held(&self, core: &Core) -> bool {
+        self.short.is_empty() && !core.asks(self.id)
     }
 
     /// What waits in the kernel ends with the disk, which whoever ends the engine takes away.

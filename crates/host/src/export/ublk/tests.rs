@@ -17,6 +17,7 @@ use super::server::Server;
 use super::table::Table;
 use crate::arena::Arena;
 use crate::driver::{Completion, Driver};
+use crate::engine::annexes::Annexes;
 use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::lock::LockedFile;
@@ -93,7 +94,7 @@ impl World {
         let mut server = Server::new(locked, table, shape, std::sync::Arc::clone(&failed));
         let arena = Arena::new(0, request_bytes).unwrap();
         let driver = Driver::threads(arena.memory()).unwrap();
-        let mut core = Core::new(arena, driver);
+        let mut core = Core::new(arena, driver, Annexes::default());
         server.start(&mut core, ExportId(0));
         Self { core, server, machine: Taken::default(), device, failed }
     }
@@ -113,7 +114,9 @@ impl World {
 
     /// The array answers its first request.
     fn answer(&mut self, result: Result<(), RequestError>) {
-        let (request, owner) = self.core.completed(self.machine.0.remove(0).id);
+        let id = self.machine.0.remove(0).id;
+        let completed = self.core.completed(id, result);
+        let (request, owner, result) = completed.expect("it lies in one piece");
         let Owner::Export(ExportId(0), job) = owner else { panic!("{owner:?}") };
         self.server.completed(&mut self.core, job, request, result);
         self.server.work(&mut self.core);

@@ -7,7 +7,7 @@ use vhost::vhost_user::{VhostUserProtocolFeatures, VhostUserVirtioFeatures};
 use super::request::{ID_BYTES, Limits, MAX_SEGMENT_SECTORS, MAX_SEGMENTS};
 
 /// Rings at most.
-pub(super) const MAX_RINGS: usize = 64;
+pub(crate) const MAX_RINGS: usize = 64;
 /// Segments of the data of a request: with header and status a ring of the usual 128 is full.
 const MAX_DATA_SEGMENTS: u32 = 126;
 /// The configuration space, behind whose fields there are zeroes.
@@ -45,6 +45,8 @@ pub(crate) struct Device {
     pub(crate) chunk_bytes: u64,
     /// All data of a stripe; 0 where there is none.
     pub(crate) stripe_bytes: u64,
+    /// Rings that a guest may use, at most [`MAX_RINGS`].
+    pub(crate) rings: u16,
 }
 
 impl Device {
@@ -103,7 +105,7 @@ impl Device {
         // What does not fit is not told.
         put(26, &u16::try_from(blocks(self.chunk_bytes)).unwrap_or(0).to_le_bytes());
         put(28, &u32::try_from(blocks(self.stripe_bytes)).unwrap_or(0).to_le_bytes());
-        put(34, &(MAX_RINGS as u16).to_le_bytes());
+        put(34, &self.rings.to_le_bytes());
         if !self.read_only {
             let alignment = self.block_bytes / SECTOR_BYTES as u32;
             put(36, &MAX_SEGMENT_SECTORS.to_le_bytes());

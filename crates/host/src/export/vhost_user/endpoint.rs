@@ -62,6 +62,8 @@ pub(super) struct Endpoint {
     user: Option<User>,
     /// The front end has gone, and this one waits for what is left of it.
     gone: Option<SyncSender<()>>,
+    /// Nothing is taken for now.
+    held: bool,
     /// Nothing more is taken.
     closed: bool,
 }
@@ -80,6 +82,7 @@ impl Endpoint {
             jobs: None,
             user: None,
             gone: None,
+            held: false,
             closed: false,
         }
     }
@@ -167,7 +170,7 @@ impl Endpoint {
             jobs.work(core);
         }
         self.answer_all();
-        if !self.closed && self.gone.is_none() {
+        if !self.held && !self.closed && self.gone.is_none() {
             for ring in 0..MAX_RINGS {
                 self.take(core, ring);
             }
@@ -269,6 +272,11 @@ impl Endpoint {
         self.windows = Arc::default();
         let jobs = self.jobs.take();
         jobs.into_iter().for_each(|jobs| core.arena.release_holder(jobs.into_holder()));
+    }
+
+    /// Takes nothing, or goes on.
+    pub(super) const fn hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// Takes nothing more.

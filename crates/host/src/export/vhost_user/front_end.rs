@@ -50,7 +50,7 @@ pub(super) struct FrontEnd {
 
 impl FrontEnd {
     pub(super) fn new(device: Arc<Device>, says: Says) -> Self {
-        let vrings = (0..MAX_RINGS).map(|_| Vring::default()).collect();
+        let vrings = (0..device.rings).map(|_| Vring::default()).collect();
         Self { device, says, features: 0, table: Table::default(), notes: None, vrings }
     }
 
@@ -157,7 +157,7 @@ impl VhostUserBackendReqHandlerMut for FrontEnd {
     }
 
     fn reset_owner(&mut self) -> Result<()> {
-        (0..MAX_RINGS).try_for_each(|index| self.stop(index))
+        (0..self.vrings.len()).try_for_each(|index| self.stop(index))
     }
 
     fn reset_device(&mut self) -> Result<()> {
@@ -254,7 +254,7 @@ impl VhostUserBackendReqHandlerMut for FrontEnd {
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
-        Ok(MAX_RINGS as u64)
+        Ok(self.device.rings.into())
     }
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {

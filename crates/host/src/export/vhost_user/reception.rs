@@ -43,10 +43,18 @@ impl Reception {
         thread::Builder::new().name("vhost-user".into()).spawn(run).map(drop)
     }
 
+    /// Lets nobody in any more, and leaves the socket to the process that comes after this one.
+    pub(super) fn leave(&self) {
+        *self.connected() = Err(Ended);
+    }
+
     /// Lets nobody in any more, and hangs up.
     pub(super) fn close(&self) {
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         let mut connected = self.connected();
+        if connected.is_err() {
+            return;
+        }
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if let Ok(Some(stream)) = &*connected {
             let _ = stream.shutdown(Shutdown::Both);
         }

@@ -171,6 +171,28 @@ impl Export for Server {
         self.endpoints.iter().filter_map(Endpoint::user).cloned().collect()
     }
 
+    fn client_count(&self) -> Option<(&'static str, usize)> {
+        Some(("vhost-user", self.endpoints.iter().filter_map(Endpoint::user).count()))
+    }
+
+    fn hold(&mut self, _core: &mut Core) {
+        self.endpoints.iter_mut().for_each(|endpoint| endpoint.hold(true));
+    }
+
+    fn go_on(&mut self, _core: &mut Core) {
+        self.endpoints.iter_mut().for_each(|endpoint| endpoint.hold(false));
+    }
+
+    fn is_held(&self, _core: &Core) -> bool {
+        self.is_over()
+    }
+
+    /// Front ends connect again, to the socket that stays, and say by their in-flight memory what
+    /// was answered: the crate that follows the protocol cannot begin in the middle of it.
+    fn leave(&mut self) {
+        self.doors.iter().for_each(|door| door.reception.leave());
+    }
+
     fn close(&mut self, core: &mut Core) {
         self.closing = true;
         for index in 0..self.doors.len() {

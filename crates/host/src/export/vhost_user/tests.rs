@@ -406,6 +406,7 @@ fn a_guest_is_told_of_the_array() {
         read_only: false,
         chunk_bytes: 512 << 10,
         stripe_bytes: 3 * (512 << 10),
+        rings: 3,
     };
     assert_eq!(&device.id(), b"a name of more than ");
     let number = |device: &Device, at, len| {
@@ -413,6 +414,7 @@ fn a_guest_is_told_of_the_array() {
         bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte))
     };
     assert_eq!(number(&device, 0, 8), 1 << 21, "whole blocks only");
+    assert_eq!(number(&device, 34, 2), 3, "rings");
     assert_eq!((number(&device, 20, 4), number(&device, 24, 1)), (4096, 0));
     assert_eq!((number(&device, 26, 2), number(&device, 28, 4)), (128, 384));
     assert_eq!((number(&device, 36, 4), number(&device, 44, 4)), (1 << 22, 8));

@@ -49,6 +49,23 @@ fn ext4_on_a_loop_device_keeps_its_data() {
     unmount(mounted.mount.take().unwrap());
 }
 
+#[test]
+fn members_are_not_looked_for_on_the_loop_device() {
+    let Some(mut mounted) = mounted(MIB, false) else { return };
+    let made = Command::new("losetup").args(["-f", "--show"]).arg(mounted.path()).output();
+    let Some(made) = made.ok().filter(|made| made.status.success()) else {
+        return skipped("losetup");
+    };
+    let device = PathBuf::from(lossy(&made.stdout).trim_end());
+    let listed = std::fs::read_to_string("/proc/partitions").unwrap();
+    let found = crate::member::scan().unwrap();
+    let gone = Command::new("losetup").arg("-d").arg(&device).status().unwrap();
+    assert!(gone.success());
+    assert!(listed.contains(device.file_name().unwrap().to_str().unwrap()), "{listed}");
+    assert!(!found.contains(&device), "{found:?}");
+    unmount(mounted.mount.take().unwrap());
+}
+
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use braid_array::{Buf, Op, Request, RequestError, SECTOR_BYTES};
 use rustix::io::Errno;
 
-use super::super::proto::{NbdError, put_data_chunk, put_simple_reply};
 use super::{Connection, Current, MESSAGE_BYTES, SEND, Serving, Transfer};
 use crate::driver::{Op as DriverOp, Outgoing};
 use crate::engine::core::Core;
+use crate::nbd_proto::{NbdError, put_data_chunk, put_simple_reply};
 use crate::token::JobRef;
 
 /// Empty messages that are kept.

@@ -23,6 +23,7 @@ impl Connection {
         loop {
             let went = match self.current {
                 _ if self.closing || self.broken => return,
+                None if self.held => return,
                 Some(current) => self.issue(core, current),
                 None => self.next_command(core),
             };

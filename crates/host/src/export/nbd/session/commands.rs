@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::export::nbd::devices::Device;
-use crate::export::nbd::proto::{MAX_PAYLOAD_BYTES, NbdError, RawRequest, command, flag};
+use crate::nbd_proto::{MAX_PAYLOAD_BYTES, NbdError, RawRequest, command, flag};
 
 /// A command that passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,93 @@
+//! Places behind the end of an array by which exports reach what lies on it in several pieces: a
+//! volume that was extended. What is asked for there is asked of the array piece by piece.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// Annexes begin at multiples of this, so that blocks of the array are blocks in them.
+const ALIGN_BYTES: u64 = 1 << 20;
+
+/// The annexes of an array, opened once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Annexes(Arc<OnceLock<Vec<Annex>>>);
+
+/// Bytes of the array, one piece after the other.
+#[derive(Debug)]
+struct Annex {
+    start: u64,
+    pieces: Vec<Range<u64>>,
+}
+
+/// Where annexes on these pieces begin, one behind the other, behind so many bytes of an array.
+pub(crate) fn starts<'a>(
+    size_bytes: u64,
+    all: impl IntoIterator<Item = &'a [Range<u64>]>,
+) -> Vec<u64> {
+    let mut next = size_bytes.next_multiple_of(ALIGN_BYTES);
+    let mut place = |pieces: &[Range<u64>]| {
+        let start = next;
+        next = (start + length(pieces)).next_multiple_of(ALIGN_BYTES);
+        start
+    };
+    all.into_iter().map(&mut place).collect()
+}
+
+/// So many bytes are they together.
+pub(crate) fn length(pieces: &[Range<u64>]) -> u64 {
+    pieces.iter().map(|piece| piece.end - piece.start).sum()
+}
+
+impl Annexes {
+    /// Opens annexes, as [`starts`] placed them. Those that are open stay as they are.
+    pub(crate) fn open(&self, annexes: impl IntoIterator<Item = (u64, Vec<Range<u64>>)>) {
+        let annexes = annexes.into_iter().map(|(start, pieces)| Annex { start, pieces });
+        // They were opened before: by the same look at the array.
+        let _ = self.0.set(annexes.collect());
+    }
+
+    /// Does a byte lie in an annex, or behind the last?
+    pub(super) fn hold(&self, offset: u64) -> bool {
+        let first = self.0.get().and_then(|annexes| annexes.first());
+        first.is_some_and(|annex| annex.start <= offset)
+    }
+
+    /// Where on the array bytes of an annex lie; only those up to its end.
+    pub(super) fn pieces(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        let annexes = self.0.get().map_or(&[][..], Vec::as_slice);
+        let after = annexes.partition_point(|annex| annex.start <= bytes.start);
+        let Some(annex) = annexes[..after].last() else { return Vec::new() };
+        let mut at = annex.start;
+        let cut = annex.pieces.iter().filter_map(|piece| {
+            let begin = at;
+            at += piece.end - piece.start;
+            let from = bytes.start.max(begin);
+            let to = bytes.end.min(at);
+            (from < to).then(|| piece.start + (from - begin)..piece.start + (to - begin))
+        });
+        cut.collect()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "of one piece")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_an_annex_are_pieces_of_the_array() {
+        const M: u64 = 1 << 20;
+        let volumes = [vec![4 * M..6 * M, M..2 * M], vec![8 * M..8 * M + 4096, 2 * M..3 * M]];
+        let starts = starts(9 * M + 512, volumes.iter().map(Vec::as_slice));
+        assert_eq!(starts, [10 * M, 13 * M]);
+        let annexes = Annexes::default();
+        assert!(!annexes.hold(10 * M) && annexes.pieces(&(10 * M..11 * M)).is_empty());
+        annexes.open(starts.iter().copied().zip(volumes.clone()));
+        assert!(annexes.hold(10 * M) && !annexes.hold(10 * M - 1));
+        let pieces = |from: u64, to: u64| annexes.pieces(&(from..to));
+        assert_eq!(pieces(10 * M, 13 * M), volumes[0]);
+        assert_eq!(pieces(11 * M, 11 * M + 512), [5 * M..5 * M + 512]);
+        assert_eq!(pieces(12 * M - 512, 12 * M + 512), [6 * M - 512..6 * M, M..M + 512]);
+        assert_eq!(pieces(13 * M, 13 * M + 8192), [8 * M..8 * M + 4096, 2 * M..2 * M + 4096]);
+        assert_eq!(pieces(13 * M - 512, 13 * M + 512), [2 * M - 512..2 * M], "not the next one");
+    }
+}

@@ -1,0 +1,83 @@
+//! Members that are read through a backend, which may wait for another machine or unpack what it
+//! reads: each has a thread of its own, and the engine is woken up when that has read something.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::driver;
+use crate::member::Backend;
+
+/// What is to be read, for a flight.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) index: usize,
+    /// In bytes.
+    pub(super) offset: u64,
+    pub(super) len: u32,
+}
+
+/// What was read for it.
+#[derive(Debug)]
+pub(super) struct Brought {
+    pub(super) index: usize,
+    pub(super) bytes: Result<Vec<u8>, Errno>,
+}
+
+/// The threads that read, and what they have brought.
+#[derive(Debug)]
+pub(super) struct Backends {
+    brought: Arc<Mutex<VecDeque<Brought>>>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Backends {
+    /// `wake` is signalled when something was brought.
+    pub(super) fn new(wake: Arc<OwnedFd>) -> Self {
+        Self { brought: Arc::default(), wake }
+    }
+
+    /// A way to have a member read. Its thread ends when nobody has that any more.
+    pub(super) fn reader(&self, backend: Arc<dyn Backend>) -> Sender<Wanted> {
+        let (sender, receiver) = mpsc::channel();
+        let brought = Arc::clone(&self.brought);
+        let wake = Arc::clone(&self.wake);
+        let read = move || read(&*backend, &receiver, &brought, &wake);
+        // Without a thread nothing takes what is wanted, and that is noticed when it is sent.
+        let _ = std::thread::Builder::new().name("member".into()).spawn(read);
+        sender
+    }
+
+    /// The next that was brought.
+    pub(super) fn take(&self) -> Option<Brought> {
+        self.brought.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+fn read(
+    backend: &dyn Backend,
+    wanted: &Receiver<Wanted>,
+    brought: &Mutex<VecDeque<Brought>>,
+    wake: &OwnedFd,
+) {
+    for Wanted { index, offset, len } in wanted {
+        let mut bytes = vec![0; len as usize];
+        let result = backend.read_exact_at(&mut bytes, offset);
+        let bytes = result.map(|()| bytes).map_err(|error| errno_of(&error));
+        brought.lock().unwrap_or_else(PoisonError::into_inner).push_back(Brought { index, bytes });
+        driver::signal(wake);
+    }
+}
+
+/// What the kernel would say of a device in this state.
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(match error.kind() {
+        // The place of it in an image.
+        io::ErrorKind::InvalidData => Errno::IO,
+        _ => Errno::NODEV,
+    })
+}

@@ -1,0 +1,115 @@
+//! I/O on a member whose changes are kept in an overlay: reads take what lies together, from there
+//! or from the member; what is written goes there, and a flush of it has two steps.
+
+use std::io;
+use std::sync::Arc;
+
+use braid_array::{Buf, IoError, IoOp, Outcome, SECTOR_BYTES};
+use rustix::io::Errno;
+
+use super::transfer::Transfer;
+use super::{Flight, error_of};
+use crate::driver::Op;
+use crate::member::{Dirty, Overlay};
+
+/// How far a read, write or flush has come.
+#[derive(Debug)]
+pub(super) struct Changes {
+    overlay: Arc<Overlay>,
+    /// Where in its file the member begins, in bytes.
+    start: u64,
+    durable: Durable,
+}
+
+/// What a flush has done.
+#[derive(Debug)]
+enum Durable {
+    /// Nothing; then the map of the changes has to be stored, as it is here.
+    Nothing(Dirty),
+    /// The changes; the map is stored and to be flushed, too.
+    Sectors,
+    All,
+}
+
+impl Changes {
+    pub(super) fn of(overlay: &Arc<Overlay>, start: u64, op: IoOp) -> Self {
+        let dirty = if op == IoOp::Flush { overlay.dirty() } else { Dirty::default() };
+        Self { overlay: Arc::clone(overlay), start, durable: Durable::Nothing(dirty) }
+    }
+
+    /// What is to be asked of the kernel for what is left.
+    pub(super) fn next(&self, flight: &Flight) -> Op {
+        let Transfer { offset, done_bytes, .. } = flight.transfer;
+        let from = offset + u64::from(done_bytes);
+        let sector = (from - self.start) / SECTOR_BYTES;
+        let rest = |buf: Buf| buf.slice(done_bytes, buf.len - done_bytes);
+        let (file, place) = self.overlay.place(sector);
+        match flight.op {
+            IoOp::Read { buf, .. } => {
+                let buf = rest(buf);
+                let run = self.overlay.run(sector, u64::from(buf.len) / SECTOR_BYTES);
+                let buf = buf.slice(0, (run.sectors * SECTOR_BYTES) as u32);
+                if run.changed {
+                    return Op::Read { file, offset: place, buf };
+                }
+                Op::Read { file: Arc::clone(&flight.file), offset: from, buf }
+            }
+            IoOp::Write { buf, .. } if !flight.syncing => {
+                Op::Write { file, offset: place, buf: rest(buf), dsync: false }
+            }
+            _ => Op::Sync { file },
+        }
+    }
+
+    /// A call has ended.
+    pub(super) fn note(
+        &mut self,
+        op: IoOp,
+        transfer: &Transfer,
+        syncing: bool,
+        result: Result<u32, Errno>,
+    ) -> Result<u32, Errno> {
+        let moved = result?;
+        match op {
+            IoOp::Write { fua, .. } if !syncing => {
+                let from = transfer.offset + u64::from(transfer.done_bytes) - self.start;
+                let sectors = u64::from(moved) / SECTOR_BYTES;
+                self.overlay.note_written(from / SECTOR_BYTES, sectors);
+                if fua {
+                    self.durable = Durable::Nothing(self.overlay.dirty());
+                }
+            }
+            IoOp::Write { .. } | IoOp::Flush => match &self.durable {
+                Durable::Nothing(dirty) if dirty.is_empty() => self.durable = Durable::All,
+                Durable::Nothing(dirty) => {
+                    self.overlay.store(dirty).map_err(|error| errno_of(&error))?;
+                    self.durable = Durable::Sectors;
+                }
+                Durable::Sectors | Durable::All => self.durable = Durable::All,
+            },
+            _ => {}
+        }
+        Ok(moved)
+    }
+
+    /// Is another flush due?
+    pub(super) const fn is_half_durable(&self) -> bool {
+        matches!(self.durable, Durable::Sectors)
+    }
+}
+
+/// Has sectors read as zeroes, at once; that they are not needed any more is of no use here.
+pub(super) fn zero(overlay: &Overlay, op: IoOp) -> Result<Outcome, IoError> {
+    let zeroed = match op {
+        IoOp::WriteZeroes { sector, sectors, fua, .. } => {
+            let durable = || if fua { overlay.flush() } else { Ok(()) };
+            overlay.zero(sector, sectors).and_then(|()| durable())
+        }
+        _ => Ok(()),
+    };
+    zeroed.map(|()| Outcome::Done).map_err(|error| error_of(errno_of(&error)))
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,314 @@
+//! What a serving process hands over to the program that takes its place: `exec` in the same
+//! process keeps descriptors open, so clients stay connected and members stay claimed. A document
+//! in memory says what each of them is; an environment variable says where the document is.
+//!
+//! The program that begins assembles the array as any other, and takes what it would open from
+//! here where it is here. If it cannot serve the array, the program before it takes it back the
+//! same way.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use braid_array::Refusal;
+use rustix::fs::{FlockOperation, MemfdFlags, flock};
+use rustix::io::FdFlags;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::notify::kept;
+use crate::system::refused_by_system;
+
+/// Version of the document. A program takes its own and those before it.
+pub const VERSION: u32 = 1;
+
+/// The number of the document's descriptor.
+const VARIABLE: &str = "BRAID_HANDOVER";
+
+/// What a descriptor is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// A member, claimed and locked.
+    Member(PathBuf),
+    /// A listening Unix socket, which lies there.
+    Socket(PathBuf),
+    /// A listening socket on TCP, as the export names it.
+    Tcp(String),
+    /// The device behind what is mounted there.
+    Mount(PathBuf),
+    /// The program that serves until now.
+    Program,
+    /// The control connection over which this was asked for.
+    Asker,
+}
+
+/// A client that stays connected.
+#[derive(Debug, Serialize, Deserialize)]
+struct Guest {
+    /// The export, as it is named.
+    at: String,
+    socket: RawFd,
+    /// How far the conversation has come; only the export understands it.
+    state: Value,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    /// Since when requests wait: microseconds since 1970.
+    since_us: u64,
+    /// What was set while the array ran.
+    settings: Value,
+    descriptors: Vec<(What, RawFd)>,
+    guests: Vec<Guest>,
+    /// The command line that goes on with it, without the program's name.
+    words: Vec<String>,
+    /// The next program could not, and this one is back.
+    returned: bool,
+}
+
+/// What is about to be handed over.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    document: Document,
+    /// Without which the array does not go on as it is.
+    members: Vec<PathBuf>,
+    /// What the document names, in its order.
+    descriptors: Vec<OwnedFd>,
+    sockets: Vec<OwnedFd>,
+}
+
+impl Handover {
+    /// Nothing yet, of an array of these members; requests wait from now on.
+    ///
+    /// # Errors
+    /// When the program that runs cannot be opened.
+    pub(crate) fn begin(settings: &impl Serialize, members: &[String]) -> io::Result<Self> {
+        let document = Document {
+            version: VERSION,
+            since_us: now_us(),
+            settings: serde_json::to_value(settings)?,
+            descriptors: Vec::new(),
+            guests: Vec::new(),
+            words: Vec::new(),
+            returned: false,
+        };
+        let members = members.iter().map(PathBuf::from).collect();
+        let descriptors = Vec::new();
+        let mut handover = Self { document, members, descriptors, sockets: Vec::new() };
+        handover.give(What::Program, File::open("/proc/self/exe")?.into());
+        Ok(handover)
+    }
+
+    /// Is it a member that the array goes on with? Those that have failed are left behind.
+    pub(crate) fn needs(&self, member: &Path) -> bool {
+        self.members.iter().any(|known| known == member)
+    }
+
+    /// Hands a descriptor over.
+    pub(crate) fn give(&mut self, what: What, descriptor: OwnedFd) {
+        self.document.descriptors.push((what, descriptor.as_raw_fd()));
+        self.descriptors.push(descriptor);
+    }
+
+    /// Hands a client of an export over.
+    ///
+    /// # Errors
+    /// When its state has no form in JSON.
+    pub(crate) fn give_guest(
+        &mut self,
+        at: &str,
+        socket: OwnedFd,
+        state: &impl Serialize,
+    ) -> io::Result<()> {
+        let state = serde_json::to_value(state)?;
+        let guest = Guest { at: at.to_owned(), socket: socket.as_raw_fd(), state };
+        self.document.guests.push(guest);
+        self.sockets.push(socket);
+        Ok(())
+    }
+
+    /// Puts a program in the place of this one, or this one anew if that fails. Returns only when
+    /// neither can be started.
+    pub(crate) fn exec(mut self, program: &Path, words: Vec<String>) -> io::Error {
+        self.lock_members();
+        self.document.words = words;
+        let error = exec(program, &self.document);
+        tracing::error!("{}: {error}", program.display());
+        self.document.returned = true;
+        exec(Path::new("/proc/self/exe"), &self.document);
+        error
+    }
+
+    /// This process has just closed its members, and with that unlocked them.
+    fn lock_members(&self) {
+        let is_member = |what: &What| matches!(what, What::Member(_));
+        for ((what, _), descriptor) in self.document.descriptors.iter().zip(&self.descriptors) {
+            if is_member(what) {
+                // Somebody who looks at each file may have it; the next program waits for that.
+                let _ = flock(descriptor, FlockOperation::NonBlockingLockExclusive);
+            }
+        }
+    }
+}
+
+fn exec(program: &Path, document: &Document) -> io::Error {
+    let prepared = prepare(document);
+    let Ok(memory) = prepared else { return prepared.expect_err("it is not there") };
+    let mut command = Command::new(program);
+    command.arg0("braid").args(document.words.iter().map(OsString::from));
+    kept::not_for(&mut command);
+    command.env(VARIABLE, memory.as_raw_fd().to_string()).exec()
+}
+
+/// The document as a descriptor, which stays open across `exec` as those do that it names.
+fn prepare(document: &Document) -> io::Result<File> {
+    let mut memory = File::from(rustix::fs::memfd_create("braid-handover", MemfdFlags::empty())?);
+    memory.write_all(&serde_json::to_vec(document)?)?;
+    memory.rewind()?;
+    document.numbers().try_for_each(|number| keep(number, true))?;
+    Ok(memory)
+}
+
+impl Document {
+    fn numbers(&self) -> impl Iterator<Item = RawFd> {
+        let descriptors = self.descriptors.iter().map(|(_, number)| *number);
+        descriptors.chain(self.guests.iter().map(|guest| guest.socket))
+    }
+}
+
+/// Does a descriptor stay open across `exec`?
+fn keep(number: RawFd, keep: bool) -> io::Result<()> {
+    // SAFETY: it is only looked at; one that is not open is an error.
+    let descriptor = unsafe { rustix::fd::BorrowedFd::borrow_raw(number) };
+    let flags = if keep { FdFlags::empty() } else { FdFlags::CLOEXEC };
+    Ok(rustix::io::fcntl_setfd(descriptor, flags)?)
+}
+
+/// What the program before this one has handed over, until the array is served.
+static INHERITED: Mutex<Option<Inherited>> = Mutex::new(None);
+
+#[derive(Debug)]
+struct Inherited {
+    document: Document,
+    /// Owns what the document names.
+    _open: Vec<OwnedFd>,
+}
+
+fn inherited() -> MutexGuard<'static, Option<Inherited>> {
+    INHERITED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes over what the program before this one in the same process has left, if there was one. To
+/// be called before anything else is opened.
+///
+/// # Errors
+/// When it cannot be understood. Then nobody else can serve the array either.
+pub fn adopt() -> Result<(), Refusal> {
+    let Some(number) = std::env::var(VARIABLE).ok().and_then(|number| number.parse().ok()) else {
+        return Ok(());
+    };
+    // A child of the program that was handed this has the variable, and not what it stands for.
+    if keep(number, false).is_err() {
+        return Ok(());
+    }
+    let refused = |error: io::Error| {
+        let why = refused_by_system(&error);
+        Refusal::new(format!("what was handed over cannot be read: {}", why.reason), why.next)
+    };
+    let document = read(number).map_err(refused)?;
+    document.numbers().try_for_each(|number| keep(number, false)).map_err(refused)?;
+    // SAFETY: the program before this one has left them for this, and nobody else here knows them.
+    let open = document.numbers().map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect();
+    // The process was given another name by the way in which the program was found.
+    let _ = rustix::thread::set_name(c"braid");
+    *inherited() = Some(Inherited { document, _open: open });
+    Ok(())
+}
+
+fn read(number: RawFd) -> io::Result<Document> {
+    // SAFETY: as in `adopt`; it is closed when it was read.
+    let mut memory = File::from(unsafe { OwnedFd::from_raw_fd(number) });
+    let mut bytes = Vec::new();
+    memory.read_to_end(&mut bytes)?;
+    let document: Document = serde_json::from_slice(&bytes)?;
+    if document.version > VERSION {
+        let reason = format!("its version is {}, not {VERSION}", document.version);
+        return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+    }
+    Ok(document)
+}
+
+/// A descriptor that was handed over as this, until the array is served.
+pub(crate) fn take(what: &What) -> Option<OwnedFd> {
+    let inherited = inherited();
+    let descriptors = &inherited.as_ref()?.document.descriptors;
+    let (_, number) = descriptors.iter().find(|(known, _)| known == what)?;
+    copy(*number)
+}
+
+/// The clients of an export, with how far each has come.
+pub(crate) fn guests(at: &str) -> Vec<(OwnedFd, Value)> {
+    let inherited = inherited();
+    let Some(Inherited { document, .. }) = &*inherited else { return Vec::new() };
+    let guests = document.guests.iter().filter(|guest| guest.at == at);
+    guests.filter_map(|guest| Some((copy(guest.socket)?, guest.state.clone()))).collect()
+}
+
+/// A descriptor of the same file: the original stays for the program before this one.
+fn copy(number: RawFd) -> Option<OwnedFd> {
+    // SAFETY: it is one of those that `INHERITED` owns, whose lock is held.
+    let original = unsafe { rustix::fd::BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_dupfd_cloexec(original, 0).ok()
+}
+
+/// What was set while the array ran.
+pub(crate) fn settings<T: DeserializeOwned>() -> Option<T> {
+    let settings = inherited().as_ref()?.document.settings.clone();
+    serde_json::from_value(settings).ok()
+}
+
+/// How a hand-over ended.
+pub(crate) struct Ended {
+    /// Who asked for it.
+    pub(crate) asker: Option<OwnedFd>,
+    /// For how long requests waited.
+    pub(crate) pause: Duration,
+    /// The program that was to take over could not.
+    pub(crate) returned: bool,
+}
+
+/// The array is served: nobody goes back from here. `None` when nothing was handed over.
+pub(crate) fn complete() -> Option<Ended> {
+    let asker = take(&What::Asker);
+    let Inherited { document, .. } = inherited().take()?;
+    let pause = Duration::from_micros(now_us().saturating_sub(document.since_us));
+    Some(Ended { asker, pause, returned: document.returned })
+}
+
+/// The array cannot be served by this program: puts the one before it in its place again, with all
+/// that it had. Returns when there is none, or that failed.
+pub fn go_back() {
+    let Some(Inherited { mut document, _open }) = inherited().take() else { return };
+    let is_program = |(what, _): &&(What, RawFd)| *what == What::Program;
+    let program = document.descriptors.iter().find(is_program).map(|(_, number)| *number);
+    let Some(program) = program else { return };
+    if document.returned {
+        return;
+    }
+    document.returned = true;
+    let error = exec(Path::new(&format!("/proc/self/fd/{program}")), &document);
+    tracing::error!("the program that served before cannot be started again: {error}");
+}
+
+fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+}

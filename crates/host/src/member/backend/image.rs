@@ -1,0 +1,81 @@
+//! Images of other kinds, read by the crate `imago`. What an image names besides itself is opened
+//! only for VMDK, whose data lie in files beside the descriptor, and only there: an image may come
+//! from a guest, which may not have others of the host's files read.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use imago::file::File as Stored;
+use imago::format::gate::ImplicitOpenGate;
+use imago::qcow2::Qcow2;
+use imago::storage::StorageOpenOptions;
+use imago::vmdk::Vmdk;
+use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder, Storage};
+
+use super::Backend;
+use super::kind::Kind;
+
+/// An open image.
+pub(super) struct Image(FormatAccess<Stored>);
+
+impl Image {
+    pub(super) fn open(kind: Kind, path: &Path, file: File) -> io::Result<Self> {
+        let options = StorageOpenOptions::new().filename(path);
+        let stored = Stored::from_open_file(file, options)?;
+        let access = match kind {
+            Kind::Qcow2 => {
+                let builder = Qcow2::<Stored>::builder(stored).write(false);
+                FormatAccess::new(builder.open(DenyImplicitOpenGate::default())?)
+            }
+            Kind::Vmdk => {
+                let dir = path.parent().unwrap_or(Path::new("/")).to_owned();
+                let builder = Vmdk::<Stored>::builder(stored).write(false);
+                FormatAccess::new(builder.open(Beside(dir))?)
+            }
+        };
+        Ok(Self(access))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.size()
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Image").field(&self.bytes()).finish()
+    }
+}
+
+impl Backend for Image {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > self.bytes()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.0.read(bytes, offset)
+    }
+}
+
+/// Lets files of one directory be opened, for reading.
+struct Beside(PathBuf);
+
+impl ImplicitOpenGate<Stored> for Beside {
+    fn open_format<F: FormatDriverBuilder<Stored>>(
+        &mut self,
+        _: F,
+    ) -> io::Result<FormatAccess<Stored>> {
+        Err(io::Error::other("it is based on another image"))
+    }
+
+    fn open_storage(&mut self, options: StorageOpenOptions) -> io::Result<Stored> {
+        let path = options.get_filename().ok_or(io::ErrorKind::NotFound)?.to_owned();
+        if path.parent() != Some(&self.0) {
+            let reason = format!("{} does not lie beside it", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+        }
+        Stored::open(options.write(false))
+    }
+}

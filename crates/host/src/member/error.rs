@@ -1,0 +1,63 @@
+//! Why a member cannot be used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use braid_array::refusal::Next;
+use rustix::io::Errno;
+
+use super::identity::Identity;
+use super::in_use;
+use crate::system::describe;
+
+/// Why a member cannot be used: which, the reason, the next step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {reason}; {}", .path.display(), .next.advice)]
+pub struct OpenError {
+    /// The member.
+    pub path: PathBuf,
+    /// What stands against it.
+    pub reason: String,
+    /// What to do.
+    pub next: Next,
+    /// It cannot be written to, but could be read.
+    pub readable: bool,
+}
+
+impl OpenError {
+    pub(super) fn new(path: &Path, reason: impl Into<String>, next: impl Into<Next>) -> Self {
+        Self { path: path.to_owned(), reason: reason.into(), next: next.into(), readable: false }
+    }
+
+    pub(super) fn read_only(path: &Path, reason: &str, next: &'static str) -> Self {
+        Self { readable: true, ..Self::new(path, reason, next) }
+    }
+
+    pub(super) fn in_use(path: &Path, user: &in_use::User) -> Self {
+        Self::new(path, user.to_string(), user.next())
+    }
+
+    pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
+        let (reason, next): (String, &str) = match Errno::from_io_error(error) {
+            Some(Errno::NOENT) => ("no such file or device".into(), "check the path"),
+            Some(Errno::ACCESS | Errno::PERM) => {
+                ("permission denied".into(), "run as a user who may access it, or as root")
+            }
+            Some(Errno::ROFS) => {
+                return Self::read_only(path, "on a read-only file system", "remount it writable");
+            }
+            Some(Errno::BUSY | Errno::TXTBSY) => {
+                let identity = std::fs::metadata(path).ok().map(|data| Identity::of(&data));
+                return match identity.and_then(in_use::user) {
+                    Some(user) => Self::in_use(path, &user),
+                    None => Self::new(path, "in use by the kernel", "see lsblk for what uses it"),
+                };
+            }
+            Some(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
+                ("no device behind this name".into(), "check the device")
+            }
+            _ => (describe(error), "check the device"),
+        };
+        Self::new(path, reason, next)
+    }
+}

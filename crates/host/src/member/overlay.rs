@@ -1,0 +1,387 @@
+//! Changes to a member that are kept in a file beside it, while the member stays as it is.
+//!
+//! The file, which is sparse, in little-endian: a block of 4096 bytes that says whose changes these
+//! are ([`Header`]); a bit for each sector of the member, set where it was changed, in blocks of
+//! 4096 bytes; then the changed sectors, each where it would be in a file like the member. The bits
+//! of what was written are set in the file only after the sectors are durable there. So after a
+//! crash a sector holds what was flushed, or what the member holds.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use braid_array::SECTOR_BYTES;
+use braid_array::assemble::Candidate;
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::error::OpenError;
+use super::{MemberFile, probe};
+use crate::lock::LockedFile;
+use crate::system::describe;
+
+pub(super) const BLOCK_BYTES: u64 = 4096;
+const PAGE_SECTORS: u64 = BLOCK_BYTES * 8;
+const MAGIC: [u8; 8] = *b"BRAIDOVL";
+const VERSION: u32 = 1;
+/// The longest name of a file on Linux.
+const MAX_NAME_BYTES: usize = 255;
+
+/// The changes to a member.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    /// The directory that it was asked for in.
+    pub(crate) dir: PathBuf,
+    file: Arc<LockedFile>,
+    /// Where in the file the sectors begin, in bytes.
+    data: u64,
+    map: Mutex<Map>,
+}
+
+/// Which sectors were changed: blocks of the file, by their place.
+type Map = BTreeMap<u64, Page>;
+
+#[derive(Clone, Debug)]
+struct Page {
+    bits: Box<[u8]>,
+    /// How often it has changed, and how often when it was stored last.
+    changed: u64,
+    stored: u64,
+}
+
+/// Blocks of the map as they were when a flush began.
+#[derive(Debug, Default)]
+pub(crate) struct Dirty(Vec<(u64, Box<[u8]>, u64)>);
+
+impl Dirty {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Whose changes these are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    sectors: u64,
+    /// Of the member's superblock, zero without one: of the array, of the device (with metadata
+    /// 0.90 its number), and its event count.
+    set: [u8; 16],
+    device: [u8; 16],
+    events: u64,
+}
+
+/// Sectors that lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// They lie in the overlay, and not on the member.
+    pub(crate) changed: bool,
+    pub(crate) sectors: u64,
+}
+
+impl Overlay {
+    /// Opens the changes to a member in a directory, which is made if it is not there, as is the
+    /// file.
+    ///
+    /// # Errors
+    /// When the file cannot be had, is in use, or is not of this member as it is now.
+    pub(super) fn open(dir: &Path, member: &MemberFile) -> Result<Self, OpenError> {
+        let path = dir.join(file_name(&member.path)?);
+        let failed = |error: io::Error| failed(&path, &error);
+        std::fs::create_dir_all(dir).map_err(failed)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path);
+        let file = LockedFile::from(file.map_err(failed)?);
+        file.lock(true).map_err(|error| match error {
+            Errno::WOULDBLOCK => {
+                let next = "end what uses it, or name another directory";
+                OpenError::new(&path, "is in use by another process", next)
+            }
+            error => failed(error.into()),
+        })?;
+        if file.metadata().map_err(failed)?.len() == 0 {
+            let wanted = Header::of(member.sectors, &probe(member));
+            wanted.write(&file, data_of(member)).map_err(failed)?;
+        }
+        Self::of(dir, member, file, &path)
+    }
+
+    /// The changes to a member in a directory, to be looked at, whoever makes more of them; `None`
+    /// where there are none.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not of this member as it is now.
+    pub(super) fn look(dir: &Path, member: &MemberFile) -> Result<Option<Self>, OpenError> {
+        let path = dir.join(file_name(&member.path)?);
+        match File::open(&path) {
+            Ok(file) => Self::of(dir, member, file.into(), &path).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path, &error)),
+        }
+    }
+
+    pub(super) fn of(
+        dir: &Path,
+        member: &MemberFile,
+        file: LockedFile,
+        path: &Path,
+    ) -> Result<Self, OpenError> {
+        let failed = |error: io::Error| failed(path, &error);
+        let data = data_of(member);
+        Header::of(member.sectors, &probe(member)).check(&file, path, &failed)?;
+        let map = Mutex::new(read_map(&file, data).map_err(failed)?);
+        Ok(Self { dir: dir.to_owned(), file: Arc::new(file), data, map })
+    }
+
+    /// The file, and where in it a sector lies, in bytes.
+    pub(crate) fn place(&self, sector: u64) -> (Arc<LockedFile>, u64) {
+        (Arc::clone(&self.file), self.data + sector * SECTOR_BYTES)
+    }
+
+    /// How many of these sectors, from the first on, lie together.
+    pub(crate) fn run(&self, sector: u64, sectors: u64) -> Run {
+        let map = self.map();
+        let changed = is_changed(&map, sector);
+        let same = (sector + 1..sector + sectors).take_while(|&at| is_changed(&map, at) == changed);
+        Run { changed, sectors: 1 + same.count() as u64 }
+    }
+
+    /// These sectors are written in the overlay.
+    pub(crate) fn note_written(&self, sector: u64, sectors: u64) {
+        let mut map = self.map();
+        for sector in sector..sector + sectors {
+            let page = map.entry(sector / PAGE_SECTORS).or_insert_with(Page::empty);
+            let (byte, bit) = bit_of(sector);
+            page.bits[byte] |= bit;
+            page.changed += 1;
+        }
+    }
+
+    /// These sectors read as zeroes from now on.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub(crate) fn zero(&self, sector: u64, sectors: u64) -> io::Result<()> {
+        let offset = self.data + sector * SECTOR_BYTES;
+        let len = sectors * SECTOR_BYTES;
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if rustix::fs::fallocate(&*self.file, mode, offset, len).is_err() {
+            let zeroes = [0; 64 << 10];
+            let mut at = 0;
+            while at < len {
+                let part = zeroes.len().min((len - at) as usize);
+                self.file.write_all_at(&zeroes[..part], offset + at)?;
+                at += part as u64;
+            }
+        }
+        self.note_written(sector, sectors);
+        Ok(())
+    }
+
+    /// What of the map has to be stored, once the sectors written by now are durable.
+    pub(crate) fn dirty(&self) -> Dirty {
+        let map = self.map();
+        let dirty = map.iter().filter(|(_, page)| page.changed != page.stored);
+        Dirty(dirty.map(|(&at, page)| (at, page.bits.clone(), page.changed)).collect())
+    }
+
+    /// Stores that. Durable after the next flush of the file.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub(crate) fn store(&self, dirty: &Dirty) -> io::Result<()> {
+        for (at, bits, changed) in &dirty.0 {
+            self.file.write_all_at(bits, (1 + at) * BLOCK_BYTES)?;
+            if let Some(page) = self.map().get_mut(at) {
+                page.stored = page.stored.max(*changed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all changes durable.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        let dirty = self.dirty();
+        self.file.sync_data()?;
+        if !dirty.is_empty() {
+            self.store(&dirty)?;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Puts what was changed into bytes of the member that begin with a sector.
+    pub(super) fn read_over(&self, sector: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let end = bytes.len().div_ceil(SECTOR_BYTES as usize) as u64;
+        let mut at = 0;
+        while at < end {
+            let run = self.run(sector + at, end - at);
+            if run.changed {
+                let bound = |at: u64| bytes.len().min((at * SECTOR_BYTES) as usize);
+                let part = bound(at)..bound(at + run.sectors);
+                let (file, offset) = self.place(sector + at);
+                file.read_exact_at(&mut bytes[part], offset)?;
+            }
+            at += run.sectors;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes of the member, whole sectors from this one on.
+    pub(super) fn write(&self, sector: u64, bytes: &[u8]) -> io::Result<()> {
+        let (file, offset) = self.place(sector);
+        file.write_all_at(bytes, offset)?;
+        self.note_written(sector, (bytes.len() as u64).div_ceil(SECTOR_BYTES));
+        Ok(())
+    }
+
+    fn map(&self) -> MutexGuard<'_, Map> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Overlay {
+    /// What is lost when this fails was not flushed.
+    fn drop(&mut self) {
+        if !self.dirty().is_empty() {
+            let _ = self.flush();
+        }
+    }
+}
+
+impl Page {
+    fn empty() -> Self {
+        Self { bits: vec![0; BLOCK_BYTES as usize].into(), changed: 0, stored: 0 }
+    }
+}
+
+impl Header {
+    pub(super) fn of(sectors: u64, found: &Candidate) -> Self {
+        let none = Self { sectors, set: [0; 16], device: [0; 16], events: 0 };
+        let Ok(superblock) = &found.superblock else { return none };
+        let mut device = superblock.device_uuid;
+        device[12..].iter_mut().zip(superblock.dev_number.to_le_bytes()).for_each(|(a, b)| *a ^= b);
+        Self { set: superblock.set_uuid, device, events: superblock.events, ..none }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.sectors.to_le_bytes());
+        bytes.extend(self.set);
+        bytes.extend(self.device);
+        bytes.extend(self.events.to_le_bytes());
+        bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+        bytes.resize(BLOCK_BYTES as usize, 0);
+        bytes
+    }
+
+    /// Makes an empty file one without changes.
+    fn write(&self, file: &File, data: u64) -> io::Result<()> {
+        file.set_len(data + self.sectors * SECTOR_BYTES)?;
+        file.write_all_at(&self.encode(), 0)?;
+        file.sync_all()
+    }
+
+    /// Is it of this member as it is now?
+    fn check(
+        &self,
+        file: &File,
+        path: &Path,
+        failed: &dyn Fn(io::Error) -> OpenError,
+    ) -> Result<(), OpenError> {
+        let mut bytes = vec![0; BLOCK_BYTES as usize];
+        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        if bytes == self.encode() {
+            return Ok(());
+        }
+        let next = "name another directory, or delete this file and with it the changes";
+        let reason = match Self::decode(&bytes) {
+            None => "holds no changes to a member".to_owned(),
+            Some(found) if Self { events: self.events, ..found.clone() } == *self => format!(
+                "holds changes to the member as it was at event count {}, which is {} now",
+                found.events, self.events
+            ),
+            Some(_) => "holds changes to another member".to_owned(),
+        };
+        Err(OpenError::new(path, reason, next))
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let rest = bytes.strip_prefix(&MAGIC)?.strip_prefix(&VERSION.to_le_bytes())?;
+        let (sectors, rest) = rest.split_first_chunk()?;
+        let (set, rest) = rest.split_first_chunk()?;
+        let (device, rest) = rest.split_first_chunk()?;
+        let (events, _) = rest.split_first_chunk()?;
+        let sectors = u64::from_le_bytes(*sectors);
+        let found =
+            Self { sectors, set: *set, device: *device, events: u64::from_le_bytes(*events) };
+        (found.encode() == bytes).then_some(found)
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> OpenError {
+    let next = "name a directory with room, on a file system with sparse files";
+    OpenError::new(path, describe(error), next)
+}
+
+/// Where in the file the sectors of a member begin, in bytes.
+const fn data_of(member: &MemberFile) -> u64 {
+    BLOCK_BYTES * (1 + member.sectors.div_ceil(PAGE_SECTORS))
+}
+
+/// The name of the file with the changes to a member: its path, with `!` for each `/`.
+fn file_name(member: &Path) -> Result<PathBuf, OpenError> {
+    let name = member.display().to_string().trim_start_matches('/').replace('/', "!");
+    let name = format!("{name}.overlay");
+    if name.len() > MAX_NAME_BYTES {
+        let reason = "its path is too long to name a file with its changes";
+        return Err(OpenError::new(member, reason, "name it by a shorter one"));
+    }
+    Ok(name.into())
+}
+
+/// Reads what there is of the map. Most of it is a hole.
+fn read_map(file: &File, data: u64) -> io::Result<Map> {
+    let mut map = Map::new();
+    let mut at = BLOCK_BYTES;
+    while at < data {
+        // Behind the last data there is nothing, and where holes are not told all is data.
+        match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(next) => at = next / BLOCK_BYTES * BLOCK_BYTES,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        }
+        if at >= data {
+            break;
+        }
+        let mut page = Page::empty();
+        file.read_exact_at(&mut page.bits, at)?;
+        if page.bits.iter().any(|byte| *byte != 0) {
+            map.insert(at / BLOCK_BYTES - 1, page);
+        }
+        at += BLOCK_BYTES;
+    }
+    Ok(map)
+}
+
+fn is_changed(map: &Map, sector: u64) -> bool {
+    let (byte, bit) = bit_of(sector);
+    map.get(&(sector / PAGE_SECTORS)).is_some_and(|page| page.bits[byte] & bit != 0)
+}
+
+/// The byte of its page that has a sector's bit, and the bit.
+const fn bit_of(sector: u64) -> (usize, u8) {
+    let within = sector % PAGE_SECTORS;
+    ((within / 8) as usize, 1 << (within % 8))
+}

@@ -1,0 +1,71 @@
+//! How long it is waited for a file that is locked: by nobody who can be seen, or by udev.
+
+use std::time::{Duration, Instant};
+
+use crate::users::Process;
+
+/// How long a process that was killed may keep its files: while the kernel ends its I/O.
+const LAST_IO: Duration = Duration::from_secs(3);
+
+/// How long udev may look at a device that has just appeared, or that a process has closed; it
+/// locks it meanwhile (<https://systemd.io/BLOCK_DEVICE_LOCKING>). After that time it ends a
+/// process of its own (`--event-timeout`, systemd-udevd.service(8)).
+const UDEV_LOOKS: Duration = Duration::from_secs(180);
+/// What its processes are called.
+const UDEV: [&str; 2] = ["(udev-worker)", "systemd-udevd"];
+
+/// One wait for a lock.
+#[derive(Debug)]
+pub(super) struct Patience {
+    began: Instant,
+    /// Nobody was seen since. udev may have gone in this moment, however long it had the lock.
+    nobody_since: Option<Instant>,
+}
+
+impl Patience {
+    pub(super) const fn new(began: Instant) -> Self {
+        Self { began, nobody_since: None }
+    }
+
+    /// Is it in vain to wait longer for these, who have the lock?
+    pub(super) fn is_over(&mut self, now: Instant, holders: &[Process]) -> bool {
+        if holders.is_empty() {
+            return now - *self.nobody_since.get_or_insert(now) > LAST_IO;
+        }
+        self.nobody_since = None;
+        !holders.iter().all(is_udev) || now - self.began > UDEV_LOOKS
+    }
+}
+
+fn is_udev(holder: &Process) -> bool {
+    holder.program.as_deref().is_some_and(|program| UDEV.contains(&program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn called(program: &str) -> [Process; 1] {
+        [Process { pid: 7, program: Some(program.to_owned()) }]
+    }
+
+    #[test]
+    fn who_has_gone_after_udev_was_waited_for_is_not_waited_for_in_vain() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut patience = Patience::new(began);
+        assert!(!patience.is_over(at(0), &called(UDEV[0])));
+        assert!(!patience.is_over(at(10), &called(UDEV[1])));
+        // It is gone, and the lock free.
+        assert!(!patience.is_over(at(11), &[]));
+        assert!(patience.is_over(at(15), &[]));
+    }
+
+    #[test]
+    fn others_are_not_waited_for_and_udev_not_for_ever() {
+        let began = Instant::now();
+        assert!(Patience::new(began).is_over(began, &called("braid")));
+        let late = began + UDEV_LOOKS + Duration::from_secs(1);
+        assert!(Patience::new(began).is_over(late, &called(UDEV[0])));
+    }
+}

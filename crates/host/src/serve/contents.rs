@@ -1,0 +1,183 @@
+//! What lies on an array that is served: partitions and volumes, which programs get as disks and
+//! files of their own.
+
+use std::ops::Range;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use braid_rescue::Image;
+use braid_rescue::contents::{self, Content};
+use serde::{Deserialize, Serialize};
+
+use super::Facts;
+use crate::door::{Door, Message};
+use crate::engine::annexes::{self, Annexes, length};
+
+/// How long it may take to look. An array whose members do not answer is served nevertheless.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(5);
+/// A part in more pieces is not served by itself.
+const MOST_PIECES: usize = 1024;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ServedPart {
+    /// Its name; none else has it, and it can be that of a file.
+    pub(super) name: String,
+    /// Which bytes of the array it is, or its first piece.
+    bytes: Range<u64>,
+    /// Its other pieces.
+    #[serde(default)]
+    more: Vec<Range<u64>>,
+}
+
+/// One of them, and the bytes where exports ask for it: of the array, or behind an annex.
+pub(super) type Shown = (String, Range<u64>);
+
+impl ServedPart {
+    /// What lies in these pieces, of which there is one at least.
+    fn new(name: String, mut pieces: Vec<Range<u64>>) -> Self {
+        let more = pieces.split_off(1);
+        Self { name, bytes: pieces[0].clone(), more }
+    }
+
+    fn pieces(&self) -> Vec<Range<u64>> {
+        std::iter::once(&self.bytes).chain(&self.more).cloned().collect()
+    }
+}
+
+/// Where exports of an array of this size ask for what lies on it. Opens annexes for what lies in
+/// several pieces.
+pub(super) fn shown(parts: &[ServedPart], size_bytes: u64, annexes: &Annexes) -> Vec<Shown> {
+    let is_cut = |part: &&ServedPart| !part.more.is_empty();
+    let cut: Vec<Vec<Range<u64>>> = parts.iter().filter(is_cut).map(ServedPart::pieces).collect();
+    let starts = annexes::starts(size_bytes, cut.iter().map(Vec::as_slice));
+    let mut ranges = starts.iter().zip(&cut).map(|(at, pieces)| *at..*at + length(pieces));
+    let shown = parts.iter().map(|part| {
+        let behind = if part.more.is_empty() { None } else { ranges.next() };
+        (part.name.clone(), behind.unwrap_or_else(|| part.bytes.clone()))
+    });
+    let shown = shown.collect();
+    // Nothing may have been looked at yet.
+    if !cut.is_empty() {
+        annexes.open(starts.into_iter().zip(cut));
+    }
+    shown
+}
+
+/// Looks at what lies on an array that runs. None where that takes too long.
+pub(super) fn look(name: &str, door: &Door, facts: Facts) -> Vec<ServedPart> {
+    let block_bytes = u64::from(facts.block_bytes);
+    let size_bytes = facts.size_bytes - facts.size_bytes % block_bytes;
+    let mut array = Served { door: door.clone(), size_bytes, block_bytes };
+    let (done, looked) = mpsc::channel();
+    let called = name.to_owned();
+    let look = move || {
+        let found = contents::look(&mut [(called, &mut array)]);
+        // Nobody may wait any longer.
+        let _ = done.send(parts(&found, block_bytes));
+    };
+    let started = thread::Builder::new().name("contents".into()).spawn(look);
+    let found = started.ok().and_then(|_| looked.recv_timeout(LOOKED_AT_WITHIN).ok());
+    found.unwrap_or_else(|| {
+        let seconds = LOOKED_AT_WITHIN.as_secs();
+        tracing::warn!(
+            array = name,
+            "what lies on it is not served by itself: it could not be read within {seconds} s"
+        );
+        Vec::new()
+    })
+}
+
+fn parts(found: &[Content], block_bytes: u64) -> Vec<ServedPart> {
+    let readable = contents::readable(found).into_iter();
+    let parts = readable.filter_map(|(name, content)| {
+        let pieces = pieces(content.place.as_ref()?)?;
+        let aligned = |piece: &Range<u64>| {
+            piece.start.is_multiple_of(block_bytes) && piece.end.is_multiple_of(block_bytes)
+        };
+        // Requests are for blocks, so a block must not lie in two pieces.
+        let fits = pieces.len() == 1 || pieces.iter().all(aligned);
+        fits.then(|| ServedPart::new(name, pieces))
+    });
+    parts.collect()
+}
+
+/// The pieces of a place, if they are a sensible number: a volume that was extended has a few.
+fn pieces(place: &contents::Place) -> Option<Vec<Range<u64>>> {
+    let mut pieces: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
+    while let Some(piece) = place.piece(at) {
+        at += piece.bytes;
+        let bytes = piece.offset_bytes..piece.offset_bytes + piece.bytes;
+        match pieces.last_mut() {
+            Some(last) if last.end == bytes.start => last.end = bytes.end,
+            _ => pieces.push(bytes),
+        }
+        if pieces.len() > MOST_PIECES {
+            return None;
+        }
+    }
+    (!pieces.is_empty()).then_some(pieces)
+}
+
+/// The array's content.
+struct Served {
+    door: Door,
+    size_bytes: u64,
+    block_bytes: u64,
+}
+
+impl Image for Served {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read(&mut self, offset_bytes: u64, into: &mut [u8]) -> Result<(), String> {
+        let from = offset_bytes - offset_bytes % self.block_bytes;
+        let end = (offset_bytes + into.len() as u64).next_multiple_of(self.block_bytes);
+        let len = u32::try_from(end - from).map_err(|error| error.to_string())?;
+        let read = self.door.call(|done| Message::Read { offset: from, len, done });
+        let bytes = read.ok_or("the array has ended")?.map_err(|error| error.to_string())?;
+        let at = (offset_bytes - from) as usize;
+        into.copy_from_slice(bytes.get(at..at + into.len()).ok_or("it ends before that")?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "of one piece")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_where_they_were_found() {
+        let mut disk = vec![0; 4 << 20];
+        // An MBR with one partition of 1 MiB at 63 sectors.
+        disk[450] = 0x83;
+        disk[454..458].copy_from_slice(&63_u32.to_le_bytes());
+        disk[458..462].copy_from_slice(&2048_u32.to_le_bytes());
+        disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+        let mut image = disk.as_slice();
+        let found = contents::look(&mut [("a".to_owned(), &mut image)]);
+        let parts = parts(&found, 512);
+        assert_eq!(parts, [ServedPart::new("p1".into(), vec![32_256..1_080_832])]);
+        let shown = shown(&parts, 4 << 20, &Annexes::default());
+        assert_eq!(shown, [("p1".to_owned(), 32_256..1_080_832)]);
+    }
+
+    #[test]
+    fn what_lies_in_pieces_is_asked_for_behind_the_array() {
+        let cut = ServedPart::new("v".into(), vec![8192..12_288, 0..4096]);
+        let whole = ServedPart::new("p1".into(), vec![4096..8192]);
+        let annexes = Annexes::default();
+        let shown = shown(&[cut, whole], 12_288, &annexes);
+        let behind = 1 << 20..(1 << 20) + 8192;
+        assert_eq!(shown, [("v".to_owned(), behind), ("p1".to_owned(), 4096..8192)]);
+        assert!(
+            serde_json::from_str::<ServedPart>(r#"{"name":"a","bytes":{"start":0,"end":1}}"#)
+                .is_ok_and(|part| part.pieces() == [0..1]),
+            "as a program before this one gave it"
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! Another program takes the place of the one that serves an array, in the same process: requests
+//! wait, what is under way is answered, the array stops well, and the other program assembles it,
+//! with the clients, mounts, sockets and members that this one had open.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use braid_array::action::Command;
+use braid_array::events::SyncAction;
+use braid_array::refusal::{Invocation, Next, Refusal};
+use braid_array::status::{JournalMode, MemberState, Status};
+use rustix::fs::Access;
+use serde::{Deserialize, Serialize};
+
+use super::contents::ServedPart;
+use super::running::{NotReplaced, Running, Wanted};
+use crate::control::Server;
+use crate::door::{Door, Message};
+use crate::handover::{self, Ended, Handover, What};
+use crate::limits::{LimitKeeper, Limits};
+use crate::system::{describe, refused_by_system};
+
+/// How long what is under way may take, while requests wait.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Words = Box<dyn Fn(&[String], &[String]) -> Vec<String> + Send>;
+
+/// By which command line another program assembles the array from these members and serves it with
+/// these exports, as this one does.
+pub struct Successor(Words);
+
+impl Successor {
+    /// Members and exports come as a user types them.
+    pub fn new(words: impl Fn(&[String], &[String]) -> Vec<String> + Send + 'static) -> Self {
+        Self(Box::new(words))
+    }
+}
+
+impl fmt::Debug for Successor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Successor").finish_non_exhaustive()
+    }
+}
+
+/// What was set while the array ran, and ends with the process.
+#[derive(Debug, Serialize, Deserialize)]
+struct Settings {
+    limits: Limits,
+    paused: bool,
+    /// Of arrays that have a journal.
+    journal_mode: Option<JournalMode>,
+    /// What lies on the array, as clients know it.
+    #[serde(default)]
+    parts: Option<Vec<ServedPart>>,
+}
+
+impl Settings {
+    fn of(status: &Status, limits: Limits, parts: Option<&Vec<ServedPart>>) -> Self {
+        let journal_mode = status.journal.as_ref().map(|journal| journal.mode);
+        Self { limits, paused: status.sync.paused, journal_mode, parts: parts.cloned() }
+    }
+}
+
+/// What lies on the array, as the program before this one served it.
+pub(super) fn parts() -> Option<Vec<ServedPart>> {
+    handover::settings::<Settings>()?.parts
+}
+
+/// Sets what was set before another program took over, where one did.
+pub(super) fn restore(limits: &LimitKeeper, door: &Door) -> Result<(), Refusal> {
+    let Some(settings) = handover::settings::<Settings>() else { return Ok(()) };
+    // An array that has ended meanwhile tells why by itself.
+    limits.set(settings.limits).unwrap_or(Ok(()))?;
+    let pause = settings.paused.then_some(Command::Pause(true));
+    let mode = settings.journal_mode.filter(|mode| *mode != JournalMode::default());
+    let commands = pause.into_iter().chain(mode.map(Command::JournalMode));
+    for command in commands {
+        let set = door.call(|done| Message::Command { command, device: None, done });
+        set.unwrap_or(Ok(()))?;
+    }
+    Ok(())
+}
+
+/// What another program needs of this one, besides the array itself.
+pub(super) struct Upgrade<'a> {
+    /// `None` where there can be no other program.
+    pub(super) successor: Option<&'a Successor>,
+    pub(super) limits: &'a LimitKeeper,
+    pub(super) control: &'a Server,
+}
+
+impl Upgrade<'_> {
+    /// Puts another program in the place of this one. Returns only when that did not come about.
+    pub(super) fn replace_program(&self, running: &mut Running, wanted: Wanted) -> NotReplaced {
+        match self.try_replace_program(running, wanted) {
+            Ok(why) => why,
+            Err(refusal) => NotReplaced::Refused(refusal),
+        }
+    }
+
+    fn try_replace_program(
+        &self,
+        running: &mut Running,
+        Wanted { program, takes, asker }: Wanted,
+    ) -> Result<NotReplaced, Refusal> {
+        let Some(Successor(words)) = self.successor else {
+            let reason = "its members are memory of its process, or pieces of other arrays, with \
+                          which no other program goes on";
+            return Err(Refusal::new(reason, running.stop_and_assemble()));
+        };
+        check_program(&program, takes)?;
+        let ended = || Refusal::new("the engine has ended", "assemble the array again");
+        let status = running.door.status().ok_or_else(ended)?;
+        let members = members(&status)?;
+        let Some(asker) = asker else { return Ok(NotReplaced::Possible) };
+        let system = |error| refused_by_system(&error);
+        let settings = Settings::of(&status, self.limits.get(), running.doors.parts());
+        let mut handover = Handover::begin(&settings, &members).map_err(system)?;
+        let exports = running.doors.hand_over(&mut handover).map_err(system)?;
+        self.control.hand_over(&mut handover).map_err(system)?;
+        handover.give(What::Asker, asker);
+        let handover = running.hand_over_clients(handover)?;
+        let name = &running.name;
+        tracing::info!(array = name, "hands over to {}", program.display());
+        let stop = |done| Message::Command { command: Command::Stop, device: None, done };
+        let stopped = running.door.call(stop).unwrap_or(Ok(())).and_then(|()| running.join());
+        // However it went: what was answered is on the members, and the clients are gone from here.
+        if let Err(refusal) = stopped {
+            tracing::error!(array = running.name, "handed over without a clean stop: {refusal}");
+        }
+        let error = handover.exec(&program, words(&members, &exports));
+        let reason = format!("{} cannot be started: {}", program.display(), describe(&error));
+        Ok(NotReplaced::Stopped(Refusal::new(reason, "assemble the array again")))
+    }
+}
+
+impl Running {
+    /// Has requests wait, what is under way answered, and clients handed over.
+    fn hand_over_clients(&self, handover: Handover) -> Result<Handover, Refusal> {
+        if !self.exports.hold(PATIENCE) {
+            self.exports.go_on();
+            let reason = format!(
+                "what was asked of it is still not answered after {} s, by a member or by a client \
+                 that does not send or take its data",
+                PATIENCE.as_secs()
+            );
+            let detail = Invocation::Detail { array: Some(self.name.clone()) };
+            return Err(Refusal::new(reason, Next::by("see its members and clients", detail)));
+        }
+        match self.exports.hand_over(handover) {
+            Some(Ok(handover)) => Ok(handover),
+            Some(Err(error)) => {
+                self.exports.go_on();
+                Err(Refusal::new(describe(&error), self.stop_and_assemble()))
+            }
+            None => Err(Refusal::new("the engine has ended", "assemble the array again")),
+        }
+    }
+
+    fn stop_and_assemble(&self) -> Next {
+        let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
+        Next::by("stop it, and start it with the other program", stop)
+    }
+}
+
+/// Can the program take over what this one hands over?
+fn check_program(program: &Path, takes: u32) -> Result<(), Refusal> {
+    let shown = program.display();
+    if takes < handover::VERSION {
+        let reason = format!(
+            "{shown} takes hand-overs up to version {takes}, and this is version {}",
+            handover::VERSION
+        );
+        return Err(Refusal::new(reason, "use a newer program, or stop the array first"));
+    }
+    rustix::fs::access(program, Access::EXEC_OK).map_err(|error| {
+        let reason = format!("{shown} cannot be started: {}", describe(&error.into()));
+        Refusal::new(reason, "name a program that the array's process may start")
+    })
+}
+
+/// The members as they are typed. An error while something goes on that a stop would end.
+fn members(status: &Status) -> Result<Vec<String>, Refusal> {
+    let scrubs = |array: &Status| {
+        let works = [Some(array.sync.action), array.sync.next];
+        works.iter().flatten().any(|work| matches!(work, SyncAction::Check | SyncAction::Repair))
+    };
+    if scrubs(status) || status.children.iter().any(scrubs) {
+        let reason = "a check or repair is under way, which would end";
+        return Err(Refusal::new(reason, "wait for its end, or end it with --stop"));
+    }
+    if status.waiting.is_some() {
+        return Err(Refusal::new("its nodes are away", "try again when they are back"));
+    }
+    let arrays =
+        if status.children.is_empty() { std::slice::from_ref(status) } else { &status.children };
+    let members = arrays.iter().flat_map(|array| &array.members);
+    let members = members.filter(|member| member.state != MemberState::Faulty);
+    Ok(members.map(|member| member.device.clone()).collect())
+}
+
+/// Tells who asked for another program, and the log, that this one serves the array.
+pub(super) fn conclude(name: &str) {
+    let Some(Ended { asker, pause, returned }) = handover::complete() else { return };
+    let millis = pause.as_millis();
+    if returned {
+        let what = "the other program could not serve it, as said above; this one goes on";
+        tracing::error!(array = name, "{what}; requests waited {millis} ms");
+    } else {
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(array = name, "taken over by version {version}; waited {millis} ms");
+    }
+    if let Some(asker) = asker {
+        // Whoever asked may have gone away.
+        let _ = crate::control::say_upgraded(asker, pause, returned);
+    }
+}
