@@ -189,6 +189,10 @@ pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
             }
             Start::Refused(Refusal { reason, next })
         }
+        (_, local::Start::Halfway(halfway)) => {
+            let reason = halfway.description();
+            Start::Refused(Refusal::new(reason, "name its members as files or devices"))
+        }
         (None, local::Start::Ready { .. }) => {
             unreachable!("an array that can be started has a superblock")
         }
@@ -338,14 +342,6 @@ fn left_behind(
     behind
 }
 
-/// The superblock of a member with all that the newest one says of the array: also what journals
-/// hold, of which one that is older knows nothing, or what is long stored.
-fn as_of(own: &Superblock, newest: &Superblock) -> Superblock {
-    let feature_map =
-        own.feature_map & !feature::OVER_NODES | newest.feature_map & feature::OVER_NODES;
-    Superblock { feature_map, ..own.with_news_of(newest) }
-}
-
 /// The superblock of a member that has its role. If one of them `has_newest`, who has not heard of
 /// the last update is told first, before there is another one.
 fn as_held(
@@ -355,7 +351,7 @@ fn as_held(
     has_newest: bool,
 ) -> Superblock {
     let events = if has_newest { own.events } else { newest.events };
-    let mut superblock = Superblock { events, ..as_of(own, newest) };
+    let mut superblock = Superblock { events, ..own.with_news_of(newest) };
     if matches!(member.standing, Standing::InSync { .. }) {
         // It may have been rebuilt to its end, and not have heard of that.
         superblock.feature_map &= !(feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP);
@@ -373,7 +369,7 @@ pub fn catching_up(
     marked: bool,
     taken: &BTreeSet<u32>,
 ) -> Superblock {
-    let mut superblock = as_of(own, newest);
+    let mut superblock = own.with_news_of(newest);
     if taken.contains(&superblock.dev_number) {
         superblock.dev_number = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
     }

@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use braid_array::action::{CommandId, Event};
 use braid_array::array::Scratch;
 use braid_array::events::ArrayEvent;
+use braid_array::figures::MemberFigures;
 use braid_array::request::Full;
 use braid_array::status::{Status, Waiting};
 use braid_array::{
@@ -481,6 +482,10 @@ impl BlockMachine for FailoverClient {
             why: away.why.clone(),
         };
         Status { waiting: Some(waiting), ..away.seen.clone() }
+    }
+
+    fn figures(&self) -> Vec<MemberFigures> {
+        self.client.figures()
     }
 
     fn array_sectors(&self) -> u64 {

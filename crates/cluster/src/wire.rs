@@ -18,7 +18,7 @@ pub use codec::WireError;
 pub use message::Message;
 
 /// The version of this protocol. Processes of another version part when they meet.
-pub const PROTOCOL_VERSION: u16 = 8;
+pub const PROTOCOL_VERSION: u16 = 9;
 
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -52,7 +52,24 @@ pub struct VolumeInfo {
     pub written: bool,
 }
 
-/// Volumes and votes in one `NodeInfo` at most.
+/// What a client has of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its number; later clients of the node have higher ones.
+    pub number: u32,
+    /// For how long.
+    pub age_ms: u64,
+    /// It is connected; otherwise it is gone, and what it left is to be resolved or still ends.
+    pub connected: bool,
+    /// It has a volume open.
+    pub volume: bool,
+    /// The array that it was granted, and as which client's epoch.
+    pub grant: Option<([u8; 16], Epoch)>,
+    /// What it may use of its ring; 0 without a pipeline.
+    pub ring_bytes: u64,
+}
+
+/// Volumes and votes in one `NodeInfo` at most, and sessions in one `Sessions`.
 pub const MAX_LISTED: usize = 64;
 
 /// A slice-set of a client that is gone, as it is at a node.

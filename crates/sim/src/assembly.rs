@@ -102,6 +102,7 @@ pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, At
             let reason = format!("{}; ({})", braid_array::Refusal { reason, next }, verdicts());
             Err(Refusal { reason, could_force })
         }
+        Start::Halfway(halfway) => Err(Refusal::flat(&halfway.description())),
         Start::Ready { mut config, .. } => {
             config.block_bytes = how.block_bytes;
             let device = |name: &str| name.strip_prefix('d').and_then(|number| number.parse().ok());

@@ -80,8 +80,8 @@ pub enum Mutation {
     LateRecords,
     /// What is stored in its place is not durable when records of it are trimmed.
     EarlyTrim,
-    /// Records are stored in the wrong order.
-    ReplayBackwards,
+    /// What records hold is not stored when they are replayed.
+    LoseReplay,
     /// The contents of any record are said to be there.
     BelieveRecords,
     /// Nobody records a whole stripe, though an older record may be replayed over it.
@@ -123,7 +123,7 @@ impl Mutation {
         (Self::ForgetAbsent, "forget-absent"),
         (Self::LateRecords, "late-records"),
         (Self::EarlyTrim, "early-trim"),
-        (Self::ReplayBackwards, "replay-backwards"),
+        (Self::LoseReplay, "lose-replay"),
         (Self::BelieveRecords, "believe-records"),
         (Self::UnrecordedOver, "unrecorded-over"),
         (Self::EarlyFlush, "early-flush"),
@@ -141,7 +141,7 @@ impl Mutation {
         self.is_of_whole_stripes()
             || matches!(
                 self,
-                Self::BelieveRecords | Self::EarlyTrim | Self::LateRecords | Self::ReplayBackwards
+                Self::BelieveRecords | Self::EarlyTrim | Self::LateRecords | Self::LoseReplay
             )
     }
 

@@ -17,10 +17,18 @@ const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] 
   --nested     seeds of arrays of arrays, not of local ones
   --logs       seeds of local arrays whose write hole is closed
   --cluster    seeds of arrays over nodes
-  --mutate M   have the executor do something wrong, to see that it is noticed:
-               drop-flush ignore-fua skip-compute lose-write misdirect; over nodes
-               drop-flush ignore-fua skip-compute short-sum lose-put drop-note
-               drop-zeroes see-no-difference forget-left land-late";
+  --mutate M   have the executor do something wrong, to see that it is noticed";
+
+/// What can be done wrong, one world in a line.
+fn mutations() -> String {
+    let names = |all: &[(Mutation, &'static str)]| {
+        let names: Vec<&str> = all.iter().map(|(_, name)| *name).collect();
+        names.join(" ")
+    };
+    let local = names(Mutation::LOCAL);
+    let over_nodes = names(Mutation::OVER_NODES);
+    format!("mutations of local arrays: {local}\nand over nodes: {over_nodes}")
+}
 
 struct Args {
     start: u64,
@@ -36,7 +44,7 @@ fn main() -> ExitCode {
     let args = match parse(std::env::args().skip(1)) {
         Ok(args) => args,
         Err(reason) => {
-            eprintln!("braid-sim: {reason}\n{USAGE}");
+            eprintln!("braid-sim: {reason}\n{USAGE}\n{}", mutations());
             return ExitCode::from(2);
         }
     };

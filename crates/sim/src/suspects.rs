@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use braid_array::geometry::{Geometry, Strip};
 
+use crate::assembly;
 use crate::judge::Judge;
 use crate::oracle::Range;
 use crate::part::holder;
@@ -210,7 +211,11 @@ impl<M: Subject> World<M> {
             if self.exec.disks[device].blind() {
                 part.suspects.exempt(role, &part.geometry, &mut self.judge);
             }
-            for &bad in self.exec.disks[device].unreadable() {
+            // It may not have got what the one before it could not read, and says so in its log.
+            let listed = assembly::candidate(&self.exec.disks, device).bad_blocks;
+            let listed = listed.unwrap_or_default();
+            let listed = listed.ranges().iter().flat_map(|&(at, sectors)| at..at + sectors);
+            for bad in self.exec.disks[device].unreadable().iter().copied().chain(listed) {
                 let Some(column) = bad.checked_sub(part.scenario.data_offset) else { continue };
                 let unit = column - column % height;
                 let rows = unit..unit + height;

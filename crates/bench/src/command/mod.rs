@@ -10,6 +10,9 @@ mod args;
 mod cluster;
 mod compare;
 mod load;
+#[cfg(test)]
+#[path = "../../../cli/tests/live/documented/pages.rs"]
+mod pages;
 mod runs;
 
 /// Does what the command line asks for.
@@ -29,7 +32,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         BenchCommand::Exec(args) => exec(args),
         BenchCommand::Line(args) => load::line(args),
         BenchCommand::Completions { shell } => braid_cli::completions::<BenchArgs>(*shell),
-        BenchCommand::Man { dir } => braid_cli::man_pages::<BenchArgs>(dir),
+        BenchCommand::Man { dir } => braid_cli::man_pages::<BenchArgs>(dir, &[]),
     }
 }
 
@@ -74,4 +77,25 @@ fn exec(args: &ExecArgs) -> Result<(), Failure> {
     let lab_host = args.lab.as_deref().zip(args.host.as_deref());
     place::become_command(lab_host, args.tied, &args.command).map(|never| match never {})?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::args::BenchArgs;
+    use super::pages;
+
+    #[test]
+    fn what_pages_and_help_tell_people_to_measure_is_understood() {
+        let calls = pages::blocks();
+        let calls = calls.iter().flat_map(pages::calls).filter(|words| words[0] == "bench");
+        let calls: Vec<Vec<String>> = calls.collect();
+        assert!(calls.len() >= 5, "{calls:?}");
+        for words in calls {
+            if let Err(error) = BenchArgs::try_parse_from(&words) {
+                panic!("braid {}: {error}", words.join(" "));
+            }
+        }
+    }
 }

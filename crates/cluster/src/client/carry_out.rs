@@ -82,7 +82,7 @@ impl Client {
     /// Superblocks that say who was lost are written when voters have noted it, where it takes
     /// them. Otherwise a client that finds only those who were lost, and their votes, and goes on
     /// with them, would leave superblocks behind that are newer than its own. But where somebody
-    /// is in sync anew they come first, as views wait for that.
+    /// is in sync anew his comes first, as views wait for that, and says nothing of the loss.
     fn may_tell_members(&mut self) -> bool {
         self.parts.refresh();
         let Parts { members, keeper, .. } = &self.parts;

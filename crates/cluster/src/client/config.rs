@@ -46,6 +46,9 @@ pub struct ClientConfig {
     /// A member that may come back by itself is waited for so long before a spare gets its role, in
     /// milliseconds.
     pub spare_patience_ms: u64,
+    /// A write of so many bytes is long: when it is alone it is not gathered with others, and may
+    /// be sent in parts. How long data are on their way is told by as many.
+    pub long_write_bytes: u64,
     /// Somebody answers for it that the nodes that are not here are off.
     pub force: bool,
     /// It comes after another client of this process: if a third one had the array in between,
@@ -73,6 +76,7 @@ impl ClientConfig {
             mix: false,
             node_timeout_ms: NODE_TIMEOUT_MS,
             spare_patience_ms: SPARE_PATIENCE_MS,
+            long_write_bytes: LONG_WRITE_BYTES,
             force: false,
             follows: false,
             first_peer: 0,
@@ -100,6 +104,10 @@ impl ClientConfig {
 /// What `spare_patience_ms` is unless somebody says otherwise: a node that hangs or starts again is
 /// back within seconds, and lacks little then.
 pub const SPARE_PATIENCE_MS: u64 = 600_000;
+
+/// What `long_write_bytes` is unless somebody says otherwise: of shorter writes more may come
+/// before they are answered, piece by piece, and less tells nothing of a link.
+pub const LONG_WRITE_BYTES: u64 = 256 << 10;
 
 /// What `node_timeout_ms` is unless somebody says otherwise.
 pub const NODE_TIMEOUT_MS: u64 = 5000;

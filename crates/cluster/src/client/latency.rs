@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use braid_array::events::ArrayEvent;
+use braid_array::figures::{IoFigures, Kind, MemberFigures};
 use braid_array::status::Status;
 use braid_array::{Instant, MemberId, Role};
 
@@ -34,6 +35,23 @@ pub(super) enum TimedOperation {
     Request(u32),
 }
 
+/// What a node has done, or failed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    /// The member that it is.
+    pub(super) member: Option<MemberId>,
+    pub(super) kind: Kind,
+    pub(super) bytes: u64,
+    pub(super) ok: bool,
+}
+
+/// All that the member of a role has done.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    member: Option<MemberId>,
+    io: IoFigures,
+}
+
 /// The latest answers of a node.
 #[derive(Clone, Debug, Default)]
 struct Answers {
@@ -52,17 +70,19 @@ fn median(mut all: Vec<u64>) -> u64 {
     *all.select_nth_unstable(middle).1
 }
 
-/// How long the latest answers of each node took. [`begin`](Self::begin) and
-/// [`end`](Self::end) time an operation; [`event`](Self::event) compares the medians,
-/// ten times a second at most. A node is slow when its median is 4 times that of the others and
-/// above 50 ms; it is told of once, and stays slow until its median is down to 2 times that of the
-/// others, or 25 ms.
+/// How long the answers of each node took: the latest, and in figures all of them.
+/// [`begin`](Self::begin) and [`end`](Self::end) time an operation; [`event`](Self::event) compares
+/// the medians, ten times a second at most. A node is slow when its median is 4 times that of the
+/// others and above 50 ms; it is told of once, and stays slow until its median is down to 2 times
+/// that of the others, or 25 ms.
 #[derive(Debug)]
 pub(super) struct LatencyTracker {
     /// Under way, by role, and since when.
     asked: BTreeMap<(Role, TimedOperation), Instant>,
     /// By role.
     answers: Vec<Answers>,
+    /// By role; of a node that comes back it goes on.
+    counted: Vec<Counted>,
     next_look: Instant,
 }
 
@@ -77,7 +97,8 @@ struct Slow {
 impl LatencyTracker {
     pub(super) fn new(nodes: u16) -> Self {
         let answers = vec![Answers::default(); usize::from(nodes)];
-        Self { asked: BTreeMap::new(), answers, next_look: Instant::default() }
+        let counted = vec![Counted::default(); usize::from(nodes)];
+        Self { asked: BTreeMap::new(), answers, counted, next_look: Instant::default() }
     }
 
     /// A node is asked.
@@ -85,9 +106,23 @@ impl LatencyTracker {
         self.asked.insert((role, operation), now);
     }
 
-    /// It has answered.
-    pub(super) fn end(&mut self, role: Role, operation: TimedOperation, now: Instant) {
+    /// It has answered. What is `done` is counted.
+    pub(super) fn end(
+        &mut self,
+        role: Role,
+        operation: TimedOperation,
+        done: Option<Done>,
+        now: Instant,
+    ) {
         let Some(since) = self.asked.remove(&(role, operation)) else { return };
+        if let Some(done) = done {
+            let counted = &mut self.counted[role.index()];
+            if counted.member != done.member {
+                // Another one has the role.
+                *counted = Counted { member: done.member, io: IoFigures::default() };
+            }
+            counted.io.note((done.kind, done.bytes), since, now, done.ok);
+        }
         let micros = &mut self.answers[role.index()].micros;
         if micros.len() == ANSWERS {
             micros.pop_front();
@@ -99,6 +134,15 @@ impl LatencyTracker {
     pub(super) fn forget(&mut self, role: Role) {
         self.asked.retain(|(asked, _), _| *asked != role);
         self.answers[role.index()] = Answers::default();
+    }
+
+    /// All that the member of a role was asked for.
+    pub(super) fn figures(&self, role: Role, member: MemberId) -> MemberFigures {
+        let counted = &self.counted[role.index()];
+        let same = counted.member == Some(member);
+        let io = if same { counted.io.clone() } else { IoFigures::default() };
+        let in_flight = self.asked.keys().filter(|(asked, _)| *asked == role).count() as u64;
+        MemberFigures { member, io: IoFigures { in_flight, ..io } }
     }
 
     /// Looks at who is slow; who is so from now on.
@@ -169,7 +213,8 @@ mod tests {
             let asked = begin.plus_millis(number * 1000);
             for (role, millis) in (0..).map(Role).zip(takes) {
                 tracker.begin(role, TimedOperation::Store(Position(7)), asked);
-                tracker.end(role, TimedOperation::Store(Position(7)), asked.plus_millis(millis));
+                let ended = asked.plus_millis(millis);
+                tracker.end(role, TimedOperation::Store(Position(7)), None, ended);
             }
             begins = begins.or(tracker.look(asked.plus_millis(900)));
         }
@@ -216,10 +261,31 @@ mod tests {
     fn what_was_not_asked_is_no_answer() {
         let mut tracker = LatencyTracker::new(2);
         tracker.begin(Role(0), TimedOperation::Read(Slot(3)), at(0));
-        tracker.end(Role(0), TimedOperation::Read(Slot(4)), at(9));
-        tracker.end(Role(1), TimedOperation::Read(Slot(3)), at(9));
+        tracker.end(Role(0), TimedOperation::Read(Slot(4)), None, at(9));
+        tracker.end(Role(1), TimedOperation::Read(Slot(3)), None, at(9));
         assert!(tracker.answers.iter().all(|answers| answers.micros.is_empty()));
-        tracker.end(Role(0), TimedOperation::Read(Slot(3)), at(9));
+        tracker.end(Role(0), TimedOperation::Read(Slot(3)), None, at(9));
         assert_eq!(tracker.answers[0].micros, [9000]);
+    }
+
+    #[test]
+    fn figures_are_those_of_the_member_that_has_the_role() {
+        let mut tracker = LatencyTracker::new(2);
+        let mut read = |slot, member, ok| {
+            tracker.begin(Role(1), TimedOperation::Read(Slot(slot)), at(0));
+            let done = Done { member: Some(MemberId(member)), kind: Kind::Read, bytes: 512, ok };
+            tracker.end(Role(1), TimedOperation::Read(Slot(slot)), Some(done), at(1));
+            tracker.begin(Role(1), TimedOperation::Request(9), at(1));
+            let figures = tracker.figures(Role(1), MemberId(7));
+            tracker.forget(Role(1));
+            (figures.io.in_flight, figures.io.read.operations, figures.io.read.errors)
+        };
+        assert_eq!(read(0, 7, true), (1, 1, 0));
+        assert_eq!(read(1, 7, false), (1, 2, 1), "it was lost meanwhile, and has come back");
+        assert_eq!(read(2, 8, true), (1, 0, 0), "another one has its role");
+        assert_eq!(read(3, 7, true), (1, 1, 0));
+        let figures = tracker.figures(Role(1), MemberId(7)).io.read;
+        assert_eq!((figures.bytes, figures.total_ns), (512, 1_000_000));
+        assert_eq!(tracker.figures(Role(0), MemberId(0)).io, IoFigures::default());
     }
 }

@@ -32,6 +32,7 @@ use std::collections::VecDeque;
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
+use braid_array::figures::MemberFigures;
 use braid_array::keeper::{MetaWrite, Rules};
 use braid_array::request::Full;
 use braid_array::status::Status;
@@ -43,7 +44,7 @@ use crate::ids::SliceKey;
 use crate::member;
 pub use crate::member::{ClientMember, Found};
 use crate::pipeline::{Params, Pipeline};
-pub use config::{ClientConfig, NODE_TIMEOUT_MS, SPARE_PATIENCE_MS};
+pub use config::{ClientConfig, LONG_WRITE_BYTES, NODE_TIMEOUT_MS, SPARE_PATIENCE_MS};
 use engine::{Engine, Mix, Shared, Space};
 pub use foretell::{Voter, foretell, witnesses as witnesses_of};
 use keeper_side::KeeperSide;
@@ -138,7 +139,8 @@ impl Client {
         let forced = (config.force || config.looks) && member::vouched_for(&config.members);
         let kept = config.kept().ok_or("an array has members")?;
         let ownership = Ownership::new(kept.superblock.set_uuid, &config);
-        let engine = Engine::new(&pipeline, mix, &kept.superblock);
+        let long_bytes = config.long_write_bytes;
+        let engine = Engine::new(&pipeline, mix, &kept.superblock, long_bytes);
         let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params, forced))?;
         let sessions = Sessions::new(config.members, config.looks, config.node_timeout_ms);
         let parts = Parts {
@@ -146,7 +148,7 @@ impl Client {
             keeper,
             out: Out::new(params.nodes, params.epoch, config.first_peer),
             members: Membership::of(sessions.list.members().iter().map(Session::entry)),
-            shared: Shared::new(pipeline, space, forced, scratch),
+            shared: Shared::new(pipeline, space, forced, scratch, long_bytes),
             engine,
             sessions,
             ownership,
@@ -279,6 +281,13 @@ impl BlockMachine for Client {
             view.absent = self.keeper_side.absent_status(&self.parts);
         }
         status
+    }
+
+    fn figures(&self) -> Vec<MemberFigures> {
+        let Parts { out, sessions, .. } = &self.parts;
+        let members = Role::all(self.parts.shared.params().nodes)
+            .filter_map(|role| Some((role, sessions.list.id(role)?)));
+        members.map(|(role, member)| out.latency.figures(role, member)).collect()
     }
 
     fn array_sectors(&self) -> u64 {

@@ -10,6 +10,7 @@ use super::pipeline::Resolved;
 use super::sessions::{Facts, node_info};
 use super::{Node, STORAGE};
 use crate::assemble::SUPERBLOCK_SECTOR;
+use crate::wire::{MAX_LISTED, Message, SessionInfo};
 
 impl Node {
     /// An operation is over.
@@ -181,6 +182,23 @@ impl Node {
             _ => return,
         };
         self.retire(client);
+    }
+
+    /// Which clients beside this one have what, a page of them.
+    pub(super) fn tell_sessions(&mut self, client: ClientId, tag: u32, from: u32) {
+        let others = self.sessions.clients_from(from);
+        let mut known = others.filter(|(id, _)| *id != client);
+        let sessions = known.by_ref().take(MAX_LISTED).map(|(id, since)| SessionInfo {
+            number: id.0,
+            age_ms: (self.out.now.0 - since.0) / 1_000_000,
+            connected: self.out.is_here(id),
+            volume: self.volumes.held(id).is_some(),
+            grant: self.votes.grant_of(id).map(|grant| (grant.array, grant.epoch)),
+            ring_bytes: self.pipes.lease_bytes(id),
+        });
+        let sessions: Vec<SessionInfo> = sessions.collect();
+        let next = known.next().map_or(0, |(id, _)| id.0);
+        self.out.answer(client, &Message::Sessions { tag, sessions, next });
     }
 
     fn tell_status(&mut self, client: ClientId, tag: u32, result: Result<Survey, Refusal>) {

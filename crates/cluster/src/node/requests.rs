@@ -111,6 +111,10 @@ impl Node {
                 self.out.survey(Flight::Survey { client, tag }, after, MAX_LISTED);
                 Ok(())
             }
+            Message::ListSessions { tag, from } => {
+                self.tell_sessions(client, tag, from);
+                Ok(())
+            }
             Message::Identify { tag } => {
                 self.out.answer(client, &Message::Identity { tag, node: self.id });
                 Ok(())

@@ -1,7 +1,7 @@
 //! A schedule as the nodes of a slice-set carry it out.
 
 use crate::program::{Operation, Program, does_anything};
-use crate::schedule::{Chains, Endpoint, Schedule};
+use crate::schedule::{Chains, Endpoint, Input, Schedule};
 use crate::set::{Roles, Touched, WriteStrategy};
 use braid_array::Role;
 use std::sync::Arc;
@@ -88,6 +88,25 @@ impl PlacedSchedule {
         let live = |transfer| self.live(transfer, strategy, touched);
         let stored = |index: u32| touched.contains(index);
         Program::partial(&self.schedule, &self.code, node, &live, &stored)
+    }
+
+    /// How many blocks each node stores in such a slice-set, by role.
+    #[must_use]
+    pub fn stores(&self, strategy: WriteStrategy, touched: &Touched) -> Vec<u16> {
+        let changes = |number: usize| {
+            let live = |input: &Input| self.live(input.transfer, strategy, touched);
+            strategy == WriteStrategy::Zero || self.schedule.sums()[number].iter().any(live)
+        };
+        let mut stores = vec![0; usize::from(self.code.nodes())];
+        for cell in self.code.cells().filter(|cell| !self.missing.contains(cell.node)) {
+            let is_stored = match (strategy, self.code.content(cell)) {
+                (WriteStrategy::Restore(role), _) => cell.node == role,
+                (_, Content::Data(index)) => touched.contains(index),
+                (_, Content::Sum(number)) => changes(number),
+            };
+            stores[cell.node.index()] += u16::from(is_stored);
+        }
+        stores
     }
 
     /// Does a live transfer arrive over the network? Not so blocks without new content.

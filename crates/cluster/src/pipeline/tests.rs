@@ -7,7 +7,7 @@ use braid_array::level::{Layout, Level};
 use super::*;
 use crate::family::Family;
 use crate::ids::{Epoch, Generation, Position, Slot, StripeNo};
-use crate::program::{Destination, Output};
+use crate::program::{Destination, Output, Step};
 use crate::set::Touched;
 
 fn params(family: Family, nodes: u16, planner: Planner) -> Params {
@@ -231,6 +231,42 @@ fn a_small_write_moves_what_it_must() {
             }
         }
         assert_eq!((stored, sent), (3, 2), "block {index}");
+    }
+}
+
+/// What nodes are counted to store is what their programs store.
+#[test]
+fn blocks_stored_are_those_of_the_programs() {
+    let kinds = [
+        (Family::Xor2d, 5, Planner::Encoder { node: Role(0) }),
+        (Family::Xor2d, 6, Planner::Chain),
+        (md(Level::Raid5), 4, Planner::Client),
+        (md(Level::Raid6), 6, Planner::Encoder { node: Role(2) }),
+        (md(Level::Raid10), 4, Planner::Client),
+    ];
+    for (family, nodes, planner) in kinds {
+        let mut pipeline = Pipeline::new(params(family, nodes, planner)).expect("parameters");
+        let data = pipeline.data_blocks();
+        for missing in [Roles::NONE, [Role(1)].into_iter().collect()] {
+            let set = Set { missing, ..set(&pipeline, 0, 7) };
+            let Some(plan) = pipeline.plan_of(&set) else { continue };
+            let mut some = Touched::none(data);
+            [0, data - 1].into_iter().for_each(|index| some.insert(index));
+            for (strategy, touched) in [
+                (WriteStrategy::FullStripe, Touched::all(data)),
+                (WriteStrategy::ReadModifyWrite, some.clone()),
+                (WriteStrategy::Reconstruct, some),
+            ] {
+                let stores = |node: Role| {
+                    let part = plan.part(node, strategy, &touched);
+                    let stores =
+                        |step: &&Step| matches!(step.destination, Destination::Store { .. });
+                    part.steps().iter().filter(stores).count() as u16
+                };
+                let expected: Vec<u16> = Role::all(nodes).map(stores).collect();
+                assert_eq!(plan.stores(strategy, &touched), expected, "{family:?} {strategy:?}");
+            }
+        }
     }
 }
 

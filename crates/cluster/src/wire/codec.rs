@@ -8,7 +8,7 @@ use crate::pipeline::{Params, Slots};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
 use crate::view::{View, Witness};
-use crate::wire::{JournalEntry, Leftover, PeerAddress, VolumeInfo};
+use crate::wire::{JournalEntry, Leftover, PeerAddress, SessionInfo, VolumeInfo};
 use braid_array::Role;
 
 /// Bytes that are no message.
@@ -90,6 +90,7 @@ record!(SetVersion { epoch, number });
 record!(PeerAddress { role, address, ring });
 record!(Witness { node, address });
 record!(VolumeInfo { name, bytes, written });
+record!(SessionInfo { number, age_ms, connected, volume, grant, ring_bytes });
 record!(JournalEntry { version, holders, void });
 record!(Leftover { version, prepared, ok });
 record!(Set {
@@ -128,6 +129,7 @@ impl Listed for SetVersion {}
 impl Listed for PeerAddress {}
 impl Listed for Witness {}
 impl Listed for VolumeInfo {}
+impl Listed for SessionInfo {}
 impl Listed for Leftover {}
 impl Listed for JournalEntry {}
 

@@ -2,7 +2,7 @@
 
 use super::codec::{Field, WireError};
 use super::declare::messages;
-use super::{JournalEntry, Leftover, PeerAddress, VolumeInfo};
+use super::{JournalEntry, Leftover, PeerAddress, SessionInfo, VolumeInfo};
 use crate::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot};
 use crate::pipeline::Params;
 use crate::set::{Roles, Set};
@@ -384,8 +384,8 @@ messages! {
         /// With which one to go on; 0 at the end.
         next: u32,
     }
-    /// Client: store what is recorded, in order of epoch and version. Answer: `Ok`, when it is
-    /// durable.
+    /// Client: store what is recorded, of each place what is newest by epoch and version. Answer:
+    /// `Ok`, when it is durable.
     78 ReplayJournal {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
@@ -449,6 +449,22 @@ messages! {
         votes: Vec<[u8; 16]>,
         /// Behind which one to go on; empty at the end.
         next: String,
+    }
+    /// Client: which other clients have what of this node? Needs no volume. Answer: `Sessions`.
+    46 ListSessions {
+        /// The number that the answer carries, chosen by the sender.
+        tag: u32,
+        /// From this one on.
+        from: u32,
+    }
+    /// Node: these.
+    47 Sessions {
+        /// The number that the request carried.
+        tag: u32,
+        /// In order of their numbers.
+        sessions: Vec<SessionInfo>,
+        /// With which one to go on; 0 at the end.
+        next: u32,
     }
     /// Client: remove the volume that it has open for writing, if nobody else has. Answer: `Ok`.
     44 RemoveVolume {

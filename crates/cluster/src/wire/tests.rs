@@ -30,6 +30,22 @@ fn of_administrators() -> Vec<Message> {
             votes: Vec::new(),
             next: "n".repeat(255),
         },
+        Message::ListSessions { tag: 10, from: 1 << 30 },
+        Message::Sessions {
+            tag: 10,
+            sessions: vec![
+                SessionInfo {
+                    number: 7,
+                    age_ms: 1 << 40,
+                    connected: true,
+                    volume: false,
+                    grant: Some(([5; 16], Epoch(3))),
+                    ring_bytes: 1 << 28,
+                };
+                MAX_LISTED
+            ],
+            next: 8,
+        },
         Message::RemoveVolume { tag: 10 },
         Message::Identify { tag: 3 },
         Message::Identity { tag: 3, node: NodeId(1 << 60) },

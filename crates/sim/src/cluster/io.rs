@@ -266,14 +266,13 @@ impl World {
             .values_mut()
             .find(|volume| volume.open == Some(member))
             .ok_or(IoError::GONE)?;
-        if profile.mutation == Some(Mutation::ReplayBackwards)
-            && volume.replay.hides(op, &mut volume.disk, journal_sectors, &process.arena)
-        {
+        let disk = &mut volume.disk;
+        let journal = disk.sectors() - journal_sectors.min(disk.sectors());
+        let stores = volume.replay.stores(op, journal);
+        if stores && profile.mutation == Some(Mutation::LoseReplay) {
             return Ok(());
         }
         volume.counts.note(op);
-        let disk = &mut volume.disk;
-        let journal = disk.sectors() - journal_sectors.min(disk.sectors());
         match (op, profile.mutation) {
             (IoOp::Flush, Some(Mutation::LateRecords)) => disk.flush_only(mark, 0..journal),
             (IoOp::Flush, Some(Mutation::EarlyTrim)) if journal_sectors > 0 => {

@@ -28,7 +28,7 @@ pub struct Stored {
     pub open: Option<MemberId>,
     /// What was done to it.
     pub counts: Counts,
-    /// What a deliberate fault holds back.
+    /// Tells what is stored from its journal.
     pub(super) replay: Replay,
 }
 

@@ -182,7 +182,8 @@ impl Relay<'_> {
             sector: blocks.start * BLOCK_SECTORS,
             sectors: (blocks.end - blocks.start) * BLOCK_SECTORS,
         };
-        if self.judge.touches(process, range) {
+        let waits = self.cluster.scenario.depth == 1 && self.judge.in_flight(process) > 0;
+        if waits || self.judge.touches(process, range) {
             return false;
         }
         let world = &mut self.cluster.world;

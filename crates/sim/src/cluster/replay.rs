@@ -1,43 +1,24 @@
-//! A deliberate fault: what nodes store from their journals arrives in the wrong order.
+//! A deliberate fault: what nodes store from their journals does not arrive.
 
 use braid_array::{Buf, IoOp};
 
-use crate::disk::Disk;
-
-/// What was to be stored from the journal of a volume, and is held back.
+/// What was just read from the journal of a volume.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
-    /// It holds what was just read from the journal.
     read: Option<Buf>,
-    writes: Vec<(u64, Vec<u8>)>,
 }
 
 impl Replay {
-    /// Holds it back if it stores what was just read from the journal. All of that arrives before
-    /// the next flush, the last first.
-    pub(super) fn hides(
-        &mut self,
-        op: IoOp,
-        disk: &mut Disk,
-        journal_sectors: u64,
-        arena: &[u8],
-    ) -> bool {
-        let journal = disk.sectors() - journal_sectors.min(disk.sectors());
+    /// Does this store in its place what was just read from the journal, which begins there?
+    pub(super) fn stores(&mut self, op: IoOp, journal: u64) -> bool {
         let read = self.read.take();
         match op {
-            IoOp::Read { sector, buf } if sector >= journal => self.read = Some(buf),
-            IoOp::Write { sector, buf, .. } if read == Some(buf) && sector < journal => {
-                let bytes = &arena[buf.offset as usize..][..buf.len as usize];
-                self.writes.push((sector, bytes.to_vec()));
-                return true;
+            IoOp::Read { sector, buf } if sector >= journal => {
+                self.read = Some(buf);
+                false
             }
-            IoOp::Flush => {
-                for (sector, bytes) in std::mem::take(&mut self.writes).into_iter().rev() {
-                    disk.write(sector, &bytes, false);
-                }
-            }
-            _ => {}
+            IoOp::Write { sector, buf, .. } => read == Some(buf) && sector < journal,
+            _ => false,
         }
-        false
     }
 }

@@ -4,7 +4,7 @@ use braid_array::Role;
 use std::fmt;
 
 use braid_array::level::{Layout, Level};
-use braid_cluster::client::SPARE_PATIENCE_MS;
+use braid_cluster::client::{LONG_WRITE_BYTES, SPARE_PATIENCE_MS};
 use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::Slots;
 use braid_cluster::view::majority;
@@ -53,6 +53,8 @@ pub struct Scenario {
     pub depth: usize,
     /// The largest of them.
     pub largest_sectors: u64,
+    /// Writes of so many bytes are long to the client: alone they are sent in parts.
+    pub long_write_bytes: u64,
     /// Some sectors of one node cannot be read in the last life.
     pub bad_sectors: bool,
     /// Another array is written on the same nodes.
@@ -77,6 +79,12 @@ pub struct Scenario {
 const MIRROR: Family =
     Family::Md { level: Level::Raid1, layout: Layout::default_for(Level::Raid1) };
 
+/// A stripe of so many has short ones.
+const MANY_BLOCKS: u32 = 16;
+
+/// The largest request.
+const MOST_SECTORS: u64 = 512;
+
 /// Bytes of an array, at most, unless a few stripes are larger.
 const ARRAY_BYTES: u64 = 3 << 19;
 
@@ -95,6 +103,7 @@ impl Scenario {
             requests: 0,
             depth: 4,
             largest_sectors: 2048,
+            long_write_bytes: LONG_WRITE_BYTES,
             bad_sectors: false,
             guest: false,
             recovery_target: false,
@@ -117,10 +126,12 @@ impl Scenario {
         let (family, nodes) = if mirror { (MIRROR, 2) } else { family(rng) };
         // So many small writes that the generations of a position begin again.
         let long = nodes <= 8 && rng.percent(1);
-        let params = if long {
-            few_positions(params(rng, family, nodes))
-        } else {
-            params(rng, family, nodes)
+        let may = !long && mutation.is_none();
+        let mut one_by_one = if may { OneByOne::of(rng) } else { None };
+        let params = match &mut one_by_one {
+            Some(one_by_one) => one_by_one.lengthen(params(rng, family, nodes)),
+            None if long => few_positions(params(rng, family, nodes)),
+            None => params(rng, family, nodes),
         };
         let redundant = !matches!(family, Family::Md { level: Level::Raid0, .. });
         let ends = [End::Stop, End::Crash, End::TakenOver, End::PowerCut];
@@ -149,7 +160,8 @@ impl Scenario {
             lives,
             requests: if long { rng.between(1500, 3000) } else { rng.between(20, 120) },
             depth: rng.pick(&[1, 2, 4, 8, 16, 32]),
-            largest_sectors: if long { 8 } else { largest.clamp(8, 512) },
+            largest_sectors: if long { 8 } else { largest.clamp(8, MOST_SECTORS) },
+            long_write_bytes: LONG_WRITE_BYTES,
             bad_sectors: redundant && rng.percent(15) && !looked_for,
             guest: nodes <= 8 && rng.percent(15),
             recovery_target: rng.percent(40),
@@ -170,17 +182,26 @@ impl Scenario {
         }
         let needed = mutation.is_some_and(Mutation::is_of_whole_stripes);
         scenario.parts_only = journal && family.has_parities() && (needed || rng.percent(50));
-        if needed && !scenario.parts_only {
-            scenario.journal_bytes = 0;
-            scenario.lives = vec![End::Stop];
-        } else if needed {
-            // Whole stripes and parts of the same ones, again and again.
-            scenario.lives = vec![End::PowerCut; 3];
-            scenario.params.stripes = scenario.params.stripes.min(2);
-            scenario.largest_sectors = (2 * stripe).clamp(8, 512);
+        if needed {
+            scenario.write_whole_stripes(stripe);
         }
         scenario.keep_apart(&mut aside);
+        if let Some(one_by_one) = one_by_one {
+            one_by_one.prepare(&mut scenario);
+        }
         scenario
+    }
+
+    /// Whole stripes of so many sectors are written, and parts of the same ones, again and again.
+    fn write_whole_stripes(&mut self, stripe: u64) {
+        if self.parts_only {
+            self.lives = vec![End::PowerCut; 3];
+            self.params.stripes = self.params.stripes.min(2);
+            self.largest_sectors = (2 * stripe).clamp(8, MOST_SECTORS);
+        } else {
+            self.journal_bytes = 0;
+            self.lives = vec![End::Stop];
+        }
     }
 
     /// Has nothing happen that does not go together.
@@ -228,6 +249,43 @@ impl Scenario {
             }
         }
         all.split_off(lost.len())
+    }
+}
+
+/// Writes one by one, each answered before the next comes, that are long to the client, over links
+/// on which their slices are long on their way: it sends them in parts.
+#[derive(Debug)]
+pub(super) struct OneByOne(Rng);
+
+impl OneByOne {
+    /// Is a seed about this? Drawn aside: the others are what they would be if there were none.
+    pub(super) fn of(rng: &Rng) -> Option<Self> {
+        let mut aside = rng.aside(0x6c6f_6e67);
+        aside.percent(12).then_some(Self(aside))
+    }
+
+    /// Slices of several blocks, unless stripes have very many.
+    pub(super) fn lengthen(&mut self, params: Params) -> Params {
+        let Params { chunk_bytes, stripes, wide, reads, .. } = params;
+        if data_blocks(params.family, params.nodes) >= MANY_BLOCKS {
+            return params;
+        }
+        let bytes = self.0.pick(&[16 << 10, 32 << 10]).max(chunk_bytes);
+        let stripes = (stripes * u64::from(chunk_bytes) / u64::from(bytes)).max(1);
+        let wide = Slots { bytes, ..wide };
+        let reads = Slots { bytes, ..reads };
+        Params { chunk_bytes: bytes, stripes, wide, reads, ..params }
+    }
+
+    /// Changes what else matters.
+    pub(super) fn prepare(mut self, scenario: &mut Scenario) {
+        let Params { family, nodes, chunk_bytes, .. } = scenario.params;
+        let stripe = u64::from(data_blocks(family, nodes)) * u64::from(chunk_bytes) / 512;
+        scenario.depth = 1;
+        scenario.long_write_bytes = self.0.pick(&[4096, 4096, 32 << 10]);
+        scenario.largest_sectors = self.0.pick(&[stripe, 2 * stripe]).min(MOST_SECTORS);
+        scenario.profile.net_nanos = self.0.pick(&[1_000_000, 4_000_000]);
+        scenario.whole_rings = self.0.pick(&[None, None, Some(1)]);
     }
 }
 

@@ -15,6 +15,7 @@ use braid_cluster::view::{View, majority};
 use super::content;
 use super::nodes::Cluster;
 use super::promises::Happened;
+use super::scenario::Scenario;
 use super::session::{Phase, Session, VOLUME};
 use crate::disk::Disk;
 use crate::report::Failure;
@@ -50,7 +51,8 @@ impl Cluster {
         let found = plan.found;
         let bitmap = plan.bitmap;
         let mix = self.scenario.mix;
-        Some(ClientConfig { found, bitmap, mix, ..config })
+        let long_write_bytes = self.scenario.long_write_bytes;
+        Some(ClientConfig { found, bitmap, mix, long_write_bytes, ..config })
     }
 }
 
@@ -106,12 +108,12 @@ impl Session {
         let members = self.members(&missing, &behind, journals && self.promises.all_fits)?;
         let Members { by_role, found, bitmap } = members;
         let force = self.is_forced(&missing, read_only);
-        let mix = self.cluster.scenario.mix;
+        let Scenario { mix, long_write_bytes, .. } = self.cluster.scenario;
         let config = ClientConfig { found, ..ClientConfig::new(params, by_role) };
         let absent = self.cluster.absent(&missing, read_only);
         let spares = if read_only { Vec::new() } else { self.spares() };
         let spare_patience_ms = self.cluster.scenario.spare_patience_ms;
-        let config = ClientConfig { absent, spares, spare_patience_ms, ..config };
+        let config = ClientConfig { absent, spares, spare_patience_ms, long_write_bytes, ..config };
         let config = ClientConfig { bitmap, read_only, mix, force, ..config };
         let slots = self.cluster.scenario.depth as u64 * self.cluster.slot_bytes();
         let name = format!("client {}", self.cluster.epoch);

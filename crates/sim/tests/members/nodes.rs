@@ -2,7 +2,7 @@
 
 use braid_array::action::{Event, NewMember};
 use braid_array::array::Scratch;
-use braid_array::format::BadBlocks;
+use braid_array::format::{BadBlocks, Superblock};
 use braid_array::level::Level;
 use braid_array::status::MemberState;
 use braid_array::{Action, BlockMachine, Buf, Instant, MemberId, Role};
@@ -11,7 +11,7 @@ use braid_cluster::client::ClientConfig;
 use braid_cluster::ids::{Epoch, NodeId};
 use braid_cluster::node::Node;
 use braid_cluster::pipeline::{Params, Slots};
-use braid_cluster::view::Vote;
+use braid_cluster::view::{View, Vote};
 use braid_cluster::{Family, Pipeline, Planner};
 use braid_sim::cluster::content::{self, Layout};
 use braid_sim::cluster::process::Process;
@@ -94,6 +94,26 @@ impl Nodes {
         let view = vote.expect("a vote file").1.view.expect("a view in it");
         assert_eq!(view.voted, [], "the old voters are asked still");
         view.voters.iter().map(|voter| voter.0).collect()
+    }
+
+    /// Would whoever comes later hear that this role was lost, whichever voters he asks?
+    pub(crate) fn is_loss_noted(&self, role: Role) -> bool {
+        let views = self.nodes.iter().zip(0..).filter_map(|(&node, id)| {
+            let notes = self.world.processes[node].notes.values();
+            let view = notes.filter_map(|note| Vote::newest(&ARRAY, note)).next()?.1.view?;
+            Some((NodeId(id), view))
+        });
+        let views: Vec<(NodeId, View)> = views.collect();
+        let Some((_, newest)) = views.iter().max_by_key(|(_, view)| view.order()) else {
+            return false;
+        };
+        let have = views.iter().filter(|(_, view)| !view.has(role)).map(|&(node, _)| node);
+        newest.holds(&have.collect())
+    }
+
+    /// What lies on a node's volume.
+    pub(crate) fn superblock(&self, node: usize) -> Superblock {
+        content::superblock(self.volume(node)).expect("a superblock")
     }
 
     /// By role: the node of the member in sync.

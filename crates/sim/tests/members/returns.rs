@@ -1,7 +1,9 @@
 //! Nodes that are lost and come back by themselves.
 
-use braid_array::MemberId;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::format::superblock::feature;
+use braid_array::format::{DevRole, Superblock};
+use braid_array::{MemberId, Role};
 
 use crate::array::Array;
 use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
@@ -55,6 +57,39 @@ fn a_node_that_comes_back_gets_what_it_missed_and_no_more() {
             array.members_agree();
         }
     }
+}
+
+/// Whoever is started with the one that was lost alone, and votes, must not find superblocks that
+/// have gone on without him.
+#[test]
+fn superblocks_tell_of_a_loss_after_the_voters_also_when_another_is_in_sync_again() {
+    let mut named = 0;
+    for code in codes().into_iter().filter(|code| code.members >= 4) {
+        for steps in 0..40 {
+            let mut array = without(code, BITMAP, 0);
+            array.write(64, 200);
+            array.lane.set_broken(0, false);
+            let back = |array: &mut Array<Nodes>| {
+                array.events.contains(&ArrayEvent::MemberActive(MemberId(0)))
+            };
+            array.until("the return", back);
+            (0..steps).for_each(|_| _ = array.step());
+            array.lane.set_broken(2, true);
+            array.until("superblocks tell of the loss", |array| {
+                let found = [0, 1, 3].map(|node| array.lane.superblock(node));
+                let lacks = |sb: &Superblock| !sb.roles.contains(&DevRole::Active(Role(2)));
+                let noted = array.lane.is_loss_noted(Role(2));
+                assert!(noted || !found.iter().any(lacks), "{code:?}, {steps} steps");
+                let lost = array.status().degraded == 1;
+                named += u32::from(lost && !noted && !found[0].has(feature::RECOVERY_OFFSET));
+                found.iter().all(lacks)
+            });
+            array.content_is_right();
+            array.events.clear();
+            comes_back(&mut array, 2);
+        }
+    }
+    assert!(named > 0, "none was in sync before the loss was noted");
 }
 
 #[test]

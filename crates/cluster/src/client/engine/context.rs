@@ -62,11 +62,13 @@ pub(in crate::client) struct Shared {
 }
 
 impl Shared {
+    /// `long_bytes`: what counts as a long write.
     pub(in crate::client) fn new(
         pipeline: Pipeline,
         space: Space,
         forced: bool,
         scratch: Scratch,
+        long_bytes: u64,
     ) -> Self {
         let params = *pipeline.params();
         let len = params.wide.bytes;
@@ -79,7 +81,7 @@ impl Shared {
             staging: Staging::new(rest, len),
             areas: Areas::default(),
             reads: Reads::new(params.nodes, params.reads.count),
-            requests: Requests::default(),
+            requests: Requests::new(long_bytes),
             zeroes,
             forced,
             notes: VecDeque::new(),

@@ -96,12 +96,17 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(pipeline: &Pipeline, mix: Mix, superblock: &Superblock) -> Self {
-        let params = pipeline.params();
+    /// `long_bytes`: what counts as a long write.
+    pub(super) fn new(
+        pipeline: &Pipeline,
+        mix: Mix,
+        superblock: &Superblock,
+        long_bytes: u64,
+    ) -> Self {
         Self {
             writes: Writes::default(),
             queue: Queue::default(),
-            sets: Sets::new(pipeline.positions(), params.wide.count, params.nodes, mix),
+            sets: Sets::new(pipeline, mix, long_bytes),
             lease: Lease::default(),
             journals: Journals::new(superblock),
             decodes: Decodes::default(),
@@ -149,7 +154,7 @@ impl Engine {
     /// A node has put what was read.
     pub(super) fn placed(&mut self, cx: &mut Cx<'_>, from: SessionKey, imm: u32) {
         let slot = u16::try_from(imm).map(Slot);
-        let Some(piece) = slot.ok().and_then(|slot| take_read(cx, from, slot)) else {
+        let Some(piece) = slot.ok().and_then(|slot| take_read(cx, from, slot, true)) else {
             return cx.out.violates(from, "it sends what was not asked for");
         };
         match piece.whose {
@@ -169,7 +174,7 @@ impl Engine {
 
     /// A node that is copied has put what was read to the other one.
     pub(super) fn copied(&mut self, cx: &mut Cx<'_>, from: SessionKey, slot: Slot) {
-        match take_read(cx, from, slot).map(|piece| piece.whose) {
+        match take_read(cx, from, slot, true).map(|piece| piece.whose) {
             Some(Whose::Copy { number, .. }) => self.copies.sent(cx, number),
             _ => cx.out.violates(from, "it copies what was not asked for"),
         }
@@ -177,7 +182,7 @@ impl Engine {
     }
 
     pub(super) fn read_failed(&mut self, cx: &mut Cx<'_>, from: SessionKey, slot: Slot) {
-        let Some(piece) = take_read(cx, from, slot) else {
+        let Some(piece) = take_read(cx, from, slot, false) else {
             return cx.out.violates(from, "it answers what was not asked");
         };
         if from == SessionKey::CopyTarget {

@@ -249,7 +249,9 @@ impl Queue {
             // The keeper hears of both, and they may start together.
             front.write = Some(self.begin_write(cx, front.key));
         }
-        front.range.requests.iter().for_each(|&id| cx.shared.requests.add_part(id));
+        if !(cx.shared.requests.is_lone() && braid_array::broken("all-parts")) {
+            front.range.requests.iter().for_each(|&id| cx.shared.requests.add_part(id));
+        }
         if let Some(area) = cx.shared.areas.get_mut(front.key) {
             area.sets += 1;
         }

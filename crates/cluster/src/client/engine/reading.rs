@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use braid_array::figures::Kind;
 use braid_array::{Buf, Request, RequestError, RequestId, SECTOR_BYTES};
 
 use super::Engine;
 use super::context::Cx;
 use super::extent::{Extent, Piece, Range, Want, Whom, Whose};
-use crate::client::latency::TimedOperation;
+use crate::client::latency::{Done, TimedOperation};
 use crate::client::session_key::SessionKey;
 use crate::ids::{Position, Slot};
 
@@ -76,13 +77,15 @@ fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
     }
 }
 
-/// A read is answered; what it was for.
-pub(super) fn take_read(cx: &mut Cx<'_>, from: SessionKey, slot: Slot) -> Option<Piece> {
+/// A read is answered, `ok` or not; what it was for.
+pub(super) fn take_read(cx: &mut Cx<'_>, from: SessionKey, slot: Slot, ok: bool) -> Option<Piece> {
     let piece = cx.shared.reads.take(from, slot)?;
     let now = cx.now();
     cx.answered(from);
     if let Some(role) = from.role() {
-        cx.out.latency.end(role, TimedOperation::Read(slot), now);
+        let bytes = piece.extent.len.into();
+        let done = Done { member: cx.members.id(role), kind: Kind::Read, bytes, ok };
+        cx.out.latency.end(role, TimedOperation::Read(slot), Some(done), now);
     }
     Some(piece)
 }

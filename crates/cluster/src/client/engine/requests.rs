@@ -13,8 +13,6 @@ use super::gather::{Fragment, Patience};
 const LATEST: usize = 16;
 /// Blocks of zeroes of one request that are under way at once.
 const ZEROES_AT_ONCE: u32 = 256;
-/// Of shorter writes more may come before they are answered, piece by piece.
-const LONG_BYTES: u64 = 256 << 10;
 
 /// A request that is being served.
 #[derive(Debug)]
@@ -27,9 +25,11 @@ pub(super) struct Pending {
 }
 
 /// Requests that were taken and are not answered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::client) struct Requests {
     pending: BTreeMap<RequestId, Pending>,
+    /// A write of so many bytes is a long one.
+    long_bytes: u64,
     /// When the last one that changes data was answered.
     answered_at: Instant,
     /// Another write is being received.
@@ -37,6 +37,16 @@ pub(in crate::client) struct Requests {
 }
 
 impl Requests {
+    /// None. `long_bytes`: what counts as a long write.
+    pub(super) const fn new(long_bytes: u64) -> Self {
+        Self {
+            pending: BTreeMap::new(),
+            long_bytes,
+            answered_at: Instant(0),
+            expects_writes: false,
+        }
+    }
+
     /// The request itself is a part until all others are known.
     pub(super) fn begin(&mut self, request: &Request) {
         let bytes = request.sectors.saturating_mul(SECTOR_BYTES);
@@ -56,7 +66,7 @@ impl Requests {
     /// One request changes data, a long one, and no other is known to come.
     pub(super) fn is_lone(&self) -> bool {
         let mut writers = self.pending.values().filter(|request| request.op.changes_data());
-        let long = writers.next().is_some_and(|request| request.bytes >= LONG_BYTES);
+        let long = writers.next().is_some_and(|request| request.bytes >= self.long_bytes);
         long && writers.next().is_none() && !self.expects_writes
     }
 
@@ -225,6 +235,8 @@ fn covers(shared: &Shared, range: Range<u64>, extent: &Extent) -> bool {
 mod tests {
     use super::*;
 
+    const LONG_BYTES: u64 = 64 << 10;
+
     fn begin(requests: &mut Requests, id: u64, op: Op, bytes: u64) {
         let buf = Buf::default();
         let sectors = bytes / SECTOR_BYTES;
@@ -234,7 +246,7 @@ mod tests {
     #[test]
     fn a_long_write_alone_waits_for_nobody_from_a_moment_after_the_last_answer_on() {
         let write = Op::Write { fua: false };
-        let mut requests = Requests::default();
+        let mut requests = Requests::new(LONG_BYTES);
         assert_eq!(requests.lone_at(), None);
         begin(&mut requests, 1, write, LONG_BYTES);
         begin(&mut requests, 2, Op::Read, LONG_BYTES);

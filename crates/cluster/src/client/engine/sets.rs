@@ -24,13 +24,13 @@ use braid_array::{Buf, Instant, Role};
 
 pub(in crate::client) use self::answers::{Prepared, StoreFault};
 use self::commits::Commits;
-use self::outline::Outlines;
+use self::outline::{Outline, Outlines};
 use self::pace::Pace;
 use super::mix::Mix;
 use super::queue::PendingSet;
 use crate::client::Key;
 use crate::ids::{Generation, Position};
-use crate::pipeline::PlacedSchedule;
+use crate::pipeline::{Pipeline, PlacedSchedule};
 use crate::set::{Roles, Set};
 
 /// A slice-set that lacks content without anybody's being lost is tried so often.
@@ -67,6 +67,8 @@ struct OpenSet {
     fetching: u32,
     /// Puts that are not answered.
     puts: u32,
+    /// What is known of those like it, once it flows.
+    outline: Option<Arc<Outline>>,
     /// Nodes that have a part in it.
     parts: Roles,
     /// Those of them that have not said what is waited for.
@@ -81,6 +83,12 @@ impl OpenSet {
     /// What the client sends of it.
     fn bytes(&self) -> u64 {
         u64::from(self.set.len) * u64::from(self.job.range.touched.count())
+    }
+
+    /// What a node stores of it.
+    fn stored_bytes(&self, role: Role) -> u64 {
+        let blocks = self.outline.as_ref().map_or(0, |outline| outline.stores[role.index()]);
+        u64::from(self.set.len) * u64::from(blocks)
     }
 
     /// Nothing that it waits for is under way any more.
@@ -123,7 +131,10 @@ pub(in crate::client) struct Sets {
 }
 
 impl Sets {
-    pub(in crate::client) fn new(positions: u16, wide: u16, nodes: u16, mix: Mix) -> Self {
+    /// `long_bytes`: what counts as a long write.
+    pub(in crate::client) fn new(pipeline: &Pipeline, mix: Mix, long_bytes: u64) -> Self {
+        let positions = pipeline.positions();
+        let wide = pipeline.params().wide.count;
         let (wides, narrows) = Position::all(0..positions).partition(|position| position.0 < wide);
         Self {
             open: BTreeMap::new(),
@@ -132,9 +143,9 @@ impl Sets {
             version: 0,
             unsent: 0,
             mix,
-            commits: Commits::new(nodes),
+            commits: Commits::new(pipeline.params().nodes),
             outlines: Outlines::default(),
-            pace: Pace::default(),
+            pace: Pace::new(long_bytes),
             cut_off: BTreeSet::new(),
             cut_off_due: false,
             waits_for_losses: false,

@@ -14,12 +14,13 @@ mod wiring;
 use std::collections::VecDeque;
 
 use braid_array::fabric::FabricEvent;
+use braid_array::figures::Kind;
 use braid_array::format::{Superblock, Version};
 use braid_array::keeper::{KeeperView, LaneReport};
 use braid_array::{Instant, Refusal, Role};
 
 use super::ClientMember;
-use super::latency::TimedOperation;
+use super::latency::{Done, TimedOperation};
 use super::out::{Out, RequestKind};
 use super::retry::RETRY_MILLIS;
 use super::session_key::SessionKey;
@@ -205,7 +206,7 @@ impl Sessions {
         if key.is_visit() {
             return self.negotiate(net, key, answer);
         }
-        let kind = self.asked(net, key, tag);
+        let kind = self.asked(net, key, tag, !matches!(answer, Answer::Refused(_)));
         match (kind, answer) {
             (kind, Answer::Outvoted(granted))
                 if self.list.alive(key) || granted > net.facts.params.epoch =>
@@ -229,12 +230,16 @@ impl Sessions {
         }
     }
 
-    /// What a node was asked that it answers now.
-    fn asked(&self, net: &mut Net<'_>, key: SessionKey, tag: u32) -> Option<RequestKind> {
-        net.out.requests.get(&tag).filter(|(asked, _)| *asked == key)?;
+    /// What a node was asked that it answers now, and whether it has done that.
+    fn asked(&self, net: &mut Net<'_>, key: SessionKey, tag: u32, ok: bool) -> Option<RequestKind> {
+        let (_, kind) = net.out.requests.get(&tag).filter(|(asked, _)| *asked == key)?;
+        let is_flush = matches!(kind, RequestKind::Flush(_));
         if let Some(role) = self.list.alive_role(key) {
-            net.out.report_of(self.list.id(role), LaneReport::Answered);
-            net.out.latency.end(role, TimedOperation::Request(tag), net.keeper.now());
+            let member = self.list.id(role);
+            net.out.report_of(member, LaneReport::Answered);
+            let done = Done { member, kind: Kind::Flush, bytes: 0, ok };
+            let done = is_flush.then_some(done);
+            net.out.latency.end(role, TimedOperation::Request(tag), done, net.keeper.now());
         }
         Some(net.out.requests.remove(&tag)?.1)
     }

@@ -7,6 +7,7 @@
 //! See [`journal`](crate::journal) for what lies on the volume.
 
 mod batch;
+mod replay;
 mod requests;
 mod scan;
 
@@ -34,7 +35,7 @@ enum Start {
     Flushing,
     /// What it was is known.
     Known,
-    /// Records are being stored, in order: what is to be done yet.
+    /// What was recorded is being stored: what is to be done yet.
     Replay { tag: u32, steps: VecDeque<IoOp> },
 }
 

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use braid_array::{Action, Buf, IoOp, Refusal, SECTOR_BYTES};
+use braid_array::{Action, IoOp, Refusal, SECTOR_BYTES};
 
+use super::replay::{self, Places};
 use super::scan::Ready;
 use super::{Journal, Start};
 use crate::ids::SetVersion;
@@ -125,49 +126,12 @@ impl Journal {
         out.report(self.client, tag, ok, "the journal cannot be written");
     }
 
-    /// What replays the records above a version, in order.
+    /// What replays the records above a version.
     fn steps(&self, above: SetVersion, without: &[SetVersion]) -> VecDeque<IoOp> {
-        let mut records: Vec<&(u64, Record)> = self.found.iter().collect();
-        records.sort_by_key(|(_, record)| (record.version, record.sequence));
-        if braid_array::broken("replay-order") {
-            records.reverse();
-        }
         let counts = |version: SetVersion| version > above && !without.contains(&version);
-        let mut steps = VecDeque::new();
-        for (at, record) in records.into_iter().filter(|(_, record)| counts(record.version)) {
-            for (number, &row) in record.rows.iter().enumerate() {
-                let to = self.data.0.saturating_add(row);
-                let len = u64::from(record.len);
-                if to.saturating_add(len) > self.data.1 || len == 0 {
-                    continue;
-                }
-                match record.kind {
-                    Kind::Void => {}
-                    Kind::Zeroes => steps.push_back(IoOp::WriteZeroes {
-                        sector: to / SECTOR_BYTES,
-                        sectors: len / SECTOR_BYTES,
-                        unmap: true,
-                        fua: false,
-                    }),
-                    Kind::Content => {
-                        let from = self.log_byte() + at + record.row_byte(number);
-                        copy(from, to, len, self.buffer(), &mut steps);
-                    }
-                }
-            }
-        }
-        steps.push_back(IoOp::Flush);
-        steps
-    }
-}
-
-fn copy(from: u64, to: u64, len: u64, buffer: Buf, steps: &mut VecDeque<IoOp>) {
-    let mut done = 0;
-    while done < len {
-        let buf = buffer.slice(0, (len - done).min(buffer.len.into()) as u32);
-        steps.push_back(IoOp::Read { sector: (from + done) / SECTOR_BYTES, buf });
-        let sector = (to + done) / SECTOR_BYTES;
-        steps.push_back(IoOp::Write { sector, buf, fua: false });
-        done += u64::from(buf.len);
+        let found = self.found.iter().filter(|(_, record)| counts(record.version));
+        let data = self.data.0..self.data.1;
+        let places = Places { log: self.log_byte(), data, buffer: self.buffer() };
+        replay::steps(found.map(|(at, record)| (*at, record)), &places)
     }
 }

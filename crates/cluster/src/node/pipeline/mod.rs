@@ -74,6 +74,11 @@ impl Pipes {
         RingUse { used_bytes: self.rings.used_bytes(), limit_bytes: self.rings.bytes() }
     }
 
+    /// What a client may use of its ring.
+    pub(super) fn lease_bytes(&self, client: ClientId) -> u64 {
+        self.pipes.get(&client).map_or(0, |pipe| pipe.lease.bytes(&pipe.seat))
+    }
+
     pub(super) fn has(&self, client: ClientId) -> bool {
         self.pipes.contains_key(&client)
     }

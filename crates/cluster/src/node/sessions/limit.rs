@@ -59,6 +59,7 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
         | Message::DeleteVolume { tag }
         | Message::RemoveVolume { tag }
         | Message::NodeStatus { tag, .. }
+        | Message::ListSessions { tag, .. }
         | Message::Shutdown { tag } => Some(Denied::Refuse(*tag)),
         _ => Some(Denied::HangUp),
     }

@@ -6,7 +6,7 @@ mod survey;
 use std::collections::BTreeMap;
 
 use braid_array::fabric::PeerId;
-use braid_array::{Refusal, Role};
+use braid_array::{Instant, Refusal, Role};
 
 use self::limit::{Denied, beyond, denied};
 pub(super) use self::survey::{Facts, node_info};
@@ -46,6 +46,14 @@ pub(super) enum Heard {
     Relayed { client: ClientId, neighbour: Role, set: Set },
 }
 
+/// What is known of a client from the beginning.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The array that its key is good for, when that is one alone.
+    limit: Option<ArrayId>,
+    since: Instant,
+}
+
 /// The connections of this node, and the clients: each from its first message until it is gone and
 /// nothing of it is in flight any more. A connection is [`accept`](Self::accept)ed or
 /// [`dialed`](Self::dialed); what comes is [`heard`](Self::heard) until it is
@@ -53,8 +61,7 @@ pub(super) enum Heard {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     conns: BTreeMap<PeerId, Conn>,
-    /// The array that the key of each client is good for, when that is one alone.
-    clients: BTreeMap<ClientId, Option<ArrayId>>,
+    clients: BTreeMap<ClientId, Known>,
     next_client: u32,
 }
 
@@ -103,7 +110,7 @@ impl Sessions {
 
     /// The array that a client is limited to.
     pub(super) fn limit_of(&self, client: ClientId) -> Option<ArrayId> {
-        self.clients.get(&client).copied().flatten()
+        self.clients.get(&client)?.limit
     }
 
     /// Takes what has come on a connection; `None` when that is dealt with.
@@ -157,9 +164,14 @@ impl Sessions {
         let client = ClientId(self.next_client);
         self.next_client += 1;
         out.attach(client, peer);
-        self.clients.insert(client, limit);
+        self.clients.insert(client, Known { limit, since: out.now });
         self.conns.insert(peer, Conn::Client(client));
         client
+    }
+
+    /// The clients from this number on, and since when each is one.
+    pub(super) fn clients_from(&self, number: u32) -> impl Iterator<Item = (ClientId, Instant)> {
+        self.clients.range(ClientId(number)..).map(|(&client, known)| (client, known.since))
     }
 
     /// What is not as it has to be: `leaves` tells whether a client has left something.
@@ -192,6 +204,7 @@ const fn begins(message: &Message) -> bool {
             | Message::CreateVolume { .. }
             | Message::OpenVolume { .. }
             | Message::NodeStatus { .. }
+            | Message::ListSessions { .. }
             | Message::Identify { .. }
             | Message::Shutdown { .. }
     )

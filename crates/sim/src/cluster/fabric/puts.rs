@@ -95,7 +95,7 @@ impl World {
         if over {
             return;
         }
-        if self.rng.percent(50) {
+        if self.rng.percent(50) && self.processes[peer].alive {
             self.processes[peer].bytes(to).fill(POISON);
         }
         self.later(FabricDue::PutLand(number));
@@ -125,7 +125,8 @@ impl World {
         let Put { sender, to, .. } = self.puts[number];
         let peer = self.end(sender.other()).process;
         let bytes = std::mem::take(&mut self.puts[number].bytes);
-        if !self.mutates(Mutation::LosePut, 100) {
+        let lost = self.mutates(Mutation::LosePut, 100) || !self.processes[peer].alive;
+        if !lost {
             self.processes[peer].bytes(to).copy_from_slice(&bytes);
         }
         if self.rng.percent(60) {

@@ -4,7 +4,7 @@ use braid_array::level::{Layout, Level};
 use braid_cluster::Family;
 
 use super::focus::Focus;
-use crate::cluster::scenario::{self, Scenario};
+use crate::cluster::scenario::{self, OneByOne, Scenario};
 use crate::rng::Rng;
 
 const fn md(level: Level) -> Family {
@@ -47,12 +47,16 @@ fn any(rng: &mut Rng, focus: Focus) -> Scenario {
     while !params.chunk_bytes.is_power_of_two() {
         params = scenario::params(rng, family, nodes);
     }
+    let mut one_by_one = OneByOne::of(rng);
+    if let Some(one_by_one) = &mut one_by_one {
+        params = one_by_one.lengthen(params);
+    }
     params.stripes = params.stripes.min(rng.between(1, 2));
     let journal = rng.percent(70);
     let journal = focus.needs_journals().unwrap_or(journal);
     let room = rng.pick(&[1, 1, 4]) * scenario::journal_bytes(rng, &params);
     let bitmap = rng.pick(&[None, Some(4096), Some(4096), Some(16384), Some(65536)]);
-    Scenario {
+    let mut scenario = Scenario {
         witnesses,
         profile: scenario::profile(rng, None),
         journal_bytes: if journal { room } else { 0 },
@@ -62,5 +66,9 @@ fn any(rng: &mut Rng, focus: Focus) -> Scenario {
         mix: rng.percent(20),
         whole_rings: rng.pick(&[None, Some(0), Some(1)]),
         ..Scenario::calm(params)
+    };
+    if let Some(one_by_one) = one_by_one {
+        one_by_one.prepare(&mut scenario);
     }
+    scenario
 }

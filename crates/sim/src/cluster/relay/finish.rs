@@ -2,7 +2,6 @@
 
 use braid_array::Role;
 use braid_array::action::Command;
-use braid_array::assemble::Verdict;
 use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::status::ArrayState;
 
@@ -24,10 +23,6 @@ impl Relay<'_> {
             self.cluster.world.thaw(node);
         }
         self.gone.clear();
-        // Whether it went on alone, or others did with one whom it does not know, is not told.
-        let verdicts = self.cluster.assembly(all).verdicts;
-        let alone = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::WentAlone { .. });
-        self.short |= verdicts.iter().any(alone);
         self.begin(all);
         let none = || Failure("all are there, and there is no array".to_owned());
         if self.client.is_none() {

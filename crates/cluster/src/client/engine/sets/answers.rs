@@ -1,10 +1,11 @@
 //! What nodes say of their parts of slice-sets, and what becomes of those that are lost.
 
+use braid_array::figures::Kind;
 use braid_array::{Refusal, Role};
 
 use super::{MAX_TRIES, Sets, Stage};
 use crate::client::engine::context::Cx;
-use crate::client::latency::TimedOperation;
+use crate::client::latency::{Done, TimedOperation};
 use crate::ids::{Generation, Position};
 use crate::set::{Roles, Set};
 use crate::wire::Message;
@@ -113,7 +114,9 @@ impl Sets {
             return cx.out.violates(role, "it finishes what is not open");
         }
         let now = cx.now();
-        cx.out.latency.end(role, TimedOperation::Store(position), now);
+        let stored = self.open.get(&position).map_or(0, |open| open.stored_bytes(role));
+        let done = Done { member: cx.members.id(role), kind: Kind::Write, bytes: stored, ok };
+        cx.out.latency.end(role, TimedOperation::Store(position), Some(done), now);
         if !ok && committing {
             let why = Refusal::new("what was written cannot be stored", SEE_ITS_LOG);
             cx.out.lose_store(role, why);

@@ -23,6 +23,8 @@ pub(super) struct Outline {
     /// get theirs from that: this one. It tells them of the slice-set with the slice, so that they
     /// are woken up once for both.
     pub(super) relay: Option<Role>,
+    /// By role, how many blocks it stores.
+    pub(super) stores: Vec<u16>,
 }
 
 /// Those of slice-sets that are alike.
@@ -59,6 +61,7 @@ impl Outline {
         };
         let alone = receivers.count() == 1 && parts.count() > 1;
         let relay = if alone { receivers.iter().find(relays) } else { None };
-        Self { parts, sent, relay }
+        let stores = plan.stores(set.strategy, &set.touched);
+        Self { parts, sent, relay, stores }
     }
 }

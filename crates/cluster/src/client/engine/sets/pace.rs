@@ -3,8 +3,6 @@
 
 use braid_array::Instant;
 
-/// So much that was sent in one go tells something.
-const ENOUGH_BYTES: u64 = 256 << 10;
 /// A slice that takes longer on its way is cut.
 const LONG_NANOS: u64 = 500_000;
 /// Blocks of the members: nothing is cut within one.
@@ -17,8 +15,10 @@ const MIB: u64 = 1 << 20;
 /// for a hop; and each part has another encoder, so that what one encoder receives and sends is not
 /// what all wait for. Each part costs messages: over fast links, where a whole slice takes no
 /// longer, nothing is cut.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
+    /// So much that was sent in one go tells something.
+    enough_bytes: u64,
     /// When the first was sent of what is on its way, and how much that is.
     begun: Instant,
     bytes: u64,
@@ -27,6 +27,11 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// Nothing is known. `enough_bytes`: what tells something when it was sent in one go.
+    pub(super) const fn new(enough_bytes: u64) -> Self {
+        Self { enough_bytes, begun: Instant(0), bytes: 0, nanos_per_mib: 0 }
+    }
+
     /// Data are sent; `alone` when no other are on their way.
     pub(super) const fn sent(&mut self, now: Instant, bytes: u64, alone: bool) {
         if alone {
@@ -37,8 +42,8 @@ impl Pace {
 
     /// All that was sent has arrived, and parities are made of it.
     pub(super) fn arrived(&mut self, now: Instant) {
-        let Self { begun, bytes, nanos_per_mib } = *self;
-        if bytes < ENOUGH_BYTES {
+        let Self { enough_bytes, begun, bytes, nanos_per_mib } = *self;
+        if bytes < enough_bytes {
             return;
         }
         let took = now.0.saturating_sub(begun.0).saturating_mul(MIB) / bytes;
@@ -64,6 +69,7 @@ mod tests {
     use super::*;
 
     const MILLI: u64 = 1_000_000;
+    const ENOUGH_BYTES: u64 = 256 << 10;
 
     /// A pace at which 768 KiB take so long.
     fn measured(pace: &mut Pace, millis: u64) {
@@ -74,7 +80,7 @@ mod tests {
 
     #[test]
     fn over_slow_links_slices_become_short() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(ENOUGH_BYTES);
         assert_eq!(pace.part(65_536), 65_536, "nothing is known");
         measured(&mut pace, 16);
         assert_eq!(pace.part(65_536), 16_384);
@@ -86,7 +92,7 @@ mod tests {
 
     #[test]
     fn one_slow_write_does_not_make_a_link_slow_and_many_do() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(ENOUGH_BYTES);
         measured(&mut pace, 1);
         measured(&mut pace, 1000);
         assert_eq!(pace.part(65_536), 65_536);
@@ -98,7 +104,7 @@ mod tests {
 
     #[test]
     fn little_data_tell_nothing() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(ENOUGH_BYTES);
         pace.sent(Instant(0), 4096, true);
         pace.arrived(Instant(MILLI * 100));
         assert_eq!(pace.part(65_536), 65_536);

@@ -2,6 +2,7 @@
 //! together, parities of the client's are formed, and all of it is sent.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use braid_array::code::{Cell, Content};
 use braid_array::fabric::FabricOp;
@@ -73,6 +74,7 @@ impl Sets {
             computing,
             puts: 0,
             fetching: wanted.len() as u32,
+            outline: None,
             waits: Roles::NONE,
             parts: Roles::NONE,
             relay: None,
@@ -131,6 +133,7 @@ impl Sets {
         let variant = cx.shared.pipeline.variant(open.set.stripe);
         let outline = self.outlines.of(&open.set, variant, &open.plan);
         open.parts = outline.parts.iter().filter(|&role| cx.members.alive(role)).collect();
+        open.outline = Some(Arc::clone(&outline));
         open.waits = open.parts;
         open.relay = outline.relay.filter(|&relay| open.parts.contains(relay));
         open.set.relay = open.relay.is_some();
