@@ -3,6 +3,8 @@
 
 use std::process::ExitCode;
 
+use braid_host::handover;
+
 mod args;
 mod cmd;
 mod config;
@@ -17,7 +19,13 @@ pub use failure::{Failure, system_error};
 /// Does what the command line asks of `braid`.
 #[must_use]
 pub fn braid() -> ExitCode {
-    exit_code(args::parse().and_then(|cli| cmd::run(&cli)))
+    // Before anything is opened that was handed over.
+    let adopted = handover::adopt().map_err(|why| Failure::explained("upgrade", "array", why));
+    let result = adopted.and_then(|()| args::parse()).and_then(|cli| cmd::run(&cli));
+    let code = exit_code(result);
+    // Returns where nothing is left to be served.
+    handover::go_back();
+    code
 }
 
 /// Says why a command ended early, and makes the exit status of it.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::examples;
+
 const UP_HELP: &str = "\
 Members that are not there yet are waited for (wait = SECONDS, 30 unless the file says so). After \
 that the array starts without them if it can do without and was clean, unless the file says \
@@ -82,6 +84,7 @@ pub(crate) enum ConfigAction {
         file: PathBuf,
     },
     /// Write what systemd is to know of each array and node; called at boot, by a generator
+    #[command(after_help = examples::CONFIG_UNITS)]
     Units {
         /// Where; systemd names a directory
         #[arg(value_hint = ValueHint::DirPath)]
@@ -89,7 +92,18 @@ pub(crate) enum ConfigAction {
         #[command(flatten)]
         file: ConfigFileArgs,
     },
+    /// Have the running array of the file that a device belongs to take it: as the spare that it
+    /// is, or back, where what changed meanwhile is known; called when a device appears
+    #[command(after_help = examples::CONFIG_JOIN)]
+    Join {
+        /// A block device or file
+        #[arg(value_hint = ValueHint::FilePath)]
+        device: PathBuf,
+        #[command(flatten)]
+        file: ConfigFileArgs,
+    },
     /// Say which array of the file a device belongs to, as KEY=value; called by a rule of udev
+    #[command(after_help = examples::CONFIG_PROBE)]
     Probe {
         /// A block device
         #[arg(value_hint = ValueHint::FilePath)]

@@ -2,12 +2,17 @@
 //! completions come from these definitions alone. Each command makes high arguments, checked and
 //! ready to use, of its own.
 
+mod examples;
 mod limit;
 mod machine;
 mod members;
 mod monitor;
 mod nodes;
+mod odd;
 mod parse;
+#[cfg(test)]
+mod reference;
+mod rescue;
 mod running;
 mod size;
 mod stored;
@@ -19,7 +24,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use limit::{parse_max, parse_min, shown};
-pub(crate) use machine::{ConfigAction, ConfigArgs, DownArgs, UpArgs};
+pub(crate) use machine::{ConfigAction, ConfigArgs, ConfigFileArgs, DownArgs, UpArgs};
 pub use members::{MemberArg, NodeArg};
 pub(crate) use members::{check_address, parse_node_address};
 pub(crate) use monitor::MonitorArgs;
@@ -27,11 +32,13 @@ pub(crate) use nodes::{
     ForgetArgs, KeyAction, KeyArgs, KeyFileArgs, NetworkArgs, NodeArgs, NodeCommand, NodeStopArgs,
     NodesArgs, VolumeArgs, VolumeCommand,
 };
+pub(crate) use odd::{BackupArgs, GeometryArg, GeometryArgs, MapArgs, MapOf, OverlayArgs};
 pub(crate) use parse::parse;
 pub use parse::parse_as;
+pub(crate) use rescue::RecoverArgs;
 pub(crate) use running::{
     AddArgs, DetailArgs, ExportAction, ExportArgs, FailArgs, IdentifyArgs, JournalModeArg,
-    MemberOfArgs, RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, SyncArgs,
+    MemberOfArgs, RemoveArgs, ReplaceArgs, ScrubArgs, StatusArgs, StopArgs, SyncArgs, UpgradeArgs,
 };
 pub use size::{Size, parse_size};
 pub use stored::WriteSchedule;
@@ -44,14 +51,9 @@ pub(crate) use suggest::similar;
 /// The file of arrays and nodes.
 pub(crate) const CONFIG_FILE: &str = "/etc/braid/arrays.toml";
 
-const EXIT_CODES: &str = "Exit status: 0 done; 1 refused or failed; 2 wrong usage.\n\
-    check --wait: 1 also when something differs or could not be read; repair --wait: could not be \
-    read.\n\
-    detail --test: 0 healthy, 1 degraded, 2 not usable, 4 no such array.";
-
 /// RAID in user space, in Linux md's own on-disk format.
 #[derive(Debug, Parser)]
-#[command(name = "braid", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "braid", version, after_help = examples::BRAID, max_term_width = 100)]
 #[command(propagate_version = true)]
 pub(crate) struct Cli {
     /// Where running arrays keep their control sockets [default: $BRAID_RUN_DIR, else /run/braid
@@ -68,6 +70,7 @@ pub(crate) enum Command {
     /// Write the superblocks of a new array; start nothing, unless its members are memory
     Create(CreateArgs),
     /// Find the members of an array, decide who is in, start it and serve it
+    #[command(after_help = examples::ASSEMBLE)]
     Assemble(AssembleArgs),
     /// Flush an array, mark it clean, unmount it and end its process
     Stop(StopArgs),
@@ -78,11 +81,16 @@ pub(crate) enum Command {
     /// Look after the file of arrays and nodes
     Config(ConfigArgs),
     /// Show running arrays and their background work
+    #[command(after_help = examples::STATUS)]
     Status(StatusArgs),
     /// Show the fields of `mdadm --detail` for a running array
+    #[command(after_help = examples::DETAIL)]
     Detail(DetailArgs),
     /// Show the superblocks of members as stored, checksums verified
+    #[command(after_help = examples::EXAMINE)]
     Examine(ExamineArgs),
+    /// Find the geometry of an array whose superblocks are lost
+    Recover(RecoverArgs),
     /// Change the consistency policy of an array that is stopped
     Update(UpdateArgs),
     /// Give an array that is stopped another name
@@ -90,6 +98,7 @@ pub(crate) enum Command {
     /// Remove the superblocks of devices that are members no more
     ZeroSuperblock(ZeroArgs),
     /// Make a member faulty
+    #[command(after_help = examples::FAIL)]
     Fail(FailArgs),
     /// Detach a faulty member or a spare; or all that have `failed`, or whose devices are
     /// `detached`
@@ -99,33 +108,43 @@ pub(crate) enum Command {
     Add(AddArgs),
     /// Take a member back into its old role, copying only what the bitmap marks (an array within
     /// an array is given everything)
+    #[command(after_help = examples::RE_ADD)]
     ReAdd(MemberOfArgs),
     /// Copy a member to a spare while it still serves, then make it faulty
     Replace(ReplaceArgs),
     /// Say what stands on the label of the disk that a member is, and have a light show it
     Identify(IdentifyArgs),
     /// Read all members and count where redundancy does not fit; write nothing
+    #[command(after_help = examples::CHECK)]
     Check(ScrubArgs),
     /// Read all members and rewrite redundancy where it does not fit
+    #[command(after_help = examples::REPAIR)]
     Repair(ScrubArgs),
     /// Serve a running array in one more way, or in one less
     Export(ExportArgs),
+    /// Have this program serve running arrays in the place of the one that does; clients stay
+    Upgrade(UpgradeArgs),
     /// Set the speed of background work, pause or resume it; without options, show what is set
     Sync(SyncArgs),
     /// Tell of what happens to arrays, by mail, programs and webhooks; serve metrics and a page
     Monitor(MonitorArgs),
     /// Show all running arrays in a terminal, as they are now; q ends it
+    #[command(after_help = examples::TOP)]
     Top,
     /// Write an array's content to stdout, without writing a byte to its members
+    #[command(after_help = examples::CAT)]
     Cat(CatArgs),
     /// Show where each data and parity chunk of an array lies
+    #[command(after_help = examples::LAYOUT)]
     Layout(LayoutArgs),
     /// Measure, side by side, beside the bound computed first, with the program braid-bench
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = examples::BENCH)]
     Bench(BenchArgs),
     /// Keep volumes for arrays over nodes, until SIGTERM; or ask nodes, and tell them what to do
+    #[command(after_help = examples::NODE)]
     Node(NodeArgs),
     /// The same as `braid node status`
+    #[command(after_help = examples::NODE_STATUS)]
     Nodes(NodesArgs),
     /// Look after volumes of nodes
     #[command(subcommand)]
@@ -133,8 +152,10 @@ pub(crate) enum Command {
     /// The key that nodes and their clients have in common
     Key(KeyArgs),
     /// Write shell completions to stdout
+    #[command(after_help = examples::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Write the man pages into a directory
+    #[command(after_help = examples::MAN)]
     Man(ManArgs),
 }
 

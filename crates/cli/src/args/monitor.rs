@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::ConfigFileArgs;
+
 const MONITOR_HELP: &str = "\
     Events: DegradedArray, Fail, FailSpare, SpareActive, RebuildStarted, Rebuild20 to Rebuild80, \
     RebuildFinished, NewArray, DeviceDisappeared, MismatchFound, NodeLost, DiskWarning, \
@@ -15,6 +17,7 @@ const MONITOR_HELP: &str = "\
     braid monitor --mail root --program /usr/local/sbin/raid-event\n  \
     braid monitor --webhook https://hooks.example.org/raid --metrics 9179\n  \
     braid monitor --web 8080 --token /etc/braid/web.token\n  \
+    braid monitor --mail ops@example.org --smtp smtps://mail.example.org\n  \
     braid monitor --mail root --oneshot          once a day, from cron\n  \
     braid monitor --mail root --test --oneshot   does mail arrive?";
 
@@ -24,9 +27,19 @@ pub(crate) struct MonitorArgs {
     /// Call a program with EVENT ARRAY [MEMBER] as its arguments, without a shell
     #[arg(long, short, value_name = "PATH", value_hint = ValueHint::CommandName)]
     pub(crate) program: Vec<PathBuf>,
-    /// Send mail through /usr/sbin/sendmail
+    /// Send mail, through /usr/sbin/sendmail or to the server of --smtp
     #[arg(long, short, value_name = "ADDRESS", value_hint = ValueHint::EmailAddress)]
     pub(crate) mail: Vec<String>,
+    /// Whom mail is from: root, and with --smtp root@HOST
+    #[arg(long, value_name = "ADDRESS", requires = "mail", value_hint = ValueHint::EmailAddress)]
+    pub(crate) mail_from: Option<String>,
+    /// Send mail by this server: smtps://[USER@]HOST[:PORT] by TLS, smtp://…?tls=required after
+    /// STARTTLS, or smtp://HOST[:PORT] unencrypted
+    #[arg(long, value_name = "URL", requires = "mail", value_hint = ValueHint::Url)]
+    pub(crate) smtp: Option<String>,
+    /// The password of the USER of --smtp is in FILE
+    #[arg(long, value_name = "FILE", requires = "smtp", value_hint = ValueHint::FilePath)]
+    pub(crate) smtp_password: Option<PathBuf>,
     /// POST a JSON object there; http or https
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) webhook: Vec<String>,
@@ -35,9 +48,12 @@ pub(crate) struct MonitorArgs {
     #[arg(long, value_name = "SMARTCTL", num_args = 0..=1, default_missing_value = "smartctl")]
     #[arg(conflicts_with = "oneshot", value_hint = ValueHint::CommandName)]
     pub(crate) smart: Option<PathBuf>,
-    /// Serve OpenMetrics at http://ADDR/metrics: HOST:PORT, or a PORT of this machine alone
+    /// Serve OpenMetrics at http://ADDR/metrics, also of the nodes in the file of arrays and nodes:
+    /// HOST:PORT, or a PORT of this machine alone
     #[arg(long, value_name = "ADDR", conflicts_with = "oneshot")]
     pub(crate) metrics: Option<String>,
+    #[command(flatten)]
+    pub(crate) file: ConfigFileArgs,
     /// Serve a page to look at, at http://ADDR/: HOST:PORT, or a PORT of this machine alone
     #[arg(long, value_name = "ADDR", conflicts_with = "oneshot")]
     pub(crate) web: Option<String>,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::members::parse_node_address;
-use super::{Size, parse_size};
+use super::{Size, examples, parse_size};
 
 #[derive(Debug, Args)]
 pub(crate) struct NetworkArgs {
@@ -37,6 +37,7 @@ pub(crate) struct KeyArgs {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum KeyAction {
     /// Make a file with a new key that only you can read; give the same to all nodes and clients
+    #[command(after_help = examples::KEY_NEW)]
     New {
         /// A file that is not there yet
         #[arg(value_hint = ValueHint::FilePath)]
@@ -44,6 +45,7 @@ pub(crate) enum KeyAction {
     },
     /// Make a file with the key of one array, from the cluster key: for a client that is to use no
     /// other array. All commands take it with --key; nodes do not
+    #[command(after_help = examples::KEY_DERIVE)]
     Derive {
         /// The array's UUID, as `braid detail` and `braid examine` print it
         #[arg(long, value_name = "UUID")]
@@ -96,9 +98,11 @@ pub(crate) struct NodeArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// Version, space, ring memory, clients and volumes of each node
+    #[command(after_help = examples::NODE_STATUS)]
     Status(NodesArgs),
     /// Remove a volume; refused while it is in use, and of a member of an array unless that is
     /// named
+    #[command(after_help = examples::NODE_DELETE)]
     Delete(VolumeArgs),
     /// Have a node forget what it has voted of an array; you vouch that nothing needs that
     ///
@@ -106,8 +110,10 @@ pub(crate) enum NodeCommand {
     /// the array. Nodes do not know of each other: you vouch that the array is gone from all
     /// nodes, or that this node was replaced in it and all of its nodes and witnesses have been
     /// there together since. Otherwise writes may be lost.
+    #[command(after_help = examples::NODE_FORGET)]
     Forget(ForgetArgs),
     /// End a node, as SIGTERM does
+    #[command(after_help = examples::NODE_STOP)]
     Stop(NodeStopArgs),
 }
 
@@ -115,6 +121,7 @@ pub(crate) enum NodeCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeCommand {
     /// The same as `braid node delete`
+    #[command(after_help = examples::NODE_DELETE)]
     Delete(VolumeArgs),
 }
 

@@ -13,7 +13,10 @@ const STOP_HELP: &str = "\
     Who uses the array is named and stands against it: programs that have its file open, loop \
     devices and what is mounted on them, NBD clients.\n\
     SIGTERM, SIGINT and SIGHUP to the serving process stop it too. They wait up to 60 seconds for \
-    those who use it, and stop it as --force does after that; the log says for whom they wait.";
+    those who use it, and stop it as --force does after that; the log says for whom they wait.\n\n\
+    Examples:\n  \
+    braid stop home\n  \
+    braid stop --all";
 
 const ADD_HELP: &str = "\
     Of an array of arrays, NAME/INNER tells which of those gets the device, by the name that \
@@ -23,7 +26,11 @@ const ADD_HELP: &str = "\
     be the name of such an array, to take one back that was removed: it is given everything. What \
     is rebuilt on a device is read back by sample, as by braid replace, before it is in sync: if \
     that cannot be read or differs from what the other members say, the device fails, and the \
-    array stays degraded. This is not done in arrays over nodes.";
+    array stays degraded. This is not done in arrays over nodes.\n\n\
+    Examples:\n  \
+    braid add home /dev/sdd\n  \
+    braid add home /dev/nvme0n1 --journal\n  \
+    braid add data node://10.0.0.6:7000";
 
 const EXPORT_HELP: &str = "\
 EXPORT is spelled as for braid assemble --export, or as braid status shows it; what is removed is \
@@ -47,13 +54,42 @@ const REPLACE_HELP: &str = "\
     Before MEMBER is made faulty, a sample of the copy is read back and compared with it: of \
     pieces of 64 KiB the first, every 64th and the last one, of large members about a thousand. \
     If one cannot be read or differs, the new member fails and MEMBER stays. This is not done in \
-    arrays over nodes.";
+    arrays over nodes.\n\n\
+    Examples:\n  \
+    braid replace home /dev/sdb --with /dev/sdd\n  \
+    braid replace data node://10.0.0.2:7000 --with node://10.0.0.6:7000";
 
 const IDENTIFY_HELP: &str = "\
     The lamp of a slot is there in enclosures that the kernel knows (ses). Elsewhere MEMBER is \
     read for half a second of every second, which its light of activity shows; nothing is \
     written.\n\n\
-    Example: braid identify home /dev/sdb --seconds 600";
+    Example:\n  \
+    braid identify home /dev/sdb --seconds 600";
+
+const UPGRADE_HELP: &str = "\
+The array's process goes on with the program that this command is: requests wait for a moment, \
+what is under way is answered, and nothing is disconnected but clients that use TLS and front ends \
+of vhost-user, which connect again by themselves. If this program cannot serve the array, the one \
+before takes it back. An array in memory cannot be upgraded, nor one that is being checked or \
+repaired. A storage node is restarted instead: arrays wait for it.
+
+Examples:
+  braid upgrade home
+  braid upgrade --all --check";
+
+#[derive(Debug, Args)]
+#[command(after_help = UPGRADE_HELP)]
+pub(crate) struct UpgradeArgs {
+    /// Names of running arrays
+    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) names: Vec<String>,
+    /// All that run
+    #[arg(long, short)]
+    pub(crate) all: bool,
+    /// Only say whether it can be done
+    #[arg(long)]
+    pub(crate) check: bool,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = STOP_HELP)]

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use super::members::{MemberArg, parse_node_address};
 use super::nodes::NetworkArgs;
+use super::odd::{BackupArgs, GeometryArgs, MapArgs, OverlayArgs};
 use super::size::{Size, parse_rounded, parse_size};
 
 const UPDATE_HELP: &str = "\
@@ -14,7 +15,10 @@ const UPDATE_HELP: &str = "\
     between superblock and data, at the same place on all members: 1 MiB for a log, or 4 KiB and \
     the size of a chunk, 128 KiB at least. A journal that is taken away leaves its device blank. \
     Over nodes ppl and journal need the room behind the data that volumes are made with for \
-    them. The array assembles whenever that is cut off.";
+    them. The array assembles whenever that is cut off.\n\n\
+    Examples:\n  \
+    braid update home /dev/sda /dev/sdb /dev/sdc --consistency-policy bitmap\n  \
+    braid update data node://10.0.0.{1,2,3,4,5}:7000 --consistency-policy journal";
 
 const CREATE_HELP: &str = "\
 A SIZE is in bytes, or has a unit: K, M, G, T or KiB, MiB, GiB, TiB (powers of 1024); KB, MB, GB, \
@@ -79,6 +83,8 @@ pub(crate) struct CreateArgs {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
+    #[command(flatten)]
+    pub(crate) overlay: OverlayArgs,
     /// Further members, which wait until one fails
     #[arg(long, short = 'x', value_name = "N", default_value_t = 0)]
     pub(crate) spare_devices: u32,
@@ -143,7 +149,9 @@ pub(crate) struct CreateArgs {
 pub(crate) struct AssembleArgs {
     /// NAME, MEMBERs, or a NAME and MEMBERs: what names a file or contains a slash is a member, as
     /// is node://HOST:PORT/VOLUME (/VOLUME may be left out where it is the NAME). NAME tells which
-    /// array is meant: its name, HOST:NAME or UUID; members of other arrays are left out
+    /// array is meant: its name, HOST:NAME or UUID; members of other arrays are left out. FILE#N is
+    /// partition N of a disk or image, FILE@OFFSET+SIZE a part of it; nbd://HOST/EXPORT and
+    /// nbd+unix:///EXPORT?socket=FILE are disks at NBD servers
     #[arg(value_name = "NAME|MEMBER", value_hint = ValueHint::FilePath)]
     pub(crate) names: Vec<String>,
     /// Let it run under NAME, whatever its name is; the superblocks keep theirs
@@ -157,7 +165,8 @@ pub(crate) struct AssembleArgs {
     /// may come ,mode=MODE ,owner=USER ,group=GROUP of the socket or file [default: 0600, 0660 with
     /// group=, and the user's own]; after an nbd: also ,name=NAME ,offset=SIZE ,size=SIZE ,readonly
     /// for a part of the array: several on one socket have different names; after nbd:tcp: ,tls=DIR
-    /// with server-cert.pem, server-key.pem and ca-cert.pem
+    /// with server-cert.pem, server-key.pem and ca-cert.pem; after vhost-user:PATH ,queues=N for at
+    /// most so many of a guest's queues [default: 64]
     #[arg(long, value_name = "EXPORT")]
     pub(crate) export: Vec<String>,
     /// Serve over NBD on an address beyond loopback: who can connect can read and write everything
@@ -166,6 +175,14 @@ pub(crate) struct AssembleArgs {
     /// Serve reads only; write nothing to any member
     #[arg(long, short = 'o')]
     pub(crate) readonly: bool,
+    #[command(flatten)]
+    pub(crate) overlay: OverlayArgs,
+    #[command(flatten)]
+    pub(crate) maps: MapArgs,
+    #[command(flatten)]
+    pub(crate) bare: GeometryArgs,
+    #[command(flatten)]
+    pub(crate) backup: BackupArgs,
     /// Start even when a member that should be there is not
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
@@ -239,6 +256,8 @@ pub(crate) struct ExamineArgs {
     #[arg(value_parser = MemberArg::existing, value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
     #[command(flatten)]
+    pub(crate) maps: MapArgs,
+    #[command(flatten)]
     pub(crate) network: NetworkArgs,
     /// Print JSON
     #[arg(long, conflicts_with_all = ["export", "scan"])]
@@ -280,6 +299,8 @@ pub(crate) struct UpdateArgs {
     /// How an unclean stop is to be repaired
     #[arg(long, short = 'k', value_name = "POLICY")]
     pub(crate) consistency_policy: NewPolicy,
+    #[command(flatten)]
+    pub(crate) overlay: OverlayArgs,
     /// With policy journal, on disks: the device that is to hold it, and nothing else
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub(crate) write_journal: Option<MemberArg>,
@@ -294,6 +315,8 @@ pub(crate) struct RenameArgs {
     pub(crate) name: String,
     /// The name that it is to have
     pub(crate) new_name: String,
+    #[command(flatten)]
+    pub(crate) overlay: OverlayArgs,
     /// All of its members: files or block devices, or node://HOST:PORT[/VOLUME] [default: found
     /// among all block devices]
     #[arg(value_name = "MEMBER", value_parser = MemberArg::existing)]
@@ -310,6 +333,8 @@ pub(crate) struct ZeroArgs {
     #[arg(required = true, value_name = "MEMBER", value_parser = MemberArg::existing)]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) members: Vec<MemberArg>,
+    #[command(flatten)]
+    pub(crate) overlay: OverlayArgs,
     /// Remove what looks like a superblock and cannot be trusted, too; devices without any are fine
     #[arg(long, short)]
     pub(crate) force: bool,
@@ -326,10 +351,26 @@ pub(crate) struct CatArgs {
     /// Bytes to write [default: to the end]
     #[arg(long, value_parser = parse_size)]
     pub(crate) length: Option<Size>,
+    /// List what lies on the array instead: partitions, logical volumes, file systems. Members of
+    /// several arrays may be named, whose volumes belong together
+    #[arg(long, conflicts_with_all = ["offset", "length", "part"])]
+    pub(crate) list: bool,
+    /// Write a partition or a volume, by the name that --list has for it
+    #[arg(long, value_name = "PART")]
+    pub(crate) part: Option<String>,
+    /// Print the list as JSON
+    #[arg(long, requires = "list")]
+    pub(crate) json: bool,
     /// Read a degraded array that was not stopped cleanly, or with members that are a little
     /// behind: some of the content may be wrong
     #[arg(long, short)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) maps: MapArgs,
+    #[command(flatten)]
+    pub(crate) bare: GeometryArgs,
+    #[command(flatten)]
+    pub(crate) backup: BackupArgs,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
 }

@@ -1,30 +1,47 @@
 //! `braid cat`: an array's content to stdout. Members are opened read-only and not a byte is
 //! written to them.
 
+mod around;
+mod contents;
 mod nodes;
+mod source;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use braid_array::assemble::{self, Candidate, Config, Options};
+use braid_array::assemble::{self, Candidate, Config, Halfway, Options};
 use braid_array::refusal::{Invocation, Next};
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::{Client, ControlError};
 use braid_host::member::MemberFile;
 use braid_host::reader::{CopyError, Reader};
 
+use self::source::Source;
+use super::bare::{self, Bare};
 use super::families;
 use super::found::{self, Found, Members, Named, Use};
+use super::halfway;
+use super::maps;
+use super::stranger::refuse_strangers;
 use crate::args::CatArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
+use crate::output::shape::short_name;
 
 pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
+    if let Some(geometry) = &args.bare.geometry {
+        let Bare { name, config, members } =
+            bare::open("cat", geometry, &args.names, &args.maps, Use::Read)?;
+        let reader = Reader::new(config, members).map_err(|reason| no_reader(&reason));
+        let reader = reader.map_err(|why| Failure::explained("cat", &name, why))?;
+        return read(&name.clone(), vec![(name, reader)], args);
+    }
     let named = Named::parse("cat", &args.names)?;
     let members = match named.members {
-        Members::Paths(paths) => paths,
+        Members::Paths(paths) => found::inside(&paths),
         Members::Nodes(volumes) => return nodes::run(named.name.as_deref(), &volumes, args),
     };
+    maps::check("cat", &args.maps, members.iter().map(PathBuf::as_path))?;
     let members = match (&named.name, members.is_empty()) {
         (Some(name), true) => match Client::connect(run_dir, name) {
             Ok(client) => return running(client, name, args),
@@ -35,7 +52,7 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     };
     let (members, nested, object) = match named.name {
         Some(name) => {
-            let chosen = families::by_name("cat", &name, &members)?;
+            let chosen = families::by_name("cat", &name, &members, Use::Look)?;
             for (device, why) in chosen.left_out {
                 output::warning(&format!("cat {name}: {device} is left out: {why}"));
             }
@@ -47,16 +64,42 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
         }
     };
     let found = found::open_all("cat", &members, Use::Read)?;
-    let mut reader = open(&object, found, nested, args.force)?;
-    let (offset, length) = range(&object, reader.size_bytes(), args)?;
+    let found = maps::apply("cat", &args.maps, found)?;
+    refuse_strangers("cat", &found)?;
+    let start = Start { object: &object, force: args.force, backup: args.backup.file() };
+    read(&object, start.open(found, nested, contents::are_asked_for(args))?, args)
+}
+
+/// Writes what was asked for of the one array there is, or of what lies on several.
+fn read(object: &str, mut arrays: Vec<(String, Reader)>, args: &CatArgs) -> Result<(), Failure> {
+    if contents::are_asked_for(args) {
+        let source = |(name, reader)| (name, Source::Members(Box::new(reader)));
+        return contents::run(arrays.into_iter().map(source).collect(), args);
+    }
+    match arrays.pop() {
+        Some((_, reader)) => copy(object, reader, args),
+        None => Ok(()),
+    }
+}
+
+/// Writes what was asked for of an array.
+fn copy(object: &str, mut reader: Reader, args: &CatArgs) -> Result<(), Failure> {
+    let (offset, length) = range(object, reader.size_bytes(), args)?;
     let mut stdout = io::stdout().lock();
+    if !args.maps.all().is_empty() {
+        let copied = around::copy(&mut reader, offset, length, &mut |part| stdout.write_all(part));
+        let copied = copied.and_then(|lost| stdout.flush().map(|()| lost));
+        let lost = copied.map_err(|error| stdout_failure(object, &error))?;
+        around::tell(object, &reader, &lost);
+        return if lost.is_empty() { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) };
+    }
     let copied = reader.read_with(offset, length, |bytes| stdout.write_all(bytes));
     let copied = copied.and_then(|()| stdout.flush().map_err(CopyError::Sink));
     copied.map_err(|error| match error {
-        CopyError::Sink(error) => stdout_failure(&object, &error),
+        CopyError::Sink(error) => stdout_failure(object, &error),
         CopyError::Read(error) => {
             let next = "find more members of the array, or a copy of what lies there";
-            Failure::refused("cat", &object, error, next)
+            Failure::refused("cat", object, error, next)
         }
     })
 }
@@ -98,6 +141,9 @@ fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure
     };
     let status = client.status().map_err(failed)?;
     let size_bytes = status.array.array_sectors * SECTOR_BYTES;
+    if contents::are_asked_for(args) {
+        return contents::run(vec![(name.to_owned(), Source::Running(client, size_bytes))], args);
+    }
     let (mut offset, mut left) = range(name, size_bytes, args)?;
     let mut stdout = io::stdout().lock();
     while left > 0 {
@@ -110,51 +156,98 @@ fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure
     stdout.flush().map_err(|error| stdout_failure(name, &error))
 }
 
-/// A reader of the array these devices are the members of. When they are members of several
-/// arrays, or of one that is `nested` in another, those arrays must be the members of one.
-fn open(object: &str, found: Vec<Found>, nested: bool, force: bool) -> Result<Reader, Failure> {
-    let start = Start { object, force };
-    let inner = found::groups(found);
-    let opened = match <[Vec<Found>; 1]>::try_from(inner) {
-        Ok([found]) if !nested => start.one(found),
-        Ok(inner) => start.nested(inner.into()),
-        Err(inner) => start.nested(inner),
-    };
-    opened.map_err(|why| Failure::explained("cat", object, why))
-}
-
 /// How members are made readable.
 struct Start<'a> {
     object: &'a str,
     force: bool,
+    /// The backup file of a reshape.
+    backup: Option<&'a Path>,
 }
 
+/// What is read.
+enum Readable {
+    Config(Box<Config>),
+    Halfway(Box<Halfway>),
+}
+
+/// An array that may be the member of another one, and what is on it.
+type Inner = (Candidate, Reader);
+
 impl Start<'_> {
+    /// Readers, with names, of the array that these devices are the members of. When they are
+    /// members of several arrays, or of one that is `nested` in another, those arrays must be the
+    /// members of one, or else what lies on them `is_asked_for`.
+    fn open(
+        &self,
+        found: Vec<Found>,
+        nested: bool,
+        is_asked_for: bool,
+    ) -> Result<Vec<(String, Reader)>, Failure> {
+        let called = self.object.to_owned();
+        let inner = found::groups(found);
+        let opened = match <[Vec<Found>; 1]>::try_from(inner) {
+            Ok([found]) if !nested => {
+                let name = self.name(&found);
+                self.one(found).map(|reader| vec![(name, reader)])
+            }
+            Ok(inner) => self.nested(inner.into()).map(|reader| vec![(called, reader)]),
+            Err(inner) if is_asked_for => self.several(inner),
+            Err(inner) => self.nested(inner).map(|reader| vec![(called, reader)]),
+        };
+        opened.map_err(|why| Failure::explained("cat", self.object, why))
+    }
+
+    /// What the array of these members is called by its superblocks.
+    fn name(&self, found: &[Found]) -> String {
+        let superblock = found.iter().find_map(|one| one.candidate.superblock.as_ref().ok());
+        let name = superblock.map(|superblock| short_name(&superblock.name()).to_owned());
+        name.filter(|name| !name.is_empty()).unwrap_or_else(|| self.object.to_owned())
+    }
+
+    /// Several arrays, or the one that they are the members of.
+    fn several(&self, inner: Vec<Vec<Found>>) -> Result<Vec<(String, Reader)>, Refusal> {
+        let names: Vec<String> = inner.iter().map(|found| self.name(found)).collect();
+        let (all, readers) = self.inner(inner, true)?;
+        if readers.iter().all(|(candidate, _)| candidate.superblock.is_ok()) {
+            let reader = self.stacked(&all, readers)?;
+            return Ok(vec![(self.object.to_owned(), reader)]);
+        }
+        let readers = readers.into_iter().map(|(_, reader)| reader);
+        Ok(names.into_iter().zip(readers).collect())
+    }
+
     fn one(&self, found: Vec<Found>) -> Result<Reader, Refusal> {
         let (candidates, mut devices): (Vec<Candidate>, Vec<MemberFile>) =
             found.into_iter().map(|one| (one.candidate, one.device)).unzip();
-        let config = self.config(candidates)?;
+        let config = match self.start(candidates)? {
+            Readable::Config(config) => *config,
+            Readable::Halfway(halfway) => {
+                let (whole, arrays) =
+                    halfway::open("cat", self.object, *halfway, devices, self.backup)?;
+                return Reader::of_pieces(whole, arrays).map_err(|reason| no_reader(&reason));
+            }
+        };
         let members =
             found::in_order(&config, &mut devices, |device| device.path.display().to_string());
         Reader::new(config, members).map_err(|reason| no_reader(&reason))
     }
 
     fn nested(&self, inner: Vec<Vec<Found>>) -> Result<Reader, Refusal> {
+        let (all, readers) = self.inner(inner, false)?;
+        self.stacked(&all, readers)
+    }
+
+    /// Arrays that are the members of another one, or `may` be, with what is on them, and all of
+    /// their members.
+    fn inner(
+        &self,
+        inner: Vec<Vec<Found>>,
+        may: bool,
+    ) -> Result<(Vec<Candidate>, Vec<Inner>), Refusal> {
         let all: Vec<Candidate> = inner.iter().flatten().map(|one| one.candidate.clone()).collect();
-        // A command for an inner array would read that one.
-        let of_all = |why: Refusal| {
-            let devices = all.iter().map(|candidate| candidate.device.clone()).collect();
-            let next = match why.next.invocation.as_deref() {
-                Some(Invocation::Cat { force: true, .. }) if !self.force => {
-                    Next::by(why.next.advice, Invocation::Cat { force: true, devices })
-                }
-                _ => Invocation::Explain { devices }.into(),
-            };
-            Refusal { next, ..why }
-        };
         let mut readers = Vec::with_capacity(inner.len());
         for found in inner {
-            let mut reader = self.one(found).map_err(of_all)?;
+            let mut reader = self.one(found).map_err(|why| self.of_all(&all, why))?;
             let name = format!("{} (array {})", self.object, readers.len());
             let sectors = reader.size_bytes() / SECTOR_BYTES;
             let mut read = |sector: u64, len: u32| {
@@ -163,25 +256,52 @@ impl Start<'_> {
                 read.map(|()| content).map_err(|error| error.to_string())
             };
             let candidate = Candidate::read(name, sectors, &mut read).with_log(&mut read);
-            if candidate.superblock.is_err() {
+            if candidate.superblock.is_err() && !may {
                 // No nested array, then: the members of different arrays were mixed up.
                 return Err(self.config(all).err().unwrap_or_else(mixed));
             }
             readers.push((candidate, reader));
         }
+        Ok((all, readers))
+    }
+
+    /// The array that these are the members of.
+    fn stacked(&self, all: &[Candidate], mut readers: Vec<Inner>) -> Result<Reader, Refusal> {
         let candidates = readers.iter().map(|(candidate, _)| candidate.clone()).collect();
-        let config = self.config(candidates).map_err(of_all)?;
+        let config = self.config(candidates).map_err(|why| self.of_all(all, why))?;
         let members =
             found::in_order(&config, &mut readers, |(candidate, _)| candidate.device.clone());
         let inner = members.into_iter().map(|(_, reader)| reader).collect();
         Reader::stacked(config, inner).map_err(|reason| no_reader(&reason))
     }
 
+    /// A command for an inner array would read that one.
+    fn of_all(&self, all: &[Candidate], why: Refusal) -> Refusal {
+        let devices = all.iter().map(|candidate| candidate.device.clone()).collect();
+        let next = match why.next.invocation.as_deref() {
+            Some(Invocation::Cat { force: true, .. }) if !self.force => {
+                Next::by(why.next.advice, Invocation::Cat { force: true, devices })
+            }
+            _ => Invocation::Explain { devices }.into(),
+        };
+        Refusal { next, ..why }
+    }
+
     /// How these candidates start for reading.
     fn config(&self, candidates: Vec<Candidate>) -> Result<Config, Refusal> {
+        match self.start(candidates)? {
+            Readable::Config(config) => Ok(*config),
+            Readable::Halfway(halfway) => {
+                Err(Refusal::new(halfway.description(), "read it by itself"))
+            }
+        }
+    }
+
+    fn start(&self, candidates: Vec<Candidate>) -> Result<Readable, Refusal> {
         let options = Options { read_only: true, force: self.force, ..Options::default() };
         match found::decide(candidates, options).start {
-            assemble::Start::Ready { config, .. } => Ok(*config),
+            assemble::Start::Ready { config, .. } => Ok(Readable::Config(config)),
+            assemble::Start::Halfway(halfway) => Ok(Readable::Halfway(halfway)),
             assemble::Start::Refused { reason, next, .. } => {
                 Err(Refusal { reason, next: to_read(next) })
             }

@@ -12,8 +12,9 @@ use braid_host::member::{self, MemberFile};
 use braid_host::remote;
 
 use super::found::Unread;
-use super::nodes;
-use crate::args::{ExamineArgs, MemberArg, NodeArg};
+use super::stranger::Stranger;
+use super::{maps, nodes};
+use crate::args::{ExamineArgs, MapArgs, MemberArg, NodeArg};
 use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::examined::Examined;
@@ -26,17 +27,29 @@ pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
     if args.scan {
         return scan(&args.members, network);
     }
-    let found = args
-        .members
-        .iter()
-        .map(|member| examine(member, network))
-        .collect::<Result<Vec<_>, _>>()?;
+    let paths = args.members.iter().filter_map(|member| match member {
+        MemberArg::Path(path) => Some(path.as_path()),
+        _ => None,
+    });
+    maps::check("examine", &args.maps, paths)?;
+    let members = inside(&args.members);
+    let found = members.iter().map(|member| examine(member, network, &args.maps));
+    let found = found.collect::<Result<Vec<_>, _>>()?;
     if args.json {
         let members: Vec<_> = found.iter().map(output::examine::json).collect();
         return output::print_json(&members);
     }
     let print = if args.export { output::examine::export } else { output::examine::text };
     output::answer(&found.iter().map(print).collect::<String>())
+}
+
+/// Partitions in the place of disks whose members are in these.
+fn inside(members: &[MemberArg]) -> Vec<MemberArg> {
+    let each = |member: &MemberArg| match member {
+        MemberArg::Path(path) => member::inside(path).into_iter().map(MemberArg::Path).collect(),
+        member => vec![member.clone()],
+    };
+    members.iter().flat_map(each).collect()
 }
 
 /// One line for each array found. Devices without a superblock are passed over.
@@ -50,7 +63,8 @@ fn scan(members: &[MemberArg], network: Network) -> Result<(), Failure> {
         all = devices.into_iter().map(MemberArg::Path).collect::<Vec<_>>();
         &all
     } else {
-        members
+        all = inside(members);
+        &all
     };
     let mut found: Vec<Examined> = Vec::new();
     let mut unread = Unread::of(candidates.len());
@@ -61,7 +75,7 @@ fn scan(members: &[MemberArg], network: Network) -> Result<(), Failure> {
             unread.note(path, error.reason);
             continue;
         }
-        match look(member, network) {
+        match look(member, network, &MapArgs::default()) {
             Ok(Some(member)) => found.push(member),
             Ok(None) => {}
             // Among all devices of a machine some hold what nobody understands; those named by
@@ -91,10 +105,16 @@ fn array_lines(found: &[Examined]) -> String {
     text
 }
 
-fn examine(member: &MemberArg, network: Network) -> Result<Examined, Failure> {
-    look(member, network)?.ok_or_else(|| {
-        let next = "create an array on it, or name another device";
-        Failure::refused("examine", name(member), SuperblockError::NoMagic, next)
+fn examine(member: &MemberArg, network: Network, maps: &MapArgs) -> Result<Examined, Failure> {
+    look(member, network, maps)?.ok_or_else(|| match member {
+        MemberArg::Path(path) if let Ok(device) = member::peek(path) => {
+            let Stranger { reason, next } = Stranger::of(&device);
+            Failure::refused("examine", name(member), reason, next)
+        }
+        _ => {
+            let next = "create an array on it, or name another volume";
+            Failure::refused("examine", name(member), SuperblockError::NoMagic, next)
+        }
     })
 }
 
@@ -108,9 +128,9 @@ fn name(member: &MemberArg) -> String {
 }
 
 /// `None` where there is no superblock.
-fn look(member: &MemberArg, network: Network) -> Result<Option<Examined>, Failure> {
+fn look(member: &MemberArg, network: Network, maps: &MapArgs) -> Result<Option<Examined>, Failure> {
     match member {
-        MemberArg::Path(path) => look_at_device(path),
+        MemberArg::Path(path) => look_at_device(path, maps),
         MemberArg::Node(node) => look_at_node(node, network),
         MemberArg::Memory(_) | MemberArg::Missing => {
             let next = "name a file, a device or a volume on a node";
@@ -119,10 +139,11 @@ fn look(member: &MemberArg, network: Network) -> Result<Option<Examined>, Failur
     }
 }
 
-fn look_at_device(path: &Path) -> Result<Option<Examined>, Failure> {
-    let device = member::peek(path).map_err(|error| {
+fn look_at_device(path: &Path, maps: &MapArgs) -> Result<Option<Examined>, Failure> {
+    let mut device = member::peek(path).map_err(|error| {
         Failure::refused("examine", error.path.display(), error.reason, error.next)
     })?;
+    maps::apply_to("examine", maps, &mut device)?;
     let unreadable = |error: std::io::Error| {
         Failure::refused("examine", path.display(), system_error(&error), "check the device")
     };

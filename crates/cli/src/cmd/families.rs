@@ -8,6 +8,7 @@ use braid_array::format::Superblock;
 
 use super::assemble::content;
 use super::found::{self, Found, Use, is_called};
+use super::stranger::refuse_strangers;
 use crate::failure::Failure;
 use crate::output::shape::short_name;
 
@@ -190,8 +191,14 @@ fn foreign(found: Found) -> (String, Verdict) {
 }
 
 /// The members of the array of this name among `paths`.
-pub(super) fn by_name(operation: &str, name: &str, paths: &[PathBuf]) -> Result<Choice, Failure> {
-    let found = found::open_all(operation, paths, Use::Look)?;
+pub(super) fn by_name(
+    operation: &str,
+    name: &str,
+    paths: &[PathBuf],
+    purpose: Use<'_>,
+) -> Result<Choice, Failure> {
+    let found = found::open_all(operation, paths, purpose)?;
+    refuse_strangers(operation, &found)?;
     let families = Families::of(found, Some(name));
     choose(families, name).map_err(|unclear| unclear.refusal(operation, name))
 }

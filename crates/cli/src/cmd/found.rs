@@ -8,7 +8,7 @@ use braid_array::assemble::{self, Assembly, Candidate, Config, Options, Start};
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::Next;
 use braid_cluster::family::XOR2D_MD_LEVEL;
-use braid_host::member::{self, MemberFile, Mode};
+use braid_host::member::{self, MemberFile, MemberName, Mode};
 
 use crate::args::{MemberArg, NodeArg};
 use crate::failure::{Failure, system_error};
@@ -17,15 +17,31 @@ use crate::output::shape::short_name;
 
 /// What members are opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum Use<'a> {
     /// To be looked at, whoever uses them.
     Look,
+    /// The same, with what was changed in this directory.
+    LookThrough(&'a Path),
     /// To be read; nobody may write to them meanwhile.
     Read,
     /// To be served to readers.
     ServeReadOnly,
-    /// To be served.
+    /// To be served, or changed.
     Serve,
+    /// The same, while all that is written goes to this directory.
+    Overlay(&'a Path),
+}
+
+impl<'a> Use<'a> {
+    /// To be changed; in a directory if one is given, else in place.
+    pub(super) fn change(overlay: Option<&'a Path>) -> Self {
+        overlay.map_or(Self::Serve, Self::Overlay)
+    }
+
+    /// To be looked at, with what was changed in a directory if one is given.
+    pub(super) fn look(overlay: Option<&'a Path>) -> Self {
+        overlay.map_or(Self::Look, Self::LookThrough)
+    }
 }
 
 /// A device and what lies on it.
@@ -84,7 +100,8 @@ impl Named {
 
 /// Is it a member rather than a name? It is when it has a slash, or names a file or device.
 pub(super) fn is_member(word: &str) -> bool {
-    let is_device = || std::fs::metadata(word).is_ok_and(|data| !data.is_dir());
+    let file = MemberName::of(Path::new(word)).file;
+    let is_device = || std::fs::metadata(file).is_ok_and(|data| !data.is_dir());
     word.contains('/') || word.starts_with("mem:") || is_device()
 }
 
@@ -119,7 +136,7 @@ pub(super) fn stopped_members(
 pub(super) fn open_all(
     operation: &str,
     paths: &[PathBuf],
-    purpose: Use,
+    purpose: Use<'_>,
 ) -> Result<Vec<Found>, Failure> {
     let failed = |error: member::OpenError| {
         let object = error.path.display().to_string();
@@ -132,18 +149,29 @@ pub(super) fn open_all(
         Failure::refused(operation, object, error.reason, next)
     };
     // The real name is what status shows and what later commands are compared with.
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let real = |path: &Path| MemberName::of(path).real();
     let devices = open_distinct(paths, |path| open(&real(path), purpose)).map_err(failed)?;
     Ok(devices.into_iter().map(read).collect())
+}
+
+/// What holds superblocks under these names: partitions in the place of disks that have a
+/// partition table, and no superblock of their own.
+pub(super) fn inside(names: &[PathBuf]) -> Vec<PathBuf> {
+    names.iter().flat_map(|name| member::inside(name)).collect()
 }
 
 /// Opens whatever can be looked at and reads its metadata; the rest with the reasons. What comes
 /// twice is looked at once.
 pub(super) fn look(paths: &[PathBuf]) -> (Vec<Found>, Vec<member::OpenError>) {
+    look_as(paths, Use::Look)
+}
+
+/// The same, as they are to be looked at.
+pub(super) fn look_as(paths: &[PathBuf], purpose: Use<'_>) -> (Vec<Found>, Vec<member::OpenError>) {
     let mut found = Vec::new();
     let mut odd = Vec::new();
     for path in paths {
-        match member::peek(path) {
+        match open(path, purpose) {
             Ok(device) => found.push(device),
             Err(error) => odd.push(error),
         }
@@ -173,12 +201,14 @@ pub(super) fn open_distinct(
     paths.iter().map(|path| open(path)).collect()
 }
 
-fn open(path: &Path, purpose: Use) -> Result<MemberFile, member::OpenError> {
+pub(super) fn open(path: &Path, purpose: Use<'_>) -> Result<MemberFile, member::OpenError> {
     match purpose {
         Use::Look => member::peek(path),
+        Use::LookThrough(dir) => member::peek_through(path, dir),
         Use::Read => member::open(path, Mode::ReadOnly, false),
         Use::ServeReadOnly => member::open(path, Mode::ReadOnly, true),
         Use::Serve => member::open(path, Mode::ReadWrite, true),
+        Use::Overlay(dir) => member::open(path, Mode::Overlay(dir), true),
     }
 }
 

@@ -9,8 +9,10 @@ use braid_host::daemon::{self, Daemon, Started};
 use braid_host::export::nbd::asks_clients;
 use braid_host::limits::Limits;
 use braid_host::notify;
+use braid_host::run_dir::log_path;
 use braid_host::serve::{Assembled, ExportSpec, Place, Serving, SpecError};
 
+use super::assemble::HowAssembled;
 use crate::failure::{Failure, system_error};
 use crate::output;
 
@@ -56,11 +58,13 @@ fn ended(operation: &str, object: &str, status: ExitStatus) -> Failure {
 pub(super) struct How {
     pub(super) exports: Vec<ExportSpec>,
     pub(super) limits: Limits,
+    /// How another program goes on with it, where that is possible.
+    pub(super) again: Option<HowAssembled>,
 }
 
 impl From<Vec<ExportSpec>> for How {
     fn from(exports: Vec<ExportSpec>) -> Self {
-        Self { exports, limits: Limits::default() }
+        Self { exports, limits: Limits::default(), again: None }
     }
 }
 
@@ -73,11 +77,12 @@ pub(super) fn serve(
     how: How,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
-    let How { exports, limits } = how;
-    let log = run_dir.join(format!("{name}.log"));
+    let How { exports, limits, again } = how;
+    let log = log_path(run_dir, &name);
     let unused = exports.is_empty();
     let run_dir = run_dir.to_owned();
-    let serving = Serving { name: name.clone(), array, exports, limits, run_dir };
+    let successor = again.map(|again| again.named(name.clone()));
+    let serving = Serving { name: name.clone(), array, exports, limits, run_dir, successor };
     let said = name.clone();
     let ready = |lost: &[String]| {
         lost.iter().for_each(|lost| output::warning(&format!("{operation} {said}: {lost}")));

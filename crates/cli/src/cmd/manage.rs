@@ -90,7 +90,7 @@ pub(super) fn remove(run_dir: &Path, args: &RemoveArgs) -> Result<(), Failure> {
 }
 
 /// Is there no file or device of this name any more? Nodes are asked by the array.
-fn is_gone(device: &str) -> bool {
+pub(super) fn is_gone(device: &str) -> bool {
     let is_path = Path::new(device).is_absolute();
     is_path && !Path::new(device).exists()
 }

@@ -6,6 +6,7 @@ use crate::args::{Cli, Command, NodeCommand, VolumeCommand};
 use crate::failure::Failure;
 
 mod assemble;
+mod bare;
 mod bench;
 mod cat;
 mod config;
@@ -16,24 +17,29 @@ mod examine;
 mod export;
 mod families;
 mod found;
+mod halfway;
 mod identify;
 mod key;
 mod launch;
 mod layout;
 mod manage;
+mod maps;
 mod monitor;
 mod node;
 mod node_admin;
 mod nodes;
+mod recover;
 mod rename;
 mod running;
 mod scrub;
 mod shape;
 mod shell;
 mod status;
+mod stranger;
 mod sync;
 mod up;
 mod update;
+mod upgrade;
 mod volumes;
 mod writes;
 mod zero;
@@ -56,11 +62,13 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Stop(args) => manage::stop(run_dir, args),
         Command::Up(args) => up::run(run_dir, args),
         Command::Down(args) => down::run(run_dir, args),
-        Command::Config(args) => config::run(args),
+        Command::Config(args) => config::run(run_dir, args),
         Command::Status(args) => status::run(run_dir, args),
         Command::Detail(args) => detail::run(run_dir, args),
         Command::Examine(args) => examine::run(args),
+        Command::Recover(args) => recover::run(args),
         Command::Update(args) => update::run(args),
+        Command::Upgrade(args) => upgrade::run(run_dir, args),
         Command::Rename(args) => rename::run(run_dir, args),
         Command::ZeroSuperblock(args) => zero::run(args),
         Command::Fail(args) => manage::fail(run_dir, args),
@@ -89,7 +97,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(run_dir, args),
         Command::Completions(args) => completions::<Cli>(args.shell),
-        Command::Man(args) => man_pages::<Cli>(&args.dir),
+        Command::Man(args) => man_pages::<Cli>(&args.dir, &["bench"]),
         Command::Assemble(args) => assemble::run(run_dir, args),
     }
 }
@@ -111,6 +119,7 @@ fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
             | Command::Repair(_)
             | Command::Sync(_)
             | Command::Export(_)
+            | Command::Upgrade(_)
             | Command::Top
     );
     if !asks_arrays || run_dir.exists() {

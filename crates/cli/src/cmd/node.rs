@@ -10,6 +10,7 @@ use braid_host::fabric::Network;
 use braid_host::fabric::frame::Kind;
 use braid_host::node::{NodeSetup, Storage, serve_node};
 use braid_host::notify;
+use braid_host::run_dir::log_path;
 
 use super::key::whole;
 use super::launch::{is_loopback, launch};
@@ -71,8 +72,8 @@ pub(super) fn setup(args: &NodeArgs) -> Result<NodeSetup, Failure> {
     Ok(NodeSetup { listen, storage, witness: args.witness, ring_bytes, network })
 }
 
-/// Serves until a signal. Says where it listens; in the background it leaves its process id and a
-/// log in the run directory, under that address.
+/// Serves until a signal. Says where it listens; in the background it leaves its process id in
+/// the run directory and a log, under that address.
 fn serve(run_dir: &Path, setup: &NodeSetup, daemon: Option<Daemon>) -> Result<(), Failure> {
     let mut left = PidFile(None);
     let ready = |address: SocketAddr| {
@@ -84,7 +85,7 @@ fn serve(run_dir: &Path, setup: &NodeSetup, daemon: Option<Daemon>) -> Result<()
         let pid_file = run_dir.join(format!("node-{address}.pid"));
         std::fs::write(&pid_file, format!("{}\n", std::process::id()))?;
         left.0 = Some(pid_file);
-        daemon.ready(&run_dir.join(format!("node-{address}.log")))
+        daemon.ready(&log_path(run_dir, &format!("node-{address}")))
     };
     serve_node(setup, ready)
         .map_err(|error| Failure::refused("node", &setup.listen, error.reason, error.next))

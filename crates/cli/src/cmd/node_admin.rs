@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use braid_array::format::{Superblock, SuperblockError, Version};
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_cluster::ids::Epoch;
+use braid_cluster::wire::SessionInfo;
 use braid_host::fabric::Network;
 use braid_host::key::text_of_uuid;
 use braid_host::remote::{self, NodeSurvey, Remote, RemoteError, RemoteErrorKind};
@@ -33,10 +34,27 @@ struct Seen {
 /// What a node says.
 struct Found {
     survey: NodeSurvey,
+    /// Its clients, in the order in which they came.
+    sessions: Vec<SessionInfo>,
     /// What lies on each of its volumes.
     contents: Vec<Content>,
     /// Arrays of which it keeps a vote and no member, and the epochs granted.
     votes: Vec<([u8; 16], Epoch)>,
+}
+
+/// What [`session_has`] tells.
+pub(super) const SESSION_HAS: [&str; 5] = ["pipeline", "grant", "volume", "nothing", "leftovers"];
+
+/// What a client has of a node: a pipeline for an array that it was granted, that grant alone, an
+/// open volume, or nothing; or it is gone, and the next client of the array resolves what it left.
+pub(super) const fn session_has(session: &SessionInfo) -> &'static str {
+    match session {
+        SessionInfo { connected: false, .. } => "leftovers",
+        SessionInfo { ring_bytes: 1.., .. } => "pipeline",
+        SessionInfo { grant: Some(_), .. } => "grant",
+        SessionInfo { volume: true, .. } => "volume",
+        _ => "nothing",
+    }
 }
 
 /// What lies on a volume.
@@ -170,11 +188,12 @@ fn look(address: &str, network: Network) -> Seen {
     let found = Remote::connect_within(address, network, PATIENCE).and_then(|mut remote| {
         remote.wait_until(until);
         let survey = remote.survey()?;
+        let sessions = remote.sessions()?;
         let names = survey.volumes.iter().map(|volume| volume.name.as_str());
         let content = |name| content(address, name, network, until).unwrap_or(Content::Unknown);
         let contents: Vec<Content> = names.map(content).collect();
         let votes = votes(&mut remote, &survey.votes, &contents);
-        Ok(Found { survey, contents, votes })
+        Ok(Found { survey, sessions, contents, votes })
     });
     Seen { address: address.to_owned(), found }
 }
@@ -235,7 +254,7 @@ fn forgetting(address: &str, array: [u8; 16]) -> String {
 }
 
 fn text(seen: &Seen, options: &str) -> String {
-    let Found { survey, contents, votes } = match &seen.found {
+    let Found { survey, sessions, contents, votes } = match &seen.found {
         Ok(found) => found,
         Err(RemoteError { why: Refusal { reason, next }, .. }) => {
             return format!("{}: {reason}; {}\n", seen.address, next.advice);
@@ -255,6 +274,17 @@ fn text(seen: &Seen, options: &str) -> String {
             Content::Unknown => "what lies on it cannot be read".to_owned(),
         };
         text += &format!("  {}: {}{used}, {of}\n", volume.name, size(volume.bytes));
+    }
+    for session in sessions {
+        let Some((array, epoch)) = session.grant else { continue };
+        let uuid = text_of_uuid(array);
+        let has = match session_has(session) {
+            "pipeline" => format!("ring memory {}", size(session.ring_bytes)),
+            "leftovers" => "gone, and what it left is not resolved".to_owned(),
+            _ => "without a pipeline".to_owned(),
+        };
+        let age = Duration::from_secs(session.age_ms / 1000);
+        text += &format!("  client of array {uuid}, epoch {epoch}, for {age:?}: {has}\n");
     }
     for &(array, epoch) in votes {
         let uuid = text_of_uuid(array);
@@ -286,7 +316,7 @@ fn head(address: &str, survey: &NodeSurvey) -> String {
 }
 
 fn as_json(seen: &Seen) -> Value {
-    let Found { survey, contents, votes } = match &seen.found {
+    let Found { survey, sessions, contents, votes } = match &seen.found {
         Ok(found) => found,
         Err(error) => {
             let state =
@@ -310,6 +340,15 @@ fn as_json(seen: &Seen) -> Value {
             "leftover": matches!(content, Content::Nothing) && !volume.written,
         })
     });
+    let sessions = sessions.iter().map(|session| {
+        json!({
+            "has": session_has(session),
+            "array_uuid": session.grant.map(|(array, _)| text_of_uuid(array)),
+            "granted_epoch": session.grant.map(|(_, epoch)| epoch.0),
+            "age_s": session.age_ms / 1000,
+            "ring_bytes": session.ring_bytes,
+        })
+    });
     let votes = votes.iter().map(|&(array, epoch)| {
         let forget = forgetting(&seen.address, array);
         json!({ "array_uuid": text_of_uuid(array), "granted_epoch": epoch.0, "forget": forget })
@@ -324,6 +363,7 @@ fn as_json(seen: &Seen) -> Value {
         "ring_used_bytes": survey.ring_used_bytes,
         "clients": survey.clients,
         "witness": survey.witness,
+        "sessions": sessions.collect::<Vec<_>>(),
         "volumes": volumes.collect::<Vec<_>>(),
         "votes_without_member": votes.collect::<Vec<_>>(),
     })

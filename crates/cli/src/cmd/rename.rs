@@ -47,12 +47,16 @@ pub(super) fn run(run_dir: &Path, args: &RenameArgs) -> Result<(), Failure> {
         }
         None => on_devices(args, &paths),
         Some(node) if !paths.is_empty() => Err(found::mixed("rename", node)),
-        Some(_) => over_nodes(args, &nodes),
+        Some(_) => {
+            args.overlay.refuse("rename", &args.name)?;
+            over_nodes(args, &nodes)
+        }
     }
 }
 
 fn on_devices(args: &RenameArgs, paths: &[PathBuf]) -> Result<(), Failure> {
-    let found = found::open_all("rename", paths, Use::Serve)?;
+    let purpose = Use::change(args.overlay.dir());
+    let found = found::open_all("rename", paths, purpose)?;
     let member = |one: &found::Found| {
         let device = one.device.path.display().to_string();
         Member::of(args, device, one.candidate.superblock.as_ref())
@@ -72,7 +76,7 @@ fn on_devices(args: &RenameArgs, paths: &[PathBuf]) -> Result<(), Failure> {
             Failure::refused("rename", &member.device, system_error(&error), next)
         })?;
     }
-    tell(args, "", &members)
+    tell(args, &args.overlay.words(), &members)
 }
 
 fn over_nodes(args: &RenameArgs, nodes: &[NodeArg]) -> Result<(), Failure> {

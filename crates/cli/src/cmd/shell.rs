@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -20,13 +21,22 @@ pub fn completions<C: CommandFactory>(shell: Shell) -> Result<(), Failure> {
     output::raw(&script)
 }
 
-/// Writes one page for a program and one for each of its commands.
+/// Writes one page for a program and one for each of its commands. A command in `elsewhere` is a
+/// program of its own, which has a page of the same name.
 ///
 /// # Errors
 /// As the system says of the directory.
-pub fn man_pages<C: CommandFactory>(dir: &Path) -> Result<(), Failure> {
-    clap_mangen::generate_to(C::command(), dir).map_err(|error| {
-        let reason = system_error(&error);
-        Failure::refused("man", dir.display(), reason, "name a directory you may write to")
-    })
+pub fn man_pages<C: CommandFactory>(dir: &Path, elsewhere: &[&str]) -> Result<(), Failure> {
+    let mut command = C::command().disable_help_subcommand(true);
+    command.build();
+    let mut pending = vec![command];
+    while let Some(command) = pending.pop() {
+        let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
+        pending.extend(commands.filter(|it| !elsewhere.contains(&it.get_name())).cloned());
+        Man::new(command).generate_to(dir).map_err(|error| {
+            let reason = system_error(&error);
+            Failure::refused("man", dir.display(), reason, "name a directory you may write to")
+        })?;
+    }
+    Ok(())
 }

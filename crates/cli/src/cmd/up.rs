@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use braid_array::refusal::{Invocation, Next};
 use braid_host::control::{Client, ControlError};
 use braid_host::daemon::Daemon;
+use braid_host::disk;
 use braid_host::notify;
 use braid_host::remote::Remote;
 
 use super::launch::launch;
 use super::{assemble, found, node, nodes};
 use crate::args::{
-    AssembleArgs, KeyFileArgs, MemberArg, NetworkArgs, NodeArgs, Size, UpArgs, similar,
+    AssembleArgs, BackupArgs, GeometryArgs, KeyFileArgs, MapArgs, MemberArg, NetworkArgs, NodeArgs,
+    OverlayArgs, Size, UpArgs, similar,
 };
 use crate::config::{ArrayEntry, Config, Located, MdadmConf, NodeEntry, uuid_digits};
 use crate::failure::{Failure, system_error};
@@ -125,6 +127,10 @@ fn words(entry: &ArrayEntry) -> AssembleArgs {
         export: entry.exports.iter().map(|export| export.value.to_string()).collect(),
         insecure: entry.insecure,
         readonly: entry.readonly,
+        overlay: OverlayArgs::default(),
+        maps: MapArgs::default(),
+        bare: GeometryArgs::default(),
+        backup: BackupArgs::default(),
         run: false,
         force: false,
         explain: false,
@@ -165,7 +171,9 @@ fn wait(entry: &ArrayEntry, words: &mut AssembleArgs) -> Result<(), Failure> {
                 notify::status(&format!("waits for members; {} are there", members.len()));
             }
         }
-        if whole || Instant::now() >= deadline {
+        // The names by which people know the disks would come only after the array has stopped.
+        let named = || members.iter().all(|member| disk::is_named(member));
+        if (whole && named()) || Instant::now() >= deadline {
             break;
         }
         std::thread::sleep(LOOK_AGAIN);

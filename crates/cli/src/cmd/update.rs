@@ -23,7 +23,10 @@ pub(super) fn run(args: &UpdateArgs) -> Result<(), Failure> {
             let reason = "over nodes a journal lies on the volumes of the array";
             Err(Failure::usage("update", &args.name, reason, "leave --write-journal out"))
         }
-        Some(_) => nodes::run(args, &nodes),
+        Some(_) => {
+            args.overlay.refuse("update", &args.name)?;
+            nodes::run(args, &nodes)
+        }
     }
 }
 

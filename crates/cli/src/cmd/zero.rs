@@ -1,13 +1,14 @@
 //! `braid zero-superblock`: devices that are members no more lose the superblocks that say so.
 //! Everything is looked at, on all devices, before the first byte is written to any.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use braid_array::SECTOR_BYTES;
 use braid_array::format::{Superblock, SuperblockError, Version, locations};
-use braid_host::member::{self, MemberFile, Mode, OpenError};
+use braid_host::member::{MemberFile, OpenError};
 
-use super::{found, writes};
+use super::found::{self, Use};
+use super::writes;
 use crate::args::{MemberArg, ZeroArgs};
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -28,7 +29,8 @@ pub(super) fn run(args: &ZeroArgs) -> Result<(), Failure> {
     let failed = |error: OpenError| {
         Failure::refused(OPERATION, error.path.display(), error.reason, error.next)
     };
-    let open = |path: &std::path::Path| member::open(path, Mode::ReadWrite, true);
+    let purpose = Use::change(args.overlay.dir());
+    let open = |path: &Path| found::open(path, purpose);
     let devices = found::open_distinct(&paths, open).map_err(failed)?;
     let all = devices
         .iter()

@@ -50,6 +50,12 @@ impl<'a> Entry<'a> {
         self.problems.push(Problem::new(line, key, reason, next));
     }
 
+    /// The keys that were asked for.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> &[&'static str] {
+        &self.known
+    }
+
     fn span(&self, span: Range<usize>) -> usize {
         self.lines.at(span.start)
     }

@@ -23,7 +23,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Config {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let line = lines.at(error.span().map_or(0, |span| span.start));
-        let next = "mend the line; docs/operating.md has examples";
+        let next = "mend the line; docs/config.md has examples";
         config.problems.push(Problem::new(line, "", error.message(), next));
     }
     for (key, value) in root.get_ref() {
@@ -123,6 +123,8 @@ fn twice(config: &Config) -> Vec<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn problems(text: &str) -> Vec<String> {
@@ -162,6 +164,37 @@ mod tests {
         assert_eq!(home.uuid.as_deref(), Some("123456789abcdef0123456789abcdef0"));
         assert!(config.array("far away").unwrap().is_over_nodes());
         assert_eq!(config.names(), ["n1", "home", "far away"]);
+    }
+
+    /// The keys in the first column of a table of the page of configuration.
+    fn documented(page: &str, heading: &str) -> BTreeSet<String> {
+        let (_, section) = page.split_once(heading).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let keys = rows.map(|row| row.split(" | ").next().unwrap());
+        keys.flat_map(|keys| keys.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_page_of_configuration_has_every_key_and_its_examples_are_right() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (nothing, _) = DeTable::parse_recoverable("");
+        let entry = || Entry::new(Lines(""), String::new(), 1, nothing.get_ref());
+        let known = |entry: &Entry<'_>| entry.known().iter().copied().map(str::to_owned).collect();
+        let mut asked = entry();
+        array::read("a", &mut asked);
+        assert_eq!(documented(&page, "## Keys of an array"), known(&asked));
+        let mut asked = entry();
+        node::read("n", &mut asked);
+        assert_eq!(documented(&page, "## Keys of a node"), known(&asked));
+
+        let examples: Vec<&str> = page.split("```toml\n").skip(1).collect();
+        assert!(examples.len() >= 2, "{examples:?}");
+        for example in examples {
+            let example = example.split("```").next().unwrap();
+            assert_eq!(problems(example), [""; 0], "{example}");
+        }
     }
 
     #[test]

@@ -34,8 +34,19 @@ pub(crate) struct Explanation {
     pub(crate) within: Vec<Self>,
     /// Can it be started?
     pub(crate) prospect: Prospect,
-    /// The one safe next command, or advice; none for an array within another.
+    /// The safe next command, or advice; none for an array within another.
     pub(crate) next: Option<String>,
+    /// What to do once that has shown what was hoped for.
+    pub(crate) later: Option<Later>,
+}
+
+/// A command that writes to members, while the next step only reads.
+#[derive(Debug)]
+pub(crate) struct Later {
+    /// It.
+    pub(crate) command: String,
+    /// What it writes.
+    pub(crate) writes: String,
 }
 
 /// Can an array be started?
@@ -177,10 +188,15 @@ impl Explanation {
         if let Some(next) = &self.next {
             let _ = writeln!(text, "next: {next}");
         }
+        if let Some(Later { command, writes }) = &self.later {
+            let _ = writeln!(text, "later: {command}    # writes {writes}");
+        }
         text
     }
 
     fn json(&self) -> Value {
+        let later = self.later.as_ref();
+        let later = later.map(|later| json!({ "command": later.command, "writes": later.writes }));
         let sb = self.superblock.as_ref();
         let mut array = json!({
             "name": sb.map(Superblock::name),
@@ -199,6 +215,7 @@ impl Explanation {
             "replay": null,
             "reason": null,
             "next": self.next,
+            "later": later,
         });
         match &self.prospect {
             Prospect::Runs { name, pid } => {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use braid_array::Role;
 use braid_array::SECTOR_BYTES;
 use braid_array::events::SyncAction;
+use braid_array::figures::{Figures, IoFigures};
 use braid_array::format::superblock::devflag;
 use braid_array::status::{
-    AbsentStatus, ArrayState, MemberState, MemberStatus, Status, WitnessStatus,
+    AbsentStatus, ArrayState, BitmapStatus, MemberState, MemberStatus, Status, WitnessStatus,
 };
 use braid_host::control::wire::{ControlStatus, Mismatch};
 use braid_host::disk::Disk;
@@ -49,6 +50,10 @@ pub(crate) struct ArrayJson {
     /// Of arrays on disks that have one.
     journal: Option<JournalJson>,
     exports: Vec<String>,
+    /// What its users have asked for; `null` of an array within another.
+    io: Option<IoFigures>,
+    /// How many clients its exports have, of the kinds that can tell.
+    clients: BTreeMap<String, u64>,
     /// The process that serves it; `null` of an array within another.
     pid: Option<u32>,
     members: Vec<MemberJson>,
@@ -136,6 +141,8 @@ struct BitmapJson {
     chunk_bytes: u64,
     bits: u64,
     dirty_bits: u64,
+    /// In how many equal parts of it how many of them lie; empty where none is set.
+    marks: Vec<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -157,6 +164,10 @@ struct MemberJson {
     state: Vec<&'static str>,
     events: u64,
     errors: u64,
+    /// Reads that went well once what was lost was written again.
+    corrected_reads: u32,
+    /// What was asked of it, where it is on this machine.
+    io: Option<IoFigures>,
     /// Why it is not taken back, though its node is there; or was not taken in.
     refused: Option<String>,
     /// Which hardware it is, where it is a disk or on one of this machine.
@@ -182,6 +193,8 @@ struct SyncJson {
 pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
     let mut json = ArrayJson {
         exports: array.exports.clone(),
+        io: array.figures.as_ref().map(|figures| figures.requests.clone()),
+        clients: array.figures.as_ref().map_or_else(BTreeMap::new, |it| it.clients.clone()),
         pid: Some(array.pid),
         protection: array.protection.as_ref().map(|how| ProtectionJson {
             fabric: how.fabric.clone(),
@@ -194,7 +207,7 @@ pub(crate) fn array(array: &ControlStatus) -> ArrayJson {
         mismatch_ranges: array.mismatches.iter().map(|it| mismatch(&array.array, it)).collect(),
         unreadable_ranges: places(&array.array, unread::places(&array.array)),
         trusted_ranges: places(&array.array, unread::trusted(&array.array)),
-        ..described(array.name.clone(), &array.array)
+        ..described(array.name.clone(), &array.array, array.figures.as_ref())
     };
     name_disks(&mut json, &array.disks);
     json
@@ -209,8 +222,9 @@ fn name_disks(array: &mut ArrayJson, disks: &BTreeMap<String, Disk>) {
 }
 
 /// What the status of an array or of one within it says.
-fn described(name: String, status: &Status) -> ArrayJson {
+fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJson {
     let sb = &status.superblock;
+    let child = |child: &Status| described(child.short_name(), child, figures);
     ArrayJson {
         schema: SCHEMA,
         name,
@@ -234,11 +248,7 @@ fn described(name: String, status: &Status) -> ArrayJson {
         voters: status.view.as_ref().map(|view| view.voters.clone()),
         protection: None,
         witnesses: status.view.as_ref().map(|view| view.witnesses.clone()),
-        bitmap: status.bitmap.map(|bitmap| BitmapJson {
-            chunk_bytes: bitmap.chunk_bytes,
-            bits: bitmap.bits,
-            dirty_bits: bitmap.dirty_bits,
-        }),
+        bitmap: status.bitmap.as_ref().map(bitmap),
         journal: status.journal.map(|journal| JournalJson {
             device: status.member(journal.member).map(|member| member.device.clone()),
             mode: journal.mode.name(),
@@ -247,8 +257,10 @@ fn described(name: String, status: &Status) -> ArrayJson {
             dirty_bytes: journal.dirty_bytes,
         }),
         exports: Vec::new(),
+        io: None,
+        clients: BTreeMap::new(),
         pid: None,
-        members: members(status),
+        members: members(status, figures),
         sync: SyncJson {
             action: status.sync.action.name(),
             paused: status.sync.paused,
@@ -275,7 +287,16 @@ fn described(name: String, status: &Status) -> ArrayJson {
             next: waiting.why.as_ref().map(|why| next_step(&why.next)),
         }),
         held_up: status.held_up.clone(),
-        children: status.children.iter().map(|it| described(it.short_name(), it)).collect(),
+        children: status.children.iter().map(child).collect(),
+    }
+}
+
+fn bitmap(bitmap: &BitmapStatus) -> BitmapJson {
+    BitmapJson {
+        chunk_bytes: bitmap.chunk_bytes,
+        bits: bitmap.bits,
+        dirty_bits: bitmap.dirty_bits,
+        marks: bitmap.marks.clone(),
     }
 }
 
@@ -322,8 +343,9 @@ pub(crate) fn state_words(status: &Status) -> Vec<&'static str> {
 }
 
 /// All members, one entry for each role that nobody holds, and those that were not taken in.
-fn members(status: &Status) -> Vec<MemberJson> {
-    let mut members: Vec<MemberJson> = status.members.iter().map(member).collect();
+fn members(status: &Status, figures: Option<&Figures>) -> Vec<MemberJson> {
+    let described = status.members.iter().map(|one| member(one, figures));
+    let mut members: Vec<MemberJson> = described.collect();
     let roles = u16::try_from(status.superblock.raid_disks).unwrap_or(u16::MAX);
     for role in Role::all(roles) {
         let held = status.members.iter().any(|member| {
@@ -338,6 +360,8 @@ fn members(status: &Status) -> Vec<MemberJson> {
                 state,
                 events: 0,
                 errors: 0,
+                corrected_reads: 0,
+                io: None,
                 refused: None,
                 disk: None,
             });
@@ -356,6 +380,8 @@ fn absent(absent: &AbsentStatus) -> MemberJson {
         state: vec!["absent"],
         events: 0,
         errors: 0,
+        corrected_reads: 0,
+        io: None,
         refused: Some(absent.why.to_string()),
         disk: None,
     }
@@ -372,7 +398,7 @@ pub(crate) const fn member_word(state: MemberState) -> &'static str {
     }
 }
 
-fn member(member: &MemberStatus) -> MemberJson {
+fn member(member: &MemberStatus, figures: Option<&Figures>) -> MemberJson {
     let mut state = vec![member_word(member.state)];
     let flags = [
         (member.devflags & devflag::WRITE_MOSTLY != 0, "write-mostly"),
@@ -391,6 +417,8 @@ fn member(member: &MemberStatus) -> MemberJson {
         state,
         events: member.events,
         errors: member.errors,
+        corrected_reads: member.corrected_reads,
+        io: figures.and_then(|figures| figures.of(member.member).cloned()),
         refused: member.refused.as_ref().map(ToString::to_string),
         disk: None,
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, one_line, system_error};
 
+pub(crate) mod contents;
 pub(crate) mod detail;
 pub(crate) mod entry;
 pub(crate) mod examine;
@@ -23,6 +24,7 @@ pub(crate) mod mdstat;
 mod names;
 pub(crate) mod planned;
 pub(crate) mod progress;
+pub(crate) mod recovered;
 pub(crate) mod shape;
 pub(crate) mod status;
 mod time;

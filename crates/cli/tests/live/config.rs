@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Lab, until};
 
@@ -235,6 +235,99 @@ fn entries_of_what_runs_are_written() {
     ok(&lab, "config check");
     ok(&lab, "up");
     assert_eq!(status(&lab, "a")["exports"][0], format!("nbd:unix:{export}"));
+}
+
+/// `a` runs, of these; `more` words of its creation.
+fn runs(lab: &Lab, members: &[PathBuf], more: &str) {
+    lab.ok(&format!("create a -l 1 --assume-clean {more}"), members);
+    write(lab, &format!("[array.a]\nmembers = {}\nwait = 0", listed(&members[..2])));
+    ok(lab, "up");
+}
+
+fn join(lab: &Lab, device: &Path) -> String {
+    ok(lab, &format!("config join {}", device.display())).0
+}
+
+fn states(lab: &Lab) -> Vec<String> {
+    let status = status(lab, "a");
+    let members = status["members"].as_array().expect("members").iter();
+    members.map(|member| member["state"][0].as_str().expect("a state").to_owned()).collect()
+}
+
+#[test]
+fn a_spare_that_appears_is_added_to_the_array_that_runs() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 8);
+    runs(&lab, &members, "-n 2 --spare-devices 1");
+    assert_eq!(states(&lab), ["in-sync", "in-sync"]);
+    let said = join(&lab, &members[2]);
+    assert_eq!(said, format!("a: {}: taken as a spare\n", members[2].display()));
+    assert_eq!(states(&lab), ["in-sync", "in-sync", "spare"]);
+    // Nothing is done about members, those of other arrays and what is none.
+    let others = mirror(&lab, "b");
+    let blank = lab.members("blank", 1, 8);
+    for device in members.iter().chain(&others).chain(&blank) {
+        assert_eq!(join(&lab, device), "");
+    }
+    assert_eq!(states(&lab), ["in-sync", "in-sync", "spare"]);
+    // It takes the place of a member that is lost.
+    lab.ok("fail a", &members[..1]);
+    until("a rebuilt member", || lab.run("detail a --test", &[]).status.success());
+}
+
+#[test]
+fn a_member_that_was_away_is_taken_back_under_whatever_name() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 8);
+    let away = lab.path("away");
+    lab.ok("create a -l 1 -n 2 --assume-clean --bitmap internal", &members);
+    std::fs::rename(&members[1], &away).unwrap();
+    write(&lab, &format!("[array.a]\nmembers = {}\nwait = 0", listed(&members)));
+    ok(&lab, "up");
+    assert_eq!(join(&lab, &away), format!("a: {}: taken back\n", away.display()));
+    until("a whole array", || lab.run("detail a --test", &[]).status.success());
+    // It is unplugged, and the array has not noticed yet. A copy is what it was in one moment.
+    until("nothing to be written", || {
+        let examined = lab.ok("examine --json", std::slice::from_ref(&away));
+        let examined: Value = serde_json::from_slice(&examined).expect("JSON");
+        let status = status(&lab, "a");
+        status["state"] == json!(["clean"]) && examined[0]["events"] == status["events"]
+    });
+    let again = lab.path("again");
+    std::fs::copy(&away, &again).unwrap();
+    std::fs::remove_file(&away).unwrap();
+    assert_eq!(join(&lab, &again), format!("a: {}: taken back\n", again.display()));
+    until("a whole array", || lab.run("detail a --test", &[]).status.success());
+    let of = |number: usize| status(&lab, "a")["members"][number]["device"].clone();
+    let devices = [of(0), of(1)].map(|device| device.as_str().unwrap().to_owned());
+    assert!(devices.contains(&again.canonicalize().unwrap().display().to_string()), "{devices:?}");
+    assert_eq!(states(&lab), ["in-sync", "in-sync"]);
+}
+
+#[test]
+fn a_member_that_missed_what_nobody_knows_is_not_taken_back() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 8);
+    let away = lab.path("away");
+    lab.ok("create a -l 1 -n 2 --assume-clean --bitmap none", &members);
+    std::fs::rename(&members[1], &away).unwrap();
+    write(&lab, &format!("[array.a]\nmembers = {}\nwait = 0", listed(&members)));
+    ok(&lab, "up");
+    let why = refused(&lab, &format!("config join {}", away.display()));
+    assert!(why.contains("what changed is not known"), "{why}");
+    assert_eq!(status(&lab, "a")["members"][0]["device"], json!(members[0]));
+    let in_sync = states(&lab).into_iter().filter(|state| state == "in-sync");
+    assert_eq!(in_sync.count(), 1);
+}
+
+/// A device that appears while nothing of its array runs, and nothing is to start that.
+#[test]
+fn what_belongs_to_an_array_that_does_not_run_is_left_alone() {
+    let lab = Lab::new();
+    let members = mirror(&lab, "a");
+    write(&lab, &format!("[array.a]\nmembers = {}\nboot = false", listed(&members)));
+    assert_eq!(join(&lab, &members[0]), "");
+    assert!(lab.run("status a", &[]).status.code() != Some(0));
 }
 
 #[test]

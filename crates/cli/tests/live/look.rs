@@ -1,5 +1,6 @@
 //! Arrays over nodes are read without being assembled.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use crate::support::export::{ask, connect, fill, noise};
@@ -55,7 +56,8 @@ fn what_was_not_stopped_cleanly_is_said() {
     let words = format!("assemble x{all} --export nbd:unix:x.sock --foreground");
     let mut client = lab.braid().args(words.split_whitespace()).spawn().expect("a client");
     let socket = lab.path("x.sock");
-    until("an export", || socket.exists());
+    // Its file is there before anybody listens on it.
+    until("an export", || UnixStream::connect(&socket).is_ok());
     let content = noise(4096);
     let mut export = connect(&socket, "x", 6 << 20);
     ask(&mut export, 1, 0, &content).unwrap();

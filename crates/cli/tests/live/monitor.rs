@@ -12,17 +12,18 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::support::export::{fill, noise};
 use crate::support::nodes::{all_in_sync, in_memory, members};
 use crate::support::{Lab, until};
 
 /// `braid monitor` in a process of its own, and what it says.
-struct Monitor {
+pub(crate) struct Monitor {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Monitor {
-    fn start(lab: &Lab, words: &[&str]) -> Self {
+    pub(crate) fn start(lab: &Lab, words: &[&str]) -> Self {
         let mut command = lab.braid();
         command.arg("monitor").args(words).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a monitor");
@@ -35,12 +36,12 @@ impl Monitor {
     }
 
     /// The next line that it says.
-    fn says(&self) -> String {
+    pub(crate) fn says(&self) -> String {
         self.lines.recv_timeout(Duration::from_secs(60)).expect("a line")
     }
 
     /// Ends it as a service manager does.
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
         assert!(self.child.wait().expect("an end").success());
     }
@@ -113,7 +114,7 @@ fn get(address: &str, path: &str) -> String {
     answer
 }
 
-fn mirror(lab: &Lab) -> Vec<PathBuf> {
+pub(crate) fn mirror(lab: &Lab) -> Vec<PathBuf> {
     let members = lab.members("m", 2, 16);
     lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &members);
     lab.ok("assemble home", &members);
@@ -178,6 +179,36 @@ fn a_lost_member_is_told_to_all_sinks_once() {
     for once in [&fail, "DegradedArray home"] {
         assert_eq!(noted.iter().filter(|line| *line == once).count(), 1, "{noted:?}");
     }
+    monitor.stop();
+}
+
+#[test]
+fn what_is_read_is_counted_for_the_array_and_its_members() {
+    let lab = Lab::new();
+    mirror(&lab);
+    let monitor = Monitor::start(&lab, &["--metrics", "127.0.0.1:0"]);
+    let said = monitor.says();
+    let address = said.strip_prefix("metrics at http://").and_then(|at| at.split('/').next());
+    let address = address.unwrap_or_else(|| panic!("{said}")).to_owned();
+    // The sum of a metric's samples with this label.
+    let sum = |name: &str, label: &str| -> f64 {
+        let text = get(&address, "/metrics");
+        let of = |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains(label);
+        let values = text.lines().filter(of).filter_map(|line| line.rsplit_once(' '));
+        values.map(|(_, value)| value.parse::<f64>().expect("a number")).sum()
+    };
+    let bytes = lab.ok("cat home", &[]).len() as f64;
+    until("reads", || sum("braid_array_read_bytes_total", "home") == bytes);
+    let reads = sum("braid_requests_total", r#"op="read""#);
+    assert!(reads > 0.0 && sum("braid_request_seconds_count", r#"op="read""#) == reads);
+    // Superblocks were read and written, too.
+    assert!(sum("braid_member_read_bytes_total", "home") >= bytes);
+    let status: Value = serde_json::from_slice(&lab.ok("status home --json", &[])).expect("JSON");
+    assert_eq!(status["io"]["read"]["bytes"].as_f64(), Some(bytes), "{status}");
+    assert_eq!(status["io"]["in_flight"], 0, "{status}");
+    let of_members = status["members"].as_array().expect("members").iter();
+    let read: u64 = of_members.filter_map(|member| member["io"]["read"]["bytes"].as_u64()).sum();
+    assert!(read as f64 >= bytes, "{status}");
     monitor.stop();
 }
 
@@ -261,6 +292,86 @@ fn once_tells_what_is_degraded_each_time() {
     assert!(line.contains("no address of a web server"), "{line}");
     let line = lab.refused(1, "monitor --program", &[lab.path("none")], &[]);
     assert!(line.contains("no such file"), "{line}");
+}
+
+#[test]
+fn what_nodes_do_is_counted_for_the_members_on_them() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 3);
+    lab.ok(&format!("create x -l 5 -n 3 --size 4M{}", members(&nodes, "")), &[]);
+    lab.ok(&format!("assemble x{} --export nbd:unix:x.sock", members(&nodes, "")), &[]);
+    let of = |member: &Value, kind: &str, field: &str| {
+        member["io"][kind][field].as_u64().unwrap_or_else(|| panic!("no {kind} in {member}"))
+    };
+    let known =
+        || -> Value { serde_json::from_slice(&lab.ok("status x --json", &[])).expect("JSON") };
+    let read = |status: &Value| {
+        let all = status["members"].as_array().expect("members");
+        all.iter().map(|member| of(member, "read", "bytes")).sum::<u64>()
+    };
+    // The export has looked at what lies on the array.
+    let looked = read(&known());
+    let content = noise(8 << 20);
+    fill(&lab.path("x.sock"), "x", &content);
+    assert!(lab.ok("cat x", &[]) == content);
+    until("the end of all", || {
+        let status = known();
+        status["members"].as_array().expect("members").iter().all(|one| one["io"]["in_flight"] == 0)
+    });
+    let status = known();
+    let all = status["members"].as_array().expect("members");
+    let sum = |kind, field| all.iter().map(|member| of(member, kind, field)).sum::<u64>();
+    assert_eq!(read(&status) - looked, 8 << 20);
+    // With parity, and no more than once for each write, of 256 KiB.
+    let written = sum("write", "bytes");
+    assert!((12 << 20..=16 << 20).contains(&written), "{written} bytes");
+    for member in all {
+        assert!(of(member, "write", "operations") > 0 && of(member, "write", "total_ns") > 0);
+        assert!(of(member, "flush", "operations") > 0, "{member}");
+        assert_eq!(of(member, "read", "errors") + of(member, "write", "errors"), 0);
+    }
+    let monitor = Monitor::start(&lab, &["--metrics", "127.0.0.1:0"]);
+    let said = monitor.says();
+    let address = said.strip_prefix("metrics at http://").and_then(|at| at.split('/').next());
+    let address = address.unwrap_or_else(|| panic!("{said}"));
+    let counts = |text: &str| {
+        let lines = text.lines().filter(|line| {
+            line.starts_with("braid_member_latency_seconds_count{") && line.contains("op=\"write\"")
+        });
+        lines.count()
+    };
+    until("figures of all members", || counts(&get(address, "/metrics")) == nodes.len());
+    monitor.stop();
+}
+
+#[test]
+fn nodes_of_the_file_are_among_the_metrics() {
+    let lab = Lab::new();
+    let nodes = in_memory(&lab, 3);
+    lab.ok(&format!("create x -l 5 -n 3 --size 1M{}", members(&nodes, "")), &[]);
+    lab.ok(&format!("assemble x{}", members(&nodes, "")), &[]);
+    let away = "127.0.0.1:1";
+    let entry = |(at, listen): (usize, &str)| {
+        format!("[node.n{at}]\nlisten = \"{listen}\"\nmemory = true\nno_key = true\n")
+    };
+    let listen = nodes.iter().map(|node| node.address.as_str()).chain([away]).enumerate();
+    std::fs::write(lab.path("arrays.toml"), listen.map(entry).collect::<String>()).expect("a file");
+    let monitor = Monitor::start(&lab, &["--metrics", "127.0.0.1:0", "--config", "arrays.toml"]);
+    let said = monitor.says();
+    let address = said.strip_prefix("metrics at http://").and_then(|at| at.split('/').next());
+    let text = get(address.unwrap_or_else(|| panic!("{said}")), "/metrics");
+    let node = &nodes[0].address;
+    for line in [
+        format!("braid_node_ready{{node=\"{node}\"}} 1"),
+        format!("braid_node_ready{{node=\"{away}\"}} 0"),
+        format!("braid_node_sessions{{node=\"{node}\",has=\"pipeline\"}} 1"),
+        format!("braid_node_sessions{{node=\"{node}\",has=\"nothing\"}} 0"),
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
+    }
+    let epochs = text.lines().filter(|line| line.starts_with("braid_node_grant_epoch{"));
+    assert_eq!(epochs.count(), nodes.len(), "{text}");
+    monitor.stop();
 }
 
 #[test]

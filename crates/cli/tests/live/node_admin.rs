@@ -30,6 +30,12 @@ fn nodes_say_what_they_keep_and_volumes_in_use_stay() {
     let node = &nodes[0].address;
     let seen = status(&lab, node);
     assert_eq!((&seen["state"], &seen["clients"]), (&json!("ready"), &json!(1)));
+    let session = &seen["sessions"][0];
+    assert_eq!((&session["has"], &session["granted_epoch"]), (&json!("pipeline"), &json!(1)));
+    assert_eq!(session["array_uuid"], detail(&lab, "x")["uuid"]);
+    // A journal has memory beside it.
+    let leased = session["ring_bytes"].as_u64().expect("bytes");
+    assert!(leased > 0 && Some(leased) <= seen["ring_used_bytes"].as_u64(), "{seen}");
     let volume = &seen["volumes"][0];
     assert_eq!((&volume["name"], &volume["array"]), (&json!("x"), &json!("x")));
     assert!(!volume["client"].is_null() && volume["leftover"] == false, "{volume}");

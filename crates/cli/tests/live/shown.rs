@@ -162,7 +162,10 @@ fn what_is_explained_is_there_as_json() {
     assert_eq!(home["condition"], "clean and complete");
     assert_eq!((&home["level"], &home["raid_devices"]), (&"raid5".into(), &3.into()));
     assert_eq!((&degraded["can_start"], &degraded["condition"]), (&false.into(), &().into()));
-    assert!(degraded["next"].as_str().unwrap().contains("braid assemble --run "), "{degraded}");
+    assert!(
+        degraded["next"].as_str().unwrap().contains("braid assemble --readonly --run "),
+        "{degraded}"
+    );
     assert!(both["others"][0]["device"].as_str().unwrap().ends_with("blank0"), "{both}");
     lab.ok("assemble", &members);
     let runs = explained(&lab, &members);

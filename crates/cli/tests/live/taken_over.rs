@@ -1,6 +1,7 @@
 //! An array over nodes that another client takes over while the first one is there.
 
 use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use crate::support::export::{ask, connect, fill, noise};
@@ -23,7 +24,7 @@ fn a_client_whose_array_is_taken_over_says_so_and_ends() {
     let mut first = first.spawn().expect("a server");
     let socket = lab.path("x.sock");
     until("an array that is served", || lab.run("status x", &[]).status.success());
-    until("an export", || socket.exists());
+    until("an export", || UnixStream::connect(&socket).is_ok());
     let content = noise(BYTES);
     fill(&socket, "x", &content);
     let mut user = connect(&socket, "x", BYTES);

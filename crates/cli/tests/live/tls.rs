@@ -21,7 +21,7 @@ fn openssl(dir: &Path, words: &str) {
 }
 
 /// A directory with a CA, and a key and certificate for a server and for a client.
-fn certificates(lab: &Lab, name: &str) -> PathBuf {
+pub(crate) fn certificates(lab: &Lab, name: &str) -> PathBuf {
     let dir = lab.path(name);
     std::fs::create_dir(&dir).unwrap();
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";

@@ -155,5 +155,11 @@ fn help_version_completions_and_man_pages_are_answers() {
     lab.ok("man", std::slice::from_ref(&dir));
     let page = std::fs::read_to_string(dir.join("braid-create.1")).unwrap();
     assert!(page.contains("assume\\-clean"));
-    assert!(dir.join("braid.1").exists());
+    let page = std::fs::read_to_string(dir.join("braid.1")).unwrap();
+    assert!(
+        page.contains("braid\\-bench(1)"),
+        "the page of the other program is not named: {page}"
+    );
+    assert!(!dir.join("braid-bench.1").exists(), "that page is the other program's");
+    assert!(dir.join("braid-node-status.1").exists());
 }

@@ -144,6 +144,13 @@ fn check(guest: &mut Guest, written: &[(u64, usize)], content: &[u8]) {
     }
 }
 
+/// So many requests of a ring are answered, and well.
+fn all_answered(guest: &mut Guest, ring: usize, count: usize) {
+    let answers = guest.answers(ring, count);
+    assert_eq!(answers.len(), count);
+    assert!(answers.iter().all(|(_, status)| *status == OK), "{answers:?}");
+}
+
 #[test]
 fn a_crash_is_not_seen_by_the_guest() {
     let lab = Lab::new();
@@ -162,13 +169,32 @@ fn a_crash_is_not_seen_by_the_guest() {
         assemble(&lab, &members, &socket);
         guest.come_back();
         for (ring, left) in left.into_iter().enumerate() {
-            let answers = guest.answers(ring, left);
-            assert_eq!(answers.len(), left);
-            assert!(answers.iter().all(|(_, status)| *status == OK), "{answers:?}");
+            all_answered(&mut guest, ring, left);
         }
     }
     check(&mut guest, &written, &content);
     assert_eq!(guest.ask(FLUSH, 0, 0), OK);
+}
+
+#[test]
+fn a_guest_comes_back_after_an_upgrade() {
+    let lab = Lab::new();
+    let (_, socket) = serve(&lab, "5", 4);
+    let mut guest = Guest::connect(&socket, 2);
+    let content = noise(8192);
+    let before = process(&lab);
+    let mut written = Vec::new();
+    for round in 0..3 {
+        written.extend(fill(&mut guest, round, &content));
+        (0..2).for_each(|ring| guest.kick(ring));
+        let told = lab.ok_text("upgrade x", &[]);
+        assert!(told.contains("requests waited"), "{told}");
+        guest.leave();
+        guest.come_back();
+        (0..2).for_each(|ring| all_answered(&mut guest, ring, SLOTS.into()));
+    }
+    check(&mut guest, &written, &content);
+    assert_eq!(process(&lab), before);
 }
 
 #[test]
@@ -229,11 +255,7 @@ fn a_connection_that_is_lost_loses_nothing_and_one_guest_is_enough() {
         (0..2).for_each(|ring| guest.kick(ring));
         guest.leave();
         guest.come_back();
-        for ring in 0..2 {
-            let answers = guest.answers(ring, SLOTS.into());
-            assert_eq!(answers.len(), usize::from(SLOTS));
-            assert!(answers.iter().all(|(_, status)| *status == OK), "{answers:?}");
-        }
+        (0..2).for_each(|ring| all_answered(&mut guest, ring, SLOTS.into()));
     }
     check(&mut guest, &written, &content);
     // A second one is hung up on.

@@ -122,7 +122,7 @@ fn a_member_that_fails_is_seen_on_a_desk_and_on_a_phone() {
             browser.is("document.querySelectorAll('.stripes td.parity').length === 3")
         });
         assert_eq!(browser.value("document.querySelectorAll('.stripes td.lost').length"), 3);
-        until("plots", || browser.is("document.querySelectorAll('.plot polyline').length === 3"));
+        until("plots", || browser.is("document.querySelectorAll('.plot polyline').length === 9"));
         let scroll = browser.value("document.documentElement.scrollWidth");
         assert!(scroll.as_u64() <= Some(width.into()), "{width}: {scroll} wide");
         let small = "[...document.querySelectorAll('article p, article li')]\

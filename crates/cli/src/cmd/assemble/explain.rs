@@ -1,5 +1,5 @@
 //! `braid assemble --explain`: of every array found, who is in, who is not and why, whether it can
-//! start, and the one safe next command. Members are opened read-only, whoever uses them.
+//! start, and the safe next command. Members are opened read-only, whoever uses them.
 
 use std::path::Path;
 
@@ -9,11 +9,14 @@ use braid_array::refusal::{Invocation, Next};
 use braid_host::control::wire::ControlStatus;
 use braid_host::member;
 
+use super::advice::{Advice, Owner};
 use super::layers::Layer;
 use super::{Called, Chosen, Layers};
 use crate::cmd::families::{Choice, Families, Family, choose};
-use crate::cmd::found::{self, Found};
+use crate::cmd::found::{self, Found, Use};
+use crate::cmd::maps;
 use crate::cmd::running;
+use crate::cmd::stranger::Stranger;
 use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
@@ -22,20 +25,23 @@ use crate::output::explained::{Explained, Explanation, Judged, Prospect, Replay}
 pub(super) fn run(run_dir: &Path, plan: Chosen, as_json: bool) -> Result<(), Failure> {
     // Who cannot be asked is none of the arrays that are explained, as far as can be said.
     let running = running::all("assemble", run_dir).unwrap_or_default().found;
-    let (found, odd) = found::look(&plan.members);
+    let purpose = Use::look(plan.overlay.as_deref());
+    let (found, odd) = found::look_as(&plan.members, purpose);
+    let found = maps::apply("assemble", &plan.maps, found)?;
     let mut odd: Vec<Judged> = odd.into_iter().map(unreadable).collect();
     let mut families = Families::of(found, plan.called.wanted());
     if let Some(name) = plan.called.wanted() {
         let Choice { members, left_out, .. } =
             choose(families, name).map_err(|unclear| unclear.refusal("assemble", name))?;
         odd.extend(left_out);
-        families = Families::of(found::look(&members).0, Some(name));
+        let found = found::look_as(&members, purpose).0;
+        families = Families::of(maps::apply("assemble", &plan.maps, found)?, Some(name));
     }
     let Families { arrays, mut strays } = families;
     let mut explained = Explained::default();
     if arrays.is_empty() {
-        let next = Next::by("check the paths, or make a new array", Invocation::Create);
-        explained.next = Some(next_step(&next));
+        let first = strays.first().map(|stray| Stranger::of(&stray.device).next);
+        explained.next = Some(first.unwrap_or_else(|| "check the paths".to_owned()));
     }
     let only = arrays.len() == 1;
     let called = if only { plan.called.clone() } else { Called::default() };
@@ -68,8 +74,12 @@ pub(super) fn answer(explained: &Explained, as_json: bool) -> Result<(), Failure
 }
 
 fn stray(found: Found) -> Judged {
-    let reason = found.candidate.superblock.err().map(|error| error.to_string());
-    (found.candidate.device, Verdict::Unreadable { reason: reason.unwrap_or_default() })
+    let reason = match found.candidate.superblock {
+        Err(SuperblockError::NoMagic) => Stranger::of(&found.device).reason,
+        Err(error) => error.to_string(),
+        Ok(_) => String::new(),
+    };
+    (found.candidate.device, Verdict::Unreadable { reason })
 }
 
 fn unreadable(error: member::OpenError) -> Judged {
@@ -98,20 +108,25 @@ fn explain(
         // Of an array that does not answer; its superblocks say less than they seem to.
         None => devices.iter().find_map(in_use),
     };
+    let owner = Owner::of(&devices);
     let layers = Layers::of(devices, nested, called.clone(), plan.options);
-    let (prospect, next) = unavailable.unwrap_or_else(|| {
-        let next = match &layers.top.start {
-            Start::Refused { next, .. } => called.named(next.clone()),
-            Start::Ready { .. } => layers.invocation(plan.options).into(),
-        };
-        (prospect_of(&layers.top.start), next)
-    });
+    let (prospect, Advice { next, later }) = match unavailable {
+        Some((prospect, next)) => (prospect, Advice { next, later: None }),
+        None => {
+            let next = match &layers.top.start {
+                Start::Refused { next, .. } => called.named(next.clone()),
+                Start::Ready { .. } | Start::Halfway(_) => layers.invocation(plan.options).into(),
+            };
+            (prospect_of(&layers.top.start), Advice::of(&layers, &owner, next))
+        }
+    };
     let within = |layer: Layer| Explanation {
         prospect: prospect_of(&layer.assembly.start),
         superblock: layer.assembly.newest.map(|newest| *newest),
         verdicts: layer.assembly.verdicts,
         within: Vec::new(),
         next: None,
+        later: None,
     };
     // Nothing is known of an array none of whose members can be started, but that it is there.
     let newest = layers.top.newest.map_or(superblock, |newest| *newest);
@@ -121,6 +136,7 @@ fn explain(
         within: layers.inner.into_iter().map(within).collect(),
         prospect,
         next: Some(next_step(&next)),
+        later,
     }
 }
 
@@ -134,6 +150,10 @@ fn in_use(found: &Found) -> Option<(Prospect, Next)> {
 fn prospect_of(start: &Start) -> Prospect {
     match start {
         Start::Refused { reason, .. } => Prospect::Refused { reason: reason.clone() },
+        Start::Halfway(halfway) => Prospect::Ready {
+            condition: format!("to be read; {}", halfway.description()),
+            replay: None,
+        },
         Start::Ready { config, degraded, resync_from, by_bitmap } => Prospect::Ready {
             condition: condition(*degraded, *resync_from, *by_bitmap),
             replay: replay(config),

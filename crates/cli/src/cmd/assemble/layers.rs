@@ -1,6 +1,8 @@
 //! One array, or arrays whose members are arrays: told apart by whether the devices carry the
 //! superblocks of several arrays, and those arrays' contents the superblocks of one more.
 
+use std::path::Path;
+
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::{Assembly, Candidate, Config, MemberConfig, Options, Start, Verdict};
 use braid_array::format::{Superblock, SuperblockError};
@@ -11,6 +13,7 @@ use braid_host::serve::Assembled;
 
 use super::{Called, judge};
 use crate::cmd::found::{self, Found};
+use crate::cmd::halfway;
 use crate::failure::Failure;
 use crate::invocation::next_step;
 
@@ -83,6 +86,11 @@ impl Layers {
             Start::Refused { reason, .. } => {
                 Some(format!("; {} cannot be started: {reason}", title(&layer.assembly)))
             }
+            Start::Halfway(halfway) => Some(format!(
+                "; {} is not taken for a member: {}",
+                title(&layer.assembly),
+                halfway.description()
+            )),
             Start::Ready { .. } => None,
         };
         self.inner.iter().filter_map(problem).collect()
@@ -132,7 +140,7 @@ impl Layers {
             Start::Refused { reason, .. } => {
                 Some(why_not(&title(&layer.assembly), format!("cannot be started: {reason}")))
             }
-            Start::Ready { .. } => None,
+            Start::Ready { .. } | Start::Halfway(_) => None,
         });
         let layers = self.inner.iter().map(|layer| &layer.assembly).chain([&self.top]);
         let out = layers
@@ -170,7 +178,18 @@ impl Layers {
     }
 
     /// What is to be served.
-    pub(super) fn assembled(self, object: &str) -> Result<Assembled, Failure> {
+    pub(super) fn assembled(
+        self,
+        object: &str,
+        backup: Option<&Path>,
+    ) -> Result<Assembled, Failure> {
+        if let (Start::Halfway(halfway), true) = (&self.top.start, self.inner.is_empty()) {
+            let devices = self.devices.into_iter().map(|one| one.device).collect();
+            let (whole, arrays) =
+                halfway::open("assemble", object, (**halfway).clone(), devices, backup)
+                    .map_err(|why| Failure::explained("assemble", object, why))?;
+            return Ok(Assembled::Pieces { whole, arrays });
+        }
         let beside: Vec<String> = self.beside().map(|layer| title(&layer.assembly)).collect();
         let config = ready(object, self.top)?;
         if self.inner.is_empty() {
@@ -197,6 +216,10 @@ impl Layers {
 fn ready(object: &str, assembly: Assembly) -> Result<Config, Failure> {
     match assembly.start {
         Start::Ready { config, .. } => Ok(*config),
+        Start::Halfway(halfway) => {
+            let reason = halfway.description();
+            Err(Failure::refused("assemble", object, reason, "read it by itself: braid cat"))
+        }
         Start::Refused { reason, next, .. } => {
             Err(Failure::refused("assemble", object, reason, next))
         }

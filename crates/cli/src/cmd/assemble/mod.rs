@@ -13,19 +13,25 @@ use braid_host::serve::Assembled;
 use super::families::{self, Choice, Families, choose};
 use super::found::{self, Found, Members, Named, Use};
 use super::launch::{self, How, launch};
-use crate::args::AssembleArgs;
+use super::maps;
+use super::stranger::refuse_strangers;
+use crate::args::{AssembleArgs, MapArgs};
 use crate::config::{MdadmConf, MdadmPlace as Place, uuid_digits};
 use crate::failure::{Failure, system_error};
 use crate::output::{self, shape};
 
+mod advice;
+mod bare;
 mod explain;
 mod layers;
 mod nodes;
+mod successor;
 
 use layers::Layers;
 pub(super) use layers::content;
 pub use nodes::open_nodes;
 pub(super) use nodes::{ask_all, volumes};
+pub(super) use successor::HowAssembled;
 
 /// How the array was called by who asks for it.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +77,8 @@ impl Called {
             name => stored.or(name.as_deref()),
         };
         let next = "put a name before the members: braid assemble --rename NAME MEMBER...";
-        let Some(name) = name else {
+        let by_uuid = newest.map(|newest| format!("md-{}", &uuid_digits(&newest.uuid_text())[..8]));
+        let Some(name) = name.or(by_uuid.as_deref()) else {
             let reason = "its superblocks give it no name";
             return Err(Failure::refused("assemble", object, reason, next));
         };
@@ -92,6 +99,12 @@ struct Chosen {
     members: Vec<PathBuf>,
     how: How,
     options: Options,
+    /// Where all goes that is written to members.
+    overlay: Option<PathBuf>,
+    /// What of members counts as unreadable.
+    maps: MapArgs,
+    /// The backup file of a reshape.
+    backup: Option<PathBuf>,
 }
 
 pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
@@ -105,9 +118,12 @@ pub(super) fn start(
     args: &AssembleArgs,
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
+    if let Some(geometry) = &args.bare.geometry {
+        return bare::start(run_dir, args, geometry, daemon);
+    }
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export, args.insecure)?;
-    let how = How { exports, limits: args.limits.clone() };
+    let how = How { exports, limits: args.limits.clone(), again: None };
     // HOST:NAME and UUIDs select an array, too, but are no name for it.
     if let Some(name) = named.name.as_ref().filter(|name| args.rename || !name.contains(':')) {
         check_name(name).map_err(|error| Failure::usage("assemble", name, error, error.next()))?;
@@ -123,9 +139,10 @@ pub(super) fn start(
     }
     let members = match (called.name.as_deref(), named.members) {
         (_, Members::Nodes(members)) => {
+            args.overlay.refuse("assemble", called.name.as_deref().unwrap_or("nodes"))?;
             return nodes::run(run_dir, args, &called, &members, how, daemon);
         }
-        (_, Members::Paths(members)) if !members.is_empty() => members,
+        (_, Members::Paths(members)) if !members.is_empty() => found::inside(&members),
         (Some(_), _) if called.rename && called.uuid.is_none() => {
             let reason = "which array is to run under this name was not said";
             return Err(Failure::usage("assemble", "--rename", reason, "name its members"));
@@ -149,9 +166,18 @@ pub(super) fn start(
         object: called.name.clone().or(first).unwrap_or_default(),
         called,
         members,
-        how,
+        how: How { again: Some(HowAssembled::of_devices(run_dir, args)), ..how },
         options: Options { force: args.force, run: args.run, read_only: args.readonly },
+        overlay: args.overlay.dir().map(Path::to_owned),
+        maps: args.maps.clone(),
+        backup: args.backup.file().map(Path::to_owned),
     };
+    maps::check("assemble", &args.maps, plan.members.iter().map(PathBuf::as_path))?;
+    if !(args.maps.all().is_empty() || args.readonly || args.explain || plan.overlay.is_some()) {
+        let reason = "--mapfile is for reading: what was not rescued would be written to the image";
+        let next = "add --readonly, or --overlay DIR";
+        return Err(Failure::usage("assemble", &plan.object, reason, next));
+    }
     if args.explain {
         return explain::run(run_dir, plan, args.json);
     }
@@ -231,12 +257,20 @@ pub(super) fn is_whole(name: &str, uuid: Option<&str>, members: &[PathBuf]) -> b
 
 /// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.
 fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Failure> {
-    let purpose = if plan.options.read_only { Use::ServeReadOnly } else { Use::Serve };
+    let purpose = match (plan.options.read_only, &plan.overlay) {
+        (true, _) => Use::ServeReadOnly,
+        (false, overlay) => Use::change(overlay.as_deref()),
+    };
     let Choice { members, nested, left_out } = match plan.called.wanted() {
-        Some(name) => families::by_name("assemble", name, &plan.members)?,
+        Some(name) => {
+            let purpose = Use::look(plan.overlay.as_deref());
+            families::by_name("assemble", name, &plan.members, purpose)?
+        }
         None => Choice { members: plan.members, nested: false, left_out: Vec::new() },
     };
     let found = found::open_all("assemble", &members, purpose)?;
+    let found = maps::apply("assemble", &plan.maps, found)?;
+    refuse_strangers("assemble", &found)?;
     let layers = Layers::of(found, nested, plan.called.clone(), plan.options);
     if let Start::Refused { reason, next, .. } = &layers.top.start {
         let next = plan.called.named(next.clone());
@@ -247,11 +281,19 @@ fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Fai
     for left_out in others.chain(layers.left_out(&name)) {
         output::warning(&format!("assemble {name}: {left_out}"));
     }
-    let array = layers.assembled(&plan.object)?;
-    launch::serve("assemble", run_dir, name, array, plan.how, daemon)
+    if plan.overlay.is_some() && !layers.inner.is_empty() {
+        let reason = "--overlay is for arrays of devices, and this one is made of arrays";
+        return Err(Failure::refused("assemble", &plan.object, reason, "use --readonly"));
+    }
+    let array = layers.assembled(&plan.object, plan.backup.as_deref())?;
+    let mut how = plan.how;
+    if matches!(array, Assembled::Pieces { .. }) {
+        how.again = None;
+    }
+    launch::serve("assemble", run_dir, name, array, how, daemon)
 }
 
 /// An array of just these members.
 pub(super) fn all_in(object: &str, found: Vec<Found>) -> Result<Assembled, Failure> {
-    Layers::of(found, false, Called::default(), Options::default()).assembled(object)
+    Layers::of(found, false, Called::default(), Options::default()).assembled(object, None)
 }

@@ -13,7 +13,8 @@ use braid_host::remote::{self, Remote, RemoteError};
 use braid_host::serve::{Assembled, Private};
 use uuid::Uuid;
 
-use super::{range, stdout_failure, to_read};
+use super::source::Source;
+use super::{contents, range, stdout_failure, to_read};
 use crate::args::{CatArgs, NodeArg};
 use crate::cmd::assemble::{ask_all, volumes};
 use crate::cmd::nodes::{Missing, failed, network};
@@ -23,7 +24,7 @@ use crate::output;
 /// What is read at once; whole blocks of any array.
 const PART_BYTES: u64 = 4 << 20;
 /// The array is read in multiples of this.
-const BLOCK_BYTES: u64 = 4096;
+pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// A volume that is there.
 struct Seen {
@@ -52,8 +53,12 @@ pub(super) fn run(name: Option<&str>, nodes: &[NodeArg], args: &CatArgs) -> Resu
     }
     let array = Private::start(config(plan, network, &object)?)
         .map_err(|why| Failure::explained("cat", &object, why))?;
-    let copied = range(&object, array.size_bytes(), args)
-        .and_then(|(offset, length)| copy(&array, &object, offset, length));
+    let copied = if contents::are_asked_for(args) {
+        contents::run(vec![(object.clone(), Source::Nodes(&array))], args)
+    } else {
+        range(&object, array.size_bytes(), args)
+            .and_then(|(offset, length)| copy(&array, &object, offset, length))
+    };
     let stopped = array.stop().map_err(|why| Failure::explained("cat", &object, why));
     copied.and(stopped).and_then(|()| unchanged(&object, &candidates, network))
 }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use braid_array::format::Superblock;
 use braid_host::member;
 
 use super::found::{self, is_called};
@@ -12,21 +13,30 @@ use crate::failure::Failure;
 use crate::output;
 
 mod check;
+mod join;
 mod units;
 
-pub(super) fn run(args: &ConfigArgs) -> Result<(), Failure> {
+pub(super) fn run(run_dir: &Path, args: &ConfigArgs) -> Result<(), Failure> {
     match &args.action {
         ConfigAction::Check { file } => check::run(file),
         ConfigAction::Units { dir, file } => units::run(&file.config, dir),
         ConfigAction::Probe { device, file } => probe(&file.config, device),
+        ConfigAction::Join { device, file } => join::run(run_dir, &file.config, device),
     }
 }
 
 /// Says nothing of a device that belongs to no array of the file.
 fn probe(file: &Path, device: &Path) -> Result<(), Failure> {
     let Some(config) = Config::if_there(file) else { return Ok(()) };
-    let Ok(opened) = member::peek(device) else { return Ok(()) };
-    let Ok(superblock) = found::read(opened).candidate.superblock else { return Ok(()) };
+    let Some((entry, superblock)) = owner(&config, device) else { return Ok(()) };
+    let uuid = uuid_digits(&superblock.uuid_text());
+    let boot = if entry.boot { "BRAID_BOOT=1\n" } else { "" };
+    output::answer(&format!("BRAID_ARRAY={}\nBRAID_UUID={uuid}\n{boot}", entry.name))
+}
+
+/// The array of the file that a device belongs to, and its superblock.
+fn owner<'a>(config: &'a Config, device: &Path) -> Option<(&'a ArrayEntry, Superblock)> {
+    let superblock = found::read(member::peek(device).ok()?).candidate.superblock.ok()?;
     let uuid = uuid_digits(&superblock.uuid_text());
     let real = std::fs::canonicalize(device).ok();
     let is_named = |entry: &ArrayEntry| {
@@ -37,7 +47,6 @@ fn probe(file: &Path, device: &Path) -> Result<(), Failure> {
         Some(wanted) => *wanted == uuid,
         None => is_named(entry) || is_called(&superblock, &entry.name),
     };
-    let Some(entry) = config.arrays.iter().find(owns) else { return Ok(()) };
-    let boot = if entry.boot { "BRAID_BOOT=1\n" } else { "" };
-    output::answer(&format!("BRAID_ARRAY={}\nBRAID_UUID={uuid}\n{boot}", entry.name))
+    let entry = config.arrays.iter().find(owns)?;
+    Some((entry, superblock))
 }

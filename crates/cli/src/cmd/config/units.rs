@@ -29,13 +29,13 @@ pub(super) fn run(file: &Path, dir: &Path) -> Result<(), Failure> {
         output::failure(&problem.failure(OPERATION, file));
     }
     let startable = |name: &str| config.problem(name).is_none() && can_be_a_unit(name);
+    let nodes: Vec<&NodeEntry> =
+        config.nodes.iter().filter(|entry| startable(&entry.name)).collect();
     let mut units = Vec::new();
     for entry in config.arrays.iter().filter(|entry| startable(&entry.name)) {
-        units.push(of_array(entry));
+        units.push(of_array(entry, &nodes));
     }
-    for entry in config.nodes.iter().filter(|entry| startable(&entry.name)) {
-        units.push(of_node(entry));
-    }
+    units.extend(nodes.iter().map(|entry| of_node(entry)));
     units.iter().try_for_each(|unit| unit.write(dir)).map_err(|error| {
         let next = "name a directory that may be written to";
         Failure::refused(OPERATION, dir.display(), system_error(&error), next)
@@ -87,7 +87,7 @@ fn template(unit: &str) -> String {
     }
 }
 
-fn of_array(entry: &ArrayEntry) -> Unit {
+fn of_array(entry: &ArrayEntry, nodes: &[&NodeEntry]) -> Unit {
     let service = format!("braid@{}.service", entry.name);
     let members = entry.members.iter().map(|member| Path::new(&member.value));
     let places = entry.exports.iter().filter_map(|export| match &export.value.place {
@@ -103,6 +103,10 @@ fn of_array(entry: &ArrayEntry) -> Unit {
     if over_nodes {
         text.push_str("Wants=network-online.target\nAfter=network-online.target\n");
         text.push_str("Before=remote-fs-pre.target\nWants=remote-fs-pre.target\n");
+        // Its members may be on any of this machine's, which must not stop before it has.
+        for node in nodes {
+            let _ = writeln!(text, "After=braid-node@{}.service", node.name);
+        }
     } else if !text.contains("RequiresMountsFor") {
         text.push_str("Before=local-fs-pre.target\nWants=local-fs-pre.target\n");
     }
@@ -174,7 +178,10 @@ mod tests {
         let img = text(&to, "braid@img.service");
         assert!(img.contains("RequiresMountsFor=\"/srv/a 1\"\n"), "{img}");
         assert!(img.contains("RequiresMountsFor=\"/mnt\"\n") && !img.contains("local-fs"), "{img}");
-        assert!(text(&to, "braid@far.service").contains("After=network-online.target"));
+        let far = text(&to, "braid@far.service");
+        assert!(far.contains("After=network-online.target"), "{far}");
+        assert!(far.contains("After=braid-node@n1.service\n"), "{far}");
+        assert!(!img.contains("braid-node@"), "{img}");
         assert!(text(&to, "braid-node@n1.service").contains("RequiresMountsFor=\"/srv/n\""));
         let linked = |link: &str| to.join(link).read_link().ok();
         let units = Path::new(UNITS);

@@ -12,11 +12,12 @@ use braid_array::format::{Version, locations};
 use braid_array::level::Level;
 use braid_array::refusal::Advised;
 use braid_array::{SECTOR_BYTES, name};
-use braid_host::member::{self, MemberFile, Mode};
+use braid_host::member::{self, MemberFile};
 use uuid::Uuid;
 
+use super::found::{self, Use};
 use super::shape::{ArrayShape, Typed};
-use super::{found, writes};
+use super::writes;
 use crate::args::{CreateArgs, MemberArg, MetadataArg, Size, similar};
 use crate::failure::{Failure, system_error};
 use crate::invocation::shell_word;
@@ -39,6 +40,8 @@ struct Creation {
     force: bool,
     /// For each role its device, `None` where it is missing; then the spares, then the journal.
     members: Vec<Option<PathBuf>>,
+    /// Where all goes that is written to them.
+    overlay: Option<PathBuf>,
 }
 
 /// What closes the write hole.
@@ -52,6 +55,10 @@ enum Policy {
 
 pub(super) fn run(run_dir: &Path, args: &CreateArgs) -> Result<(), Failure> {
     let memory = args.members.iter().any(|member| matches!(member, MemberArg::Memory(_)));
+    let volatile = memory || args.members.iter().any(|m| matches!(m, MemberArg::Node(_)));
+    if volatile {
+        args.overlay.refuse("create", &args.name)?;
+    }
     if memory {
         return memory::run(run_dir, args);
     }
@@ -90,7 +97,9 @@ fn on_devices(args: &CreateArgs) -> Result<(), Failure> {
         shell_word(&path.display().to_string())
     };
     let words: Vec<String> = plan.members.iter().flatten().map(word).collect();
-    output::answer(&format!("braid assemble {} {}\n", shell_word(&plan.name), words.join(" ")))
+    let option = args.overlay.words();
+    let name = shell_word(&plan.name);
+    output::answer(&format!("braid assemble{option} {name} {}\n", words.join(" ")))
 }
 
 impl Creation {
@@ -117,6 +126,7 @@ impl Creation {
             assume_clean: args.assume_clean,
             force: args.force,
             members,
+            overlay: args.overlay.dir().map(Path::to_owned),
         })
     }
 }
@@ -281,8 +291,9 @@ fn open(plan: &Creation) -> Result<Vec<Option<MemberFile>>, Failure> {
         Failure::refused("create", error.path.display(), error.reason, next)
     };
     let paths: Vec<PathBuf> = plan.members.iter().flatten().cloned().collect();
-    let devices = found::open_distinct(&paths, |path| member::open(path, Mode::ReadWrite, true))
-        .map_err(failed)?;
+    let purpose = Use::change(plan.overlay.as_deref());
+    let devices =
+        found::open_distinct(&paths, |path| found::open(path, purpose)).map_err(failed)?;
     let overwritten = if plan.force { &[][..] } else { &devices[..] };
     for device in overwritten {
         let found = member::signature(device).map_err(|error| unreadable(device, &error))?;

@@ -139,6 +139,8 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
 
+    use braid_array::MemberId;
+    use braid_array::figures::{Figures, IoFigures, MemberFigures};
     use braid_array::status::Status;
     use braid_host::control::socket_path;
     use braid_host::control::wire::{Answer, Reply, Response, VERSION};
@@ -168,7 +170,11 @@ mod tests {
         }
 
         fn answer(&mut self) {
-            let status = Answer::Status(Box::new(served("home", Status::blank())));
+            let of_member = MemberFigures { member: MemberId(0), io: IoFigures::default() };
+            let figures = Figures { members: vec![of_member], ..Figures::default() };
+            let array = served("home", Status::blank());
+            let array = ControlStatus { figures: Some(figures), ..array };
+            let status = Answer::Status(Box::new(array));
             let response = Response { version: VERSION, result: Reply::Ok(status) };
             let mut line = serde_json::to_vec(&response).expect("JSON");
             line.push(b'\n');

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use braid_array::status::Status;
+use braid_array::figures::IoFigures;
 use braid_host::control::wire::ControlStatus;
 use serde::Serialize;
 use serde_json::Value;
+
+use super::recent::{Rates, Recent};
 
 /// What happens within so long is one point of a plot.
 const STEP_S: u64 = 30;
@@ -24,6 +26,10 @@ struct Point {
     errors: u64,
     /// How long the slowest member took, of those that are slow.
     slow_ms: u64,
+    /// What users asked for, on average.
+    rates: Rates,
+    /// Requests that failed.
+    failed: u64,
 }
 
 /// The last day of an array, as long as it was looked at.
@@ -32,6 +38,12 @@ struct Ring {
     points: VecDeque<Point>,
     /// All errors of its members, at the last look.
     errors: Option<u64>,
+    /// What users had asked for at the last look, and when that was.
+    asked: Option<(u64, IoFigures)>,
+    /// Between the last two looks.
+    latest: Recent,
+    /// Since the last point began.
+    of_point: Recent,
 }
 
 /// The same as columns.
@@ -42,6 +54,12 @@ pub(super) struct Plots {
     bytes_per_s: Vec<u64>,
     errors: Vec<u64>,
     slow_ms: Vec<u64>,
+    read_bytes_s: Vec<u64>,
+    write_bytes_s: Vec<u64>,
+    read_us: Vec<u64>,
+    write_us: Vec<u64>,
+    slow_us: Vec<u64>,
+    failed: Vec<u64>,
 }
 
 /// What is kept. Arrays that are gone go with their plots, at the end of the day.
@@ -54,13 +72,12 @@ pub(super) struct Board {
 
 impl Board {
     /// All arrays have been looked at.
-    pub(super) fn look(&mut self, now_s: u64, arrays: &[ControlStatus], silent: BTreeSet<String>) {
+    pub(super) fn look(&mut self, now_ms: u64, arrays: &[ControlStatus], silent: BTreeSet<String>) {
         self.silent = silent;
-        let step = now_s / STEP_S;
         for array in arrays {
-            self.rings.entry(array.name.clone()).or_default().look(step, &array.array);
+            self.rings.entry(array.name.clone()).or_default().look(now_ms, array);
         }
-        self.rings.retain(|_, ring| ring.expire(step));
+        self.rings.retain(|_, ring| ring.expire(step(now_ms)));
     }
 
     /// Something has happened.
@@ -85,6 +102,17 @@ impl Board {
         points.map(|point| point.bytes_per_s).collect()
     }
 
+    /// What users asked of an array of late.
+    pub(super) fn rates(&self, name: &str) -> Rates {
+        self.rings.get(name).map(|ring| ring.latest.rates()).unwrap_or_default()
+    }
+
+    /// What users of an array read and wrote per second in the last day.
+    pub(super) fn users_speeds(&self, name: &str) -> Vec<u64> {
+        let points = self.rings.get(name).into_iter().flat_map(|ring| &ring.points);
+        points.map(|point| point.rates.read_bytes_s + point.rates.write_bytes_s).collect()
+    }
+
     /// The last day of each array.
     pub(super) fn plots(&self) -> BTreeMap<&str, Plots> {
         self.rings.iter().map(|(name, ring)| (name.as_str(), ring.plots())).collect()
@@ -92,7 +120,9 @@ impl Board {
 }
 
 impl Ring {
-    fn look(&mut self, step: u64, status: &Status) {
+    fn look(&mut self, now_ms: u64, served: &ControlStatus) {
+        let status = &served.array;
+        let step = step(now_ms);
         let all = || std::iter::once(status).chain(&status.children);
         let members = || all().flat_map(|array| &array.members);
         let errors: u64 = members().map(|member| member.errors).sum();
@@ -102,12 +132,25 @@ impl Ring {
         let came = errors.saturating_sub(self.errors.replace(errors).unwrap_or(errors));
         if self.points.back().is_none_or(|last| last.step != step) {
             self.points.push_back(Point { step, ..Point::default() });
+            self.of_point = Recent::default();
         }
+        self.latest = self.users_io(now_ms, served);
+        self.of_point.add(&self.latest);
         if let Some(point) = self.points.back_mut() {
             point.bytes_per_s = point.bytes_per_s.max(bytes_per_s);
             point.errors += came;
             point.slow_ms = point.slow_ms.max(slow_ms);
+            point.rates = self.of_point.rates();
+            point.failed = self.of_point.errors;
         }
+    }
+
+    /// What users have asked for since the look before.
+    fn users_io(&mut self, now_ms: u64, served: &ControlStatus) -> Recent {
+        let Some(figures) = &served.figures else { return Recent::default() };
+        let before = self.asked.replace((now_ms, figures.requests.clone()));
+        let Some((then_ms, before)) = before else { return Recent::default() };
+        Recent::between(now_ms.saturating_sub(then_ms), &before, &figures.requests)
     }
 
     /// Forgets what is older than a day. False when nothing is left.
@@ -125,15 +168,28 @@ impl Ring {
             bytes_per_s: column(|point| point.bytes_per_s),
             errors: column(|point| point.errors),
             slow_ms: column(|point| point.slow_ms),
+            read_bytes_s: column(|point| point.rates.read_bytes_s),
+            write_bytes_s: column(|point| point.rates.write_bytes_s),
+            read_us: column(|point| point.rates.read_us),
+            write_us: column(|point| point.rates.write_us),
+            slow_us: column(|point| point.rates.slow_us),
+            failed: column(|point| point.failed),
         }
     }
 }
 
+/// Which point a moment is in.
+const fn step(now_ms: u64) -> u64 {
+    now_ms / 1000 / STEP_S
+}
+
 #[cfg(test)]
 mod tests {
-    use braid_array::status::SyncStatus;
+    use braid_array::figures::Figures;
+    use braid_array::status::{Status, SyncStatus};
 
     use super::*;
+    use crate::cmd::monitor::recent::testing::reads;
     use crate::cmd::monitor::seen::testing::served;
 
     fn array(bytes_per_s: u64) -> ControlStatus {
@@ -145,16 +201,33 @@ mod tests {
     fn a_day_is_kept_and_no_more() {
         let mut board = Board::default();
         for (second, speed) in [(60, 5), (75, 9), (89, 7), (90, 1)] {
-            board.look(second, &[array(speed)], BTreeSet::new());
+            board.look(second * 1000, &[array(speed)], BTreeSet::new());
         }
         let plots = &board.plots()["home"];
         assert_eq!((&plots.time[..], &plots.bytes_per_s[..]), (&[60, 90][..], &[9, 1][..]));
-        board.look(60 + 86_400 - 30, &[array(3)], BTreeSet::new());
+        board.look((60 + 86_400 - 30) * 1000, &[array(3)], BTreeSet::new());
         assert_eq!(board.plots()["home"].time, [60, 90, 60 + 86_400 - 30]);
-        board.look(60 + 86_400, &[array(3)], BTreeSet::new());
+        board.look((60 + 86_400) * 1000, &[array(3)], BTreeSet::new());
         assert_eq!(board.plots()["home"].time.len(), 3, "the first is a day old");
-        board.look(3 * 86_400, &[], BTreeSet::new());
+        board.look(3 * 86_400_000, &[], BTreeSet::new());
         assert!(board.plots().is_empty(), "the array is gone for long");
+    }
+
+    #[test]
+    fn a_point_has_the_speed_of_its_time_and_top_that_of_the_moment() {
+        let mut board = Board::default();
+        let looks = [(60_000, 1000), (61_000, 1100), (63_000, 1100), (90_500, 3850)];
+        for (ms, count) in looks {
+            let figures = Some(Figures { requests: reads(count), ..Figures::default() });
+            let array = ControlStatus { figures, ..array(0) };
+            board.look(ms, &[array], BTreeSet::new());
+        }
+        let plots = &board.plots()["home"];
+        // What was read before the first look is not known to be new.
+        assert_eq!(plots.read_bytes_s, [34_133, 100 << 10]);
+        assert_eq!((&plots.read_us[..], plots.slow_us[1]), (&[1000, 1000][..], 1024));
+        assert_eq!(board.rates("home").reads_s, 100);
+        assert_eq!(board.users_speeds("home"), plots.read_bytes_s);
     }
 
     #[test]

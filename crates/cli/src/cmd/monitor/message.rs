@@ -6,6 +6,11 @@ use serde_json::{Value, json};
 use super::events::Alert;
 use crate::failure::one_line;
 
+/// Whose mails they are.
+pub(super) const MAILER: &str = "Braid monitoring";
+/// Lines of mails are no longer than 998 bytes.
+const MOST_OF_AN_ID: usize = 800;
+
 /// An alert, and when it came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Message {
@@ -43,8 +48,14 @@ impl Message {
         })
     }
 
-    /// A mail with its head, as mdadm words it.
-    pub(super) fn mail(&self, to: &str, host: &str, mdstat: &str) -> String {
+    /// A mail's subject, as mdadm words it.
+    pub(super) fn subject(&self, host: &str) -> String {
+        let Alert { event, array, .. } = &self.alert;
+        format!("{} event on {}:{host}", event.name(), one_line(array))
+    }
+
+    /// A mail's text, as mdadm words it.
+    pub(super) fn text(&self, mdstat: &str) -> String {
         let Alert { event, array, member, disk, warning, .. } = &self.alert;
         let event = event.name();
         let array = one_line(array);
@@ -58,20 +69,54 @@ impl Message {
             format!("What it says: {}.\n\n", one_line(warning))
         });
         format!(
-            "From: Braid monitoring <root>\n\
-             To: {}\n\
-             Subject: {event} event on {array}:{host}\n\
-             Auto-Submitted: auto-generated\n\
-             Content-Type: text/plain; charset=utf-8\n\n\
-             This is an automatically generated mail message.\n\n\
+            "This is an automatically generated mail message.\n\n\
              A {event} event had been detected on array {array} at {}.\n\n\
              {component}{disk}{warning}\
              Faithfully yours, etc.\n\n\
              The arrays of this machine, as /proc/mdstat would show them:\n\n{mdstat}",
-            one_line(to),
             self.time,
         )
     }
+
+    /// A mail with its head, for sendmail.
+    pub(super) fn mail(&self, from: &str, to: &str, host: &str, mdstat: &str) -> String {
+        format!(
+            "From: {MAILER} <{}>\n\
+             To: {}\n\
+             Subject: {}\n\
+             Auto-Submitted: auto-generated\n\
+             Content-Type: text/plain; charset=utf-8\n\n{}",
+            one_line(from),
+            one_line(to),
+            self.subject(host),
+            self.text(mdstat),
+        )
+    }
+
+    /// What names its mail among all mails, however often that is sent: who gets two shows one.
+    pub(super) fn mail_id(&self, host: &str) -> String {
+        let Alert { event, uuid, member, warning, .. } = &self.alert;
+        let event = event.name();
+        let words = [self.time.as_str(), event.as_ref(), uuid.as_str()].into_iter();
+        let more = [member, warning].into_iter().flatten().map(String::as_str);
+        let words: Vec<_> = words.chain(more).map(atom).collect();
+        let words = words.join(".");
+        let id = words.get(..MOST_OF_AN_ID).unwrap_or(&words);
+        let host: Vec<_> = host.split('.').map(atom).collect();
+        format!("<{id}@{}>", host.join("."))
+    }
+}
+
+/// A text in what may stand in the name of a mail.
+fn atom(text: &str) -> String {
+    let mut atom = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' => atom.push(byte.into()),
+            _ => atom.push_str(&format!("_{byte:02x}")),
+        }
+    }
+    atom
 }
 
 #[cfg(test)]
@@ -100,14 +145,25 @@ mod tests {
 
     #[test]
     fn a_mail_has_mdadms_subject_and_no_head_from_elsewhere() {
-        let mail = message(Some("/dev/a\n\nb")).mail("root\nBcc: all", "here", "Personalities\n");
+        let mail =
+            message(Some("/dev/a\n\nb")).mail("a@b", "root\nBcc: all", "here", "Personalities\n");
         let (head, body) = mail.split_once("\n\n").expect("a head");
+        assert!(head.starts_with("From: Braid monitoring <a@b>\n"), "{head}");
         assert!(head.contains("\nTo: root\\nBcc: all\n"), "{head}");
         assert!(head.contains("\nSubject: Fail event on home:here\n"), "{head}");
         assert!(body.contains("component device /dev/a\\n\\nb."), "{body}");
         assert!(body.contains("this label: WDC, serial 7."), "{body}");
         assert!(body.contains("\n\nWhat it says: 8 sectors wait.\n\n"), "{body}");
         assert!(body.ends_with("\n\nPersonalities\n"), "{body}");
+    }
+
+    #[test]
+    fn a_mail_has_one_name_and_no_other_mail_has_that() {
+        let here = |member| message(member).mail_id("a.b c");
+        let id = "<2026-01-02T03_3a04_3a05Z.Fail.a_3ab_3ac_3ad@a.b_20c>";
+        assert_eq!(here(None), id);
+        assert_ne!(here(Some("/dev/a/b")), here(Some("/dev/a b")));
+        assert!(here(Some(&"/".repeat(1000))).len() < 998);
     }
 
     #[test]

@@ -13,15 +13,23 @@ use braid_array::events::SyncAction;
 use braid_array::status::{MemberState, Status};
 use braid_host::control::wire::ControlStatus;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
+use tokio::task::spawn_blocking;
 
+use self::io::IoMetrics;
+use self::nodes::NodeMetrics;
+use super::nodes::{NodeSeen, Nodes};
 use super::seen::within;
 use super::sinks::Latest;
 use crate::output::json::state_words;
 use crate::output::shape;
+
+mod io;
+mod nodes;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -30,8 +38,11 @@ type Gauges = Family<Labels, Gauge<u64, AtomicU64>>;
 type Counters = Family<Labels, Counter>;
 
 /// Answers who asks for them.
-pub(super) fn router(latest: Latest) -> Router {
-    let answer = move || async move { answer(&latest) };
+pub(super) fn router(latest: Latest, nodes: Nodes) -> Router {
+    let answer = move || async move {
+        let answer = spawn_blocking(move || answer(&latest, &nodes.ask()));
+        answer.await.unwrap_or_else(|error| failed(&error))
+    };
     let elsewhere = |method: Method| async move {
         if method == Method::GET || method == Method::HEAD {
             (StatusCode::NOT_FOUND, "metrics are at /metrics\n")
@@ -42,27 +53,63 @@ pub(super) fn router(latest: Latest) -> Router {
     Router::new().route("/metrics", get(answer).fallback(elsewhere)).fallback(elsewhere)
 }
 
-fn answer(latest: &Latest) -> Response {
-    match latest.with(text) {
+fn answer(latest: &Latest, nodes: &[NodeSeen]) -> Response {
+    match latest.with(|arrays| text(arrays, nodes)) {
         Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+        Err(error) => failed(&error),
     }
 }
 
+fn failed(error: &impl fmt::Display) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response()
+}
+
 /// The text.
-fn text(arrays: &[ControlStatus]) -> Result<String, fmt::Error> {
+fn text(arrays: &[ControlStatus], nodes: &[NodeSeen]) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("braid");
     let metrics = Metrics::register(&mut registry);
     let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
     metrics.build_info.get_or_create(&version).set(1);
+    let io = IoMetrics::register(&mut registry);
     for array in arrays {
+        io.fill(array);
+        metrics.process(array);
         for (name, status) in within(&array.name, &array.array) {
             metrics.array(&name, status);
         }
     }
+    let of_nodes = NodeMetrics::register(&mut registry);
+    nodes.iter().for_each(|node| of_nodes.fill(node));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+/// Metrics of one name.
+fn family<M>(registry: &mut Registry, name: &str, help: &str) -> Family<Labels, M>
+where
+    M: Metric + TypedMetric + Default,
+{
+    let family = Family::default();
+    registry.register(name, help, Family::clone(&family));
+    family
+}
+
+/// The same, of so many of a unit.
+fn family_of<M>(registry: &mut Registry, name: &str, unit: Unit, help: &str) -> Family<Labels, M>
+where
+    M: Metric + TypedMetric + Default,
+{
+    let family = Family::default();
+    registry.register_with_unit(name, help, unit, Family::clone(&family));
+    family
+}
+
+fn bytes<M>(registry: &mut Registry, name: &str, help: &str) -> Family<Labels, M>
+where
+    M: Metric + TypedMetric + Default,
+{
+    family_of(registry, name, Unit::Bytes, help)
 }
 
 #[derive(Debug)]
@@ -76,40 +123,49 @@ struct Metrics {
     sync_running: Gauges,
     sync_done: Gauges,
     sync_total: Gauges,
+    sync_speed: Gauges,
+    sync_left: Gauges,
+    journal_size: Gauges,
+    journal_used: Gauges,
+    memory: Gauges,
     errors: Counters,
     mismatch: Counters,
 }
 
 impl Metrics {
     fn register(registry: &mut Registry) -> Self {
-        fn gauges(registry: &mut Registry, name: &str, help: &str) -> Gauges {
-            let family = Gauges::default();
-            registry.register(name, help, family.clone());
-            family
-        }
-        fn bytes(registry: &mut Registry, name: &str, help: &str) -> Gauges {
-            let family = Gauges::default();
-            registry.register_with_unit(name, help, Unit::Bytes, family.clone());
-            family
-        }
-        let errors = Counters::default();
-        let help = "I/O errors of a member since its array was started";
-        registry.register("member_errors", help, errors.clone());
-        let mismatch = Counters::default();
-        let help = "What the check or repair that runs, or the latest one, has found to differ";
-        registry.register_with_unit("scrub_mismatch", help, Unit::Bytes, mismatch.clone());
+        let speed = Unit::Other("bytes_per_second".to_owned());
+        let errors = "I/O errors of a member since its array was started";
+        let mismatch = "What the check or repair that runs, or the latest one, has found to differ";
         Self {
-            errors,
-            mismatch,
-            build_info: gauges(registry, "build_info", "The version of braid monitor"),
-            info: gauges(registry, "array_info", "What an array is"),
-            state: gauges(registry, "array_state", "1 for each state that an array is in"),
+            errors: family(registry, "member_errors", errors),
+            mismatch: bytes(registry, "scrub_mismatch", mismatch),
+            build_info: family(registry, "build_info", "The version of braid monitor"),
+            info: family(registry, "array_info", "What an array is"),
+            state: family(registry, "array_state", "1 for each state that an array is in"),
             size: bytes(registry, "array_size", "Size of an array"),
-            members: gauges(registry, "array_members", "How many members are in a state"),
-            required: gauges(registry, "array_members_required", "Members of a whole array"),
-            sync_running: gauges(registry, "sync_running", "1 for the work that goes on"),
+            members: family(registry, "array_members", "How many members are in a state"),
+            required: family(registry, "array_members_required", "Members of a whole array"),
+            sync_running: family(registry, "sync_running", "1 for the work that goes on"),
             sync_done: bytes(registry, "sync_done", "What background work has done, per member"),
             sync_total: bytes(registry, "sync_total", "Of how much; 0 where nothing goes on"),
+            sync_speed: family_of(registry, "sync_speed", speed, "Of background work, per member"),
+            sync_left: family_of(
+                registry,
+                "sync_left",
+                Unit::Seconds,
+                "How long it takes at that speed",
+            ),
+            journal_size: bytes(registry, "journal_size", "Size of the journal"),
+            journal_used: bytes(registry, "journal_used", "What of it still counts; of each node"),
+            memory: bytes(registry, "resident_memory", "Memory of the process of an array"),
+        }
+    }
+
+    /// What the process of an array takes.
+    fn process(&self, array: &ControlStatus) {
+        if let Some(bytes) = resident_bytes(array.pid) {
+            self.memory.get_or_create(&vec![("array", array.name.clone())]).set(bytes);
         }
     }
 
@@ -144,12 +200,37 @@ impl Metrics {
             let running = status.sync.action == action;
             self.sync_running.get_or_create(&with("kind", action.name())).set(running.into());
         }
-        self.sync_done.get_or_create(&labels()).set(status.sync.done_sectors * SECTOR_BYTES);
-        self.sync_total.get_or_create(&labels()).set(status.sync.total_sectors * SECTOR_BYTES);
         if let Some(sectors) = status.mismatch_sectors {
             self.mismatch.get_or_create(&labels()).inc_by(sectors * SECTOR_BYTES);
         }
+        self.work(&labels(), status);
     }
+
+    /// Background work and the journal.
+    fn work(&self, labels: &Labels, status: &Status) {
+        let sync = &status.sync;
+        self.sync_done.get_or_create(labels).set(sync.done_sectors * SECTOR_BYTES);
+        self.sync_total.get_or_create(labels).set(sync.total_sectors * SECTOR_BYTES);
+        self.sync_speed.get_or_create(labels).set(sync.bytes_per_s);
+        if let Some(seconds) = sync.finish_s {
+            self.sync_left.get_or_create(labels).set(seconds);
+        }
+        if let Some(journal) = &status.journal {
+            self.journal_size.get_or_create(labels).set(journal.size_sectors * SECTOR_BYTES);
+        }
+        let on_disk = status.journal.as_ref().and_then(|journal| journal.used_sectors);
+        let on_nodes = (status.journal_bytes > 0).then_some(status.journal_bytes);
+        if let Some(bytes) = on_disk.map(|sectors| sectors * SECTOR_BYTES).or(on_nodes) {
+            self.journal_used.get_or_create(labels).set(bytes);
+        }
+    }
+}
+
+/// The memory that a process has, as `/proc/PID/status` tells (`VmRSS`, in KiB).
+fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
 /// As [`state_words`] has them.
@@ -178,119 +259,4 @@ const ACTIONS: [SyncAction; 4] =
     [SyncAction::Resync, SyncAction::Recovery, SyncAction::Check, SyncAction::Repair];
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use braid_array::MemberId;
-    use braid_array::status::MemberStatus;
-
-    use super::*;
-    use crate::cmd::monitor::seen::testing::served;
-
-    fn array() -> ControlStatus {
-        let member = |number: u16, state| MemberStatus {
-            member: MemberId(number),
-            device: format!("/dev/odd \"{number}\"\n"),
-            role: None,
-            number,
-            state,
-            replacement: false,
-            want_replacement: false,
-            needed: false,
-            events: 0,
-            errors: 3,
-            unreliable: false,
-            slow_ms: None,
-            refused: None,
-            recovery_offset_sectors: None,
-            devflags: 0,
-        };
-        let members = vec![member(0, MemberState::InSync), member(1, MemberState::Faulty)];
-        let child = Status { mismatch_sectors: Some(2), ..Status::blank() };
-        let array = Status { members, array_sectors: 8, children: vec![child], ..Status::blank() };
-        served("home", array)
-    }
-
-    /// The labels between braces, each `name="value"` with what has to be escaped in it.
-    fn labels(text: &str) -> Option<BTreeMap<String, String>> {
-        let mut labels = BTreeMap::new();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let (name, quoted) = rest.split_once("=\"")?;
-            let mut escaped = false;
-            let end = quoted.find(|c| {
-                let ends = c == '"' && !escaped;
-                escaped = c == '\\' && !escaped;
-                ends
-            })?;
-            let is_new = labels.insert(name.to_owned(), quoted[..end].to_owned()).is_none();
-            let after = &quoted[end + 1..];
-            rest = after.strip_prefix(',').unwrap_or(after);
-            if !is_new || (rest.len() == after.len() && !after.is_empty()) {
-                return None;
-            }
-        }
-        Some(labels)
-    }
-
-    /// The samples of an OpenMetrics text, which must be one.
-    fn parse(text: &str) -> BTreeMap<(String, BTreeMap<String, String>), f64> {
-        let mut samples = BTreeMap::new();
-        let mut families: BTreeSet<String> = BTreeSet::new();
-        let mut family = (String::new(), String::new());
-        let lines = text.strip_suffix("# EOF\n").expect("an end").lines();
-        for line in lines {
-            if let Some(rest) = line.strip_prefix("# ") {
-                let words: Vec<&str> = rest.splitn(3, ' ').collect();
-                match words[..] {
-                    ["HELP", name, _] => {
-                        assert!(families.insert(name.to_owned()), "{line}");
-                        family = (name.to_owned(), String::new());
-                    }
-                    ["TYPE", name, kind @ ("gauge" | "counter")] if name == family.0 => {
-                        kind.clone_into(&mut family.1);
-                    }
-                    ["UNIT", name, unit] => assert!(name.ends_with(&format!("_{unit}")), "{line}"),
-                    _ => panic!("{line}"),
-                }
-                continue;
-            }
-            let (series, value) = line.rsplit_once(' ').expect("a value");
-            let (name, rest) = series.split_once('{').expect("labels");
-            let suffix = if family.1 == "counter" { "_total" } else { "" };
-            assert_eq!(name, format!("{}{suffix}", family.0), "{line}");
-            let labels = labels(rest.strip_suffix('}').expect("an end")).expect(line);
-            let value = value.parse().expect(line);
-            assert!(samples.insert((name.to_owned(), labels), value).is_none(), "{line}");
-        }
-        samples
-    }
-
-    #[test]
-    fn the_text_is_open_metrics() {
-        let samples = parse(&text(&[array()]).expect("a text"));
-        let value = |name: &str, labels: &[(&str, &str)]| {
-            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-            samples.get(&(name.to_owned(), labels.iter().map(owned).collect())).copied()
-        };
-        let home = ("array", "home");
-        assert_eq!(value("braid_array_size_bytes", &[home]), Some(4096.0));
-        let active = value("braid_array_members", &[home, ("state", "active")]);
-        let failed = value("braid_array_members", &[home, ("state", "failed")]);
-        assert_eq!((active, failed), (Some(1.0), Some(1.0)));
-        let odd = ("member", r#"/dev/odd \"1\"\n"#);
-        assert_eq!(value("braid_member_errors_total", &[home, odd]), Some(3.0));
-        let within = samples.keys().find(|(name, _)| name == "braid_scrub_mismatch_bytes_total");
-        let within = within.expect("of the array within").clone();
-        assert!(within.1["array"].starts_with("home/"), "{within:?}");
-        assert_eq!(samples[&within], 1024.0);
-        let states = samples.keys().filter(|(name, _)| name == "braid_array_state");
-        assert_eq!(states.count(), 2 * STATES.len());
-    }
-
-    #[test]
-    fn without_arrays_there_is_a_version() {
-        let samples = parse(&text(&[]).expect("a text"));
-        assert_eq!(samples.len(), 1);
-    }
-}
+mod tests;

@@ -17,10 +17,14 @@ mod http;
 mod kept;
 mod message;
 mod metrics;
+mod nodes;
 mod outbox;
+mod recent;
+mod secret;
 mod seen;
 mod sinks;
 mod smart;
+mod smtp;
 pub(super) mod top;
 mod web;
 
@@ -29,6 +33,7 @@ use self::board::Board;
 use self::events::{Alert, Watch};
 use self::kept::{Kept, State};
 use self::message::Message;
+use self::nodes::Nodes;
 use self::outbox::Outbox;
 use self::seen::Seen;
 use self::sinks::{Latest, Sink};
@@ -138,7 +143,8 @@ impl Monitor {
         let kept = if sinks.is_empty() { None } else { Some(take_over(run_dir)?) };
         let left = kept.as_ref().and_then(|kept| left(kept, run_dir));
         if let Some(address) = &args.metrics {
-            let at = http::serve("--metrics", address, metrics::router(latest.clone()))?;
+            let router = metrics::router(latest.clone(), Nodes::of(&args.file.config));
+            let at = http::serve("--metrics", address, router)?;
             // With stdout gone they are served all the same.
             let _ = output::answer(&format!("metrics at http://{at}/metrics\n"));
         }
@@ -199,8 +205,8 @@ impl Monitor {
     fn look(&mut self, test: &mut bool) -> Result<(), Failure> {
         let answers = self.asker.ask().map_err(|error| unreadable(&self.run_dir, &error))?;
         let seen: Vec<Seen> = answers.arrays.iter().flat_map(Seen::all).collect();
-        let now_s = u64::try_from(Utc::now().timestamp()).unwrap_or(0);
-        self.board().look(now_s, &answers.arrays, answers.silent.clone());
+        let now_ms = u64::try_from(Utc::now().timestamp_millis()).unwrap_or(0);
+        self.board().look(now_ms, &answers.arrays, answers.silent.clone());
         self.latest.set(answers.arrays);
         let tests = if mem::take(test) { seen.iter().map(Alert::test).collect() } else { vec![] };
         let warnings =

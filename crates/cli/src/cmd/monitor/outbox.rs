@@ -158,7 +158,9 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::MonitorArgs;
+    use std::path::PathBuf;
+
+    use crate::args::{ConfigFileArgs, MonitorArgs};
     use crate::cmd::monitor::events::Alert;
     use crate::cmd::monitor::seen::Seen;
     use crate::cmd::monitor::sinks::{Latest, sinks};
@@ -173,9 +175,13 @@ mod tests {
         let args = MonitorArgs {
             program: Vec::new(),
             mail: Vec::new(),
+            mail_from: None,
+            smtp: None,
+            smtp_password: None,
             webhook: vec!["http://127.0.0.1:1/".to_owned()],
             smart: None,
             metrics: None,
+            file: ConfigFileArgs { config: PathBuf::new() },
             web: None,
             token: None,
             oneshot: false,

@@ -91,6 +91,12 @@ fn sync(status: &Status) -> Option<Sync> {
     (sync.action != SyncAction::Idle).then_some(Sync { action: sync.action, mark })
 }
 
+/// The address of the node that a member is on, if it is on one.
+pub(super) fn node_of(device: &str) -> Option<&str> {
+    let place = device.strip_prefix("node://")?;
+    Some(place.split_once('/').map_or(place, |(address, _)| address))
+}
+
 /// An array and those within it, by the names that commands take.
 pub(super) fn within<'a>(name: &str, status: &'a Status) -> Vec<(String, &'a Status)> {
     let mut all = vec![(name.to_owned(), status)];
@@ -115,6 +121,7 @@ pub(super) mod testing {
             protection: None,
             limits: braid_host::limits::Limits::default(),
             disks: BTreeMap::new(),
+            figures: None,
             array,
         }
     }

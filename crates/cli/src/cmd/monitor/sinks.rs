@@ -9,12 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use braid_host::control::wire::ControlStatus;
+use lettre::message::Mailbox;
 use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::events::Event;
 use super::message::Message;
+use super::smtp::{self, Server};
 use crate::args::MonitorArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
@@ -50,7 +52,8 @@ pub(super) struct Sink {
 #[derive(Debug)]
 enum Way {
     Program(PathBuf),
-    Mail { sendmail: PathBuf, to: String, latest: Latest },
+    Mail { sendmail: PathBuf, from: String, to: String, latest: Latest },
+    Smtp { server: Box<Server>, to: Mailbox, latest: Latest },
     Webhook { url: String, agent: Agent },
 }
 
@@ -65,10 +68,9 @@ pub(super) fn sinks(args: &MonitorArgs, latest: &Latest) -> Result<Vec<Sink>, Fa
         let path = std::path::absolute(program).unwrap_or_else(|_| program.clone());
         sinks.push(sink(program.display().to_string(), Way::Program(path)));
     }
+    let server = smtp::server(args, &host)?;
     for to in &args.mail {
-        let sendmail = PathBuf::from(SENDMAIL);
-        check_program(&sendmail)?;
-        let way = Way::Mail { sendmail, to: to.clone(), latest: latest.clone() };
+        let way = mailer(args, to, server.as_ref(), latest)?;
         sinks.push(sink(format!("--mail {to}"), way));
     }
     let mut agent = None;
@@ -83,11 +85,29 @@ pub(super) fn sinks(args: &MonitorArgs, latest: &Latest) -> Result<Vec<Sink>, Fa
     Ok(sinks)
 }
 
+/// How mail gets to somebody.
+fn mailer(
+    args: &MonitorArgs,
+    to: &str,
+    server: Option<&Server>,
+    latest: &Latest,
+) -> Result<Way, Failure> {
+    let latest = latest.clone();
+    if let Some(server) = server {
+        let to = smtp::recipient(to)?;
+        return Ok(Way::Smtp { server: Box::new(server.clone()), to, latest });
+    }
+    let sendmail = PathBuf::from(SENDMAIL);
+    check_program(&sendmail)?;
+    let from = args.mail_from.clone().unwrap_or_else(|| "root".to_owned());
+    Ok(Way::Mail { sendmail, from, to: to.to_owned(), latest })
+}
+
 /// What is missing now would be missed when it matters.
 fn check_program(program: &Path) -> Result<(), Failure> {
     let Err(error) = std::fs::metadata(program) else { return Ok(()) };
     let next = if program == Path::new(SENDMAIL) {
-        "install a mail server, or use --program or --webhook"
+        "install a mail server, or use --smtp, --program or --webhook"
     } else {
         "name a program by its path"
     };
@@ -125,7 +145,7 @@ impl Sink {
     /// Is it told of such events?
     pub(super) const fn wants(&self, event: Event) -> bool {
         match self.way {
-            Way::Mail { .. } => event.is_mailed(),
+            Way::Mail { .. } | Way::Smtp { .. } => event.is_mailed(),
             Way::Program(_) | Way::Webhook { .. } => true,
         }
     }
@@ -137,9 +157,13 @@ impl Sink {
     pub(super) fn tell(&self, message: &Message) -> Result<(), String> {
         match &self.way {
             Way::Program(program) => self.call(program, message),
-            Way::Mail { sendmail, to, latest } => {
+            Way::Mail { sendmail, from, to, latest } => {
                 let mdstat = latest.with(output::mdstat::mdstat);
-                mail(sendmail, &message.mail(to, &self.host, &mdstat))
+                mail(sendmail, &message.mail(from, to, &self.host, &mdstat))
+            }
+            Way::Smtp { server, to, latest } => {
+                let mdstat = latest.with(output::mdstat::mdstat);
+                server.send(to, message, &mdstat)
             }
             Way::Webhook { url, agent } => {
                 let body = message.json(&self.host).to_string();

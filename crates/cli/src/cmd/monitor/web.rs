@@ -1,7 +1,6 @@
 //! The page: what arrays and nodes are like, and with a token, what is to be done with them.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,10 +18,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::board::Board;
-use super::seen::within;
+use super::secret;
+use super::seen::{node_of, within};
 use super::sinks::Latest;
 use crate::cmd::{launch, layout};
-use crate::failure::{Failure, system_error};
+use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output;
 use crate::output::json as words;
@@ -121,18 +121,11 @@ fn same(sent: &[u8], token: &[u8]) -> bool {
 }
 
 fn read_token(path: &Path) -> Result<Arc<str>, Failure> {
-    let refused = |reason: String, next: &'static str| {
-        Failure::refused("monitor", path.display(), reason, next)
-    };
     let make = "make one: (umask 077; openssl rand -hex 32 > FILE)";
-    let read = std::fs::metadata(path).and_then(|file| Ok((file, std::fs::read_to_string(path)?)));
-    let (file, text) = read.map_err(|error| refused(system_error(&error), make))?;
-    if file.permissions().mode() & 0o077 != 0 {
-        return Err(refused("others can read the token".into(), "chmod 600 that file"));
-    }
-    let token = text.trim();
+    let token = secret::read(path, "the token", make)?;
     if token.len() < TOKEN_BYTES {
-        return Err(refused(format!("has less than {TOKEN_BYTES} characters"), make));
+        let reason = format!("has less than {TOKEN_BYTES} characters");
+        return Err(Failure::refused("monitor", path.display(), reason, make));
     }
     Ok(token.into())
 }
@@ -184,8 +177,7 @@ fn nodes(arrays: &[ControlStatus]) -> Vec<Node<'_>> {
     let mut nodes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for (array, status) in arrays.iter().flat_map(|array| within(&array.name, &array.array)) {
         for member in &status.members {
-            let Some(place) = member.device.strip_prefix("node://") else { continue };
-            let address = place.split_once('/').map_or(place, |(address, _)| address);
+            let Some(address) = node_of(&member.device) else { continue };
             let role = member.role;
             let of =
                 json!({ "array": array, "role": role, "state": words::member_word(member.state) });

@@ -24,7 +24,8 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let mut paths = members.to_vec();
     paths.extend(journal.clone());
-    let mut found = found::open_all("update", &paths, Use::Serve)?;
+    let purpose = Use::change(args.overlay.dir());
+    let mut found = found::open_all("update", &paths, purpose)?;
     let journal = journal.and_then(|_| found.pop());
     check_name(args, found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok()))?;
     let new = journal.as_ref().map(|journal| new_journal(&journal.device));
@@ -49,7 +50,8 @@ pub(super) fn run(
     let words = kept.map(|(_, device)| shell_word(&device.path.display().to_string()));
     let words: Vec<String> = words.collect();
     let name = shell_word(&args.name);
-    output::answer(&format!("braid assemble {name} {}\n", words.join(" ")))
+    let option = args.overlay.words();
+    output::answer(&format!("braid assemble{option} {name} {}\n", words.join(" ")))
 }
 
 fn new_journal(device: &MemberFile) -> NewJournal {

@@ -3,6 +3,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod export;
+pub(crate) mod filled;
 pub(crate) mod nodes;
 
 use std::fs::File;

@@ -98,8 +98,8 @@ pub(super) fn explain_nodes(
     };
     let superblock = assembly.newest.map(|newest| *newest);
     let within = Vec::new();
-    let next = Some(next);
-    let array = Explanation { superblock, verdicts, within, prospect, next };
+    let array =
+        Explanation { superblock, verdicts, within, prospect, next: Some(next), later: None };
     explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, args.json)
 }
 

@@ -11,7 +11,7 @@ use braid_host::daemon::Daemon;
 use braid_host::fabric::Network;
 use braid_host::serve::{Again, Assembled};
 
-use super::Called;
+use super::{Called, HowAssembled};
 use crate::args::{AssembleArgs, NodeArg, WriteSchedule};
 use crate::cmd::launch::{self, launch};
 use crate::cmd::nodes::{Missing, check_witnesses, network};
@@ -36,6 +36,7 @@ pub(super) fn run(
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     let name = called.wanted();
+    let serving = launch::How { again: Some(HowAssembled::of_nodes(run_dir, args)), ..serving };
     let volumes = volumes("assemble", name, nodes)?;
     check_witnesses("assemble", &args.witness, &volumes)?;
     let network = network("assemble", &args.network)?;

@@ -118,8 +118,8 @@ impl Top {
             ));
         }
         self.events.truncate(EVENTS);
-        let now_s = u64::try_from(now.timestamp()).unwrap_or(0);
-        self.board.look(now_s, &answers.arrays, answers.silent);
+        let now_ms = u64::try_from(now.timestamp_millis()).unwrap_or(0);
+        self.board.look(now_ms, &answers.arrays, answers.silent);
         self.arrays = answers.arrays;
         self.chosen = self.chosen.min(self.arrays.len().saturating_sub(1));
         Ok(())

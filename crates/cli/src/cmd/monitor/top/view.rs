@@ -35,14 +35,16 @@ impl Screen<'_> {
         let parts = [
             Constraint::Max(arrays),
             Constraint::Min(5),
+            Constraint::Length(4),
             Constraint::Length(5),
             Constraint::Max(8),
             Constraint::Length(1),
         ];
-        let [top, members, work, events, keys] = Layout::vertical(parts).areas(frame.area());
+        let [top, members, io, work, events, keys] = Layout::vertical(parts).areas(frame.area());
         self.draw_arrays(frame, top);
         if let Some(array) = self.arrays.get(self.chosen) {
             draw_members(frame, members, array);
+            self.draw_io(frame, io, array);
             self.draw_work(frame, work, array);
         } else {
             let none = Paragraph::new("no arrays are running").block(Block::bordered());
@@ -86,6 +88,27 @@ impl Screen<'_> {
         frame.render_widget(table, area);
     }
 
+    /// What its users ask of it.
+    fn draw_io(&self, frame: &mut Frame<'_>, area: Rect, array: &ControlStatus) {
+        let [left, right] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
+        let rates = self.board.rates(&array.name);
+        let line = |what, bytes, count, us| {
+            let speed = human::size_binary(bytes);
+            Line::from(format!("{what} {speed}/s, {count}/s, {} ms each", millis(us)))
+        };
+        let lines = vec![
+            line("read ", rates.read_bytes_s, rates.reads_s, rates.read_us),
+            line("write", rates.write_bytes_s, rates.writes_s, rates.write_us),
+        ];
+        let waiting = array.figures.as_ref().map_or(0, |figures| figures.requests.in_flight);
+        let slow = millis(rates.slow_us);
+        let title = format!("Users: {waiting} waiting, 99 % within {slow} ms");
+        let block = Block::bordered().title(title);
+        frame.render_widget(Paragraph::new(lines).block(block), left);
+        draw_day(frame, right, &self.board.users_speeds(&array.name), "Their speed, of a day");
+    }
+
     fn draw_work(&self, frame: &mut Frame<'_>, area: Rect, array: &ControlStatus) {
         let [left, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
@@ -102,13 +125,21 @@ impl Screen<'_> {
             let gauge = Gauge::default().block(block).ratio(done.clamp(0.0, 1.0)).label(label);
             frame.render_widget(gauge.gauge_style(Color::Blue), left);
         }
-        let speeds = self.board.speeds(&array.name);
-        // The latest that fit.
-        let fit = usize::from(right.width.saturating_sub(2)).min(speeds.len());
-        let speeds = &speeds[speeds.len() - fit..];
-        let line = Sparkline::default().data(speeds).style(Color::Blue);
-        frame.render_widget(line.block(Block::bordered().title("Its speed, of a day")), right);
+        draw_day(frame, right, &self.board.speeds(&array.name), "Its speed, of a day");
     }
+}
+
+/// Microseconds as milliseconds.
+fn millis(us: u64) -> String {
+    format!("{}.{:02}", us / 1000, us % 1000 / 10)
+}
+
+/// The latest of the last day that fit.
+fn draw_day(frame: &mut Frame<'_>, area: Rect, speeds: &[u64], title: &str) {
+    let fit = usize::from(area.width.saturating_sub(2)).min(speeds.len());
+    let speeds = &speeds[speeds.len() - fit..];
+    let line = Sparkline::default().data(speeds).style(Color::Blue);
+    frame.render_widget(line.block(Block::bordered().title(title)), area);
 }
 
 fn draw_members(frame: &mut Frame<'_>, area: Rect, array: &ControlStatus) {
@@ -160,16 +191,18 @@ fn array_colour(status: &Status) -> Color {
 mod tests {
     use std::collections::BTreeSet;
 
+    use braid_array::figures::Figures;
     use braid_array::status::SyncStatus;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
     use super::*;
+    use crate::cmd::monitor::recent::testing::reads;
     use crate::cmd::monitor::seen::testing::served;
 
     fn screen(arrays: &[ControlStatus], chosen: usize, (width, height): (u16, u16)) -> String {
         let mut board = Board::default();
-        board.look(60, arrays, BTreeSet::new());
+        board.look(60_000, arrays, BTreeSet::new());
         let events = VecDeque::from(["12:00:00 Fail home /dev/sdb".to_owned()]);
         let screen = Screen { arrays, events: &events, board: &board, chosen };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -206,6 +239,27 @@ mod tests {
         let text = screen(&[degraded(), served("other", Status::blank())], 1, (100, 30));
         assert!(text.contains("Members of other") && text.contains("none"), "{text}");
         assert!(screen(&[], 0, (80, 24)).contains("no arrays are running"));
+    }
+
+    #[test]
+    fn what_users_ask_for_is_shown() {
+        let asked = |ms, count| {
+            let figures = Figures { requests: reads(count), ..Figures::default() };
+            (ms, ControlStatus { figures: Some(figures), ..degraded() })
+        };
+        let mut board = Board::default();
+        let looks = [asked(60_000, 10), asked(61_000, 2010)];
+        for (ms, array) in &looks {
+            board.look(*ms, std::slice::from_ref(array), BTreeSet::new());
+        }
+        let arrays = [looks[1].1.clone()];
+        let screen = Screen { arrays: &arrays, events: &VecDeque::new(), board: &board, chosen: 0 };
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let text = terminal.backend().to_string();
+        for shown in ["2000/s, 1.00 ms each", "write", "0 waiting, 99 % within 1.02 ms"] {
+            assert!(text.contains(shown), "no {shown} in\n{text}");
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ function size(bytes) {
   return `${at && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)} ${units[at]}`;
 }
 
+const speed = (bytes) => `${size(bytes)}/s`;
+
 function span(seconds) {
   if (seconds < 90) return `${seconds} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
@@ -94,18 +96,31 @@ function tile(array, member) {
   return made;
 }
 
-function plot(title, times, values, text, kind) {
+function duration(us) {
+  if (us < 1000) return `${us} µs`;
+  return us < 1e6 ? `${(us / 1000).toFixed(1)} ms` : `${(us / 1e6).toFixed(1)} s`;
+}
+
+// Lines are [name, kind, values]; one alone needs no name. All have one scale.
+function plot(title, times, lines, text) {
   const figure = element('figure');
-  const last = values.length ? values[values.length - 1] : 0;
-  const most = Math.max(1, ...values);
-  figure.append(element('figcaption', '', `${title}: ${text(last)}, at most ${text(most === 1 && !values.includes(1) ? 0 : most)} in a day`));
-  const svg = drawn('svg', { class: `plot ${kind}`, viewBox: '0 0 1000 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': title });
+  const most = Math.max(1, ...lines.flatMap(([, , values]) => values));
+  const caption = element('figcaption', '', `${title}: `);
+  lines.forEach(([name, kind, values], at) => {
+    const last = values.length ? values[values.length - 1] : 0;
+    const highest = Math.max(0, ...values);
+    caption.append(at ? '; ' : '', element('span', name && `line ${kind}`, `${name} ${text(last)}`.trim()), `, at most ${text(highest)}`);
+  });
+  figure.append(caption);
+  const svg = drawn('svg', { class: 'plot', viewBox: '0 0 1000 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': title });
   const to = times.length ? times[times.length - 1] : 0;
   const from = Math.max(times[0] || 0, to - 86400);
   const x = (time) => (to > from ? ((time - from) / (to - from)) * 1000 : 1000);
-  const points = times.map((time, at) => `${x(time).toFixed(1)},${(97 - (values[at] / most) * 94).toFixed(1)}`);
-  if (points.length === 1) points.unshift(`0,${points[0].split(',')[1]}`);
-  svg.append(drawn('polyline', { points: points.join(' ') }));
+  for (const [, kind, values] of lines) {
+    const points = times.map((time, at) => `${x(time).toFixed(1)},${(97 - (values[at] / most) * 94).toFixed(1)}`);
+    if (points.length === 1) points.unshift(`0,${points[0].split(',')[1]}`);
+    svg.append(drawn('polyline', { class: kind, points: points.join(' ') }));
+  }
   figure.append(svg);
   return figure;
 }
@@ -114,9 +129,11 @@ function drawPlots(view, name) {
   const own = plots[name];
   if (!own) return;
   when(view, 'plots', own, () => view.find('.plots').replaceChildren(
-    plot('Background work', own.time, own.bytes_per_s, (bytes) => `${size(bytes)}/s`, ''),
-    plot('Slowest member', own.time, own.slow_ms, (ms) => `${ms} ms`, ''),
-    plot('Errors', own.time, own.errors, (count) => `${count}`, 'bad'),
+    plot('Users', own.time, [['read', 'work', own.read_bytes_s], ['write', 'good', own.write_bytes_s]], speed),
+    plot('Latency', own.time, [['read', 'work', own.read_us], ['write', 'good', own.write_us], ['99 % within', 'warn', own.slow_us]], duration),
+    plot('Errors', own.time, [['of members', 'bad', own.errors], ['of requests', 'warn', own.failed]], String),
+    plot('Background work', own.time, [['', 'work', own.bytes_per_s]], speed),
+    plot('Slowest member', own.time, [['', 'work', own.slow_ms]], (ms) => `${ms} ms`),
   ));
 }
 
@@ -161,8 +178,18 @@ function drawWhole(view, array) {
       const at = place.array_offset_bytes / array.size_bytes;
       return part('mismatch', at, at + place.bytes / array.size_bytes);
     });
-    view.find('.whole').replaceChildren(part('rest', 0, 1), ...(running ? [part('done', 0, done)] : []), ...places);
-    const marks = bitmap ? `${bitmap.dirty_bits} of ${bitmap.bits} regions of ${size(bitmap.chunk_bytes)} are marked as being written` : 'No bitmap marks what is being written';
+    const parts = bitmap ? bitmap.marks : [];
+    const most = parts.length && Math.ceil(bitmap.bits / parts.length);
+    const marked = parts.flatMap((count, at) => {
+      if (!count) return [];
+      const mark = part('mark', at / parts.length, (at + 1) / parts.length);
+      const height = Math.max((count / most) * 12, 3);
+      mark.setAttribute('y', 24 - height);
+      mark.setAttribute('height', height);
+      return [mark];
+    });
+    view.find('.whole').replaceChildren(part('rest', 0, 1), ...(running ? [part('done', 0, done)] : []), ...marked, ...places);
+    const marks = bitmap ? `${bitmap.dirty_bits} of ${bitmap.bits} regions of ${size(bitmap.chunk_bytes)} are marked as being written, those at the bottom` : 'No bitmap marks what is being written';
     const work = running ? `; ${sync.action} has done what is filled` : '';
     const wrong = places.length ? `; the last check found differences in ${places.length} places` : '';
     view.find('.marks').textContent = `${marks}${work}${wrong}.`;

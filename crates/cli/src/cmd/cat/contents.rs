@@ -1,0 +1,112 @@
+//! What lies on an array, listed, or one part of it read.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use braid_rescue::Image;
+use braid_rescue::contents::{self, Content, Place};
+
+use super::source::Source;
+use super::{around, range, stdout_failure};
+use crate::args::CatArgs;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::contents::{ContentsJson, tree};
+
+/// What is read at once.
+const PART_BYTES: u64 = 1 << 20;
+
+/// Does this ask for more than the bytes of an array?
+pub(super) const fn are_asked_for(args: &CatArgs) -> bool {
+    args.list || args.part.is_some()
+}
+
+/// Lists what lies on these arrays, or writes the part that was asked for.
+pub(super) fn run(mut arrays: Vec<(String, Source<'_>)>, args: &CatArgs) -> Result<(), Failure> {
+    let named = arrays.iter_mut().map(|(name, source)| (name.clone(), source as &mut dyn Image));
+    let found = contents::look(&mut named.collect::<Vec<_>>());
+    match &args.part {
+        Some(name) => part(&mut arrays, &found, name, args),
+        None if args.json => output::print_json(&ContentsJson::new(&found)),
+        None => output::answer(&tree(&found)),
+    }
+}
+
+fn part(
+    arrays: &mut [(String, Source<'_>)],
+    found: &[Content],
+    name: &str,
+    args: &CatArgs,
+) -> Result<(), Failure> {
+    let all = || found.iter().flat_map(Content::all);
+    let Some(content) = all().find(|content| content.name == name) else {
+        let names: Vec<&str> = contents::readable(found)
+            .into_iter()
+            .map(|(_, content)| content.name.as_str())
+            .collect();
+        let there = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        let reason = format!("has no such part, but {there}");
+        let next = "see what lies on the array by `braid cat --list`";
+        return Err(Failure::refused("cat", name, reason, next));
+    };
+    let Some(place) = &content.place else {
+        let reason = content.remarks.first().map_or("it is no range of bytes", String::as_str);
+        let next = "see what lies on it by `braid cat --list`";
+        return Err(Failure::refused("cat", name, reason, next));
+    };
+    let (offset, length) = range(name, place.size_bytes(), args)?;
+    let mut stdout = io::stdout().lock();
+    let mut lost = Vec::new();
+    for (array, bytes) in pieces(place, offset..offset + length) {
+        let [.., (_, source)] = &mut arrays[..=array] else { break };
+        let mut sink = |bytes: &[u8]| stdout.write_all(bytes);
+        if let Source::Members(reader) = source
+            && !args.maps.all().is_empty()
+        {
+            let copied = around::copy(reader, bytes.start, bytes.end - bytes.start, &mut sink);
+            lost.push((array, copied.map_err(|error| stdout_failure(name, &error))?));
+        } else {
+            copy(source, name, bytes, &mut sink)?;
+        }
+    }
+    stdout.flush().map_err(|error| stdout_failure(name, &error))?;
+    lost.retain(|(_, ranges)| !ranges.is_empty());
+    for (array, ranges) in &lost {
+        if let (_, Source::Members(reader)) = &arrays[*array] {
+            around::tell(name, reader, ranges);
+        }
+    }
+    if lost.is_empty() { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) }
+}
+
+/// Where a range of a place lies: arrays and bytes there, in order.
+fn pieces(place: &Place, wanted: Range<u64>) -> impl Iterator<Item = (usize, Range<u64>)> {
+    let mut at = wanted.start;
+    std::iter::from_fn(move || {
+        let left = wanted.end.checked_sub(at).filter(|left| *left > 0)?;
+        let piece = place.piece(at)?;
+        let bytes = piece.bytes.min(left);
+        at += bytes;
+        Some((piece.array, piece.offset_bytes..piece.offset_bytes + bytes))
+    })
+}
+
+fn copy(
+    source: &mut Source<'_>,
+    name: &str,
+    bytes: Range<u64>,
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut buffer = vec![0; PART_BYTES.min(bytes.end - bytes.start) as usize];
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let part = &mut buffer[..PART_BYTES.min(bytes.end - at) as usize];
+        source.read(at, part).map_err(|reason| {
+            let next = "find more members of the array, or a copy of what lies there";
+            Failure::refused("cat", name, reason, next)
+        })?;
+        sink(part).map_err(|error| stdout_failure(name, &error))?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! An array whose content is read, wherever it is read from.
+
+use braid_host::control::Client;
+use braid_host::door::Message;
+use braid_host::reader::Reader;
+use braid_host::serve::Private;
+use braid_rescue::Image;
+
+use super::nodes::BLOCK_BYTES;
+
+/// An array.
+pub(super) enum Source<'a> {
+    /// From its members.
+    Members(Box<Reader>),
+    /// From the process that serves it, and its size.
+    Running(Client, u64),
+    /// From its nodes.
+    Nodes(&'a Private),
+}
+
+impl Image for Source<'_> {
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Members(reader) => reader.size_bytes(),
+            Self::Running(_, size_bytes) => *size_bytes,
+            Self::Nodes(array) => array.size_bytes(),
+        }
+    }
+
+    fn read(&mut self, offset_bytes: u64, into: &mut [u8]) -> Result<(), String> {
+        match self {
+            Self::Members(reader) => {
+                reader.read_at(offset_bytes, into).map_err(|error| error.to_string())
+            }
+            Self::Running(client, _) => {
+                let mut left = &mut *into;
+                let len = left.len() as u64;
+                let read = client.read(offset_bytes, len, &mut left);
+                match read.map_err(|error| error.to_string())? {
+                    done if done == len => Ok(()),
+                    _ => Err("it ends before that".to_owned()),
+                }
+            }
+            Self::Nodes(array) => {
+                let from = offset_bytes - offset_bytes % BLOCK_BYTES;
+                let end = offset_bytes + into.len() as u64;
+                let len = u32::try_from(end.next_multiple_of(BLOCK_BYTES) - from)
+                    .map_err(|error| error.to_string())?;
+                let read = array.door().call(|done| Message::Read { offset: from, len, done });
+                let bytes = read.and_then(Result::ok).ok_or("its nodes do not bring it")?;
+                let at = (offset_bytes - from) as usize;
+                let wanted = bytes.get(at..at + into.len()).ok_or("it ends before that")?;
+                into.copy_from_slice(wanted);
+                Ok(())
+            }
+        }
+    }
+}

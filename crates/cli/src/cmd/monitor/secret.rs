@@ -1,0 +1,19 @@
+//! Secrets in files, of which nobody but their owner may know.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::failure::{Failure, system_error};
+
+/// What is in a file, without what is around it; refused where others can read it, too.
+pub(super) fn read(path: &Path, what: &str, make: &'static str) -> Result<String, Failure> {
+    let refused = |reason: String, next: &'static str| {
+        Failure::refused("monitor", path.display(), reason, next)
+    };
+    let read = std::fs::metadata(path).and_then(|file| Ok((file, std::fs::read_to_string(path)?)));
+    let (file, text) = read.map_err(|error| refused(system_error(&error), make))?;
+    if file.permissions().mode() & 0o077 != 0 {
+        return Err(refused(format!("others can read {what}"), "chmod 600 that file"));
+    }
+    Ok(text.trim().to_owned())
+}

@@ -1,0 +1,218 @@
+//! Superblocks for an array that was found: what they overwrite is saved first.
+
+use std::path::PathBuf;
+
+use braid_array::code::Losses;
+use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::format::{DevRole, Superblock, SuperblockError, Version};
+use braid_array::level::Level;
+use braid_array::name::{check_name, stored_name};
+use braid_array::refusal::Advised;
+use braid_array::{Role, SECTOR_BYTES};
+use braid_host::member::{self, MemberFile};
+use braid_rescue::recover::Confidence;
+use uuid::Uuid;
+
+use super::saved::{Saved, SavedMember};
+use super::{OPERATION, open_as};
+use crate::cmd::found::Use;
+use crate::cmd::writes;
+use crate::failure::{Failure, system_error};
+use crate::output;
+use crate::output::recovered::{Placed, Recovered};
+
+/// Sectors of a superblock, and of what is written for it.
+const SUPERBLOCK_SECTORS: u64 = 8;
+const SUPERBLOCK_BYTES: usize = (SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize;
+
+/// Writes them for the best hypothesis, if it is as good as certain.
+pub(super) fn run(name: &str, found: &[Recovered]) -> Result<(), Failure> {
+    check_name(name).map_err(|error| Failure::usage(OPERATION, name, error, error.next()))?;
+    let Some(best) = found.first() else { return Ok(()) };
+    check(name, best)?;
+    let there: Vec<(Role, &Placed)> = (0..)
+        .map(Role)
+        .zip(&best.roles)
+        .filter_map(|(role, place)| Some((role, place.as_ref()?)))
+        .collect();
+    let paths: Vec<PathBuf> = there.iter().map(|(_, place)| PathBuf::from(&place.member)).collect();
+    let devices = open_as(&paths, Use::Serve)?;
+    let members: Vec<(Role, u64, &MemberFile)> = there
+        .iter()
+        .zip(&devices)
+        .map(|((role, place), device)| (*role, place.data_offset_bytes / SECTOR_BYTES, device))
+        .collect();
+    for (_, _, device) in &members {
+        no_superblock(device)?;
+    }
+    let superblocks = plan(name, best, &members)?;
+    let saved = Saved {
+        schema: 1,
+        name: name.to_owned(),
+        members: members
+            .iter()
+            .zip(&superblocks)
+            .map(|((_, _, device), superblock)| save(device, superblock))
+            .collect::<Result<_, Failure>>()?,
+    };
+    for ((_, _, device), one) in members.iter().zip(&saved.members) {
+        let place = (one.offset_bytes / SECTOR_BYTES, SUPERBLOCK_BYTES);
+        writes::prove_writable(OPERATION, device, std::iter::once(place))?;
+    }
+    let file = PathBuf::from(format!("braid-recover-{name}.saved"));
+    saved.store(&file)?;
+    for ((_, _, device), one) in members.iter().zip(&saved.members) {
+        write(device, one.offset_bytes, &one.new.0)?;
+    }
+    let names: Vec<String> = there.iter().map(|(_, place)| place.member.clone()).collect();
+    output::answer(&format!(
+        "superblocks written for {name} on {}\nwhat they overwrote is in {}, and comes back by \
+         braid recover --undo {}\n",
+        names.join(", "),
+        file.display(),
+        file.display()
+    ))
+}
+
+/// Is it good enough to be written to disks?
+fn check(name: &str, best: &Recovered) -> Result<(), Failure> {
+    let refused =
+        |reason: String, next: &'static str| Err(Failure::refused(OPERATION, name, reason, next));
+    if best.confidence != Confidence::High {
+        let first = best.evidence.first().map(String::as_str).unwrap_or_default();
+        let reason = format!("the best hypothesis is {}: {first}", best.confidence.name());
+        return refused(reason, "look at the content with the command that braid recover prints");
+    }
+    let shape = best.shape;
+    let roles = &best.roles;
+    let lost = |role: Role| roles.get(role.index()).is_none_or(Option::is_none);
+    if !Losses::of(shape.level, shape.layout, shape.raid_disks).is_ok_and(|l| l.survives(lost)) {
+        return refused("too many of its members are missing".into(), "name more of them");
+    }
+    Ok(())
+}
+
+fn no_superblock(device: &MemberFile) -> Result<(), Failure> {
+    match member::probe(device).superblock {
+        Err(SuperblockError::NoMagic) => Ok(()),
+        Ok(_) | Err(_) => {
+            let reason = "has a superblock, which says what it is";
+            let next = "see braid assemble --explain for all members, or remove it first with \
+                        braid zero-superblock";
+            Err(Failure::refused(OPERATION, device.path.display(), reason, next))
+        }
+    }
+}
+
+/// The superblocks, in the order of the members.
+fn plan(
+    name: &str,
+    best: &Recovered,
+    members: &[(Role, u64, &MemberFile)],
+) -> Result<Vec<Superblock>, Failure> {
+    let Some(version) = version(members) else {
+        let reason = "there is no room for superblocks before the data, nor behind them";
+        let next = "serve it with the command that braid recover prints";
+        return Err(Failure::refused(OPERATION, name, reason, next));
+    };
+    let room = |(_, offset, device): &(Role, u64, &MemberFile)| {
+        end(version, device).saturating_sub(*offset)
+    };
+    let chunk = u64::from(best.shape.chunk_sectors.max(SUPERBLOCK_SECTORS as u32));
+    let smallest = members.iter().map(room).min().unwrap_or(0) / chunk * chunk;
+    let enough = best.needed_sectors.is_none_or(|needed| needed <= best.array_sectors(smallest));
+    if !enough || smallest == 0 {
+        let reason = "beside superblocks there is no room for what lies on the array";
+        let next = "serve it with the command that braid recover prints";
+        return Err(Failure::refused(OPERATION, name, reason, next));
+    }
+    let unequal = members.iter().any(|one| room(one) / chunk * chunk != smallest);
+    if best.shape.level == Level::Raid0 && unequal {
+        let reason = "its members are not of one size, and nothing tells how md laid out the rest";
+        let next = "serve it with the command that braid recover prints";
+        return Err(Failure::refused(OPERATION, name, reason, next));
+    }
+    let stored = stored_name(&output::host_name(), name);
+    let mut set_name = [0; 32];
+    set_name.iter_mut().zip(stored.bytes()).for_each(|(to, from)| *to = from);
+    let mut roles = vec![DevRole::Spare; best.roles.len().next_multiple_of(128)];
+    for (role, _, _) in members {
+        roles[role.index()] = DevRole::Active(*role);
+    }
+    let now = writes::now();
+    let shared = Superblock {
+        version,
+        set_uuid: Uuid::new_v4().into_bytes(),
+        set_name,
+        ctime: now,
+        utime: now,
+        level: best.shape.level.to_md(),
+        layout: best.shape.layout.encode(),
+        size_sectors: if best.shape.level == Level::Raid0 { 0 } else { smallest },
+        chunk_sectors: best.shape.chunk_sectors,
+        raid_disks: best.shape.raid_disks,
+        resync_offset: MAX_SECTOR,
+        roles,
+        ..Superblock::blank()
+    };
+    let each = members.iter().map(|one| {
+        let (role, offset, device) = *one;
+        Superblock {
+            data_offset: offset,
+            data_size: room(one),
+            super_offset: version.location(device.sectors).unwrap_or(0),
+            dev_number: role.0.into(),
+            device_uuid: Uuid::new_v4().into_bytes(),
+            ..shared.clone()
+        }
+    });
+    Ok(each.collect())
+}
+
+/// The version for which there is room on all members.
+fn version(members: &[(Role, u64, &MemberFile)]) -> Option<Version> {
+    let least = members.iter().map(|(_, offset, _)| *offset).min()?;
+    let first = |version: Version| match version {
+        Version::V1_2 => least >= 2 * SUPERBLOCK_SECTORS,
+        Version::V1_1 => least >= SUPERBLOCK_SECTORS,
+        _ => true,
+    };
+    let there = |version: &Version| {
+        first(*version) && members.iter().all(|one| version.location(one.2.sectors).is_some())
+    };
+    [Version::V1_2, Version::V1_1, Version::V1_0].into_iter().find(there)
+}
+
+/// Where the room for data ends.
+fn end(version: Version, device: &MemberFile) -> u64 {
+    match version {
+        Version::V1_0 => version.location(device.sectors).unwrap_or(0),
+        _ => device.sectors,
+    }
+}
+
+fn save(device: &MemberFile, superblock: &Superblock) -> Result<SavedMember, Failure> {
+    let offset_bytes = superblock.super_offset * SECTOR_BYTES;
+    let old = device.read_at(offset_bytes, SUPERBLOCK_BYTES).map_err(|error| {
+        let reason = format!("cannot be read: {}", system_error(&error));
+        Failure::refused(OPERATION, device.path.display(), reason, "check the device")
+    })?;
+    let mut new = superblock.encode();
+    new.resize(SUPERBLOCK_BYTES, 0);
+    Ok(SavedMember {
+        member: device.path.display().to_string(),
+        size_bytes: device.sectors * SECTOR_BYTES,
+        offset_bytes,
+        old: old.into(),
+        new: new.into(),
+    })
+}
+
+pub(super) fn write(device: &MemberFile, offset_bytes: u64, bytes: &[u8]) -> Result<(), Failure> {
+    let written = device.write_at(offset_bytes, bytes).and_then(|()| device.sync());
+    written.map_err(|error| {
+        let reason = format!("cannot be written to: {}", system_error(&error));
+        let next = "put back what was written with braid recover --undo";
+        Failure::refused(OPERATION, device.path.display(), reason, next)
+    })
+}
