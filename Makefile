@@ -13,7 +13,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .PHONY: help demo test ci release setup test-rxe sim mutants model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
-.PHONY: bench-engine bench-policies install deb static
+.PHONY: bench-engine bench-policies install deb static book reference
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -44,6 +44,13 @@ deb: release ## Debian packages braid and braid-bench, in target/debian
 static: ## one file that runs on every Linux of this processor, target/static/braid
 	@scripts/setup.sh static
 	@scripts/static.sh
+
+book: ## the documentation as a web site, target/book/index.html
+	@scripts/setup.sh book
+	@mdbook build docs
+
+reference: ## docs/commands.md, from the definitions of the arguments
+	BRAID_WRITE_REFERENCE=1 cargo test -q -p braid-cli --lib reference
 
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench

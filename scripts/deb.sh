@@ -14,6 +14,7 @@ umask 022
 # The time of the last change, or of the release: the same files make the same package.
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date -r Cargo.toml +%s)}"
 export SOURCE_DATE_EPOCH
+maintainer="${DEBFULLNAME:-The authors of Braid} <${DEBEMAIL:-braid@localhost}>"
 
 # depends PROGRAM: packages of the libraries that it is linked with.
 depends() {
@@ -21,6 +22,24 @@ depends() {
 	printf 'Source: braid\n\nPackage: braid\nArchitecture: any\n' >"$work/shlibs/debian/control"
 	cp "$programs/$1" "$work/shlibs/$1"
 	(cd "$work/shlibs" && dpkg-shlibdeps -O "$1" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
+}
+
+# copyright: in Debian's format; MIT's license is called Expat there.
+copyright() {
+	cat <<-'TEXT'
+		Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+		Upstream-Name: Braid
+
+		Files: *
+		Copyright: 2026 the Braid maintainers
+		License: Apache-2.0 or Expat
+
+		License: Apache-2.0
+		 On Debian systems it is in /usr/share/common-licenses/Apache-2.0.
+
+		License: Expat
+	TEXT
+	sed -n '/^Permission/,$p' LICENSE-MIT | sed 's/^$/./; s/^/ /'
 }
 
 # package NAME DEPENDS: files from install.sh, a control file that ends with what is on stdin, and
@@ -31,17 +50,11 @@ package() {
 	mkdir -p "$tree/DEBIAN" "$tree/usr/share/doc/$name"
 	{
 		printf 'braid (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n' "$version"
-		printf ' -- The authors of Braid <braid@localhost>  %s\n' \
-			"$(date -Rud "@$SOURCE_DATE_EPOCH")"
+		printf ' -- %s  %s\n' "$maintainer" "$(date -Rud "@$SOURCE_DATE_EPOCH")"
 	} | gzip -9n >"$tree/usr/share/doc/$name/changelog.gz"
-	# `braid bench` has a page of this name, too, which says less.
-	[ "$name" != braid ] || rm -f "$tree/usr/share/man/man1/braid-bench"*.1
 	find "$tree/usr/share/man" -name '*.1' -exec gzip -9n {} +
-	{
-		printf '%s\n' "Braid, under the licenses Apache-2.0 or MIT, as you like." \
-			"That of Apache is in /usr/share/common-licenses/Apache-2.0; that of MIT:" ""
-		cat LICENSE-MIT
-	} >"$tree/usr/share/doc/$name/copyright"
+	copyright >"$tree/usr/share/doc/$name/copyright"
+	install -D -m 644 contrib/debian/lintian-overrides "$tree/usr/share/lintian/overrides/$name"
 	for page in preinst postinst prerm postrm; do
 		[ ! -f "contrib/debian/$name.$page" ] ||
 			install -m 755 "contrib/debian/$name.$page" "$tree/DEBIAN/$page"
@@ -55,7 +68,7 @@ package() {
 	fi
 	{
 		printf 'Package: %s\nVersion: %s\nArchitecture: %s\n' "$name" "$version" "$architecture"
-		printf 'Maintainer: The authors of Braid <braid@localhost>\n'
+		printf 'Maintainer: %s\n' "$maintainer"
 		printf 'Installed-Size: %s\n' "$(du -ks --exclude DEBIAN "$tree" | cut -f1)"
 		printf 'Section: admin\nPriority: optional\nDepends: %s\n' "$(depends "$name")$2"
 		cat

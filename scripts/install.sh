@@ -47,8 +47,8 @@ case " $* " in
 	with_paths 755 contrib/systemd/braid-generator \
 		"$root/lib/systemd/system-generators/braid-generator"
 	with_paths 644 contrib/udev/63-braid.rules "$root/lib/udev/rules.d/63-braid.rules"
-	install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT contrib/alerts.yml \
-		contrib/arrays.toml "$share/doc/braid"
+	install -m 644 README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT contrib/alerts.yml \
+		contrib/alerts.test.yml contrib/grafana.json contrib/arrays.toml "$share/doc/braid"
 	install -m 644 docs/*.md "$share/doc/braid/docs"
 	;;
 esac

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the named jobs need and that are missing, and a Rust toolchain
-# where there is none.
-# usage: setup.sh [test|demo|bench|rxe|deb|static]...
+# where there is none. For the book, mdbook.
+# usage: setup.sh [test|demo|bench|rxe|deb|static|book]...
 #        (as root; otherwise it says what to install)
 set -euo pipefail
 
 declare -A packages=(
 	# A C compiler links Rust programs and builds the shim of the md kernel's runner.
 	[md]="gcc libc6-dev user-mode-linux mdadm busybox-static kmod"
-	[live]="fuse3 e2fsprogs xfsprogs fio util-linux procps"
+	[live]="fuse3 e2fsprogs fuse2fs fdisk xfsprogs fio util-linux procps"
 	[nbd]="qemu-utils libnbd-bin python3-libnbd openssl"
 	# The model of arrays over nodes.
 	[model]="python3"
@@ -19,17 +19,23 @@ declare -A packages=(
 	[kernel]="qemu-system-x86 busybox-static cpio kmod xz-utils"
 	[isal]="gcc libc6-dev libisal-dev"
 	[lab]="iproute2 libnbd-bin"
+	# They make what lies on disks.
+	[rescue]="fdisk gdisk xz-utils zstd bzip2 zip p7zip-full qemu-utils gddrescue util-linux
+		e2fsprogs xfsprogs btrfs-progs ntfs-3g dosfstools exfatprogs f2fs-tools
+		squashfs-tools xorriso cryptsetup-bin"
 	# What the comparisons run; with less the report has gaps, and says which.
 	[compare]="fio bonnie++ util-linux mount e2fsprogs xfsprogs btrfs-progs fuse3 qemu-utils nbdkit"
 	# Servers without RAID, beside which exports are measured.
 	[servers]="nbdkit qemu-system-common"
 	# Packages; a program that needs no library, and what is C in it.
-	[deb]="dpkg-dev binutils"
+	[deb]="dpkg-dev binutils lintian"
 	[static]="musl-tools"
 	# A machine that boots.
 	[boot]="systemd systemd-sysv udev dbus e2fsprogs"
 	# A report is looked at before it is called good.
 	[browser]="chromium"
+	# A C compiler links mdbook.
+	[book]="gcc libc6-dev"
 )
 wanted=()
 for job in "${@:-test}"; do
@@ -38,16 +44,21 @@ for job in "${@:-test}"; do
 		wanted+=(${packages[md]} ${packages[live]} ${packages[nbd]} ${packages[model]})
 		wanted+=(${packages[ofi]} ${packages[lab]} ${packages[compare]} ${packages[browser]})
 		wanted+=(${packages[kernel]} ${packages[boot]} ${packages[deb]} ${packages[static]})
+		wanted+=(${packages[rescue]})
 		;;
 	deb) wanted+=(${packages[deb]}) ;;
 	static) wanted+=(${packages[static]}) ;;
+	book) wanted+=(${packages[book]}) ;;
 	demo) wanted+=(${packages[md]} ${packages[live]} ${packages[lab]}) ;;
 	rxe) wanted+=(${packages[ofi]} ${packages[rdma]} ${packages[kernel]}) ;;
 	bench)
 		wanted+=(${packages[ofi]} ${packages[isal]} ${packages[lab]} ${packages[compare]})
 		wanted+=(${packages[servers]})
 		;;
-	*) echo "setup.sh: no job named $job; try test, demo, bench, rxe, deb or static" >&2; exit 2 ;;
+	*)
+		echo "setup.sh: no job named $job; try test, demo, bench, rxe, deb, static or book" >&2
+		exit 2
+		;;
 	esac
 done
 
@@ -106,5 +117,19 @@ install_rust() {
 	rm -rf "$directory"
 }
 
+# Without what serves the book and looks at it while it is written: a third of the packages.
+mdbook=0.5.4
+install_mdbook() {
+	echo "setup.sh: installing mdbook $mdbook by cargo: three minutes"
+	if ! cargo install --quiet --locked --version "$mdbook" --no-default-features \
+		--features search mdbook; then
+		echo "setup.sh: mdbook cannot be installed; the pages can be read in docs" >&2
+		exit 1
+	fi
+}
+
 install_packages
 has_cargo || install_rust
+case " $* " in
+*" book "*) command -v mdbook >/dev/null || install_mdbook ;;
+esac

@@ -10,7 +10,8 @@ target=$(uname -m)-unknown-linux-musl
 if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
 	rustup target add "$target"
 fi
-cargo build --profile "$profile" -p braid-cli --no-default-features --target "$target"
+cargo build --profile "$profile" -p braid-cli --no-default-features --features images \
+	--target "$target"
 mkdir -p target/static
 objcopy --strip-debug "target/$target/$profile/braid" target/static/braid
 if ldd target/static/braid 2>/dev/null | grep -q '=>'; then
