@@ -7,7 +7,7 @@ use braid_array::Role;
 use braid_cluster::ids::{Epoch, Generation, NodeId, Position, SetVersion, Slot, StripeNo};
 use braid_cluster::pipeline::{Params, Pipeline};
 use braid_cluster::view::{View, Witness};
-use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, VolumeInfo};
+use braid_cluster::wire::{JournalEntry, Leftover, Message, PeerAddress, SessionInfo, VolumeInfo};
 use braid_cluster::{Family, Planner, Roles, Set, Touched, WriteStrategy};
 
 use crate::mutate::{Random, mutate};
@@ -151,6 +151,7 @@ fn others(random: &mut Random) -> Vec<Message> {
         Message::Ping { tag },
         Message::Pong { tag, storage_silent_ms: few },
         Message::NodeStatus { tag, after: text },
+        Message::ListSessions { tag, from: few },
         Message::RemoveVolume { tag },
         Message::Shutdown { tag },
         Message::Identify { tag },
@@ -160,13 +161,21 @@ fn others(random: &mut Random) -> Vec<Message> {
     all
 }
 
-fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
+fn with_lists(random: &mut Random, tag: u32) -> [Message; 5] {
     let params = params(random);
     let version = SetVersion::new(Epoch(1), random.next());
     let ok = random.below(2) == 0;
     let set = set(random, params);
     let prepared = ok.then_some(set);
     let roles = Roles(random.next());
+    let session = SessionInfo {
+        number: 1,
+        age_ms: random.next(),
+        connected: ok,
+        volume: !ok,
+        grant: ok.then_some(([7; 16], Epoch(3))),
+        ring_bytes: random.next(),
+    };
     let volume = VolumeInfo { name: "volume".into(), bytes: 1 << 20, written: ok };
     [
         Message::Prepared {
@@ -190,6 +199,7 @@ fn with_lists(random: &mut Random, tag: u32) -> [Message; 4] {
             items: vec![JournalEntry { version, holders: roles, void: ok }; random.below(3)],
             next: 1,
         },
+        Message::Sessions { tag, sessions: vec![session; random.below(3)], next: 1 },
         Message::NodeInfo {
             tag,
             version: "1.2.3".into(),

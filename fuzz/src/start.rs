@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use braid_array::array::Scratch;
-use braid_array::assemble::{Candidate, Config, Options, Standing, Start, decide};
+use braid_array::assemble::{Candidate, Config, Halfway, Options, Standing, Start, decide};
 use braid_array::create::{NewArray, NewBitmap, NewDevice, NewLog};
 use braid_array::format::superblock::{Superblock, Version};
 use braid_array::level::{Layout, Level};
@@ -87,6 +87,7 @@ pub(crate) fn run(data: &[u8]) {
     assert!(told, "a verdict is one line: {:?}", assembly.verdicts);
     match assembly.start {
         Start::Refused { reason, next, .. } => assert!(!reason.is_empty() && !next.is_empty()),
+        Start::Halfway(halfway) => read_pieces(*halfway),
         Start::Ready { config, degraded, .. } => {
             check(&config, degraded);
             start(*config);
@@ -124,6 +125,15 @@ fn devices(level: Level) -> Vec<Vec<u8>> {
         image
     };
     (0..DEVICES).map(image).collect()
+}
+
+/// The two maps of an array in the middle of a reshape, put together.
+fn read_pieces(mut halfway: Halfway) {
+    let told = halfway.look(&mut |_, _, bytes| Some(vec![0; bytes]));
+    if let (Ok(_), Ok(pieces)) = (told, halfway.pieces()) {
+        assert_eq!(pieces.whole.members.len(), pieces.arrays.len());
+        pieces.arrays.into_iter().for_each(start);
+    }
 }
 
 fn patch(devices: &mut [Vec<u8>], mut patches: &[u8]) {

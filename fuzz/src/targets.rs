@@ -3,7 +3,9 @@
 use std::num::NonZeroU64;
 
 use crate::mutate::{Random, mutate};
-use crate::{foretell, fuse, guest, hello, logs, messages, replay, start, ublk};
+use crate::{
+    foretell, fuse, guest, hello, image, logs, messages, recover, replay, rescue, start, ublk,
+};
 use braid_array::assemble::{Candidate, Options, Start, decide};
 use braid_array::format::{BadBlocks, Bitmap, BitmapSuperblock, Superblock, Version};
 use braid_cluster::Roles;
@@ -11,6 +13,7 @@ use braid_cluster::ids::{Epoch, NodeId, SetVersion};
 use braid_cluster::journal::{Header, Kind, Log, Record};
 use braid_cluster::view::{View, Vote, Witness};
 use braid_host::export::nbd::fuzz_session;
+use braid_host::member::{fuzz_image, fuzz_overlay};
 use crc32c::crc32c;
 
 /// A decoder.
@@ -43,8 +46,24 @@ pub const TARGETS: &[Target] = &[
     Target { name: "md-journal", make: logs::make_block, run: logs::run_block },
     Target { name: "ppl-replay", make: replay::make_ppl, run: replay::run_ppl },
     Target { name: "md-journal-replay", make: replay::make_journal, run: replay::run_journal },
+    Target { name: "partitions", make: rescue::make_table, run: rescue::run_table },
+    Target { name: "kind", make: rescue::make_kind, run: rescue::run_kind },
+    Target { name: "map-file", make: rescue::make_map, run: rescue::run_map },
+    Target { name: "lvm", make: rescue::make_lvm, run: rescue::run_lvm },
+    Target { name: "contents", make: rescue::make_contents, run: rescue::run_contents },
+    Target { name: "overlay", make: make_overlay, run: fuzz_overlay },
+    Target { name: "image", make: image::make, run: fuzz_image },
+    Target { name: "recover", make: recover::make, run: recover::run },
     Target { name: "votes", make: make_votes, run: run_votes },
 ];
+
+/// What an overlay has behind its header: which sectors were changed, and these.
+fn make_overlay(random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![0; 64 << 10];
+    bytes.iter_mut().for_each(|byte| *byte = random.next() as u8);
+    mutate(random, &mut bytes, 128 << 10);
+    bytes
+}
 
 /// The first 16 KiB of each of three members that md wrote: superblock at 4 KiB, bitmap at 8 KiB,
 /// bad-block log at 12 KiB.

@@ -77,12 +77,18 @@ $b mount -t tmpfs upper /upper
 $b mkdir /upper/u /upper/w
 $b mount -t overlay -o lowerdir=/lower,upperdir=/upper/u,workdir=/upper/w root /new ||
 	$b poweroff -f
-$b mkdir -p /new/usr/lib/modules
-$b rm -rf "/new/usr/lib/modules/$release"
-$b ln -s "$kernel/lib/modules/$release" "/new/usr/lib/modules/$release"
+# Not by a link: the kernel may lie in what is hidden below.
+$b mkdir -p "/new/usr/lib/modules/$release"
+$b mount -o bind "/lower$kernel/lib/modules/$release" "/new/usr/lib/modules/$release" ||
+	$b poweroff -f
 # What the machine starts is not the guest's business.
-$b rm -rf /new/etc/systemd/system /new/etc/fstab /new/etc/mdadm /new/etc/braid /new/run /new/tmp
-$b mkdir -p /new/etc/systemd/system/multi-user.target.wants /new/run /new/tmp
+$b rm -rf /new/etc/systemd/system /new/etc/fstab /new/etc/mdadm /new/etc/braid
+$b mkdir -p /new/etc/systemd/system/multi-user.target.wants
+# What lies beyond the network is mounted at boot, as Debian enables it.
+$b ln -s /lib/systemd/system/remote-fs.target /new/etc/systemd/system/multi-user.target.wants/
+# Hidden, not removed: who looks for what to remove waits for any mount there that does not answer.
+for part in run tmp; do $b mount -t tmpfs -o mode=755 $part /new/$part || $b poweroff -f; done
+$b chmod 1777 /new/tmp
 for unit in systemd-timesyncd systemd-firstboot systemd-update-utmp e2scrub_reap \
 	systemd-journal-flush systemd-networkd systemd-logind systemd-binfmt systemd-random-seed \
 	systemd-user-sessions systemd-update-utmp-runlevel console-getty; do
@@ -95,7 +101,8 @@ stty -F /dev/ttyS1 raw -echo
 exec >/dev/ttyS1 2>&1
 bash /run-boot-script
 echo "run-boot: status $?"
-systemctl --no-block poweroff
+# Not by way of logind, which does not run here.
+systemctl --no-block --job-mode=replace-irreversibly start poweroff.target
 RUN
 $b cat >/new/etc/systemd/system/run-boot.service <<'UNIT'
 [Unit]

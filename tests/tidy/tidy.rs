@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod circles;
+mod pages;
 mod types;
 
 const MAX_COLUMNS: usize = 100;
@@ -22,9 +23,10 @@ const ARROWS: &[(&str, &[&str], Outside)] = &[
         Outside::Only(&["crc32c", "slab", "smallvec", "thiserror", "uuid", "serde"]),
     ),
     ("cluster", &["array", "parity"], Outside::Only(&["crc32c", "slab", "smallvec", "thiserror"])),
+    ("rescue", &["array", "parity"], Outside::Only(&["crc32c", "thiserror", "uuid"])),
     ("sim", &["array", "cluster", "parity"], Outside::Any),
-    ("host", &["array", "cluster", "parity"], Outside::Any),
-    ("cli", &["host", "cluster", "array"], Outside::Any),
+    ("host", &["array", "cluster", "parity", "rescue"], Outside::Any),
+    ("cli", &["host", "cluster", "array", "rescue"], Outside::Any),
     ("bench", &["cli", "host", "cluster", "array"], Outside::Any),
 ];
 
@@ -33,7 +35,8 @@ const MAX_METHODS: usize = 60;
 const MAX_FIELDS: usize = 25;
 /// The crates and folders whose types are so small, and whose methods call from file to file in one
 /// direction.
-const SMALL_TYPES: &[&str] = &["crates/array/src", "crates/cluster/src", "crates/host/src"];
+const SMALL_TYPES: &[&str] =
+    &["crates/array/src", "crates/cluster/src", "crates/host/src", "crates/rescue/src"];
 /// What lies on members has the fields that md's formats have.
 const FORMATS: &str = "crates/array/src/format";
 
@@ -78,6 +81,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/host/src/serve", &[]),
     ("crates/host/src/users", &[]),
     ("crates/parity/src", &[]),
+    ("crates/rescue/src", &[]),
     ("crates/host/src", &[]),
 ];
 

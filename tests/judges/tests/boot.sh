@@ -1,25 +1,6 @@
 # In a machine that has booted: a file system of its fstab lies on the array `home`. WITHOUT is set
 # where a member is missing from the beginning.
 
-fail() {
-	echo "FAIL $*"
-	systemctl --failed --no-pager
-	journalctl -b --no-pager | grep -i -e braid -e ublk -e data | tail -n 40
-	exit 1
-}
-until_true() {
-	local end=$((SECONDS + 60))
-	until "$@"; do
-		[ $SECONDS -lt $end ] || fail "waited in vain for: $*"
-		sleep 0.1
-	done
-}
-tested() {
-	braid detail home --test >/dev/null
-	[ $? = "$1" ]
-}
-said() { journalctl -b --no-pager -u braid@home | grep -qF -- "$1"; }
-
 # With `nofail` the boot does not wait for it.
 until_true mountpoint -q /data
 [ "$(findmnt -no SOURCE /data)" = /dev/ublkb0 ] || fail "something else: $(findmnt /data)"
@@ -31,19 +12,19 @@ typed() { [ "$(lsblk -no FSTYPE /dev/disk/by-id/virtio-m0)" = braid_raid_member 
 until_true typed
 
 if [ -n "${WITHOUT-}" ]; then
-	tested 1 || fail "not degraded"
-	said "members are missing after 40 s: /dev/disk/by-id/virtio-m2" || fail "said softly"
+	tested home 1 || fail "not degraded"
+	said braid@home "members are missing after 40 s: /dev/disk/by-id/virtio-m2" || fail "said softly"
 	[ "$(cat /data/file)" = one ] || fail "the file is not there"
 	sha256sum --quiet -c /data/sums || fail "not what was written"
 	exit 0
 fi
-! said "members are missing" || fail "all were there"
-tested 0 || fail "not healthy"
+! said braid@home "members are missing" || fail "all were there"
+tested home 0 || fail "not healthy"
 echo one >/data/file
 dd if=/dev/urandom of=/data/before bs=1M count=4 conv=fsync status=none || fail "cannot write"
 disk=$(basename "$(readlink -f /dev/disk/by-id/virtio-m2)")
 echo 1 >"/sys/block/$disk/device/../remove" || fail "cannot pull $disk"
 dd if=/dev/urandom of=/data/after bs=1M count=4 conv=fsync status=none || fail "cannot write"
-until_true tested 1
+until_true tested home 1
 sha256sum /data/before /data/after >/data/sums || fail "cannot read"
 systemctl is-active --quiet braid@home || fail "the service has ended"

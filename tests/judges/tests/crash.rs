@@ -98,6 +98,9 @@ fn kill_while_writing(name: &str, members: Vec<PathBuf>, back: bool, number: u64
         let mut mode = served.braid("sync");
         Run::of(mode.args(["--journal-mode", "write-back"])).expect_success("writing back");
     }
+    // A new RAID 5 is built by rebuilding its last member. Until that is done there is no
+    // redundancy, and md refuses the array after a crash as Braid does.
+    until("a member that is rebuilt", || !served.is("degraded"));
     let size_bytes = served.size_bytes();
     let mut content = Content::of(2000 + number);
     served.fill(&content);

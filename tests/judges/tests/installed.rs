@@ -41,4 +41,6 @@ fn programs_man_pages_and_completions_are_installed_below_a_directory() {
     }
     let page = content(&to.join("usr/share/man/man1/braid-assemble.1"));
     assert!(page.contains(".TH braid-assemble 1"), "{page}");
+    let page = content(&to.join("usr/share/man/man1/braid-bench.1"));
+    assert!(page.contains("braid\\-bench\\-levels(1)"), "not that of braid-bench: {page}");
 }

@@ -1,6 +1,7 @@
 //! Judges we did not write: a real md kernel, mdadm, libnbd, qemu, fio, ext4, xfs. All drive the
 //! command `braid` as a user does. One of ours is among them: `power` cuts the power.
 
+mod alerts;
 mod boot;
 mod braid_to_md;
 mod cluster;
@@ -18,13 +19,19 @@ mod nested;
 mod newer;
 mod nodes;
 mod numbered;
+mod operated;
 mod package;
 mod places;
 mod policies;
 mod power;
 mod refusals;
+mod rescue;
+mod reshape;
 mod revive;
 mod served;
 mod split;
 mod support;
+mod typed;
 mod ublk;
+mod units;
+mod upgrade;

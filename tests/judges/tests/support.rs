@@ -125,6 +125,11 @@ pub(crate) fn base() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("judges")
 }
 
+/// Where the project is.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// An empty directory for one test.
 pub(crate) fn directory(test: &str) -> PathBuf {
     let path = base().join(test);

@@ -87,6 +87,13 @@ for round in 1 2 3; do
 	kill -0 $load || fail "the load ended: $(tail -n 20 /run/t/load.txt)"
 	is devices "$(echo /dev/ublkb*)" /dev/ublkb0
 done
+step "upgrade under load"
+for round in 1 2 3; do
+	until_true has_written ublkb0 $(($(writes ublkb0) + 40))
+	step "$(braid upgrade a)"
+	kill -0 $load || fail "the load ended: $(tail -n 20 /run/t/load.txt)"
+	is devices "$(echo /dev/ublkb*)" /dev/ublkb0
+done
 wait $load || fail "fio: $(tail -n 20 /run/t/load.txt)"
 for number in 1 3; do cmp content "mnt/$number" || fail "$number has changed"; done
 umount mnt && e2fsck -f -n /dev/ublkb0 >/dev/null || fail "e2fsck after kills"

@@ -1,0 +1,59 @@
+//! What an administrator of a small host does, from the package to the next boot: two lines of
+//! configuration, a member that is pulled under load, mail, webhook, metrics and page, a spare, and
+//! an upgrade of the package meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::boot::{
+    BOOT_TOOLS, CANNOT, FSTAB, HOME_STOPS, Machine, boot, enable_monitor, expect_order, members,
+};
+use crate::support::{Run, base, braid, directory, program, root, skip};
+
+const SCRIPT: &str = include_str!("operated.sh");
+
+const ARRAYS: &str = "[array.home]\nexports = [\"ublk:0\"]\n";
+const MONITOR: &str = "MONITOR_OPTIONS=--mail root --webhook http://127.0.0.1:8081/ \
+                       --metrics 9101 --web 8082\n";
+
+/// The machine with the package as dpkg would install it, and what an administrator writes.
+fn tree(dir: &Path) -> PathBuf {
+    let tree = dir.join("tree");
+    let programs = PathBuf::from(braid().get_program());
+    let mut deb = Command::new(root().join("scripts/deb.sh"));
+    let made = Run::of(deb.arg(programs.parent().expect("one")).arg(dir)).expect_success("deb.sh");
+    let package = made.stdout.lines().next().expect("a package").to_owned();
+    std::fs::create_dir_all(tree.join("deb")).expect("a directory");
+    std::fs::copy(&package, tree.join("deb/braid.deb")).expect("a package");
+    let mut unpack = Command::new("dpkg-deb");
+    Run::of(unpack.arg("-x").arg(&package).arg(&tree)).expect_success("dpkg-deb");
+    let more = &[("etc/default/braid-monitor", MONITOR)];
+    Machine { arrays: ARRAYS, fstab: FSTAB, mountpoints: &["data"], more }.write(&tree);
+    enable_monitor(&tree);
+    tree
+}
+
+#[test]
+fn a_package_a_failure_and_an_upgrade_under_load() {
+    let test = "a_package_a_failure_and_an_upgrade_under_load";
+    let tools = ["fio", "dpkg", "dpkg-deb", "dpkg-shlibdeps", "script", "python3"];
+    let tools = tools.into_iter().chain(BOOT_TOOLS).map(program);
+    if let Err(reason) = tools.collect::<Result<Vec<()>, _>>() {
+        return skip(test, &reason);
+    }
+    let dir = directory("operated");
+    let tree = tree(&dir);
+    let members = members(&dir, "home", 4, "-l 5 -n 3 -x 1");
+    let first = boot(&dir, &tree, SCRIPT, &members);
+    if first.status.code() == Some(CANNOT) {
+        return skip(test, first.stderr.trim());
+    }
+    let first = first.expect_success("the first boot");
+    println!("{}", first.stdout);
+    expect_order(&first, &HOME_STOPS);
+    let members = [&members[..2], &members[3..]].concat();
+    let script = format!("SECOND=yes\n{SCRIPT}");
+    let second = boot(&dir, &tree, &script, &members).expect_success("the second boot");
+    expect_order(&second, &HOME_STOPS);
+    std::fs::remove_dir_all(base().join("operated")).expect("nobody uses it");
+}

@@ -1,0 +1,85 @@
+# In a machine that has booted with the package installed and two lines of arrays.toml: a member is
+# pulled under load, everybody is told, a spare is taken, and the package is upgraded meanwhile.
+# SECOND is set at the boot after that.
+
+now() { date +%s%N; }
+# took WHAT SINCE: how long it took.
+took() { echo "$1 after $((($(now) - $2) / 1000000)) ms"; }
+
+until_true mountpoint -q /data
+[ "$(findmnt -no SOURCE /data)" = /dev/ublkb0 ] || fail "something else: $(findmnt /data)"
+if [ -n "${SECOND-}" ]; then
+	tested home 0 || fail "not healthy"
+	sha256sum --quiet -c /data/sums || fail "not what was written"
+	exit 0
+fi
+until_true systemctl is-active --quiet braid-monitor
+
+step "somebody listens"
+cat >/run/hook.py <<'PYTHON'
+import http.server, sys
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        said = self.rfile.read(int(self.headers['Content-Length']))
+        with open('/run/hook', 'ab') as heard: heard.write(said + b'\n')
+        self.send_response(204)
+        self.end_headers()
+    def log_message(self, *words): pass
+http.server.HTTPServer(('127.0.0.1', 8081), Hook).serve_forever()
+PYTHON
+/usr/bin/python3 /run/hook.py &
+: >/run/hook
+metrics() { busybox wget -qO- http://127.0.0.1:9101/metrics 2>/dev/null; }
+page() { busybox wget -qO- http://127.0.0.1:8082/api/state 2>/dev/null; }
+until_true eval 'metrics | grep -q "^braid_array_members{array=\"home\",state=\"active\"} 3$"'
+until_true eval 'page | grep -q m2'
+
+step "load"
+load /data
+goes_on ublkb0
+
+step "a member is pulled"
+disk=$(basename "$(readlink -f /dev/disk/by-id/virtio-m2)")
+pulled=$(now)
+echo 1 >"/sys/block/$disk/device/../remove" || fail "cannot pull $disk"
+until_true grep -qs "Subject: Fail event" /run/mail
+took "mail" "$pulled"
+until_true grep -q '"Fail"' /run/hook
+took "webhook" "$pulled"
+until_true eval 'metrics | grep -q "state=\"failed\"} 1$"'
+took "metrics" "$pulled"
+until_true eval 'page | grep -qi faulty'
+took "page" "$pulled"
+(sleep 2; printf q) | TERM=xterm script -qc "stty rows 40 cols 120; braid top" /run/top >/dev/null
+grep -qa "$disk" /run/top || fail "top: $(tail -c 2000 /run/top)"
+loaded
+
+step "the package is upgraded meanwhile"
+echo "UPGRADE_ARRAYS=yes" >/etc/default/braid
+process=$(systemctl show -p MainPID --value braid@home)
+exe() { readlink "/proc/$process/exe"; }
+install_it() {
+	local how=(--no-triggers --force-depends --force-confold)
+	dpkg "${how[@]}" -i /deb/braid.deb </dev/null >/run/dpkg.txt 2>&1 || fail "dpkg"
+}
+# The first time it finds no version of itself, and leaves all alone.
+install_it
+[ "$(exe)" = "/usr/bin/braid (deleted)" ] || fail "replaced too early: $(exe)"
+goes_on ublkb0
+install_it
+grep "requests waited" /run/dpkg.txt || fail "not upgraded"
+[ "$(exe)" = /usr/bin/braid ] || fail "the old program serves: $(exe)"
+systemctl is-active --quiet braid@home || fail "the service has ended"
+[ "$(systemctl show -p MainPID --value braid@home)" = "$process" ] || fail "another process"
+goes_on ublkb0
+
+step "a spare is taken"
+until_true tested home 0
+until_true grep -q SpareActive /run/hook
+braid status home
+goes_on ublkb0
+end_of_load
+dd if=/dev/urandom of=/data/after bs=1M count=4 conv=fsync status=none || fail "cannot write"
+sha256sum /data/after >/data/sums || fail "cannot read"
+sync
+step "done"

@@ -1,0 +1,354 @@
+//! Arrays that a real md kernel stopped in the middle of a reshape: Braid reads what they held
+//! before, also with each member left out, or says why it does not; and not one byte of any member
+//! changes.
+
+use crate::served::Served;
+use crate::support::{self, Run, braid, fingerprints, guest, skip};
+use braid_judges::Content;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+const GUEST: &str = include_str!("reshape.sh");
+
+/// name | members | before | stop (reshape.sh) | mdadm --create | mdadm --grow | readable without
+///
+/// The last column has the members each of which can be left out for sure. Without another one the
+/// content is right as well, or refused.
+const TABLE: &str = "
+grow-early | 4 | 3 | past=3000 | -l5 -c64 --bitmap=none | -n4 | 0123
+grow | 4 | 3 | past=60000 | -l5 -c64 --bitmap=none | -n4 | 0123
+grow-bitmap | 4 | 3 | past=20000 | -l5 -c64 -binternal | -n4 | 0123
+grow-cut | 4 | 3 | past=20000,cut | -l5 -c64 --bitmap=none | -n4 | 0123
+grow-6 | 5 | 4 | past=20000 | -l6 -c64 --bitmap=none | -n5 | 01234
+grow-two | 5 | 3 | past=20000 | -l5 -c32 --bitmap=none | -n5 | 01234
+grow-chunk | 4 | 3 | past=20000 | -l5 -c64 --bitmap=none | -n4 -c128 | 0123
+shrink | 4 | 4 | size=51200,below=80000 | -l5 -c64 --bitmap=none -z26M | -n3 | 0123
+shrink-late | 4 | 4 | size=51200,below=20000 | -l5 -c64 --bitmap=none -z26M | -n3 | 0123
+chunk | 3 | 3 | past=9000 | -l5 -c64 --bitmap=none | -c128 |
+layout | 3 | 3 | past=9000 | -l5 -c64 --bitmap=none | --layout=right-asymmetric |
+six | 4 | 3 | past=9000 | -l5 -c64 --bitmap=none | --level=6 -n4 | 3
+six-cut | 4 | 3 | past=9000,cut | -l5 -c64 --bitmap=none | --level=6 -n4 | 3
+ten | 4 | 3 | past=9000 | -l10 -c64 --bitmap=none | -n4 | 0123
+ten-chunk | 4 | 4 | past=9000 | -l10 -c64 --bitmap=none | -c128 | 0123
+zero | 3 | 2 | past=9000,cut | -l0 -c64 | -n3 --add NEW |
+file-chunk | 3 | 3 | past=100,killed,cut | -l5 -c64 --bitmap=none | -c128 --backup-file=backup |
+";
+
+const MEMBER_BYTES: u64 = 32 << 20;
+
+/// The members are read by several tests, and served by one, which has them alone.
+static USERS: RwLock<()> = RwLock::new(());
+
+/// An array that stopped on its way.
+#[derive(Debug)]
+struct Stopped {
+    name: String,
+    before: usize,
+    stop: String,
+    create: String,
+    grow: String,
+    without: Vec<usize>,
+    directory: PathBuf,
+    members: Vec<PathBuf>,
+    content: Content,
+}
+
+impl Stopped {
+    fn call(&self) -> String {
+        let Self { name, before, stop, create, grow, content, .. } = self;
+        let directory = self.directory.display();
+        let seed = content.seed;
+        format!("half {name} {seed} {before} {stop} {directory} '{create}' '{grow}'")
+    }
+
+    fn recipe(&self) -> String {
+        format!("{MEMBER_BYTES} {}\n{}\n{GUEST}", self.members.len(), self.call())
+    }
+
+    fn is_made(&self) -> bool {
+        fs::read_to_string(self.directory.join("recipe")).ok() == Some(self.recipe())
+    }
+
+    fn create_members(&self) {
+        let _ = fs::remove_dir_all(&self.directory);
+        fs::create_dir_all(&self.directory).expect("a directory");
+        self.members.iter().for_each(|path| support::sparse_file(path, MEMBER_BYTES));
+    }
+
+    fn size_bytes(&self) -> u64 {
+        support::read(&self.directory.join("size.txt")).trim().parse().expect("a size")
+    }
+
+    /// With the mdadm that makes backups killed, more had been moved in the one trial than the file
+    /// held, and what the array held could not be had from what was left.
+    fn is_readable(&self) -> bool {
+        !self.grow.contains("--backup-file")
+    }
+
+    /// How it is read: md lets go of the new member of a level 4 that was a level 0 when it stops,
+    /// and such a one is taken only when that is asked for.
+    fn options(&self) -> Vec<String> {
+        if self.name == "zero" { vec!["--force".into()] } else { Vec::new() }
+    }
+
+    fn but(&self, without: &[usize]) -> Vec<PathBuf> {
+        let members = self.members.iter().enumerate();
+        members
+            .filter(|(index, _)| !without.contains(index))
+            .map(|(_, path)| path.clone())
+            .collect()
+    }
+}
+
+/// All of the table, made by the guest; those that a former run made by the same recipe are used
+/// again.
+fn all() -> &'static [Stopped] {
+    static MADE: OnceLock<Result<Vec<Stopped>, String>> = OnceLock::new();
+    MADE.get_or_init(make).as_ref().unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+fn named(name: &str) -> &'static Stopped {
+    all().iter().find(|array| array.name == name).unwrap_or_else(|| panic!("no array {name}"))
+}
+
+fn make() -> Result<Vec<Stopped>, String> {
+    let arrays: Vec<Stopped> = TABLE.lines().filter(|line| !line.is_empty()).map(parse).collect();
+    let old: Vec<&Stopped> = arrays.iter().filter(|array| !array.is_made()).collect();
+    let halves = [0, 1].map(|half| old.iter().copied().skip(half).step_by(2).collect::<Vec<_>>());
+    std::thread::scope(|scope| {
+        let [first, second] = &halves;
+        let other = scope.spawn(|| make_in_one_boot("reshape-1", second));
+        make_in_one_boot("reshape-0", first).and(other.join().expect("a guest"))
+    })?;
+    Ok(arrays)
+}
+
+fn parse(line: &str) -> Stopped {
+    let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+    let [name, members, before, stop, create, grow, without] = columns[..] else {
+        panic!("bad line: {line}")
+    };
+    let directory = support::base().join("reshape").join(name);
+    let count: usize = members.parse().expect("a number");
+    let seed = name.bytes().fold(1, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000);
+    Stopped {
+        name: name.into(),
+        before: before.parse().expect("a number"),
+        stop: stop.into(),
+        create: create.into(),
+        grow: grow.into(),
+        without: without.bytes().map(|digit| usize::from(digit - b'0')).collect(),
+        members: (0..count).map(|number| directory.join(format!("m{number}.img"))).collect(),
+        content: Content::of(seed),
+        directory,
+    }
+}
+
+fn make_in_one_boot(name: &str, arrays: &[&Stopped]) -> Result<(), String> {
+    if arrays.is_empty() {
+        return Ok(());
+    }
+    let mut script = format!("PATTERN={}\n{GUEST}\n", env!("CARGO_BIN_EXE_pattern"));
+    for array in arrays {
+        array.create_members();
+        let _ = writeln!(script, "{}", array.call());
+    }
+    let run = guest::run(name, &script);
+    if !run.status.success() {
+        return Err(format!("stopping reshapes: {run}"));
+    }
+    for array in arrays {
+        fs::write(array.directory.join("recipe"), array.recipe()).expect("a writable directory");
+    }
+    Ok(())
+}
+
+/// `braid cat`: right, refused with this line, or wrong. And what else was said.
+fn cat(array: &Stopped, members: &[PathBuf], options: &[String]) -> Result<String, String> {
+    let _reader = USERS.read().unwrap_or_else(PoisonError::into_inner);
+    let mut command = braid();
+    command.arg("cat").args(members).args(options);
+    if array.stop.starts_with("size=") {
+        // Superblocks do not say that an array was made smaller to be shrunk.
+        command.args(["--length", &array.size_bytes().to_string()]);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("braid starts");
+    let mut stdout = child.stdout.take().expect("a pipe");
+    let checked = array.content.check(&mut stdout, 0, array.size_bytes());
+    drop(stdout);
+    let output = child.wait_with_output().expect("braid ends");
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    match (output.status.code(), checked) {
+        (Some(0), Ok(())) => Ok(said),
+        (Some(1), Err(why)) if why.starts_with("0 of") => Err(format!("refused: {said}")),
+        (status, checked) => Err(format!("status {status:?}, {checked:?}: {said}")),
+    }
+}
+
+#[test]
+fn reads_arrays_in_the_middle_of_a_reshape() {
+    if let Err(reason) = guest::available() {
+        return skip("reads_arrays_in_the_middle_of_a_reshape", &reason);
+    }
+    let mut findings = Vec::new();
+    for array in all().iter().filter(|array| array.is_readable()) {
+        let before = fingerprints(&array.members);
+        let name = &array.name;
+        if let Err(why) = cat(array, &array.members, &array.options()) {
+            findings.push(format!("{name}: {why}"));
+        }
+        for index in 0..array.members.len() {
+            let read = cat(array, &array.but(&[index]), &[]);
+            match (read, array.without.contains(&index)) {
+                (Ok(_), _) => {}
+                (Err(why), false) if why.starts_with("refused: ") => {}
+                (read, _) => findings.push(format!("{name} without {index}: {read:?}")),
+            }
+        }
+        if fingerprints(&array.members) != before {
+            findings.push(format!("{name}: reading changed a member"));
+        }
+    }
+    support::report(&findings);
+}
+
+#[test]
+fn serves_arrays_in_the_middle_of_a_reshape() {
+    if let Err(reason) = guest::available() {
+        return skip("serves_arrays_in_the_middle_of_a_reshape", &reason);
+    }
+    for array in all().iter().filter(|array| array.is_readable()) {
+        let _alone = USERS.write().unwrap_or_else(PoisonError::into_inner);
+        let before = fingerprints(&array.members);
+        let refused = Run::of(braid().arg("assemble").args(&array.members));
+        let refused = refused.expect_status(1, "assembling to write").stderr;
+        assert!(refused.contains("--readonly"), "{}: {refused}", array.name);
+        let options = array.options();
+        let options: Vec<&str> =
+            std::iter::once("--readonly").chain(options.iter().map(String::as_str)).collect();
+        let served = Served::start(&array.name, &array.members, &options);
+        served.expect(&array.content, "in the middle of a reshape");
+        Run::of(&mut served.braid("detail")).expect_success("detail");
+        served.stop();
+        assert_eq!(fingerprints(&array.members), before, "{}", array.name);
+    }
+}
+
+#[test]
+fn does_not_believe_a_stale_position() {
+    if let Err(reason) = guest::available() {
+        return skip("does_not_believe_a_stale_position", &reason);
+    }
+    for name in ["six", "chunk", "layout"] {
+        let array = named(name);
+        let said = cat(array, &array.members, &[]).unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert!(said.contains("md would go on from the wrong place"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn asks_for_the_backup() {
+    if let Err(reason) = guest::available() {
+        return skip("asks_for_the_backup", &reason);
+    }
+    let array = named("file-chunk");
+    let refused = cat(array, &array.members, &[]).expect_err("a backup is needed");
+    assert!(refused.contains("--backup-file"), "{refused}");
+    let foreign = named("grow").members[0].display().to_string();
+    let options = ["--backup-file".to_owned(), foreign];
+    let refused = cat(array, &array.members, &options).expect_err("no backup");
+    assert!(refused.contains("no backup file of mdadm's"), "{refused}");
+}
+
+/// Each map opens the members that both have once more: at a server, by another connection.
+#[test]
+fn reads_members_at_servers() {
+    let available = guest::available().and_then(|()| support::program("qemu-nbd"));
+    if let Err(reason) = available {
+        return skip("reads_members_at_servers", &reason);
+    }
+    let array = named("grow");
+    let directory = std::env::temp_dir().join(format!("bj-{}-servers", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory");
+    let mut servers = Vec::new();
+    let mut uris = Vec::new();
+    for (number, member) in array.members.iter().enumerate() {
+        let socket = directory.join(number.to_string());
+        let mut server = Command::new("qemu-nbd");
+        server.args(["--read-only", "--persistent", "--shared=0", "-f", "raw", "-k"]);
+        server.stderr(Stdio::null());
+        servers.push(server.arg(&socket).arg(member).spawn().expect("qemu-nbd starts"));
+        support::until("a server", || UnixStream::connect(&socket).is_ok());
+        uris.push(PathBuf::from(format!("nbd+unix:///?socket={}", socket.display())));
+    }
+    let read = cat(array, &uris, &[]);
+    for server in &mut servers {
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+    let _ = fs::remove_dir_all(&directory);
+    assert!(read.is_ok(), "{read:?}");
+}
+
+/// The power goes off while superblocks are written: one member has the position of before.
+#[test]
+fn reads_where_a_member_missed_the_last_position() {
+    if let Err(reason) = guest::available() {
+        return skip("reads_where_a_member_missed_the_last_position", &reason);
+    }
+    let array = named("grow");
+    let directory = support::directory("reshape-older");
+    for late in 0..array.members.len() {
+        let members: Vec<PathBuf> = (0..array.members.len())
+            .map(|number| directory.join(format!("m{number}.img")))
+            .collect();
+        for (from, to) in array.members.iter().zip(&members) {
+            fs::copy(from, to).expect("a copy");
+        }
+        set_back(&members[late]);
+        let read = cat(array, &members, &[]);
+        assert!(read.is_ok(), "member {late}: {read:?}");
+    }
+}
+
+/// Takes one event and one unit from a superblock 1.2.
+fn set_back(member: &Path) {
+    const AT: u64 = 4096;
+    let file = fs::OpenOptions::new().read(true).write(true).open(member).expect("a member");
+    let mut block = vec![0; 4096];
+    file.read_exact_at(&mut block, AT).expect("a superblock");
+    let number = |block: &[u8], at: usize| {
+        u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let events = number(&block, 200) - 1;
+    let position = number(&block, 104) - 384;
+    block[200..208].copy_from_slice(&events.to_le_bytes());
+    block[104..112].copy_from_slice(&position.to_le_bytes());
+    block[216..220].fill(0);
+    let word = |block: &[u8], at: usize| {
+        u64::from(u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes")))
+    };
+    let length = 256 + 2 * word(&block, 220) as usize;
+    block[length..].fill(0);
+    let sum: u64 = (0..length.next_multiple_of(4)).step_by(4).map(|at| word(&block, at)).sum();
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    block[216..220].copy_from_slice(&(sum as u32).to_le_bytes());
+    file.write_all_at(&block, AT).expect("a superblock");
+}
+
+#[test]
+fn explains_a_reshape() {
+    if let Err(reason) = guest::available() {
+        return skip("explains_a_reshape", &reason);
+    }
+    let array = named("grow");
+    let run = Run::of(braid().args(["assemble", "--explain"]).args(&array.members));
+    assert!(run.stdout.contains("a reshape from 3 to 4 members at "), "{run}");
+    assert!(run.stdout.contains("next: ") && run.stdout.contains("--readonly"), "{run}");
+}
