@@ -106,6 +106,16 @@ struct Parts {
     inner: Vec<Config>,
 }
 
+impl braid_rescue::Image for Reader {
+    fn size_bytes(&self) -> u64 {
+        Self::size_bytes(self)
+    }
+
+    fn read(&mut self, offset_bytes: u64, into: &mut [u8]) -> Result<(), String> {
+        self.read_at(offset_bytes, into).map_err(|error| error.to_string())
+    }
+}
+
 impl Reader {
     /// A reader of the array that `config` describes; its members in the order of their ids.
     ///

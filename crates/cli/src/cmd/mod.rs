@@ -10,6 +10,7 @@ mod bare;
 mod bench;
 mod cat;
 mod config;
+mod contents;
 mod create;
 mod detail;
 mod down;

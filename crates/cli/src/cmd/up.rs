@@ -131,6 +131,7 @@ fn words(entry: &ArrayEntry) -> AssembleArgs {
         maps: MapArgs::default(),
         bare: GeometryArgs::default(),
         backup: BackupArgs::default(),
+        part: None,
         run: false,
         force: false,
         explain: false,

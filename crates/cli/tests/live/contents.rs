@@ -196,10 +196,9 @@ fn check_volume(content: &[u8], number: u64) {
     }
 }
 
-#[test]
-fn logical_volumes_are_read_over_the_arrays_that_they_lie_on() {
-    let lab = Lab::new();
-    let volumes = physical_volumes(&lab);
+/// Three arrays, each with one of the physical volumes that LVM2 made: their members.
+fn arrays_of_volumes(lab: &Lab) -> Vec<Vec<PathBuf>> {
+    let volumes = physical_volumes(lab);
     let mut all = Vec::new();
     for (number, volume) in volumes.iter().enumerate() {
         let mib = (volume.len() as u64 >> 20) + 4;
@@ -208,13 +207,20 @@ fn logical_volumes_are_read_over_the_arrays_that_they_lie_on() {
         lab.ok(&format!("create {name} --level 1 --raid-devices 2 --assume-clean"), &members);
         let socket = lab.path(&format!("nbd{number}"));
         lab.ok(&format!("assemble {name} --export nbd:unix:{}", socket.display()), &members);
-        let bytes = size(&lab, &name) as usize;
+        let bytes = size(lab, &name) as usize;
         let mut content = volume.clone();
         content.resize(bytes, 0);
         fill(&socket, &name, &content);
         lab.ok(&format!("stop {name}"), &[]);
         all.push(members);
     }
+    all
+}
+
+#[test]
+fn logical_volumes_are_read_over_the_arrays_that_they_lie_on() {
+    let lab = Lab::new();
+    let all = arrays_of_volumes(&lab);
     let members = all.concat();
     let list = lab.ok_text("cat --list", &members);
     assert!(list.contains("\n  vg  ") && list.contains(" a group of LVM2 on md0, md1, md2"));
@@ -243,6 +249,45 @@ fn logical_volumes_are_read_over_the_arrays_that_they_lie_on() {
     let copy = lab.path("copy");
     tool("qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, text(&copy)], "");
     assert!(std::fs::read(&copy).unwrap() == content, "{served}");
+}
+
+#[test]
+fn a_volume_over_several_arrays_is_served_by_itself() {
+    let lab = Lab::new();
+    let all = arrays_of_volumes(&lab);
+    // One half of each mirror is enough.
+    let members: Vec<PathBuf> = all.iter().map(|pair| pair[0].clone()).collect();
+    let before: Vec<Vec<u8>> = members.iter().map(|one| std::fs::read(one).unwrap()).collect();
+    let line = lab.refused(1, "assemble --part vg/striped --readonly", &members, &members);
+    assert!(line.contains("more than 64 pieces") && line.contains("cat --part"), "{line}");
+    let line = lab.refused(2, "assemble --part vg/linear", &members, &members);
+    assert!(line.contains("add --readonly"), "{line}");
+    let line = lab.refused(1, "assemble --part vg/liner --readonly", &members, &members);
+    assert!(line.contains("no such part, but") && line.contains("vg/linear"), "{line}");
+    // Of a volume that another array has a piece of, the message says so.
+    let line = lab.refused(1, "assemble --part vg/linear --readonly", &members[..1], &members);
+    assert!(line.contains("it needs the physical volume"), "{line}");
+
+    let socket = lab.path("served");
+    let export = format!("--export nbd:unix:{}", socket.display());
+    lab.ok(&format!("assemble --part vg/linear --readonly {export}"), &members);
+    let copied = |name: &str| {
+        let uri = format!("nbd+unix:///{name}?socket={}", socket.display());
+        let copy = lab.path("copy");
+        tool("qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, text(&copy)], "");
+        std::fs::read(&copy).unwrap()
+    };
+    let content = copied("vg-linear");
+    check_volume(&content, 1);
+    assert!(lab.ok_text("status vg-linear", &[]).contains("read-only"));
+    lab.ok("stop vg-linear", &[]);
+    assert!(content == lab.ok("cat --part vg/linear", &members));
+    // Under a name of its own.
+    lab.ok(&format!("assemble files --part vg/linear --readonly {export}"), &members);
+    assert!(copied("files") == content);
+    lab.ok("stop files", &[]);
+    let after = members.iter().map(|one| std::fs::read(one).unwrap());
+    assert!(after.eq(before), "members are as they were");
 }
 
 /// An array with a partition for each of the physical volumes that LVM2 made: its volumes lie there

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use braid_rescue::Image;
-use braid_rescue::contents::{self, Content};
+use braid_rescue::contents::{self, Content, Piece};
 use serde::{Deserialize, Serialize};
 
 use super::Facts;
@@ -92,33 +92,16 @@ pub(super) fn look(name: &str, door: &Door, facts: Facts) -> Vec<ServedPart> {
 fn parts(found: &[Content], block_bytes: u64) -> Vec<ServedPart> {
     let readable = contents::readable(found).into_iter();
     let parts = readable.filter_map(|(name, content)| {
-        let pieces = pieces(content.place.as_ref()?)?;
+        let pieces = content.place.as_ref()?.pieces(MOST_PIECES)?;
+        let pieces: Vec<Range<u64>> = pieces.iter().map(Piece::range).collect();
         let aligned = |piece: &Range<u64>| {
             piece.start.is_multiple_of(block_bytes) && piece.end.is_multiple_of(block_bytes)
         };
         // Requests are for blocks, so a block must not lie in two pieces.
-        let fits = pieces.len() == 1 || pieces.iter().all(aligned);
+        let fits = pieces.len() == 1 || !pieces.is_empty() && pieces.iter().all(aligned);
         fits.then(|| ServedPart::new(name, pieces))
     });
     parts.collect()
-}
-
-/// The pieces of a place, if they are a sensible number: a volume that was extended has a few.
-fn pieces(place: &contents::Place) -> Option<Vec<Range<u64>>> {
-    let mut pieces: Vec<Range<u64>> = Vec::new();
-    let mut at = 0;
-    while let Some(piece) = place.piece(at) {
-        at += piece.bytes;
-        let bytes = piece.offset_bytes..piece.offset_bytes + piece.bytes;
-        match pieces.last_mut() {
-            Some(last) if last.end == bytes.start => last.end = bytes.end,
-            _ => pieces.push(bytes),
-        }
-        if pieces.len() > MOST_PIECES {
-            return None;
-        }
-    }
-    (!pieces.is_empty()).then_some(pieces)
 }
 
 /// The array's content.

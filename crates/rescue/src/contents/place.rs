@@ -38,6 +38,14 @@ pub struct Piece {
     pub bytes: u64,
 }
 
+impl Piece {
+    /// The bytes of its array.
+    #[must_use]
+    pub const fn range(&self) -> Range<u64> {
+        self.offset_bytes..self.offset_bytes + self.bytes
+    }
+}
+
 impl Place {
     /// A range of an array.
     #[must_use]
@@ -85,6 +93,27 @@ impl Place {
     #[must_use]
     pub fn whole(&self) -> Option<Piece> {
         self.piece(0).filter(|piece| piece.bytes == self.size_bytes)
+    }
+
+    /// All of it in order, each piece as long as it can be; `None` where that are more than `most`.
+    #[must_use]
+    pub fn pieces(&self, most: usize) -> Option<Vec<Piece>> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut at = 0;
+        while let Some(piece) = self.piece(at) {
+            at += piece.bytes;
+            let goes_on = |last: &&mut Piece| {
+                last.array == piece.array && last.offset_bytes + last.bytes == piece.offset_bytes
+            };
+            match pieces.last_mut().filter(goes_on) {
+                Some(last) => last.bytes += piece.bytes,
+                None => pieces.push(piece),
+            }
+            if pieces.len() > most {
+                return None;
+            }
+        }
+        Some(pieces)
     }
 
     /// What lies together from a byte on; `None` from the end on.

@@ -68,6 +68,13 @@ fn a_place_that_holds_a_byte_twice_is_none() {
     assert_eq!(at, 30 << 10);
     assert_eq!(pieces[..3], [(1, 2, 2), (0, 4, 4), (1, 4, 4)]);
     assert_eq!(pieces.last(), Some(&(0, 16, 4)));
+    // On a share of its own it lies together from stripe to stripe.
+    let alone = Place::runs(vec![run(0, &[(0, 0)]), run(32 << 10, &[(1, 0)])]).expect("a place");
+    let merged: Vec<_> =
+        alone.pieces(2).into_iter().flatten().map(|p| (p.array, p.range())).collect();
+    assert_eq!(merged, [(0, 0..32 << 10), (1, 0..32 << 10)]);
+    assert_eq!(alone.pieces(1), None, "there are two");
+    assert_eq!(place.pieces(100).map(|all| all.len()), Some(pieces.len()));
     for shares in [[(0, 0), (0, 0)], [(0, 8 << 10), (0, 16 << 10)]] {
         Place::runs(vec![run(0, &shares)]).expect_err("they meet");
     }

@@ -13,7 +13,6 @@ mod tests;
 
 pub use backup::{Backup, BackupError};
 pub use front::ReadMember;
-pub use pieces::Pieces;
 
 use self::maps::{Numbers, Side};
 use super::judge::same_array;

@@ -4,22 +4,11 @@
 use std::ops::Range;
 
 use super::super::described::{Described, DescribedMember};
-use super::super::{Config, MemberConfig, Standing, StartLog};
+use super::super::{Config, Piece, Pieces};
 use super::maps::Side;
 use super::{Backup, Halfway};
-use crate::format::superblock::{DevRole, MAX_SECTOR};
-use crate::format::{BadBlocks, Superblock};
+use crate::Refusal;
 use crate::level::{Layout, Level};
-use crate::{Refusal, Role};
-
-/// Arrays whose contents, one behind the other, are that of the array in the middle of a reshape.
-#[derive(Clone, Debug)]
-pub struct Pieces {
-    /// The array that puts them together; its members are these arrays.
-    pub whole: Config,
-    /// These arrays, in this order. Several of them have the same devices.
-    pub arrays: Vec<Config>,
-}
 
 /// Where a piece comes from.
 #[derive(Clone, Copy, Debug)]
@@ -36,49 +25,24 @@ impl Halfway {
     /// `force` was not asked for.
     pub fn pieces(&self) -> Result<Pieces, Refusal> {
         self.check_backup()?;
-        let mut arrays = Vec::new();
-        let mut members = Vec::new();
-        let sources = self.sources();
-        let superblock = self.linear(sources.len());
-        for (number, (range, source)) in (0..).zip(sources) {
-            let (config, start, sectors) = match source {
-                Source::Map(side) => {
-                    let mut config = self.config(side).map_err(Clone::clone)?.clone();
-                    let name: &[u8] = if side == Side::Old { b"old-map" } else { b"new-map" };
-                    config.superblock.set_name = named(name);
-                    (config, range.start, self.numbers.map(side).array_sectors())
-                }
-                Source::Backup(backup) => {
-                    let mut config = backup_array(backup)?;
-                    config.superblock.set_uuid = self.superblock.set_uuid;
-                    (config, range.start - backup.array.start, backup.sectors())
-                }
-            };
-            let own = Superblock {
-                data_offset: start,
-                data_size: range.end - range.start,
-                dev_number: number,
-                ..superblock.clone()
-            };
-            members.push(MemberConfig {
-                device: config.superblock.title(),
-                device_sectors: sectors,
-                superblock: own,
-                bad_blocks: BadBlocks::default(),
-                standing: Standing::InSync { role: Role(u16::try_from(number).unwrap_or(0)) },
-            });
-            arrays.push(config);
-        }
-        let whole = Config {
-            superblock,
-            members,
-            bitmap: None,
-            log: StartLog::None,
-            read_only: true,
-            force: true,
-            block_bytes: self.superblock.logical_block_bytes.max(512),
+        let piece = |(range, source): (Range<u64>, Source<'_>)| match source {
+            Source::Map(side) => {
+                let mut array = self.config(side).map_err(Clone::clone)?.clone();
+                let name: &[u8] = if side == Side::Old { b"old-map" } else { b"new-map" };
+                array.superblock.set_name = named(name);
+                let array_sectors = self.numbers.map(side).array_sectors();
+                Ok(Piece { array, array_sectors, part: range })
+            }
+            Source::Backup(backup) => {
+                let mut array = backup_array(backup)?;
+                array.superblock.set_uuid = self.superblock.set_uuid;
+                let start = range.start - backup.array.start;
+                let part = start..start + (range.end - range.start);
+                Ok(Piece { array, array_sectors: backup.sectors(), part })
+            }
         };
-        Ok(Pieces { whole, arrays })
+        let pieces = self.sources().into_iter().map(piece).collect::<Result<_, Refusal>>()?;
+        Ok(Pieces::of(&self.superblock, pieces))
     }
 
     /// The ranges of the array in order, and where each comes from.
@@ -105,24 +69,6 @@ impl Halfway {
             at = end;
         }
         sources
-    }
-
-    /// The superblock of a linear array of so many pieces, with the name of the array.
-    fn linear(&self, pieces: usize) -> Superblock {
-        let Superblock { version, set_uuid, set_name, ctime, utime, events, .. } = *self.superblock;
-        Superblock {
-            version,
-            set_uuid,
-            set_name,
-            ctime,
-            utime,
-            events,
-            level: Level::Linear.to_md(),
-            raid_disks: u32::try_from(pieces).unwrap_or(u32::MAX),
-            resync_offset: MAX_SECTOR,
-            roles: (0..).map(Role).map(DevRole::Active).take(pieces).collect(),
-            ..Superblock::blank()
-        }
     }
 }
 

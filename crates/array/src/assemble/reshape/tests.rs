@@ -1,7 +1,7 @@
 use super::maps::Side;
 use super::*;
 use crate::SECTOR_BYTES;
-use crate::assemble::{Standing, decide};
+use crate::assemble::{Pieces, Standing, decide};
 use crate::format::superblock::Reshape;
 use crate::format::{BadBlocks, DevRole, Version};
 use crate::geometry::Strip;

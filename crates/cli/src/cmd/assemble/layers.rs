@@ -241,7 +241,7 @@ fn title(assembly: &Assembly) -> String {
 }
 
 /// The same in commands.
-fn short_name(superblock: &Superblock) -> String {
+pub(super) fn short_name(superblock: &Superblock) -> String {
     let name = superblock.name();
     name.split_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
 }

@@ -25,6 +25,7 @@ mod bare;
 mod explain;
 mod layers;
 mod nodes;
+mod part;
 mod successor;
 
 use layers::Layers;
@@ -120,6 +121,9 @@ pub(super) fn start(
 ) -> Result<(), Failure> {
     if let Some(geometry) = &args.bare.geometry {
         return bare::start(run_dir, args, geometry, daemon);
+    }
+    if let Some(part) = &args.part {
+        return part::start(run_dir, args, part, daemon);
     }
     let named = Named::parse("assemble", &args.names)?;
     let exports = launch::exports("assemble", &args.export, args.insecure)?;

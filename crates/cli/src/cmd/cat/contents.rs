@@ -9,6 +9,7 @@ use braid_rescue::contents::{self, Content, Place};
 use super::source::Source;
 use super::{around, range, stdout_failure};
 use crate::args::CatArgs;
+use crate::cmd::contents::place_of;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::contents::{ContentsJson, tree};
@@ -38,22 +39,7 @@ fn part(
     name: &str,
     args: &CatArgs,
 ) -> Result<(), Failure> {
-    let all = || found.iter().flat_map(Content::all);
-    let Some(content) = all().find(|content| content.name == name) else {
-        let names: Vec<&str> = contents::readable(found)
-            .into_iter()
-            .map(|(_, content)| content.name.as_str())
-            .collect();
-        let there = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-        let reason = format!("has no such part, but {there}");
-        let next = "see what lies on the array by `braid cat --list`";
-        return Err(Failure::refused("cat", name, reason, next));
-    };
-    let Some(place) = &content.place else {
-        let reason = content.remarks.first().map_or("it is no range of bytes", String::as_str);
-        let next = "see what lies on it by `braid cat --list`";
-        return Err(Failure::refused("cat", name, reason, next));
-    };
+    let place = place_of("cat", found, name)?;
     let (offset, length) = range(name, place.size_bytes(), args)?;
     let mut stdout = io::stdout().lock();
     let mut lost = Vec::new();

@@ -29,9 +29,7 @@ impl Image for Source<'_> {
 
     fn read(&mut self, offset_bytes: u64, into: &mut [u8]) -> Result<(), String> {
         match self {
-            Self::Members(reader) => {
-                reader.read_at(offset_bytes, into).map_err(|error| error.to_string())
-            }
+            Self::Members(reader) => reader.read(offset_bytes, into),
             Self::Running(client, _) => {
                 let mut left = &mut *into;
                 let len = left.len() as u64;

@@ -243,6 +243,18 @@ pub(super) const RESCUE: &[Scene] = &[
         needs: &[FUSE, "debugfs", "fuse2fs", "qemu-img", "nbdcopy"],
         ..EMPTY
     },
+    Scene {
+        page: "docs/rescue.md",
+        headings: &["Volumes over several arrays"],
+        before: concat!(
+            "group_on_mirrors ",
+            env!("CARGO_MANIFEST_DIR"),
+            "/../rescue/tests/lvm/volumes.tar.gz"
+        ),
+        swaps: &[("vg1/volume_1", "vg/linear"), ("vg1-volume_1", "vg-linear")],
+        needs: &["nbdcopy", "nbdinfo"],
+        ..EMPTY
+    },
 ];
 
 pub(super) const AT_3_AM: &[Scene] = &[

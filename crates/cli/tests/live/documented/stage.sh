@@ -62,6 +62,21 @@ table_on_home() {
 	braid stop home
 	rm table files
 }
+# group_on_mirrors ARCHIVE: three mirrors in images, and a group of LVM2 over them.
+group_on_mirrors() {
+	local n
+	tar xzf "$1"
+	for n in 0 1 2; do
+		truncate -s $(($(stat -c %s "pv$n") + (4 << 20))) "pv$n" "a$n.img" "b$n.img"
+		braid create "md$n" -l 1 -n 2 --assume-clean "a$n.img" "b$n.img"
+		braid assemble "md$n" "a$n.img" "b$n.img" --export "nbd:unix:$LAB/run/md$n.nbd"
+		truncate -s "$(braid status "md$n" --json |
+			sed -n 's/^  "size_bytes": \([0-9]*\),/\1/p')" "pv$n"
+		nbdcopy "pv$n" "nbd+unix:///?socket=$LAB/run/md$n.nbd"
+		braid stop "md$n"
+		rm "pv$n"
+	done
+}
 
 node() { braid node --listen "$NET.$1:$PORT" --store "$LAB/srv/braid$1" "${@:2}" >/dev/null; }
 down() { braid node stop "$NET.$1:$PORT"; }
