@@ -21,7 +21,7 @@ declare -A packages=(
 	[lab]="iproute2 libnbd-bin"
 	# They make what lies on disks.
 	[rescue]="fdisk gdisk xz-utils zstd bzip2 zip p7zip-full qemu-utils gddrescue util-linux
-		e2fsprogs xfsprogs btrfs-progs ntfs-3g dosfstools exfatprogs f2fs-tools
+		e2fsprogs xfsprogs btrfs-progs lvm2 ntfs-3g dosfstools exfatprogs f2fs-tools
 		squashfs-tools xorriso cryptsetup-bin"
 	# What the comparisons run; with less the report has gaps, and says which.
 	[compare]="fio bonnie++ util-linux mount e2fsprogs xfsprogs btrfs-progs fuse3 qemu-utils nbdkit"

@@ -14,6 +14,7 @@ mod installed;
 mod live;
 mod logs;
 mod md_to_braid;
+mod mixed;
 mod nbd_clients;
 mod nested;
 mod newer;
