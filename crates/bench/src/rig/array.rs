@@ -27,7 +27,7 @@ pub struct ArraySpec {
     pub layout: Option<String>,
     /// As `--chunk` takes it.
     pub chunk_bytes: Option<u64>,
-    /// In the order of the roles.
+    /// In the order of the roles. Either all of them are memory of its own, `mem:SIZE`, or none.
     pub members: Vec<PathBuf>,
     /// What holds the journal, if there is one.
     pub journal: Option<PathBuf>,
@@ -37,6 +37,12 @@ pub struct ArraySpec {
     pub nbd: bool,
     /// Served over vhost-user, too.
     pub vhost_user: bool,
+}
+
+impl ArraySpec {
+    fn is_in_memory(&self) -> bool {
+        self.members.first().is_some_and(|first| first.to_string_lossy().starts_with("mem:"))
+    }
 }
 
 /// A running array of Braid's, with the process that serves it, the mount over which it is a
@@ -63,15 +69,22 @@ impl Array {
         let system = |error| Failure::system(directory.display(), &error, "see its directory");
         let keep = Guard::new(Leftover::Directory(directory.clone()));
         fs::create_dir_all(directory.join("mnt")).map_err(system)?;
-        let create = create_words(&name, &directory, spec, !room.members.is_empty());
-        room.braid.output(&create)?;
-        let assemble = assemble_words(&name, &directory, spec);
+        let mut create = create_words(&name, &directory, spec, !room.members.is_empty());
+        let commands = if spec.is_in_memory() {
+            // It is served by what makes it.
+            create.extend(serve_words(&directory, spec));
+            vec![create]
+        } else {
+            room.braid.output(&create)?;
+            vec![create, assemble_words(&name, &directory, spec)]
+        };
+        let serve = commands.last().cloned().unwrap_or_default();
         let mount = Guard::new(Leftover::Mount(directory.join("mnt")));
         let log = fs::File::create(directory.join("log")).map_err(system)?;
         let mut command = room.braid.command();
-        command.args(&assemble).stdout(Stdio::null()).stderr(log);
+        command.args(&serve).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().map_err(system)?;
-        let commands = [create, assemble].map(|words| format!("braid {}", words.join(" ")));
+        let typed = commands.iter().map(|words| format!("braid {}", words.join(" ")));
         let mut array = Self {
             name,
             room: room.clone(),
@@ -79,7 +92,7 @@ impl Array {
             child,
             nbd: spec.nbd,
             vhost_user: spec.vhost_user,
-            commands: commands.to_vec(),
+            commands: typed.collect(),
             _mount: mount,
             _directory: keep,
         };
@@ -196,7 +209,7 @@ fn create_words(name: &str, directory: &Path, spec: &ArraySpec, force: bool) -> 
     if let Some(journal) = &spec.journal {
         say(&["--write-journal", &journal.display().to_string()]);
     }
-    if !spec.create.iter().any(|word| word == "--no-assume-clean") {
+    if !(spec.is_in_memory() || spec.create.iter().any(|word| word == "--no-assume-clean")) {
         say(&["--assume-clean"]);
     }
     if force {
@@ -207,17 +220,25 @@ fn create_words(name: &str, directory: &Path, spec: &ArraySpec, force: bool) -> 
     words
 }
 
-fn assemble_words(name: &str, directory: &Path, spec: &ArraySpec) -> Vec<String> {
+fn serve_words(directory: &Path, spec: &ArraySpec) -> Vec<String> {
     let directory = directory.display();
-    let mut words = vec!["--run-dir".to_owned(), directory.to_string(), "assemble".to_owned()];
-    words.extend([name.to_owned(), "--foreground".to_owned()]);
-    words.extend(["--export".to_owned(), format!("fuse:{directory}/mnt")]);
+    let mut words = vec!["--foreground".to_owned()];
+    let mut export = |export: String| words.extend(["--export".to_owned(), export]);
+    export(format!("fuse:{directory}/mnt"));
     if spec.nbd {
-        words.extend(["--export".to_owned(), format!("nbd:unix:{directory}/nbd")]);
+        export(format!("nbd:unix:{directory}/nbd"));
     }
     if spec.vhost_user {
-        words.extend(["--export".to_owned(), format!("vhost-user:{directory}/vhost")]);
+        export(format!("vhost-user:{directory}/vhost"));
     }
+    words
+}
+
+fn assemble_words(name: &str, directory: &Path, spec: &ArraySpec) -> Vec<String> {
+    let run_dir = directory.display().to_string();
+    let mut words = vec!["--run-dir".to_owned(), run_dir, "assemble".to_owned()];
+    words.push(name.to_owned());
+    words.extend(serve_words(directory, spec));
     let all = spec.members.iter().chain(&spec.journal);
     words.extend(all.map(|path| path.display().to_string()));
     words

@@ -90,8 +90,8 @@ fn check(chapter: &Chapter, found: &Found, cases: usize) {
             from_fio += 1;
         }
     }
-    let not_by_fio = "copies, RAID 5 within the process thrice, two disks over vhost-user";
-    assert_eq!(from_fio, (cases - 6) * JOBS.len(), "{not_by_fio}");
+    let not_by_fio = "copies, RAID 5 within the process four times, two disks over vhost-user";
+    assert_eq!(from_fio, (cases - 7) * JOBS.len(), "{not_by_fio}");
     for export in ["NBD", "FUSE", "FUSE and loop", "vhost-user"] {
         let cpu = number(&format!("raid5 over {export}"), JOBS[1], "CPU per request");
         assert!(cpu.is_some(), "the process that serves over {export} is not looked at");

@@ -12,14 +12,12 @@ use braid_host::member::{self, MemberFile, Mode};
 use braid_host::serve::{Assembled, Private};
 
 use super::Options;
-use super::case::{CHUNK_BYTES, Case, Place, member_bytes, members};
+use super::case::{Place, Shape, member_bytes};
 use super::load::{Load, drive, fill, keep};
 use crate::compare::figures::Figures;
 use crate::failure::Failure;
 use crate::model::{Note, Standing};
 use crate::rig::{LoopDevice, MemberFiles, Room};
-
-const CHUNK_SECTORS: u32 = (CHUNK_BYTES / SECTOR_BYTES) as u32;
 
 /// A case that stands.
 pub(super) struct Stand {
@@ -34,13 +32,13 @@ pub(super) struct Stand {
 impl Stand {
     pub(super) fn set_up(
         options: &Options,
-        level: Level,
+        name: String,
+        shape: Shape,
         place: Place,
         room: &Room,
     ) -> Result<Self, Failure> {
-        let name = Case::Within(level, place).name();
-        let count = members(level);
-        let bytes = member_bytes(level, options.area_bytes);
+        let count = shape.members;
+        let bytes = member_bytes(shape.level, options.area_bytes);
         let files = match place {
             Place::Memory => None,
             Place::Files | Place::Blocks => Some(room.member_files(&name, count, bytes)?),
@@ -57,7 +55,7 @@ impl Stand {
                 open(&devices.iter().map(|one| one.device.clone()).collect::<Vec<PathBuf>>())?
             }
         };
-        let blueprint = blueprint(&name, level, &members)?;
+        let blueprint = blueprint(&name, shape, &members)?;
         write(&blueprint, &members)?;
         let config = config(&blueprint, &members);
         let array = Private::start(Assembled::Array { config, members })
@@ -113,7 +111,9 @@ fn open(paths: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
     paths.iter().map(member).collect()
 }
 
-fn blueprint(name: &str, level: Level, members: &[MemberFile]) -> Result<Blueprint, Failure> {
+fn blueprint(name: &str, shape: Shape, members: &[MemberFile]) -> Result<Blueprint, Failure> {
+    let level = shape.level;
+    let chunk_sectors = u32::try_from(shape.chunk_bytes / SECTOR_BYTES).unwrap_or(u32::MAX);
     let device = |(number, member): (u8, &MemberFile)| {
         Some(NewDevice { device_sectors: member.sectors, device_uuid: [number; 16] })
     };
@@ -124,7 +124,7 @@ fn blueprint(name: &str, level: Level, members: &[MemberFile]) -> Result<Bluepri
         ctime: 0,
         level,
         layout: Layout::default_for(level),
-        chunk_sectors: if level == Level::Raid1 { 0 } else { CHUNK_SECTORS },
+        chunk_sectors: if level == Level::Raid1 { 0 } else { chunk_sectors },
         version: Version::V1_2,
         data_offset: None,
         size_sectors: None,

@@ -35,6 +35,8 @@ pub(super) enum Place {
 pub(super) enum Case {
     /// A level, asked from within the process.
     Within(Level, Place),
+    /// RAID 5 of five members of memory, of which 1M is a whole stripe, asked in the same way.
+    Stripes,
     /// A level on members of memory, served by a process of its own and asked by fio.
     Over(Level, Export),
     /// What has no RAID, asked by fio.
@@ -63,10 +65,18 @@ impl Place {
         }
     }
 
+    /// What is asked from within the process.
+    pub(super) fn within(self, options: &Options) -> impl Iterator<Item = Case> {
+        let is_asked = self == Self::Memory && levels(options).any(|level| level == Level::Raid5);
+        levels(options)
+            .map(move |level| Case::Within(level, self))
+            .chain(is_asked.then_some(Case::Stripes))
+    }
+
     /// What takes turns on members of one kind.
     pub(super) fn cases(self, options: &Options) -> Vec<Case> {
         let mut cases = vec![self.anchor()];
-        cases.extend(levels(options).map(|level| Case::Within(level, self)));
+        cases.extend(self.within(options));
         if self == Self::Memory {
             cases.push(Case::Beside(Anchor::MemoryFile));
             for export in Export::ALL {
@@ -88,6 +98,7 @@ impl Case {
     pub(super) fn name(self) -> String {
         match self {
             Self::Within(level, place) => format!("{} on {}", level.name(), place.name()),
+            Self::Stripes => "raid5 of five with chunks of 256K on memory".to_owned(),
             Self::Over(level, export) => format!("{} over {}", level.name(), export.name()),
             Self::Beside(anchor) => anchor.name().to_owned(),
             Self::Copies => "copies by one thread".to_owned(),
@@ -98,6 +109,7 @@ impl Case {
     pub(super) const fn anchor(self) -> Self {
         match self {
             Self::Within(_, place) => place.anchor(),
+            Self::Stripes => Place::Memory.anchor(),
             Self::Over(_, export) => Self::Beside(export.anchor()),
             Self::Beside(anchor) => Self::Beside(anchor.anchor()),
             Self::Copies => Self::Copies,
@@ -106,7 +118,7 @@ impl Case {
 
     /// It is asked from within the process, without a program.
     pub(super) const fn is_within(self) -> bool {
-        matches!(self, Self::Within(..) | Self::Copies)
+        matches!(self, Self::Within(..) | Self::Stripes | Self::Copies)
     }
 }
 
@@ -124,6 +136,24 @@ pub(super) fn word(level: Level) -> &'static str {
 /// A mirror of two, and otherwise as many as a small array has.
 pub(super) const fn members(level: Level) -> usize {
     if matches!(level, Level::Raid1) { 2 } else { 4 }
+}
+
+/// How an array within the process is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) level: Level,
+    pub(super) members: usize,
+    pub(super) chunk_bytes: u64,
+}
+
+impl Shape {
+    /// Four chunks of data are 1M.
+    pub(super) const STRIPES: Self =
+        Self { level: Level::Raid5, members: 5, chunk_bytes: CHUNK_BYTES / 2 };
+
+    pub(super) const fn usual(level: Level) -> Self {
+        Self { level, members: members(level), chunk_bytes: CHUNK_BYTES }
+    }
 }
 
 /// As long as a member has to be for an array that holds so much.

@@ -17,7 +17,7 @@ struct Way {
 fn ways(options: &Options) -> Vec<Way> {
     let places = Place::ALL.into_iter().map(|place| Way {
         title: format!("within the process, on {}", place.name()),
-        cases: levels(options).map(|level| Case::Within(level, place)).collect(),
+        cases: place.within(options).collect(),
     });
     let exports = Export::ALL.into_iter().map(|export| Way {
         title: format!("over {}", export.name()),
@@ -72,7 +72,7 @@ fn about(options: &Options) -> Vec<String> {
     vec![
         format!(
             "Requests at random places within {} MiB, for {run_ms} ms each, on four members, or \
-             two for a mirror; chunk 512K. All of it was written once before.",
+             two for a mirror; chunk 512K, or 256K on five members. All of it was written before.",
             area_bytes >> 20
         ),
         "Within the process: the engine's own thread makes the requests, with nothing between \
@@ -103,6 +103,7 @@ fn ratios(numbers: &Numbers, way: &Way) -> Table {
     };
     let name = |case: &Case| match case {
         Case::Within(level, _) | Case::Over(level, _) => format!("RAID {}", word(*level)),
+        Case::Stripes => "RAID 5, 1M a stripe".to_owned(),
         Case::Beside(_) | Case::Copies => case.name(),
     };
     Table {

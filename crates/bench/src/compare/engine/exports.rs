@@ -1,6 +1,8 @@
 //! The exports over which arrays are measured. One more is a variant here with what is said of it
 //! below, and nothing else knows which there are.
 
+use std::path::PathBuf;
+
 use braid_array::level::Level;
 
 use super::anchors::Anchor;
@@ -49,7 +51,7 @@ impl Export {
         self.beside()[0]
     }
 
-    /// Serves a new array on members of memory that holds so much.
+    /// Serves a new array on memory of its own, as the servers beside it have, that holds so much.
     pub(super) fn serve(
         self,
         level: Level,
@@ -58,18 +60,19 @@ impl Export {
     ) -> Result<Served, Failure> {
         let room = room.in_memory()?;
         let name = Case::Over(level, self).name();
-        let files = room.member_files(&name, members(level), member_bytes(level, area_bytes))?;
+        let bytes = member_bytes(level, area_bytes);
+        let memory = PathBuf::from(format!("mem:{bytes}"));
         let spec = ArraySpec {
             name,
             level: word(level).to_owned(),
             chunk_bytes: (level != Level::Raid1).then_some(CHUNK_BYTES),
-            members: files.paths.clone(),
+            members: vec![memory; members(level)],
             nbd: self == Self::Nbd,
             vhost_user: self == Self::VhostUser,
             ..ArraySpec::default()
         };
         let array = Array::start(&room, &spec)?;
-        let mut under = Under { files: Some(files), ..Under::default() };
+        let mut under = Under::default();
         let target = match self {
             Self::Nbd => Target::Nbd(array.nbd_uri().unwrap_or_default()),
             Self::Fuse => Target::Path(array.file()),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::anchors::Anchor;
-use self::case::{Case, Place, levels, member_bytes, members};
+use self::case::{Case, Place, Shape, levels, member_bytes, members};
 use self::exports::Export;
 use self::load::loads;
 use super::under_fio::{Stands, forgive};
@@ -67,6 +67,11 @@ impl Options {
         let of = |level| members(level) as u64 * member_bytes(level, self.area_bytes);
         arrays * levels(self).map(of).sum::<u64>()
     }
+
+    /// What the members take of the array that is written in whole stripes.
+    fn stripes_bytes(&self) -> u64 {
+        Shape::STRIPES.members as u64 * member_bytes(Shape::STRIPES.level, self.area_bytes)
+    }
 }
 
 /// The comparison `engine`, with its options.
@@ -107,7 +112,7 @@ impl Comparison for Engine {
 
     fn needs_memory_bytes(&self) -> u64 {
         let arrays = 1 + Export::ALL.len() as u64;
-        self.0.members_bytes(arrays) + WITHOUT_RAID * self.0.area_bytes
+        self.0.members_bytes(arrays) + self.0.stripes_bytes() + WITHOUT_RAID * self.0.area_bytes
     }
 
     fn smaller(&self) -> Option<Box<dyn Comparison>> {
@@ -122,8 +127,13 @@ impl Comparison for Engine {
         let jobs = loads().map(|load| (load.name(), load.requests())).collect();
         let fill = |served| Stands::filled(room, served, area_bytes, run_ms, jobs);
         match Case::named(&self.0, case) {
-            Some(Case::Within(level, place)) => {
-                Ok(Box::new(array::Stand::set_up(&self.0, level, place, room)?))
+            Some(within @ Case::Within(level, place)) => {
+                let shape = Shape::usual(level);
+                Ok(Box::new(array::Stand::set_up(&self.0, within.name(), shape, place, room)?))
+            }
+            Some(Case::Stripes) => {
+                let (name, place) = (Case::Stripes.name(), Place::Memory);
+                Ok(Box::new(array::Stand::set_up(&self.0, name, Shape::STRIPES, place, room)?))
             }
             Some(Case::Over(level, Export::VhostUser)) => {
                 let served = Export::VhostUser.serve(level, room, area_bytes)?;

@@ -20,6 +20,7 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
     for level in levels(&engine.0) {
         cases.extend([Place::Memory, Place::Files].map(|members| Case::Within(level, members)));
     }
+    cases.push(Case::Stripes);
     for case in &cases {
         let case = case.name();
         let mut stands = engine.set_up(&case, &room).expect(&case);
@@ -61,7 +62,9 @@ fn a_load_that_cannot_be_carried_out_says_why_and_the_next_one_runs() {
     let place = tempfile::tempdir().expect("a directory");
     let room = Room::new(place.path().join("scratch"), Vec::new(), Tool::at("braid", "no".into()));
     let options = Options { run_ms: 5, area_bytes: 16 << 20, ..Options::full() };
-    let stand = array::Stand::set_up(&options, Level::Raid5, Place::Memory, &room).expect("set up");
+    let shape = Shape::usual(Level::Raid5);
+    let stand = array::Stand::set_up(&options, "x".to_owned(), shape, Place::Memory, &room);
+    let stand = stand.expect("set up");
     let load = |bytes, depth| load::Load { writes: true, bytes, depth };
     let length = Duration::from_millis(5);
     let long = stand.drive(load(2 << 20, 1), length).expect_err("longer than a request may be");
