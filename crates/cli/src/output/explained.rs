@@ -21,6 +21,8 @@ pub(crate) struct Explained {
     pub(crate) others: Vec<Judged>,
     /// The next step where there is no array.
     pub(crate) next: Option<String>,
+    /// The command that shows what lies on several arrays, where there are several.
+    pub(crate) together: Option<String>,
 }
 
 /// An array, or one that is a member of it.
@@ -149,6 +151,9 @@ impl Explained {
         if let Some(next) = &self.next {
             let _ = writeln!(text, "next: {next}");
         }
+        if let Some(command) = &self.together {
+            let _ = writeln!(text, "\nall of them: {command}    # a volume may lie on several");
+        }
         text
     }
 
@@ -159,6 +164,7 @@ impl Explained {
             "arrays": self.arrays.iter().map(Explanation::json).collect::<Vec<_>>(),
             "others": devices(&self.others),
             "next": self.next,
+            "together": self.together,
         })
     }
 }
@@ -192,6 +198,13 @@ impl Explanation {
             let _ = writeln!(text, "later: {command}    # writes {writes}");
         }
         text
+    }
+
+    /// The devices that are in, if it can be started and is made of devices.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &str> {
+        let is_ready = matches!(self.prospect, Prospect::Ready { .. }) && self.within.is_empty();
+        let verdicts = self.verdicts.iter().filter(move |_| is_ready);
+        verdicts.filter(|(_, verdict)| verdict.attached()).map(|(device, _)| device.as_str())
     }
 
     fn json(&self) -> Value {

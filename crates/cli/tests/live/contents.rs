@@ -222,6 +222,11 @@ fn logical_volumes_are_read_over_the_arrays_that_they_lie_on() {
     let lab = Lab::new();
     let all = arrays_of_volumes(&lab);
     let members = all.concat();
+    let explained = lab.ok_text("assemble --explain", &members);
+    let together = explained.lines().last().unwrap();
+    let listed = members.iter().map(|member| member.display().to_string()).collect::<Vec<_>>();
+    let command = format!("all of them: braid cat --list {}    # ", listed.join(" "));
+    assert!(together.starts_with(&command), "{explained}");
     let list = lab.ok_text("cat --list", &members);
     assert!(list.contains("\n  vg  ") && list.contains(" a group of LVM2 on md0, md1, md2"));
     assert!(list.contains("\n    vg/striped  6.00 MiB, a volume of LVM2"), "{list}");

@@ -18,7 +18,7 @@ use crate::cmd::maps;
 use crate::cmd::running;
 use crate::cmd::stranger::Stranger;
 use crate::failure::Failure;
-use crate::invocation::next_step;
+use crate::invocation::{next_step, shell_word};
 use crate::output;
 use crate::output::explained::{Explained, Explanation, Judged, Prospect, Replay};
 
@@ -60,7 +60,16 @@ pub(super) fn run(run_dir: &Path, plan: Chosen, as_json: bool) -> Result<(), Fai
         explained.arrays.push(explain(family, damaged, others, &called, &plan, &running));
     }
     explained.others = odd;
+    explained.together = together(&explained.arrays);
     answer(&explained, as_json)
+}
+
+/// What shows volumes that lie on several of these arrays.
+fn together(arrays: &[Explanation]) -> Option<String> {
+    let ready: Vec<Vec<&str>> = arrays.iter().map(|array| array.devices().collect()).collect();
+    let several = ready.iter().filter(|devices| !devices.is_empty()).count() > 1;
+    let words = ready.concat().into_iter().map(shell_word);
+    several.then(|| format!("braid cat --list {}", words.collect::<Vec<_>>().join(" ")))
 }
 
 /// Prints it. That there is no array, or one that cannot start, shows in the exit status.
