@@ -25,6 +25,9 @@ impl Harvest {
                 }
             };
         }
+        for begins in &self.begins {
+            let _ = writeln!(text, "b {begins}");
+        }
         for (structure, facts) in &self.facts {
             for line in facts.to_lines() {
                 let _ = writeln!(text, "f {structure} {line}");
@@ -46,6 +49,10 @@ impl Harvest {
                 return None;
             }
             let small = |index: usize| u32::try_from(*numbers.get(index)?).ok();
+            if let ("b", [begins]) = (letter, &numbers[..]) {
+                found.note_beginning(*begins);
+                continue;
+            }
             let at = usize::from(letter != "f");
             let structure = usize::try_from(*numbers.get(at)?).ok()?;
             if structure >= structures {
@@ -77,7 +84,7 @@ mod tests {
 
     #[test]
     fn text_is_read_as_it_was_written() {
-        let text = "m 1 0 2\ni 3 1 17\nd 4 1 18\ns 5 1 19 20\nf 1 7 8 9 10 4294967296 3\n\
+        let text = "m 1 0 2\ni 3 1 17\nd 4 1 18\ns 5 1 19 20\nb 2304\nf 1 7 8 9 10 4294967296 3\n\
              f 1 11 281474976710656\n";
         let found = Harvest::from_text(text, 2).unwrap();
         assert_eq!(found.to_text(), text);

@@ -8,7 +8,7 @@ use braid_array::SECTOR_BYTES;
 
 use super::ext4::{Clue, Ext4, Facts};
 use super::xfs::Xfs;
-use crate::bytes::{lies_at, u64_le};
+use crate::bytes::{lies_at, u32_le, u64_le};
 use crate::image::{self, Image};
 
 /// What is read at once.
@@ -22,6 +22,7 @@ const SPOT_BYTES: u64 = 128 << 10;
 /// Bounds on what hostile bytes can make grow.
 const MOST_STRUCTURES: usize = 16;
 const MOST_CLUES: usize = 1 << 20;
+const MOST_BEGINNINGS: usize = 8;
 
 /// Something that lies in an array and whose blocks tell where they belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,8 @@ pub struct Harvest {
     pub(super) marks: Vec<(u64, usize, u64)>,
     pub(super) clues: Vec<(u64, usize, Clue)>,
     pub(super) facts: HashMap<usize, Facts>,
+    /// Where in the array something begins, in sectors, by labels of physical volumes.
+    pub(super) begins: Vec<u64>,
 }
 
 /// The ranges of a member of so many bytes that are read first.
@@ -166,12 +169,22 @@ impl Harvest {
         for (index, facts) in other.facts {
             self.facts.entry(index).or_default().merge(facts);
         }
+        other.begins.into_iter().for_each(|begins| self.note_beginning(begins));
+    }
+
+    pub(super) fn note_beginning(&mut self, sector: u64) {
+        if self.begins.len() < MOST_BEGINNINGS && !self.begins.contains(&sector) {
+            self.begins.push(sector);
+        }
     }
 
     fn look(&mut self, bytes: &[u8], sector: u64, known: &[Structure]) {
         for (index, structure) in known.iter().enumerate() {
             let place = match structure.0 {
-                Form::Disk => disk_place(bytes),
+                Form::Disk => {
+                    extents_begin(bytes).into_iter().for_each(|at| self.note_beginning(at));
+                    disk_place(bytes)
+                }
                 Form::Xfs(xfs) => xfs.place(bytes),
                 Form::Ext4(ext4) => self.look_at_ext4(bytes, sector, index, &ext4),
             };
@@ -208,6 +221,8 @@ pub struct Gathered {
     /// In order, each once.
     pub marks: Vec<Mark>,
     facts: HashMap<usize, Facts>,
+    /// Where in the array something begins, in sectors.
+    pub(super) begins: Vec<u64>,
 }
 
 impl Gathered {
@@ -240,7 +255,11 @@ impl Gathered {
         }
         marks.sort_unstable();
         marks.dedup();
-        Self { marks, facts }
+        let mut begins: Vec<u64> =
+            harvests.iter().flat_map(|harvest| &harvest.begins).copied().collect();
+        begins.sort_unstable();
+        begins.dedup();
+        Self { marks, facts, begins }
     }
 
     /// Where in a structure this lies, if it proves that; and whether a checksum does.
@@ -284,11 +303,28 @@ fn disk_place(bytes: &[u8]) -> Option<u64> {
     if lies_at(bytes, 0, b"EFI PART") {
         return u64_le(bytes, 24).filter(|own| *own == 1);
     }
-    if lies_at(bytes, 0, b"LABELONE") && lies_at(bytes, 24, b"LVM2 001") {
+    if is_label(bytes) {
         return u64_le(bytes, 8).filter(|own| *own < 4);
     }
     let is_luks = lies_at(bytes, 0, b"LUKS\xba\xbe") && matches!(bytes.get(6..8)?, [0, 1 | 2]);
     is_luks.then_some(0)
+}
+
+/// Is it the label of a physical volume of LVM2?
+fn is_label(bytes: &[u8]) -> bool {
+    lies_at(bytes, 0, b"LABELONE") && lies_at(bytes, 24, b"LVM2 001")
+}
+
+/// The sector in which the extents of a physical volume begin, by its label: with the first of them
+/// a volume may begin. They are aligned to the stripes of the array below. By LVM2's
+/// `format_text/layout.h`: the list of areas follows the UUID and the size of the device.
+fn extents_begin(bytes: &[u8]) -> Option<u64> {
+    if !is_label(bytes) {
+        return None;
+    }
+    let header = usize::try_from(u32_le(bytes, 20)?).ok()?;
+    let at = u64_le(bytes, header.checked_add(40)?)?;
+    (at > 0 && at < 1 << 40 && at.is_multiple_of(SECTOR_BYTES)).then(|| at / SECTOR_BYTES)
 }
 
 /// Reads a range in pieces; what cannot be read is zeroes.

@@ -203,16 +203,17 @@ pub fn search(
     hints: Option<&Hints>,
 ) -> Vec<Hypothesis> {
     let Some(equations) = Equations::of(&gathered.marks, known) else { return Vec::new() };
+    let usual = [&USUAL_ORIGINS[..], &gathered.begins].concat();
     let mut found = match hints {
         None => Vec::new(),
         Some(hints) => {
-            let mut found = search_among(&[hints.shape], sizes, &equations, Some(hints));
+            let mut found = search_among(&[hints.shape], &usual, sizes, &equations, Some(hints));
             // Without anything else that tells, they are to be believed.
             found.extend(as_told(hints, sizes, &equations));
             found
         }
     };
-    found.extend(search_among(&shapes::all(sizes.len()), sizes, &equations, None));
+    found.extend(search_among(&shapes::all(sizes.len()), &usual, sizes, &equations, None));
     if let Some(hints) = hints {
         found.iter_mut().for_each(|one| one.behind.clone_from(&hints.behind));
     }
@@ -229,6 +230,7 @@ fn as_told(hints: &Hints, sizes: &[u64], equations: &Equations) -> Option<Hypoth
 
 fn search_among(
     shapes: &[Shape],
+    usual: &[u64],
     sizes: &[u64],
     equations: &Equations,
     hints: Option<&Hints>,
@@ -237,7 +239,7 @@ fn search_among(
     let mut found = search_at(&[0], shapes, sizes, equations, hints);
     // Elsewhere it is looked for where it must be: each place more is one more that fits by chance.
     if !fits(&found) || !equations.absolute.is_empty() {
-        found.extend(search_at(&USUAL_ORIGINS, shapes, sizes, equations, hints));
+        found.extend(search_at(usual, shapes, sizes, equations, hints));
     }
     if !fits(&found) {
         let origins = origins(shapes, sizes, equations);
