@@ -185,7 +185,7 @@ pub(crate) struct AssembleArgs {
     pub(crate) backup: BackupArgs,
     /// Serve what lies on the array of these MEMBERs, or on several arrays: a partition or a volume
     /// of LVM2, by its name in `braid cat --list`; it runs under NAME; with --readonly
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", conflicts_with = "geometry")]
     pub(crate) part: Option<String>,
     /// Start even when a member that should be there is not
     #[arg(long, short = 'R')]

@@ -324,7 +324,7 @@ fn extents_begin(bytes: &[u8]) -> Option<u64> {
     }
     let header = usize::try_from(u32_le(bytes, 20)?).ok()?;
     let at = u64_le(bytes, header.checked_add(40)?)?;
-    (at > 0 && at < 1 << 40 && at.is_multiple_of(SECTOR_BYTES)).then(|| at / SECTOR_BYTES)
+    (at > 0 && at < 1 << 40 && at.is_multiple_of(SECTOR_BYTES)).then_some(at / SECTOR_BYTES)
 }
 
 /// Reads a range in pieces; what cannot be read is zeroes.

@@ -132,8 +132,9 @@ impl Comparison for Engine {
                 Ok(Box::new(array::Stand::set_up(&self.0, within.name(), shape, place, room)?))
             }
             Some(Case::Stripes) => {
-                let (name, place) = (Case::Stripes.name(), Place::Memory);
-                Ok(Box::new(array::Stand::set_up(&self.0, name, Shape::STRIPES, place, room)?))
+                let name = Case::Stripes.name();
+                let shape = Shape::STRIPES;
+                Ok(Box::new(array::Stand::set_up(&self.0, name, shape, Place::Memory, room)?))
             }
             Some(Case::Over(level, Export::VhostUser)) => {
                 let served = Export::VhostUser.serve(level, room, area_bytes)?;

@@ -177,16 +177,22 @@ pub(super) fn start(
         backup: args.backup.file().map(Path::to_owned),
     };
     maps::check("assemble", &args.maps, plan.members.iter().map(PathBuf::as_path))?;
-    if !(args.maps.all().is_empty() || args.readonly || args.explain || plan.overlay.is_some()) {
-        let reason = "--mapfile is for reading: what was not rescued would be written to the image";
-        let next = "add --readonly, or --overlay DIR";
-        return Err(Failure::usage("assemble", &plan.object, reason, next));
-    }
+    check_maps(args, &plan.object)?;
     if args.explain {
         return explain::run(run_dir, plan, args.json);
     }
     let object = plan.object.clone();
     launch("assemble", &object, args.foreground, daemon, |daemon| serve(run_dir, plan, daemon))
+}
+
+/// Images with holes are not written to.
+fn check_maps(args: &AssembleArgs, object: &str) -> Result<(), Failure> {
+    let reads = args.readonly || args.explain || args.overlay.dir().is_some();
+    if reads || args.maps.all().is_empty() {
+        return Ok(());
+    }
+    let reason = "--mapfile is for reading: what was not rescued would be written to the image";
+    Err(Failure::usage("assemble", object, reason, "add --readonly, or --overlay DIR"))
 }
 
 /// Every array among the block devices, each in a process of its own.
