@@ -1,6 +1,7 @@
 //! The search: every block that tells where it belongs votes for the role of its member, under
 //! every geometry.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -16,8 +17,10 @@ use super::shapes::{self, Shape};
 /// Equations that are looked at for every shape, and for those that are worth it.
 const FEW: usize = 400;
 const MANY: usize = 4000;
-/// Shapes for which roles are exchanged.
+/// Shapes for which roles are exchanged: by what members with most votes meet, and by votes alone,
+/// for where those are in each other's place.
 const BEST_SHAPES: usize = 60;
+const MOST_VOTES: usize = 40;
 /// Ranges for [`targets`] around places where something is expected.
 const TARGET_BYTES: u64 = 64 << 10;
 const MOST_TARGETS: usize = 2000;
@@ -149,7 +152,7 @@ pub(super) struct Equations {
 
 impl Equations {
     /// Of the structure that has most of them.
-    fn of(marks: &[Mark], known: &[Structure]) -> Option<Self> {
+    pub(super) fn of(marks: &[Mark], known: &[Structure]) -> Option<Self> {
         let mut by_structure: HashMap<usize, BTreeMap<u64, Vec<(usize, u64)>>> = HashMap::new();
         for mark in marks {
             let places = by_structure.entry(mark.structure).or_default();
@@ -216,7 +219,7 @@ pub fn search(
     if let Some(hints) = hints {
         found.iter_mut().for_each(|one| one.behind.clone_from(&hints.behind));
     }
-    sort(&mut found);
+    found.sort_by(order);
     found
 }
 
@@ -246,15 +249,14 @@ fn search_among(
     found
 }
 
-fn sort(found: &mut [Hypothesis]) {
-    found.sort_by(|a, b| {
-        (b.met.cmp(&a.met))
-            .then(a.of.cmp(&b.of))
-            .then(b.hinted.len().cmp(&a.hinted.len()))
-            .then(a.missing().cmp(&b.missing()))
-            .then(b.roles.len().cmp(&a.roles.len()))
-            .then(a.shape.rarity().cmp(&b.shape.rarity()))
-    });
+/// Which of two comes first.
+fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
+    (b.met.cmp(&a.met))
+        .then(a.of.cmp(&b.of))
+        .then(b.hinted.len().cmp(&a.hinted.len()))
+        .then(a.missing().cmp(&b.missing()))
+        .then(b.roles.len().cmp(&a.roles.len()))
+        .then(a.shape.rarity().cmp(&b.shape.rarity()))
 }
 
 fn search_at(
@@ -265,12 +267,22 @@ fn search_at(
     hints: Option<&Hints>,
 ) -> Vec<Hypothesis> {
     let pairs = shapes.iter().flat_map(|shape| origins.iter().map(move |origin| (shape, *origin)));
-    let mut counted: Vec<Counted> =
-        pairs.filter_map(|(shape, origin)| count(shape, origin, sizes, equations)).collect();
-    counted.sort_by_key(|one| (std::cmp::Reverse(one.bound), one.shape.rarity()));
-    counted.truncate(BEST_SHAPES);
+    let mut counted: Vec<(Counted, Hypothesis)> = pairs
+        .filter_map(|(shape, origin)| {
+            let one = count(shape, origin, sizes, equations)?;
+            let first = assign(&one, sizes, equations, hints);
+            Some((one, first))
+        })
+        .collect();
+    // Parity looks like data where the rest of its row is zero: then under many shapes there are as
+    // many votes, and those of the right one are not the most.
+    counted.sort_by(|a, b| order(&a.1, &b.1));
+    let mut further = counted.split_off(counted.len().min(BEST_SHAPES));
+    further.sort_by_key(|(one, _)| (std::cmp::Reverse(one.bound), one.shape.rarity()));
+    further.truncate(MOST_VOTES);
+    counted.extend(further);
     let mut found: Vec<Hypothesis> =
-        counted.iter().map(|one| assign(one, sizes, equations, hints)).collect();
+        counted.into_iter().map(|(one, first)| refine(&one, first, sizes, equations)).collect();
     found.retain(|one| one.met > 0);
     found
 }
@@ -310,7 +322,7 @@ pub(super) fn copies(geometry: &Geometry, sector: u64) -> impl Iterator<Item = S
     (0..number).map(move |copy| geometry.copy(sector, copy))
 }
 
-/// Gives the roles to those with most votes, then exchanges what makes it better.
+/// Gives the roles to those with most votes.
 fn assign(
     counted: &Counted,
     sizes: &[u64],
@@ -330,8 +342,18 @@ fn assign(
         }
     }
     score(&mut one, sizes, equations, FEW);
+    one
+}
+
+/// Exchanges what makes it better.
+fn refine(
+    counted: &Counted,
+    mut one: Hypothesis,
+    sizes: &[u64],
+    equations: &Equations,
+) -> Hypothesis {
     for _ in 0..4 {
-        let better = neighbours(&one, votes, sizes.len()).map(|mut other| {
+        let better = neighbours(&one, &counted.votes, sizes.len()).map(|mut other| {
             score(&mut other, sizes, equations, FEW);
             other
         });
@@ -460,30 +482,17 @@ pub fn targets(
     all
 }
 
-/// The equations of what was gathered, for those who look at a hypothesis closer.
-pub(super) fn rescore(
-    one: &mut Hypothesis,
-    sizes: &[u64],
-    gathered: &Gathered,
-    known: &[Structure],
-) {
-    if let Some(equations) = Equations::of(&gathered.marks, known) {
-        score(one, sizes, &equations, MANY);
-    }
+/// Counts the equations that a hypothesis meets, as closely as can be.
+pub(super) fn rescore(one: &mut Hypothesis, sizes: &[u64], equations: &Equations) {
+    score(one, sizes, equations, MANY);
 }
 
 /// Those that differ from this one by members whose roles little or nothing tells: two of them
 /// exchanged, or members without a role in roles without a member.
 #[must_use]
-pub(super) fn rivals(
-    one: &Hypothesis,
-    sizes: &[u64],
-    gathered: &Gathered,
-    known: &[Structure],
-) -> Vec<Hypothesis> {
-    let Some(equations) = Equations::of(&gathered.marks, known) else { return Vec::new() };
+pub(super) fn rivals(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<Hypothesis> {
     let near = neighbours(one, &[], sizes.len()).map(|mut other| {
-        score(&mut other, sizes, &equations, MANY);
+        score(&mut other, sizes, equations, MANY);
         other
     });
     near.filter(|other| other.percent_of_all() + 20.0 >= one.percent()).take(16).collect()
