@@ -1,14 +1,15 @@
 //! Which hypothesis is to be believed, how much, and why.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use braid_array::SECTOR_BYTES;
-
+use super::equations::Equations;
+use super::explain::{Told, explain, fits_the_content};
+use super::gathered::Gathered;
 use super::guess::guess;
-use super::marks::{Gathered, Structure};
+use super::marks::Structure;
 use super::same::reads_the_same;
 use super::sums::{Members, Sums, sums};
-use super::votes::{Equations, Hypothesis, Place, USUAL_OFFSETS, rescore, rivals};
+use super::votes::{Hypothesis, Place, USUAL_OFFSETS, rescore, rivals};
 
 /// Hypotheses whose rows are compared, and the most where many meet as many equations.
 const COMPARED: usize = 24;
@@ -81,7 +82,7 @@ pub fn rank(
     if !found.iter().any(told) {
         return guess(members, gathered, known, names).into_iter().collect();
     }
-    let Some(equations) = Equations::of(&gathered.marks, known) else { return Vec::new() };
+    let Some(equations) = Equations::of(gathered, known) else { return Vec::new() };
     let sizes = members.sizes();
     let mut all: Vec<(Hypothesis, Sums)> = Vec::new();
     let mut tried = HashMap::new();
@@ -93,7 +94,7 @@ pub fn rank(
         }
     }
     all.retain(|(one, said)| one.is_whole_enough() && !said.refute());
-    sort(&mut all, known);
+    sort(&mut all, gathered, known);
     all.truncate(MOST_SORTED);
     if let Some((best, _)) = all.first().cloned() {
         for other in rivals(&best, &sizes, &equations) {
@@ -102,7 +103,7 @@ pub fn rank(
                 all.push((other, said));
             }
         }
-        sort(&mut all, known);
+        sort(&mut all, gathered, known);
     }
     let distinct = distinct(all, &sizes, known);
     let contrary = match distinct.first() {
@@ -117,7 +118,8 @@ pub fn rank(
             confidence = Confidence::Guess;
         }
         let next = next.map(|next| (next.met, next.of + next.unseen));
-        let mut ranked = explain(one.clone(), said.clone(), confidence, next, known, names);
+        let mut ranked =
+            explain(one.clone(), said.clone(), confidence, next, Told { gathered, known, names });
         if index == 0 {
             ranked.evidence.extend(contrary.iter().map(|member| {
                 format!("{} has blocks that speak against it in any role", names[*member])
@@ -251,7 +253,7 @@ fn offsets(one: &Hypothesis) -> Vec<u64> {
 }
 
 /// What comes first is to be believed first; of those that read the same, it is the one to name.
-fn sort(all: &mut [(Hypothesis, Sums)], known: &[Structure]) {
+fn sort(all: &mut [(Hypothesis, Sums)], gathered: &Gathered, known: &[Structure]) {
     let most = all.iter().map(|(one, _)| one.met).max().unwrap_or(0);
     let proven: Vec<Vec<usize>> = all
         .iter()
@@ -273,11 +275,17 @@ fn sort(all: &mut [(Hypothesis, Sums)], known: &[Structure]) {
             !said.confirm(),
             one.missing(),
             std::cmp::Reverse(one.roles.len()),
+            gathered.remains.strangers(&places(one)).len(),
             !fits_the_content(one, known),
             one.shape.rarity(),
         )
     };
     all.sort_by_cached_key(key);
+}
+
+/// The members that have a role, and where their data begin.
+fn places(one: &Hypothesis) -> Vec<(usize, u64)> {
+    one.roles.iter().flatten().map(|place| (place.member, place.data_offset)).collect()
 }
 
 /// Are its members some of these, and not all?
@@ -289,12 +297,6 @@ fn has_fewer(one: &Hypothesis, members: &[usize]) -> bool {
 /// The members that have a role.
 fn used(one: &Hypothesis) -> Vec<usize> {
     one.roles.iter().flatten().map(|place| place.member).collect()
-}
-
-/// Was the file system made for this chunk and so many data disks?
-fn fits_the_content(one: &Hypothesis, known: &[Structure]) -> bool {
-    let for_this = (u64::from(one.shape.chunk_sectors), one.shape.data_disks());
-    known[one.structure].made_for() == Some(for_this)
 }
 
 /// Leaves out what reads the same bytes as one that comes before it.
@@ -350,113 +352,5 @@ fn confidence(
         Confidence::Likely
     } else {
         Confidence::Guess
-    }
-}
-
-pub(super) fn explain(
-    mut hypothesis: Hypothesis,
-    sums: Sums,
-    confidence: Confidence,
-    next: Option<(usize, usize)>,
-    known: &[Structure],
-    names: &[String],
-) -> Ranked {
-    let structure = &known[hypothesis.structure];
-    let Hypothesis { met, of, origin, .. } = hypothesis;
-    let mut evidence = Vec::new();
-    let next_best = match next {
-        Some((met, of)) => format!(", next best {met} of {of}"),
-        None => String::new(),
-    };
-    let blocks = if structure.is_whole() { "marks of a " } else { "" };
-    let unit = if structure.is_whole() { "" } else { " blocks" };
-    if !hypothesis.hinted.is_empty() {
-        let of: Vec<&str> = hypothesis.hinted.iter().map(|m| names[*m].as_str()).collect();
-        evidence.push(format!("the superblock of {} says so", of.join(", ")));
-    }
-    if of > 0 {
-        evidence.push(format!("{met} of {of} {blocks}{}{unit} agree{next_best}", structure.name()));
-    }
-    if origin > 0 && !structure.is_whole() {
-        let at = origin * SECTOR_BYTES;
-        evidence.push(format!("the {} begins at byte {at} of the array", structure.name()));
-    }
-    if fits_the_content(&hypothesis, known) {
-        evidence.push(format!("the {} was made for this chunk", structure.name()));
-    }
-    let stale = compared(&mut hypothesis, &sums, names, &mut evidence);
-    let used: HashSet<usize> =
-        hypothesis.roles.iter().flatten().map(|place| place.member).collect();
-    for (member, name) in names.iter().enumerate() {
-        if !used.contains(&member) && stale != Some(member) {
-            evidence.push(format!("{name} is none of its members"));
-        }
-    }
-    let needed_sectors = structure.sectors().map(|sectors| origin + sectors);
-    Ranked { hypothesis, confidence, sums, stale, next, needed_sectors, evidence }
-}
-
-/// Tells what rows of the members say, and takes the role of one that is behind. Returns that one.
-fn compared(
-    hypothesis: &mut Hypothesis,
-    sums: &Sums,
-    names: &[String],
-    evidence: &mut Vec<String>,
-) -> Option<usize> {
-    let complete = hypothesis.missing() == 0;
-    let what = if hypothesis.shape.level.parity_disks() > 0 { "parity" } else { "copies" };
-    let verb = if what == "parity" { "agrees" } else { "agree" };
-    if sums.rows > 0 {
-        let percent = floor_percent(sums.agree, sums.rows);
-        evidence.push(format!("{what} {verb} in {percent}% of {} rows", sums.rows));
-    } else if !hypothesis.shape.is_redundant() {
-        evidence.push("there is no redundancy that could confirm it".into());
-    } else {
-        evidence.push("too little is there to compare redundancy".into());
-    }
-    let mut stale = None;
-    let differ = sums.rows - sums.agree;
-    let behind = |role: &Option<Place>| {
-        let member = role.as_ref()?.member;
-        hypothesis.behind.contains(&member).then_some(member)
-    };
-    let redundant = hypothesis.shape.is_redundant();
-    let behind = if redundant { hypothesis.roles.iter().find_map(behind) } else { None };
-    if let (true, 0, Some(member)) = (complete, differ, behind) {
-        stale = behind;
-        evidence.push(format!("{} is stale by its superblock and left out", names[member]));
-    }
-    if differ > 0 {
-        let percent = ceil_percent(differ, sums.rows);
-        stale = if complete { behind.or_else(|| sums.stale()) } else { None };
-        evidence.push(match stale {
-            Some(member) => format!("{} is stale by {percent}% and left out", names[member]),
-            None => format!("some member is stale by {percent}%, and nothing tells which"),
-        });
-    }
-    if let Some(member) = stale {
-        for role in &mut hypothesis.roles {
-            *role = role.filter(|place| place.member != member);
-        }
-    }
-    stale
-}
-
-/// Never 100 unless all agree.
-fn floor_percent(part: usize, all: usize) -> String {
-    let hundredths = part * 10_000 / all.max(1);
-    digits(hundredths)
-}
-
-/// Never 0 where something differs.
-fn ceil_percent(part: usize, all: usize) -> String {
-    digits((part * 10_000).div_ceil(all.max(1)))
-}
-
-fn digits(hundredths: usize) -> String {
-    match (hundredths / 100, hundredths % 100) {
-        (whole, 0) => whole.to_string(),
-        (whole, part) if part % 10 == 0 => format!("{whole}.{}", part / 10),
-        (whole, part) => format!("{whole}.{part:02}"),
     }
 }

@@ -10,7 +10,9 @@ use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::Level;
 use braid_array::{Role, SECTOR_BYTES};
 
-use super::marks::{Gathered, Mark, Structure};
+use super::equations::Equations;
+use super::gathered::Gathered;
+use super::marks::Structure;
 use super::score::score;
 use super::shapes::{self, Shape};
 
@@ -23,7 +25,7 @@ const BEST_SHAPES: usize = 60;
 const MOST_VOTES: usize = 40;
 /// Ranges for [`targets`] around places where something is expected.
 const TARGET_BYTES: u64 = 64 << 10;
-const MOST_TARGETS: usize = 2000;
+const MOST_TARGETS: usize = 1000;
 /// Where data begin, in sectors, as md, mdadm and controllers have it: tried where it is unknown
 /// where in the array a file system begins.
 pub(super) const USUAL_OFFSETS: [u64; 6] = [2048, 0, 262_144, 264_192, 8, 16];
@@ -138,53 +140,6 @@ pub struct Hints {
     pub behind: Vec<usize>,
 }
 
-/// Equations: where in the array, up to where the structure begins, and where it was found.
-pub(super) struct Equations {
-    pub(super) structure: usize,
-    /// Of the structure.
-    own: Vec<(u64, Vec<(usize, u64)>)>,
-    /// Of what begins with the array.
-    pub(super) absolute: Vec<(u64, Vec<(usize, u64)>)>,
-    pub(super) found: HashSet<(usize, u64, u64)>,
-    /// Where any block was found.
-    pub(super) marked: HashSet<(usize, u64)>,
-}
-
-impl Equations {
-    /// Of the structure that has most of them.
-    pub(super) fn of(marks: &[Mark], known: &[Structure]) -> Option<Self> {
-        let mut by_structure: HashMap<usize, BTreeMap<u64, Vec<(usize, u64)>>> = HashMap::new();
-        for mark in marks {
-            let places = by_structure.entry(mark.structure).or_default();
-            places.entry(mark.place).or_default().push((mark.member, mark.sector));
-        }
-        let whole = known.iter().position(Structure::is_whole);
-        let absolute = whole.and_then(|whole| by_structure.remove(&whole)).unwrap_or_default();
-        let (structure, own) = by_structure
-            .into_iter()
-            .max_by_key(|(index, places)| (places.len(), std::cmp::Reverse(*index)))
-            .or_else(|| Some((whole?, BTreeMap::new())))?;
-        let mut found = HashSet::new();
-        let mut marked = HashSet::new();
-        for mark in marks.iter().filter(|mark| mark.structure == structure) {
-            found.insert((mark.member, mark.sector, mark.place));
-            marked.insert((mark.member, mark.sector));
-        }
-        Some(Self {
-            structure,
-            own: own.into_iter().collect(),
-            absolute: absolute.into_iter().collect(),
-            found,
-            marked,
-        })
-    }
-
-    pub(super) fn some(&self, most: usize) -> impl Iterator<Item = &(u64, Vec<(usize, u64)>)> {
-        let every = self.own.len().div_ceil(most).max(1);
-        self.own.iter().step_by(every)
-    }
-}
-
 /// A vote: a member, a role, where its data would begin, and how many blocks say so.
 type Vote = (usize, Role, u64, usize);
 
@@ -205,7 +160,7 @@ pub fn search(
     known: &[Structure],
     hints: Option<&Hints>,
 ) -> Vec<Hypothesis> {
-    let Some(equations) = Equations::of(&gathered.marks, known) else { return Vec::new() };
+    let Some(equations) = Equations::of(gathered, known) else { return Vec::new() };
     let mut found = match hints {
         None => Vec::new(),
         Some(hints) => {
@@ -292,8 +247,10 @@ fn count(shape: &Shape, origin: u64, sizes: &[u64], equations: &Equations) -> Op
     let largest = sizes.iter().copied().max()?;
     let geometry = shape.geometry(largest)?;
     let mut cast: Vec<(usize, Role, u64)> = Vec::new();
-    let own = equations.some(FEW).map(|(place, seen)| (origin + place, seen));
-    let absolute = equations.absolute.iter().map(|(place, seen)| (*place, seen));
+    let own = equations
+        .some(FEW)
+        .flat_map(|one| one.places().map(move |place| (origin + place, &one.seen)));
+    let absolute = equations.absolute.iter().map(|one| (one.place, &one.seen));
     let mut number = 0;
     for (sector, seen) in own.chain(absolute) {
         number += 1;
@@ -426,13 +383,15 @@ fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations) -> Vec<u64> {
         let Some(geometry) = shape.geometry(largest) else { continue };
         for data_offset in USUAL_OFFSETS {
             let mut tally: HashMap<u64, usize> = HashMap::new();
-            for (place, seen) in equations.some(FEW / 4) {
+            for one in equations.some(FEW / 4) {
                 for (role, &(_, at)) in (0..shape.raid_disks as u16)
-                    .flat_map(|role| seen.iter().map(move |one| (Role(role), one)))
+                    .flat_map(|role| one.seen.iter().map(move |one| (Role(role), one)))
                 {
                     let Some(sector) = at.checked_sub(data_offset) else { continue };
-                    let found = geometry.array_sector_at(Strip { role, sector });
-                    if let Some(origin) = found.and_then(|sector| sector.checked_sub(*place)) {
+                    let Some(found) = geometry.array_sector_at(Strip { role, sector }) else {
+                        continue;
+                    };
+                    for origin in one.places().filter_map(|place| found.checked_sub(place)) {
                         *tally.entry(origin).or_default() += 1;
                     }
                 }

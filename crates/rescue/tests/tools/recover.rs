@@ -13,6 +13,10 @@ use braid_rescue::recover::{
 
 use crate::support::{Folder, have, run};
 
+mod btrfs;
+mod ntfs;
+mod remains;
+
 /// An ext4 of so many MiB with so many directories of 16 files each.
 fn ext4(folder: &Folder, mib: u64, directories: usize) -> Vec<u8> {
     let tree = folder.path("tree");
@@ -315,6 +319,37 @@ fn missing_foreign_and_shifted_members_are_told() {
     let evidence = ranked[0].evidence.join("; ");
     assert!(evidence.contains("m2 is none of its members"), "{evidence}");
     assert!(evidence.contains("parity agrees in 100% of "), "{evidence}");
+}
+
+/// What was read of a disk is that of its partitions, too.
+#[test]
+fn a_part_of_what_was_read_is_what_is_read_of_the_part() {
+    if !have("a_part_of_what_was_read", &["mkfs.ext4"]) {
+        return;
+    }
+    let folder = Folder::new("recover-part");
+    let member = Case::new(Level::Raid5, "ls", 64, 3).lay(&ext4(&folder, 48, 75)).swap_remove(1);
+    let mut disk = vec![0; 1 << 20];
+    disk.extend_from_slice(&member);
+    // What lies behind the partition is not of it.
+    disk.extend_from_slice(&member[1 << 20..]);
+    let mut known = vec![Structure::DISK];
+    structures(&mut &disk[..], 0..disk.len() as u64, &mut known);
+    assert_eq!(known.len(), 2);
+    let gathered = |mut bytes: &[u8]| {
+        let mut harvest = Harvest::default();
+        let all = 0..bytes.len() as u64;
+        harvest.gather(&mut bytes, all, &known);
+        harvest
+    };
+    let lines = |harvest: &Harvest| {
+        let mut lines: Vec<String> = harvest.to_text().lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let part = gathered(&disk).within(&(2048..2048 + member.len() as u64 / 512));
+    let own = lines(&gathered(&member));
+    assert!(own.len() > 50 && own == lines(&part), "{own:?}");
 }
 
 #[test]
