@@ -14,18 +14,24 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, field: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&field);
 }
 
-/// A member with a superblock of ext4 or XFS, and blocks of it.
+/// A member with a superblock of a file system, and blocks of it.
 pub(crate) fn make(random: &mut Random) -> Vec<u8> {
     let mut member = vec![0; BLOCKS * BLOCK];
-    let is_xfs = random.below(2) == 0;
+    let kind = random.below(4);
     let (first, rest) = member.split_at_mut(BLOCK);
-    if is_xfs {
-        make_xfs(random, first)
-    } else {
-        make_ext4(random, &mut first[1024..2048])
+    match kind {
+        0 => make_xfs(random, first),
+        1 => make_ext4(random, &mut first[1024..2048]),
+        2 => make_btrfs(random, first),
+        _ => make_ntfs(random, first),
     }
     for block in rest.chunks_mut(BLOCK) {
-        if is_xfs { make_xfs_block(random, block) } else { make_ext4_block(random, block) }
+        match kind {
+            0 => make_xfs_block(random, block),
+            1 => make_ext4_block(random, block),
+            2 => make_btrfs_block(random, block),
+            _ => block.chunks_mut(1024).for_each(|record| make_ntfs_record(random, record)),
+        }
     }
     if random.below(4) == 0 {
         mutate(random, &mut member, BLOCKS * BLOCK);
@@ -120,6 +126,90 @@ fn make_ext4_block(random: &mut Random, block: &mut [u8]) {
                 put(one, 0x1e, sum.to_le_bytes());
             }
         }
+    }
+}
+
+fn make_btrfs(random: &mut Random, bytes: &mut [u8]) {
+    put(bytes, 0x20, UUID);
+    put(bytes, 0x30, [64_u64 << 10, 64 << 20, 256 << 30][random.below(3)].to_le_bytes());
+    put(bytes, 0x40, *b"_BHRfS_M");
+    put(bytes, 0x90, 4096_u32.to_le_bytes());
+    put(bytes, 0x94, (4096_u32 << random.below(3)).to_le_bytes());
+    put(bytes, 0xa0, number(random).to_le_bytes());
+    put(bytes, 0xc9, 1_u64.to_le_bytes());
+    put(bytes, 0xd1, [1_u64 << 30, 1 << 40, random.next()][random.below(3)].to_le_bytes());
+    put(bytes, 0x32b + 8, [228]);
+    put(bytes, 0x32b + 9, u64::from(number(random)).to_le_bytes());
+    make_chunk(random, &mut bytes[0x32b + 17..][..112]);
+    let sum = crc32c(&bytes[0x20..BLOCK]);
+    put(bytes, 0, sum.to_le_bytes());
+}
+
+fn make_chunk(random: &mut Random, item: &mut [u8]) {
+    let sizes = [1 << 20, u64::from(number(random)) << 12, random.next()];
+    put(item, 0, sizes[random.below(3)].to_le_bytes());
+    put(item, 24, [2_u64, 4, 0x22, 0x24, 0x14, 1][random.below(6)].to_le_bytes());
+    put(item, 44, (random.below(4) as u16).to_le_bytes());
+    for at in [48, 80] {
+        put(item, at, (1 + random.below(2) as u64).to_le_bytes());
+        put(item, at + 8, (u64::from(number(random)) << 12).to_le_bytes());
+    }
+}
+
+/// A leaf of the tree of chunks whose checksum fits, or the head of another block.
+fn make_btrfs_block(random: &mut Random, block: &mut [u8]) {
+    put(block, 0x20, UUID);
+    put(block, 0x30, (u64::from(number(random)) << 12).to_le_bytes());
+    put(block, 0x58, (2 + random.below(3) as u64).to_le_bytes());
+    let count = if random.below(2) == 0 { 8 } else { number(random) };
+    put(block, 0x60, count.to_le_bytes());
+    let items = 0x65;
+    for index in 0..8 {
+        let item = items + index * 25;
+        put(block, item + 8, [228]);
+        put(block, item + 9, (u64::from(number(random)) << 12).to_le_bytes());
+        // From the end on, one before the other.
+        let at = BLOCK - items - (index + 1) * 112;
+        put(block, item + 17, (at as u32).to_le_bytes());
+        put(block, item + 21, 112_u32.to_le_bytes());
+        make_chunk(random, &mut block[items + at..][..112]);
+    }
+    let sum = crc32c(&block[0x20..]);
+    put(block, 0, sum.to_le_bytes());
+}
+
+fn make_ntfs(random: &mut Random, bytes: &mut [u8]) {
+    put(bytes, 3, *b"NTFS    ");
+    put(bytes, 0x0b, (512_u16 << random.below(4)).to_le_bytes());
+    put(bytes, 0x0d, [[1, 8, 0x80, 0xf4, random.next() as u8][random.below(5)]]);
+    put(
+        bytes,
+        0x28,
+        [1_u64 << 17, u64::from(number(random)), random.next()][random.below(3)].to_le_bytes(),
+    );
+    put(bytes, 0x30, u64::from(number(random)).to_le_bytes());
+    put(bytes, 0x38, u64::from(number(random)).to_le_bytes());
+    put(bytes, 0x40, [[0xf6, 0xf4, 1, random.next() as u8][random.below(4)]]);
+    put(bytes, 510, [0x55, 0xaa]);
+}
+
+/// A record of the table, often its own, with runs.
+fn make_ntfs_record(random: &mut Random, record: &mut [u8]) {
+    put(record, 0, *b"FILE");
+    put(record, 4, 0x30_u16.to_le_bytes());
+    put(record, 6, 3_u16.to_le_bytes());
+    put(record, 0x14, 0x38_u16.to_le_bytes());
+    put(record, 0x18, 512_u32.to_le_bytes());
+    put(record, 0x1c, 1024_u32.to_le_bytes());
+    let own = if random.below(2) == 0 { 0 } else { number(random) };
+    put(record, 0x2c, own.to_le_bytes());
+    put(record, 0x38, 0x80_u32.to_le_bytes());
+    put(record, 0x3c, (8 * number(random)).to_le_bytes());
+    put(record, 0x40, [1]);
+    put(record, 0x58, 0x40_u16.to_le_bytes());
+    for at in (0x78..0x178).step_by(4) {
+        let run = [0x11, random.below(32) as u8, number(random) as u8, 0x11];
+        put(record, at, if random.below(4) == 0 { number(random).to_le_bytes() } else { run });
     }
 }
 

@@ -3,8 +3,10 @@
 
 use braid_array::level::{Layout, Level};
 
-use super::marks::{Gathered, Structure};
-use super::rank::{Confidence, Ranked, explain};
+use super::explain::{Told, explain};
+use super::gathered::Gathered;
+use super::marks::Structure;
+use super::rank::{Confidence, Ranked};
 use super::shapes::Shape;
 use super::sums::{Members, sums};
 use super::votes::{Hypothesis, Place, USUAL_OFFSETS};
@@ -19,24 +21,28 @@ pub(super) fn guess(
     known: &[Structure],
     names: &[String],
 ) -> Option<Ranked> {
-    let count = members.sizes().len();
     let structure = known.iter().position(Structure::is_whole)?;
-    let header = gathered.marks.iter().find(|mark| mark.structure == structure);
+    let headers = gathered.marks.iter().filter(|mark| mark.structure == structure);
+    let header = headers.min_by_key(|mark| mark.place);
     let begins = header.and_then(|mark| mark.sector.checked_sub(mark.place));
     let offsets = begins.map_or_else(|| USUAL_OFFSETS.to_vec(), |begins| vec![begins]);
     // What the array begins with is in the first role, in the usual layout.
     let first = header.map_or(0, |mark| mark.member);
-    let order: Vec<usize> =
-        std::iter::once(first).chain((0..count).filter(|member| *member != first)).collect();
+    let rest = (0..members.sizes().len()).filter(|member| *member != first);
+    let order: Vec<usize> = std::iter::once(first).chain(rest).collect();
     for data_offset in offsets {
+        // What md left tells who is of another array.
+        let there: Vec<(usize, u64)> = order.iter().map(|&member| (member, data_offset)).collect();
+        let strangers = gathered.remains.strangers(&there);
+        let own = || order.iter().copied().filter(|member| !strangers.contains(member));
+        let raid_disks = u32::try_from(own().count()).ok()?;
         for (level, chunk_sectors) in [(Level::Raid1, 0), (Level::Raid5, CHUNK_SECTORS)] {
-            let raid_disks = u32::try_from(count).ok()?;
             if raid_disks < 2 {
                 return None;
             }
             let layout = Layout::default_for(level);
             let shape = Shape { level, layout, chunk_sectors, raid_disks };
-            let places = order.iter().map(|&member| Some(Place { member, data_offset }));
+            let places = own().map(|member| Some(Place { member, data_offset }));
             let one =
                 Hypothesis { roles: places.collect(), ..Hypothesis::empty(shape, structure, 0) };
             let said = sums(members, &one, gathered, known);
@@ -45,7 +51,7 @@ pub(super) fn guess(
             }
             let mirror = level == Level::Raid1;
             let confidence = if mirror { Confidence::Likely } else { Confidence::Guess };
-            let mut ranked = explain(one, said, confidence, None, known, names);
+            let mut ranked = explain(one, said, confidence, None, Told { gathered, known, names });
             if !mirror {
                 let encrypted = header.is_some_and(|mark| mark.place == 0);
                 let why = if encrypted {

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::ext4::Clue;
+use super::clues::Clue;
+use super::ext4;
 use super::marks::Harvest;
+use super::remains::Remain;
 
 /// No sector of a disk is beyond that.
 const MOST: u64 = 1 << 58;
@@ -18,12 +20,21 @@ impl Harvest {
         }
         for (sector, structure, clue) in &self.clues {
             let _ = match clue {
-                Clue::Inodes { first } => writeln!(text, "i {sector} {structure} {first}"),
-                Clue::Directory { inode } => writeln!(text, "d {sector} {structure} {inode}"),
-                Clue::Sums { blocks, inodes } => {
+                Clue::Ext4(ext4::Clue::Inodes { first }) => {
+                    writeln!(text, "i {sector} {structure} {first}")
+                }
+                Clue::Ext4(ext4::Clue::Directory { inode }) => {
+                    writeln!(text, "d {sector} {structure} {inode}")
+                }
+                Clue::Ext4(ext4::Clue::Sums { blocks, inodes }) => {
                     writeln!(text, "s {sector} {structure} {blocks} {inodes}")
                 }
+                Clue::TreeBlock { logical } => writeln!(text, "t {sector} {structure} {logical}"),
+                Clue::Record { number } => writeln!(text, "r {sector} {structure} {number}"),
             };
+        }
+        for (sector, remain) in &self.remains {
+            let _ = writeln!(text, "x {sector} {}", remain.to_line());
         }
         for begins in &self.begins {
             let _ = writeln!(text, "b {begins}");
@@ -48,11 +59,15 @@ impl Harvest {
             if numbers.iter().any(|number| *number > MOST) {
                 return None;
             }
-            let small = |index: usize| u32::try_from(*numbers.get(index)?).ok();
+            if letter == "x" {
+                found.remains.push((numbers[0], Remain::of_line(&numbers[1..])?));
+                continue;
+            }
             if let ("b", [begins]) = (letter, &numbers[..]) {
                 found.note_beginning(*begins);
                 continue;
             }
+            let small = |index: usize| u32::try_from(*numbers.get(index)?).ok();
             let at = usize::from(letter != "f");
             let structure = usize::try_from(*numbers.get(at)?).ok()?;
             if structure >= structures {
@@ -67,9 +82,11 @@ impl Harvest {
                     found.facts.entry(structure).or_default().take(&numbers[1..])?;
                     continue;
                 }
-                "i" => Clue::Inodes { first: small(2)? },
-                "d" => Clue::Directory { inode: small(2)? },
-                "s" => Clue::Sums { blocks: small(2)?, inodes: small(3)? },
+                "i" => Clue::Ext4(ext4::Clue::Inodes { first: small(2)? }),
+                "d" => Clue::Ext4(ext4::Clue::Directory { inode: small(2)? }),
+                "s" => Clue::Ext4(ext4::Clue::Sums { blocks: small(2)?, inodes: small(3)? }),
+                "t" => Clue::TreeBlock { logical: *numbers.get(2)? },
+                "r" => Clue::Record { number: small(2)? },
                 _ => return None,
             };
             found.clues.push((numbers[0], structure, clue));
@@ -84,14 +101,16 @@ mod tests {
 
     #[test]
     fn text_is_read_as_it_was_written() {
-        let text = "m 1 0 2\ni 3 1 17\nd 4 1 18\ns 5 1 19 20\nb 2304\nf 1 7 8 9 10 4294967296 3\n\
-             f 1 11 281474976710656\n";
+        let text = "m 1 0 2\ni 3 1 17\nd 4 1 18\ns 5 1 19 20\nt 6 1 4294967296\nr 7 1 21\n\
+             x 16 0 7 2048\nx 24 2\nb 2304\n\
+             f 1 7 8 9 10 4294967296 3\nf 1 11 281474976710656\nf 1 4 5 6 7\nf 1 1 2 3\n";
         let found = Harvest::from_text(text, 2).unwrap();
         assert_eq!(found.to_text(), text);
         for wrong in [
             "m 1 2 3",
             "m 1",
-            "x 1 1 1",
+            "z 1 1 1",
+            "x 1 1 4294967296",
             "i 1 1 4294967296",
             "f 1 1",
             "m a 0 1",

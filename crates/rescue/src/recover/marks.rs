@@ -6,19 +6,18 @@ use std::ops::Range;
 
 use braid_array::SECTOR_BYTES;
 
-use super::ext4::{Clue, Ext4, Facts};
+use super::btrfs::Btrfs;
+use super::clues::{Clue, Facts};
+use super::ext4::Ext4;
+use super::ntfs::Ntfs;
+use super::remains::Remain;
 use super::xfs::Xfs;
 use crate::bytes::{lies_at, u32_le, u64_le};
+use crate::crc::crc32;
 use crate::image::{self, Image};
 
 /// What is read at once.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Members up to this size are read as a whole, and of larger ones so much from their beginning.
-const WHOLE_BYTES: u64 = 256 << 20;
-const BEGINNING_BYTES: u64 = 128 << 20;
-/// Further parts of larger members, and their length.
-const SPOTS: u64 = 1000;
-const SPOT_BYTES: u64 = 128 << 10;
 /// Bounds on what hostile bytes can make grow.
 const MOST_STRUCTURES: usize = 16;
 const MOST_CLUES: usize = 1 << 20;
@@ -26,14 +25,16 @@ const MOST_BEGINNINGS: usize = 8;
 
 /// Something that lies in an array and whose blocks tell where they belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Structure(Form);
+pub struct Structure(pub(super) Form);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     /// The beginning of the array itself, where it is a disk or a volume.
     Disk,
     Xfs(Xfs),
     Ext4(Ext4),
+    Btrfs(Btrfs),
+    Ntfs(Ntfs),
 }
 
 impl Structure {
@@ -47,6 +48,8 @@ impl Structure {
             Form::Disk => "partition table or volume label",
             Form::Xfs(_) => "XFS",
             Form::Ext4(_) => "ext4",
+            Form::Btrfs(_) => "btrfs",
+            Form::Ntfs(_) => "NTFS",
         }
     }
 
@@ -61,13 +64,23 @@ impl Structure {
             Form::Disk => None,
             Form::Xfs(one) => Some(one.sectors()),
             Form::Ext4(one) => Some(one.sectors()),
+            Form::Btrfs(one) => Some(one.sectors()),
+            Form::Ntfs(one) => Some(one.sectors()),
+        }
+    }
+
+    /// The length of a block that has a checksum over all of it, in bytes; 0 where it is short.
+    pub(super) const fn block_bytes(&self) -> u32 {
+        match self.0 {
+            Form::Btrfs(one) => one.node_bytes as u32,
+            Form::Disk | Form::Xfs(_) | Form::Ext4(_) | Form::Ntfs(_) => 0,
         }
     }
 
     /// The chunk, in sectors, and the number of data disks for which it was made.
     pub(super) fn made_for(&self) -> Option<(u64, u64)> {
         match self.0 {
-            Form::Disk => None,
+            Form::Disk | Form::Btrfs(_) | Form::Ntfs(_) => None,
             Form::Xfs(one) => one.made_for(),
             Form::Ext4(one) => one.made_for(),
         }
@@ -93,50 +106,31 @@ pub struct Harvest {
     pub(super) marks: Vec<(u64, usize, u64)>,
     pub(super) clues: Vec<(u64, usize, Clue)>,
     pub(super) facts: HashMap<usize, Facts>,
+    pub(super) remains: Vec<(u64, Remain)>,
     /// Where in the array something begins, in sectors, by labels of physical volumes.
     pub(super) begins: Vec<u64>,
 }
 
-/// The ranges of a member of so many bytes that are read first.
-#[must_use]
-pub fn samples(size_bytes: u64) -> Vec<Range<u64>> {
-    if size_bytes <= WHOLE_BYTES {
-        return std::iter::once(0..size_bytes).collect();
-    }
-    let rest = size_bytes - BEGINNING_BYTES;
-    let every = rest / SPOTS;
-    let spot = |index: u64| {
-        // Not in step with anything that is laid out in equal parts.
-        let jitter = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
-        let start = BEGINNING_BYTES + index * every + jitter % every.max(1);
-        let start = start / SPOT_BYTES * SPOT_BYTES;
-        start..(start + SPOT_BYTES).min(size_bytes)
-    };
-    std::iter::once(0..BEGINNING_BYTES).chain((0..SPOTS).map(spot)).collect()
-}
-
-/// The ranges in which superblocks are looked for: the beginning.
-#[must_use]
-pub fn beginning(size_bytes: u64) -> Range<u64> {
-    0..size_bytes.min(WHOLE_BYTES)
-}
-
 /// The structures whose superblocks lie in this part of a member.
 pub fn structures(image: &mut dyn Image, range: Range<u64>, found: &mut Vec<Structure>) {
-    each_piece(image, range, &mut |_, piece| {
+    each_piece(image, range, &mut |first, piece| {
         for at in (0..piece.len()).step_by(SECTOR_BYTES as usize) {
-            let bytes = &piece[at..];
-            let form = match Xfs::read(bytes) {
-                Some(xfs) => Form::Xfs(xfs),
-                None if disk_place(bytes).is_some() => Form::Disk,
-                None => match Ext4::read(bytes) {
-                    Some((ext4, _)) => Form::Ext4(ext4),
-                    None => continue,
-                },
-            };
-            add(found, Structure(form));
+            let sector = (first + at as u64) / SECTOR_BYTES;
+            if let Some(form) = form(&piece[at..], sector) {
+                add(found, Structure(form));
+            }
         }
     });
+}
+
+fn form(bytes: &[u8], sector: u64) -> Option<Form> {
+    let disk = || disk_place(bytes, sector).map(|_| Form::Disk);
+    Xfs::read(bytes)
+        .map(Form::Xfs)
+        .or_else(disk)
+        .or_else(|| Btrfs::read(bytes).map(|(btrfs, _)| Form::Btrfs(btrfs)))
+        .or_else(|| Ntfs::read(bytes).map(Form::Ntfs))
+        .or_else(|| Ext4::read(bytes).map(|(ext4, _)| Form::Ext4(ext4)))
 }
 
 /// Adds a structure unless it is known; copies of a superblock may differ in what does not matter.
@@ -144,6 +138,8 @@ pub fn add(found: &mut Vec<Structure>, one: Structure) {
     let is_same = |known: &Structure| match (known.0, one.0) {
         (Form::Xfs(known), Form::Xfs(one)) => known.uuid == one.uuid,
         (Form::Ext4(known), Form::Ext4(one)) => known.uuid == one.uuid,
+        (Form::Btrfs(known), Form::Btrfs(one)) => known.uuid == one.uuid,
+        (Form::Ntfs(known), Form::Ntfs(one)) => known.serial == one.serial,
         (known, one) => known == one,
     };
     if found.len() < MOST_STRUCTURES && !found.iter().any(is_same) {
@@ -166,10 +162,11 @@ impl Harvest {
     pub fn merge(&mut self, other: Self) {
         self.marks.extend(other.marks);
         self.clues.extend(other.clues);
+        self.remains.extend(other.remains);
         for (index, facts) in other.facts {
             self.facts.entry(index).or_default().merge(facts);
         }
-        other.begins.into_iter().for_each(|begins| self.note_beginning(begins));
+        other.begins.into_iter().for_each(|sector| self.note_beginning(sector));
     }
 
     pub(super) fn note_beginning(&mut self, sector: u64) {
@@ -178,15 +175,34 @@ impl Harvest {
         }
     }
 
+    /// The same of a part of the member: what was found in these sectors, counted from the first.
+    #[must_use]
+    pub fn within(&self, sectors: &Range<u64>) -> Self {
+        let at = |sector: u64| sectors.contains(&sector).then(|| sector - sectors.start);
+        let mark = |one: &(u64, usize, u64)| Some((at(one.0)?, one.1, one.2));
+        let clue = |one: &(u64, usize, Clue)| Some((at(one.0)?, one.1, one.2));
+        let remain = |one: &(u64, Remain)| Some((at(one.0)?, one.1));
+        Self {
+            marks: self.marks.iter().filter_map(mark).collect(),
+            clues: self.clues.iter().filter_map(clue).collect(),
+            facts: self.facts.clone(),
+            remains: self.remains.iter().filter_map(remain).collect(),
+            begins: self.begins.clone(),
+        }
+    }
+
     fn look(&mut self, bytes: &[u8], sector: u64, known: &[Structure]) {
+        self.look_for_remains(bytes, sector);
         for (index, structure) in known.iter().enumerate() {
             let place = match structure.0 {
                 Form::Disk => {
                     extents_begin(bytes).into_iter().for_each(|at| self.note_beginning(at));
-                    disk_place(bytes)
+                    disk_place(bytes, sector)
                 }
                 Form::Xfs(xfs) => xfs.place(bytes),
                 Form::Ext4(ext4) => self.look_at_ext4(bytes, sector, index, &ext4),
+                Form::Btrfs(btrfs) => self.look_at_btrfs(bytes, sector, index, &btrfs),
+                Form::Ntfs(ntfs) => self.look_at_ntfs(bytes, sector, index, &ntfs),
             };
             if let Some(place) = place {
                 self.marks.push((sector, index, place));
@@ -205,103 +221,68 @@ impl Harvest {
             return (found.uuid == ext4.uuid).then_some(place);
         }
         let block_sectors = ext4.block_sectors();
-        if !sector.is_multiple_of(block_sectors.min(8)) || self.clues.len() >= MOST_CLUES {
+        if !sector.is_multiple_of(block_sectors.min(8)) || self.is_full() {
             return None;
         }
         let block = bytes.get(..(block_sectors * SECTOR_BYTES) as usize)?;
-        let clue = ext4.look(block, self.facts.entry(index).or_default())?;
-        self.clues.push((sector, index, clue));
+        let clue = ext4.look(block, &mut self.facts.entry(index).or_default().ext4)?;
+        self.clues.push((sector, index, Clue::Ext4(clue)));
         None
     }
-}
 
-/// All that members tell together.
-#[derive(Clone, Debug, Default)]
-pub struct Gathered {
-    /// In order, each once.
-    pub marks: Vec<Mark>,
-    facts: HashMap<usize, Facts>,
-    /// Where in the array something begins, in sectors.
-    pub(super) begins: Vec<u64>,
-}
-
-impl Gathered {
-    /// From what was found on each member, in their order.
-    #[must_use]
-    pub fn of(harvests: &[Harvest], known: &[Structure]) -> Self {
-        let mut facts: HashMap<usize, Facts> = HashMap::new();
-        for (index, one) in harvests.iter().flat_map(|harvest| &harvest.facts) {
-            facts.entry(*index).or_default().merge(one.clone());
-        }
-        let mut marks = Vec::new();
-        for (member, harvest) in harvests.iter().enumerate() {
-            let mark = |&(sector, structure, place): &(u64, usize, u64)| Mark {
-                member,
-                sector,
-                structure,
-                place,
-            };
-            marks.extend(harvest.marks.iter().map(mark));
-            for (structure, ext4) in known.iter().enumerate() {
-                let (Form::Ext4(ext4), Some(facts)) = (ext4.0, facts.get(&structure)) else {
-                    continue;
-                };
-                let own = || harvest.clues.iter().filter(|clue| clue.1 == structure);
-                let clues: Vec<Clue> = own().map(|clue| clue.2).collect();
-                let places = ext4.places(&clues, facts);
-                let found = own().zip(places).filter_map(|(clue, place)| Some((clue.0, place?)));
-                marks.extend(found.map(|(sector, place)| mark(&(sector, structure, place))));
-            }
-        }
-        marks.sort_unstable();
-        marks.dedup();
-        let mut begins: Vec<u64> =
-            harvests.iter().flat_map(|harvest| &harvest.begins).copied().collect();
-        begins.sort_unstable();
-        begins.dedup();
-        Self { marks, facts, begins }
-    }
-
-    /// Where in a structure this lies, if it proves that; and whether a checksum does.
-    pub(super) fn proven(
-        &self,
-        structure: &Structure,
-        index: usize,
+    fn look_at_btrfs(
+        &mut self,
         bytes: &[u8],
-    ) -> Option<(u64, bool)> {
-        match structure.0 {
-            Form::Disk => None,
-            Form::Xfs(xfs) => Some((xfs.proven(bytes)?, true)),
-            Form::Ext4(ext4) => {
-                if let Some((found, place)) = Ext4::read(bytes) {
-                    return (found.uuid == ext4.uuid).then_some((place, true));
-                }
-                let block = bytes.get(..(ext4.block_sectors() * SECTOR_BYTES) as usize)?;
-                let clue = ext4.look(block, &mut Facts::default())?;
-                let place = ext4.places(&[clue], self.facts.get(&index)?).pop()??;
-                Some((place, !matches!(clue, Clue::Directory { .. })))
+        sector: u64,
+        index: usize,
+        btrfs: &Btrfs,
+    ) -> Option<u64> {
+        if let Some((found, place)) = Btrfs::read(bytes) {
+            if found.uuid != btrfs.uuid {
+                return None;
             }
+            btrfs.note_system_chunks(bytes, &mut self.facts.entry(index).or_default().chunks);
+            return Some(place);
         }
+        if !self.is_full() {
+            let chunks = &mut self.facts.entry(index).or_default().chunks;
+            let logical = btrfs.look(bytes, chunks)?;
+            self.clues.push((sector, index, Clue::TreeBlock { logical }));
+        }
+        None
     }
 
-    /// Where in a structure further marks are to be expected.
-    pub(super) fn known_places(&self, structure: usize, known: &[Structure]) -> Vec<u64> {
-        match known.get(structure).map(|one| one.0) {
-            Some(Form::Xfs(xfs)) => xfs.known_places(),
-            Some(Form::Ext4(ext4)) => match self.facts.get(&structure) {
-                Some(facts) => ext4.known_places(facts),
-                None => ext4.known_places(&Facts::default()),
-            },
-            Some(Form::Disk) | None => Vec::new(),
+    fn look_at_ntfs(
+        &mut self,
+        bytes: &[u8],
+        sector: u64,
+        index: usize,
+        ntfs: &Ntfs,
+    ) -> Option<u64> {
+        if let Some(found) = Ntfs::read(bytes) {
+            return (found.serial == ntfs.serial).then_some(ntfs.boot_places().first);
         }
+        if !self.is_full() {
+            let number = ntfs.look(bytes, &mut self.facts.entry(index).or_default().runs)?;
+            self.clues.push((sector, index, Clue::Record { number }));
+        }
+        None
+    }
+
+    /// Does it keep no more clues?
+    const fn is_full(&self) -> bool {
+        self.clues.len() >= MOST_CLUES
     }
 }
 
 /// The sector of a disk in which this lies: a header of a GPT, the label of a physical volume, the
 /// header of an encrypted volume.
-fn disk_place(bytes: &[u8]) -> Option<u64> {
+fn disk_place(bytes: &[u8], sector: u64) -> Option<u64> {
     if lies_at(bytes, 0, b"EFI PART") {
-        return u64_le(bytes, 24).filter(|own| *own == 1);
+        // The copy at a disk's end. In its own place, in sectors of either size, it is the member's.
+        let is_own = |own: u64| own == sector || own * 8 == sector;
+        let is_copy = |own: u64| (2..1 << 50).contains(&own) && !is_own(own) && has_gpt_sum(bytes);
+        return u64_le(bytes, 24).filter(|own| *own == 1 || is_copy(*own));
     }
     if is_label(bytes) {
         return u64_le(bytes, 8).filter(|own| *own < 4);
@@ -325,6 +306,14 @@ fn extents_begin(bytes: &[u8]) -> Option<u64> {
     let header = usize::try_from(u32_le(bytes, 20)?).ok()?;
     let at = u64_le(bytes, header.checked_add(40)?)?;
     (at > 0 && at < 1 << 40 && at.is_multiple_of(SECTOR_BYTES)).then_some(at / SECTOR_BYTES)
+}
+
+/// Does the checksum of a header of a GPT fit?
+fn has_gpt_sum(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.get(..92) else { return false };
+    let mut header = header.to_vec();
+    header[16..20].fill(0);
+    u32_le(bytes, 12) == Some(92) && u32_le(bytes, 16) == Some(crc32(&header))
 }
 
 /// Reads a range in pieces; what cannot be read is zeroes.

@@ -9,21 +9,31 @@
 //! done at the same time; [`search`] answers, [`targets`] says what else is worth reading, and
 //! [`sums`] checks what was found.
 
+mod btrfs;
+mod clues;
 mod crc32c;
+mod equations;
+mod explain;
 mod ext4;
+mod gathered;
 mod guess;
 mod kept;
 mod marks;
+mod ntfs;
 mod rank;
+mod remains;
 mod same;
+mod samples;
 mod score;
 mod shapes;
 mod sums;
 mod votes;
 mod xfs;
 
-pub use marks::{Gathered, Harvest, Mark, Structure, add, beginning, samples, structures};
+pub use gathered::Gathered;
+pub use marks::{Harvest, Mark, Structure, add, structures};
 pub use rank::{Confidence, Ranked, rank};
+pub use samples::{beginning, samples};
 pub use shapes::Shape;
-pub use sums::{Members, Sums, sums};
+pub use sums::{Members, Sums, compared, sums};
 pub use votes::{Hints, Hypothesis, Place, search, targets};

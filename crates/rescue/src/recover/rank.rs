@@ -1,17 +1,21 @@
 //! Which hypothesis is to be believed, how much, and why.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use braid_array::SECTOR_BYTES;
-
+use super::equations::Equations;
+use super::explain::{Told, explain, fits_the_content};
+use super::gathered::Gathered;
 use super::guess::guess;
-use super::marks::{Gathered, Structure};
+use super::marks::Structure;
 use super::same::reads_the_same;
 use super::sums::{Members, Sums, sums};
 use super::votes::{Hypothesis, Place, USUAL_OFFSETS, rescore, rivals};
 
-/// Hypotheses whose rows are compared.
+/// Hypotheses whose rows are compared, and the most where many meet as many equations.
 const COMPARED: usize = 24;
+const MOST_COMPARED: usize = 160;
+/// Of these, those that are told from each other by what they read.
+const MOST_SORTED: usize = 48;
 /// Ways to give roles to members about which blocks say nothing.
 const MOST_FILLED: usize = 60;
 /// Those that are answered with.
@@ -20,6 +24,8 @@ const ANSWERED: usize = 8;
 const LEAST_EQUATIONS: usize = 50;
 const LEAST_PERCENT: f64 = 95.0;
 const LEAST_LEAD: f64 = 20.0;
+/// Blocks on a member that is left out that can speak against a hypothesis.
+const LEAST_CONTRARY: usize = 8;
 
 /// How much a hypothesis is to be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,42 +82,106 @@ pub fn rank(
     if !found.iter().any(told) {
         return guess(members, gathered, known, names).into_iter().collect();
     }
+    let Some(equations) = Equations::of(gathered, known) else { return Vec::new() };
     let sizes = members.sizes();
     let mut all: Vec<(Hypothesis, Sums)> = Vec::new();
-    for one in found.iter().take(COMPARED) {
-        for mut other in filled(one, members, gathered, known) {
-            rescore(&mut other, &sizes, gathered, known);
+    let mut tried = HashMap::new();
+    for one in compared_ones(found) {
+        for mut other in filled(one, members, gathered, known, &mut tried) {
+            rescore(&mut other, &sizes, &equations);
             let said = sums(members, &other, gathered, known);
             all.push((other, said));
         }
     }
     all.retain(|(one, said)| one.is_whole_enough() && !said.refute());
-    sort(&mut all, known);
+    sort(&mut all, gathered, known);
+    all.truncate(MOST_SORTED);
     if let Some((best, _)) = all.first().cloned() {
-        for other in rivals(&best, &sizes, gathered, known) {
+        for other in rivals(&best, &sizes, &equations) {
             let said = sums(members, &other, gathered, known);
             if other.is_whole_enough() && !said.refute() {
                 all.push((other, said));
             }
         }
-        sort(&mut all, known);
+        sort(&mut all, gathered, known);
     }
     let distinct = distinct(all, &sizes, known);
-    let next = |index: usize| {
-        let others = distinct.iter().enumerate().filter(|(other, _)| *other != index);
-        others
-            .map(|(_, (other, _))| other)
-            .max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
+    let contrary = match distinct.first() {
+        Some((best, said)) if !said.confirm() => contrary(best, &sizes, &equations),
+        _ => Vec::new(),
     };
     let ranked = (0..distinct.len().min(ANSWERED)).map(|index| {
         let (one, said) = &distinct[index];
-        let next = next(index);
-        let confidence = confidence(index, one, said, next);
+        let next = next_best(index, &distinct);
+        let mut confidence = confidence(index, one, said, next);
+        if !contrary.is_empty() {
+            confidence = Confidence::Guess;
+        }
         let next = next.map(|next| (next.met, next.of + next.unseen));
-        explain(one.clone(), said.clone(), confidence, next, known, names)
+        let mut ranked =
+            explain(one.clone(), said.clone(), confidence, next, Told { gathered, known, names });
+        if index == 0 {
+            ranked.evidence.extend(contrary.iter().map(|member| {
+                format!("{} has blocks that speak against it in any role", names[*member])
+            }));
+        }
+        ranked
     });
     ranked.collect()
 }
+
+/// The one that comes nearest to this one.
+fn next_best(index: usize, all: &[(Hypothesis, Sums)]) -> Option<&Hypothesis> {
+    let (one, said) = &all[index];
+    let others = all.iter().enumerate().filter(|(other, _)| *other != index);
+    others
+        .map(|(_, other)| other)
+        // With the member that rows prove to be one, it comes in again, and has it against it.
+        .filter(|(other, by_rows)| {
+            let undecided = by_rows.rows < 8 && !has_fewer(other, &used(one));
+            !said.confirm() || by_rows.confirm() || undecided
+        })
+        .map(|(other, _)| other)
+        .max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
+}
+
+/// The hypotheses whose rows are compared: the first ones, and all that come as near. Which of
+/// those lacks a member only because nothing on it says so, rows tell.
+fn compared_ones(found: &[Hypothesis]) -> impl Iterator<Item = &Hypothesis> {
+    let most = found.first().map_or(0, |one| one.met);
+    let near = move |one: &Hypothesis| one.met * 50 >= most * 49;
+    let further = found.iter().skip(COMPARED).filter(move |one| near(one));
+    found.iter().take(COMPARED).chain(further).take(MOST_COMPARED)
+}
+
+/// Members that a hypothesis leaves out, although they hold blocks of the same structure, which
+/// speak against it whatever role they are given. What is out of its array because it is behind
+/// has its blocks where they belong.
+fn contrary(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<usize> {
+    let empty: Vec<usize> =
+        (0..one.roles.len()).filter(|role| one.roles[*role].is_none()).collect();
+    if !one.shape.is_redundant() || empty.is_empty() {
+        return Vec::new();
+    }
+    let own = |member: usize| equations.marked.iter().filter(|mark| mark.0 == member).count();
+    let has_blocks = |member: &usize| own(*member) >= LEAST_CONTRARY.max(one.of / 20);
+    let offsets = offsets(one);
+    let fits = |member: usize| {
+        let places = empty.iter().flat_map(|role| offsets.iter().map(move |o| (*role, *o)));
+        let mut with = places.map(|(role, data_offset)| {
+            let mut other = one.clone();
+            other.roles[role] = Some(Place { member, data_offset });
+            rescore(&mut other, sizes, equations);
+            other
+        });
+        with.any(|other| other.percent() + 1.0 >= one.percent())
+    };
+    one.left_out(sizes.len()).into_iter().filter(has_blocks).filter(|m| !fits(*m)).collect()
+}
+
+/// Members and where their data begin, of which it is known whether they make up rows by one
+/// parity: that is so in any order.
+type Tried = HashMap<Vec<Place>, bool>;
 
 /// A hypothesis as it is, and with members that have no role in roles that have no member, where
 /// sums are for it or nothing can be said.
@@ -120,6 +190,7 @@ fn filled(
     members: &mut Members<'_, '_>,
     gathered: &Gathered,
     known: &[Structure],
+    tried: &mut Tried,
 ) -> Vec<Hypothesis> {
     let left_out = one.left_out(members.sizes().len());
     let empty: Vec<usize> =
@@ -145,12 +216,29 @@ fn filled(
     let whole = one.is_whole_enough();
     let mut kept = vec![one.clone()];
     for other in all.into_iter().skip(1) {
+        let key = has_one_parity(&other).then(|| {
+            let mut places: Vec<Place> = other.roles.iter().flatten().copied().collect();
+            places.sort_unstable();
+            places
+        });
+        if key.as_ref().is_some_and(|key| tried.get(key) == Some(&false)) {
+            continue;
+        }
         let said = sums(members, &other, gathered, known);
-        if said.confirm() || (!whole && said.rows == 0) {
+        let fits = said.confirm() || (!whole && said.rows == 0);
+        if let Some(key) = key {
+            tried.insert(key, fits);
+        }
+        if fits {
             kept.push(other);
         }
     }
     kept
+}
+
+/// Do its rows add up to zero, in any order?
+fn has_one_parity(one: &Hypothesis) -> bool {
+    one.shape.level.parity_disks() == 1 && one.missing() == 0
 }
 
 /// Where data begin on members of the hypothesis, the usual one first.
@@ -165,12 +253,21 @@ fn offsets(one: &Hypothesis) -> Vec<u64> {
 }
 
 /// What comes first is to be believed first; of those that read the same, it is the one to name.
-fn sort(all: &mut [(Hypothesis, Sums)], known: &[Structure]) {
+fn sort(all: &mut [(Hypothesis, Sums)], gathered: &Gathered, known: &[Structure]) {
     let most = all.iter().map(|(one, _)| one.met).max().unwrap_or(0);
+    let proven: Vec<Vec<usize>> = all
+        .iter()
+        .filter(|(one, said)| said.confirm() && one.met * 10 >= most * 9 && one.percent() > 90.0)
+        .map(|(one, _)| used(one))
+        .collect();
+    // Without one of the members that rows prove to belong together, less is said that could be
+    // wrong.
+    let lacks_proven = |one: &Hypothesis| proven.iter().any(|members| has_fewer(one, members));
     let key = |(one, said): &(Hypothesis, Sums)| {
         (
             // What leaves most of the members out says little of the rest.
             one.met * 2 < most,
+            !said.confirm() && lacks_proven(one),
             // What is said of blocks that nobody sees counts less than what is seen.
             std::cmp::Reverse(((one.percent() + one.percent_of_all()) * 5.0) as u64),
             std::cmp::Reverse(one.met),
@@ -178,17 +275,28 @@ fn sort(all: &mut [(Hypothesis, Sums)], known: &[Structure]) {
             !said.confirm(),
             one.missing(),
             std::cmp::Reverse(one.roles.len()),
+            gathered.remains.strangers(&places(one)).len(),
             !fits_the_content(one, known),
             one.shape.rarity(),
         )
     };
-    all.sort_by_key(key);
+    all.sort_by_cached_key(key);
 }
 
-/// Was the file system made for this chunk and so many data disks?
-fn fits_the_content(one: &Hypothesis, known: &[Structure]) -> bool {
-    let for_this = (u64::from(one.shape.chunk_sectors), one.shape.data_disks());
-    known[one.structure].made_for() == Some(for_this)
+/// The members that have a role, and where their data begin.
+fn places(one: &Hypothesis) -> Vec<(usize, u64)> {
+    one.roles.iter().flatten().map(|place| (place.member, place.data_offset)).collect()
+}
+
+/// Are its members some of these, and not all?
+fn has_fewer(one: &Hypothesis, members: &[usize]) -> bool {
+    let own = used(one);
+    own.len() < members.len() && own.iter().all(|member| members.contains(member))
+}
+
+/// The members that have a role.
+fn used(one: &Hypothesis) -> Vec<usize> {
+    one.roles.iter().flatten().map(|place| place.member).collect()
 }
 
 /// Leaves out what reads the same bytes as one that comes before it.
@@ -244,113 +352,5 @@ fn confidence(
         Confidence::Likely
     } else {
         Confidence::Guess
-    }
-}
-
-pub(super) fn explain(
-    mut hypothesis: Hypothesis,
-    sums: Sums,
-    confidence: Confidence,
-    next: Option<(usize, usize)>,
-    known: &[Structure],
-    names: &[String],
-) -> Ranked {
-    let structure = &known[hypothesis.structure];
-    let Hypothesis { met, of, origin, .. } = hypothesis;
-    let mut evidence = Vec::new();
-    let next_best = match next {
-        Some((met, of)) => format!(", next best {met} of {of}"),
-        None => String::new(),
-    };
-    let blocks = if structure.is_whole() { "marks of a " } else { "" };
-    let unit = if structure.is_whole() { "" } else { " blocks" };
-    if !hypothesis.hinted.is_empty() {
-        let of: Vec<&str> = hypothesis.hinted.iter().map(|m| names[*m].as_str()).collect();
-        evidence.push(format!("the superblock of {} says so", of.join(", ")));
-    }
-    if of > 0 {
-        evidence.push(format!("{met} of {of} {blocks}{}{unit} agree{next_best}", structure.name()));
-    }
-    if origin > 0 && !structure.is_whole() {
-        let at = origin * SECTOR_BYTES;
-        evidence.push(format!("the {} begins at byte {at} of the array", structure.name()));
-    }
-    if fits_the_content(&hypothesis, known) {
-        evidence.push(format!("the {} was made for this chunk", structure.name()));
-    }
-    let stale = compared(&mut hypothesis, &sums, names, &mut evidence);
-    let used: HashSet<usize> =
-        hypothesis.roles.iter().flatten().map(|place| place.member).collect();
-    for (member, name) in names.iter().enumerate() {
-        if !used.contains(&member) && stale != Some(member) {
-            evidence.push(format!("{name} is none of its members"));
-        }
-    }
-    let needed_sectors = structure.sectors().map(|sectors| origin + sectors);
-    Ranked { hypothesis, confidence, sums, stale, next, needed_sectors, evidence }
-}
-
-/// Tells what rows of the members say, and takes the role of one that is behind. Returns that one.
-fn compared(
-    hypothesis: &mut Hypothesis,
-    sums: &Sums,
-    names: &[String],
-    evidence: &mut Vec<String>,
-) -> Option<usize> {
-    let complete = hypothesis.missing() == 0;
-    let what = if hypothesis.shape.level.parity_disks() > 0 { "parity" } else { "copies" };
-    let verb = if what == "parity" { "agrees" } else { "agree" };
-    if sums.rows > 0 {
-        let percent = floor_percent(sums.agree, sums.rows);
-        evidence.push(format!("{what} {verb} in {percent}% of {} rows", sums.rows));
-    } else if !hypothesis.shape.is_redundant() {
-        evidence.push("there is no redundancy that could confirm it".into());
-    } else {
-        evidence.push("too little is there to compare redundancy".into());
-    }
-    let mut stale = None;
-    let differ = sums.rows - sums.agree;
-    let behind = |role: &Option<Place>| {
-        let member = role.as_ref()?.member;
-        hypothesis.behind.contains(&member).then_some(member)
-    };
-    let redundant = hypothesis.shape.is_redundant();
-    let behind = if redundant { hypothesis.roles.iter().find_map(behind) } else { None };
-    if let (true, 0, Some(member)) = (complete, differ, behind) {
-        stale = behind;
-        evidence.push(format!("{} is stale by its superblock and left out", names[member]));
-    }
-    if differ > 0 {
-        let percent = ceil_percent(differ, sums.rows);
-        stale = if complete { behind.or_else(|| sums.stale()) } else { None };
-        evidence.push(match stale {
-            Some(member) => format!("{} is stale by {percent}% and left out", names[member]),
-            None => format!("some member is stale by {percent}%, and nothing tells which"),
-        });
-    }
-    if let Some(member) = stale {
-        for role in &mut hypothesis.roles {
-            *role = role.filter(|place| place.member != member);
-        }
-    }
-    stale
-}
-
-/// Never 100 unless all agree.
-fn floor_percent(part: usize, all: usize) -> String {
-    let hundredths = part * 10_000 / all.max(1);
-    digits(hundredths)
-}
-
-/// Never 0 where something differs.
-fn ceil_percent(part: usize, all: usize) -> String {
-    digits((part * 10_000).div_ceil(all.max(1)))
-}
-
-fn digits(hundredths: usize) -> String {
-    match (hundredths / 100, hundredths % 100) {
-        (whole, 0) => whole.to_string(),
-        (whole, part) if part % 10 == 0 => format!("{whole}.{}", part / 10),
-        (whole, part) => format!("{whole}.{part:02}"),
     }
 }

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 
-use super::votes::{Equations, Hypothesis, Place, copies};
+use super::equations::{Equation, Equations};
+use super::votes::{Hypothesis, Place, copies};
 
 /// Counts the equations that are met.
 pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, most: usize) {
@@ -18,22 +19,25 @@ pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, 
     let mut met = 0;
     let mut of = 0;
     let mut unseen = 0;
-    for (place, seen) in equations.some(most) {
-        let sector = one.origin + place;
-        let mut expected = copies(&geometry, sector).filter_map(there).peekable();
+    for equation in equations.some(most) {
+        let Equation { place, seen, .. } = equation;
+        let sectors: Vec<u64> = equation.places().map(|place| one.origin + place).collect();
+        let mut expected =
+            sectors.iter().flat_map(|at| copies(&geometry, *at)).filter_map(there).peekable();
         let is_there = expected.peek().is_some();
         let is_met = expected.any(|(member, at)| equations.found.contains(&(member, at, *place)));
         let is_seen = is_met
             || !(is_there && is_sum(one, &geometry, seen, &equations.marked)
-                || !is_there && only_in_parity(one, &geometry, sector, seen));
+                || !is_there && only_in_parity(one, &geometry, &sectors, seen, &equations.marked));
         if is_seen {
             met += usize::from(is_met);
-            of += 1 + usize::from(contradicts(one, &geometry, sector, seen));
+            of +=
+                1 + usize::from(contradicts(one, &geometry, &sectors, equation, &equations.marked));
         } else {
             unseen += 1;
         }
     }
-    for (place, seen) in &equations.absolute {
+    for Equation { place, seen, .. } in &equations.absolute {
         let expected = || copies(&geometry, *place).filter_map(there);
         if expected().next().is_some() {
             met += usize::from(expected().any(|at| seen.contains(&at)));
@@ -82,25 +86,88 @@ fn is_sum(
 fn only_in_parity(
     one: &Hypothesis,
     geometry: &Geometry,
-    sector: u64,
+    sectors: &[u64],
     seen: &[(usize, u64)],
+    marked: &HashSet<(usize, u64)>,
 ) -> bool {
-    strips(one, seen).any(|strip| {
-        geometry.array_sector_at(strip).is_none()
-            && copies(geometry, sector).any(|expected| expected.sector == strip.sector)
+    let is_copy = |strip| is_parity_beside(geometry, sectors, strip);
+    strips(one, seen)
+        .any(|strip| is_copy(strip) && !has_more(one, geometry, sectors, strip, marked))
+}
+
+/// Is this parity of a row in which the block belongs?
+fn is_parity_beside(geometry: &Geometry, sectors: &[u64], strip: Strip) -> bool {
+    let mut rows = sectors.iter().flat_map(|at| copies(geometry, *at));
+    geometry.array_sector_at(strip).is_none() && rows.any(|row| row.sector == strip.sector)
+}
+
+/// Are there other blocks in the row of this parity? Then it is the sum of all, and not a copy.
+fn has_more(
+    one: &Hypothesis,
+    geometry: &Geometry,
+    sectors: &[u64],
+    parity: Strip,
+    marked: &HashSet<(usize, u64)>,
+) -> bool {
+    let stripe = parity.sector / u64::from(geometry.chunk_sectors());
+    (0..geometry.data_disks()).any(|index| {
+        let role = geometry.data_role(stripe, index);
+        let place = one.roles.get(role.index()).copied().flatten();
+        let is_block =
+            place.is_some_and(|at| marked.contains(&(at.member, at.data_offset + parity.sector)));
+        let at = geometry.array_sector_at(Strip { role, sector: parity.sector });
+        is_block && at.is_some_and(|at| !sectors.contains(&at))
     })
 }
 
+/// May there be blocks enough in the row of this parity for a sum that looks like one of them?
+fn may_be_sum(
+    one: &Hypothesis,
+    geometry: &Geometry,
+    parity: Strip,
+    marked: &HashSet<(usize, u64)>,
+) -> bool {
+    let stripe = parity.sector / u64::from(geometry.chunk_sectors());
+    let may_be_block = |index: &u32| {
+        let role = geometry.data_role(stripe, *index);
+        let place = one.roles.get(role.index()).copied().flatten();
+        place.is_none_or(|at| marked.contains(&(at.member, at.data_offset + parity.sector)))
+    };
+    (0..geometry.data_disks()).filter(may_be_block).count() >= 3
+}
+
 /// Do two members of one row hold the same block, though both are said to hold data? Parity is like
-/// data where the rest of the row is zero; what is said to be data is not.
-fn contradicts(one: &Hypothesis, geometry: &Geometry, sector: u64, seen: &[(usize, u64)]) -> bool {
+/// data where the rest of the row is zero; what is said to be data is not. A block that lies in two
+/// places may be found in either, and nowhere else.
+fn contradicts(
+    one: &Hypothesis,
+    geometry: &Geometry,
+    sectors: &[u64],
+    equation: &Equation,
+    marked: &HashSet<(usize, u64)>,
+) -> bool {
+    let seen = &equation.seen;
     if seen.len() < 2 {
         return false;
     }
     let strips: Vec<Strip> = strips(one, seen).collect();
+    if equation.has_copy() && one.shape.level.parity_disks() > 0 {
+        let is_no_copy = |strip: &Strip| {
+            is_parity_beside(geometry, sectors, *strip)
+                && has_more(one, geometry, sectors, *strip, marked)
+        };
+        let is_no_sum = |strip: &Strip| {
+            geometry.array_sector_at(*strip).is_none()
+                && !is_parity_beside(geometry, sectors, *strip)
+                && !may_be_sum(one, geometry, *strip, marked)
+        };
+        if strips.iter().any(|strip| is_no_copy(strip) || is_no_sum(strip)) {
+            return true;
+        }
+    }
     strips.iter().enumerate().any(|(index, strip)| {
         let beside = |(other, row): (usize, &Strip)| other != index && row.sector == strip.sector;
-        strips.iter().enumerate().any(beside)
-            && geometry.array_sector_at(*strip).is_some_and(|at| at != sector)
+        (equation.has_copy() || strips.iter().enumerate().any(beside))
+            && geometry.array_sector_at(*strip).is_some_and(|at| !sectors.contains(&at))
     })
 }

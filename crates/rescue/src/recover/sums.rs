@@ -2,21 +2,25 @@
 //! where not.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::Level;
 use braid_array::{Role, SECTOR_BYTES};
 
-use super::marks::{Gathered, Structure};
-use super::votes::Hypothesis;
+use super::gathered::Gathered;
+use super::marks::Structure;
+use super::samples::{ROWS_BYTES, rows_spots};
+use super::votes::{Hypothesis, Place};
 use crate::bytes::is_zero;
 use crate::image::{self, Image};
 
 const ROW_SECTORS: u64 = 8;
 const ROW_BYTES: usize = (ROW_SECTORS * SECTOR_BYTES) as usize;
-/// Rows are read side by side, and as many as this are looked for.
-const SPOT_ROWS: u64 = 8;
-const SPOTS: u64 = 250;
+/// Rows are read side by side.
+const SPOT_SECTORS: u64 = ROWS_BYTES / SECTOR_BYTES;
+/// Spots with blocks of a file system that are compared beside those all over a member.
+const MARKED_SPOTS: usize = 125;
 /// After so many rows of which most do not fit, no more are read.
 const HOPELESS_ROWS: usize = 64;
 /// What is kept of members, in bytes each.
@@ -82,30 +86,53 @@ impl<'a, 'b> Members<'a, 'b> {
         self.images.iter().map(|image| image.size_bytes() / SECTOR_BYTES).collect()
     }
 
-    /// A row of a member; `None` where it cannot be read.
-    fn row(&mut self, member: usize, sector: u64) -> Option<Vec<u8>> {
-        const SPOT_BYTES: u64 = SPOT_ROWS * ROW_SECTORS * SECTOR_BYTES;
-        let at = sector * SECTOR_BYTES;
-        let mut row = Vec::with_capacity(ROW_BYTES);
-        let mut spot = at - at % SPOT_BYTES;
-        while row.len() < ROW_BYTES {
-            if !self.kept[member].contains_key(&spot) {
-                if self.used > CACHE_BYTES * self.images.len() {
-                    self.kept.iter_mut().for_each(HashMap::clear);
-                    self.used = 0;
-                }
-                let image = &mut *self.images[member];
-                let found = image::read_patchy(image, spot, SPOT_BYTES as usize);
-                let bytes = if found.holes.is_empty() { found.bytes } else { Vec::new() };
-                self.used += bytes.len();
-                self.kept[member].insert(spot, bytes);
+    /// What the members of a hypothesis hold at a sector of their data, by role; `None` where one
+    /// of them cannot be read.
+    fn strips(
+        &mut self,
+        one: &Hypothesis,
+        sector: u64,
+        length: usize,
+    ) -> Option<Vec<Option<Vec<u8>>>> {
+        let each = one.roles.iter().map(|role| match role {
+            Some(place) => {
+                let bytes = self.bytes(place.member, place.data_offset + sector, length);
+                bytes.map(Some)
             }
-            let begin = (at + row.len() as u64 - spot) as usize;
+            None => Some(None),
+        });
+        each.collect()
+    }
+
+    /// So much of a member; `None` where it cannot be read.
+    fn bytes(&mut self, member: usize, sector: u64, length: usize) -> Option<Vec<u8>> {
+        let at = sector * SECTOR_BYTES;
+        let mut found = Vec::with_capacity(length);
+        let mut spot = at - at % ROWS_BYTES;
+        while found.len() < length {
+            if !self.kept[member].contains_key(&spot) {
+                let image = &mut *self.images[member];
+                let read = image::read_patchy(image, spot, ROWS_BYTES as usize);
+                let bytes = if read.holes.is_empty() { read.bytes } else { Vec::new() };
+                self.keep(member, spot, bytes);
+            }
+            let begin = (at + found.len() as u64 - spot) as usize;
             let bytes = self.kept[member][&spot].get(begin..).filter(|rest| !rest.is_empty())?;
-            row.extend_from_slice(&bytes[..bytes.len().min(ROW_BYTES - row.len())]);
-            spot += SPOT_BYTES;
+            found.extend_from_slice(&bytes[..bytes.len().min(length - found.len())]);
+            spot += ROWS_BYTES;
         }
-        Some(row)
+        Some(found)
+    }
+
+    /// Keeps what was read of a member at one of the ranges of [`compared`]; nothing where it could
+    /// not be read.
+    pub fn keep(&mut self, member: usize, offset_bytes: u64, bytes: Vec<u8>) {
+        if self.used > CACHE_BYTES * self.images.len() {
+            self.kept.iter_mut().for_each(HashMap::clear);
+            self.used = 0;
+        }
+        self.used += bytes.len();
+        self.kept[member].insert(offset_bytes, bytes);
     }
 }
 
@@ -128,23 +155,31 @@ pub fn sums(
     if !one.shape.is_redundant() {
         return found;
     }
-    for sector in rows(one, used, gathered) {
-        let each = one.roles.iter().map(|role| {
-            let place = (*role)?;
-            members.row(place.member, place.data_offset + sector)
-        });
-        let row: Vec<Option<Vec<u8>>> = each.collect();
-        let unread = row.iter().zip(&one.roles).any(|(row, role)| row.is_none() && role.is_some());
-        if unread || row.iter().flatten().all(|bytes| is_zero(bytes)) {
+    let structure = &known[one.structure];
+    let proves = |role: Role, sector: u64, bytes: &[u8]| {
+        let at = geometry.array_sector_at(Strip { role, sector })?;
+        let place = at.checked_sub(one.origin)?;
+        gathered.proves(structure, one.structure, bytes, place)
+    };
+    let block_bytes = ROW_BYTES.max(structure.block_bytes() as usize);
+    for sector in rows(one, &members.sizes(), used, gathered) {
+        let Some(row) = members.strips(one, sector, ROW_BYTES) else { continue };
+        if row.iter().flatten().all(|bytes| is_zero(bytes)) {
             continue;
         }
-        let proves = |role: Role, bytes: &[u8]| {
-            let at = geometry.array_sector_at(Strip { role, sector })?;
-            let (place, by_sum) = gathered.proven(&known[one.structure], one.structure, bytes)?;
-            (one.origin + place == at).then_some(by_sum)
-        };
         let outcome = match one.shape.level {
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => parity(&geometry, sector, &row, &proves),
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                let chunk = u64::from(geometry.chunk_sectors());
+                let room = (chunk - sector % chunk) * SECTOR_BYTES;
+                let length = if block_bytes as u64 <= room { block_bytes } else { ROW_BYTES };
+                let mut behind = |role: Role| {
+                    let block = members.strips(one, sector, length);
+                    block.is_some_and(|block| {
+                        is_behind(&block, role, &|role, bytes: &[u8]| proves(role, sector, bytes))
+                    })
+                };
+                parity(&geometry, sector, &row, &mut behind)
+            }
             Level::Raid1 => copies(&row),
             Level::Raid10 => mirrored(members, one, &geometry, sector),
             Level::Linear | Level::Raid0 => None,
@@ -167,30 +202,71 @@ pub fn sums(
     found
 }
 
+/// Is a member behind? Then what the others say of it proves itself, and what it holds does not.
+fn is_behind(block: &Row, role: Role, proves: &dyn Fn(Role, &[u8]) -> Option<bool>) -> bool {
+    let own = block[role.index()].as_deref().and_then(|bytes| proves(role, bytes));
+    match proves(role, &xor(block, Some(role.index()))) {
+        Some(by_sum) => by_sum || own.is_none(),
+        None => false,
+    }
+}
+
 /// Sectors of the data area to look at: where something is known to lie, and all over it.
-fn rows(one: &Hypothesis, used: u64, gathered: &Gathered) -> Vec<u64> {
-    const SPOT: u64 = SPOT_ROWS * ROW_SECTORS;
-    let spots = (used / SPOT).max(1);
-    let offset = |member| one.roles.iter().flatten().find(|place| place.member == member);
-    let marked: Vec<u64> = gathered
+fn rows(one: &Hypothesis, sizes: &[u64], used: u64, gathered: &Gathered) -> Vec<u64> {
+    let places: Vec<&Place> = one.roles.iter().flatten().collect();
+    let Some(first) = places.first() else { return Vec::new() };
+    let all = spots(sizes[first.member], gathered, &places);
+    let mut sectors: Vec<u64> = all
+        .into_iter()
+        .filter_map(|(spot, data_offset)| spot.checked_sub(data_offset))
+        .flat_map(|sector| (sector / ROW_SECTORS..).take((SPOT_SECTORS / ROW_SECTORS) as usize))
+        .map(|row| row * ROW_SECTORS)
+        .filter(|sector| sector + ROW_SECTORS <= used)
+        .collect();
+    sectors.sort_unstable();
+    sectors.dedup();
+    sectors
+}
+
+/// Sectors of members at which rows are compared, and where the data of that member begin.
+fn spots(sectors: u64, gathered: &Gathered, places: &[&Place]) -> Vec<(u64, u64)> {
+    let mut marked: Vec<(u64, u64)> = gathered
         .marks
         .iter()
-        .filter_map(|mark| mark.sector.checked_sub(offset(mark.member)?.data_offset))
-        .map(|sector| sector / SPOT)
+        .filter_map(|mark| {
+            let place = places.iter().find(|place| place.member == mark.member)?;
+            Some((mark.sector / SPOT_SECTORS * SPOT_SECTORS, place.data_offset))
+        })
         .collect();
-    let every = (marked.len() / (SPOTS / 2) as usize).max(1);
-    let mut all: Vec<u64> = marked.into_iter().step_by(every).collect();
-    if spots <= SPOTS {
-        all.extend(0..spots);
-    } else {
-        let spot = |index: u64| index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % spots;
-        all.extend((1..=SPOTS).map(spot));
+    marked.dedup();
+    let every = (marked.len() / MARKED_SPOTS).max(1);
+    let offset = places.first().map_or(0, |place| place.data_offset);
+    let all_over = rows_spots(sectors * SECTOR_BYTES).into_iter();
+    let all_over = all_over.map(|at| (at / SECTOR_BYTES, offset));
+    marked.into_iter().step_by(every).chain(all_over).collect()
+}
+
+/// What of each member is compared under the best hypothesis: if it has been read at the same time
+/// and is given to [`Members::keep`], judging need not read it from one member after the other.
+#[must_use]
+pub fn compared(found: &[Hypothesis], sizes: &[u64], gathered: &Gathered) -> Vec<Vec<Range<u64>>> {
+    let mut all = vec![Vec::new(); sizes.len()];
+    let Some(best) = found.first() else { return all };
+    let used = best.member_sectors(sizes);
+    let places: Vec<Place> = best.roles.iter().flatten().copied().collect();
+    let Some(first) = places.first() else { return all };
+    let sectors = rows(best, sizes, used, gathered);
+    for (member, ranges) in all.iter_mut().enumerate() {
+        let own = places.iter().find(|place| place.member == member).unwrap_or(first);
+        let size = sizes[member] * SECTOR_BYTES;
+        let spot = |sector: &u64| {
+            let at = (own.data_offset + sector) * SECTOR_BYTES / ROWS_BYTES * ROWS_BYTES;
+            at..(at + ROWS_BYTES).min(size)
+        };
+        ranges.extend(sectors.iter().map(spot).filter(|range| range.start < range.end));
+        ranges.dedup();
     }
-    all.sort_unstable();
-    all.dedup();
-    let sectors = all.into_iter().flat_map(|spot| (0..SPOT_ROWS).map(move |row| (spot, row)));
-    let sectors = sectors.map(|(spot, row)| spot * SPOT + row * ROW_SECTORS);
-    sectors.filter(|sector| sector + ROW_SECTORS <= used).collect()
+    all
 }
 
 type Row = [Option<Vec<u8>>];
@@ -198,7 +274,7 @@ type Row = [Option<Vec<u8>>];
 fn xor(row: &Row, without: Option<usize>) -> Vec<u8> {
     let strips = row.iter().enumerate().filter(|(role, _)| Some(*role) != without);
     let strips: Vec<&[u8]> = strips.filter_map(|(_, bytes)| bytes.as_deref()).collect();
-    let mut sum = vec![0; ROW_BYTES];
+    let mut sum = vec![0; strips.first().map_or(ROW_BYTES, |bytes| bytes.len())];
     braid_parity::xor(&mut sum, &strips);
     sum
 }
@@ -207,7 +283,7 @@ fn parity(
     geometry: &Geometry,
     sector: u64,
     row: &Row,
-    proves: &dyn Fn(Role, &[u8]) -> Option<bool>,
+    is_behind: &mut dyn FnMut(Role) -> bool,
 ) -> Option<Outcome> {
     let stripe = sector / u64::from(geometry.chunk_sectors());
     let (p, q) = geometry.parity_roles(stripe);
@@ -219,18 +295,8 @@ fn parity(
         if is_zero(&xor(row, None)) {
             return Some(Outcome::Agrees);
         }
-        // What the others say of a member proves itself where that member is behind.
-        let says = |index: &usize| {
-            let role = Role(*index as u16);
-            let own = row[*index].as_deref().and_then(|bytes| proves(role, bytes));
-            match proves(role, &xor(row, Some(*index))) {
-                Some(by_sum) => by_sum || own.is_none(),
-                None => false,
-            }
-        };
-        let mut behind = (0..row.len()).filter(says);
-        let by = only(&mut behind);
-        return Some(Outcome::Differs { by: by.map(|role| Role(role as u16)) });
+        let mut behind = (0..row.len() as u16).map(Role).filter(|role| is_behind(*role));
+        return Some(Outcome::Differs { by: only(&mut behind) });
     };
     let mut row = row.to_vec();
     match missing[..] {
@@ -301,7 +367,7 @@ fn mirrored(
         let mut first: Option<Vec<u8>> = None;
         for strip in (0..geometry.copies()).map(|copy| geometry.copy(at, copy)) {
             let Some(place) = one.roles[strip.role.index()] else { continue };
-            let bytes = members.row(place.member, place.data_offset + strip.sector)?;
+            let bytes = members.bytes(place.member, place.data_offset + strip.sector, ROW_BYTES)?;
             match &first {
                 None => first = Some(bytes),
                 Some(first) if *first != bytes => return Some(Outcome::Differs { by: None }),

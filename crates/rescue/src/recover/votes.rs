@@ -1,6 +1,7 @@
 //! The search: every block that tells where it belongs votes for the role of its member, under
 //! every geometry.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -9,18 +10,22 @@ use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::Level;
 use braid_array::{Role, SECTOR_BYTES};
 
-use super::marks::{Gathered, Mark, Structure};
+use super::equations::Equations;
+use super::gathered::Gathered;
+use super::marks::Structure;
 use super::score::score;
 use super::shapes::{self, Shape};
 
 /// Equations that are looked at for every shape, and for those that are worth it.
 const FEW: usize = 400;
 const MANY: usize = 4000;
-/// Shapes for which roles are exchanged.
+/// Shapes for which roles are exchanged: by what members with most votes meet, and by votes alone,
+/// for where those are in each other's place.
 const BEST_SHAPES: usize = 60;
+const MOST_VOTES: usize = 40;
 /// Ranges for [`targets`] around places where something is expected.
 const TARGET_BYTES: u64 = 64 << 10;
-const MOST_TARGETS: usize = 2000;
+const MOST_TARGETS: usize = 1000;
 /// Where data begin, in sectors, as md, mdadm and controllers have it: tried where it is unknown
 /// where in the array a file system begins.
 pub(super) const USUAL_OFFSETS: [u64; 6] = [2048, 0, 262_144, 264_192, 8, 16];
@@ -135,53 +140,6 @@ pub struct Hints {
     pub behind: Vec<usize>,
 }
 
-/// Equations: where in the array, up to where the structure begins, and where it was found.
-pub(super) struct Equations {
-    pub(super) structure: usize,
-    /// Of the structure.
-    own: Vec<(u64, Vec<(usize, u64)>)>,
-    /// Of what begins with the array.
-    pub(super) absolute: Vec<(u64, Vec<(usize, u64)>)>,
-    pub(super) found: HashSet<(usize, u64, u64)>,
-    /// Where any block was found.
-    pub(super) marked: HashSet<(usize, u64)>,
-}
-
-impl Equations {
-    /// Of the structure that has most of them.
-    fn of(marks: &[Mark], known: &[Structure]) -> Option<Self> {
-        let mut by_structure: HashMap<usize, BTreeMap<u64, Vec<(usize, u64)>>> = HashMap::new();
-        for mark in marks {
-            let places = by_structure.entry(mark.structure).or_default();
-            places.entry(mark.place).or_default().push((mark.member, mark.sector));
-        }
-        let whole = known.iter().position(Structure::is_whole);
-        let absolute = whole.and_then(|whole| by_structure.remove(&whole)).unwrap_or_default();
-        let (structure, own) = by_structure
-            .into_iter()
-            .max_by_key(|(index, places)| (places.len(), std::cmp::Reverse(*index)))
-            .or_else(|| Some((whole?, BTreeMap::new())))?;
-        let mut found = HashSet::new();
-        let mut marked = HashSet::new();
-        for mark in marks.iter().filter(|mark| mark.structure == structure) {
-            found.insert((mark.member, mark.sector, mark.place));
-            marked.insert((mark.member, mark.sector));
-        }
-        Some(Self {
-            structure,
-            own: own.into_iter().collect(),
-            absolute: absolute.into_iter().collect(),
-            found,
-            marked,
-        })
-    }
-
-    pub(super) fn some(&self, most: usize) -> impl Iterator<Item = &(u64, Vec<(usize, u64)>)> {
-        let every = self.own.len().div_ceil(most).max(1);
-        self.own.iter().step_by(every)
-    }
-}
-
 /// A vote: a member, a role, where its data would begin, and how many blocks say so.
 type Vote = (usize, Role, u64, usize);
 
@@ -202,22 +160,21 @@ pub fn search(
     known: &[Structure],
     hints: Option<&Hints>,
 ) -> Vec<Hypothesis> {
-    let Some(equations) = Equations::of(&gathered.marks, known) else { return Vec::new() };
-    let usual = [&USUAL_ORIGINS[..], &gathered.begins].concat();
+    let Some(equations) = Equations::of(gathered, known) else { return Vec::new() };
     let mut found = match hints {
         None => Vec::new(),
         Some(hints) => {
-            let mut found = search_among(&[hints.shape], &usual, sizes, &equations, Some(hints));
+            let mut found = search_among(&[hints.shape], sizes, &equations, Some(hints));
             // Without anything else that tells, they are to be believed.
             found.extend(as_told(hints, sizes, &equations));
             found
         }
     };
-    found.extend(search_among(&shapes::all(sizes.len()), &usual, sizes, &equations, None));
+    found.extend(search_among(&shapes::all(sizes.len()), sizes, &equations, None));
     if let Some(hints) = hints {
         found.iter_mut().for_each(|one| one.behind.clone_from(&hints.behind));
     }
-    sort(&mut found);
+    found.sort_by(order);
     found
 }
 
@@ -230,7 +187,6 @@ fn as_told(hints: &Hints, sizes: &[u64], equations: &Equations) -> Option<Hypoth
 
 fn search_among(
     shapes: &[Shape],
-    usual: &[u64],
     sizes: &[u64],
     equations: &Equations,
     hints: Option<&Hints>,
@@ -239,7 +195,8 @@ fn search_among(
     let mut found = search_at(&[0], shapes, sizes, equations, hints);
     // Elsewhere it is looked for where it must be: each place more is one more that fits by chance.
     if !fits(&found) || !equations.absolute.is_empty() {
-        found.extend(search_at(usual, shapes, sizes, equations, hints));
+        let usual = [&USUAL_ORIGINS[..], &equations.begins].concat();
+        found.extend(search_at(&usual, shapes, sizes, equations, hints));
     }
     if !fits(&found) {
         let origins = origins(shapes, sizes, equations);
@@ -248,15 +205,14 @@ fn search_among(
     found
 }
 
-fn sort(found: &mut [Hypothesis]) {
-    found.sort_by(|a, b| {
-        (b.met.cmp(&a.met))
-            .then(a.of.cmp(&b.of))
-            .then(b.hinted.len().cmp(&a.hinted.len()))
-            .then(a.missing().cmp(&b.missing()))
-            .then(b.roles.len().cmp(&a.roles.len()))
-            .then(a.shape.rarity().cmp(&b.shape.rarity()))
-    });
+/// Which of two comes first.
+fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
+    (b.met.cmp(&a.met))
+        .then(a.of.cmp(&b.of))
+        .then(b.hinted.len().cmp(&a.hinted.len()))
+        .then(a.missing().cmp(&b.missing()))
+        .then(b.roles.len().cmp(&a.roles.len()))
+        .then(a.shape.rarity().cmp(&b.shape.rarity()))
 }
 
 fn search_at(
@@ -267,12 +223,22 @@ fn search_at(
     hints: Option<&Hints>,
 ) -> Vec<Hypothesis> {
     let pairs = shapes.iter().flat_map(|shape| origins.iter().map(move |origin| (shape, *origin)));
-    let mut counted: Vec<Counted> =
-        pairs.filter_map(|(shape, origin)| count(shape, origin, sizes, equations)).collect();
-    counted.sort_by_key(|one| (std::cmp::Reverse(one.bound), one.shape.rarity()));
-    counted.truncate(BEST_SHAPES);
+    let mut counted: Vec<(Counted, Hypothesis)> = pairs
+        .filter_map(|(shape, origin)| {
+            let one = count(shape, origin, sizes, equations)?;
+            let first = assign(&one, sizes, equations, hints);
+            Some((one, first))
+        })
+        .collect();
+    // Parity looks like data where the rest of its row is zero: then under many shapes there are as
+    // many votes, and those of the right one are not the most.
+    counted.sort_by(|a, b| order(&a.1, &b.1));
+    let mut further = counted.split_off(counted.len().min(BEST_SHAPES));
+    further.sort_by_key(|(one, _)| (std::cmp::Reverse(one.bound), one.shape.rarity()));
+    further.truncate(MOST_VOTES);
+    counted.extend(further);
     let mut found: Vec<Hypothesis> =
-        counted.iter().map(|one| assign(one, sizes, equations, hints)).collect();
+        counted.into_iter().map(|(one, first)| refine(&one, first, sizes, equations)).collect();
     found.retain(|one| one.met > 0);
     found
 }
@@ -282,8 +248,10 @@ fn count(shape: &Shape, origin: u64, sizes: &[u64], equations: &Equations) -> Op
     let largest = sizes.iter().copied().max()?;
     let geometry = shape.geometry(largest)?;
     let mut cast: Vec<(usize, Role, u64)> = Vec::new();
-    let own = equations.some(FEW).map(|(place, seen)| (origin + place, seen));
-    let absolute = equations.absolute.iter().map(|(place, seen)| (*place, seen));
+    let own = equations
+        .some(FEW)
+        .flat_map(|one| one.places().map(move |place| (origin + place, &one.seen)));
+    let absolute = equations.absolute.iter().map(|one| (one.place, &one.seen));
     let mut number = 0;
     for (sector, seen) in own.chain(absolute) {
         number += 1;
@@ -312,7 +280,7 @@ pub(super) fn copies(geometry: &Geometry, sector: u64) -> impl Iterator<Item = S
     (0..number).map(move |copy| geometry.copy(sector, copy))
 }
 
-/// Gives the roles to those with most votes, then exchanges what makes it better.
+/// Gives the roles to those with most votes.
 fn assign(
     counted: &Counted,
     sizes: &[u64],
@@ -332,8 +300,18 @@ fn assign(
         }
     }
     score(&mut one, sizes, equations, FEW);
+    one
+}
+
+/// Exchanges what makes it better.
+fn refine(
+    counted: &Counted,
+    mut one: Hypothesis,
+    sizes: &[u64],
+    equations: &Equations,
+) -> Hypothesis {
     for _ in 0..4 {
-        let better = neighbours(&one, votes, sizes.len()).map(|mut other| {
+        let better = neighbours(&one, &counted.votes, sizes.len()).map(|mut other| {
             score(&mut other, sizes, equations, FEW);
             other
         });
@@ -406,13 +384,15 @@ fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations) -> Vec<u64> {
         let Some(geometry) = shape.geometry(largest) else { continue };
         for data_offset in USUAL_OFFSETS {
             let mut tally: HashMap<u64, usize> = HashMap::new();
-            for (place, seen) in equations.some(FEW / 4) {
+            for one in equations.some(FEW / 4) {
                 for (role, &(_, at)) in (0..shape.raid_disks as u16)
-                    .flat_map(|role| seen.iter().map(move |one| (Role(role), one)))
+                    .flat_map(|role| one.seen.iter().map(move |one| (Role(role), one)))
                 {
                     let Some(sector) = at.checked_sub(data_offset) else { continue };
-                    let found = geometry.array_sector_at(Strip { role, sector });
-                    if let Some(origin) = found.and_then(|sector| sector.checked_sub(*place)) {
+                    let Some(found) = geometry.array_sector_at(Strip { role, sector }) else {
+                        continue;
+                    };
+                    for origin in one.places().filter_map(|place| found.checked_sub(place)) {
                         *tally.entry(origin).or_default() += 1;
                     }
                 }
@@ -462,30 +442,17 @@ pub fn targets(
     all
 }
 
-/// The equations of what was gathered, for those who look at a hypothesis closer.
-pub(super) fn rescore(
-    one: &mut Hypothesis,
-    sizes: &[u64],
-    gathered: &Gathered,
-    known: &[Structure],
-) {
-    if let Some(equations) = Equations::of(&gathered.marks, known) {
-        score(one, sizes, &equations, MANY);
-    }
+/// Counts the equations that a hypothesis meets, as closely as can be.
+pub(super) fn rescore(one: &mut Hypothesis, sizes: &[u64], equations: &Equations) {
+    score(one, sizes, equations, MANY);
 }
 
 /// Those that differ from this one by members whose roles little or nothing tells: two of them
 /// exchanged, or members without a role in roles without a member.
 #[must_use]
-pub(super) fn rivals(
-    one: &Hypothesis,
-    sizes: &[u64],
-    gathered: &Gathered,
-    known: &[Structure],
-) -> Vec<Hypothesis> {
-    let Some(equations) = Equations::of(&gathered.marks, known) else { return Vec::new() };
+pub(super) fn rivals(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<Hypothesis> {
     let near = neighbours(one, &[], sizes.len()).map(|mut other| {
-        score(&mut other, sizes, &equations, MANY);
+        score(&mut other, sizes, equations, MANY);
         other
     });
     near.filter(|other| other.percent_of_all() + 20.0 >= one.percent()).take(16).collect()

@@ -1,0 +1,68 @@
+//! What blocks are that do not tell alone where they belong, and what blocks say of other blocks.
+
+use super::btrfs::Chunks;
+use super::ext4;
+use super::ntfs::Runs;
+
+/// What a block is, as far as it can be told alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clue {
+    Ext4(ext4::Clue),
+    /// A tree block of btrfs with this logical address.
+    TreeBlock {
+        logical: u64,
+    },
+    /// A record of NTFS's master file table.
+    Record {
+        number: u32,
+    },
+}
+
+/// Where in a structure a block belongs, in sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) first: u64,
+    /// The same block lies there, too, and nothing tells one from the other.
+    pub(super) copy: Option<u64>,
+}
+
+impl Places {
+    pub(super) const fn only(first: u64) -> Self {
+        Self { first, copy: None }
+    }
+
+    pub(super) fn contain(&self, place: u64) -> bool {
+        self.first == place || self.copy == Some(place)
+    }
+}
+
+/// What blocks of one structure say of others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) ext4: ext4::Facts,
+    pub(super) chunks: Chunks,
+    pub(super) runs: Runs,
+}
+
+impl Facts {
+    /// As lines of numbers: six or two for ext4, four for btrfs, three for NTFS.
+    pub(super) fn to_lines(&self) -> Vec<String> {
+        [self.ext4.to_lines(), self.chunks.to_lines(), self.runs.to_lines()].concat()
+    }
+
+    /// Takes in such a line.
+    pub(super) fn take(&mut self, numbers: &[u64]) -> Option<()> {
+        match *numbers {
+            [logical, bytes, first, second] => self.chunks.take([logical, bytes, first, second]),
+            [at, cluster, count] => self.runs.take([at, cluster, count]),
+            _ => self.ext4.take(numbers)?,
+        }
+        Some(())
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.ext4.merge(other.ext4);
+        self.chunks.merge(other.chunks);
+        self.runs.merge(other.runs);
+    }
+}
