@@ -215,6 +215,30 @@ fn superblocks_are_written_and_taken_back() {
 }
 
 #[test]
+fn superblocks_are_written_beside_the_members() {
+    if !have("superblocks_are_written_beside_the_members", "mkfs.ext4") {
+        return;
+    }
+    let lab = Lab::new();
+    let (mut members, content) = made(&lab, "--level 5 --chunk 64K", 4);
+    wipe(&members);
+    members.swap(0, 3);
+    let before: Vec<u64> = members.iter().map(|member| fingerprint(member)).collect();
+    let said = lab.ok_text("recover --write-superblocks nas --overlay try", &members);
+    assert!(said.contains("are as they were"), "{said}");
+    assert!(!lab.path("braid-recover-nas.saved").exists(), "nothing was overwritten");
+    let line = lab.refused(1, "recover --write-superblocks nas --overlay try", &members, &members);
+    assert!(line.contains("has a superblock"), "{line}");
+    lab.ok("assemble nas --overlay try", &members);
+    let read = lab.ok("cat nas", &[]);
+    lab.ok("stop nas", &[]);
+    assert!(read[..content.len()] == content);
+    let after: Vec<u64> = members.iter().map(|member| fingerprint(member)).collect();
+    assert_eq!(before, after);
+    lab.refused(2, "recover --undo x --overlay try", &[], &[]);
+}
+
+#[test]
 fn a_search_goes_on_from_what_was_kept() {
     if !have("a_search_goes_on_from_what_was_kept", "mkfs.ext4") {
         return;

@@ -1,7 +1,7 @@
 //! What rows of the members say: whether parity fits, or copies are alike, and who is to blame
 //! where not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use braid_array::geometry::{Geometry, Strip};
@@ -70,6 +70,8 @@ impl Sums {
 pub struct Members<'a, 'b> {
     images: &'a mut [&'b mut dyn Image],
     kept: Vec<HashMap<u64, Vec<u8>>>,
+    /// What of it is zeroes.
+    zero: Vec<HashSet<u64>>,
     used: usize,
 }
 
@@ -77,13 +79,37 @@ impl<'a, 'b> Members<'a, 'b> {
     /// In their order.
     pub fn new(images: &'a mut [&'b mut dyn Image]) -> Self {
         let kept = images.iter().map(|_| HashMap::new()).collect();
-        Self { images, kept, used: 0 }
+        let zero = images.iter().map(|_| HashSet::new()).collect();
+        Self { images, kept, zero, used: 0 }
     }
 
     /// Sizes in sectors.
     #[must_use]
     pub fn sizes(&self) -> Vec<u64> {
         self.images.iter().map(|image| image.size_bytes() / SECTOR_BYTES).collect()
+    }
+
+    /// Do all members of a hypothesis hold zeroes about a sector of their data?
+    fn are_zero(&mut self, one: &Hypothesis, sector: u64) -> bool {
+        one.roles.iter().flatten().all(|place| {
+            let at = (place.data_offset + sector) * SECTOR_BYTES;
+            let ends = [at, at + ROW_BYTES as u64 - 1];
+            ends.into_iter().all(|at| {
+                let spot = at - at % ROWS_BYTES;
+                self.fetch(place.member, spot);
+                self.zero[place.member].contains(&spot)
+            })
+        })
+    }
+
+    /// Has a spot read, unless it is kept.
+    fn fetch(&mut self, member: usize, spot: u64) {
+        if !self.kept[member].contains_key(&spot) {
+            let image = &mut *self.images[member];
+            let read = image::read_patchy(image, spot, ROWS_BYTES as usize);
+            let bytes = if read.holes.is_empty() { read.bytes } else { Vec::new() };
+            self.keep(member, spot, bytes);
+        }
     }
 
     /// What the members of a hypothesis hold at a sector of their data, by role; `None` where one
@@ -110,12 +136,7 @@ impl<'a, 'b> Members<'a, 'b> {
         let mut found = Vec::with_capacity(length);
         let mut spot = at - at % ROWS_BYTES;
         while found.len() < length {
-            if !self.kept[member].contains_key(&spot) {
-                let image = &mut *self.images[member];
-                let read = image::read_patchy(image, spot, ROWS_BYTES as usize);
-                let bytes = if read.holes.is_empty() { read.bytes } else { Vec::new() };
-                self.keep(member, spot, bytes);
-            }
+            self.fetch(member, spot);
             let begin = (at + found.len() as u64 - spot) as usize;
             let bytes = self.kept[member][&spot].get(begin..).filter(|rest| !rest.is_empty())?;
             found.extend_from_slice(&bytes[..bytes.len().min(length - found.len())]);
@@ -129,9 +150,13 @@ impl<'a, 'b> Members<'a, 'b> {
     pub fn keep(&mut self, member: usize, offset_bytes: u64, bytes: Vec<u8>) {
         if self.used > CACHE_BYTES * self.images.len() {
             self.kept.iter_mut().for_each(HashMap::clear);
+            self.zero.iter_mut().for_each(HashSet::clear);
             self.used = 0;
         }
         self.used += bytes.len();
+        if !bytes.is_empty() && is_zero(&bytes) {
+            self.zero[member].insert(offset_bytes);
+        }
         self.kept[member].insert(offset_bytes, bytes);
     }
 }
@@ -163,6 +188,9 @@ pub fn sums(
     };
     let block_bytes = ROW_BYTES.max(structure.block_bytes() as usize);
     for sector in rows(one, &members.sizes(), used, gathered) {
+        if members.are_zero(one, sector) {
+            continue;
+        }
         let Some(row) = members.strips(one, sector, ROW_BYTES) else { continue };
         if row.iter().flatten().all(|bytes| is_zero(bytes)) {
             continue;

@@ -2,7 +2,7 @@
 //! every geometry.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use braid_array::code::Losses;
@@ -26,6 +26,8 @@ const MOST_VOTES: usize = 40;
 /// Ranges for [`targets`] around places where something is expected.
 const TARGET_BYTES: u64 = 64 << 10;
 const MOST_TARGETS: usize = 1000;
+/// Blocks that are looked for under all shapes.
+const ANYWHERE: usize = 3;
 /// Where data begin, in sectors, as md, mdadm and controllers have it: tried where it is unknown
 /// where in the array a file system begins.
 pub(super) const USUAL_OFFSETS: [u64; 6] = [2048, 0, 262_144, 264_192, 8, 16];
@@ -432,6 +434,11 @@ pub fn targets(
             }
         }
     }
+    let anywhere = under_all_shapes(found, sizes, gathered, known);
+    for (ranges, size) in all.iter_mut().zip(sizes) {
+        let end = size * SECTOR_BYTES;
+        ranges.extend(anywhere.iter().map(|start| *start..(start + TARGET_BYTES).min(end)));
+    }
     for ranges in &mut all {
         ranges.sort_by_key(|range| range.start);
         ranges.dedup();
@@ -440,6 +447,33 @@ pub fn targets(
         *ranges = ranges.iter().step_by(every).cloned().collect();
     }
     all
+}
+
+/// Where on members a few blocks would lie, under whatever shape, in bytes: on large members what
+/// is read first may hold too few blocks to tell one shape from another.
+fn under_all_shapes(
+    found: &[Hypothesis],
+    sizes: &[u64],
+    gathered: &Gathered,
+    known: &[Structure],
+) -> BTreeSet<u64> {
+    let mut starts = BTreeSet::new();
+    let Some(one) = found.first() else { return starts };
+    let Some(place) = one.roles.iter().flatten().next() else { return starts };
+    let sectors = one.member_sectors(sizes);
+    let places = gathered.known_places(one.structure, known);
+    for shape in shapes::all(sizes.len()) {
+        let Some(geometry) = shape.geometry(sectors) else { continue };
+        for part in 1..=ANYWHERE {
+            let Some(at) = places.get(places.len() * part / (ANYWHERE + 1)) else { continue };
+            let strips = copies(&geometry, one.origin + at).take(1);
+            starts.extend(strips.map(|strip| {
+                let at = (place.data_offset + strip.sector) * SECTOR_BYTES;
+                at / TARGET_BYTES * TARGET_BYTES
+            }));
+        }
+    }
+    starts
 }
 
 /// Counts the equations that a hypothesis meets, as closely as can be.

@@ -17,9 +17,21 @@ use crate::output::recovered::Progress;
 /// What is read at once, between two looks at the progress.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// `resume`: what was read is kept in a file, and what was kept there is not read again.
-pub(super) fn ranked(devices: &[MemberFile], resume: bool) -> Result<Vec<Ranked>, Failure> {
-    let sizes: Vec<u64> = devices.iter().map(|device| device.sectors).collect();
+/// How often it is asked what else is worth reading.
+const ROUNDS: usize = 3;
+
+/// What was read of members.
+pub(super) struct Read {
+    known: Vec<Structure>,
+    harvests: Vec<Harvest>,
+    /// The ranges that were read.
+    samples: Vec<Vec<Range<u64>>>,
+    kept: Option<Kept>,
+}
+
+/// Reads samples. `resume`: what was read is kept in a file, and what was kept there is not read
+/// again.
+pub(super) fn read(devices: &[MemberFile], resume: bool) -> Result<Read, Failure> {
     let bytes = |device: &MemberFile| device.sectors * SECTOR_BYTES;
     let beginnings: Vec<Vec<Range<u64>>> =
         devices.iter().map(|device| vec![recover::beginning(bytes(device))]).collect();
@@ -27,7 +39,6 @@ pub(super) fn ranked(devices: &[MemberFile], resume: bool) -> Result<Vec<Ranked>
         devices.iter().map(|device| recover::samples(bytes(device))).collect();
     let progress = Progress::new(total(&beginnings) + total(&samples));
     let mut known = vec![Structure::DISK];
-    let hints = hints::of(devices);
     let fresh = |_| (0, Vec::new());
     let find = |image: &mut dyn Image, range, found: &mut _| {
         recover::structures(image, range, found);
@@ -44,29 +55,91 @@ pub(super) fn ranked(devices: &[MemberFile], resume: bool) -> Result<Vec<Ranked>
             kept.note(member, done, found, done == samples[member].len());
         }
     };
-    let mut harvests = each_member(devices, &samples, &progress, begin, gather, after);
-    let mut gathered = Gathered::of(&harvests, &known);
-    let mut found = recover::search(&sizes, &gathered, &known, hints.as_ref());
-    let targets = recover::targets(&found, &sizes, &gathered, &known);
-    let targets: Vec<Vec<Range<u64>>> = without(targets, &samples);
-    if total(&targets) > 0 {
-        progress.add(total(&targets));
-        let fresh = |_| (0, Harvest::default());
-        let more = each_member(devices, &targets, &progress, fresh, gather, |_, _, _| {});
-        harvests.iter_mut().zip(more).for_each(|(one, more)| one.merge(more));
-        gathered = Gathered::of(&harvests, &known);
-        found = recover::search(&sizes, &gathered, &known, hints.as_ref());
-    }
+    let harvests = each_member(devices, &samples, &progress, begin, gather, after);
     progress.done();
-    if let Some(kept) = kept {
-        kept.done();
+    Ok(Read { known, harvests, samples, kept })
+}
+
+impl Read {
+    /// The same of parts of the members, by the bytes of each: nothing is read a second time.
+    pub(super) fn within(&self, parts: &[Range<u64>]) -> Self {
+        let harvests = self.harvests.iter().zip(parts).map(|(harvest, part)| {
+            harvest.within(&(part.start / SECTOR_BYTES..part.end / SECTOR_BYTES))
+        });
+        let samples = self.samples.iter().zip(parts).map(|(ranges, part)| {
+            let clip = |range: &Range<u64>| {
+                let start = range.start.max(part.start) - part.start;
+                start..range.end.min(part.end).saturating_sub(part.start)
+            };
+            ranges.iter().map(clip).filter(|range| range.start < range.end).collect()
+        });
+        Self {
+            known: self.known.clone(),
+            harvests: harvests.collect(),
+            samples: samples.collect(),
+            kept: None,
+        }
     }
-    let names: Vec<String> =
-        devices.iter().map(|device| device.path.display().to_string()).collect();
-    let mut images: Vec<_> = devices.iter().map(as_image).collect();
-    let mut images: Vec<&mut dyn Image> =
-        images.iter_mut().map(|image| image as &mut dyn Image).collect();
-    Ok(recover::rank(&found, &mut Members::new(&mut images), &gathered, &known, &names))
+
+    /// Has what was read judged. Where that says what else is worth reading, it is read before.
+    pub(super) fn judge(&mut self, devices: &[MemberFile]) -> Vec<Ranked> {
+        let sizes: Vec<u64> = devices.iter().map(|device| device.sectors).collect();
+        let hints = hints::of(devices);
+        let known = &self.known;
+        let mut gathered = Gathered::of(&self.harvests, known);
+        let mut found = recover::search(&sizes, &gathered, known, hints.as_ref());
+        let progress = Progress::new(0);
+        let gather = |image: &mut dyn Image, range, found: &mut Harvest| {
+            found.gather(image, range, known);
+        };
+        // What is found there may say that more is worth it.
+        for _ in 0..ROUNDS {
+            let targets = recover::targets(&found, &sizes, &gathered, known);
+            let targets = without(targets, &self.samples);
+            if total(&targets) == 0 {
+                break;
+            }
+            progress.add(total(&targets));
+            let fresh = |_| (0, Harvest::default());
+            let more = each_member(devices, &targets, &progress, fresh, gather, |_, _, _| {});
+            self.harvests.iter_mut().zip(more).for_each(|(one, more)| one.merge(more));
+            self.samples.iter_mut().zip(targets).for_each(|(read, more)| read.extend(more));
+            gathered = Gathered::of(&self.harvests, known);
+            found = recover::search(&sizes, &gathered, known, hints.as_ref());
+        }
+        let rows = rows(devices, &recover::compared(&found, &sizes, &gathered), &progress);
+        progress.done();
+        if let Some(kept) = self.kept.take() {
+            kept.done();
+        }
+        let names: Vec<String> =
+            devices.iter().map(|device| device.path.display().to_string()).collect();
+        let mut images: Vec<_> = devices.iter().map(as_image).collect();
+        let mut images: Vec<&mut dyn Image> =
+            images.iter_mut().map(|image| image as &mut dyn Image).collect();
+        let mut members = Members::new(&mut images);
+        for (member, rows) in rows.into_iter().enumerate() {
+            rows.into_iter().for_each(|(at, bytes)| members.keep(member, at, bytes));
+        }
+        recover::rank(&found, &mut members, &gathered, known, &names)
+    }
+}
+
+/// Rows of a member, by where they were read.
+type Rows = Vec<(u64, Vec<u8>)>;
+
+/// Reads rows of all members, which judging would read from one after the other.
+fn rows(devices: &[MemberFile], ranges: &[Vec<Range<u64>>], progress: &Progress) -> Vec<Rows> {
+    progress.add(total(ranges));
+    let read = |image: &mut dyn Image, range: Range<u64>, found: &mut Rows| {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        // What cannot be read as a whole is not compared.
+        if image.read(range.start, &mut bytes).is_err() {
+            bytes.clear();
+        }
+        found.push((range.start, bytes));
+    };
+    each_member(devices, ranges, progress, |_| (0, Vec::new()), read, |_, _, _| {})
 }
 
 fn total(ranges: &[Vec<Range<u64>>]) -> u64 {

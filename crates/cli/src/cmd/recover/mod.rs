@@ -16,7 +16,7 @@ use braid_rescue::recover::Ranked;
 
 use super::found::{self, Use};
 use super::maps;
-use crate::args::{MapArgs, RecoverArgs};
+use crate::args::RecoverArgs;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::recovered::{Placed, Recovered};
@@ -27,12 +27,14 @@ pub(super) fn run(args: &RecoverArgs) -> Result<(), Failure> {
     if let Some(file) = &args.undo {
         return saved::undo(file);
     }
-    let mut devices = open(&args.members, &args.maps)?;
-    let mut found = search(&devices, args.resume)?;
+    let mut devices = open(args, &args.members)?;
+    let mut read = gather::read(&devices, args.resume)?;
+    let mut found = search(&devices, &mut read);
     // A partition ends before its disk: what is behind it is not of the array.
     if let Some(parts) = partitions(&devices, &found) {
-        devices = open(&parts, &args.maps)?;
-        found = search(&devices, false)?;
+        let disks = std::mem::replace(&mut devices, open(args, &parts)?);
+        let bytes: Vec<Range<u64>> = disks.iter().zip(&devices).map(bytes_of).collect();
+        found = search(&devices, &mut read.within(&bytes));
     }
     if args.json {
         return output::print_json(&output::recovered::json(&found));
@@ -44,15 +46,22 @@ pub(super) fn run(args: &RecoverArgs) -> Result<(), Failure> {
         Some(name) => {
             // What was only looked at is about to be locked.
             drop(devices);
-            write::run(name, &found)
+            write::run(name, &found, args.overlay.dir())
         }
         None => output::answer(&output::recovered::text(&found)),
     }
 }
 
-fn search(devices: &[MemberFile], resume: bool) -> Result<Vec<Recovered>, Failure> {
-    let ranked = gather::ranked(devices, resume)?;
-    Ok(ranked.iter().map(|one| placed(one, devices)).collect())
+fn search(devices: &[MemberFile], read: &mut gather::Read) -> Vec<Recovered> {
+    read.judge(devices).iter().map(|one| placed(one, devices)).collect()
+}
+
+/// Which bytes of a disk its partition is, or all of them where it is the member itself.
+fn bytes_of((disk, member): (&MemberFile, &MemberFile)) -> Range<u64> {
+    match &member.part {
+        Some(part) if disk.part.is_none() => part.clone(),
+        _ => 0..disk.sectors * SECTOR_BYTES,
+    }
 }
 
 /// The same members where the best hypothesis has them in partitions of disks.
@@ -73,11 +82,11 @@ fn partitions(devices: &[MemberFile], found: &[Recovered]) -> Option<Vec<PathBuf
 }
 
 /// Opens them to be looked at, whoever uses them.
-fn open(members: &[PathBuf], maps: &MapArgs) -> Result<Vec<MemberFile>, Failure> {
-    maps::check(OPERATION, maps, members.iter().map(PathBuf::as_path))?;
-    let mut devices = open_as(members, Use::Look)?;
+fn open(args: &RecoverArgs, members: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
+    maps::check(OPERATION, &args.maps, members.iter().map(PathBuf::as_path))?;
+    let mut devices = open_as(members, Use::look(args.overlay.dir()))?;
     for device in &mut devices {
-        maps::apply_to(OPERATION, maps, device)?;
+        maps::apply_to(OPERATION, &args.maps, device)?;
     }
     Ok(devices)
 }

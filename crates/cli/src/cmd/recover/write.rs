@@ -1,6 +1,6 @@
 //! Superblocks for an array that was found: what they overwrite is saved first.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use braid_array::code::Losses;
 use braid_array::format::superblock::MAX_SECTOR;
@@ -25,8 +25,9 @@ use crate::output::recovered::{Placed, Recovered};
 const SUPERBLOCK_SECTORS: u64 = 8;
 const SUPERBLOCK_BYTES: usize = (SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize;
 
-/// Writes them for the best hypothesis, if it is as good as certain.
-pub(super) fn run(name: &str, found: &[Recovered]) -> Result<(), Failure> {
+/// Writes them for the best hypothesis, if it is as good as certain: to the members, or to files in
+/// a directory.
+pub(super) fn run(name: &str, found: &[Recovered], overlay: Option<&Path>) -> Result<(), Failure> {
     check_name(name).map_err(|error| Failure::usage(OPERATION, name, error, error.next()))?;
     let Some(best) = found.first() else { return Ok(()) };
     check(name, best)?;
@@ -36,7 +37,7 @@ pub(super) fn run(name: &str, found: &[Recovered]) -> Result<(), Failure> {
         .filter_map(|(role, place)| Some((role, place.as_ref()?)))
         .collect();
     let paths: Vec<PathBuf> = there.iter().map(|(_, place)| PathBuf::from(&place.member)).collect();
-    let devices = open_as(&paths, Use::Serve)?;
+    let devices = open_as(&paths, Use::change(overlay))?;
     let members: Vec<(Role, u64, &MemberFile)> = there
         .iter()
         .zip(&devices)
@@ -60,18 +61,25 @@ pub(super) fn run(name: &str, found: &[Recovered]) -> Result<(), Failure> {
         writes::prove_writable(OPERATION, device, std::iter::once(place))?;
     }
     let file = PathBuf::from(format!("braid-recover-{name}.saved"));
-    saved.store(&file)?;
+    if overlay.is_none() {
+        saved.store(&file)?;
+    }
     for ((_, _, device), one) in members.iter().zip(&saved.members) {
         write(device, one.offset_bytes, &one.new.0)?;
     }
     let names: Vec<String> = there.iter().map(|(_, place)| place.member.clone()).collect();
-    output::answer(&format!(
-        "superblocks written for {name} on {}\nwhat they overwrote is in {}, and comes back by \
-         braid recover --undo {}\n",
-        names.join(", "),
-        file.display(),
-        file.display()
-    ))
+    let names = names.join(", ");
+    let file = file.display();
+    output::answer(&match overlay {
+        None => format!(
+            "superblocks written for {name} on {names}\nwhat they overwrote is in {file}, and comes \
+             back by braid recover --undo {file}\n"
+        ),
+        Some(dir) => format!(
+            "superblocks written for {name} to files in {}\n{names} are as they were\n",
+            dir.display()
+        ),
+    })
 }
 
 /// Is it good enough to be written to disks?
