@@ -25,15 +25,31 @@ use crate::member::MemberFile;
 /// How far ahead of a read the system is asked to fetch from a member.
 const AHEAD_BYTES: u64 = 8 << 20;
 
-/// A member, read through the page cache, which fetches ahead.
+/// A member.
+enum Source {
+    Device(Device),
+    /// An array by itself.
+    Array(Box<Reader>),
+}
+
+impl Source {
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+        match self {
+            Self::Device(device) => device.read(offset, bytes),
+            Self::Array(reader) => reader.read_at(offset, bytes).map_err(|_| IoError::MEDIUM),
+        }
+    }
+}
+
+/// A device, read through the page cache, which fetches ahead.
 #[derive(Debug)]
-struct Source {
+struct Device {
     member: MemberFile,
     /// The system was asked to fetch up to here.
     asked_bytes: u64,
 }
 
-impl Source {
+impl Device {
     fn new(mut member: MemberFile) -> io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&member.file)?;
         rustix::fs::fcntl_setfl(&member.file, flags & !OFlags::DIRECT)?;
@@ -124,7 +140,8 @@ impl Reader {
     pub fn new(config: Config, members: Vec<MemberFile>) -> Result<Self, String> {
         let mut sources = BTreeMap::new();
         for (id, member) in config.member_ids().zip(members) {
-            sources.insert(id, Source::new(member).map_err(|error| error.to_string())?);
+            let device = Device::new(member).map_err(|error| error.to_string())?;
+            sources.insert(id, Source::Device(device));
         }
         Self::with_sources(Parts { config, inner: Vec::new() }, sources)
     }
@@ -157,8 +174,11 @@ impl Reader {
         whole: Config,
         arrays: Vec<(Config, Vec<MemberFile>)>,
     ) -> Result<Self, String> {
-        let readers = arrays.into_iter().map(|(config, members)| Self::new(config, members));
-        Self::stacked(whole, readers.collect::<Result<_, _>>()?)
+        let mut sources = BTreeMap::new();
+        for (id, (config, members)) in whole.member_ids().zip(arrays) {
+            sources.insert(id, Source::Array(Box::new(Self::new(config, members)?)));
+        }
+        Self::with_sources(Parts { config: whole, inner: Vec::new() }, sources)
     }
 
     fn with_sources(mut parts: Parts, sources: BTreeMap<MemberId, Source>) -> Result<Self, String> {
@@ -198,7 +218,8 @@ impl Reader {
     #[must_use]
     pub fn place(&self, offset: u64) -> Option<(&str, u64)> {
         let Parts { config, inner } = &self.parts;
-        if !inner.is_empty() {
+        let is_array = |source: &Source| matches!(source, Source::Array(_));
+        if !inner.is_empty() || self.sources.values().any(is_array) {
             return None;
         }
         let (device, sector) = place_of(config, offset / SECTOR_BYTES)?;

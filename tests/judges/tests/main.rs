@@ -2,6 +2,7 @@
 //! command `braid` as a user does. One of ours is among them: `power` cuts the power.
 
 mod alerts;
+mod backups;
 mod boot;
 mod braid_to_md;
 mod cluster;

@@ -201,11 +201,17 @@ pub(crate) mod guest {
 
     /// Run a bash script under the md kernel.
     pub(crate) fn run(name: &str, script: &str) -> Run {
+        with_disks(name, script, &[])
+    }
+
+    /// The same, with these images as disks.
+    pub(crate) fn with_disks(name: &str, script: &str, images: &[PathBuf]) -> Run {
         let path = base().join(format!("{name}.sh"));
         fs::create_dir_all(base()).expect("a directory");
         fs::write(&path, script).expect("a script");
         let mut command = Command::new(runner());
-        Run::within(LIMIT, command.args(["-t", &(LIMIT.as_secs() - 20).to_string()]).arg(path))
+        command.args(["-t", &(LIMIT.as_secs() - 20).to_string()]).arg(path).args(images);
+        Run::within(LIMIT, &mut command)
     }
 }
 

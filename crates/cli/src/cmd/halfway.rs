@@ -12,6 +12,16 @@ use crate::output;
 /// Arrays with their members.
 type Arrays = Vec<(Config, Vec<MemberFile>)>;
 
+/// An array in the middle of a reshape that can be read.
+pub(super) struct Opened {
+    /// The array of pieces.
+    pub(super) whole: Config,
+    /// The arrays that have them.
+    pub(super) arrays: Arrays,
+    /// What is to be said of it.
+    warnings: Vec<String>,
+}
+
 /// The array of pieces, and the arrays that have them. `devices` are all that were found, of which
 /// those stay open that are in.
 ///
@@ -20,24 +30,34 @@ type Arrays = Vec<(Config, Vec<MemberFile>)>;
 pub(super) fn open(
     operation: &str,
     object: &str,
+    halfway: Halfway,
+    devices: Vec<MemberFile>,
+    backup: Option<&Path>,
+) -> Result<(Config, Arrays), Refusal> {
+    let Opened { whole, arrays, warnings } = prepare(halfway, devices, backup)?;
+    for warning in warnings {
+        output::warning(&format!("{operation} {object}: {warning}"));
+    }
+    Ok((whole, arrays))
+}
+
+/// As [`open`], without a word.
+pub(super) fn prepare(
     mut halfway: Halfway,
     mut devices: Vec<MemberFile>,
     backup: Option<&Path>,
-) -> Result<(Config, Arrays), Refusal> {
-    let mut read = |device: &str, sector: u64, bytes: usize| {
-        let device = devices.iter().find(|one| name(one) == device)?;
-        device.read_at(sector.checked_mul(SECTOR_BYTES)?, bytes).ok()
-    };
-    if let Some(warning) = halfway.look(&mut read)? {
-        output::warning(&format!("{operation} {object}: {warning}"));
+) -> Result<Opened, Refusal> {
+    let mut warnings = Vec::new();
+    warnings.extend(halfway.look(&mut reader(&devices))?);
+    match backup {
+        Some(file) => devices.push(add_backup(&mut halfway, file)?),
+        None => {
+            halfway.add_backups_on_members(&mut reader(&devices)).map_err(|(member, why)| {
+                Refusal { reason: format!("{member}: {why}"), next: why.next() }
+            })?
+        }
     }
-    if let Some(file) = backup {
-        devices.push(add_backup(&mut halfway, file)?);
-        let doubt = "nothing can check what the backup file holds; where mdadm ended before the \
-                     machine did, more may have been moved than that: compare the content about \
-                     the position with what you know";
-        output::warning(&format!("{operation} {object}: {doubt}"));
-    }
+    warnings.extend(halfway.weigh(&mut reader(&devices)));
     let pieces = halfway.pieces()?;
     let mut arrays: Arrays = Vec::new();
     for mut config in pieces.arrays {
@@ -52,7 +72,15 @@ pub(super) fn open(
     let mut whole = pieces.whole;
     let blocks = arrays.iter().map(|(config, _)| config.block_bytes);
     whole.block_bytes = blocks.fold(whole.block_bytes, u32::max);
-    Ok((whole, arrays))
+    Ok(Opened { whole, arrays, warnings })
+}
+
+/// What is read of them while it is found out what there is.
+fn reader(devices: &[MemberFile]) -> impl FnMut(&str, u64, usize) -> Option<Vec<u8>> {
+    move |device, sector, bytes| {
+        let device = devices.iter().find(|one| name(one) == device)?;
+        device.read_at(sector.checked_mul(SECTOR_BYTES)?, bytes).ok()
+    }
 }
 
 /// The device of this name; once it is in an array, a twin of it.

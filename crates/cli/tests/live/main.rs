@@ -16,6 +16,7 @@ mod doubt;
 mod emptied;
 mod examine;
 mod exports;
+mod halfway;
 mod hang;
 mod inside;
 mod journals;

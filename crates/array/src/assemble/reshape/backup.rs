@@ -15,13 +15,18 @@
 use std::ops::Range;
 
 use super::Halfway;
+use super::front::ReadMember;
 use super::maps::Side;
-use crate::Refusal;
-use crate::SECTOR_BYTES;
+use crate::assemble::Candidate;
+use crate::assemble::judge::same_array;
+use crate::format::DevRole;
 use crate::refusal::{Advised, Next};
 
 const MAGIC_1: &[u8; 16] = b"md_backup_data-1";
 const MAGIC_2: &[u8; 16] = b"md_backup_data-2";
+
+/// Between a header and the data.
+const HEADER_SECTORS: u64 = 8;
 
 /// A backup may be so much older than the superblocks, or younger: mdadm's limits.
 const OLDER_SECONDS: u64 = 2 * 60 * 60;
@@ -36,6 +41,20 @@ pub struct Backup {
     pub data: Range<u64>,
     /// Which sectors of the array these are.
     pub array: Range<u64>,
+}
+
+/// A member that may hold a backup.
+#[derive(Clone, Debug)]
+pub(super) struct BackupPlace {
+    device: String,
+    device_sectors: u64,
+    /// Of the header behind the data of the backup.
+    sector: u64,
+}
+
+fn number(header: &[u8], at: usize) -> Option<u64> {
+    let bytes = header.get(at..at + 8)?.try_into().ok()?;
+    Some(u64::from_le_bytes(bytes))
 }
 
 impl Backup {
@@ -109,20 +128,100 @@ impl Halfway {
                 if self.numbers.backwards { array.start >= front } else { array.end <= front };
             let overlaps =
                 |other: &Backup| array.start < other.array.end && other.array.start < array.end;
-            if !is_over && !self.backups.iter().any(overlaps) {
-                self.backups.push(Backup { device: device.to_owned(), data, array });
+            let is_known = self.backups.iter().any(overlaps);
+            let backup = Backup { device: device.to_owned(), data, array };
+            if is_over {
+                self.done.push(backup);
+            } else if !is_known {
+                self.backups.push(backup);
             }
         }
         self.has_backup = true;
+        self.pass_forgotten();
         Ok(())
+    }
+
+    /// mdadm drops a backup once what it holds was moved, and makes them one behind the other: what
+    /// lies between the position and all that are left was moved.
+    fn pass_forgotten(&mut self) {
+        let ranges = self.backups.iter().map(|backup| &backup.array);
+        let reached = if self.numbers.backwards {
+            ranges.map(|range| range.end).max().map(|end| end.min(self.front))
+        } else {
+            ranges.map(|range| range.start).min().map(|start| start.max(self.front))
+        };
+        if let (Some(reached), None) = (reached, &self.code) {
+            self.front = reached.min(self.numbers.size_sectors());
+        }
+    }
+
+    /// Where backups may lie on members: mdadm makes them behind the data of those that the old map
+    /// does not have, where it was given no file.
+    pub(super) fn places(&self, candidates: &[Candidate]) -> Vec<BackupPlace> {
+        let old = self.numbers.old.raid_disks();
+        if old >= self.numbers.new.raid_disks() {
+            return Vec::new();
+        }
+        let place = |candidate: &Candidate| {
+            let superblock = candidate.superblock.as_ref().ok()?;
+            let is_free = match superblock.role() {
+                DevRole::Spare => true,
+                DevRole::Active(role) => u32::from(role.0) >= old,
+                _ => false,
+            };
+            let end = superblock.data_offset.checked_add(superblock.size_sectors)?;
+            let sector = end.checked_sub(HEADER_SECTORS)?;
+            (is_free && same_array(superblock, &self.superblock)).then(|| BackupPlace {
+                device: candidate.device.clone(),
+                device_sectors: candidate.device_sectors,
+                sector,
+            })
+        };
+        candidates.iter().filter_map(place).collect()
+    }
+
+    /// Looks for backups on members, and has what they hold win over the array.
+    ///
+    /// # Errors
+    /// [`BackupError`], with the member.
+    pub fn add_backups_on_members(
+        &mut self,
+        read: &mut ReadMember<'_>,
+    ) -> Result<(), (String, BackupError)> {
+        for BackupPlace { device, device_sectors, sector } in self.places.clone() {
+            let mut header = |sector| read(&device, sector, Self::BACKUP_HEADER_BYTES);
+            // The header is there twice, before the data and behind them.
+            let Some(behind) = header(sector) else { continue };
+            let Some(start) = self.start_on_member(&behind) else { continue };
+            let Some(before) = start.checked_sub(HEADER_SECTORS).and_then(header) else { continue };
+            let told = if behind.get(..16) == Some(MAGIC_1.as_slice()) { 68 } else { 100 };
+            if before.get(..told) == behind.get(..told) {
+                self.add_backup(&device, device_sectors, &behind).map_err(|why| (device, why))?;
+            } else if self.is_dropped(&before) {
+                self.has_backup = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the data of a backup on a member begin, if it is one of this array.
+    fn start_on_member(&self, header: &[u8]) -> Option<u64> {
+        match self.halves(header) {
+            Ok([(start, ..), _]) => Some(start),
+            // It is said later.
+            Err(BackupError::Time { .. }) => number(header, 40),
+            Err(_) => None,
+        }
+    }
+
+    /// mdadm drops a backup in the first of its headers alone.
+    fn is_dropped(&self, header: &[u8]) -> bool {
+        matches!(self.halves(header), Ok([(.., 0), (.., 0)]))
     }
 
     /// Data sector, array sector and length of both halves.
     fn halves(&self, header: &[u8]) -> Result<[(u64, u64, u64); 2], BackupError> {
-        let number = |at: usize| {
-            let bytes = header.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-            bytes.map(u64::from_le_bytes).ok_or(BackupError::NoMagic)
-        };
+        let number = |at| number(header, at).ok_or(BackupError::NoMagic);
         let magic = header.get(..16).ok_or(BackupError::NoMagic)?;
         if magic != MAGIC_1 && magic != MAGIC_2 {
             return Err(BackupError::NoMagic);
@@ -158,26 +257,12 @@ impl Halfway {
         Ok(())
     }
 
-    /// Is what stands about the position only to be had from a backup?
+    /// Is what stands about the position only to be had from a backup? From half of the critical
+    /// sectors on a unit is not written over what is yet to be moved, and mdadm has no backups of
+    /// it; but the position is old there.
     pub(super) fn needs_backup(&self) -> bool {
-        self.numbers.is_parity()
-            && !self.shifts
-            && self.needs(Side::Old)
-            && self.front <= self.numbers.critical_sectors()
-    }
-
-    pub(super) fn check_backup(&self) -> Result<(), Refusal> {
-        if self.force || self.has_backup || !self.needs_backup() {
-            return Ok(());
-        }
-        let mib = (self.front * SECTOR_BYTES) >> 20;
-        let reason = format!(
-            "{}: what was being moved, about {mib} MiB into the array, may be in mdadm's backup \
-             alone",
-            self.description()
-        );
-        let next = "name the file that mdadm was given, by --backup-file FILE; or read without it \
-                    by --force, what is there may be wrong";
-        Err(Refusal::new(reason, next))
+        let critical = self.numbers.critical_sectors();
+        let critical = if self.is_sure { (critical / 2).saturating_sub(1) } else { critical };
+        self.numbers.is_parity() && !self.shifts && self.needs(Side::Old) && self.front <= critical
     }
 }

@@ -24,7 +24,7 @@ use crate::{Refusal, SECTOR_BYTES};
 pub type ReadMember<'a> = dyn FnMut(&str, u64, usize) -> Option<Vec<u8>> + 'a;
 
 /// What is compared at once.
-const PART_SECTORS: u64 = 128;
+pub(super) const PART_SECTORS: u64 = 128;
 
 /// So many units behind the position are looked at: with the usual chunks more than md moves in the
 /// ten seconds between two positions.
@@ -43,10 +43,22 @@ enum Unit {
     Once,
 }
 
+/// Where the reshape stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    /// What was moved last is there twice.
+    Seen(u64),
+    /// Where the superblocks say, as far as can be seen.
+    Unseen,
+}
+
 impl Halfway {
-    /// May the data have been moved beyond the position that the superblocks tell?
+    /// May the data have been moved beyond the position that the superblocks tell? Where they begin
+    /// at the same place in both maps nothing is there twice, unless the data disks change.
     pub(super) fn may_be_stale(&self) -> bool {
-        self.numbers.is_parity() && self.shifts && self.front <= self.numbers.critical_sectors()
+        self.numbers.is_parity()
+            && (self.shifts || !self.numbers.is_in_place())
+            && self.front <= self.numbers.critical_sectors()
     }
 
     /// Compares what both maps give where the position may be stale, and takes for true what that
@@ -55,19 +67,32 @@ impl Halfway {
     /// # Errors
     /// When it tells nothing, and `force` was not asked for.
     pub fn look(&mut self, read: &mut ReadMember<'_>) -> Result<Option<String>, Refusal> {
+        if self.has_code() {
+            self.code = self.by_code(read);
+            return Ok(None);
+        }
         if !self.may_be_stale() {
             return Ok(None);
         }
         let told = self.front;
-        match self.search(read) {
-            Some(front) if front == told => Ok(None),
-            Some(front) => {
+        let found = self.search(read);
+        self.is_sure = matches!(found, Some(Front::Seen(_)));
+        match found {
+            Some(Front::Unseen) => Ok(None),
+            Some(Front::Seen(front)) if front == told => Ok(None),
+            Some(Front::Seen(front)) => {
                 self.front = front;
+                // There md has a backup restored, or waits for one.
+                if !self.shifts {
+                    return Ok(None);
+                }
                 Ok(Some(format!(
                     "the superblocks say that sector {told} was reached, the data say {front}; md \
                      would go on from the wrong place and lose what lies between"
                 )))
             }
+            // There the backup holds what is in doubt.
+            None if !self.shifts => Ok(None),
             None if self.force => Ok(Some(format!(
                 "the position in the superblocks, sector {told}, is older than what has been \
                  moved, and is taken for where the reshape stopped all the same"
@@ -77,50 +102,62 @@ impl Halfway {
     }
 
     fn in_doubt(&self) -> Refusal {
-        let configs = [&self.old, &self.new].into_iter().filter_map(|one| one.as_deref().ok());
-        let members = configs.flat_map(|config| &config.members);
-        let mut devices: Vec<String> = members.map(|member| member.device.clone()).collect();
-        devices.sort_unstable();
-        devices.dedup();
         let reason = format!(
             "{}: the position in the superblocks is older than what has been moved, and these \
              members do not tell how far that is",
             self.description()
         );
         let advice = "find the missing members, or take the superblocks' position for true";
-        Refusal::new(reason, Next::by(advice, Invocation::Cat { force: true, devices }))
+        Refusal::new(reason, self.by_force(advice))
+    }
+
+    pub(super) fn by_force(&self, advice: &'static str) -> Next {
+        let configs = [&self.old, &self.new].into_iter().filter_map(|one| one.as_deref().ok());
+        let members = configs.flat_map(|config| &config.members);
+        let mut devices: Vec<String> = members.map(|member| member.device.clone()).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        Next::by(advice, Invocation::Cat { force: true, devices })
+    }
+
+    /// Where other disks hold data, md writes the position down as soon as it is out of the first
+    /// stripes.
+    fn most_units(&self) -> u64 {
+        let critical = self.numbers.critical_sectors();
+        if self.shifts { MOST_UNITS } else { critical / self.numbers.unit() + 4 }
     }
 
     /// Where the reshape stopped, if that can be told.
-    fn search(&self, read: &mut ReadMember<'_>) -> Option<u64> {
+    fn search(&self, read: &mut ReadMember<'_>) -> Option<Front> {
         let told = self.front;
-        let mut maps = Maps {
-            numbers: &self.numbers,
-            old: self.old.as_deref().ok()?,
-            new: self.new.as_deref().ok()?,
-            read,
-        };
+        let mut maps = Maps::of(self, read)?;
         let fallback = match maps.is_kept_before(told) {
-            Unit::Twice => return maps.run_end(told),
-            Unit::Bland => Some(told),
+            Unit::Twice => return maps.run_end(told).map(Front::Seen),
+            Unit::Bland => Some(Front::Unseen),
             Unit::Once | Unit::Hidden => None,
         };
         let mut at = told;
-        for _ in 0..MOST_UNITS {
+        let mut all_tell = maps.kept(told).next().is_none();
+        for _ in 0..self.most_units() {
             let Some(unit) = self.numbers.next_unit(at) else { break };
             at = self.numbers.beyond(&unit);
-            if maps.compare(&unit) == Unit::Twice {
-                let front = maps.run_end(at)?;
-                return maps.is_all_kept(front, told).then_some(front);
+            match maps.compare(&unit) {
+                Unit::Twice => {
+                    let front = maps.run_end(at)?;
+                    return maps.is_all_kept(front, told).then_some(Front::Seen(front));
+                }
+                Unit::Bland | Unit::Hidden => all_tell = false,
+                Unit::Once => {}
             }
         }
-        fallback
+        // Where other disks hold data, all that were looked at would be there twice otherwise.
+        if all_tell && !self.shifts { Some(Front::Seen(told)) } else { fallback }
     }
 }
 
 impl Numbers {
     /// The unit that is moved after this sector was reached.
-    fn next_unit(&self, at: u64) -> Option<Range<u64>> {
+    pub(super) fn next_unit(&self, at: u64) -> Option<Range<u64>> {
         let unit = self.unit();
         let size = self.size_sectors();
         let range = if self.backwards {
@@ -143,7 +180,7 @@ impl Numbers {
         (!range.is_empty()).then_some(range)
     }
 
-    const fn beyond(&self, unit: &Range<u64>) -> u64 {
+    pub(super) const fn beyond(&self, unit: &Range<u64>) -> u64 {
         if self.backwards { unit.start } else { unit.end }
     }
 
@@ -169,11 +206,20 @@ impl Numbers {
 }
 
 /// Both maps, to be read.
-struct Maps<'a, 'r> {
-    numbers: &'a Numbers,
-    old: &'a Config,
+pub(super) struct Maps<'a, 'r> {
+    pub(super) numbers: &'a Numbers,
+    pub(super) old: &'a Config,
     new: &'a Config,
-    read: &'a mut ReadMember<'r>,
+    pub(super) read: &'a mut ReadMember<'r>,
+}
+
+impl<'a, 'r> Maps<'a, 'r> {
+    /// If both can be read.
+    pub(super) fn of(halfway: &'a Halfway, read: &'a mut ReadMember<'r>) -> Option<Self> {
+        let old = halfway.old.as_deref().ok()?;
+        let new = halfway.new.as_deref().ok()?;
+        Some(Self { numbers: &halfway.numbers, old, new, read })
+    }
 }
 
 impl Maps<'_, '_> {
@@ -265,12 +311,18 @@ impl Maps<'_, '_> {
         if hidden && found == Unit::Bland { Unit::Hidden } else { found }
     }
 
-    fn data(&mut self, side: Side, at: u64, sectors: u64) -> Option<Vec<u8>> {
+    /// Sectors of the array, by this map; not beyond the chunk.
+    pub(super) fn data(&mut self, side: Side, at: u64, sectors: u64) -> Option<Vec<u8>> {
         let map = self.numbers.map(side);
         if at >= map.array_sectors() {
             return None;
         }
-        let Strip { role, sector } = map.copy(at, 0);
+        self.strip(side, map.copy(at, 0), sectors)
+    }
+
+    /// What the member of a role holds.
+    pub(super) fn strip(&mut self, side: Side, strip: Strip, sectors: u64) -> Option<Vec<u8>> {
+        let Strip { role, sector } = strip;
         let config = if side == Side::Old { self.old } else { self.new };
         let holds = |standing| match standing {
             Standing::InSync { role: held } => held == role,

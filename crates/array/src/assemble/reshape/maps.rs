@@ -102,6 +102,12 @@ impl Numbers {
         self.old.parity_disks() > 0
     }
 
+    /// Have both maps as many data disks? Then a unit lies on the same sectors of the members in
+    /// both, where the data begin at the same place.
+    pub(super) const fn is_in_place(&self) -> bool {
+        self.old.data_disks() == self.new.data_disks()
+    }
+
     /// What both maps hold.
     pub(super) fn size_sectors(&self) -> u64 {
         self.old.array_sectors().min(self.new.array_sectors())

@@ -5,15 +5,19 @@
 //! behind the other; the superblocks of both are judged by the usual rules. Nothing is written.
 
 mod backup;
+mod code;
 mod front;
 mod maps;
 mod pieces;
 #[cfg(test)]
 mod tests;
+mod weigh;
 
 pub use backup::{Backup, BackupError};
 pub use front::ReadMember;
 
+use self::backup::BackupPlace;
+use self::code::Code;
 use self::maps::{Numbers, Side};
 use super::judge::same_array;
 use super::table::decide_alike;
@@ -38,8 +42,16 @@ pub struct Halfway {
     /// Up to here, or from here on, the new map holds.
     front: u64,
     backups: Vec<Backup>,
+    /// Backups that are no longer needed, but show how others were made.
+    done: Vec<Backup>,
     /// A backup was looked into, whatever it still holds.
     has_backup: bool,
+    /// Where mdadm may have left backups on members.
+    places: Vec<BackupPlace>,
+    /// The data tell the front.
+    is_sure: bool,
+    /// What parity tells of what has been moved.
+    code: Option<Code>,
     /// The data begin elsewhere in the new map, on some member.
     shifts: bool,
     /// What is in doubt is read all the same.
@@ -78,17 +90,22 @@ pub(super) fn decide(
     let verdicts = old.verdicts.into_iter().zip(new.verdicts);
     let verdicts = verdicts.map(|((device, old), (_, new))| (device, either(old, new))).collect();
     let front = numbers.position.min(numbers.size_sectors());
-    let halfway = Halfway {
+    let mut halfway = Halfway {
         superblock: Box::new(superblock.clone()),
         numbers,
         old: config(old.start),
         new: config(new.start),
         front,
         backups: Vec::new(),
+        done: Vec::new(),
         has_backup: false,
+        places: Vec::new(),
+        is_sure: false,
+        code: None,
         shifts: candidates.iter().filter_map(|one| one.superblock.as_ref().ok()).any(shifts),
         force: options.force,
     };
+    halfway.places = halfway.places(candidates);
     let start = halfway.start(candidates, options);
     Assembly { verdicts, newest: Some(Box::new(superblock.clone())), start }
 }

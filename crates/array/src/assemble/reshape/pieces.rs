@@ -11,7 +11,7 @@ use crate::Refusal;
 use crate::level::{Layout, Level};
 
 /// Where a piece comes from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source<'a> {
     Map(Side),
     Backup(&'a Backup),
@@ -48,27 +48,34 @@ impl Halfway {
     /// The ranges of the array in order, and where each comes from.
     fn sources(&self) -> Vec<(Range<u64>, Source<'_>)> {
         let size = self.numbers.size_sectors();
-        let (before, behind) = self.numbers.sides();
-        let mut sources = Vec::new();
-        let mut at = 0;
-        while at < size {
-            let within = |backup: &&Backup| backup.array.contains(&at);
-            let (end, source) = if let Some(backup) = self.backups.iter().find(within) {
-                (backup.array.end, Source::Backup(backup))
-            } else {
-                let next = self.backups.iter().map(|backup| backup.array.start);
-                let next = next.filter(|start| *start > at).min().unwrap_or(size);
-                if at < self.front {
-                    (next.min(self.front), Source::Map(before))
-                } else {
-                    (next, Source::Map(behind))
-                }
-            };
-            let end = end.min(size);
-            sources.push((at..end, source));
-            at = end;
+        let moved = self.code.iter().flat_map(|code| &code.moved);
+        let ranges = self.backups.iter().map(|backup| &backup.array).chain(moved);
+        let mut cuts: Vec<u64> = ranges.flat_map(|range| [range.start, range.end]).collect();
+        cuts.extend([0, self.front, size]);
+        cuts.retain(|cut| *cut <= size);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut sources: Vec<(Range<u64>, Source<'_>)> = Vec::new();
+        for cut in cuts.windows(2) {
+            let source = self.source(cut[0]);
+            match sources.last_mut() {
+                Some((range, last)) if *last == source => range.end = cut[1],
+                _ => sources.push((cut[0]..cut[1], source)),
+            }
         }
         sources
+    }
+
+    /// Where what lies on this sector comes from.
+    fn source(&self, at: u64) -> Source<'_> {
+        if let Some(backup) = self.backups.iter().find(|backup| backup.array.contains(&at)) {
+            return Source::Backup(backup);
+        }
+        let (before, behind) = self.numbers.sides();
+        if self.code.as_ref().is_some_and(|code| code.is_moved(at)) {
+            return Source::Map(Side::New);
+        }
+        Source::Map(if at < self.front { before } else { behind })
     }
 }
 

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use braid_array::SECTOR_BYTES;
-use braid_array::assemble::{Assembly, Candidate, Config, MemberConfig, Options, Start, Verdict};
+use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, Verdict};
+use braid_array::format::superblock::feature;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
 use braid_host::member::{self, MemberFile};
@@ -76,8 +77,29 @@ impl Layers {
             let reason = format!("{reason}{}", layers.problems());
             let next = layers.way_out(options);
             layers.top.start = Start::Refused { reason, next, could_force: false };
+        } else if let Some((reason, next)) = layers.halfway_member() {
+            layers.top.start = Start::Refused { reason, next, could_force: false };
         }
         layers
+    }
+
+    /// A member of the array of arrays that stopped in the middle of a reshape: its pieces are
+    /// arrays by themselves, and only two layers are served.
+    fn halfway_member(&self) -> Option<(String, Next)> {
+        let halfway = |layer: &&Layer| {
+            let is_in = self.is_in(&title(&layer.assembly));
+            is_in && matches!(layer.assembly.start, Start::Halfway(_))
+        };
+        let layer = self.inner.iter().find(halfway)?;
+        let Start::Halfway(halfway) = &layer.assembly.start else { return None };
+        let reason = format!("{}, a member: {}", title(&layer.assembly), halfway.description());
+        let advice = "read with braid cat; or serve this one by itself, with --export \
+                      nbd:unix:SOCKET, and name nbd+unix:///?socket=SOCKET in place of its members";
+        let name = layer.assembly.newest.as_deref().map(short_name);
+        let devices = attached(&layer.assembly).map(str::to_owned).collect();
+        let options = Options { read_only: true, ..Options::default() };
+        let serve = Invocation::Assemble { name, rename: false, options, devices };
+        Some((reason, Next::by(advice, serve)))
     }
 
     /// The inner arrays that cannot be started, for a reason.
@@ -105,6 +127,12 @@ impl Layers {
         };
         let related: Vec<&[Found]> =
             self.inner.iter().filter(|l| !unrelated(l)).map(|l| l.found.as_slice()).collect();
+        let is_halfway = |layer: &Layer| {
+            let newest = layer.assembly.newest.as_deref();
+            newest.is_some_and(|superblock| superblock.has(feature::RESHAPE_ACTIVE))
+        };
+        let reads = options.read_only || self.inner.iter().any(is_halfway);
+        let options = Options { read_only: reads, ..options };
         let tries = [
             (options, ""),
             (Options { run: true, ..options }, "find the missing members, or start without them"),
@@ -140,6 +168,9 @@ impl Layers {
             Start::Refused { reason, .. } => {
                 Some(why_not(&title(&layer.assembly), format!("cannot be started: {reason}")))
             }
+            Start::Halfway(halfway) if !self.is_in(&title(&layer.assembly)) => {
+                Some(why_not(&title(&layer.assembly), halfway.description()))
+            }
             Start::Ready { .. } | Start::Halfway(_) => None,
         });
         let layers = self.inner.iter().map(|layer| &layer.assembly).chain([&self.top]);
@@ -148,6 +179,11 @@ impl Layers {
             .filter(|(_, verdict)| !verdict.attached())
             .map(move |(device, verdict)| left_out(device, verdict.to_string()));
         unused.chain(out)
+    }
+
+    /// Is the inner array of this name a member of the one that is served?
+    fn is_in(&self, name: &str) -> bool {
+        attached(&self.top).any(|member| member == name)
     }
 
     /// The arrays that were members of the one that is served, which went on without them. They
@@ -289,11 +325,7 @@ pub(in crate::cmd) fn content(found: &[Found]) -> Option<Candidate> {
 
 /// What an inner array holds at the places of superblocks; `None` when it cannot be started.
 fn content_of(assembly: &Assembly) -> Option<Candidate> {
-    let Start::Ready { config, .. } = &assembly.start else { return None };
-    // Opened once more: the reader goes through the page cache, whoever serves it does not.
-    let open = |member: &MemberConfig| member::peek(member.device.as_ref()).ok();
-    let members: Option<Vec<MemberFile>> = config.members.iter().map(open).collect();
-    let mut reader = Reader::new((**config).clone(), members?).ok()?;
+    let mut reader = reader(assembly)?;
     let sectors = reader.size_bytes() / SECTOR_BYTES;
     let mut read = |sector: u64, bytes: u32| {
         let mut content = vec![0; bytes as usize];
@@ -301,4 +333,22 @@ fn content_of(assembly: &Assembly) -> Option<Candidate> {
         read.map(|()| content).map_err(|error| error.to_string())
     };
     Some(Candidate::read(title(assembly), sectors, &mut read).with_log(&mut read))
+}
+
+/// Reads an inner array. Its members are opened once more: the reader goes through the page cache,
+/// whoever serves them does not.
+fn reader(assembly: &Assembly) -> Option<Reader> {
+    let open = |device: &str| member::peek(device.as_ref()).ok();
+    match &assembly.start {
+        Start::Ready { config, .. } => {
+            let members = config.members.iter().map(|member| open(&member.device));
+            Reader::new((**config).clone(), members.collect::<Option<_>>()?).ok()
+        }
+        Start::Halfway(halfway) => {
+            let members = attached(assembly).map(open).collect::<Option<_>>()?;
+            let opened = halfway::prepare((**halfway).clone(), members, None).ok()?;
+            Reader::of_pieces(opened.whole, opened.arrays).ok()
+        }
+        Start::Refused { .. } => None,
+    }
 }

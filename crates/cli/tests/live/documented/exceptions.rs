@@ -21,7 +21,8 @@ const DISK: &str = "needs disks of the machine: judges/tests/typed.rs has them i
 const HOURS: &str = "measures for minutes or hours: judges/tests/comparisons.rs has short runs";
 const BUILD: &str = "builds what the tests are built of";
 const MAIL: &str = "sends mail from this machine: cmd/monitor/sinks.rs, live/mail.rs";
-const HALFWAY: &str = "md has to stop in the middle of a reshape: judges/tests/reshape.rs";
+const HALFWAY: &str = "md has to stop in the middle of a reshape: judges/tests/backups.rs";
+const HALF: &str = "one has to have stopped in the middle of a reshape: live/halfway.rs";
 const TLS: &str = "names a server and a directory of another machine: live/tls.rs";
 
 pub(super) const EXCEPTIONS: &[Exception] = &[
@@ -33,6 +34,9 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     exception("docs/commands.md", "braid assemble home --scan --export ublk", UBLK),
     exception("docs/rescue.md", "braid assemble home --readonly --backup-file", HALFWAY),
     exception("docs/rescue.md", "braid cat --backup-file", HALFWAY),
+    exception("docs/rescue.md", "braid assemble left --readonly", HALF),
+    exception("docs/rescue.md", "braid assemble right --readonly", HALF),
+    exception("docs/rescue.md", "braid assemble top --readonly", HALF),
     exception("docs/commands.md", "braid config probe", DISK),
     exception("docs/commands.md", "braid examine --scan", DISK),
     exception("docs/commands.md", "braid top", "needs a terminal: live/top.rs has one"),

@@ -1,3 +1,7 @@
+mod backups;
+mod code;
+
+use self::backups::header;
 use super::maps::Side;
 use super::*;
 use crate::SECTOR_BYTES;
@@ -5,7 +9,6 @@ use crate::assemble::{Pieces, Standing, decide};
 use crate::format::superblock::Reshape;
 use crate::format::{BadBlocks, DevRole, Version};
 use crate::geometry::Strip;
-use crate::refusal::Advised;
 use std::collections::BTreeMap;
 
 const DATA_OFFSET: u64 = 2048;
@@ -112,7 +115,7 @@ impl Disks {
         &mut self.0.get_mut(device).unwrap()[start..start + (sectors * SECTOR_BYTES) as usize]
     }
 
-    /// Writes one stripe of a map, with parity.
+    /// Writes one stripe of a map, with parity to the members that are in sync.
     fn write(&mut self, halfway: &Halfway, side: Side, stripe: u64, content: &[u8]) {
         let map = halfway.numbers.map(side);
         let config = halfway.config(side).unwrap();
@@ -127,7 +130,16 @@ impl Disks {
             braid_parity::xor_into(&mut parity, &[strip]);
             strips.push((map.data_role(stripe, index), strip.to_vec()));
         }
-        strips.push((map.parity_roles(stripe).0, parity));
+        let (p, q) = map.parity_roles(stripe);
+        if let Some(q) = q {
+            let coefs: Vec<u8> =
+                (0..map.data_disks()).map(|index| map.q_coef(stripe, index)).collect();
+            let data: Vec<&[u8]> = strips.iter().map(|(_, strip)| strip.as_slice()).collect();
+            let mut sum = vec![0; bytes];
+            braid_parity::combine(&mut [&mut sum], &coefs, &data, false);
+            strips.push((q, sum));
+        }
+        strips.push((p, parity));
         for (role, strip) in strips {
             let holds = |standing| standing == Standing::InSync { role };
             let member = config.members.iter().find(|member| holds(member.standing));
@@ -138,10 +150,12 @@ impl Disks {
         }
     }
 
+    fn reader(&mut self) -> impl FnMut(&str, u64, usize) -> Option<Vec<u8>> {
+        |device, sector, bytes| Some(self.at(device, sector, bytes as u64 / SECTOR_BYTES).to_vec())
+    }
+
     fn look(&mut self, halfway: &mut Halfway) -> Result<Option<String>, Refusal> {
-        halfway.look(&mut |device, sector, bytes| {
-            Some(self.at(device, sector, bytes as u64 / SECTOR_BYTES).to_vec())
-        })
+        halfway.look(&mut self.reader())
     }
 }
 
@@ -341,62 +355,6 @@ fn what_nothing_tells_is_not_believed() {
     assert_eq!(halfway.front, 8 * 16);
 }
 
-/// The header of a backup file: both halves.
-fn header(uuid: u8, mtime: u64, first: [u64; 3], second: [u64; 3]) -> Vec<u8> {
-    let mut header = b"md_backup_data-2".to_vec();
-    header.extend([uuid; 16]);
-    for number in [mtime, first[0], first[1], first[2], 0, second[0], second[1], second[2], 0] {
-        header.extend(number.to_le_bytes());
-    }
-    header.resize(Halfway::BACKUP_HEADER_BYTES, 0);
-    header
-}
-
-/// A change of the layout that needs backups: the data begin where they did.
-fn in_place(options: Options) -> Halfway {
-    let array = relaid(16 * 40, false);
-    let array = Superblock { feature_map: feature::RESHAPE_ACTIVE, ..array };
-    halfway(&array, &[], options)
-}
-
-#[test]
-fn a_backup_wins_over_the_array() {
-    let mut halfway = in_place(READ);
-    let refusal = halfway.pieces().unwrap_err();
-    assert!(refusal.next.advice.contains("--backup-file"), "{refusal}");
-    assert!(in_place(FORCE).pieces().is_ok());
-    // The first half is behind the position, the second is not; it begins 64 sectors further on.
-    let header = header(7, 10_000, [8, 320, 320], [320, 640, 320]);
-    halfway.add_backup("b", 1000, &header).unwrap();
-    let pieces = halfway.pieces().unwrap();
-    let places = pieces.whole.members.iter().map(|member| &member.superblock);
-    let places: Vec<_> = places.map(|sb| (sb.data_offset, sb.data_size)).collect();
-    assert_eq!(places, [(0, 640), (0, 320), (960, 2048 - 960)]);
-    let backup = &pieces.arrays[1].members[0];
-    assert_eq!((backup.device.as_str(), backup.superblock.data_offset), ("b", 328));
-    assert_eq!(backup.superblock.data_size, 320);
-}
-
-#[test]
-fn what_is_no_backup_of_this_reshape_is_refused() {
-    let add = |header: &[u8], options| in_place(options).add_backup("b", 1000, header);
-    let good = |mtime| header(7, mtime, [8, 640, 320], [320, 0, 0]);
-    assert_eq!(add(&[0; 512], READ), Err(BackupError::NoMagic));
-    assert_eq!(add(b"md_backup_data-2", READ), Err(BackupError::NoMagic));
-    let foreign = add(&header(8, 10_000, [8, 0, 8], [0; 3]), READ).unwrap_err();
-    assert!(matches!(foreign, BackupError::Foreign { .. }), "{foreign}");
-    assert_eq!(add(&good(10_000), READ), Ok(()));
-    for mtime in [10_000 - 7201, 10_000 + 601] {
-        let why = add(&good(mtime), READ).unwrap_err();
-        assert!(matches!(why, BackupError::Time { .. }) && !why.next().is_empty(), "{why}");
-        assert_eq!(add(&good(mtime), FORCE), Ok(()));
-    }
-    for first in [[900, 640, 320], [u64::MAX, 640, 320], [8, u64::MAX, 320], [8, 640, u64::MAX]] {
-        let header = header(7, 10_000, first, [0; 3]);
-        assert_eq!(add(&header, READ), Err(BackupError::Places), "{first:?}");
-    }
-}
-
 #[test]
 fn no_fields_lead_astray() {
     let mut state = 1_u64;
@@ -434,8 +392,10 @@ fn no_fields_lead_astray() {
                 Some(vec![0; bytes])
             };
             let _ = halfway.look(&mut read);
+            let _ = halfway.add_backups_on_members(&mut read);
             let header = header(7, 10_000, [8, random(3000), random(3000)], [320, 640, 320]);
             let _ = halfway.add_backup("b", 4000, &header);
+            let _ = halfway.weigh(&mut read);
             if let Ok(pieces) = halfway.pieces() {
                 let sizes = pieces.whole.members.iter().map(|m| m.superblock.data_size);
                 assert_eq!(sizes.sum::<u64>(), halfway.size_sectors());

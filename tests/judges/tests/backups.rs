@@ -1,0 +1,287 @@
+//! Machines that died in the middle of a reshape of which mdadm made backups: kernel, mdadm and all
+//! at one moment. Braid reads what the array held before, md agrees where it can be asked, and not
+//! one byte of any member changes.
+
+use crate::support::{self, Run, braid, fingerprints, guest, skip};
+use braid_judges::Content;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+const GUEST: &str = include_str!("backups.sh");
+const HOLD: &str = include_str!("hold.c");
+const MEMBER_BYTES: u64 = 32 << 20;
+
+/// name | members | before | moment (backups.sh) | mdadm --create | mdadm --grow (FILE: with one)
+const TABLE: &str = "
+six | 4 | 3 | past=3000 | -e1.2 -l5 -c64 | --level=6 -n4 FILE
+six-late | 4 | 3 | past=9000,wait=0.7 | -e1.2 -l5 -c64 | --level=6 -n4 FILE
+chunk | 3 | 3 | past=3000,wait=0.4 | -e1.2 -l5 -c64 | -c128 FILE
+chunk-end | 3 | 3 | past=5000,late,wait=3 | -e1.2 -l5 -c64 | -c128 FILE
+chunk-less | 4 | 4 | past=8000,wait=0.2 | -e1.1 -l5 -c128 | -c32 FILE
+layout | 4 | 4 | past=6000,speed=2000 | -e1.2 -l5 -c64 | --layout=right-asymmetric FILE
+chunk-6 | 5 | 5 | past=8000,wait=0.5 | -e1.2 -l6 -c64 | -c32 FILE
+shrink | 4 | 4 | size=16384,below=6000,wait=0.6 | -e1.2 -l5 -c512 -z8M | -n3 FILE
+grow | 4 | 3 | past=0,wait=1.5,speed=200 | -e1.2 -l5 -c512 | -n4 FILE
+spare | 5 | 3 | past=0,wait=1.5,speed=200 | -e1.0 -l5 -c512 | -n4
+spare-new | 4 | 3 | past=3000,wait=0.3,speed=200 | -e1.0 -l5 -c512 | -n4
+ahead-six | 4 | 3 | past=0,wait=4,ahead | -e1.2 -l5 -c64 | --level=6 -n4 FILE
+ahead-chunk-6 | 5 | 5 | past=0,wait=6,ahead,speed=1000 | -e1.2 -l6 -c64 | -c32 FILE
+ahead-chunk | 3 | 3 | past=0,wait=4,ahead | -e1.2 -l5 -c64 | -c128 FILE
+";
+
+/// An array whose machine died.
+#[derive(Debug)]
+struct Dead {
+    name: String,
+    before: usize,
+    moment: String,
+    create: String,
+    grow: String,
+    directory: PathBuf,
+    members: Vec<PathBuf>,
+    content: Content,
+}
+
+impl Dead {
+    fn call(&self) -> String {
+        let Self { name, before, moment, create, grow, content, .. } = self;
+        let directory = self.directory.display();
+        let seed = content.seed;
+        format!("die {name} {seed} {before} {moment} {directory} '{create}' '{grow}'")
+    }
+
+    fn recipe(&self) -> String {
+        format!("{MEMBER_BYTES} {}\n{}\n{GUEST}{HOLD}", self.members.len(), self.call())
+    }
+
+    fn make(&self) -> Result<(), String> {
+        let recipe = self.directory.join("recipe");
+        if fs::read_to_string(&recipe).ok() == Some(self.recipe()) {
+            return Ok(());
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+        fs::create_dir_all(&self.directory).expect("a directory");
+        self.members.iter().for_each(|path| support::sparse_file(path, MEMBER_BYTES));
+        let pattern = env!("CARGO_BIN_EXE_pattern");
+        let hold = hold();
+        let script =
+            format!("PATTERN={pattern}\nHOLD={}\n{GUEST}\n{}\n", hold.display(), self.call());
+        let run = guest::with_disks(&format!("backup-{}", self.name), &script, &self.members);
+        if !self.directory.join("died").exists() {
+            return Err(format!("{}: {run}", self.name));
+        }
+        fs::write(recipe, self.recipe()).expect("a writable directory");
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> u64 {
+        support::read(&self.directory.join("size.txt")).trim().parse().expect("a size")
+    }
+
+    fn backup(&self) -> Option<PathBuf> {
+        self.grow.contains("FILE").then(|| self.directory.join("backup"))
+    }
+
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = braid();
+        command.arg("cat").args(&self.members).args(options);
+        if let Some(file) = self.backup() {
+            command.arg("--backup-file").arg(file);
+        }
+        // Superblocks do not say that an array was made smaller to be shrunk.
+        command.args(["--length", &self.size_bytes().to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// `braid cat`: right, refused with this line, or wrong. And what else was said.
+    fn cat(&self) -> Result<String, String> {
+        let mut child = self.command(&[]).spawn().expect("braid starts");
+        let mut stdout = child.stdout.take().expect("a pipe");
+        let checked = self.content.check(&mut stdout, 0, self.size_bytes());
+        drop(stdout);
+        let output = child.wait_with_output().expect("braid ends");
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+        match (output.status.code(), checked) {
+            (Some(0), Ok(())) => Ok(said),
+            (Some(1), Err(why)) if why.starts_with("0 of") => Err(format!("refused: {said}")),
+            (status, checked) => Err(format!("status {status:?}, {checked:?}: {said}")),
+        }
+    }
+}
+
+/// Sectors that are not as they were before: the first one, and the end of the last one.
+fn wrong(array: &Dead, found: &[u8]) -> Option<(u64, u64)> {
+    let mut expected = vec![0; found.len()];
+    array.content.fill(0, &mut expected);
+    let sectors = found.chunks(512).zip(expected.chunks(512)).enumerate();
+    let mut wrong = sectors.filter(|(_, (found, expected))| found != expected);
+    let (first, _) = wrong.next()?;
+    let last = wrong.next_back().map_or(first, |(last, _)| last);
+    Some((first as u64, last as u64 + 1))
+}
+
+/// What has mdadm wait, as older ones do.
+fn hold() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let directory = support::directory("backups-hold");
+        let source = directory.join("hold.c");
+        let object = directory.join("hold.so");
+        fs::write(&source, HOLD).expect("a source");
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&object).arg(&source);
+        Run::of(&mut cc).expect_success("cc");
+        object
+    };
+    MADE.get_or_init(make).clone()
+}
+
+fn parse(line: &str) -> Dead {
+    let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+    let [name, members, before, moment, create, grow] = columns[..] else {
+        panic!("bad line: {line}")
+    };
+    let directory = support::base().join("backups").join(name);
+    let count: usize = members.parse().expect("a number");
+    let seed = name.bytes().fold(7, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000);
+    Dead {
+        name: name.into(),
+        before: before.parse().expect("a number"),
+        moment: moment.into(),
+        create: create.into(),
+        grow: grow.into(),
+        members: (0..count).map(|number| directory.join(format!("m{number}.img"))).collect(),
+        content: Content::of(seed),
+        directory,
+    }
+}
+
+/// All of the table, two at a time; those that a former run made by the same recipe are used again.
+fn all() -> &'static [Dead] {
+    static MADE: OnceLock<Result<Vec<Dead>, String>> = OnceLock::new();
+    let make = || {
+        let arrays: Vec<Dead> = TABLE.lines().filter(|line| !line.is_empty()).map(parse).collect();
+        std::thread::scope(|scope| {
+            let (even, odd): (Vec<_>, Vec<_>) =
+                arrays.iter().enumerate().partition(|(number, _)| number % 2 == 0);
+            let other = scope.spawn(move || odd.iter().try_for_each(|(_, array)| array.make()));
+            let made = even.iter().try_for_each(|(_, array)| array.make());
+            made.and(other.join().expect("a guest"))
+        })?;
+        Ok(arrays)
+    };
+    MADE.get_or_init(make).as_ref().unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+fn is_ahead(array: &Dead) -> bool {
+    array.moment.contains("ahead")
+}
+
+#[test]
+fn reads_what_a_machine_left_that_died_beside_its_backups() {
+    let test = "reads_what_a_machine_left_that_died_beside_its_backups";
+    if let Err(reason) = guest::available() {
+        return skip(test, &reason);
+    }
+    let mut findings = Vec::new();
+    for array in all().iter().filter(|array| !is_ahead(array)) {
+        let mut files = array.members.clone();
+        files.extend(array.backup());
+        let before = fingerprints(&files);
+        let read = array.cat();
+        println!("{}: {read:?}", array.name);
+        if let Err(why) = read {
+            findings.push(format!("{}: {why}", array.name));
+        }
+        if fingerprints(&files) != before {
+            findings.push(format!("{}: reading changed a file", array.name));
+        }
+    }
+    support::report(&findings);
+}
+
+/// md restores what mdadm finds in the backups, and goes on with the reshape to its end.
+#[test]
+fn md_agrees_with_what_is_read_with_backups() {
+    let test = "md_agrees_with_what_is_read_with_backups";
+    if let Err(reason) = guest::available() {
+        return skip(test, &reason);
+    }
+    let root = support::directory("backups-go-on");
+    let pattern = env!("CARGO_BIN_EXE_pattern");
+    let mut script = format!("PATTERN={pattern}\n{GUEST}\n");
+    let asked: Vec<&Dead> = all().iter().filter(|array| !is_ahead(array)).collect();
+    for array in &asked {
+        let directory = root.join(&array.name);
+        copy(array, &directory);
+        // What a larger array has behind it was never written.
+        let kib = (array.size_bytes() >> 10).to_string();
+        fs::write(directory.join("limit"), kib).expect("a writable directory");
+        let directory = directory.display();
+        script += &format!("go_on {} {} {directory}\n", array.name, array.content.seed);
+    }
+    guest::run("backups-go-on", &script).expect_success("md goes on");
+    let mut findings = Vec::new();
+    for array in asked {
+        let directory = root.join(&array.name);
+        let answer = support::read(&directory.join("answer.txt"));
+        let verdict = fs::read_to_string(directory.join("verdict.txt"));
+        println!("{}: {verdict:?}: {answer}", array.name);
+        // Where all was restored down to the first sector, md takes that for too early to go on.
+        let is_refused = array.name == "shrink" && answer.contains("failed to RUN_ARRAY");
+        if !verdict.is_ok_and(|verdict| verdict == "right\n") && !is_refused {
+            findings.push(format!("{}: {answer}", array.name));
+        }
+    }
+    support::report(&findings);
+}
+
+/// mdadm 4.2 lets md go on before there is a backup. Parity tells what was moved all the same, but
+/// not what was being written.
+#[test]
+fn level_6_tells_what_was_moved_ahead_of_the_backups() {
+    let test = "level_6_tells_what_was_moved_ahead_of_the_backups";
+    if let Err(reason) = guest::available() {
+        return skip(test, &reason);
+    }
+    for array in all().iter().filter(|array| is_ahead(array) && array.name != "ahead-chunk") {
+        let name = &array.name;
+        let read = array.cat();
+        println!("{name}: {read:?}");
+        let is_told = |why: &String| why.contains("were being moved, and no backup");
+        assert!(read.as_ref().err().is_none_or(is_told), "{name}: {read:?}");
+        let output = array.command(&["--force"]).output().expect("braid runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        println!("{name}: {said}");
+        assert_eq!(output.stdout.len() as u64, array.size_bytes(), "{name}: {said}");
+        if let Some((from, until)) = wrong(array, &output.stdout) {
+            let words: Vec<u64> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
+            let [start, end] = words[..] else { panic!("{name}: {said}") };
+            assert!(start <= from && until <= end, "{name}: {from} to {until}: {said}");
+            assert!(said.contains("were being moved"), "{name}: {said}");
+        }
+    }
+}
+
+#[test]
+fn says_where_nothing_tells_what_was_moved_ahead_of_the_backups() {
+    let test = "says_where_nothing_tells_what_was_moved_ahead_of_the_backups";
+    if let Err(reason) = guest::available() {
+        return skip(test, &reason);
+    }
+    let array = all().iter().find(|array| array.name == "ahead-chunk").expect("the array");
+    let output = array.command(&[]).output().expect("braid runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nothing shows that md waited for the backup"), "{said}");
+}
+
+fn copy(array: &Dead, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for file in array.members.iter().cloned().chain(array.backup()) {
+        let name = file.file_name().expect("a name");
+        fs::copy(&file, to.join(name)).expect("a copy");
+    }
+}
