@@ -279,7 +279,7 @@ impl Harvest {
 /// header of an encrypted volume.
 fn disk_place(bytes: &[u8], sector: u64) -> Option<u64> {
     if lies_at(bytes, 0, b"EFI PART") {
-        // The copy at a disk's end. In its own place, in sectors of either size, it is the member's.
+        // The copy at a disk's end. In its own place, by sectors of either size, it is its own.
         let is_own = |own: u64| own == sector || own * 8 == sector;
         let is_copy = |own: u64| (2..1 << 50).contains(&own) && !is_own(own) && has_gpt_sum(bytes);
         return u64_le(bytes, 24).filter(|own| *own == 1 || is_copy(*own));

@@ -72,8 +72,8 @@ pub(super) fn run(name: &str, found: &[Recovered], overlay: Option<&Path>) -> Re
     let file = file.display();
     output::answer(&match overlay {
         None => format!(
-            "superblocks written for {name} on {names}\nwhat they overwrote is in {file}, and comes \
-             back by braid recover --undo {file}\n"
+            "superblocks written for {name} on {names}\nwhat they overwrote is in {file}, and \
+             comes back by braid recover --undo {file}\n"
         ),
         Some(dir) => format!(
             "superblocks written for {name} to files in {}\n{names} are as they were\n",
