@@ -25,7 +25,7 @@ const BEST_SHAPES: usize = 60;
 const MOST_VOTES: usize = 40;
 /// Ranges for [`targets`] around places where something is expected.
 const TARGET_BYTES: u64 = 64 << 10;
-const MOST_TARGETS: usize = 1000;
+const MOST_TARGETS: usize = 600;
 /// Blocks that are looked for under all shapes.
 const ANYWHERE: usize = 3;
 /// Where data begin, in sectors, as md, mdadm and controllers have it: tried where it is unknown
