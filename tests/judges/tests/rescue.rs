@@ -51,6 +51,14 @@ const STORIES: &[Story] = &[
         arguments: "-l5 -c16 -pright-asymmetric",
         loss: Loss::Cleared,
     },
+    // Behind what was cleared, md's bitmaps are left.
+    Story {
+        name: "bitmap-5",
+        disks: 4,
+        disk_mib: 24,
+        arguments: "-l5 -c64 --bitmap=internal",
+        loss: Loss::Cleared,
+    },
     Story { name: "cleared-6", disks: 5, disk_mib: 24, arguments: "-l6 -c32", loss: Loss::Cleared },
     Story { name: "cleared-0", disks: 3, disk_mib: 24, arguments: "-l0 -c64", loss: Loss::Cleared },
     Story {
@@ -301,6 +309,10 @@ fn find(story: &Story, content: &Path) {
         assert_eq!(members, story.expected(), "members of {found:#}");
     }
     assert_eq!(best["confidence"], "high", "{found:#}");
+    if story.arguments.contains("--bitmap") {
+        let evidence = best["evidence"].to_string();
+        assert!(evidence.contains("is of one array, whose bitmap is of "), "{found:#}");
+    }
     let command = best["command"].as_str().expect("a command");
     let words = command.strip_prefix("braid assemble --readonly ").expect("a command that reads");
     let mut cat = braid();
