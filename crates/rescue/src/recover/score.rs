@@ -47,6 +47,29 @@ pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, 
     (one.met, one.of, one.unseen) = (met, of, unseen);
 }
 
+/// Blocks on the member in this role that belong elsewhere, by the hypothesis. In parity anything
+/// may be seen.
+pub(super) fn contrary(
+    one: &Hypothesis,
+    role: usize,
+    sizes: &[u64],
+    equations: &Equations,
+) -> usize {
+    let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return 0 };
+    let Some(place) = one.roles[role] else { return 0 };
+    let role = Role(role as u16);
+    let is_elsewhere = |at: u64, equation: &Equation| {
+        let sector = at.checked_sub(place.data_offset);
+        let there = sector.and_then(|sector| geometry.array_sector_at(Strip { role, sector }));
+        there.is_some_and(|there| equation.places().all(|belongs| there != one.origin + belongs))
+    };
+    let all = equations.some(usize::MAX).flat_map(|equation| {
+        let own = equation.seen.iter().filter(|(member, _)| *member == place.member);
+        own.filter(move |(_, at)| is_elsewhere(*at, equation))
+    });
+    all.count()
+}
+
 /// Where on members a block was seen, by role.
 fn strips<'a>(one: &'a Hypothesis, seen: &'a [(usize, u64)]) -> impl Iterator<Item = Strip> + 'a {
     seen.iter().filter_map(|&(member, at)| {

@@ -13,7 +13,7 @@ use braid_array::{Role, SECTOR_BYTES};
 use super::equations::Equations;
 use super::gathered::Gathered;
 use super::marks::Structure;
-use super::score::score;
+use super::score::{contrary, score};
 use super::shapes::{self, Shape};
 
 /// Equations that are looked at for every shape, and for those that are worth it.
@@ -25,7 +25,7 @@ const BEST_SHAPES: usize = 60;
 const MOST_VOTES: usize = 40;
 /// Ranges for [`targets`] around places where something is expected.
 const TARGET_BYTES: u64 = 64 << 10;
-const MOST_TARGETS: usize = 600;
+const MOST_TARGETS: u64 = 600;
 /// Blocks that are looked for under all shapes.
 const ANYWHERE: usize = 3;
 /// Where data begin, in sectors, as md, mdadm and controllers have it: tried where it is unknown
@@ -323,21 +323,21 @@ fn refine(
             _ => break,
         }
     }
-    // What meets next to nothing is there by accident.
+    score(&mut one, sizes, equations, MANY);
+    // What meets next to nothing is there by accident, unless all that lies on it fits.
     for role in 0..one.roles.len() {
+        let Some(place) = one.roles[role] else { continue };
+        if one.hinted.contains(&place.member) || mirrors(&one) {
+            continue;
+        }
         let mut without = one.clone();
         without.roles[role] = None;
-        score(&mut without, sizes, equations, FEW);
-        let hinted = one.roles[role].is_some_and(|place| one.hinted.contains(&place.member));
-        if one.roles[role].is_some()
-            && !hinted
-            && without.met + one.met / 50 >= one.met
-            && !mirrors(&one)
-        {
+        score(&mut without, sizes, equations, MANY);
+        let gain = one.met.saturating_sub(without.met);
+        if gain * 50 <= one.met && (gain == 0 || contrary(&one, role, sizes, equations) >= gain) {
             one = without;
         }
     }
-    score(&mut one, sizes, equations, MANY);
     one
 }
 
@@ -419,34 +419,47 @@ pub fn targets(
     gathered: &Gathered,
     known: &[Structure],
 ) -> Vec<Vec<Range<u64>>> {
-    let mut all: Vec<Vec<Range<u64>>> = vec![Vec::new(); sizes.len()];
+    let mut all: Vec<Vec<(u64, u64)>> = vec![Vec::new(); sizes.len()];
     for one in found.iter().take(8) {
         let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { continue };
+        let usual = one.roles.iter().flatten().next().map_or(0, |place| place.data_offset);
+        // Of every member, for other orders are possible, and other members.
+        let out = one.left_out(sizes.len()).into_iter();
+        let out = out.map(|member| Place { member, data_offset: usual });
+        let places: Vec<Place> = one.roles.iter().flatten().copied().chain(out).collect();
         for place in gathered.known_places(one.structure, known) {
             for strip in copies(&geometry, one.origin + place) {
-                // Of every member, for other orders are possible.
-                for place in one.roles.iter().flatten() {
+                let row = strip.sector * SECTOR_BYTES / TARGET_BYTES;
+                for place in &places {
                     let at = (place.data_offset + strip.sector) * SECTOR_BYTES;
-                    let start = at / TARGET_BYTES * TARGET_BYTES;
-                    let end = (start + TARGET_BYTES).min(sizes[place.member] * SECTOR_BYTES);
-                    all[place.member].push(start..end);
+                    all[place.member].push((at / TARGET_BYTES * TARGET_BYTES, row));
                 }
             }
         }
     }
     let anywhere = under_all_shapes(found, sizes, gathered, known);
-    for (ranges, size) in all.iter_mut().zip(sizes) {
-        let end = size * SECTOR_BYTES;
-        ranges.extend(anywhere.iter().map(|start| *start..(start + TARGET_BYTES).min(end)));
+    for starts in &mut all {
+        starts.extend(anywhere.iter().map(|start| (*start, start / TARGET_BYTES)));
+        starts.sort_unstable();
+        starts.dedup_by_key(|(start, _)| *start);
     }
-    for ranges in &mut all {
-        ranges.sort_by_key(|range| range.start);
-        ranges.dedup();
-        ranges.retain(|range| range.start < range.end);
-        let every = ranges.len().div_ceil(MOST_TARGETS).max(1);
-        *ranges = ranges.iter().step_by(every).cloned().collect();
-    }
-    all
+    let most = all.iter().map(Vec::len).max().unwrap_or(0) as u64;
+    // Of all members the same rows: a block that was seen in parity alone would speak against the
+    // place where nobody looked.
+    let is_kept = |row: u64| most <= MOST_TARGETS || scatter(row) % most < MOST_TARGETS;
+    let ranges = all.into_iter().zip(sizes).map(|(starts, size)| {
+        let range = |(start, row): (u64, u64)| {
+            let end = (start + TARGET_BYTES).min(size * SECTOR_BYTES);
+            (is_kept(row) && start < end).then_some(start..end)
+        };
+        starts.into_iter().filter_map(range).collect()
+    });
+    ranges.collect()
+}
+
+/// A number that has nothing to do with its neighbours.
+const fn scatter(number: u64) -> u64 {
+    number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24
 }
 
 /// Where on members a few blocks would lie, under whatever shape, in bytes: on large members what

@@ -7,8 +7,8 @@ use braid_array::geometry::{Geometry, Shape};
 use braid_array::level::{Layout, Level};
 use braid_rescue::Image;
 use braid_rescue::recover::{
-    Confidence, Gathered, Harvest, Members, Ranked, Structure, beginning, rank, samples, search,
-    structures, targets,
+    Confidence, Gathered, Harvest, Mark, Members, Ranked, Structure, beginning, rank, samples,
+    search, structures, targets,
 };
 
 use crate::support::{Folder, have, run};
@@ -501,4 +501,55 @@ fn random_arrays_are_found() {
     println!("{found_exactly} of {done}");
     assert!(found_exactly * 10 >= done * 8, "{found_exactly} of {done}");
     assert!(done >= 2, "only {done} in time");
+}
+
+/// On disks of 8 TiB the groups of a file system begin on few of the members, most of which hold
+/// next to nothing else that tells.
+#[test]
+fn members_with_few_blocks_keep_their_roles() {
+    if !have("members_with_few_blocks_keep_their_roles", &["mkfs.xfs"]) {
+        return;
+    }
+    let folder = Folder::new("recover-few");
+    let mut known = vec![Structure::DISK];
+    let content = xfs(&folder);
+    structures(&mut content.as_slice(), 0..1 << 20, &mut known);
+    const OFFSET: u64 = 264_192;
+    let used = (8 << 31) - OFFSET;
+    let used = used / 1024 * 1024;
+    let layout = Layout::default_for(Level::Raid6);
+    let geometry = Geometry::new(&Shape {
+        level: Level::Raid6,
+        layout,
+        raid_disks: 8,
+        chunk_sectors: 1024,
+        size_sectors: used,
+        member_data_sectors: &[used; 8],
+    })
+    .unwrap();
+    let mut gathered = Gathered::default();
+    let mut mark = |role: usize, strip: u64, place: u64| {
+        let sector = strip + OFFSET;
+        gathered.marks.push(Mark { member: role, sector, structure: 1, place });
+    };
+    // Many at the beginning, but on one member, and one at each terabyte.
+    let first = (0..6 * 128).filter(|block| block / 128 != 2).map(|block| block * 8);
+    // Eight rows further, roles are the same.
+    let first = first.flat_map(|place| [place, place + 8 * 6 * 1024]);
+    let blocks = first.chain((1..48).map(|group| group << 31));
+    for place in blocks {
+        let strip = geometry.copy(place, 0);
+        let (p, _) = geometry.parity_roles(strip.sector / 1024);
+        mark(strip.role.index(), strip.sector, place);
+        // The rest of the row is zero.
+        mark(p.index(), strip.sector, place);
+    }
+    gathered.marks.sort_unstable();
+    let found = search(&[8 << 31; 8], &gathered, &known, None);
+    let first = &found[0];
+    assert_eq!((first.met, first.of), (1327, 1327), "{first:?}");
+    assert_eq!((first.shape.level, first.shape.layout), (Level::Raid6, layout));
+    let few = first.roles.iter().enumerate().filter(|(_, place)| place.is_some());
+    assert!(few.clone().count() >= 6, "{first:?}");
+    assert!(few.into_iter().all(|(role, place)| place.is_some_and(|place| place.member == role)));
 }
