@@ -204,7 +204,7 @@ fn make_ntfs_record(random: &mut Random, record: &mut [u8]) {
     let own = if random.below(2) == 0 { 0 } else { number(random) };
     put(record, 0x2c, own.to_le_bytes());
     put(record, 0x38, 0x80_u32.to_le_bytes());
-    put(record, 0x3c, (8 * number(random)).to_le_bytes());
+    put(record, 0x3c, number(random).wrapping_mul(8).to_le_bytes());
     put(record, 0x40, [1]);
     put(record, 0x58, 0x40_u16.to_le_bytes());
     for at in (0x78..0x178).step_by(4) {
