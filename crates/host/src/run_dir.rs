@@ -50,18 +50,24 @@ fn own() -> PathBuf {
 }
 
 /// The log of a process in the background, which is called so: in `/var/log/braid`, made if it is
-/// missing, for root's own run directory, and otherwise, or where that cannot be made, beside the
-/// sockets.
+/// missing, for root's own run directory, and otherwise, or where that cannot be written, as on a
+/// system whose disk is mounted read-only, beside the sockets.
 #[must_use]
 pub fn log_path(run_dir: &Path, name: &str) -> PathBuf {
     let is_roots = run_dir == Path::new(OF_ROOT) && rustix::process::geteuid().is_root();
     let lasting = is_roots.then(|| Path::new(LOGS_OF_ROOT));
-    log_dir(run_dir, lasting).join(format!("{name}.log"))
+    log_in(run_dir, lasting, &format!("{name}.log"))
 }
 
-fn log_dir<'a>(run_dir: &'a Path, lasting: Option<&'a Path>) -> &'a Path {
-    let made = |dir: &&Path| DirBuilder::new().recursive(true).mode(0o755).create(dir).is_ok();
-    lasting.filter(made).unwrap_or(run_dir)
+fn log_in(run_dir: &Path, lasting: Option<&Path>, file: &str) -> PathBuf {
+    let can_be_written = |path: &PathBuf| {
+        let dir = path.parent().unwrap_or(path);
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(dir);
+        let opened = made.and_then(|()| File::options().append(true).create(true).open(path));
+        opened.is_ok()
+    };
+    let lasting = lasting.map(|dir| dir.join(file)).filter(can_be_written);
+    lasting.unwrap_or_else(|| run_dir.join(file))
 }
 
 fn variable(name: &str) -> Option<PathBuf> {
@@ -210,13 +216,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run_dir = dir.path().join("run");
         let lasting = dir.path().join("log/braid");
-        assert_eq!(log_dir(&run_dir, None), run_dir);
-        assert_eq!(log_dir(&run_dir, Some(&lasting)), lasting);
-        assert!(lasting.is_dir());
-        assert_eq!(log_dir(&run_dir, Some(&lasting)), lasting, "it is there already");
-        std::fs::remove_dir(&lasting).unwrap();
+        let log = |lasting: Option<&Path>| log_in(&run_dir, lasting, "home.log");
+        let beside = run_dir.join("home.log");
+        assert_eq!(log(None), beside);
+        assert_eq!(log(Some(&lasting)), lasting.join("home.log"));
+        assert_eq!(log(Some(&lasting)), lasting.join("home.log"), "it is there already");
+        // The directory is there, and nothing can be written in it.
+        std::fs::remove_file(lasting.join("home.log")).unwrap();
+        std::fs::create_dir(lasting.join("home.log")).unwrap();
+        assert_eq!(log(Some(&lasting)), beside);
+        std::fs::remove_dir_all(&lasting).unwrap();
         std::fs::write(&lasting, "").unwrap();
-        assert_eq!(log_dir(&run_dir, Some(&lasting)), run_dir);
+        assert_eq!(log(Some(&lasting)), beside);
         // Those of another directory stay in it, whoever asks.
         assert_eq!(log_path(&run_dir, "home"), run_dir.join("home.log"));
     }

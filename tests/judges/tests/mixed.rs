@@ -44,6 +44,7 @@ impl Box {
                 (0..512 + number * 2).flat_map(|n| (n * number).to_le_bytes()).collect();
             fs::write(within.join(number.to_string()), bytes).expect("a file");
         }
+        fs::create_dir_all(directory.join("run")).expect("a directory");
         let made = Self { directory, tree };
         let mut table = "TABLE=(0".to_owned();
         for (start, length) in PARTITIONS {
@@ -63,7 +64,8 @@ impl Box {
     /// What `braid` answers about these disks.
     fn ask(&self, words: &[&str], disks: &[PathBuf]) -> Vec<u8> {
         let mut command = braid();
-        command.current_dir(&self.directory).args(words).args(disks).stderr(Stdio::inherit());
+        command.current_dir(&self.directory).env("BRAID_RUN_DIR", self.directory.join("run"));
+        command.args(words).args(disks).stderr(Stdio::inherit());
         let output = command.output().expect("braid runs");
         assert!(output.status.success(), "braid {words:?}");
         output.stdout

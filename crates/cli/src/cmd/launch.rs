@@ -78,9 +78,9 @@ pub(super) fn serve(
     daemon: Option<Daemon>,
 ) -> Result<(), Failure> {
     let How { exports, limits, again } = how;
-    let log = log_path(run_dir, &name);
     let unused = exports.is_empty();
     let run_dir = run_dir.to_owned();
+    let logs = run_dir.clone();
     let successor = again.map(|again| again.named(name.clone()));
     let serving = Serving { name: name.clone(), array, exports, limits, run_dir, successor };
     let said = name.clone();
@@ -91,7 +91,7 @@ pub(super) fn serve(
         }
         notify::status(&format!("serves {said}"));
         notify::ready();
-        daemon.map_or(Ok(()), |daemon| daemon.ready(&log))
+        daemon.map_or(Ok(()), |daemon| daemon.ready(&log_path(&logs, &said)))
     };
     braid_host::serve::serve(serving, ready).map_err(|why| Failure::explained(operation, name, why))
 }
