@@ -260,12 +260,10 @@ impl NewArray {
 
     /// The fields that need no sizes.
     fn superblock(&self, raid_disks: u32) -> Superblock {
-        let mut set_name = [0; 32];
-        set_name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         Superblock {
             version: self.version,
             set_uuid: self.set_uuid,
-            set_name,
+            set_name: Superblock::name_field(&self.name),
             ctime: self.ctime,
             level: self.level.to_md(),
             layout: self.layout.encode(),

@@ -124,13 +124,7 @@ fn partition(disk: &Path, partitions: &[(u64, u64)]) {
     for (start, length) in partitions {
         let _ = writeln!(table, "start={}, size={}", start << 11, length << 11);
     }
-    let mut sfdisk = Command::new("sfdisk");
-    sfdisk.args(["--quiet", "--no-tell-kernel"]).arg(disk).stdin(Stdio::piped());
-    let mut sfdisk = sfdisk.stdout(Stdio::null()).spawn().expect("sfdisk runs");
-    let mut stdin = sfdisk.stdin.take().expect("a pipe");
-    std::io::Write::write_all(&mut stdin, table.as_bytes()).expect("a reader");
-    drop(stdin);
-    assert!(sfdisk.wait().expect("a child").success(), "sfdisk {table}");
+    support::partition(disk, &table);
 }
 
 #[test]

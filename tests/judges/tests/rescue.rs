@@ -2,7 +2,7 @@
 //! finds each again exactly, reads what it held, and writes superblocks with which md takes it.
 //! Nothing changes a byte of a member but what says so.
 
-use crate::support::{self, Run, braid, fingerprints, guest, program, skip};
+use crate::support::{self, Run, braid, fingerprints, guest, partition, program, skip};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Read;
@@ -249,16 +249,6 @@ impl Contents {
     fn of(&self, story: &Story) -> &Path {
         if story.loss == Loss::Box { &self.second } else { &self.first }
     }
-}
-
-fn partition(disk: &Path, table: &str) {
-    let mut sfdisk = Command::new("sfdisk");
-    sfdisk.args(["--quiet", "--no-tell-kernel"]).arg(disk).stdin(Stdio::piped());
-    let mut sfdisk = sfdisk.stdout(Stdio::null()).spawn().expect("sfdisk runs");
-    let mut stdin = sfdisk.stdin.take().expect("a pipe");
-    std::io::Write::write_all(&mut stdin, table.as_bytes()).expect("a reader");
-    drop(stdin);
-    assert!(sfdisk.wait().expect("a child").success(), "sfdisk {table}");
 }
 
 #[test]

@@ -168,6 +168,17 @@ pub(crate) fn fingerprints(paths: &[PathBuf]) -> Vec<u64> {
     paths.iter().map(|path| fingerprint(path)).collect()
 }
 
+/// Gives a disk a partition table, in the words of sfdisk.
+pub(crate) fn partition(disk: &Path, table: &str) {
+    let mut sfdisk = Command::new("sfdisk");
+    sfdisk.args(["--quiet", "--no-tell-kernel"]).arg(disk).stdin(Stdio::piped());
+    let mut sfdisk = sfdisk.stdout(Stdio::null()).spawn().expect("sfdisk runs");
+    let mut stdin = sfdisk.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut stdin, table.as_bytes()).expect("a reader");
+    drop(stdin);
+    assert!(sfdisk.wait().expect("a child").success(), "sfdisk {table}");
+}
+
 /// A test cannot run here: say so past the harness's capture; with CI set that is a failure.
 pub(crate) fn skip(test: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");

@@ -109,10 +109,8 @@ impl Described {
 
     /// What a superblock would say of the whole array.
     fn superblock(&self, raid_disks: u32, size_sectors: u64) -> Superblock {
-        let mut set_name = [0; 32];
-        set_name.iter_mut().zip(self.name.bytes()).for_each(|(to, from)| *to = from);
         Superblock {
-            set_name,
+            set_name: Superblock::name_field(&self.name),
             level: self.level.to_md(),
             layout: self.layout.encode(),
             size_sectors,

@@ -432,6 +432,14 @@ impl Superblock {
         format!("array {} ({})", self.name(), self.uuid_text())
     }
 
+    /// The field for a name, of which no more than 32 bytes are kept.
+    #[must_use]
+    pub fn name_field(name: &str) -> [u8; 32] {
+        let mut field = [0; 32];
+        field.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        field
+    }
+
     /// The name: text up to the first NUL, `HOST:NAME` when mdadm made it. What a terminal would
     /// not show as a character comes out as U+FFFD.
     #[must_use]

@@ -49,7 +49,7 @@ pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, 
 
 /// Blocks on the member in this role that belong elsewhere, by the hypothesis. In parity anything
 /// may be seen.
-pub(super) fn contrary(
+pub(super) fn misplaced(
     one: &Hypothesis,
     role: usize,
     sizes: &[u64],

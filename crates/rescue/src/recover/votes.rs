@@ -13,7 +13,7 @@ use braid_array::{Role, SECTOR_BYTES};
 use super::equations::Equations;
 use super::gathered::Gathered;
 use super::marks::Structure;
-use super::score::{contrary, score};
+use super::score::{misplaced, score};
 use super::shapes::{self, Shape};
 
 /// Equations that are looked at for every shape, and for those that are worth it.
@@ -334,7 +334,7 @@ fn refine(
         without.roles[role] = None;
         score(&mut without, sizes, equations, MANY);
         let gain = one.met.saturating_sub(without.met);
-        if gain * 50 <= one.met && (gain == 0 || contrary(&one, role, sizes, equations) >= gain) {
+        if gain * 50 <= one.met && (gain == 0 || misplaced(&one, role, sizes, equations) >= gain) {
             one = without;
         }
     }

@@ -8,6 +8,7 @@ use super::super::{Config, Piece, Pieces};
 use super::maps::Side;
 use super::{Backup, Halfway};
 use crate::Refusal;
+use crate::format::Superblock;
 use crate::level::{Layout, Level};
 
 /// Where a piece comes from.
@@ -28,8 +29,8 @@ impl Halfway {
         let piece = |(range, source): (Range<u64>, Source<'_>)| match source {
             Source::Map(side) => {
                 let mut array = self.config(side).map_err(Clone::clone)?.clone();
-                let name: &[u8] = if side == Side::Old { b"old-map" } else { b"new-map" };
-                array.superblock.set_name = named(name);
+                let name = if side == Side::Old { "old-map" } else { "new-map" };
+                array.superblock.set_name = Superblock::name_field(name);
                 let array_sectors = self.numbers.map(side).array_sectors();
                 Ok(Piece { array, array_sectors, part: range })
             }
@@ -94,10 +95,4 @@ fn backup_array(backup: &Backup) -> Result<Config, Refusal> {
         members: vec![Some(member)],
     };
     described.config()
-}
-
-fn named(name: &[u8]) -> [u8; 32] {
-    let mut set_name = [0; 32];
-    set_name.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
-    set_name
 }

@@ -123,8 +123,7 @@ fn served(object: &str, part: &str, arrays: Vec<Array>) -> Result<Assembled, Fai
         Ok(Piece { array, array_sectors, part })
     };
     let parts = pieces.iter().map(piece).collect::<Result<Vec<_>, _>>()?;
-    let mut set_name = [0; 32];
-    set_name.iter_mut().zip(object.bytes()).for_each(|(to, from)| *to = from);
+    let set_name = Superblock::name_field(object);
     let Pieces { whole, arrays: configs } =
         Pieces::of(&Superblock { set_name, ..Superblock::blank() }, parts);
     let mut opened = Vec::new();

@@ -140,9 +140,7 @@ fn plan(
         let next = "serve it with the command that braid recover prints";
         return Err(Failure::refused(OPERATION, name, reason, next));
     }
-    let stored = stored_name(&output::host_name(), name);
-    let mut set_name = [0; 32];
-    set_name.iter_mut().zip(stored.bytes()).for_each(|(to, from)| *to = from);
+    let set_name = Superblock::name_field(&stored_name(&output::host_name(), name));
     let mut roles = vec![DevRole::Spare; best.roles.len().next_multiple_of(128)];
     for (role, _, _) in members {
         roles[role.index()] = DevRole::Active(*role);
