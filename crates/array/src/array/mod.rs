@@ -174,6 +174,11 @@ impl Array {
     /// What is under way comes to its end: by an answer, by a deadline, or by a command.
     fn every_wait_ends(&self) -> Result<(), String> {
         let answered = self.lane.ios.in_flight > 0 || !self.lane.ios.abandoning.is_empty();
+        let waits = !self.jobs.room_waiters.is_empty() || self.logging.log.waits_for_room();
+        let makes_room = answered || self.lane.dirty.is_stuck() || !self.put_offs.0.is_empty();
+        if waits && !makes_room {
+            return Err("writes wait for room in the journal, and nothing makes any".to_owned());
+        }
         let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
         let paused = quiet && self.lane.keeper().is_paused();
         if self.idle() || paused || answered || self.deadline().is_some() {
@@ -195,7 +200,6 @@ impl Array {
                 }
                 continue;
             }
-            self.logging.destage(&mut self.lane, &mut self.jobs);
             while let Some(index) = self.logging.log.next_released() {
                 let event = self.jobs.write(&mut self.lane, index);
                 self.follow(event);
@@ -203,6 +207,8 @@ impl Array {
             while let Some(job) = self.jobs.ready.pop_front() {
                 self.advance_job(job);
             }
+            // Those that were given room may have found too little, and wait for more now.
+            self.logging.destage(&mut self.lane, &mut self.jobs);
             let updates = self.lane.keeper().updates();
             self.drive_keeper();
             let rest = self.jobs.ready.is_empty()

@@ -289,6 +289,31 @@ fn a_journal_that_writes_back_has_data_until_they_are_durable_in_place() {
     }
 }
 
+/// As much as fits in memory and in the ring is admitted; the rest gets room at once, and not when
+/// something is due anyway.
+#[test]
+fn writes_that_wait_for_room_in_a_journal_get_it_with_no_time_passing() {
+    for (level, disks) in [(5, 4), (6, 4), (6, 5)] {
+        for at_once in [1, 16] {
+            let mut world = World::with(level, 2, disks, 16, add_journal);
+            world.run();
+            world.command(Command::JournalMode(JournalMode::WriteBack));
+            let geometry = geometry_of(&config(level, 2, disks, 16)).unwrap();
+            let writes = geometry.array_sectors() / 16;
+            for number in 0..4 * writes {
+                let buf = world.data_buf(8 << 10);
+                let sector = number % writes * 16;
+                world.request(Op::Write { fua: false }, sector, 16, buf);
+                if number % at_once == at_once - 1 {
+                    world.run_until_idle();
+                    let answered = std::mem::take(&mut world.answers).len() as u64;
+                    assert_eq!(answered, at_once, "level {level} of {disks}, write {number}");
+                }
+            }
+        }
+    }
+}
+
 /// A new device may get the number of a member that is missing, and that number is listed as active
 /// until the next update. An array with a journal takes devices in before its first one.
 #[test]
