@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::support::export::{ask, connect, fill, noise};
-use crate::support::{Lab, program, skip};
+use crate::support::{Lab, install, program, skip};
 
 /// Runs a program with this input; it must succeed. Returns what it said.
 fn tool(program: &str, words: &[&str], input: &str) -> String {
@@ -119,7 +119,7 @@ fn parts_are_disks_for_nbd_clients_and_files_of_mounts() {
     ask(&mut client, 3, 0, &[]).unwrap();
     // Another program goes on with parts as clients know them.
     let other = lab.path("other");
-    std::fs::copy(program(), &other).unwrap();
+    install(&program(), &other);
     let upgraded = lab.braid_at(&other).args(["upgrade", "x"]).output().unwrap();
     assert!(upgraded.status.success(), "{}", String::from_utf8_lossy(&upgraded.stderr));
     ask(&mut client, 1, 8192, &[8; 4096]).unwrap();

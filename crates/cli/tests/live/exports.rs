@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::support::export::{ask, connect, fill, noise};
 use crate::support::nodes::{in_memory, members as on_nodes};
-use crate::support::{Lab, skip, until};
+use crate::support::{Lab, install, skip, until};
 use rustix::process::geteuid;
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ fn connects() {
 fn nobody_connects(lab: &Lab, socket: &Path) -> bool {
     let program = lab.path("client");
     if !program.exists() {
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        install(&std::env::current_exe().unwrap(), &program);
     }
     let mut client = Command::new(program);
     client.args(["--ignored", "--exact", "exports::connects"]).env(SOCKET, socket);

@@ -1,9 +1,7 @@
 //! Alerts and metrics of running arrays.
 
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -14,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::export::{fill, noise};
 use crate::support::nodes::{all_in_sync, in_memory, members};
-use crate::support::{Lab, until};
+use crate::support::{Lab, install_script, until};
 
 /// `braid monitor` in a process of its own, and what it says.
 pub(crate) struct Monitor {
@@ -64,8 +62,7 @@ fn noting_after(lab: &Lab, name: &str, first: &str) -> (String, impl Fn() -> Vec
     let program = lab.path(name);
     let notes = lab.path(&format!("{name}.notes"));
     let script = format!("#!/bin/sh\n{first}\nprintf '%s\\n' \"$*\" >> '{}'\n", notes.display());
-    std::fs::write(&program, script).expect("a program");
-    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("a program");
+    install_script(&script, &program);
     let noted = move || {
         let text = std::fs::read_to_string(&notes).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::support::export::{ask, connect, fill, noise};
 use crate::support::nodes::{in_memory, members as on_nodes};
-use crate::support::{Lab, program, skip, until};
+use crate::support::{Lab, install, install_script, program, skip, until};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn status(lab: &Lab) -> Value {
 /// The program of another version: the same one, elsewhere.
 fn another(lab: &Lab, name: &str) -> PathBuf {
     let path = lab.path(name);
-    std::fs::copy(program(), &path).unwrap();
+    install(&program(), &path);
     path
 }
 
@@ -264,8 +264,7 @@ fn what_cannot_take_over_gives_back() {
     // One that begins and does not understand what it is told, as an older one might not.
     let odd = lab.path("odd");
     let script = format!("#!/bin/sh\nexec {} \"$@\" --of-the-future\n", program().display());
-    std::fs::write(&odd, script).unwrap();
-    std::fs::set_permissions(&odd, std::fs::Permissions::from_mode(0o755)).unwrap();
+    install_script(&script, &odd);
     let verb = serde_json::json!({"version": 3, "verb": "upgrade", "program": odd, "takes": 1});
     let answer = tell(&lab, &verb);
     assert_eq!(answer["ok"]["upgraded"]["returned"], true, "{answer}");

@@ -1,9 +1,6 @@
 //! Wrong usage: exit status 2, one line, no byte on any member changed.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-
-use crate::support::{Lab, program};
+use crate::support::{Lab, install, install_script, program};
 
 #[test]
 fn wrong_words_are_refused_in_one_line() {
@@ -121,7 +118,7 @@ fn a_forgotten_name_is_noticed() {
 fn measurements_need_the_program_that_makes_them() {
     let lab = Lab::new();
     let alone = lab.path("braid");
-    std::fs::copy(program(), &alone).unwrap();
+    install(&program(), &alone);
     let output = lab.braid_at(&alone).env("PATH", "").args(["bench", "levels"]).output().unwrap();
     let line = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{line}");
@@ -130,8 +127,7 @@ fn measurements_need_the_program_that_makes_them() {
     // Whatever stands there is given the words and the run directory.
     let script = "#!/bin/sh\necho \"$BRAID_RUN_DIR $*\"\n";
     let other = lab.path("braid-bench");
-    std::fs::write(&other, script).unwrap();
-    std::fs::set_permissions(&other, Permissions::from_mode(0o755)).unwrap();
+    install_script(script, &other);
     let words = ["--run-dir", "here", "bench", "levels", "--quick", "--help"];
     let output = lab.braid_at(&alone).args(words).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

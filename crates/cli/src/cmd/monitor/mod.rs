@@ -319,3 +319,24 @@ fn wake_on_signals(waker: Sender<Wake>) -> io::Result<()> {
     };
     thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use tempfile::TempDir;
+
+    /// A program that a shell reads, and the directory that it is in. Another process writes it: a
+    /// file that this one has open for writing is open in each child that another test is about to
+    /// start, too, and cannot be run until that child is (ETXTBSY).
+    pub(super) fn script(text: &str) -> (TempDir, PathBuf) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (written, program) = (dir.path().join("written"), dir.path().join("program"));
+        std::fs::write(&written, format!("#!/bin/sh\n{text}\n")).expect("a script");
+        let status =
+            Command::new("install").args(["-m", "0755"]).args([&written, &program]).status();
+        assert!(status.expect("install(1)").success());
+        (dir, program)
+    }
+}

@@ -227,45 +227,23 @@ fn ended_within(mut child: Child, patience: Duration) -> io::Result<Option<ExitS
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
-
-    /// A program with this text. It may be busy while another test starts one.
-    fn with_program<T>(text: &str, run: impl Fn(&Path) -> Result<T, String>) -> Result<T, String> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let program = dir.path().join("program");
-        std::fs::write(&program, text).expect("a program");
-        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("a program");
-        loop {
-            match run(&program) {
-                Err(reason) if reason.contains("busy") => thread::yield_now(),
-                result => return result,
-            }
-        }
-    }
+    use crate::cmd::monitor::tests::script;
 
     #[test]
     fn a_mail_is_sent_or_not() {
-        let sent = with_program("#!/bin/sh\n[ \"$*\" = '-t -i' ] && grep -q fine\n", |program| {
-            mail(program, "To: root\n\nfine\n")
-        });
-        assert_eq!(sent, Ok(()));
-        let sent = with_program("#!/bin/sh\ncat >/dev/null; exit 75\n", |sendmail| {
-            mail(sendmail, "To: root\n")
-        });
-        let reason = sent.expect_err("not sent");
+        let (_dir, takes) = script("[ \"$*\" = '-t -i' ] && grep -q fine");
+        assert_eq!(mail(&takes, "To: root\n\nfine\n"), Ok(()));
+        let (_dir, refuses) = script("cat >/dev/null; exit 75");
+        let reason = mail(&refuses, "To: root\n").expect_err("not sent");
         assert!(reason.contains("75"), "{reason}");
         assert_eq!(mail(Path::new("/none"), ""), Err("no such file or directory".to_owned()));
     }
 
     #[test]
     fn a_program_that_hangs_is_ended() {
-        let ended = with_program("#!/bin/sh\nexec sleep 1000\n", |program| {
-            let child = Command::new(program).spawn().map_err(|error| system_error(&error))?;
-            ended_within(child, Duration::from_millis(1)).map_err(|error| system_error(&error))
-        });
-        assert_eq!(ended, Ok(None));
+        let child = Command::new("sleep").arg("1000").spawn().expect("sleep(1)");
+        let ended = ended_within(child, Duration::from_millis(1)).expect("a child");
+        assert_eq!(ended, None);
     }
 }

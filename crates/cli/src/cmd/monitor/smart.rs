@@ -140,11 +140,10 @@ fn warnings(said: &Value) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use serde_json::json;
 
     use super::*;
+    use crate::cmd::monitor::tests::script;
 
     fn words(said: Value) -> Vec<String> {
         warnings(&said).into_iter().collect()
@@ -181,12 +180,8 @@ mod tests {
 
     #[test]
     fn smartctl_is_asked_and_what_was_told_is_not_told_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let smartctl = dir.path().join("smartctl");
-        let script =
-            "#!/bin/sh\ntest \"$5\" = /dev/sdx && echo '{\"smart_status\":{\"passed\":false}}'\n";
-        std::fs::write(&smartctl, script).unwrap();
-        std::fs::set_permissions(&smartctl, PermissionsExt::from_mode(0o755)).unwrap();
+        let says = "test \"$5\" = /dev/sdx && echo '{\"smart_status\":{\"passed\":false}}'";
+        let (dir, smartctl) = script(says);
         assert_eq!(ask(&smartctl, Path::new("/dev/sdx")).len(), 1);
         assert!(ask(&smartctl, Path::new("/dev/sdy")).is_empty());
         let missing = dir.path().join("none");

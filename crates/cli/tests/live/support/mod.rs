@@ -24,6 +24,21 @@ pub(crate) fn program() -> PathBuf {
     path
 }
 
+/// A program at `to` that is the same as `from`. Another process writes it: a file that this one has
+/// open for writing is open in each child that another test is about to start, too, and cannot be
+/// run until that child is (ETXTBSY).
+pub(crate) fn install(from: &Path, to: &Path) {
+    let status = Command::new("install").args(["-m", "0755"]).args([from, to]).status();
+    assert!(status.expect("install(1)").success(), "{} is not there", to.display());
+}
+
+/// A program at `to` that a shell reads.
+pub(crate) fn install_script(text: &str, to: &Path) {
+    let written = to.with_extension("sh");
+    std::fs::write(&written, text).expect("a script");
+    install(&written, to);
+}
+
 /// A directory in which arrays are made and served; all of them are stopped when it goes, and so
 /// are nodes in the background.
 pub(crate) struct Lab {
