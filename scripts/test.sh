@@ -112,8 +112,8 @@ why() {
 		echo "not over after $limit s; of the tests that took long, these did not end:"
 		unended "$log"
 	fi
-	sed -n '/^test .* FAILED$/p; /^SKIPPED /p; /panicked at /{N;N;N;p}; /(signal: /p
-		/^error/{N;N;N;p}' "$log" | cut -c1-300 | head -100
+	sed -n '/^test .* FAILED$/p; /^SKIPPED /p; /panicked at /,/^stack backtrace:\|^$/p
+		/(signal: /p; /^error/{N;N;N;p}' "$log" | cut -c1-300 | head -300
 	tail -n 5 "$log"
 }
 

@@ -61,7 +61,8 @@ impl Run {
 
 impl std::fmt::Display for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}\n{}\n{}", self.command, self.status, self.stdout, self.stderr)
+        // Why it failed comes before all that it has done.
+        write!(f, "{}: {}\n{}\n{}", self.command, self.status, self.stderr, self.stdout)
     }
 }
 
