@@ -3,13 +3,29 @@
 use std::io;
 
 use braid_array::Refusal;
+use rustix::io::Errno;
 
-/// The system has no more of something.
+/// The system refuses something that the command cannot do without.
 pub(crate) fn refused_by_system(error: &io::Error) -> Refusal {
-    Refusal::new(
-        format!("the system refuses: {}", describe(error)),
-        "check its limits (memory, descriptors)",
-    )
+    Refusal::new(format!("the system refuses: {}", describe(error)), next_step(error))
+}
+
+/// What helps against such an error.
+fn next_step(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE) => "allow more open files (ulimit -n)",
+        Some(Errno::NOMEM | Errno::AGAIN | Errno::NOBUFS) => {
+            "free some memory, or allow more locked memory and threads (ulimit -l, ulimit -u)"
+        }
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "be a user that may, or allow it to this one (a container may forbid io_uring, and so \
+             does sysctl kernel.io_uring_disabled)"
+        }
+        Some(Errno::ROFS) => "name a directory that can be written to with --run-dir",
+        Some(Errno::NOSPC | Errno::DQUOT) => "make room where the run directory is",
+        Some(Errno::NOSYS) => "use a kernel that has io_uring",
+        _ => "see what the kernel says of it (dmesg)",
+    }
 }
 
 /// An error of the system without Rust's "(os error N)".
@@ -18,4 +34,21 @@ pub(crate) fn describe(error: &io::Error) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_what_helps_against_it() {
+        let next = |errno: Errno| next_step(&errno.into());
+        assert!(next(Errno::MFILE).contains("ulimit -n"));
+        assert!(next(Errno::NOMEM).contains("ulimit -l"));
+        assert!(next(Errno::PERM).contains("io_uring_disabled"));
+        assert!(next(Errno::ROFS).contains("--run-dir"));
+        assert!(next(Errno::IO).contains("dmesg"));
+        let other = io::Error::other("odd");
+        assert!(next_step(&other).contains("dmesg"));
+    }
 }
