@@ -89,6 +89,32 @@ fn superblocks_0_90_say_what_mdadm_says() {
     assert_eq!(sb.role(), DevRole::Active(Role(1)));
 }
 
+/// The kernel writes minor version 91 then, and no recovery offset: a member that is active and not
+/// in sync has what was moved.
+#[test]
+fn superblocks_0_90_tell_of_a_reshape() {
+    let mut bytes = patched(V090, 8, &91u32.to_le_bytes());
+    bytes = patched(&bytes, 176, &4096u64.to_le_bytes());
+    bytes = patched(&bytes, 184, &6u32.to_le_bytes());
+    bytes = patched(&bytes, 188, &1u32.to_le_bytes());
+    bytes = patched(&bytes, 192, &18u32.to_le_bytes());
+    bytes = patched(&bytes, 196, &(32u32 << 10).to_le_bytes());
+    let sb = decode(Version::V0_90, &bytes);
+    let told = sb.reshape;
+    assert_eq!((told.position, told.new_level, told.delta_disks), (4096, 6, 1));
+    assert_eq!((told.new_layout, told.new_chunk_sectors, told.new_offset), (18, 64, 0));
+    assert_eq!(sb.feature_map, feature::BITMAP_OFFSET | feature::RESHAPE_ACTIVE);
+    assert_eq!((sb.role(), sb.recovery_offset), (DevRole::Active(Role(1)), MAX_SECTOR));
+
+    let state = 512 + 128 + 16;
+    let sb = decode(Version::V0_90, &patched(&bytes, state, &2u32.to_le_bytes()));
+    assert!(sb.has(feature::RECOVERY_OFFSET));
+    assert_eq!((sb.role(), sb.recovery_offset), (DevRole::Active(Role(1)), 4096));
+    // Without a reshape such a member is a spare.
+    let sb = decode(Version::V0_90, &patched(V090, state, &2u32.to_le_bytes()));
+    assert_eq!((sb.role(), sb.recovery_offset), (DevRole::Spare, MAX_SECTOR));
+}
+
 #[test]
 fn what_md_wrote_is_encoded_to_the_same_bytes() {
     for (version, bytes) in [(Version::V1_2, V12), (Version::V1_1, V11), (Version::V1_0, V10)] {

@@ -2,6 +2,7 @@
 //! at one moment. Braid reads what the array held before, md agrees where it can be asked, and not
 //! one byte of any member changes.
 
+use crate::made::{self, Made};
 use crate::support::{self, Run, braid, fingerprints, guest, skip};
 use braid_judges::Content;
 use std::fs;
@@ -9,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-const GUEST: &str = include_str!("backups.sh");
 const HOLD: &str = include_str!("hold.c");
 const MEMBER_BYTES: u64 = 32 << 20;
 
@@ -24,6 +24,9 @@ layout | 4 | 4 | past=6000,speed=2000 | -e1.2 -l5 -c64 | --layout=right-asymmetr
 chunk-6 | 5 | 5 | past=8000,wait=0.5 | -e1.2 -l6 -c64 | -c32 FILE
 shrink | 4 | 4 | size=16384,below=6000,wait=0.6 | -e1.2 -l5 -c512 -z8M | -n3 FILE
 grow | 4 | 3 | past=0,wait=1.5,speed=200 | -e1.2 -l5 -c512 | -n4 FILE
+grow-090 | 4 | 3 | past=0,wait=1.5,speed=200 | -e0.90 -l5 -c512 | -n4 FILE
+six-090 | 4 | 3 | past=3000 | -e0.90 -l5 -c64 | --level=6 -n4 FILE
+spare-090 | 5 | 3 | past=0,wait=1.5,speed=200 | -e0.90 -l5 -c512 | -n4
 spare | 5 | 3 | past=0,wait=1.5,speed=200 | -e1.0 -l5 -c512 | -n4
 spare-new | 4 | 3 | past=3000,wait=0.3,speed=200 | -e1.0 -l5 -c512 | -n4
 ahead-six | 4 | 3 | past=0,wait=4,ahead | -e1.2 -l5 -c64 | --level=6 -n4 FILE
@@ -44,40 +47,41 @@ struct Dead {
     content: Content,
 }
 
-impl Dead {
+impl Made for Dead {
+    /// What holds mdadm is a part of the recipe, though the guest gets it as a library.
+    const GUEST: &str =
+        concat!(include_str!("backups.sh"), ": <<'END'\n", include_str!("hold.c"), "END\n");
+
+    fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn members(&self) -> Vec<(&Path, u64)> {
+        self.members.iter().map(|path| (path.as_path(), MEMBER_BYTES)).collect()
+    }
+
     fn call(&self) -> String {
         let Self { name, before, moment, create, grow, content, .. } = self;
         let directory = self.directory.display();
         let seed = content.seed;
         format!("die {name} {seed} {before} {moment} {directory} '{create}' '{grow}'")
     }
+}
 
-    fn recipe(&self) -> String {
-        format!("{MEMBER_BYTES} {}\n{}\n{GUEST}{HOLD}", self.members.len(), self.call())
-    }
-
+impl Dead {
     fn make(&self) -> Result<(), String> {
-        let recipe = self.directory.join("recipe");
-        if fs::read_to_string(&recipe).ok() == Some(self.recipe()) {
+        if self.is_made() {
             return Ok(());
         }
-        let _ = fs::remove_dir_all(&self.directory);
-        fs::create_dir_all(&self.directory).expect("a directory");
-        self.members.iter().for_each(|path| support::sparse_file(path, MEMBER_BYTES));
-        let pattern = env!("CARGO_BIN_EXE_pattern");
-        let hold = hold();
+        self.begin();
         let script =
-            format!("PATTERN={pattern}\nHOLD={}\n{GUEST}\n{}\n", hold.display(), self.call());
+            format!("HOLD={}\n{}{}\n", hold().display(), made::guest::<Self>(), self.call());
         let run = guest::with_disks(&format!("backup-{}", self.name), &script, &self.members);
         if !self.directory.join("died").exists() {
             return Err(format!("{}: {run}", self.name));
         }
-        fs::write(recipe, self.recipe()).expect("a writable directory");
+        self.finish();
         Ok(())
-    }
-
-    fn size_bytes(&self) -> u64 {
-        support::read(&self.directory.join("size.txt")).trim().parse().expect("a size")
     }
 
     fn backup(&self) -> Option<PathBuf> {
@@ -98,17 +102,7 @@ impl Dead {
 
     /// `braid cat`: right, refused with this line, or wrong. And what else was said.
     fn cat(&self) -> Result<String, String> {
-        let mut child = self.command(&[]).spawn().expect("braid starts");
-        let mut stdout = child.stdout.take().expect("a pipe");
-        let checked = self.content.check(&mut stdout, 0, self.size_bytes());
-        drop(stdout);
-        let output = child.wait_with_output().expect("braid ends");
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
-        match (output.status.code(), checked) {
-            (Some(0), Ok(())) => Ok(said),
-            (Some(1), Err(why)) if why.starts_with("0 of") => Err(format!("refused: {said}")),
-            (status, checked) => Err(format!("status {status:?}, {checked:?}: {said}")),
-        }
+        made::content_by(&mut self.command(&[]), &self.content, self.size_bytes())
     }
 }
 
@@ -146,15 +140,14 @@ fn parse(line: &str) -> Dead {
     };
     let directory = support::base().join("backups").join(name);
     let count: usize = members.parse().expect("a number");
-    let seed = name.bytes().fold(7, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000);
     Dead {
         name: name.into(),
         before: before.parse().expect("a number"),
         moment: moment.into(),
         create: create.into(),
         grow: grow.into(),
-        members: (0..count).map(|number| directory.join(format!("m{number}.img"))).collect(),
-        content: Content::of(seed),
+        members: made::members_in(&directory, count),
+        content: made::content_of(name),
         directory,
     }
 }
@@ -211,8 +204,7 @@ fn md_agrees_with_what_is_read_with_backups() {
         return skip(test, &reason);
     }
     let root = support::directory("backups-go-on");
-    let pattern = env!("CARGO_BIN_EXE_pattern");
-    let mut script = format!("PATTERN={pattern}\n{GUEST}\n");
+    let mut script = made::guest::<Dead>();
     let asked: Vec<&Dead> = all().iter().filter(|array| !is_ahead(array)).collect();
     for array in &asked {
         let directory = root.join(&array.name);

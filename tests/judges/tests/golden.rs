@@ -2,15 +2,13 @@
 //! metadata versions, clean and not. Two guests make them side by side; one that a former run made
 //! by the same recipe is used again.
 
-use crate::support::{self, Run, guest};
+use crate::made::{self, Made};
+use crate::support::{self, Run};
 use braid_judges::Content;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-
-const GUEST: &str = include_str!("golden.sh");
 
 /// name | member sizes in MiB (or K) | mdadm --create arguments | what happens then (golden.sh)
 const TABLE: &str = "
@@ -132,6 +130,26 @@ pub(crate) struct Golden {
     pub(crate) content: Content,
 }
 
+impl Made for Golden {
+    const GUEST: &str = include_str!("golden.sh");
+
+    fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn members(&self) -> Vec<(&Path, u64)> {
+        let sizes_bytes = self.sizes_bytes.iter().copied();
+        self.members.iter().map(PathBuf::as_path).zip(sizes_bytes).collect()
+    }
+
+    fn call(&self) -> String {
+        let Self { name, raid_devices, after, arguments, .. } = self;
+        let seed = self.content.seed;
+        let directory = self.directory.display();
+        format!("one {name} {seed} {raid_devices} {after} {directory} {arguments}")
+    }
+}
+
 impl Golden {
     /// md's level, as mdadm's argument names it.
     pub(crate) fn level(&self) -> &str {
@@ -147,31 +165,6 @@ impl Golden {
         let Some((_, layout)) = self.arguments.split_once(" -p") else { return 2 };
         let digit = layout.as_bytes()[1] - b'0';
         if self.after.starts_with("relayout") { 4 } else { usize::from(digit) }
-    }
-
-    /// The guest's call that makes it.
-    fn call(&self) -> String {
-        let Self { name, raid_devices, after, arguments, .. } = self;
-        let seed = self.content.seed;
-        let directory = self.directory.display();
-        format!("one {name} {seed} {raid_devices} {after} {directory} {arguments}")
-    }
-
-    /// All that its making depends on.
-    fn recipe(&self) -> String {
-        format!("{:?}\n{}\n{GUEST}", self.sizes_bytes, self.call())
-    }
-
-    fn is_made(&self) -> bool {
-        fs::read_to_string(self.directory.join("recipe")).ok() == Some(self.recipe())
-    }
-
-    fn create_members(&self) {
-        let _ = fs::remove_dir_all(&self.directory);
-        fs::create_dir_all(&self.directory).expect("a directory");
-        for (path, bytes) in self.members.iter().zip(&self.sizes_bytes) {
-            support::sparse_file(path, *bytes);
-        }
     }
 
     /// One of mdadm's descriptions of it.
@@ -209,7 +202,7 @@ fn tiny_archive() -> PathBuf {
 fn make_tiny_archive() {
     let directory = support::directory("tiny-new");
     let arrays = parse(TINY, &directory);
-    make_in_one_boot("tiny-new", &arrays.iter().collect::<Vec<_>>()).expect("a guest");
+    made::make_in_one_boot("tiny-new", &arrays.iter().collect::<Vec<_>>()).expect("a guest");
     let mut tar = Command::new("tar");
     tar.env("GZIP", "-9").arg("-C").arg(&directory).args(["--sparse", "--exclude=recipe"]);
     tar.args(["--owner=0", "--group=0", "--sort=name", "-czf"]).arg(tiny_archive());
@@ -219,20 +212,14 @@ fn make_tiny_archive() {
 /// With the sizes that md gave them.
 fn sized(mut arrays: Vec<Golden>) -> Vec<Golden> {
     for array in &mut arrays {
-        array.size_bytes = array.text("size.txt").trim().parse().expect("a size");
+        array.size_bytes = Made::size_bytes(array);
     }
     arrays
 }
 
 fn make() -> Result<Vec<Golden>, String> {
     let arrays = parse(TABLE, &support::base().join("golden"));
-    let old = arrays.iter().filter(|array| !array.is_made()).collect::<Vec<_>>();
-    let halves = [0, 1].map(|half| old.iter().copied().skip(half).step_by(2).collect::<Vec<_>>());
-    std::thread::scope(|scope| {
-        let [first, second] = &halves;
-        let other = scope.spawn(|| make_in_one_boot("golden-1", second));
-        make_in_one_boot("golden-0", first).and(other.join().expect("a guest"))
-    })?;
+    made::make_all("golden", &arrays)?;
     Ok(sized(arrays))
 }
 
@@ -245,14 +232,13 @@ fn parse_line(base: &Path, line: &str) -> Golden {
     let [name, sizes, arguments, after] = columns[..] else { panic!("bad line: {line}") };
     let sizes_bytes: Vec<u64> = sizes.split(' ').map(size_bytes).collect();
     let directory = base.join(name);
-    let members = (0..sizes_bytes.len()).map(|number| directory.join(format!("m{number}.img")));
-    let seed = name.bytes().fold(0, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000);
-    let content = Content::of(seed);
+    let content = made::content_of(name);
+    let seed = content.seed;
     Golden {
         name: name.into(),
         arguments: arguments.into(),
         after: after.into(),
-        members: members.collect(),
+        members: made::members_in(&directory, sizes_bytes.len()),
         raid_devices: sizes_bytes.len() - usize::from(arguments.contains("-x1")),
         sizes_bytes,
         size_bytes: 0,
@@ -267,25 +253,6 @@ fn size_bytes(word: &str) -> u64 {
         Some(kib) => kib.parse::<u64>().expect("a size") << 10,
         None => word.parse::<u64>().expect("a size") << 20,
     }
-}
-
-fn make_in_one_boot(name: &str, arrays: &[&Golden]) -> Result<(), String> {
-    if arrays.is_empty() {
-        return Ok(());
-    }
-    let mut script = format!("PATTERN={}\n{GUEST}\n", env!("CARGO_BIN_EXE_pattern"));
-    for array in arrays {
-        array.create_members();
-        let _ = writeln!(script, "{}", array.call());
-    }
-    let run = guest::run(name, &script);
-    if !run.status.success() {
-        return Err(format!("making golden arrays: {run}"));
-    }
-    for array in arrays {
-        fs::write(array.directory.join("recipe"), array.recipe()).expect("a writable directory");
-    }
-    Ok(())
 }
 
 /// Copies of the members, for tests that write.

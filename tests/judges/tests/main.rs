@@ -14,6 +14,7 @@ mod handoff;
 mod installed;
 mod live;
 mod logs;
+mod made;
 mod md_to_braid;
 mod mixed;
 mod nbd_clients;

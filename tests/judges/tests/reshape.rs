@@ -2,18 +2,16 @@
 //! before, also with each member left out, or says why it does not; and not one byte of any member
 //! changes.
 
+use crate::made::{self, Made};
 use crate::served::Served;
 use crate::support::{self, Run, braid, fingerprints, guest, skip};
 use braid_judges::Content;
-use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{OnceLock, PoisonError, RwLock};
-
-const GUEST: &str = include_str!("reshape.sh");
 
 /// name | members | before | stop (reshape.sh) | mdadm --create | mdadm --grow | readable without
 ///
@@ -26,6 +24,7 @@ grow-bitmap | 4 | 3 | past=20000 | -l5 -c64 -binternal | -n4 | 0123
 grow-cut | 4 | 3 | past=20000,cut | -l5 -c64 --bitmap=none | -n4 | 0123
 grow-6 | 5 | 4 | past=20000 | -l6 -c64 --bitmap=none | -n5 | 01234
 grow-two | 5 | 3 | past=20000 | -l5 -c32 --bitmap=none | -n5 | 01234
+grow-090 | 4 | 3 | past=20000 | -e0.90 -l5 -c64 --bitmap=none | -n4 | 0123
 grow-chunk | 4 | 3 | past=20000 | -l5 -c64 --bitmap=none | -n4 -c128 | 0123
 shrink | 4 | 4 | size=51200,below=80000 | -l5 -c64 --bitmap=none -z26M | -n3 | 0123
 shrink-late | 4 | 4 | size=51200,below=20000 | -l5 -c64 --bitmap=none -z26M | -n3 | 0123
@@ -58,32 +57,26 @@ struct Stopped {
     content: Content,
 }
 
-impl Stopped {
+impl Made for Stopped {
+    const GUEST: &str = include_str!("reshape.sh");
+
+    fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn members(&self) -> Vec<(&Path, u64)> {
+        self.members.iter().map(|path| (path.as_path(), MEMBER_BYTES)).collect()
+    }
+
     fn call(&self) -> String {
         let Self { name, before, stop, create, grow, content, .. } = self;
         let directory = self.directory.display();
         let seed = content.seed;
         format!("half {name} {seed} {before} {stop} {directory} '{create}' '{grow}'")
     }
+}
 
-    fn recipe(&self) -> String {
-        format!("{MEMBER_BYTES} {}\n{}\n{GUEST}", self.members.len(), self.call())
-    }
-
-    fn is_made(&self) -> bool {
-        fs::read_to_string(self.directory.join("recipe")).ok() == Some(self.recipe())
-    }
-
-    fn create_members(&self) {
-        let _ = fs::remove_dir_all(&self.directory);
-        fs::create_dir_all(&self.directory).expect("a directory");
-        self.members.iter().for_each(|path| support::sparse_file(path, MEMBER_BYTES));
-    }
-
-    fn size_bytes(&self) -> u64 {
-        support::read(&self.directory.join("size.txt")).trim().parse().expect("a size")
-    }
-
+impl Stopped {
     /// With the mdadm that makes backups killed, more had been moved in the one trial than the file
     /// held, and what the array held could not be had from what was left.
     fn is_readable(&self) -> bool {
@@ -118,13 +111,7 @@ fn named(name: &str) -> &'static Stopped {
 
 fn make() -> Result<Vec<Stopped>, String> {
     let arrays: Vec<Stopped> = TABLE.lines().filter(|line| !line.is_empty()).map(parse).collect();
-    let old: Vec<&Stopped> = arrays.iter().filter(|array| !array.is_made()).collect();
-    let halves = [0, 1].map(|half| old.iter().copied().skip(half).step_by(2).collect::<Vec<_>>());
-    std::thread::scope(|scope| {
-        let [first, second] = &halves;
-        let other = scope.spawn(|| make_in_one_boot("reshape-1", second));
-        make_in_one_boot("reshape-0", first).and(other.join().expect("a guest"))
-    })?;
+    made::make_all("reshape", &arrays)?;
     Ok(arrays)
 }
 
@@ -135,7 +122,6 @@ fn parse(line: &str) -> Stopped {
     };
     let directory = support::base().join("reshape").join(name);
     let count: usize = members.parse().expect("a number");
-    let seed = name.bytes().fold(1, |sum, byte| (sum * 31 + u64::from(byte)) % 1_000_000);
     Stopped {
         name: name.into(),
         before: before.parse().expect("a number"),
@@ -143,29 +129,10 @@ fn parse(line: &str) -> Stopped {
         create: create.into(),
         grow: grow.into(),
         without: without.bytes().map(|digit| usize::from(digit - b'0')).collect(),
-        members: (0..count).map(|number| directory.join(format!("m{number}.img"))).collect(),
-        content: Content::of(seed),
+        members: made::members_in(&directory, count),
+        content: made::content_of(name),
         directory,
     }
-}
-
-fn make_in_one_boot(name: &str, arrays: &[&Stopped]) -> Result<(), String> {
-    if arrays.is_empty() {
-        return Ok(());
-    }
-    let mut script = format!("PATTERN={}\n{GUEST}\n", env!("CARGO_BIN_EXE_pattern"));
-    for array in arrays {
-        array.create_members();
-        let _ = writeln!(script, "{}", array.call());
-    }
-    let run = guest::run(name, &script);
-    if !run.status.success() {
-        return Err(format!("stopping reshapes: {run}"));
-    }
-    for array in arrays {
-        fs::write(array.directory.join("recipe"), array.recipe()).expect("a writable directory");
-    }
-    Ok(())
 }
 
 /// `braid cat`: right, refused with this line, or wrong. And what else was said.
@@ -177,18 +144,7 @@ fn cat(array: &Stopped, members: &[PathBuf], options: &[String]) -> Result<Strin
         // Superblocks do not say that an array was made smaller to be shrunk.
         command.args(["--length", &array.size_bytes().to_string()]);
     }
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("braid starts");
-    let mut stdout = child.stdout.take().expect("a pipe");
-    let checked = array.content.check(&mut stdout, 0, array.size_bytes());
-    drop(stdout);
-    let output = child.wait_with_output().expect("braid ends");
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
-    match (output.status.code(), checked) {
-        (Some(0), Ok(())) => Ok(said),
-        (Some(1), Err(why)) if why.starts_with("0 of") => Err(format!("refused: {said}")),
-        (status, checked) => Err(format!("status {status:?}, {checked:?}: {said}")),
-    }
+    made::content_by(&mut command, &array.content, array.size_bytes())
 }
 
 #[test]
@@ -340,6 +296,29 @@ fn set_back(member: &Path) {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     block[216..220].copy_from_slice(&(sum as u32).to_le_bytes());
     file.write_all_at(&block, AT).expect("a superblock");
+}
+
+#[test]
+fn examines_a_reshape_as_mdadm_does() {
+    if let Err(reason) = guest::available() {
+        return skip("examines_a_reshape_as_mdadm_does", &reason);
+    }
+    let mut findings = Vec::new();
+    for array in all() {
+        for (number, member) in array.members.iter().enumerate() {
+            let theirs = support::read(&array.directory.join(format!("examine-{number}.txt")));
+            let run = Run::of(braid().arg("examine").arg(member)).expect_success("examine");
+            let ours: Vec<&str> = run.stdout.lines().map(str::trim).collect();
+            let told = theirs.lines().map(str::trim);
+            let told = told.skip_while(|line| !line.starts_with("Reshape pos'n"));
+            for line in told.take_while(|line| !line.is_empty()) {
+                if !ours.contains(&line) {
+                    findings.push(format!("{} member {number}: no line {line}", array.name));
+                }
+            }
+        }
+    }
+    support::report(&findings);
 }
 
 #[test]

@@ -12,8 +12,9 @@ half() {
 	cd "$5" || fail "$name: no directory"
 	rm -f backup
 	attach m?.img
+	[[ $create = *-e* ]] || create="-e1.2 $create"
 	# shellcheck disable=SC2086 # arguments are words
-	md --create /dev/md0 --run --assume-clean --homehost=judge --name="$name" -e1.2 \
+	md --create /dev/md0 --run --assume-clean --homehost=judge --name="$name" \
 		-n "$devices" $create "${LOOPS[@]:0:devices}"
 	idle md0
 	put /dev/md0 "$seed"

@@ -164,7 +164,8 @@ const LOGICAL_BLOCKS: [u32; 4] = [512, 1024, 2048, 4096];
 pub struct Superblock {
     /// Version.
     pub version: Version,
-    /// `feature_map`. For 0.90 the bits that mean the same: `BITMAP_OFFSET`, `RESHAPE_ACTIVE`.
+    /// `feature_map`. For 0.90 the bits that mean the same: `BITMAP_OFFSET`, `RESHAPE_ACTIVE`, and
+    /// in a reshape `RECOVERY_OFFSET`.
     pub feature_map: u32,
     /// Array UUID as stored; see [`Superblock::uuid_text`].
     pub set_uuid: [u8; 16],

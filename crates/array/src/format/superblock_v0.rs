@@ -26,6 +26,9 @@ const CHECKSUM_AT: usize = 152;
 const DISKS_AT: usize = 512;
 const DISK_BYTES: usize = 128;
 const MAX_DISKS: u32 = 27;
+
+/// The minor version in a reshape; 90 otherwise.
+const MINOR_IN_RESHAPE: u32 = 91;
 const THIS_DISK_AT: usize = 3968;
 
 /// Bits of the array's `state`.
@@ -34,6 +37,7 @@ const STATE_BITMAP_PRESENT: u32 = 1 << 8;
 
 /// Bits of a disk's `state`.
 const DISK_FAULTY: u32 = 1 << 0;
+const DISK_ACTIVE: u32 = 1 << 1;
 const DISK_SYNC: u32 = 1 << 2;
 const DISK_REMOVED: u32 = 1 << 3;
 const DISK_WRITE_MOSTLY: u32 = 1 << 9;
@@ -58,7 +62,7 @@ pub(super) fn decode(sector: u64, bytes: &[u8]) -> Result<Superblock, Superblock
     };
     let major = u32_at(bytes, 4);
     let minor = u32_at(bytes, 8);
-    if major != 0 || !(90..=91).contains(&minor) {
+    if major != 0 || !(90..=MINOR_IN_RESHAPE).contains(&minor) {
         let minor = if major == 0 { minor } else { 0 };
         return Err(SuperblockError::WrongVersion { major, minor });
     }
@@ -109,8 +113,16 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
     if bitmap {
         feature_map |= feature::BITMAP_OFFSET;
     }
-    if minor == 91 {
+    let mut recovery_offset = MAX_SECTOR;
+    if minor == MINOR_IN_RESHAPE {
         feature_map |= feature::RESHAPE_ACTIVE;
+        // Without a field of its own: a member that is active and not in sync has what the reshape
+        // has moved (`super_90_sync` in the kernel's `md.c`).
+        let state = disk_state(bytes, dev_number);
+        if state & DISK_ACTIVE != 0 && state & DISK_SYNC == 0 {
+            feature_map |= feature::RECOVERY_OFFSET;
+            recovery_offset = u64_at(bytes, 176);
+        }
     }
     let mut set_uuid = [0; 16];
     for (group, at) in [20, 52, 56, 60].into_iter().enumerate() {
@@ -132,7 +144,7 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         data_offset: 0,
         data_size: if level < 1 { sector } else { sector.min(MAX_DATA_SECTORS) },
         super_offset: sector,
-        recovery_offset: MAX_SECTOR,
+        recovery_offset,
         dev_number,
         corrected_reads: 0,
         device_uuid: [0; 16],
@@ -151,12 +163,12 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         },
         logical_block_bytes: u32_at(bytes, 200),
         padding: [0; 32],
-        roles: (0..MAX_DISKS).map(|number| role(bytes, number)).collect(),
+        roles: (0..MAX_DISKS).map(|number| role(minor, bytes, number)).collect(),
     }
 }
 
 fn reshape(minor: u32, bytes: &[u8]) -> Reshape {
-    if minor < 91 {
+    if minor < MINOR_IN_RESHAPE {
         return Reshape::default();
     }
     Reshape {
@@ -174,14 +186,15 @@ fn disk_state(bytes: &[u8], number: u32) -> u32 {
 }
 
 /// The role of a device number. A descriptor that was never used is all zeroes.
-fn role(bytes: &[u8], number: u32) -> DevRole {
+fn role(minor: u32, bytes: &[u8], number: u32) -> DevRole {
     let state = disk_state(bytes, number);
     let raid_disk = u32_at(bytes, DISKS_AT + DISK_BYTES * number as usize + 12);
     if state & (DISK_FAULTY | DISK_REMOVED) != 0 {
         return DevRole::Faulty;
     }
+    let active = if minor == MINOR_IN_RESHAPE { DISK_ACTIVE | DISK_SYNC } else { DISK_SYNC };
     match u16::try_from(raid_disk) {
-        Ok(raid_disk) if state & DISK_SYNC != 0 => DevRole::Active(Role(raid_disk)),
+        Ok(raid_disk) if state & active != 0 => DevRole::Active(Role(raid_disk)),
         _ => DevRole::Spare,
     }
 }

@@ -7,7 +7,7 @@ use braid_array::format::superblock::{devflag, feature};
 use braid_array::format::{BitmapSuperblock, DevRole, Superblock, Version};
 use serde_json::{Value, json};
 
-use super::examined::{Examined, field, layout};
+use super::examined::{Examined, field, layout, reshape};
 use super::{examine_090, human, names, shape, time};
 
 /// The lines of `mdadm --examine`.
@@ -132,31 +132,6 @@ fn bitmap_sectors(bitmap: &BitmapSuperblock) -> u64 {
     let chunk_sectors = (u64::from(bitmap.chunk_bytes) / SECTOR_BYTES).max(1);
     let bits = bitmap.sync_size_sectors.div_ceil(chunk_sectors);
     (bits.div_ceil(8) + 256).div_ceil(SECTOR_BYTES)
-}
-
-fn reshape(text: &mut String, sb: &Superblock) {
-    if !sb.has(feature::RESHAPE_ACTIVE) {
-        return;
-    }
-    let new = &sb.reshape;
-    let bytes = new.position.saturating_mul(SECTOR_BYTES);
-    let position = format!("{}{}", new.position / 2, human::size_both(bytes));
-    field(text, "Reshape pos'n", position);
-    if new.delta_disks != 0 {
-        let old = i64::from(sb.raid_disks) - i64::from(new.delta_disks);
-        let change = format!("{} ({old}->{})", new.delta_disks, sb.raid_disks);
-        field(text, "Delta Devices", change);
-    }
-    if new.new_level != sb.level {
-        field(text, "New Level", shape::level_name(new.new_level));
-    }
-    if new.new_layout != sb.layout {
-        field(text, "New Layout", new.new_layout);
-    }
-    if new.new_chunk_sectors != sb.chunk_sectors {
-        field(text, "New Chunksize", format!("{}K", new.new_chunk_sectors / 2));
-    }
-    text.push('\n');
 }
 
 fn update(text: &mut String, member: &Examined) {

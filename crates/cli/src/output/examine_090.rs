@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 
-use super::examined::{Examined, field, layout};
+use super::examined::{Examined, field, layout, reshape};
 use super::{human, shape, time};
 
+const MINOR_VERSION_AT: usize = 8;
 const PREFERRED_MINOR_AT: usize = 44;
 const NR_DISKS_AT: usize = 36;
 const RAID_DISKS_AT: usize = 40;
@@ -28,7 +29,7 @@ pub(super) fn text(member: &Examined) -> String {
     let raw = &member.raw;
     let mut text = format!("{}:\n", member.device);
     field(&mut text, "Magic", "a92b4efc");
-    field(&mut text, "Version", "0.90.00");
+    field(&mut text, "Version", format!("0.{}.00", word(raw, MINOR_VERSION_AT)));
     field(&mut text, "UUID", sb.uuid_text());
     field(&mut text, "Creation Time", time::ctime(sb.ctime));
     field(&mut text, "Raid Level", shape::level_name(sb.level));
@@ -43,6 +44,7 @@ pub(super) fn text(member: &Examined) -> String {
     field(&mut text, "Total Devices", word(raw, NR_DISKS_AT));
     field(&mut text, "Preferred Minor", word(raw, PREFERRED_MINOR_AT));
     text.push('\n');
+    reshape(&mut text, sb);
     field(&mut text, "Update Time", time::ctime(sb.utime));
     let clean = word(raw, STATE_AT) & 1 != 0;
     field(&mut text, "State", if clean { "clean" } else { "active" });

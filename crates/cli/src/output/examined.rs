@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use braid_array::SECTOR_BYTES;
+use braid_array::format::superblock::feature;
 use braid_array::format::{BitmapSuperblock, Superblock, Version};
 
-use super::shape;
+use super::{human, shape};
 
 /// What was found on a member.
 #[derive(Debug)]
@@ -38,6 +39,40 @@ impl Examined {
 /// One line of it: the label right-aligned, as mdadm has it.
 pub(super) fn field(text: &mut String, label: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "{label:>15} : {value}");
+}
+
+/// What a reshape changes, and how far it is.
+pub(super) fn reshape(text: &mut String, sb: &Superblock) {
+    if !sb.has(feature::RESHAPE_ACTIVE) {
+        return;
+    }
+    let new = &sb.reshape;
+    let bytes = new.position.saturating_mul(SECTOR_BYTES);
+    let position = format!("{}{}", new.position / 2, human::size_both(bytes));
+    field(text, "Reshape pos'n", position);
+    if new.delta_disks != 0 {
+        let old = i64::from(sb.raid_disks) - i64::from(new.delta_disks);
+        let change = format!("{} ({old}->{})", new.delta_disks, sb.raid_disks);
+        field(text, "Delta Devices", change);
+    }
+    if new.new_level != sb.level {
+        field(text, "New Level", shape::level_name(new.new_level));
+    }
+    let after = Superblock { layout: new.new_layout, ..sb.clone() };
+    if after.layout != sb.layout
+        && sb.level != 4
+        && let Some(name) = shape::layout_name(&after)
+    {
+        field(text, "New Layout", name);
+    }
+    if new.new_chunk_sectors != sb.chunk_sectors {
+        let chunk = match sb.version {
+            Version::V0_90 => (u64::from(new.new_chunk_sectors) * SECTOR_BYTES).to_string(),
+            _ => format!("{}K", new.new_chunk_sectors / 2),
+        };
+        field(text, "New Chunksize", chunk);
+    }
+    text.push('\n');
 }
 
 /// The lines from the layout to the blank one.

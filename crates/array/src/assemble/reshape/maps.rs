@@ -6,7 +6,7 @@
 
 use crate::Role;
 use crate::format::superblock::{MAX_SECTOR, Reshape, feature};
-use crate::format::{DevRole, Superblock, Version};
+use crate::format::{DevRole, Superblock};
 use crate::geometry::{Geometry, MAX_MEMBERS};
 use crate::level::{Layout, Level};
 
@@ -42,9 +42,6 @@ impl Numbers {
     /// Why md would not go on with it either, or why it is not read here.
     pub(super) fn of(superblock: &Superblock) -> Result<Self, String> {
         let reshape = superblock.reshape;
-        if superblock.version == Version::V0_90 {
-            return Err("with metadata 0.90, which does not say enough of it".to_owned());
-        }
         let level = Level::from_md(superblock.level).filter(|level| {
             matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10)
         });
