@@ -332,7 +332,8 @@ mod tests {
     /// start, too, and cannot be run until that child is (ETXTBSY).
     pub(super) fn script(text: &str) -> (TempDir, PathBuf) {
         let dir = tempfile::tempdir().expect("a directory");
-        let (written, program) = (dir.path().join("written"), dir.path().join("program"));
+        let written = dir.path().join("written");
+        let program = dir.path().join("program");
         std::fs::write(&written, format!("#!/bin/sh\n{text}\n")).expect("a script");
         let status =
             Command::new("install").args(["-m", "0755"]).args([&written, &program]).status();

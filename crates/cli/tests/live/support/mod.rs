@@ -24,9 +24,9 @@ pub(crate) fn program() -> PathBuf {
     path
 }
 
-/// A program at `to` that is the same as `from`. Another process writes it: a file that this one has
-/// open for writing is open in each child that another test is about to start, too, and cannot be
-/// run until that child is (ETXTBSY).
+/// A program at `to` that is the same as `from`. Another process writes it: a file that this one
+/// has open for writing is open in each child that another test is about to start, too, and cannot
+/// be run until that child is (ETXTBSY).
 pub(crate) fn install(from: &Path, to: &Path) {
     let status = Command::new("install").args(["-m", "0755"]).args([from, to]).status();
     assert!(status.expect("install(1)").success(), "{} is not there", to.display());
