@@ -174,10 +174,12 @@ impl Array {
     /// What is under way comes to its end: by an answer, by a deadline, or by a command.
     fn every_wait_ends(&self) -> Result<(), String> {
         let answered = self.lane.ios.in_flight > 0 || !self.lane.ios.abandoning.is_empty();
-        let waits = !self.jobs.room_waiters.is_empty() || self.logging.log.waits_for_room();
-        let makes_room = answered || self.lane.dirty.is_stuck() || !self.put_offs.0.is_empty();
-        if waits && !makes_room {
-            return Err("writes wait for room in the journal, and nothing makes any".to_owned());
+        // What was asked of the array waits for a time only to be gathered with more, and for what
+        // could not be written.
+        let put_off = !self.put_offs.0.is_empty() || self.lane.dirty.has_put_off();
+        let timed = put_off || self.jobs.hold_deadline().is_some();
+        if self.requests.in_flight() > 0 && !answered && !timed {
+            return Err("requests wait, and nothing is in flight".to_owned());
         }
         let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
         let paused = quiet && self.lane.keeper().is_paused();

@@ -241,6 +241,7 @@ impl World {
                 | Action::Note { .. } => unreachable!("no node here"),
             }
         }
+        self.array.invariants().unwrap();
     }
 
     /// What becomes of I/O from now on.

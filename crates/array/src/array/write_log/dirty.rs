@@ -340,6 +340,11 @@ impl DirtyPages {
         self.units.values().all(|unit| unit.not_before.is_some() && !unit.asked)
     }
 
+    /// Is there something that could not be brought in place, and is tried again later?
+    pub(in super::super) fn has_put_off(&self) -> bool {
+        self.units.values().any(|unit| unit.not_before.is_some())
+    }
+
     /// Writes that were refused may be admitted now.
     pub(in super::super) fn has_changed(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)

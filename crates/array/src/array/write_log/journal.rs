@@ -159,11 +159,6 @@ impl Journal {
         self.ring.used()
     }
 
-    /// Does a write wait for room, and the journal for nothing else?
-    pub(super) fn waits_for_room(&self) -> bool {
-        self.state == State::Idle && !self.reclaiming && !self.waiting.is_empty()
-    }
-
     /// Does this write wait for the journal, which is busy with something or waits for room?
     pub(super) fn waits_for(&self, index: usize) -> bool {
         let busy = !matches!(self.state, State::Idle | State::Failed);

@@ -257,11 +257,6 @@ impl WriteLog {
         }
     }
 
-    /// Does a write wait for room in a journal, which has nothing else to do?
-    pub(super) fn waits_for_room(&self) -> bool {
-        matches!(self, Self::Journal(journal) if journal.waits_for_room())
-    }
-
     /// Will it let this write go on?
     pub(super) fn waits_for(&self, lane: &Lane, index: usize) -> bool {
         match self {
