@@ -175,10 +175,11 @@ impl Array {
     fn every_wait_ends(&self) -> Result<(), String> {
         let answered = self.lane.ios.in_flight > 0 || !self.lane.ios.abandoning.is_empty();
         // What was asked of the array waits for a time only to be gathered with more, and for what
-        // could not be written.
+        // could not be written; and for members that hang and have memory of the array's.
         let put_off = !self.put_offs.0.is_empty() || self.lane.dirty.has_put_off();
         let timed = put_off || self.jobs.hold_deadline().is_some();
-        if self.requests.in_flight() > 0 && !answered && !timed {
+        let asked = answered || self.lane.ios.on_members() > 0;
+        if self.requests.in_flight() > 0 && !asked && !timed {
             return Err("requests wait, and nothing is in flight".to_owned());
         }
         let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
