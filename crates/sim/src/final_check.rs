@@ -53,6 +53,11 @@ pub fn make_right(world: &mut World<impl Subject>) -> Result<(), Failure> {
             // What was lost then stays so, and a check says it.
             return Ok(());
         }
+        if world.copies_in_doubt {
+            let repair = ask(world, Command::Scrub { repair: true })?;
+            repair.map_err(|reason| Failure(format!("repair refused: {reason}")))?;
+            run_until_idle(world)?;
+        }
         scrub(world)?;
     }
     world.parts.all_mut().for_each(|part| part.synced = true);

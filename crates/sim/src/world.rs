@@ -74,6 +74,9 @@ pub struct World<M> {
     pub excess: bool,
     /// A member was lost, or could not read, where a resync had not made parity fit.
     pub lost_in_doubt: bool,
+    /// An array within lost a copy where no resync had made its copies equal: the one above it may
+    /// have compared that copy.
+    pub copies_in_doubt: bool,
     /// Requests from before this moment may have met what could not be read while parity was in
     /// doubt, although a resync has ended since.
     pub doubt_ended: Option<LogicalTime>,
@@ -115,6 +118,7 @@ impl<M: Subject> World<M> {
             parts,
             excess: false,
             lost_in_doubt: false,
+            copies_in_doubt: false,
             doubt_ended: None,
             forced: false,
             damaged: BTreeMap::new(),
@@ -401,6 +405,9 @@ impl<M: Subject> World<M> {
     pub fn note_lost(&mut self, lost: bool) {
         let doubtful = |part: &Part| part.scenario.has_parity() && !part.synced;
         self.lost_in_doubt |= lost && self.parts.all().any(doubtful);
+        let copies = |part: &Part| part.redundant() && !part.scenario.has_parity() && !part.synced;
+        let compared = self.parts.over.as_ref().is_some_and(Part::redundant);
+        self.copies_in_doubt |= lost && compared && self.parts.devices.iter().any(copies);
     }
 
     /// Is it true what an event says?
