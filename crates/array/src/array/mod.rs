@@ -175,11 +175,11 @@ impl Array {
     fn every_wait_ends(&self) -> Result<(), String> {
         let answered = self.lane.ios.in_flight > 0 || !self.lane.ios.abandoning.is_empty();
         // What was asked of the array waits for a time only to be gathered with more, and for what
-        // could not be written; and for members that hang and have memory of the array's.
+        // could not be written; and for memory that members have which hang.
         let put_off = !self.put_offs.0.is_empty() || self.lane.dirty.has_put_off();
         let timed = put_off || self.jobs.hold_deadline().is_some();
-        let asked = answered || self.lane.ios.on_members() > 0;
-        if self.requests.in_flight() > 0 && !asked && !timed {
+        let answered_later = answered || self.lane.pool.has_lent();
+        if self.requests.in_flight() > 0 && !answered_later && !timed {
             return Err("requests wait, and nothing is in flight".to_owned());
         }
         let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();

@@ -125,6 +125,11 @@ impl Pool {
         self.lent.iter().any(|(_, lent)| lent.overlaps(buf))
     }
 
+    /// Is anything lent?
+    pub(crate) const fn has_lent(&self) -> bool {
+        !self.lent.is_empty()
+    }
+
     /// It is answered. Was anything lent?
     pub(crate) fn unlend(&mut self, io: IoId) -> bool {
         if self.lent.is_empty() {
