@@ -112,8 +112,12 @@ why() {
 		echo "not over after $limit s; of the tests that took long, these did not end:"
 		unended "$log"
 	fi
-	sed -n '/^test .* FAILED$/p; /^SKIPPED /p; /panicked at /,/^stack backtrace:\|^$/p
-		/(signal: /p; /^error/{N;N;N;p}' "$log" | cut -c1-300 | head -300
+	# A panic may tell all that a guest waited for, blank lines among it.
+	awk '/panicked at / { left = 150 }
+		/^error/ && left < 4 { left = 4 }
+		/^(stack backtrace:|note: |failures:$|---- )/ { left = 0 }
+		left-- > 0 || /^test .* FAILED$/ || /^SKIPPED / || /\(signal: /
+		left < 0 { left = 0 }' "$log" | cut -c1-300 | head -500
 	tail -n 5 "$log"
 }
 
