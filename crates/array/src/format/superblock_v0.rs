@@ -26,10 +26,10 @@ const CHECKSUM_AT: usize = 152;
 const DISKS_AT: usize = 512;
 const DISK_BYTES: usize = 128;
 const MAX_DISKS: u32 = 27;
+const THIS_DISK_AT: usize = 3968;
 
 /// The minor version in a reshape; 90 otherwise.
 const MINOR_IN_RESHAPE: u32 = 91;
-const THIS_DISK_AT: usize = 3968;
 
 /// Bits of the array's `state`.
 const STATE_CLEAN: u32 = 1 << 0;
@@ -113,6 +113,7 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
     if bitmap {
         feature_map |= feature::BITMAP_OFFSET;
     }
+    let reshape = reshape(minor, bytes);
     let mut recovery_offset = MAX_SECTOR;
     if minor == MINOR_IN_RESHAPE {
         feature_map |= feature::RESHAPE_ACTIVE;
@@ -121,7 +122,7 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         let state = disk_state(bytes, dev_number);
         if state & DISK_ACTIVE != 0 && state & DISK_SYNC == 0 {
             feature_map |= feature::RECOVERY_OFFSET;
-            recovery_offset = u64_at(bytes, 176);
+            recovery_offset = reshape.position;
         }
     }
     let mut set_uuid = [0; 16];
@@ -140,7 +141,7 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         chunk_sectors: u32_at(bytes, 260) / 512,
         raid_disks: u32_at(bytes, 40),
         bitmap_offset_sectors: if bitmap { BITMAP_OFFSET_SECTORS } else { 0 },
-        reshape: reshape(minor, bytes),
+        reshape,
         data_offset: 0,
         data_size: if level < 1 { sector } else { sector.min(MAX_DATA_SECTORS) },
         super_offset: sector,
