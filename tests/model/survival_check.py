@@ -35,7 +35,7 @@ takeovers are interrupted, by crashes and by a next one, at every step.
     I4 one writer
     I5 what is in sync fits, outside marks; what is not is marked, or known to be from the past
     I6 when all are back it starts (dirty and degraded with `bitmap`: not by itself)
-    I7 what is in sync fits, or is unknown in its member's log, or its slice is in doubt: see torn.py
+    I7 what is in sync fits, or is unknown in its member's log, or its slice in doubt: see torn.py
     I8 nobody who holds the array is taken for a store from the past
 
 A store that was put back has forgotten grants and views as well, and no majority survives that for
@@ -134,8 +134,8 @@ PROTOCOL = [('tiny', 200000), ('tiny-ppl', 200000), ('tiny-mirror', 200000), ('r
             ('past-mirror', 600000), ('past-log', 1100000), ('past-mirror-2', 100000),
             ('past-count', 400000), ('past', 50000), ('past-start', 50000),
             ('past-journal', 30000), ('past-journal-2', 60000),
-            ('torn', 150000), ('torn-busy', 700000), ('torn-full', 200000), ('torn-parts', 150000),
-            ('torn-cuts', 150000), ('torn-bitmap', 50000), ('torn-copies', 200000),
+            ('torn', 160000), ('torn-busy', 700000), ('torn-full', 200000), ('torn-parts', 170000),
+            ('torn-cuts', 700000), ('torn-bitmap', 50000), ('torn-copies', 200000),
             ('torn-raid6', 150000)]
 # As in docs/simulation.md. An array in which the rule is needed.
 RULES = [
@@ -179,6 +179,7 @@ RULES = [
     ('unknown-cleared', 'torn', 'a cell leaves the log only with content that is known'),
     ('cleared-when-durable', 'torn-cuts', 'and after that is durable'),
     ('mended-when-durable', 'torn-cuts', 'and so where a resync has formed it'),
+    ('resync-again', 'torn', 'what it could not form is tried again when a member has joined'),
     ('whole-slice-fits', 'torn-full', 'a set over a whole slice ends the doubt about its sums'),
     ('rewritten-known', 'torn', 'and takes these out of the logs'),
     ('known-before-answer', 'torn', 'before it is answered'),

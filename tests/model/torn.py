@@ -21,9 +21,10 @@ from takeover import BAD, Config, bits, mask_of, read
 Cell = namedtuple('Cell', 'disk cache unknown')
 # members: S; kept: those of them that have run ever since it was recorded.
 View = namedtuple('View', 'members kept torn')
-# ph: F has formed, does not serve yet; R serves. doubt: the slice is in T. own: members whose cell
-# is as good as it was before the loss of power, should they return. s: the slice-set in progress,
-# stored: by all. join: the member that is being taken in. mended: a sum was formed anew, durably.
+# ph: F has formed, does not serve yet; R serves. doubt: the slice is in T. own: members whose data
+# nobody has written since they were in sync when the power was lost. s: the slice-set in progress;
+# stored: by all. join: the member that is being taken in. mended: cells that the resync has formed
+# anew; a bit above all members says that it has given up.
 Client = namedtuple('Client', 'ph doubt own s stored join mended')
 # may: mask of what may be read; hard: the same after a loss of power. excused: 0 no, 1 a read may
 # fail, 2 only after another loss of power: it was written since.
@@ -113,6 +114,8 @@ def judge(cfg, st):
             return f'I3 block {b} is rubbish, neither old nor new'
         elif not block.may >> value & 1:
             return f'I1 block {b} reads {value}, and was written since'
+    if c.mended >> cfg.n and st.view.members == cfg.all and None not in values and not c.s:
+        return 'I6 all are back and all can be read, and no resync is tried again'
     if c.s or c.doubt:
         return None
     for i in bits(known(cfg, st.cells, st.view.members) & cfg.sums):
@@ -168,8 +171,8 @@ def power_fails(cfg, st):
 
 
 def takes_over(cfg, st):
-    """A client takes over with any members that are enough. In doubt, if none can be lost who has
-    run ever since: then those that could be lost are not served before sums are noted."""
+    """A client takes over with any members that are enough, and has them flush. If too few have run
+    ever since the view, or that is torn, what is marked is in doubt."""
     view = st.view
     for reached in range(1, cfg.all + 1):
         soft = not view.torn and cfg.survives(view.kept & reached)
@@ -196,8 +199,8 @@ def takes_over(cfg, st):
 
 
 def notes_sums(cfg, st):
-    """Before anything is served, the sums of a slice in doubt that lacks data are noted as unknown,
-    durably; then it is in doubt no more."""
+    """Before anything is served, the sums of a slice in doubt are noted as unknown, durably. It is
+    in doubt no more then, and the view is not torn because of it."""
     left = [i for i in bits(st.view.members)
             if cfg.cells[i] is None and not st.cells[i].unknown]
     for i in left[:1]:
@@ -205,8 +208,7 @@ def notes_sums(cfg, st):
             cells=change(st.cells, i, st.cells[i]._replace(unknown=True)))
     if not left or 'noted-before-serving' in cfg.off:
         yield 'serves', serves(cfg, st._replace(
-            view=st.view._replace(torn=False),
-            client=st.client._replace(doubt=False)))
+            view=st.view._replace(torn=False), client=st.client._replace(doubt=False)))
 
 
 def serves(cfg, st):
@@ -324,12 +326,17 @@ def rests(cfg, st):
 # --- Sums are formed anew -------------------------------------------------------------------------
 
 def mends(cfg, st):
-    """A resync, and whatever else mends: a cell that can be known, from all data in doubt, is
-    formed anew, durably. Then it may leave the log."""
+    """A resync: what is unknown and can be told, and sums in doubt if all data are there, is formed
+    anew, durably. Only then does it leave the log."""
     c = st.client
+    if c.mended >> cfg.n:
+        return
     values = values_of(cfg, st.cells, st.view.members, c.doubt)
     for i in bits(st.view.members & ~c.mended):
         cell, content = st.cells[i], right(cfg, values, i)
+        if cell.unknown and content is None and 'resync-again' in cfg.off:
+            yield 'gives the resync up', st._replace(
+                client=c._replace(mended=c.mended | 1 << cfg.n))
         if cell.unknown and content is None and 'unknown-cleared' in cfg.off:
             yield f'takes the cell of {i} out of its log', st._replace(
                 cells=change(st.cells, i, cell._replace(unknown=False)))
@@ -390,21 +397,21 @@ def catches_up(cfg, st):
         for cell, what in ((st.cells[i], f'catches {i} up'),
                            (Cell(BAD, (), False), f'rebuilds a new {i}')):
             own = c.own >> i & 1 or 'own-of-then' in cfg.off
-            own = own and cell.disk != BAD and not cell.unknown and 'own-kept' not in cfg.off
+            own = own and cell.disk != BAD and not cell.unknown
             if content is not None:
                 cell = Cell(content, (), False)
-            elif not own and not cfg.room:
+            elif not cfg.room and not own:
                 continue                        # it waits until it can be told
-            elif not own:
+            elif not own or 'own-kept' in cfg.off:
                 cell = durable(cell)._replace(unknown='unknown-recorded' not in cfg.off)
-            kept = c.own if own or 'own-kept' in cfg.off else c.own & ~(1 << i)
             yield what, st._replace(cells=change(st.cells, i, cell), client=c._replace(
-                join=1 << i, own=kept, mended=c.mended & ~(1 << i)))
+                join=1 << i, own=c.own & ~(0 if own else 1 << i), mended=c.mended & ~(1 << i)))
 
 
 def takes_in(cfg, st):
-    """A view has who joins in S. Sums of what it has kept are unknown until they are formed anew,
-    which is all; if the slice were in doubt again, so would be what is written from then on."""
+    """A view has who joins in S. If it has kept its own, sums stay unknown until they are formed
+    anew; in doubt again, the slice would stay so for a next client, with what is written until
+    then."""
     c, view = st.client, st.view
     if not c.join:
         return
