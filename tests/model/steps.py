@@ -154,7 +154,7 @@ class Move:
         cfg, c, nodes = self.cfg, self.c, self.nodes
         outcome = form(cfg, nodes, reached)
         if isinstance(outcome, str):
-            if outcome.startswith('I7'):
+            if outcome.startswith('I8'):
                 yield f'client {self.k + 1} forms', outcome
             return
         members, torn, decision = outcome

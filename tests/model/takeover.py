@@ -172,7 +172,7 @@ def form(cfg, nodes, reached):
     past = in_the_past(cfg, nodes, reached)
     for i in bits(past & view.members):
         if not nodes[i].past:
-            return f'I7 member {i} is in sync, and taken for one from the past'
+            return f'I8 member {i} is in sync, and taken for one from the past'
     there = view.members & reached & ~past
     ever_since = kept(cfg, nodes, view, there)
     if not view.torn and cfg.survives(ever_since):
@@ -262,7 +262,7 @@ def check_takeover(cfg, nodes, blocks, reached):
     """A client that is not disturbed takes over with these nodes."""
     outcome = form(cfg, nodes, reached)
     if isinstance(outcome, str):
-        return outcome if outcome[:2] == 'I7' else refused(cfg, nodes, reached, outcome)
+        return outcome if outcome[:2] == 'I8' else refused(cfg, nodes, reached, outcome)
     members, torn, decision = outcome
     view = newest(cfg, nodes, reached)
     hard = view.torn or not cfg.survives(kept(cfg, nodes, view, view.members & reached))
