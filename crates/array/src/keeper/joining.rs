@@ -7,6 +7,7 @@ use super::Keeper;
 use super::admission::Admission;
 use super::command::Answer;
 use super::members::{Member, State};
+use super::sync::kept;
 use crate::action::{CommandId, NewMember};
 use crate::assemble::{Had, Lineage};
 use crate::events::Fault;
@@ -50,11 +51,12 @@ impl Keeper {
     }
 
     /// A member that was lost is there again: what lies on it now. It gets its role back, and is
-    /// given what the bitmap says that it has missed; without a bitmap, all.
+    /// given what the bitmap says that it has missed; without a bitmap, all. `has_all`: what was
+    /// committed with it when the array was started is in place on it, too.
     ///
     /// # Errors
     /// Why it stays out.
-    pub fn member_returned(&mut self, new: &NewMember, role: Role) -> Answer {
+    pub fn member_returned(&mut self, new: &NewMember, role: Role, has_all: bool) -> Answer {
         let refuse = |reason: &str, next: &'static str| Err(Refusal::new(reason, next));
         let known = self.core.members.get(new.member).map(|member| member.state);
         if !matches!(known, None | Some(State::Faulty { .. })) {
@@ -75,7 +77,7 @@ impl Keeper {
                 .map_or_else(|| new.bad_blocks.clone(), |member| member.bad_blocks.clone()),
             ..new.clone()
         };
-        let keeps_own = self.sync.unsynced.keeps_own(&self.core, before.as_ref(), new, role);
+        let keeps_own = kept::keeps_own(&self.core, before.as_ref(), new, role);
         let joins = if admission.lineage(new) == Some(Lineage::WentAlone) {
             let next = "add it: it is then rebuilt as a whole";
             Err(Refusal::new("it went on without the array", next))
@@ -84,7 +86,7 @@ impl Keeper {
         };
         match joins {
             Ok(mut member) => {
-                member.keeps_own = keeps_own;
+                member.keeps_own = keeps_own && has_all;
                 if crate::broken("catch-up") {
                     member.state = State::InSync { role };
                 }

@@ -149,8 +149,6 @@ pub enum LaneReport {
         /// What became of it.
         done: Done,
     },
-    /// Records of the last client were stored: who was not there may lack a part of them.
-    Replayed,
     /// A check or repair has found sectors that do not fit.
     Mismatch {
         /// First sector of the array.

@@ -41,7 +41,6 @@ impl Keeper {
                 }
             }
             R::Torn(start, end) => self.sync.note_torn(core, start, end),
-            R::Replayed => self.sync.unsynced.absent_may_lack(),
             R::NothingToResync if core.metadata.has_to_resync() => {
                 self.sync.unsynced.all_resynced(core);
             }

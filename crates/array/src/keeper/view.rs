@@ -171,6 +171,12 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.has_to_resync()
     }
 
+    /// Are there sums that may not fit, and that no member's bad-block log tells of?
+    #[must_use]
+    pub fn has_torn(self) -> bool {
+        self.keeper.sync.unsynced.any_unnoted(&self.keeper.core)
+    }
+
     /// Is this range of sync space known to be in step: nothing of it waits for a resync?
     #[must_use]
     pub fn in_step(self, start: u64, end: u64) -> bool {

@@ -53,6 +53,7 @@ mod taken_over;
 mod thin;
 mod tls;
 mod top;
+mod torn;
 mod unanswered;
 mod unchanged;
 mod upgrade;

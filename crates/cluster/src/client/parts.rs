@@ -74,6 +74,7 @@ impl Parts {
             array: self.ownership.array(),
             params,
             mark: self.engine.journals.mark(params.epoch),
+            decided: self.engine.journals.decided.clone(),
             version: self.engine.sets.version(),
             starting: self.is_starting(),
             may_return: self.may_return(),

@@ -16,35 +16,28 @@ use crate::keeper::core::Core;
 use crate::keeper::members::Member;
 use crate::{MemberId, Role};
 
-impl Unsynced {
-    /// Notes that a log of the last owner brought something in place, of which members that were
-    /// not there lack their part.
-    pub(in crate::keeper) const fn absent_may_lack(&mut self) {
-        self.absent_lack = true;
-    }
-
-    /// Did a member that returns hold all of its role when it was lost? `before`: what it was here;
-    /// without that, its superblock has to name it as the array was found, and as no older one.
-    pub(in crate::keeper) fn keeps_own(
-        &self,
-        core: &Core,
-        before: Option<&Member>,
-        new: &NewMember,
-        role: Role,
-    ) -> bool {
-        let found = &core.metadata.found;
-        let Some(own) = new.superblock.as_deref() else { return false };
-        let is_its = |held: DevRole| held == DevRole::Active(role);
-        let whole = is_its(own.role()) && !own.has(feature::RECOVERY_OFFSET);
-        match before {
-            Some(member) => whole && member.had_all,
-            None => {
-                let current = own.events.saturating_add(1) >= found.events;
-                whole && current && is_its(found.role_of(own.dev_number)) && !self.absent_lack
-            }
+/// Did a member that returns hold all of its role when it was lost? `before`: what it was here;
+/// without that, its superblock has to name it as the array was found, and as no older one.
+pub(in crate::keeper) fn keeps_own(
+    core: &Core,
+    before: Option<&Member>,
+    new: &NewMember,
+    role: Role,
+) -> bool {
+    let found = &core.metadata.found;
+    let Some(own) = new.superblock.as_deref() else { return false };
+    let is_its = |held: DevRole| held == DevRole::Active(role);
+    let whole = is_its(own.role()) && !own.has(feature::RECOVERY_OFFSET);
+    match before {
+        Some(member) => whole && member.had_all,
+        None => {
+            let current = own.events.saturating_add(1) >= found.events;
+            whole && current && is_its(found.role_of(own.dev_number))
         }
     }
+}
 
+impl Unsynced {
     /// Does a member keep what it held of a unit that the others cannot tell?
     pub(super) fn is_kept(&self, core: &Core, id: MemberId, unit: Unit) -> bool {
         let sums = matches!(core.space.redundancy(), Redundancy::Parity(_));
@@ -66,8 +59,10 @@ impl Unsynced {
         true
     }
 
-    /// A unit is as a member held it: its sums are formed anew.
+    /// A unit is as a member held it: its sums, which are noted as bad, are formed anew. Whoever
+    /// comes next need not doubt them for that: the logs say so.
     pub(super) fn note_kept(&mut self, core: &mut Core, unit: Unit) {
+        self.noted.insert(unit.start, unit.end());
         self.waits_again(core, unit.start, unit.end());
         core.metadata.queue_superblock(false);
     }

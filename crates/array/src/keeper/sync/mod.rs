@@ -6,7 +6,7 @@
 
 mod copying;
 mod finish;
-mod kept;
+pub(super) mod kept;
 mod ranges;
 mod scrub;
 mod speed;

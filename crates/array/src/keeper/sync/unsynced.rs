@@ -47,8 +47,8 @@ pub(in crate::keeper) struct Unsynced {
     pub(super) resync_waits: Option<Cow<'static, str>>,
     /// The array was started by force where sums may not fit, and no resync has ended since.
     pub(in crate::keeper) vouched: bool,
-    /// Members that were not there at the start may lack what a log brought in place.
-    pub(super) absent_lack: bool,
+    /// What waits because its sums are noted as bad, and nothing else of it is in doubt.
+    pub(super) noted: Ranges,
 }
 
 impl Unsynced {
@@ -127,6 +127,14 @@ impl Unsynced {
         self.left.as_ref().map_or(0, Ranges::sectors)
     }
 
+    /// Are there sums that may not fit, and are not noted as bad?
+    pub(in crate::keeper) fn any_unnoted(&self, core: &Core) -> bool {
+        let Some(left) = &self.left else { return core.metadata.has_to_resync() };
+        let mut unnoted = left.clone();
+        self.noted.iter().for_each(|(start, end)| unnoted.remove(start, end));
+        core.metadata.has_to_resync() && !unnoted.is_empty()
+    }
+
     /// No resync will bring in line what is left: what is lost with members is noted as lost.
     pub(super) fn write_off(&mut self, core: &mut Core) {
         if !self.sums_in_doubt(core) || self.vouched || self.unmarkable {
@@ -193,6 +201,7 @@ impl Unsynced {
     /// The same, as far as memory goes.
     pub(super) fn nothing_waits(&mut self, core: &mut Core) {
         self.left = None;
+        self.noted = Ranges::default();
         self.left_behind = false;
         self.resync_waits = None;
         self.vouched = false;

@@ -31,12 +31,36 @@ pub(crate) fn ask(
     request(stream, kind, (offset, data.len()), data)
 }
 
+/// Reads a range; `None` where that is an error.
+pub(crate) fn read(stream: &mut UnixStream, offset: u64, len: usize) -> Option<Vec<u8>> {
+    send(stream, 0, (offset, len), &[]).unwrap();
+    let mut reply = [0; 16];
+    stream.read_exact(&mut reply).unwrap();
+    let failed = reply[4..8] != [0; 4];
+    let mut data = vec![0; if failed { 0 } else { len }];
+    stream.read_exact(&mut data).unwrap();
+    (!failed).then_some(data)
+}
+
 /// Trims a range.
 pub(crate) fn trim(stream: &mut UnixStream, offset: u64, len: usize) {
     request(stream, 4, (offset, len), &[]).unwrap();
 }
 
 fn request(
+    stream: &mut UnixStream,
+    kind: u16,
+    (offset, len): (u64, usize),
+    data: &[u8],
+) -> std::io::Result<()> {
+    send(stream, kind, (offset, len), data)?;
+    let mut reply = [0; 16];
+    stream.read_exact(&mut reply)?;
+    assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0], "at {offset}");
+    Ok(())
+}
+
+fn send(
     stream: &mut UnixStream,
     kind: u16,
     (offset, len): (u64, usize),
@@ -50,11 +74,7 @@ fn request(
     request.extend(offset.to_be_bytes());
     request.extend((len as u32).to_be_bytes());
     request.extend(data);
-    stream.write_all(&request)?;
-    let mut reply = [0; 16];
-    stream.read_exact(&mut reply)?;
-    assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0], "at {offset}");
-    Ok(())
+    stream.write_all(&request)
 }
 
 /// Writes everywhere through the socket of an export, and flushes.

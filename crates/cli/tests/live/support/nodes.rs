@@ -47,11 +47,16 @@ impl Node {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
+    /// Listens there, and holds what this folder holds.
+    pub(crate) fn start_at(lab: &Lab, listen: &str, store: &Path) -> Self {
+        Self::start(lab, listen, &format!("--store {} --ring 64M", store.display()))
+    }
+
     /// As after a crash: what only was in its memory is lost.
     pub(crate) fn start_again(self, lab: &Lab, store: &Path) -> Self {
         let address = self.address.clone();
         self.kill();
-        Self::start(lab, &address, &format!("--store {} --ring 64M", store.display()))
+        Self::start_at(lab, &address, store)
     }
 
     pub(crate) fn kill(mut self) {

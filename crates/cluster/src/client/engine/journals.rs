@@ -2,6 +2,7 @@
 //! trimmed when what they hold is stored durably everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use braid_array::format::Superblock;
 use braid_array::format::superblock::feature;
@@ -68,6 +69,8 @@ pub(in crate::client) struct Journals {
     /// Which are not recorded.
     pub(in crate::client) parts: PartialParityLog,
     start: Start,
+    /// Which records of the last client were stored: those above a version, without these.
+    pub(in crate::client) decided: Option<Arc<(SetVersion, Vec<SetVersion>)>>,
     /// What was recorded before this client came is still there: nothing is written before it is
     /// gone.
     left: bool,
@@ -122,6 +125,7 @@ impl Journals {
             live: superblock.has(feature::NODE_JOURNALS),
             parts: PartialParityLog::new(superblock),
             start: Start::Nothing,
+            decided: None,
             left: false,
             waiting: BTreeSet::new(),
             lists: BTreeMap::new(),
@@ -295,10 +299,8 @@ impl Journals {
         let mut lists = std::mem::take(&mut self.lists);
         lists.retain(|&role, _| cx.members.alive(role) && view.has(role));
         let (above, without) = decide(&lists);
-        let is_stored =
-            |entry: &JournalEntry| entry.version > above && !without.contains(&entry.version);
-        if self.live && lists.values().any(|(_, items)| items.iter().any(is_stored)) {
-            cx.report(LaneReport::Replayed);
+        if self.live {
+            self.decided = Some(Arc::new((above, without.clone())));
         }
         if self.live {
             for role in lists.into_keys() {

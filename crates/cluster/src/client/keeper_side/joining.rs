@@ -11,7 +11,7 @@ use super::recovery::{Origin, moved, new_member};
 use crate::client::ownership::decision::Grant;
 use crate::client::parts::Parts;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::Step;
+use crate::client::sessions::negotiation::{Purpose, Step};
 use crate::ids::NodeId;
 use crate::member::member_name;
 
@@ -108,7 +108,11 @@ impl KeeperSide {
         if !parts.engine.journals.are_used() {
             self.prepared(parts, key);
         } else if parts.engine.journals.suffices(key) {
-            parts.go_on(key, Step::Emptying);
+            parts.session_mut(key).replayed = false;
+            let purpose = parts.session(key).negotiation().map(|negotiation| negotiation.purpose);
+            let had = matches!(purpose, Some(Purpose::Return | Purpose::Recover));
+            let replays = had && parts.engine.journals.decided.is_some();
+            parts.go_on(key, if replays { Step::Replaying } else { Step::Emptying });
         } else {
             let reason = "its volume has no journal that is large enough";
             let (sessions, mut net) = parts.sessions();
@@ -150,7 +154,9 @@ impl KeeperSide {
         session.stands_anew();
         parts.shared.reads.stands_anew(role);
         let known = braid_array::broken("reconnect") && parts.keeper.view().is_in_sync(role);
-        match if known { Ok(()) } else { parts.keeper_mut().member_returned(&new, role) } {
+        let has_all = has_what_it_recorded(parts, key);
+        let mut take_back = || parts.keeper_mut().member_returned(&new, role, has_all);
+        match if known { Ok(()) } else { take_back() } {
             Ok(()) => parts.session_mut(role).is_back(),
             Err(why) => self.keeps_out(parts, role, why),
         }
@@ -175,6 +181,7 @@ impl KeeperSide {
 
     fn try_take_in(&mut self, parts: &mut Parts, role: Role) -> Result<(), Refusal> {
         let recovery = self.recovery.as_mut().ok_or_else(moved)?;
+        let has_all = has_what_it_recorded(parts, recovery.key);
         parts.hear_reports();
         let keeper = &mut parts.keeper;
         let device = recovery.new.device.as_str();
@@ -197,7 +204,7 @@ impl KeeperSide {
             Origin::Absent => {
                 // If the keeper does not want it, that is for good.
                 self.absents.forget(&recovery.new.device);
-                keeper.member_returned(&recovery.new, role)?;
+                keeper.member_returned(&recovery.new, role, has_all)?;
             }
         }
         session.id = Some(recovery.new.member);
@@ -213,4 +220,11 @@ impl KeeperSide {
         }
         self.cut(parts, role);
     }
+}
+
+/// Is in place on a node whatever of it the last client had answered, as far as it had a part in
+/// that?
+fn has_what_it_recorded(parts: &Parts, key: SessionKey) -> bool {
+    let journals = &parts.engine.journals;
+    !journals.are_used() || journals.decided.is_none() || parts.session(key).replayed
 }

@@ -12,6 +12,7 @@ mod tests;
 mod wiring;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use braid_array::fabric::FabricEvent;
 use braid_array::figures::Kind;
@@ -42,13 +43,15 @@ const SILENT_MILLIS: u64 = 1000;
 const NETWORK: &str = "look at the network between the nodes";
 
 /// What negotiations go by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Facts {
     /// The array's id.
     pub(super) array: [u8; 16],
     pub(super) params: Params,
     /// What journals need not hold any more.
     pub(super) mark: SetVersion,
+    /// Which records of the last client count: those above a version, without these.
+    pub(super) decided: Option<Arc<(SetVersion, Vec<SetVersion>)>>,
     /// The latest version of a slice-set.
     pub(super) version: u64,
     /// The array is being started.
@@ -248,7 +251,11 @@ impl Sessions {
         let Some(negotiation) = self.list.get(key).negotiation() else {
             return net.out.violates(key, answer.unasked());
         };
-        let next = next(negotiation, answer.said());
+        let said = answer.said();
+        let next = next(negotiation, said);
+        if negotiation.step == Step::Replaying {
+            self.list.get_mut(key).replayed = said == Said::Done;
+        }
         self.carry_out(net, key, next, answer);
     }
 

@@ -14,6 +14,7 @@
 //! Opening        ▼      ▼      ▼        ▼ J     ▼       ▼       ▼       over
 //! Looking        │      │      ▼ J      │       ▼ J     ▼ J     ▼ J
 //! Preparing      ▼ J    ▼ J    ▼ J      ▼ J     ▼ J     ▼ J    over
+//! Replaying      │      │      ▼        ▼       │       │
 //! Emptying       │      │      ▼        ▼       ▼       ▼
 //! Prepared       ▼ H    ▼ H    ▼ H      ▼ H     ▼ H     ▼ H
 //! Wiring         ▼      │      ▼ W      ▼ W     ▼ W     ▼ W
@@ -24,7 +25,8 @@
 //! ```
 //! *J*: what the node says is judged by others, who go on, or do not. *H*: the session stays there
 //! until others go on. *W*: the other nodes are wired to it at the same time, and all count.
-//! Emptying is left out where the array has no journals. A refusal ends a negotiation: a node that
+//! Replaying and Emptying are left out where the array has no journals, and Replaying where the last
+//! client left nothing in them. A refusal ends a negotiation: a node that
 //! comes later is tried again or not, as its purpose says; at the start an open volume or a missing
 //! wire is asked for once more for a while, and everything else ends the start.
 
@@ -85,6 +87,8 @@ pub(in crate::client) enum Step {
     /// Is it the member that it should be?
     Looking,
     Preparing,
+    /// What it had recorded of what was committed at the start is brought in place on it, too.
+    Replaying,
     /// Its journal is emptied: what it had recorded counts no more.
     Emptying,
     /// All is there but the wires to the others.
@@ -156,7 +160,7 @@ pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Nex
     use Purpose::{Absent, Copy, Departed, Look, Recover, Return, Spare, Start};
     use Step::{
         Connecting, Emptying, Flushing, Granting, Identifying, Looking, Opening, Preparing,
-        Resolving, Wiring,
+        Replaying, Resolving, Wiring,
     };
     match (negotiation.step, negotiation.purpose, said) {
         (Connecting, Start, Said::Connected) => Next::Hold(Granting),
@@ -183,6 +187,8 @@ pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Nex
         (Looking, Return | Spare | Copy | Absent, Said::Content) => Next::Judge,
 
         (Preparing, Start | Look | Return | Recover | Spare | Copy, Said::Pipeline) => Next::Judge,
+        // One that cannot tell what it had recorded may be given all of it.
+        (Replaying, Return | Recover, Said::Done | Said::Refused) => Next::Ask(Emptying),
         (Emptying, Return | Recover | Spare | Copy, Said::Done) => Next::Hold(Step::Prepared),
 
         (Wiring, Start, Said::Done) => Next::Ready,
@@ -219,7 +225,7 @@ pub(in crate::client) fn message(
 ) -> Option<Message> {
     let Negotiation { purpose, step } = negotiation;
     let Question { volume: name, place, data_sector, peers } = question;
-    let Facts { array, params, mark, .. } = *facts;
+    let &Facts { array, params, mark, .. } = facts;
     Some(match step {
         Step::Identifying => Message::Identify { tag },
         // That of a member at the start is asked for by the takeover.
@@ -235,6 +241,10 @@ pub(in crate::client) fn message(
             Message::ReadMeta { tag, sector: SUPERBLOCK_SECTOR, bytes: SUPERBLOCK_BYTES }
         }
         Step::Preparing => Message::OpenPipeline { tag, role: place?, data_sector, params },
+        Step::Replaying => {
+            let (above, without) = facts.decided.as_deref()?.clone();
+            Message::ReplayJournal { tag, above, without }
+        }
         Step::Emptying => Message::TrimJournal { tag, mark, all: true },
         Step::Wiring => Message::Connect { tag, peers },
         Step::Flushing => Message::Flush { tag },

@@ -2,6 +2,7 @@
 
 use braid_array::Role;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::negotiation::{Negotiation, Next, Purpose, Question, Said, Step, message, next};
 use crate::Planner;
@@ -23,7 +24,7 @@ const PURPOSES: [Purpose; 8] = [
     Purpose::Departed,
 ];
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step::Connecting,
     Step::Identifying,
     Step::Granting,
@@ -32,6 +33,7 @@ const STEPS: [Step; 14] = [
     Step::Opening,
     Step::Looking,
     Step::Preparing,
+    Step::Replaying,
     Step::Emptying,
     Step::Prepared,
     Step::Wiring,
@@ -64,7 +66,10 @@ fn good(purpose: Purpose, step: Step) -> Option<Said> {
         Step::Opening => Said::Volume { used: false },
         Step::Looking => Said::Content,
         Step::Preparing => Said::Pipeline,
-        Step::Resolving | Step::Emptying | Step::Wiring | Step::Flushing => Said::Done,
+        Step::Replaying if !matches!(purpose, Purpose::Return | Purpose::Recover) => return None,
+        Step::Resolving | Step::Replaying | Step::Emptying | Step::Wiring | Step::Flushing => {
+            Said::Done
+        }
         Step::Granted | Step::Prepared | Step::Copying | Step::ReadingBack => return None,
     })
 }
@@ -80,6 +85,7 @@ fn decided(purpose: Purpose, step: Step) -> Option<Step> {
         (Purpose::Absent, Step::Looking) => None,
         (_, Step::Looking) => Some(Step::Preparing),
         (Purpose::Start | Purpose::Look, Step::Preparing) => Some(Step::Prepared),
+        (Purpose::Return | Purpose::Recover, Step::Preparing) => Some(Step::Replaying),
         (_, Step::Preparing) => Some(Step::Emptying),
         (Purpose::Look, Step::Prepared) => None,
         (_, Step::Prepared) => Some(Step::Wiring),
@@ -113,7 +119,7 @@ fn way(purpose: Purpose) -> Vec<Step> {
 fn every_purpose_comes_to_its_end() {
     use Step::{
         Connecting, Copying, Emptying, Flushing, Granted, Granting, Identifying, Looking, Opening,
-        Prepared, Preparing, ReadingBack, Resolving, Wiring,
+        Prepared, Preparing, ReadingBack, Replaying, Resolving, Wiring,
     };
     let returns = [Connecting, Granting, Granted, Resolving, Opening, Looking, Preparing];
     let wired = [Emptying, Prepared, Wiring];
@@ -124,8 +130,11 @@ fn every_purpose_comes_to_its_end() {
     let start = [Connecting, Granting, Opening, Preparing, Prepared, Wiring];
     assert_eq!(way(Purpose::Start), start);
     assert_eq!(way(Purpose::Look), [Connecting, Opening, Preparing, Prepared]);
-    assert_eq!(way(Purpose::Return), all(&[&returns, &wired]));
-    assert_eq!(way(Purpose::Recover), all(&[&identified, &[Opening, Preparing], &wired]));
+    assert_eq!(way(Purpose::Return), all(&[&returns, &[Replaying], &wired]));
+    assert_eq!(
+        way(Purpose::Recover),
+        all(&[&identified, &[Opening, Preparing, Replaying], &wired])
+    );
     assert_eq!(way(Purpose::Spare), all(&[&identified, &looked, &wired]));
     assert_eq!(way(Purpose::Copy), all(&[&identified, &looked, &wired, &copied]));
     assert_eq!(way(Purpose::Absent), [Connecting, Opening, Looking]);
@@ -189,7 +198,9 @@ fn facts() -> Facts {
         silence_ms: 4000,
     };
     let mark = SetVersion::new(Epoch(2), 5);
-    Facts { array: [3; 16], params, mark, version: 0, starting: false, may_return: true }
+    let decided = Some(Arc::new((SetVersion::new(Epoch(1), 4), Vec::new())));
+    let array = [3; 16];
+    Facts { array, params, mark, decided, version: 0, starting: false, may_return: true }
 }
 
 fn asked(purpose: Purpose, step: Step) -> Option<Message> {

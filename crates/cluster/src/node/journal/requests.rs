@@ -53,7 +53,9 @@ impl Journal {
             return Err(Violation("a request to a journal that is not there"));
         };
         match *message {
-            Message::ListJournal { tag, .. } if self.unreadable => {
+            Message::ListJournal { tag, .. } | Message::ReplayJournal { tag, .. }
+                if self.unreadable =>
+            {
                 out.refuse(self.client, tag, Refusal::new("its journal cannot be read", STORAGE));
             }
             Message::ListJournal { tag, from } => self.list(tag, from as usize, &header, out),
