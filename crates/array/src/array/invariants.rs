@@ -9,7 +9,7 @@ use super::lane::Lane;
 use super::map::Map;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
-use super::write_log::WriteLog;
+use super::write_log::{Way, WriteLog};
 use crate::keeper::Carried;
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
@@ -33,6 +33,7 @@ impl Array {
         jobs_wait(&self.jobs, &self.logging.log, &self.lane, &waiting)?;
         pieces_are_counted(&self.requests, &waiting)?;
         scratch_is_somewhere(self, &waiting)?;
+        dirty_memory_is_somewhere(self)?;
         self.queues_are_right(&waiting)?;
         let begun = |(_, job): (usize, &Job)| {
             let (start, end) = job.kind.range(&self.lane.map);
@@ -126,6 +127,21 @@ fn scratch_is_somewhere(array: &Array, waiting: &Waiting) -> Result<(), String> 
     let found = array.lane.pool.free_bytes() + strips + pages + starting + cached;
     let all = array.lane.pool.all_bytes();
     if found != all { Err(format!("{found} of {all} bytes of scratch")) } else { Ok(()) }
+}
+
+/// Memory for dirty pages is free, or a page's, or with somebody who has it filled.
+fn dirty_memory_is_somewhere(array: &Array) -> Result<(), String> {
+    let left = |job: &Job| match &job.way {
+        Way::Back(pages) => pages.len(),
+        Way::Through | Way::Destage => 0,
+    };
+    let jobs: usize = array.jobs.iter().map(|(_, job)| left(job)).sum();
+    let filled = jobs + array.logging.loading_pages();
+    let (dirty, taken) = array.lane.dirty.held();
+    if taken != filled {
+        return Err(format!("{dirty} dirty pages, {taken} are being filled, counted {filled}"));
+    }
+    Ok(())
 }
 
 /// Each job holds, or waits for, the lock of its range, and no other is held.

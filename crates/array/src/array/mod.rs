@@ -49,7 +49,7 @@ use crate::keeper::{Keeper, MetaWrite, Rules};
 use crate::level::{Layout, Level};
 use crate::request::{Full, Request};
 use crate::status::Status;
-use crate::{Action, BlockMachine, Instant, Machine, MemberId};
+use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 
 use full::PutOffs;
 use jobs::Jobs;
@@ -184,7 +184,7 @@ impl Array {
         }
         let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
         let paused = quiet && self.lane.keeper().is_paused();
-        if self.idle() || paused || answered || self.deadline().is_some() {
+        if self.idle() || paused || answered_later || self.deadline().is_some() {
             return Ok(());
         }
         Err("it waits, and nothing is in flight or due".to_owned())
@@ -324,6 +324,12 @@ impl Machine for Array {
             && self.lane.actions.is_empty()
             && self.put_offs.0.is_empty()
             && self.logging.is_over()
+    }
+
+    fn each_unused(&self, found: &mut dyn FnMut(Buf)) {
+        self.lane.pool.each_free(found);
+        self.lane.dirty.each_free(found);
+        self.logging.log.each_free(&self.lane, found);
     }
 
     fn invariants(&self) -> Result<(), String> {

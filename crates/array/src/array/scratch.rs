@@ -72,6 +72,12 @@ impl Pool {
         free.map(|buf| u64::from(buf.len)).sum()
     }
 
+    /// Names what has no holder, and the zeroes. Memory of I/O that was given up is parked, not free.
+    pub(crate) fn each_free(&self, found: &mut dyn FnMut(Buf)) {
+        self.strips.iter().chain(&self.pages).for_each(|buf| found(*buf));
+        found(self.zero);
+    }
+
     /// Leaves so many strips for destaging.
     pub(crate) fn keep(&mut self, kept: usize) {
         self.kept = kept;
