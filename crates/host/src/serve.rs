@@ -29,6 +29,7 @@ use crate::door::{Door, Message};
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
 use crate::fabric::Network;
+use crate::handover;
 use crate::heap;
 use crate::limits::{LimitKeeper, Limits};
 use crate::log;
@@ -49,6 +50,7 @@ mod sockets;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod upgrade;
 
 use again::Search;
@@ -377,7 +379,9 @@ fn serve_machine(
         upgrade::restore(&limits, &running.door)?;
         let missing = [&array.missing[..], &lost].concat();
         let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
-        logged.map_err(|error| system(error).into()).inspect(|()| upgrade::conclude(name))
+        logged.map_err(|error| NotSetUp::from(system(error)))?;
+        running.take_over()?;
+        Ok(())
     });
     let upgrade = Upgrade { successor: how.successor.as_ref(), limits: &limits, control: &control };
     let upgrade = |running: &mut Running, wanted| upgrade.replace_program(running, wanted);
@@ -388,6 +392,10 @@ fn serve_machine(
             Ok(told) => (told, Ok(())),
             Err(error) => (None, Err(error)),
         },
+        Err(NotSetUp { why, told }) if handover::is_pending() => {
+            running.let_go();
+            (told, Err(why))
+        }
         Err(NotSetUp { why, told }) => (told, running.stop(true).and(Err(why))),
     };
     signals.close();

@@ -90,6 +90,10 @@ pub(crate) trait Export: Send {
         true
     }
 
+    /// Of one that is held: hangs up on clients that are waited for, to take their data or to send
+    /// the rest of it.
+    fn cut_off(&mut self, _core: &mut Core) {}
+
     /// Of one that is held: gives its clients to the process that comes after this one, and keeps
     /// them, as it may have to go on. Those of a kind that cannot be given are hung up on at the
     /// end.

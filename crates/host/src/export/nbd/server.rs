@@ -436,6 +436,15 @@ impl Export for Server {
         !core.serves(self.id) && connections.all(|(_, connection)| connection.is_held())
     }
 
+    fn cut_off(&mut self, core: &mut Core) {
+        for (index, connection) in &mut self.connections {
+            if connection.waits_since().is_some() {
+                connection.break_off(core);
+                self.busy.extend(connection.list().then_some(index));
+            }
+        }
+    }
+
     /// Who speaks by way of TLS is hung up on later.
     fn hand_over(&self, core: &Core, to: &mut Handover) -> io::Result<()> {
         for (_, connection) in &self.connections {
