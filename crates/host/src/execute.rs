@@ -191,6 +191,7 @@ impl Executor {
                 let bytes = (offset(sector), sectors * SECTOR_BYTES);
                 let mut range = RangeOp::new(io, id, file, bytes, step, begun);
                 (range.fua, range.then_sync) = (fua, fua && member.drops_dsync);
+                range.zeroed = member.zeroed(sector, sectors);
                 self.start_range(driver, range);
                 return None;
             }

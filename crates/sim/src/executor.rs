@@ -182,7 +182,8 @@ impl<M: Machine> Executor<M> {
     /// Carries out what the machine wants done now.
     pub fn drain(&mut self, trace: &mut Trace) {
         while let Some(action) = self.machine.poll() {
-            self.cool_at = self.cool_at.or(Some(self.now().plus_millis(self.profile.cooling_millis)));
+            self.cool_at =
+                self.cool_at.or(Some(self.now().plus_millis(self.profile.cooling_millis)));
             match action {
                 Action::Io { io, member, op } => self.issue(io, member, op, trace),
                 Action::Compute { io, compute } => self.compute(io, compute, trace),

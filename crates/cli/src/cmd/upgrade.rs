@@ -21,8 +21,7 @@ pub(super) fn run(run_dir: &Path, args: &UpgradeArgs) -> Result<(), Failure> {
         Failure::refused(OPERATION, "arrays", reason, "install it where it stays")
     })?;
     if !args.all {
-        let mut results =
-            args.names.iter().map(|name| upgrade(run_dir, name, &program, args));
+        let mut results = args.names.iter().map(|name| upgrade(run_dir, name, &program, args));
         return results.try_for_each(|result| result);
     }
     let names = running::names(OPERATION, run_dir)?;
@@ -32,12 +31,7 @@ pub(super) fn run(run_dir: &Path, args: &UpgradeArgs) -> Result<(), Failure> {
     if failed.is_empty() { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) }
 }
 
-fn upgrade(
-    run_dir: &Path,
-    name: &str,
-    program: &Path,
-    args: &UpgradeArgs,
-) -> Result<(), Failure> {
+fn upgrade(run_dir: &Path, name: &str, program: &Path, args: &UpgradeArgs) -> Result<(), Failure> {
     let program = PathBuf::from(program);
     let check = args.check;
     let force = args.force;

@@ -19,6 +19,12 @@ pub(crate) trait Export: Send {
     /// Begins to take clients; called once, before all else.
     fn start(&mut self, core: &mut Core, id: ExportId);
 
+    /// The same, and it is held from then on: of what was handed over to it nothing is taken.
+    fn start_held(&mut self, core: &mut Core, id: ExportId) {
+        self.start(core, id);
+        self.hold(core);
+    }
+
     /// An operation of its own has ended.
     fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>);
 

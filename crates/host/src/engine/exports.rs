@@ -122,12 +122,9 @@ impl Exports {
         let held = handover::is_pending();
         for (id, place) in &mut self.places {
             if held {
-                place.export.hold(core);
-            }
-            place.export.start(core, ExportId(id));
-            // What has come to it by its start.
-            if held {
-                place.export.hold(core);
+                place.export.start_held(core, ExportId(id));
+            } else {
+                place.export.start(core, ExportId(id));
             }
         }
     }

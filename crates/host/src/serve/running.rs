@@ -100,13 +100,11 @@ impl Running {
                 }
                 Some(StopRequest::SetUp) => {}
                 Some(StopRequest::Exports { change, told }) => told(self.change_exports(&change)),
-                Some(StopRequest::Upgrade { wanted, told }) => {
-                    match replace(self, wanted) {
-                        NotReplaced::Possible => told(Ok(())),
-                        NotReplaced::Refused(refusal) => told(Err(refusal)),
-                        NotReplaced::Stopped(refusal) => return Err(refusal),
-                    }
-                }
+                Some(StopRequest::Upgrade { wanted, told }) => match replace(self, wanted) {
+                    NotReplaced::Possible => told(Ok(())),
+                    NotReplaced::Refused(refusal) => told(Err(refusal)),
+                    NotReplaced::Stopped(refusal) => return Err(refusal),
+                },
                 Some(StopRequest::Signal) if deadline.is_some() => {}
                 Some(StopRequest::Signal) => match self.stop(false) {
                     Ok(()) => return self.join().map(|()| None),

@@ -78,7 +78,8 @@ mod tests {
         let path = dir.path().join("program");
         // Written by another process: a child that another test forks may have it open for writing.
         std::fs::write(dir.path().join("content"), content).unwrap();
-        let copied = Command::new("cp").args(["content", "program"]).current_dir(dir.path()).status();
+        let copied =
+            Command::new("cp").args(["content", "program"]).current_dir(dir.path()).status();
         assert!(copied.unwrap().success());
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
         check_program(&path).map_err(|refusal| refusal.reason)

@@ -143,10 +143,11 @@ impl Upgrade<'_> {
 impl Running {
     /// Has requests wait, what is under way answered, and clients handed over.
     fn hand_over_clients(&self, handover: Handover, force: bool) -> Result<Handover, Refusal> {
-        let held = self.exports.hold(if force { MOMENT } else { PATIENCE }) || force && {
-            self.exports.cut_off();
-            self.exports.hold(PATIENCE)
-        };
+        let held = self.exports.hold(if force { MOMENT } else { PATIENCE })
+            || force && {
+                self.exports.cut_off();
+                self.exports.hold(PATIENCE)
+            };
         if !held {
             self.exports.go_on();
             let reason = format!(
@@ -231,7 +232,9 @@ impl Running {
     pub(super) fn take_over(&self) -> Result<(), Refusal> {
         if handover::is_pending() {
             // An engine that has ended would serve nobody.
-            self.door.status().ok_or_else(|| Refusal::new("the engine has ended", "see its log"))?;
+            self.door
+                .status()
+                .ok_or_else(|| Refusal::new("the engine has ended", "see its log"))?;
             conclude(&self.name);
             self.exports.go_on();
         }

@@ -20,9 +20,8 @@ use crate::token::{ExportId, Owner};
 const BLOCK: u64 = 4096;
 const SIZE: u64 = 1 << 22;
 
-/// Takes requests, and keeps them.
-#[derive(Default)]
-struct Taken(Vec<Request>);
+/// Takes requests in blocks of so many bytes, and keeps them.
+struct Taken(Vec<Request>, u32);
 
 impl Machine for Taken {
     fn handle(&mut self, _now: Instant, _event: Event) {}
@@ -42,7 +41,7 @@ impl Machine for Taken {
 
 impl BlockMachine for Taken {
     fn submit(&mut self, _now: Instant, request: Request) -> Result<(), Full> {
-        request.fits(SIZE / SECTOR_BYTES, BLOCK as u32).unwrap();
+        request.fits(SIZE / SECTOR_BYTES, self.1).unwrap();
         self.0.push(request);
         Ok(())
     }
@@ -56,7 +55,7 @@ impl BlockMachine for Taken {
     }
 
     fn block_bytes(&self) -> u32 {
-        BLOCK as u32
+        self.1
     }
 
     fn read_only(&self) -> bool {
@@ -98,7 +97,7 @@ impl World {
         Self {
             core: Core::new(arena, driver, Annexes::default()),
             jobs: Jobs::new(ExportId(0), block_bytes, holders),
-            machine: Taken::default(),
+            machine: Taken(Vec::new(), block_bytes),
             content: noise(1, SIZE as usize),
             bad: 0..0,
             random: 1,

@@ -293,6 +293,11 @@ impl Export for Server {
         }
     }
 
+    fn start_held(&mut self, core: &mut Core, id: ExportId) {
+        self.held = true;
+        self.start(core, id);
+    }
+
     fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>) {
         let Completion { token: ExportToken { kind, index }, result, message, accepted } =
             completion;
