@@ -4,7 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-use braid_host::handover;
+use braid_host::control::say_ended;
+use braid_host::handover::{self, Unserved};
 
 mod args;
 mod cmd;
@@ -33,7 +34,10 @@ pub fn braid() -> ExitCode {
     let reason = reason.to_owned();
     let code = result.map(exit_code);
     // Returns where nothing is left to be served.
-    handover::go_back(&reason);
+    if let Some(Unserved { asker: Some(asker), reason }) = handover::go_back(&reason) {
+        // Whoever asked may have gone away.
+        let _ = say_ended(asker, reason);
+    }
     code.unwrap_or_else(|panic| resume_unwind(panic))
 }
 

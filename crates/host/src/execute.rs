@@ -202,7 +202,6 @@ impl Executor {
                 return None;
             }
         };
-        let syncing = op == IoOp::Flush;
         let mapped = member.mapped.clone();
         let reader = member.reader.clone();
         let changes = member.changes(op);
@@ -219,7 +218,7 @@ impl Executor {
             given_bytes: 0,
             op,
             transfer,
-            syncing,
+            syncing: op == IoOp::Flush,
             then_sync,
             abandoned: false,
         };

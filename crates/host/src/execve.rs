@@ -1,5 +1,5 @@
-//! Starting a program in the place of this one. The C library's `execvp`, which the standard library
-//! uses, gives a file that is no program to a shell, which would carry out whatever lies there.
+//! Starting a program in the place of this one. The C library's `execvp`, which the standard
+//! library uses, gives a file that is no program to a shell, which would carry out what lies there.
 
 use std::ffi::{CString, OsString, c_char};
 use std::io;

@@ -315,25 +315,33 @@ pub(crate) fn complete() -> Option<Ended> {
     Some(Ended { asker, pause, returned: document.returned })
 }
 
+/// An array that nobody serves any more, though it was to be upgraded.
+#[derive(Debug)]
+pub struct Unserved {
+    /// Who asked for that, and waits.
+    pub asker: Option<OwnedFd>,
+    /// Why.
+    pub reason: String,
+}
+
 /// The array cannot be served by this program, for this reason: puts the one before it in its place
-/// again, with all that it had. Where there is none, or it cannot serve the array either, whoever
-/// asked is told.
-pub fn go_back(reason: &str) {
+/// again, with all that it had. Returns where nothing was handed over, or where the one before
+/// cannot serve it either.
+pub fn go_back(reason: &str) -> Option<Unserved> {
     let asker = take(&What::Asker);
-    let Some(Inherited { mut document, _open }) = inherited().take() else { return };
+    let Inherited { mut document, _open } = inherited().take()?;
     let is_program = |(what, _): &&(What, RawFd)| *what == What::Program;
     let program = document.descriptors.iter().find(is_program).map(|(_, number)| *number);
     let mut reason = reason.to_owned();
-    if let Some(program) = program.filter(|_| !document.returned) {
+    if let Some(program) = program
+        && !document.returned
+    {
         document.returned = true;
         let error = exec(Path::new(&format!("/proc/self/fd/{program}")), &document);
         tracing::error!("the program that served before cannot be started again: {error}");
         reason = format!("{reason}; the program before cannot be started again: {error}");
     }
-    if let Some(asker) = asker {
-        // Whoever asked may have gone away.
-        let _ = crate::control::say_ended(asker, reason);
-    }
+    Some(Unserved { asker, reason })
 }
 
 fn now_us() -> u64 {

@@ -29,7 +29,6 @@ use crate::door::{Door, Message};
 use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::vhost_user;
 use crate::fabric::Network;
-use crate::handover;
 use crate::heap;
 use crate::limits::{LimitKeeper, Limits};
 use crate::log;
@@ -380,8 +379,7 @@ fn serve_machine(
         let missing = [&array.missing[..], &lost].concat();
         let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
         logged.map_err(|error| NotSetUp::from(system(error)))?;
-        running.take_over()?;
-        Ok(())
+        Ok(running.take_over()?)
     });
     let upgrade = Upgrade { successor: how.successor.as_ref(), limits: &limits, control: &control };
     let upgrade = |running: &mut Running, wanted| upgrade.replace_program(running, wanted);
@@ -392,11 +390,7 @@ fn serve_machine(
             Ok(told) => (told, Ok(())),
             Err(error) => (None, Err(error)),
         },
-        Err(NotSetUp { why, told }) if handover::is_pending() => {
-            running.let_go();
-            (told, Err(why))
-        }
-        Err(NotSetUp { why, told }) => (told, running.stop(true).and(Err(why))),
+        Err(not_set_up) => running.end_start(not_set_up),
     };
     signals.close();
     // The name is free before the one who asked hears of it.

@@ -10,6 +10,7 @@ use super::map::Map;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
 use super::write_log::{Way, WriteLog};
+use crate::Machine;
 use crate::keeper::Carried;
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
@@ -115,6 +116,25 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// What is under way comes to its end: by an answer, by a deadline, or by a command.
+pub(super) fn every_wait_ends(array: &Array) -> Result<(), String> {
+    let answered = array.lane.ios.in_flight > 0 || !array.lane.ios.abandoning.is_empty();
+    // What was asked of the array waits for a time only to be gathered with more, and for what
+    // could not be written; and for memory that members have which hang.
+    let put_off = !array.put_offs.0.is_empty() || array.lane.dirty.has_put_off();
+    let timed = put_off || array.jobs.hold_deadline().is_some();
+    let answered_later = answered || array.lane.pool.has_lent();
+    if array.requests.in_flight() > 0 && !answered_later && !timed {
+        return Err("requests wait, and nothing is in flight".to_owned());
+    }
+    let quiet = array.requests.in_flight() == 0 && array.jobs.is_empty();
+    let paused = quiet && array.lane.keeper().is_paused();
+    if array.idle() || paused || answered_later || array.deadline().is_some() {
+        return Ok(());
+    }
+    Err("it waits, and nothing is in flight or due".to_owned())
 }
 
 /// All scratch is free, or with somebody.

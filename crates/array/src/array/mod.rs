@@ -171,25 +171,6 @@ impl Array {
         self.lane.keeper_mut().skip_scrub();
     }
 
-    /// What is under way comes to its end: by an answer, by a deadline, or by a command.
-    fn every_wait_ends(&self) -> Result<(), String> {
-        let answered = self.lane.ios.in_flight > 0 || !self.lane.ios.abandoning.is_empty();
-        // What was asked of the array waits for a time only to be gathered with more, and for what
-        // could not be written; and for memory that members have which hang.
-        let put_off = !self.put_offs.0.is_empty() || self.lane.dirty.has_put_off();
-        let timed = put_off || self.jobs.hold_deadline().is_some();
-        let answered_later = answered || self.lane.pool.has_lent();
-        if self.requests.in_flight() > 0 && !answered_later && !timed {
-            return Err("requests wait, and nothing is in flight".to_owned());
-        }
-        let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
-        let paused = quiet && self.lane.keeper().is_paused();
-        if self.idle() || paused || answered_later || self.deadline().is_some() {
-            return Ok(());
-        }
-        Err("it waits, and nothing is in flight or due".to_owned())
-    }
-
     /// Runs everything that can run without waiting.
     fn run_ready(&mut self) {
         loop {
@@ -334,7 +315,7 @@ impl Machine for Array {
 
     fn invariants(&self) -> Result<(), String> {
         self.check()?;
-        self.every_wait_ends()
+        invariants::every_wait_ends(self)
     }
 }
 

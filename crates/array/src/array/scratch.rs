@@ -72,7 +72,8 @@ impl Pool {
         free.map(|buf| u64::from(buf.len)).sum()
     }
 
-    /// Names what has no holder, and the zeroes. Memory of I/O that was given up is parked, not free.
+    /// Names what has no holder, and the zeroes. Memory that I/O may use which was given up is
+    /// parked, and so not named.
     pub(crate) fn each_free(&self, found: &mut dyn FnMut(Buf)) {
         self.strips.iter().chain(&self.pages).for_each(|buf| found(*buf));
         found(self.zero);

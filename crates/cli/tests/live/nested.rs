@@ -69,8 +69,9 @@ fn a_failed_member_leaves_no_redundancy_in_the_array_that_it_is_in() {
     for (failed, left, name) in [(0, 1, "left"), (3, 2, "right")] {
         let said = said(&members[failed]);
         let left = members[left].display();
-        let within = format!("{name}: it fails if it loses {left} as well");
-        assert!(said.contains("no redundancy is left in ") && said.contains(&within), "{said}");
+        let within = format!(": it fails if it loses {left} as well");
+        let is_told = said.contains("no redundancy is left in ") && said.contains(&within);
+        assert!(is_told && said.contains(&format!(":{name} (")), "{said}");
         // A stripe of arrays needs both of them at any time, which is nothing new.
         assert_eq!(said.lines().count(), 1, "{said}");
     }

@@ -297,8 +297,9 @@ fn upgrade_to(program: &Path) -> Value {
 /// A script that says its version as the program does, and takes over as these lines say.
 fn taking_over(lines: &str) -> String {
     let program = program().display().to_string();
-    format!("#!/bin/sh\nbraid() {{ {program} \"$@\"; }}\n[ \"$1\" = --version ] && exec {program} \"$1\"\n{lines}\n")
-        .replace("exec braid", &format!("exec {program}"))
+    let says = format!("[ \"$1\" = --version ] && exec {program} --version");
+    let lines = lines.replace("exec braid", &format!("exec {program}"));
+    format!("#!/bin/sh\n{says}\n{lines}\n")
 }
 
 /// What a program may be that cannot serve the array, and how far it comes.

@@ -14,9 +14,10 @@ use braid_array::status::{ArrayState, JournalMode, MemberState, Status};
 use serde::{Deserialize, Serialize};
 
 use super::contents::ServedPart;
+use super::nodes::NotSetUp;
 use super::running::{NotReplaced, Running};
 use super::trial;
-use crate::control::{Server, Wanted};
+use crate::control::{Server, Told, Wanted};
 use crate::door::{Door, Message};
 use crate::handover::{self, Ended, Handover, What};
 use crate::limits::{LimitKeeper, Limits};
@@ -228,6 +229,19 @@ fn refuse_what_no_start_takes(status: &Status) -> Result<(), Refusal> {
 }
 
 impl Running {
+    /// The array is not served after all: ends what has begun, or leaves it to the program that
+    /// this one goes back to. Who is to be told of the end, and why it came.
+    pub(super) fn end_start(
+        &mut self,
+        NotSetUp { why, told }: NotSetUp,
+    ) -> (Option<Told>, Result<(), Refusal>) {
+        if handover::is_pending() {
+            self.let_go();
+            return (told, Err(why));
+        }
+        (told, self.stop(true).and(Err(why)))
+    }
+
     /// From here on this program serves what was handed over to it, and nobody goes back.
     pub(super) fn take_over(&self) -> Result<(), Refusal> {
         if handover::is_pending() {

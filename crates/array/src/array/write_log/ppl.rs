@@ -114,7 +114,8 @@ impl PartialParityLogs {
         }
     }
 
-    /// Names the memory of units that are neither being recorded nor in use by I/O that was given up.
+    /// Names the memory of units that are not being recorded, and that no I/O may use which was
+    /// given up.
     pub(super) fn each_free(&self, lane: &Lane, found: &mut dyn FnMut(Buf)) {
         let resting = self.logs.values().filter(|log| log.state == State::Idle);
         let all = resting.map(|log| log.buffer).chain(self.free_buffers.iter().copied());

@@ -245,8 +245,6 @@ impl Jobs {
         true
     }
 
-    /// The longest request, in whole blocks.
-
     /// Reads all pieces of a job, or writes them back.
     fn request_pieces(&mut self, core: &mut Core, index: usize) {
         let job = &self.jobs[index];
