@@ -113,7 +113,8 @@ impl Bench {
     pub(super) fn round(&self, seed: u64) -> Outcome {
         let mut dice = Dice::new(seed);
         self.rack.exchange(&self.filled);
-        let rests = seed == RESTS && self.shape.policy == (Policy::Journal { back: true });
+        let writes_back = self.shape.policy == (Policy::Journal { back: true });
+        let rests = seed == RESTS && self.shape.level == 5 && writes_back;
         let history = self.write_until_cut(&mut dice, rests);
         let lost = self.lost(&mut dice);
         let judge = |content: &[u8]| {
