@@ -4,7 +4,7 @@ use crate::action::Event;
 use crate::figures::MemberFigures;
 use crate::request::{Full, Request};
 use crate::status::Status;
-use crate::{Action, Instant, MemberId};
+use crate::{Action, Buf, Instant, MemberId};
 
 /// A state machine. All of it happens inside these calls, one after the other: it has no thread and
 /// no clock, and what it wants done it says as actions.
@@ -29,9 +29,14 @@ pub trait Machine {
     /// When to call `handle(Tick)` at the latest. Earlier is allowed and does no harm.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Nothing is in flight: no request, no I/O, no computation, no metadata update due. And what
-    /// is in the scratch is of no use any more: the executor may fill it with zeroes again.
+    /// Nothing is in flight: no request, no I/O, no computation, no metadata update due. Memory may
+    /// be held all the same: [`each_unused`](Self::each_unused) tells of the rest.
     fn idle(&self) -> bool;
+
+    /// Names each part of its memory that has no holder, at a moment at which the machine is
+    /// [idle](Self::idle): the executor may fill it with zeroes. A part that is not named keeps
+    /// its content. The parts do not overlap.
+    fn each_unused(&self, _found: &mut dyn FnMut(Buf)) {}
 
     /// What is not as it has to be, when `poll` has got empty: for who tries a machine out.
     ///
@@ -130,6 +135,10 @@ impl Machine for AnyMachine {
 
     fn idle(&self) -> bool {
         self.plain().idle()
+    }
+
+    fn each_unused(&self, found: &mut dyn FnMut(Buf)) {
+        self.plain().each_unused(found);
     }
 
     fn invariants(&self) -> Result<(), String> {

@@ -49,6 +49,22 @@ impl Request {
     /// The largest read or write a machine takes; exports split larger ones.
     pub const MAX_BYTES: u32 = 1 << 20;
 
+    /// How much of a range that begins at this byte of the array goes with one request, when so
+    /// much of it is left: all, or as much as ends where a block of 4 KiB does. So no such block is
+    /// written by two requests, of which a crash may leave one.
+    #[must_use]
+    pub fn first_bytes(offset: u64, left: u64) -> u32 {
+        let most = u64::from(Self::MAX_BYTES);
+        if left <= most {
+            return left as u32;
+        }
+        let beyond = (offset + most) % Self::WHOLE_BYTES;
+        (most - beyond) as u32
+    }
+
+    /// What md's journal has as a whole, or not at all.
+    const WHOLE_BYTES: u64 = 4096;
+
     /// Does it fit an array of this size that takes blocks of so many bytes?
     ///
     /// # Errors
@@ -114,3 +130,17 @@ pub enum RequestError {
 /// A table is full: submit again after the next completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_ranges_are_cut_where_blocks_of_4_kib_begin() {
+        const MOST: u64 = Request::MAX_BYTES as u64;
+        assert_eq!(Request::first_bytes(512, MOST), Request::MAX_BYTES);
+        assert_eq!(Request::first_bytes(512, MOST + 512), Request::MAX_BYTES - 512);
+        assert_eq!(Request::first_bytes(4096, 2 * MOST), Request::MAX_BYTES);
+        assert_eq!(Request::first_bytes(3584, 2 * MOST), Request::MAX_BYTES - 3584);
+    }
+}

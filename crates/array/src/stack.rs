@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 use crate::request::Full;
 use crate::status::{ArrayState, Status};
 use crate::{
-    Action, Array, BlockMachine, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Outcome,
+    Action, Array, BlockMachine, Buf, Instant, IoError, IoId, IoOp, Machine, MemberId, Op, Outcome,
     Request, RequestError, RequestId, SECTOR_BYTES,
 };
 
@@ -414,6 +414,11 @@ impl Machine for Stack {
 
     fn idle(&self) -> bool {
         self.outer.idle() && self.inner.iter().all(Machine::idle)
+    }
+
+    fn each_unused(&self, found: &mut dyn FnMut(Buf)) {
+        self.outer.each_unused(found);
+        self.inner.iter().for_each(|array| array.each_unused(found));
     }
 
     fn invariants(&self) -> Result<(), String> {

@@ -52,6 +52,14 @@ impl Failure {
         Self::Said(Box::new(Said { operation, object, why: why.into(), code: Self::REFUSED }))
     }
 
+    /// Why, without what to do.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::Said(said) => &said.why.reason,
+            Self::Silent(_) => "it ended",
+        }
+    }
+
     /// The command was typed wrongly.
     pub fn usage(
         operation: &str,

@@ -1,9 +1,11 @@
 //! The command `braid`: parses, validates, calls, prints. What is public is what `braid-bench` has
 //! in common with it: how errors are said, sizes and members typed, arrays over nodes opened.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-use braid_host::handover;
+use braid_host::control::say_ended;
+use braid_host::handover::{self, Unserved};
 
 mod args;
 mod cmd;
@@ -21,11 +23,22 @@ pub use failure::{Failure, system_error};
 pub fn braid() -> ExitCode {
     // Before anything is opened that was handed over.
     let adopted = handover::adopt().map_err(|why| Failure::explained("upgrade", "array", why));
-    let result = adopted.and_then(|()| args::parse()).and_then(|cli| cmd::run(&cli));
-    let code = exit_code(result);
+    let run = || adopted.and_then(|()| args::parse()).and_then(|cli| cmd::run(&cli));
+    // What panics cannot serve an array either, which the program before it can.
+    let result = catch_unwind(AssertUnwindSafe(run));
+    let reason = match &result {
+        Ok(Err(failure)) => failure.reason(),
+        Ok(Ok(())) => "it ended",
+        Err(_) => "it panicked",
+    };
+    let reason = reason.to_owned();
+    let code = result.map(exit_code);
     // Returns where nothing is left to be served.
-    handover::go_back();
-    code
+    if let Some(Unserved { asker: Some(asker), reason }) = handover::go_back(&reason) {
+        // Whoever asked may have gone away.
+        let _ = say_ended(asker, reason);
+    }
+    code.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Says why a command ended early, and makes the exit status of it.

@@ -353,10 +353,9 @@ impl Arena {
         pools.fold(false, |more, pool| pool.cool(&mut cold) | more)
     }
 
-    /// The machine's pieces, and those of the zeroes.
-    pub(crate) fn machine_pieces(&self) -> impl Iterator<Item = Piece> + use<> {
-        let (_, last) = Piece::around(self.zeroes);
-        (0..=last.0).map(Piece)
+    /// What lies between the machine's part and what is handed out: nothing but zeroes.
+    pub(crate) fn beyond_machine(&self) -> Range<u64> {
+        self.scratch.bytes..self.zeroes.offset + u64::from(self.zeroes.len)
     }
 
     /// What a connection receives into; `None` when there are too many.

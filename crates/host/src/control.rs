@@ -31,8 +31,8 @@ pub mod wire;
 pub use crate::run_dir::{beside, make_run_dir, run_dir, socket_path};
 pub use client::{ANSWER_WITHIN, Client, ControlError, list, member_path, sockets};
 pub use news::News;
-pub use served::{ExportChange, Served, Shown, StopRequest, Told};
-pub use server::{Server, say_upgraded};
+pub use served::{ExportChange, Served, Shown, StopRequest, Told, Wanted};
+pub use server::{Server, say_ended, say_upgraded};
 
 /// Why nobody listens on a socket.
 #[derive(Debug)]
@@ -68,9 +68,10 @@ pub(crate) fn listen(
     access: &Access,
 ) -> Result<(UnixListener, SocketFile), ListenError> {
     if let Some(socket) = handover::take(&What::Socket(path.to_owned())) {
-        // It has listened all the time.
+        // It has listened all the time, also where somebody has taken its file away.
         let listener = UnixListener::from(socket);
-        let file = SocketFile::of(path, &listener)?;
+        let mut file = SocketFile::of(path, &listener)?;
+        file.inherited = true;
         return Ok((listener, file));
     }
     // Two that start at once must not both find the old socket dead.
@@ -104,15 +105,27 @@ pub(crate) fn listen(
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    made: (u64, u64),
+    /// Which file that is; `None` where there is none.
+    made: Option<(u64, u64)>,
     /// The socket, to be handed over.
     listener: UnixListener,
+    /// It was handed over to this program.
+    inherited: bool,
 }
 
 impl SocketFile {
     fn of(path: &Path, listener: &UnixListener) -> io::Result<Self> {
         let listener = listener.try_clone()?;
-        Ok(Self { path: path.to_owned(), made: file_number(path)?, listener })
+        let made = match file_number(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            number => Some(number?),
+        };
+        Ok(Self { path: path.to_owned(), made, listener, inherited: false })
+    }
+
+    /// Is the socket the next program's still, or that of the one before this one?
+    pub(crate) fn is_on_loan(&self) -> bool {
+        self.inherited && handover::is_pending()
     }
 
     /// Gives the socket to the process that comes after this one.
@@ -124,7 +137,10 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if file_number(&self.path).is_ok_and(|there| there == self.made) {
+        if self.is_on_loan() {
+            return;
+        }
+        if file_number(&self.path).is_ok_and(|there| Some(there) == self.made) {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -191,6 +191,7 @@ impl Executor {
                 let bytes = (offset(sector), sectors * SECTOR_BYTES);
                 let mut range = RangeOp::new(io, id, file, bytes, step, begun);
                 (range.fua, range.then_sync) = (fua, fua && member.drops_dsync);
+                range.zeroed = member.zeroed(sector, sectors);
                 self.start_range(driver, range);
                 return None;
             }
@@ -201,7 +202,6 @@ impl Executor {
                 return None;
             }
         };
-        let syncing = op == IoOp::Flush;
         let mapped = member.mapped.clone();
         let reader = member.reader.clone();
         let changes = member.changes(op);
@@ -218,7 +218,7 @@ impl Executor {
             given_bytes: 0,
             op,
             transfer,
-            syncing,
+            syncing: op == IoOp::Flush,
             then_sync,
             abandoned: false,
         };

@@ -10,9 +10,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +22,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::execve::execve;
 use crate::notify::kept;
 use crate::system::refused_by_system;
 
@@ -138,7 +138,6 @@ impl Handover {
     /// Puts a program in the place of this one, or this one anew if that fails. Returns only when
     /// neither can be started.
     pub(crate) fn exec(mut self, program: &Path, words: Vec<String>) -> io::Error {
-        self.lock_members();
         self.document.words = words;
         let error = exec(program, &self.document);
         tracing::error!("{}: {error}", program.display());
@@ -146,26 +145,18 @@ impl Handover {
         exec(Path::new("/proc/self/exe"), &self.document);
         error
     }
-
-    /// This process has just closed its members, and with that unlocked them.
-    fn lock_members(&self) {
-        let is_member = |what: &What| matches!(what, What::Member(_));
-        for ((what, _), descriptor) in self.document.descriptors.iter().zip(&self.descriptors) {
-            if is_member(what) {
-                // Somebody who looks at each file may have it; the next program waits for that.
-                let _ = flock(descriptor, FlockOperation::NonBlockingLockExclusive);
-            }
-        }
-    }
 }
 
+/// Puts a program in the place of this one, which is not handed to a shell if it is none.
 fn exec(program: &Path, document: &Document) -> io::Error {
     let prepared = prepare(document);
     let Ok(memory) = prepared else { return prepared.expect_err("it is not there") };
-    let mut command = Command::new(program);
-    command.arg0("braid").args(document.words.iter().map(OsString::from));
-    kept::not_for(&mut command);
-    command.env(VARIABLE, memory.as_raw_fd().to_string()).exec()
+    document.lock_members();
+    let words = document.words.iter().map(OsString::from);
+    let words = [OsString::from("braid")].into_iter().chain(words);
+    let number = (OsString::from(VARIABLE), OsString::from(memory.as_raw_fd().to_string()));
+    let others = std::env::vars_os().filter(|(name, _)| name != VARIABLE && !kept::is_its(name));
+    execve(program, words, others.chain([number]))
 }
 
 /// The document as a descriptor, which stays open across `exec` as those do that it names.
@@ -178,6 +169,18 @@ fn prepare(document: &Document) -> io::Result<File> {
 }
 
 impl Document {
+    /// This process has closed its members, and with that unlocked them.
+    fn lock_members(&self) {
+        for (what, number) in &self.descriptors {
+            if matches!(what, What::Member(_)) {
+                // SAFETY: the document's descriptors are open as long as it is there.
+                let descriptor = unsafe { rustix::fd::BorrowedFd::borrow_raw(*number) };
+                // Somebody who looks at each file may have it; the next program waits for that.
+                let _ = flock(descriptor, FlockOperation::NonBlockingLockExclusive);
+            }
+        }
+    }
+
     fn numbers(&self) -> impl Iterator<Item = RawFd> {
         let descriptors = self.descriptors.iter().map(|(_, number)| *number);
         descriptors.chain(self.guests.iter().map(|guest| guest.socket))
@@ -246,6 +249,25 @@ fn read(number: RawFd) -> io::Result<Document> {
     Ok(document)
 }
 
+/// Is something inherited that this program does not serve yet? As long as it may have to give all
+/// of it back it takes nothing away that can be seen: no socket file, no mount, no client.
+pub(crate) fn is_pending() -> bool {
+    inherited().is_some()
+}
+
+/// Requests wait, and another program is about to take the place of this one.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// From now on whoever asks gets no answer from this program, but from the next one.
+pub(crate) fn begin_to_leave() {
+    BEGUN.store(true, Ordering::Relaxed);
+}
+
+/// Is another program about to take the place of this one?
+pub(crate) fn is_leaving() -> bool {
+    BEGUN.load(Ordering::Relaxed)
+}
+
 /// A descriptor that was handed over as this, until the array is served.
 pub(crate) fn take(what: &What) -> Option<OwnedFd> {
     let inherited = inherited();
@@ -293,19 +315,33 @@ pub(crate) fn complete() -> Option<Ended> {
     Some(Ended { asker, pause, returned: document.returned })
 }
 
-/// The array cannot be served by this program: puts the one before it in its place again, with all
-/// that it had. Returns when there is none, or that failed.
-pub fn go_back() {
-    let Some(Inherited { mut document, _open }) = inherited().take() else { return };
+/// An array that nobody serves any more, though it was to be upgraded.
+#[derive(Debug)]
+pub struct Unserved {
+    /// Who asked for that, and waits.
+    pub asker: Option<OwnedFd>,
+    /// Why.
+    pub reason: String,
+}
+
+/// The array cannot be served by this program, for this reason: puts the one before it in its place
+/// again, with all that it had. Returns where nothing was handed over, or where the one before
+/// cannot serve it either.
+pub fn go_back(reason: &str) -> Option<Unserved> {
+    let asker = take(&What::Asker);
+    let Inherited { mut document, _open } = inherited().take()?;
     let is_program = |(what, _): &&(What, RawFd)| *what == What::Program;
     let program = document.descriptors.iter().find(is_program).map(|(_, number)| *number);
-    let Some(program) = program else { return };
-    if document.returned {
-        return;
+    let mut reason = reason.to_owned();
+    if let Some(program) = program
+        && !document.returned
+    {
+        document.returned = true;
+        let error = exec(Path::new(&format!("/proc/self/fd/{program}")), &document);
+        tracing::error!("the program that served before cannot be started again: {error}");
+        reason = format!("{reason}; the program before cannot be started again: {error}");
     }
-    document.returned = true;
-    let error = exec(Path::new(&format!("/proc/self/fd/{program}")), &document);
-    tracing::error!("the program that served before cannot be started again: {error}");
+    Some(Unserved { asker, reason })
 }
 
 fn now_us() -> u64 {

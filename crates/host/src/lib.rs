@@ -9,6 +9,7 @@ pub mod door;
 mod driver;
 pub mod engine;
 mod execute;
+mod execve;
 pub mod export;
 pub mod fabric;
 pub mod handover;

@@ -49,6 +49,7 @@ mod sockets;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod upgrade;
 
 use again::Search;
@@ -377,7 +378,8 @@ fn serve_machine(
         upgrade::restore(&limits, &running.door)?;
         let missing = [&array.missing[..], &lost].concat();
         let logged = ready(&lost).and_then(|()| log_events(name, &missing, events, &running.door));
-        logged.map_err(|error| system(error).into()).inspect(|()| upgrade::conclude(name))
+        logged.map_err(|error| NotSetUp::from(system(error)))?;
+        Ok(running.take_over()?)
     });
     let upgrade = Upgrade { successor: how.successor.as_ref(), limits: &limits, control: &control };
     let upgrade = |running: &mut Running, wanted| upgrade.replace_program(running, wanted);
@@ -388,7 +390,7 @@ fn serve_machine(
             Ok(told) => (told, Ok(())),
             Err(error) => (None, Err(error)),
         },
-        Err(NotSetUp { why, told }) => (told, running.stop(true).and(Err(why))),
+        Err(not_set_up) => running.end_start(not_set_up),
     };
     signals.close();
     // The name is free before the one who asked hears of it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -18,7 +18,7 @@ use rustix::fs::Access;
 use crate::execute::Executor;
 use crate::member::{self, MemberFile, Mode};
 use crate::run_dir::PassingLock;
-use crate::system::describe;
+use crate::system::{describe, make_durable_dirs};
 
 #[cfg(test)]
 mod tests;
@@ -71,7 +71,7 @@ impl Store {
             let reason = format!("{}: {what}: {}", path.display(), describe(error));
             Refusal::new(reason, "name a directory that this user may write to")
         };
-        std::fs::create_dir_all(path).map_err(|e| fail("cannot be made a directory", &e))?;
+        make_durable_dirs(path).map_err(|e| fail("cannot be made a directory", &e))?;
         let handle = File::open(path).map_err(|e| fail("cannot be opened", &e))?;
         rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| fail("cannot be written to", &e.into()))?;
@@ -279,7 +279,7 @@ impl Place {
                 Ok(())
             }
             Self::Directory { path, handle, .. } => {
-                check_room(handle, promised(path), bytes)?;
+                check_room(handle, promised(path)?, bytes)?;
                 let path = path.join(name);
                 let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
                 let file = match file {
@@ -472,8 +472,17 @@ fn room(directory: &File) -> Result<(u64, u64), Refusal> {
 
 /// What the volumes in a directory may still take: files are as large as they may become, and have
 /// room on the disk where they were written to.
-fn promised(directory: &Path) -> u64 {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let sizes = entries.filter_map(|entry| entry.metadata().ok());
-    sizes.map(|data| data.len().saturating_sub(data.blocks() * SECTOR_BYTES)).sum()
+///
+/// # Errors
+/// When the directory cannot be read: nothing is known of what may be taken then.
+fn promised(directory: &Path) -> Result<u64, Refusal> {
+    let promised_by = |entry: io::Result<DirEntry>| match entry?.metadata() {
+        Ok(data) => Ok(data.len().saturating_sub(data.blocks() * SECTOR_BYTES)),
+        // Removed meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    };
+    let entries = std::fs::read_dir(directory);
+    let sum = entries.and_then(|entries| entries.map(promised_by).sum());
+    sum.map_err(|error| refused("looked at", &error))
 }

@@ -1,6 +1,8 @@
-//! What the system refuses, as people are told.
+//! What the system refuses, as people are told; and what it does not do of itself.
 
+use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use braid_array::Refusal;
 use rustix::io::Errno;
@@ -36,9 +38,40 @@ pub(crate) fn describe(error: &io::Error) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
+/// Makes a directory, and those that it lies in, so that they are there after a loss of power, too.
+pub(crate) fn make_durable_dirs(path: &Path) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.is_dir()).collect();
+    for dir in missing.into_iter().rev() {
+        match std::fs::create_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            made => made?,
+        }
+        sync_dir_of(dir)?;
+    }
+    Ok(())
+}
+
+/// Makes the name of a file durable.
+pub(crate) fn sync_dir_of(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn directories_are_made_with_those_that_they_lie_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/c");
+        make_durable_dirs(&path).unwrap();
+        assert!(path.is_dir());
+        make_durable_dirs(&path).unwrap();
+        std::fs::write(path.join("file"), "").unwrap();
+        make_durable_dirs(&path.join("file/d")).unwrap_err();
+    }
 
     #[test]
     fn a_refusal_names_what_helps_against_it() {

@@ -17,6 +17,9 @@ use crate::rng::Rng;
 use crate::subject::{self, Attached};
 use crate::trace::Trace;
 
+/// What lies where memory was given back.
+const GIVEN_BACK: u8 = 0xdc;
+
 /// What comes out of the machine for the world to see to.
 #[derive(Debug)]
 pub enum Output {
@@ -75,6 +78,8 @@ pub struct Executor<M> {
     computes: Slab<(IoId, Compute)>,
     rng: Rng,
     profile: FaultProfile,
+    /// When memory that the machine does not use is given back, if it has used some.
+    cool_at: Option<Instant>,
 }
 
 impl<M: Machine> Executor<M> {
@@ -104,6 +109,7 @@ impl<M: Machine> Executor<M> {
             computes: Slab::new(),
             rng,
             profile,
+            cool_at: None,
         }
     }
 
@@ -176,6 +182,8 @@ impl<M: Machine> Executor<M> {
     /// Carries out what the machine wants done now.
     pub fn drain(&mut self, trace: &mut Trace) {
         while let Some(action) = self.machine.poll() {
+            self.cool_at =
+                self.cool_at.or(Some(self.now().plus_millis(self.profile.cooling_millis)));
             match action {
                 Action::Io { io, member, op } => self.issue(io, member, op, trace),
                 Action::Compute { io, compute } => self.compute(io, compute, trace),
@@ -211,6 +219,12 @@ impl<M: Machine> Executor<M> {
     pub fn step(&mut self, trace: &mut Trace) -> bool {
         let deadline = self.machine.deadline();
         let due = self.clock.next_due();
+        let next = [due, deadline].into_iter().flatten().min();
+        if let Some(at) = self.cool_at.filter(|at| next.is_none_or(|next| *at <= next)) {
+            self.clock.advance(at);
+            self.cool(trace);
+            return true;
+        }
         match (due, deadline) {
             (None, None) => false,
             (due, Some(at)) if due.is_none_or(|due| at < due) => {
@@ -232,6 +246,30 @@ impl<M: Machine> Executor<M> {
                 self.handle(Event::Done { io, result }, trace);
                 true
             }
+        }
+    }
+
+    /// Gives back what an idle machine does not use, as an executor may. What was zeroes stays
+    /// zeroes; all else that somebody still means would be missed.
+    fn cool(&mut self, trace: &mut Trace) {
+        let idle = self.machine.idle() && self.flights.is_empty() && self.computes.is_empty();
+        let again = self.now().plus_millis(self.profile.cooling_millis);
+        self.cool_at = (!idle).then_some(again);
+        if !idle {
+            return;
+        }
+        let mut unused = Vec::new();
+        self.machine.each_unused(&mut |buf| unused.push(buf));
+        unused.sort_by_key(|buf| buf.offset);
+        trace.note(self.now(), &[8, unused.len() as u64], || {
+            format!("{} parts of memory are given back", unused.len())
+        });
+        if unused.windows(2).any(|pair| pair[0].overlaps(pair[1])) {
+            self.outputs.push(Output::Fault("memory is unused twice".to_owned()));
+        }
+        for buf in unused {
+            let used = self.bytes(buf).iter_mut().filter(|byte| **byte != 0);
+            used.for_each(|byte| *byte = GIVEN_BACK);
         }
     }
 

@@ -21,6 +21,8 @@ pub struct FaultProfile {
     pub discard_zeroes: bool,
     /// Smallest I/O that devices take.
     pub block_bytes: u32,
+    /// How long memory is left with a machine that does not use it.
+    pub cooling_millis: u64,
     /// A deliberate fault of the world, which the checks have to notice.
     pub mutation: Option<Mutation>,
 }
@@ -35,6 +37,7 @@ impl FaultProfile {
         check_stable: false,
         discard_zeroes: false,
         block_bytes: 512,
+        cooling_millis: 5000,
         mutation: None,
     };
 

@@ -26,6 +26,7 @@ pub mod part;
 pub mod past;
 pub mod redundancy;
 pub mod report;
+pub mod rest;
 pub mod rng;
 pub mod run;
 pub mod scenario;

@@ -16,6 +16,7 @@ use crate::nested::{self, Nest};
 use crate::part::{Part, Parts};
 use crate::past::{self, Snapshot};
 use crate::report::{Failure, Options, Report, run_caught};
+use crate::rest::Rest;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::subject::{Memory, START, Subject};
@@ -179,6 +180,7 @@ fn live(world: &mut World<impl Subject>, crash: bool, last: bool) -> Result<(), 
     let mut submitted = 0;
     let early = crash || !last && world.rng.percent(40);
     let mut cut_in = early.then(|| world.rng.between(1, requests * 12));
+    let mut rest = Rest::draw(&world.rng, requests);
     let mut linger = world.rng.pick(&[0, 20, 200, 1000]);
     if world.scenario.has_journal() && world.rng.percent(60) {
         world.ask(Command::JournalMode(JournalMode::WriteBack));
@@ -198,7 +200,8 @@ fn live(world: &mut World<impl Subject>, crash: bool, last: bool) -> Result<(), 
                 cut_in = Some(world.rng.between(1, 40));
             }
         }
-        while submitted < requests && world.submit(&mut workload)? {
+        let rests = rest.is_now(world.exec.now(), submitted);
+        while !rests && submitted < requests && world.submit(&mut workload)? {
             submitted += 1;
         }
         world.outputs()?;
@@ -217,7 +220,11 @@ fn live(world: &mut World<impl Subject>, crash: bool, last: bool) -> Result<(), 
             return Ok(());
         }
         cut_in = cut_in.map(|steps| steps - 1);
-        if !step(world)? && world.in_flight() == 0 && submitted == requests {
+        if step(world)? {
+            continue;
+        }
+        rest.is_over();
+        if world.in_flight() == 0 && submitted == requests {
             return Ok(());
         }
     }

@@ -207,6 +207,8 @@ fn profile(block_bytes: u32, mutation: Option<Mutation>, rng: &mut Rng) -> Fault
         check_stable: rng.percent(25),
         discard_zeroes: rng.percent(70),
         block_bytes,
+        // As executors do; and at nearly any moment, which is the harder test.
+        cooling_millis: rng.aside(1).pick(&[5000, 5000, 5000, 50, 1]),
         mutation,
         ..FaultProfile::CALM
     }

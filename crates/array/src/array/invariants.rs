@@ -9,7 +9,8 @@ use super::lane::Lane;
 use super::map::Map;
 use super::requests::{MAX_REQUESTS, Requests};
 use super::scratch::PAGE_BYTES;
-use super::write_log::WriteLog;
+use super::write_log::{Way, WriteLog};
+use crate::Machine;
 use crate::keeper::Carried;
 
 /// Who waits for how much of the I/O, the computations and the writes that wait for room.
@@ -33,6 +34,7 @@ impl Array {
         jobs_wait(&self.jobs, &self.logging.log, &self.lane, &waiting)?;
         pieces_are_counted(&self.requests, &waiting)?;
         scratch_is_somewhere(self, &waiting)?;
+        dirty_memory_is_somewhere(self)?;
         self.queues_are_right(&waiting)?;
         let begun = |(_, job): (usize, &Job)| {
             let (start, end) = job.kind.range(&self.lane.map);
@@ -116,6 +118,25 @@ impl Array {
     }
 }
 
+/// What is under way comes to its end: by an answer, by a deadline, or by a command.
+pub(super) fn every_wait_ends(array: &Array) -> Result<(), String> {
+    let answered = array.lane.ios.in_flight > 0 || !array.lane.ios.abandoning.is_empty();
+    // What was asked of the array waits for a time only to be gathered with more, and for what
+    // could not be written; and for memory that members have which hang.
+    let put_off = !array.put_offs.0.is_empty() || array.lane.dirty.has_put_off();
+    let timed = put_off || array.jobs.hold_deadline().is_some();
+    let answered_later = answered || array.lane.pool.has_lent();
+    if array.requests.in_flight() > 0 && !answered_later && !timed {
+        return Err("requests wait, and nothing is in flight".to_owned());
+    }
+    let quiet = array.requests.in_flight() == 0 && array.jobs.is_empty();
+    let paused = quiet && array.lane.keeper().is_paused();
+    if array.idle() || paused || answered_later || array.deadline().is_some() {
+        return Ok(());
+    }
+    Err("it waits, and nothing is in flight or due".to_owned())
+}
+
 /// All scratch is free, or with somebody.
 fn scratch_is_somewhere(array: &Array, waiting: &Waiting) -> Result<(), String> {
     let taken = array.jobs.iter().filter_map(|(_, job)| job.taken.as_ref());
@@ -126,6 +147,21 @@ fn scratch_is_somewhere(array: &Array, waiting: &Waiting) -> Result<(), String> 
     let found = array.lane.pool.free_bytes() + strips + pages + starting + cached;
     let all = array.lane.pool.all_bytes();
     if found != all { Err(format!("{found} of {all} bytes of scratch")) } else { Ok(()) }
+}
+
+/// Memory for dirty pages is free, or a page's, or with somebody who has it filled.
+fn dirty_memory_is_somewhere(array: &Array) -> Result<(), String> {
+    let left = |job: &Job| match &job.way {
+        Way::Back(pages) => pages.len(),
+        Way::Through | Way::Destage => 0,
+    };
+    let jobs: usize = array.jobs.iter().map(|(_, job)| left(job)).sum();
+    let filled = jobs + array.logging.loading_pages();
+    let (dirty, taken) = array.lane.dirty.held();
+    if taken != filled {
+        return Err(format!("{dirty} dirty pages, {taken} are being filled, counted {filled}"));
+    }
+    Ok(())
 }
 
 /// Each job holds, or waits for, the lock of its range, and no other is held.

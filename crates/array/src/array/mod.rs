@@ -49,7 +49,7 @@ use crate::keeper::{Keeper, MetaWrite, Rules};
 use crate::level::{Layout, Level};
 use crate::request::{Full, Request};
 use crate::status::Status;
-use crate::{Action, BlockMachine, Instant, Machine, MemberId};
+use crate::{Action, BlockMachine, Buf, Instant, Machine, MemberId};
 
 use full::PutOffs;
 use jobs::Jobs;
@@ -169,25 +169,6 @@ impl Array {
     /// An array that this one is part of is checked, and nothing of this one can be.
     pub(crate) fn skip_scrub(&mut self) {
         self.lane.keeper_mut().skip_scrub();
-    }
-
-    /// What is under way comes to its end: by an answer, by a deadline, or by a command.
-    fn every_wait_ends(&self) -> Result<(), String> {
-        let answered = self.lane.ios.in_flight > 0 || !self.lane.ios.abandoning.is_empty();
-        // What was asked of the array waits for a time only to be gathered with more, and for what
-        // could not be written; and for memory that members have which hang.
-        let put_off = !self.put_offs.0.is_empty() || self.lane.dirty.has_put_off();
-        let timed = put_off || self.jobs.hold_deadline().is_some();
-        let answered_later = answered || self.lane.pool.has_lent();
-        if self.requests.in_flight() > 0 && !answered_later && !timed {
-            return Err("requests wait, and nothing is in flight".to_owned());
-        }
-        let quiet = self.requests.in_flight() == 0 && self.jobs.is_empty();
-        let paused = quiet && self.lane.keeper().is_paused();
-        if self.idle() || paused || answered || self.deadline().is_some() {
-            return Ok(());
-        }
-        Err("it waits, and nothing is in flight or due".to_owned())
     }
 
     /// Runs everything that can run without waiting.
@@ -326,9 +307,15 @@ impl Machine for Array {
             && self.logging.is_over()
     }
 
+    fn each_unused(&self, found: &mut dyn FnMut(Buf)) {
+        self.lane.pool.each_free(found);
+        self.lane.dirty.each_free(found);
+        self.logging.log.each_free(&self.lane, found);
+    }
+
     fn invariants(&self) -> Result<(), String> {
         self.check()?;
-        self.every_wait_ends()
+        invariants::every_wait_ends(self)
     }
 }
 

@@ -72,6 +72,13 @@ impl Pool {
         free.map(|buf| u64::from(buf.len)).sum()
     }
 
+    /// Names what has no holder, and the zeroes. Memory that I/O may use which was given up is
+    /// parked, and so not named.
+    pub(crate) fn each_free(&self, found: &mut dyn FnMut(Buf)) {
+        self.strips.iter().chain(&self.pages).for_each(|buf| found(*buf));
+        found(self.zero);
+    }
+
     /// Leaves so many strips for destaging.
     pub(crate) fn keep(&mut self, kept: usize) {
         self.kept = kept;

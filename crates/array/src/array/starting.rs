@@ -131,6 +131,14 @@ impl Logging {
         }
     }
 
+    /// Pages that are read into memory for dirty pages.
+    pub(super) fn loading_pages(&self) -> usize {
+        match &self.starting {
+            Some(Starting::Loading(loading)) => loading.reading.len(),
+            _ => 0,
+        }
+    }
+
     /// Takes the start further.
     pub(super) fn advance(&mut self, lane: &mut Lane, requests: &mut Requests, jobs: &mut Jobs) {
         loop {

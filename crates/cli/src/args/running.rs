@@ -89,6 +89,10 @@ pub(crate) struct UpgradeArgs {
     /// Only say whether it can be done
     #[arg(long)]
     pub(crate) check: bool,
+    /// Hang up on clients that do not take their data or do not send the rest of it; without, such
+    /// a client makes all others wait for 5 s, and the upgrade is refused
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

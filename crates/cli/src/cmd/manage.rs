@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use braid_array::status::{ArrayState, MemberState, MemberStatus};
-use braid_host::control::member_path;
+use braid_array::status::{ArrayState, MemberState, MemberStatus, Status};
 use braid_host::control::wire::Verb;
+use braid_host::control::{Client, member_path};
 use braid_host::member;
 
 use super::running;
@@ -48,23 +48,37 @@ fn stop_all(run_dir: &Path, force: bool) -> Result<(), Failure> {
 
 pub(super) fn fail(run_dir: &Path, args: &FailArgs) -> Result<(), Failure> {
     let force = args.force;
+    let name = &args.of.name;
+    let before = running::status("fail", run_dir, name)?.array;
     call("fail", run_dir, named(&args.of), |member| Verb::Fail { member, force })?;
     // It is done; what is only a warning may fail to be found out.
-    let status = running::status("fail", run_dir, &args.of.name);
-    if let Ok(status) = status
-        && status.array.state != ArrayState::Failed
-    {
-        let needed = status.array.members.iter().filter(|member| member.needed);
-        let needed: Vec<&str> = needed.map(|member| member.device.as_str()).collect();
-        if !needed.is_empty() {
-            output::warning(&format!(
-                "fail {}: no redundancy is left: the array fails if it loses {} as well",
-                args.of.name,
-                needed.join(" or ")
-            ));
+    if let Ok(status) = running::status("fail", run_dir, name) {
+        for warning in redundancy_lost(&before, &status.array) {
+            output::warning(&format!("fail {name}: {warning}"));
         }
     }
     Ok(())
+}
+
+/// What an array cannot lose as well, of its arrays each for itself, and could lose before.
+fn redundancy_lost(before: &Status, now: &Status) -> Vec<String> {
+    let needed = |of: &Status| -> Vec<String> {
+        let members = of.members.iter().filter(|member| member.needed);
+        members.map(|member| member.device.clone()).collect()
+    };
+    let warning = |place: &str, what: &str, before: &Status, now: &Status| {
+        let could_lose = needed(before);
+        let needed = needed(now);
+        let is_new = needed.iter().any(|member| !could_lose.contains(member));
+        (is_new && now.state != ArrayState::Failed).then(|| {
+            let members = needed.join(" or ");
+            format!("no redundancy is left{place}: {what} fails if it loses {members} as well")
+        })
+    };
+    let within = before.children.iter().zip(&now.children).filter_map(|(before, now)| {
+        warning(&format!(" in {}", now.superblock.title()), "it", before, now)
+    });
+    warning("", "the array", before, now).into_iter().chain(within).collect()
 }
 
 pub(super) fn remove(run_dir: &Path, args: &RemoveArgs) -> Result<(), Failure> {
@@ -106,7 +120,7 @@ pub(super) fn add(run_dir: &Path, args: &AddArgs) -> Result<(), Failure> {
         let add = |member| Verb::AddJournal { member, force };
         return call("add", run_dir, (name, &args.of.member), add);
     }
-    let add = |member| Verb::Add { member, force, within };
+    let add = |member| Verb::Add { member, force, within: within.clone() };
     call("add", run_dir, (name, &args.of.member), add)?;
     // It is done; what is only a warning may fail to be found out.
     let status = running::status("add", run_dir, name);
@@ -130,7 +144,8 @@ pub(super) fn re_add(run_dir: &Path, args: &MemberOfArgs) -> Result<(), Failure>
 
 pub(super) fn replace(run_dir: &Path, args: &ReplaceArgs) -> Result<(), Failure> {
     let with = args.with.as_deref().map(member_path);
-    call("replace", run_dir, named(&args.of), |member| Verb::Replace { member, with })
+    let replace = |member| Verb::Replace { member, with: with.clone() };
+    call("replace", run_dir, named(&args.of), replace)
 }
 
 /// The array, and the member of it.
@@ -142,19 +157,22 @@ fn call(
     operation: &str,
     run_dir: &Path,
     (name, member): (&str, &Path),
-    verb: impl FnOnce(String) -> Verb,
+    verb: impl Fn(String) -> Verb,
 ) -> Result<(), Failure> {
-    let mut client = running::connect(operation, run_dir, name)?;
-    let object = format!("{name} {}", member.display());
-    let array = match member.to_str() {
-        Some(word) => client
-            .status()
-            .map_err(|error| Failure::explained(operation, name, error))?
-            .array
-            .child_called(word)
-            .map(|(_, child)| child.superblock.title()),
-        None => None,
+    let question = |client: &mut Client| {
+        let array = match member.to_str() {
+            Some(word) => {
+                let status = client.status()?;
+                status.array.child_called(word).map(|(_, child)| child.superblock.title())
+            }
+            None => None,
+        };
+        match client.call(verb(array.unwrap_or_else(|| member_path(member)))) {
+            Err(error) if error.is_of_another_program() => Err(error),
+            answer => Ok(answer),
+        }
     };
-    let answer = client.call(verb(array.unwrap_or_else(|| member_path(member))));
+    let (_, answer) = running::ask(operation, run_dir, name, question)?;
+    let object = format!("{name} {}", member.display());
     answer.map(drop).map_err(|error| Failure::explained(operation, object, error))
 }

@@ -11,14 +11,37 @@ use braid_host::served_array::ServedArray;
 use crate::failure::{Failure, system_error};
 use crate::output;
 
+/// How often an array is asked whose process goes on with another program meanwhile.
+const TIMES: usize = 4;
+
 /// Connects to the array of this name, whose process is alive and answers.
 pub(crate) fn connect(operation: &str, run_dir: &Path, name: &str) -> Result<Client, Failure> {
-    let connected = Client::connect(run_dir, name).and_then(|mut client| {
+    ask(operation, run_dir, name, |_| Ok(())).map(|(client, ())| client)
+}
+
+/// Connects to an array and asks it, again where another program has taken the place of the one
+/// that was asked.
+pub(super) fn ask<T>(
+    operation: &str,
+    run_dir: &Path,
+    name: &str,
+    question: impl Fn(&mut Client) -> Result<T, ControlError>,
+) -> Result<(Client, T), Failure> {
+    let once = || {
+        let mut client = Client::connect(run_dir, name)?;
         // What comes next may take its time; this does not.
         client.status()?;
-        Ok(client)
-    });
-    connected.map_err(|error| match (error, beside(run_dir)) {
+        let answer = question(&mut client)?;
+        Ok((client, answer))
+    };
+    let mut asked = once();
+    for _ in 1..TIMES {
+        if !matches!(&asked, Err(error) if ControlError::is_of_another_program(error)) {
+            break;
+        }
+        asked = once();
+    }
+    asked.map_err(|error| match (error, beside(run_dir)) {
         (ControlError::NotRunning, Some(dir)) if of_others(dir).iter().any(|of| of == name) => {
             Failure::explained(operation, dir.join(name).display(), ControlError::Denied)
         }
@@ -37,8 +60,7 @@ pub(crate) fn status(
     run_dir: &Path,
     name: &str,
 ) -> Result<ControlStatus, Failure> {
-    let mut client = connect(operation, run_dir, name)?;
-    client.status().map_err(|error| Failure::explained(operation, name, error))
+    ask(operation, run_dir, name, Client::status).map(|(_, status)| status)
 }
 
 /// The states of all running arrays, by name. One that ends meanwhile is left out.
@@ -61,6 +83,9 @@ pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
         match client.and_then(|mut client| client.take_status(deadline)) {
             Ok(status) => all.found.push(status),
             Err(ControlError::NotRunning | ControlError::Stopped) => {}
+            Err(error) if error.is_of_another_program() => {
+                all.found.push(status(operation, run_dir, &name)?);
+            }
             Err(error) => all.fail(operation, &name, error),
         }
     }
@@ -130,6 +155,5 @@ pub(crate) fn call(
     name: &str,
     verb: Verb,
 ) -> Result<Answer, Failure> {
-    let mut client = connect(operation, run_dir, name)?;
-    client.call(verb).map_err(|error| Failure::explained(operation, name, error))
+    ask(operation, run_dir, name, |client| client.call(verb.clone())).map(|(_, answer)| answer)
 }

@@ -21,20 +21,21 @@ pub(super) fn run(run_dir: &Path, args: &UpgradeArgs) -> Result<(), Failure> {
         Failure::refused(OPERATION, "arrays", reason, "install it where it stays")
     })?;
     if !args.all {
-        let mut results =
-            args.names.iter().map(|name| upgrade(run_dir, name, &program, args.check));
+        let mut results = args.names.iter().map(|name| upgrade(run_dir, name, &program, args));
         return results.try_for_each(|result| result);
     }
     let names = running::names(OPERATION, run_dir)?;
     // The others do not have to wait for one that cannot be upgraded.
-    let failed = names.iter().filter_map(|name| upgrade(run_dir, name, &program, args.check).err());
+    let failed = names.iter().filter_map(|name| upgrade(run_dir, name, &program, args).err());
     let failed: Vec<Failure> = failed.inspect(output::failure).collect();
     if failed.is_empty() { Ok(()) } else { Err(Failure::Silent(Failure::REFUSED)) }
 }
 
-fn upgrade(run_dir: &Path, name: &str, program: &Path, check: bool) -> Result<(), Failure> {
+fn upgrade(run_dir: &Path, name: &str, program: &Path, args: &UpgradeArgs) -> Result<(), Failure> {
     let program = PathBuf::from(program);
-    let verb = Verb::Upgrade { program, takes: handover::VERSION, check };
+    let check = args.check;
+    let force = args.force;
+    let verb = Verb::Upgrade { program, takes: handover::VERSION, check, force };
     match running::call(OPERATION, run_dir, name, verb)? {
         Answer::Upgraded { returned: true, .. } => {
             let reason = "this program could not serve it, and the one before serves it again";

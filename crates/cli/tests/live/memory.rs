@@ -5,15 +5,18 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
+use crate::support::export::ask;
 use crate::support::{Lab, skip, until};
 
 const MIB: u64 = 1 << 20;
 
 /// What an idle array has for itself.
 const OWN_KIB: u64 = 4 << 10;
+/// The huge pages in which a few dirty pages lie.
+const HELD_KIB: u64 = 4 << 10;
 /// With the program, which all arrays share and which is larger without optimisation.
 const RESIDENT_KIB: u64 = 16 << 10;
 
@@ -40,8 +43,12 @@ fn becomes_small(server: &Child) {
 fn served(lab: &Lab, level: u32, members: usize, export: &str) -> Child {
     let paths = lab.members("m", members, 300);
     lab.ok(&format!("create x -l {level} -n {members} --assume-clean"), &paths);
-    let words = format!("assemble x --foreground --export {export}");
-    let server = lab.braid().args(words.split_whitespace()).args(&paths).spawn();
+    assembled(lab, &format!("--export {export}"), &paths)
+}
+
+fn assembled(lab: &Lab, options: &str, members: &[PathBuf]) -> Child {
+    let words = format!("assemble x --foreground {options}");
+    let server = lab.braid().args(words.split_whitespace()).args(members).spawn();
     until("a running array", || lab.run("status x", &[]).status.success());
     server.expect("a server")
 }
@@ -56,8 +63,8 @@ fn request(kind: u16, offset: u64, len: u32) -> Vec<u8> {
     bytes
 }
 
-/// Reads and writes 1 GiB as an NBD client that always has 32 requests under way.
-fn gibibyte_over_nbd(socket: &Path) -> UnixStream {
+/// Reads 1 GiB, and writes some of it, as an NBD client that always has 32 requests under way.
+fn gibibyte_over_nbd(socket: &Path, may_write: bool) -> UnixStream {
     let mut stream = UnixStream::connect(socket).expect("an export");
     stream.read_exact(&mut [0; 18]).unwrap();
     let hello = [&3u32.to_be_bytes(), b"IHAVEOPT".as_slice(), &1u32.to_be_bytes(), &[0; 4]];
@@ -67,7 +74,7 @@ fn gibibyte_over_nbd(socket: &Path) -> UnixStream {
     for round in 0..32 {
         for part in 0..32 {
             // Few are writes: what is written takes place on the disk.
-            let writes = round % 8 == 0;
+            let writes = may_write && round % 8 == 0;
             let offset = (round % 8 * 32 + part) * MIB;
             stream.write_all(&request(writes.into(), offset, 1 << 20)).unwrap();
             if writes {
@@ -78,7 +85,7 @@ fn gibibyte_over_nbd(socket: &Path) -> UnixStream {
             let mut head = [0; 16];
             stream.read_exact(&mut head).unwrap();
             assert_eq!(head[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
-            if round % 8 > 0 {
+            if round % 8 > 0 || !may_write {
                 stream.read_exact(&mut bytes).unwrap();
             }
         }
@@ -92,7 +99,7 @@ fn an_idle_array_gives_memory_back() {
         let lab = Lab::new();
         let mut server = served(&lab, level, members, "nbd:unix:x.sock");
         becomes_small(&server);
-        let client = gibibyte_over_nbd(&lab.path("x.sock"));
+        let client = gibibyte_over_nbd(&lab.path("x.sock"), true);
         let most = kib(&server, "status", "VmHWM:");
         assert!(most > RESIDENT_KIB, "level {level} never had more than {most} KiB");
         // The client stays, and asks for nothing.
@@ -101,6 +108,51 @@ fn an_idle_array_gives_memory_back() {
         lab.ok("stop x", &[]);
         server.wait().expect("an end");
     }
+}
+
+/// Blocks that lie in no stripe as a whole.
+fn blocks() -> impl Iterator<Item = (u64, Vec<u8>)> {
+    (0..20).map(|number| (number * 36_864, vec![number as u8 + 1; 4096]))
+}
+
+/// Waits until memory was given back that was in use for requests; then all blocks are there.
+fn blocks_outlive_a_rest(lab: &Lab, server: &Child, may_write: bool) {
+    let mut client = gibibyte_over_nbd(&lab.path("x.sock"), may_write);
+    if may_write {
+        lab.ok("sync x --journal-mode write-back", &[]);
+        for (offset, block) in blocks() {
+            ask(&mut client, 1, offset, &block).unwrap();
+        }
+        ask(&mut client, 3, 0, &[]).unwrap();
+    }
+    let least = OWN_KIB + HELD_KIB;
+    assert!(own(server) > 2 * least, "there is nothing to give back");
+    until("memory given back", || own(server) <= least);
+    for (offset, block) in blocks() {
+        client.write_all(&request(0, offset, 4096)).unwrap();
+        let mut reply = vec![0; 16 + 4096];
+        client.read_exact(&mut reply).unwrap();
+        assert!(reply[16..] == block, "the block at {offset} is lost");
+    }
+}
+
+/// What a journal that writes back has, and lies in memory until it goes in place.
+#[test]
+fn what_only_a_journal_has_stays_when_memory_is_given_back() {
+    let lab = Lab::new();
+    let mut members = lab.members("m", 3, 300);
+    members.extend(lab.members("j", 1, 12));
+    lab.ok("create x -l 5 -n 3 --assume-clean --write-journal j0", &members[..3]);
+    let mut server = assembled(&lab, "--export nbd:unix:x.sock", &members);
+    blocks_outlive_a_rest(&lab, &server, true);
+    let told = lab.ok_text("status x", &[]);
+    assert!(told.contains("0.08 MiB not in place yet"), "{told}");
+    server.kill().expect("it runs");
+    server.wait().expect("its end");
+    let mut server = assembled(&lab, "--readonly --export nbd:unix:x.sock", &members);
+    blocks_outlive_a_rest(&lab, &server, false);
+    lab.ok("stop x", &[]);
+    server.wait().expect("its end");
 }
 
 #[test]

@@ -57,6 +57,28 @@ fn what_does_not_belong_to_an_array_of_arrays_is_left_out() {
 }
 
 #[test]
+fn a_failed_member_leaves_no_redundancy_in_the_array_that_it_is_in() {
+    let lab = Lab::new();
+    let members = lab.nested("0");
+    lab.ok("assemble top", &members);
+    let said = |member: &PathBuf| {
+        let output = lab.run("fail top", std::slice::from_ref(member));
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (failed, left, name) in [(0, 1, "left"), (3, 2, "right")] {
+        let said = said(&members[failed]);
+        let left = members[left].display();
+        let within = format!(": it fails if it loses {left} as well");
+        let is_told = said.contains("no redundancy is left in ") && said.contains(&within);
+        assert!(is_told && said.contains(&format!(":{name} (")), "{said}");
+        // A stripe of arrays needs both of them at any time, which is nothing new.
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    lab.ok("stop top", &[]);
+}
+
+#[test]
 fn an_array_of_arrays_is_found_by_its_name_in_one_of_them() {
     let lab = Lab::new();
     let members = lab.nested("1 --assume-clean");

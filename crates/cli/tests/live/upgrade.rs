@@ -263,10 +263,8 @@ fn what_cannot_take_over_gives_back() {
     ask(&mut client, 1, 4096, &[7; 4096]).unwrap();
     // One that begins and does not understand what it is told, as an older one might not.
     let odd = lab.path("odd");
-    let script = format!("#!/bin/sh\nexec {} \"$@\" --of-the-future\n", program().display());
-    install_script(&script, &odd);
-    let verb = serde_json::json!({"version": 3, "verb": "upgrade", "program": odd, "takes": 1});
-    let answer = tell(&lab, &verb);
+    install_script(&taking_over(r#"exec braid "$@" --of-the-future"#), &odd);
+    let answer = tell(&lab, &upgrade_to(&odd));
     assert_eq!(answer["ok"]["upgraded"]["returned"], true, "{answer}");
     let pid = before["pid"].as_u64().unwrap();
     assert_eq!(program_of(pid), program().canonicalize().unwrap());
@@ -290,6 +288,122 @@ fn tell(lab: &Lab, verb: &Value) -> Value {
         line.extend(byte);
     }
     serde_json::from_slice(&line).unwrap()
+}
+
+fn upgrade_to(program: &Path) -> Value {
+    serde_json::json!({"version": 3, "verb": "upgrade", "program": program, "takes": 1})
+}
+
+/// A script that says its version as the program does, and takes over as these lines say.
+fn taking_over(lines: &str) -> String {
+    let program = program().display().to_string();
+    let says = format!("[ \"$1\" = --version ] && exec {program} --version");
+    let lines = lines.replace("exec braid", &format!("exec {program}"));
+    format!("#!/bin/sh\n{says}\n{lines}\n")
+}
+
+/// What a program may be that cannot serve the array, and how far it comes.
+const FAILING: [(&str, &str, &str); 6] = [
+    ("garbage", "echo braid 9", "is no program"),
+    ("another program", "#!/bin/sh\nexit 0\n", "is a program, but not braid"),
+    ("words that it does not know", r#"exec braid "$@" --of-the-future"#, ""),
+    ("an export that it cannot open", r#"exec braid "$@" --export nbd:unix:/nowhere/x.sock"#, ""),
+    ("a mount that it cannot make", r#"exec braid "$@" --export fuse:/nowhere"#, ""),
+    // By then its engine runs.
+    ("a log that it cannot open", r#"shift 2; exec braid --run-dir OTHER "$@""#, ""),
+];
+
+#[test]
+fn wherever_another_program_fails_the_one_before_serves_on() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 32);
+    lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &members);
+    let mut exports = "--export nbd:unix:home.sock --export nbd:tcp:127.0.0.1:0".to_owned();
+    let mounted = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if mounted {
+        std::fs::create_dir(lab.path("mnt")).unwrap();
+        exports += " --export fuse:mnt";
+    }
+    lab.ok(&format!("assemble home {exports}"), &members);
+    let other = lab.path("other");
+    std::fs::create_dir_all(other.join("home.log")).unwrap();
+    let before = status(&lab);
+    let pid = before["pid"].as_u64().unwrap();
+    let bytes = before["size_bytes"].as_u64().unwrap() as usize;
+    let mut client = connect(&lab.path("home.sock"), "home", bytes);
+    let file = mounted.then(|| File::open(lab.path("mnt/home")).unwrap());
+    for (round, (what, lines, refused)) in (1..).zip(FAILING) {
+        ask(&mut client, 1, 4096, &[round; 4096]).unwrap();
+        let odd = lab.path(&format!("odd-{round}"));
+        let lines = lines.replace("OTHER", &other.display().to_string());
+        let script = if refused.is_empty() { taking_over(&lines) } else { lines };
+        install_script(&script, &odd);
+        let answer = tell(&lab, &upgrade_to(&odd));
+        if refused.is_empty() {
+            assert_eq!(answer["ok"]["upgraded"]["returned"], true, "{what}: {answer}");
+        } else {
+            let reason = answer["error"]["reason"].as_str().unwrap_or_default();
+            assert!(reason.contains(refused), "{what}: {answer}");
+        }
+        assert_eq!(program_of(pid), program().canonicalize().unwrap(), "{what}");
+        assert!(read(&mut client, 4096, 4096) == [round; 4096], "{what}");
+        let mut new = connect(&lab.path("home.sock"), "home", bytes);
+        assert!(read(&mut new, 4096, 4096) == [round; 4096], "{what}");
+        let mut found = [0; 4096];
+        if let Some(file) = &file {
+            file.read_exact_at(&mut found, 4096).unwrap();
+            assert!(found == [round; 4096], "{what}");
+        }
+        assert_eq!(status(&lab)["exports"], before["exports"], "{what}");
+    }
+    // A socket whose file somebody removed is listened on by its clients alone.
+    std::fs::remove_file(lab.path("home.sock")).unwrap();
+    upgraded(&lab, &program());
+    assert!(read(&mut client, 4096, 4096) == [FAILING.len() as u8; 4096]);
+    drop((client, file));
+    lab.ok("stop home", &[]);
+}
+
+#[test]
+fn what_would_not_start_is_not_stopped() {
+    let lab = Lab::new();
+    let members = lab.members("m", 3, 32);
+    let journals = lab.members("j", 2, 12);
+    lab.ok("create home -l 5 -n 3 --assume-clean --write-journal j0", &members);
+    let all = [&members[..], &journals[..1]].concat();
+    lab.ok("assemble home --export nbd:unix:home.sock", &all);
+    lab.ok("fail home", &journals[..1]);
+    for words in ["upgrade home --check", "upgrade home"] {
+        let line = lab.refused(1, words, &[], &[]);
+        assert!(line.contains("its journal has failed"), "{line}");
+    }
+    lab.ok("add home --journal", &journals[1..]);
+    upgraded(&lab, &program());
+    lab.ok("fail home", &members[..1]);
+    lab.ok("fail home --force", &members[1..2]);
+    for words in ["upgrade home --check", "upgrade home"] {
+        let line = lab.refused(1, words, &[], &[]);
+        assert!(line.contains("it has failed"), "{line}");
+    }
+    assert!(lab.ok_text("status home", &[]).contains("FAILED"), "it is there as before");
+}
+
+#[test]
+fn commands_that_meet_an_upgrade_are_carried_out() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 32);
+    lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &members);
+    lab.ok("assemble home --export nbd:unix:home.sock", &members);
+    for _ in 0..4 {
+        for change in ["export home add nbd:unix:b.sock", "export home remove nbd:unix:b.sock"] {
+            thread::scope(|scope| {
+                scope.spawn(|| lab.ok("upgrade home", &[]));
+                scope.spawn(|| lab.ok("upgrade home", &[]));
+                scope.spawn(|| lab.ok(change, &[]));
+            });
+            assert_eq!(lab.path("b.sock").exists(), change.contains("add"));
+        }
+    }
 }
 
 #[test]
@@ -319,6 +433,13 @@ fn half_a_request_is_waited_for_and_then_refused() {
     assert_eq!(reply[4..8], [0; 4]);
     upgraded(&lab, &program());
     assert!(read(&mut client, 0, 8192) == [5; 8192]);
+    // Or it is hung up on, and the others go on.
+    let mut other = connect(&lab.path("home.sock"), "home", bytes);
+    client.write_all(&[&read_first[..], &write[..6000]].concat()).unwrap();
+    client.read_exact(&mut [0; 16 + 512]).unwrap();
+    lab.ok("upgrade home --force", &[]);
+    assert!(read(&mut other, 0, 8192) == [5; 8192]);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "its client was cut off");
 }
 
 #[test]

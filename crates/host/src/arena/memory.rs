@@ -33,6 +33,23 @@ impl Piece {
         let end = range.end / PIECE_BYTES;
         (first..end).filter_map(|number| u32::try_from(number).ok()).map(Self)
     }
+
+    /// The pieces of which all lies in these ranges together, which do not overlap.
+    pub(crate) fn covered(mut ranges: Vec<Range<u64>>) -> impl Iterator<Item = Self> {
+        ranges.sort_by_key(|range| range.start);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                Some(last) => {
+                    assert!(last.end < range.start, "a part of memory has two owners: {range:?}");
+                    joined.push(range);
+                }
+                None => joined.push(range),
+            }
+        }
+        joined.into_iter().flat_map(Self::inside)
+    }
 }
 
 /// The bytes of the arena; shared with the driver, which does I/O on them.

@@ -53,6 +53,16 @@ pub enum ControlError {
     Broken(#[source] io::Error),
 }
 
+impl ControlError {
+    /// Was the conversation cut off by another program that took the place of the one that was
+    /// asked? What was asked for was not done, and that program answers on the same socket.
+    #[must_use]
+    pub fn is_of_another_program(&self) -> bool {
+        let cut_off = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset];
+        matches!(self, Self::Broken(error) if cut_off.contains(&error.kind()))
+    }
+}
+
 impl From<ControlError> for Refusal {
     fn from(error: ControlError) -> Self {
         let next = match error {

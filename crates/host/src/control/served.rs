@@ -87,6 +87,20 @@ pub enum ExportChange {
 /// Told how a stop went: after the members are free, or why not.
 pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
 
+/// Which program is to serve the array, and who asked for that.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Its path.
+    pub program: PathBuf,
+    /// The newest version of a hand-over that it takes.
+    pub takes: u32,
+    /// Clients that neither take their data nor send the rest of it are hung up on.
+    pub force: bool,
+    /// The control connection, on which that program answers; without it, it is only asked whether
+    /// that can be done.
+    pub asker: Option<OwnedFd>,
+}
+
 /// Why the array should stop.
 pub enum StopRequest {
     /// Somebody asked for it over the control socket, and waits.
@@ -112,12 +126,7 @@ pub enum StopRequest {
     /// Another program is to serve it in this process, and somebody waits for that.
     Upgrade {
         /// Which.
-        program: PathBuf,
-        /// The newest version of a hand-over that it takes.
-        takes: u32,
-        /// The control connection, on which that program answers; without it, it is only asked
-        /// whether that can be done.
-        asker: Option<OwnedFd>,
+        wanted: Wanted,
         /// Who waits to hear why not.
         told: Told,
     },

@@ -13,12 +13,12 @@ use std::time::Duration;
 use braid_array::refusal::{Invocation, Next, Refusal};
 
 use super::connections::{Connections, MAX_READERS, Place};
-use super::served::{Served, StopRequest, Told};
+use super::served::{Served, StopRequest, Told, Wanted};
 use super::verbs::Outcome;
 use super::wire::{Answer, Reply, Request, Response, VERSION, Verb, Versioned};
 use super::{ListenError, SocketFile, listen, make_run_dir, read_line, socket_path};
 use crate::access::Access;
-use crate::handover::Handover;
+use crate::handover::{self, Handover};
 use crate::system::describe;
 
 /// Who says nothing for so long is hung up on.
@@ -91,6 +91,10 @@ impl Server {
 impl Drop for Server {
     /// Gives the name free. Connections that are open stay until their ends close them.
     fn drop(&mut self) {
+        // The program that this one goes back to listens on.
+        if self.file.as_ref().is_some_and(SocketFile::is_on_loan) {
+            return;
+        }
         // The file first: once the listener is shut down, another process may put its own there.
         self.file = None;
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
@@ -154,11 +158,14 @@ fn converse(stream: &UnixStream, served: &Served, place: &Place) -> io::Result<(
                     return Ok(());
                 }
             }
-            Ok(Outcome::Upgrade { program, takes, check }) => {
+            Ok(Outcome::Upgrade { program, takes, check, force }) => {
                 let asker = if check { None } else { Some(OwnedFd::from(stream.try_clone()?)) };
-                let ask = |told| StopRequest::Upgrade { program, takes, asker, told };
+                let wanted = Wanted { program, takes, force, asker };
+                let ask = |told| StopRequest::Upgrade { wanted, told };
                 answer(&mut to, upgrade(served, ask))?;
             }
+            // Another program answers who asks again.
+            Err(refusal) if handover::is_leaving() && refusal == served.ended() => return Ok(()),
             Err(refusal) => answer(&mut to, Reply::Error(refusal))?,
         }
     }
@@ -219,6 +226,16 @@ pub fn say_upgraded(asker: OwnedFd, pause: Duration, returned: bool) -> io::Resu
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let mut to = UnixStream::from(asker);
     answer(&mut to, Reply::Ok(Answer::Upgraded { pause_us, version, returned }))
+}
+
+/// Tells who asked for another program that nobody serves the array any more.
+///
+/// # Errors
+/// When nobody hears it.
+pub fn say_ended(asker: OwnedFd, reason: String) -> io::Result<()> {
+    let reason = format!("neither the other program nor the one before could serve it: {reason}");
+    let refusal = Refusal::new(reason, "see its log, then assemble it again");
+    answer(&mut UnixStream::from(asker), Reply::Error(refusal))
 }
 
 fn parse(line: &[u8]) -> Result<Request, Refusal> {

@@ -26,6 +26,7 @@ pub(super) enum Outcome<'a> {
         program: PathBuf,
         takes: u32,
         check: bool,
+        force: bool,
     },
 }
 
@@ -73,8 +74,8 @@ impl Served {
                 self.change_exports(ExportChange::Remove { export, force }).map(done)
             }
             Verb::Stop { force } => Ok(Outcome::Stop { force }),
-            Verb::Upgrade { program, takes, check } => {
-                Ok(Outcome::Upgrade { program, takes, check })
+            Verb::Upgrade { program, takes, check, force } => {
+                Ok(Outcome::Upgrade { program, takes, check, force })
             }
             Verb::Read { offset, length } => self.data(offset, length).map(Outcome::Data),
         }

@@ -141,6 +141,9 @@ pub enum Verb {
         /// Only say whether that can be done; answered by `Answer::Done`.
         #[serde(default)]
         check: bool,
+        /// Hang up on clients that neither take their data nor send the rest of it.
+        #[serde(default)]
+        force: bool,
     },
     /// Answered by `Answer::Data` and the bytes.
     Read {

@@ -19,6 +19,12 @@ pub(crate) trait Export: Send {
     /// Begins to take clients; called once, before all else.
     fn start(&mut self, core: &mut Core, id: ExportId);
 
+    /// The same, and it is held from then on: of what was handed over to it nothing is taken.
+    fn start_held(&mut self, core: &mut Core, id: ExportId) {
+        self.start(core, id);
+        self.hold(core);
+    }
+
     /// An operation of its own has ended.
     fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>);
 
@@ -89,6 +95,10 @@ pub(crate) trait Export: Send {
     fn is_held(&self, _core: &Core) -> bool {
         true
     }
+
+    /// Of one that is held: hangs up on clients that are waited for, to take their data or to send
+    /// the rest of it.
+    fn cut_off(&mut self, _core: &mut Core) {}
 
     /// Of one that is held: gives its clients to the process that comes after this one, and keeps
     /// them, as it may have to go on. Those of a kind that cannot be given are hung up on at the

@@ -20,7 +20,7 @@ use super::export::Export;
 use crate::door::Done;
 use crate::driver;
 use crate::execute::Executor;
-use crate::handover::Handover;
+use crate::handover::{self, Handover};
 use crate::token::ExportId;
 use crate::users::User;
 
@@ -49,6 +49,8 @@ enum Ask {
         done: Done<()>,
     },
     GoOn,
+    /// Clients are hung up on that are waited for.
+    CutOff,
     HandOver {
         to: Handover,
         done: Done<io::Result<Handover>>,
@@ -114,10 +116,16 @@ impl Exports {
         self.places.iter_mut().map(|(_, place)| &mut place.export)
     }
 
-    /// Starts all there are.
+    /// Starts all there are. As long as this program may have to give back what was handed over to
+    /// it, they take nothing.
     pub(super) fn start(&mut self, core: &mut Core) {
+        let held = handover::is_pending();
         for (id, place) in &mut self.places {
-            place.export.start(core, ExportId(id));
+            if held {
+                place.export.start_held(core, ExportId(id));
+            } else {
+                place.export.start(core, ExportId(id));
+            }
         }
     }
 
@@ -163,6 +171,7 @@ impl Exports {
                     self.holding = None;
                     self.iter_mut().for_each(|export| export.go_on(core));
                 }
+                Ask::CutOff => self.iter_mut().for_each(|export| export.cut_off(core)),
                 Ask::HandOver { to, done } => done(self.hand_over(core, executor, to)),
             }
         }
@@ -297,6 +306,11 @@ impl ExportsDoor {
     /// that clients have asked for is still under way after so long.
     pub(crate) fn hold(&self, limit: Duration) -> bool {
         self.call(limit, |done| Ask::Hold { done }).is_some()
+    }
+
+    /// Hangs up on clients that neither take their data nor send the rest of it.
+    pub(crate) fn cut_off(&self) {
+        self.send(Ask::CutOff);
     }
 
     /// Has all exports go on that were held.

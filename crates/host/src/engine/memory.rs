@@ -25,7 +25,12 @@ impl Loop {
         let more = arena.cool(&mut give_back);
         // What was given up may still be at work on its memory.
         if self.machine.idle() && !arena.has_lent() && self.executor.given_up() == 0 {
-            arena.machine_pieces().for_each(give_back);
+            // Only what the machine names is given back: what anybody holds is not among that.
+            let mut unused = vec![arena.beyond_machine()];
+            self.machine.each_unused(&mut |buf| {
+                unused.push(buf.offset..buf.offset + u64::from(buf.len));
+            });
+            Piece::covered(unused).for_each(give_back);
         }
         let again = std::mem::replace(&mut self.used, false);
         self.cool_at = (again || more).then(|| now.plus_millis(COOLING_MILLIS));

@@ -4,11 +4,11 @@
 use std::io;
 use std::sync::Arc;
 
-use braid_array::{Buf, IoError, IoOp, Outcome, SECTOR_BYTES};
+use braid_array::{Buf, IoOp, SECTOR_BYTES};
 use rustix::io::Errno;
 
+use super::Flight;
 use super::transfer::Transfer;
-use super::{Flight, error_of};
 use crate::driver::Op;
 use crate::member::{Dirty, Overlay};
 
@@ -98,18 +98,6 @@ impl Changes {
     }
 }
 
-/// Has sectors read as zeroes, at once; that they are not needed any more is of no use here.
-pub(super) fn zero(overlay: &Overlay, op: IoOp) -> Result<Outcome, IoError> {
-    let zeroed = match op {
-        IoOp::WriteZeroes { sector, sectors, fua, .. } => {
-            let durable = || if fua { overlay.flush() } else { Ok(()) };
-            overlay.zero(sector, sectors).and_then(|()| durable())
-        }
-        _ => Ok(()),
-    };
-    zeroed.map(|()| Outcome::Done).map_err(|error| error_of(errno_of(&error)))
-}
-
-fn errno_of(error: &io::Error) -> Errno {
+pub(super) fn errno_of(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

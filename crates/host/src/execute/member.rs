@@ -10,8 +10,9 @@ use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
 
 use super::at_once::answers_at_once;
 use super::backends::{Backends, Wanted};
-use super::changed::{self, Changes};
+use super::changed::Changes;
 use super::mapped::Mapped;
+use super::range::Zeroed;
 use crate::lock::LockedFile;
 use crate::member::{MemberFile, Overlay, Run, is_nbd};
 use braid_array::figures::IoFigures;
@@ -110,9 +111,8 @@ impl Member {
                 IoOp::Flush => Some(Ok(Outcome::Done)),
                 _ => Some(Err(IoError::GONE)),
             },
-            (Some(overlay), IoOp::WriteZeroes { .. } | IoOp::Discard { .. }) => {
-                Some(changed::zero(overlay, op))
-            }
+            // That sectors are not needed any more is of no use there.
+            (Some(_), IoOp::Discard { .. }) => Some(Ok(Outcome::Done)),
             _ => None,
         }
     }
@@ -121,6 +121,12 @@ impl Member {
     pub(super) fn changes(&self, op: IoOp) -> Option<Box<Changes>> {
         let overlay = self.overlay.as_ref()?;
         Some(Box::new(Changes::of(overlay, self.start, op)))
+    }
+
+    /// Where sectors are to be zeroed, if that is not the member.
+    pub(super) fn zeroed(&self, sector: u64, sectors: u64) -> Option<Zeroed> {
+        let overlay = Arc::clone(self.overlay.as_ref()?);
+        Some(Zeroed { overlay, sector, sectors, is_stored: false })
     }
 
     /// Is this a read of what counts as unreadable? What was written since does not.

@@ -6,10 +6,12 @@ use braid_array::{Instant, IoError, IoId, MemberId, Outcome};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
+use super::changed::errno_of;
 use super::transfer::{Next, Transfer};
 use super::{Answer, Executor, looked_into};
 use crate::driver::{Driver, Op};
 use crate::lock::LockedFile;
+use crate::member::Overlay;
 use crate::token::Token;
 use braid_array::figures::Kind;
 
@@ -32,6 +34,8 @@ pub(super) struct RangeOp {
     piece: Transfer,
     /// The machine waits for it no longer.
     pub(super) abandoned: bool,
+    /// Where the range is changed instead of on the member.
+    pub(super) zeroed: Option<Zeroed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,37 @@ enum After {
     End(Result<Outcome, IoError>),
 }
 
+/// Sectors of an overlay that are to read as zeroes.
+#[derive(Debug)]
+pub(super) struct Zeroed {
+    pub(super) overlay: Arc<Overlay>,
+    pub(super) sector: u64,
+    pub(super) sectors: u64,
+    /// The map that says so is stored, and to be flushed.
+    pub(super) is_stored: bool,
+}
+
+impl Zeroed {
+    /// Where a byte of the range lies.
+    fn place(&self, within: u64) -> (Arc<LockedFile>, u64) {
+        let (file, offset) = self.overlay.place(self.sector);
+        (file, offset + within)
+    }
+
+    fn note(&self) {
+        self.overlay.note_written(self.sector, self.sectors);
+    }
+
+    /// The zeroes are durable: stores the map, too. Is that to be made durable?
+    fn store(&mut self) -> Result<bool, IoError> {
+        if std::mem::replace(&mut self.is_stored, true) {
+            return Ok(false);
+        }
+        let stored = self.overlay.store(&self.overlay.dirty());
+        stored.map(|()| true).map_err(|error| super::error_of(errno_of(&error)))
+    }
+}
+
 impl RangeOp {
     pub(super) const fn new(
         io: IoId,
@@ -66,14 +101,43 @@ impl RangeOp {
         let next = start;
         let end = start + len;
         let piece = Transfer::new(start, 0, false);
-        let fua = false;
-        let then_sync = false;
-        let abandoned = false;
-        Self { io, member, file, begun, start, next, end, fua, then_sync, step, piece, abandoned }
+        Self {
+            io,
+            member,
+            file,
+            begun,
+            start,
+            next,
+            end,
+            fua: false,
+            then_sync: false,
+            step,
+            piece,
+            abandoned: false,
+            zeroed: None,
+        }
     }
 
-    /// A step has ended.
+    /// A step has ended, maybe one in an overlay.
     fn after(&mut self, result: Result<u32, Errno>) -> After {
+        let synced = self.step == RangeStep::Sync;
+        let after = self.after_step(result);
+        let Some(zeroed) = &mut self.zeroed else { return after };
+        let is_zeroed = matches!(after, After::End(Ok(_)) | After::Step(RangeStep::Sync));
+        if is_zeroed && !synced {
+            zeroed.note();
+        }
+        match after {
+            After::End(Ok(_)) if synced && !self.abandoned => match zeroed.store() {
+                Ok(true) => After::Step(RangeStep::Sync),
+                Ok(false) => after,
+                Err(error) => After::End(Err(error)),
+            },
+            after => after,
+        }
+    }
+
+    fn after_step(&mut self, result: Result<u32, Errno>) -> After {
         let done = After::End(Ok(Outcome::Done));
         match (self.step, result) {
             _ if self.abandoned => After::End(Err(IoError::GONE)),
@@ -164,8 +228,10 @@ impl Executor {
 
     pub(super) fn continue_range(&mut self, driver: &mut Driver<Token>, index: usize) {
         let range = &mut self.ranges[index];
-        let file = Arc::clone(&range.file);
-        let offset = range.next;
+        let (file, offset) = match &range.zeroed {
+            Some(zeroed) => zeroed.place(range.next - range.start),
+            None => (Arc::clone(&range.file), range.next),
+        };
         let left = range.end - range.next;
         let keep = FallocateFlags::KEEP_SIZE;
         let allocate = |file, mode: FallocateFlags| {

@@ -105,3 +105,63 @@ fn what_a_turn_has_no_time_for_is_left_to_the_driver() {
     executor.start(&mut driver, IoId(0), MEMBER, IoOp::Flush);
     assert!(executor.next_done(&mut driver, Instant(0)).is_some());
 }
+
+/// Carries out one operation, and waits for it.
+fn carry_out(executor: &mut Executor, driver: &mut Driver<Token>, op: IoOp) {
+    let now = Instant(0);
+    let mut answer = executor.start(driver, IoId(1), MEMBER, op);
+    let mut completions = Vec::new();
+    while answer.is_none() {
+        answer = executor.next_done(driver, now);
+        if answer.is_some() {
+            break;
+        }
+        driver.wait(Some(Duration::from_secs(10)), &mut completions).unwrap();
+        for completion in completions.drain(..) {
+            let step = match completion.token {
+                Token::Io(index) => {
+                    executor.flight_step_done(driver, index, completion.result, now)
+                }
+                Token::Range(index) => {
+                    executor.range_step_done(driver, index, completion.result, now)
+                }
+                token => panic!("{token:?} was not asked for"),
+            };
+            // Of what was given up before nobody waits for an answer.
+            answer = answer.or(step.filter(|(io, _)| *io == IoId(1)));
+        }
+    }
+    assert_eq!(answer, Some((IoId(1), Ok(Outcome::Done))), "{op:?}");
+}
+
+/// Zeroes may be a long range, and the engine's thread serves others meanwhile.
+#[test]
+fn zeroes_in_an_overlay_are_left_to_the_driver_and_are_durable_with_fua() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("member");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let open = || member::open(&path, member::Mode::Overlay(dir.path()), true).unwrap();
+    let arena = Arena::new(BYTES, 1 << 20).unwrap();
+    let mut executor = Executor::new(vec![(MEMBER, open())], arena.zeroes(), eventfd());
+    let mut driver = Driver::threads(arena.memory()).unwrap();
+    let zeroes = |sector, fua| IoOp::WriteZeroes { sector, sectors: 100, unmap: true, fua };
+    let answer = executor.start(&mut driver, IoId(9), MEMBER, zeroes(700, false));
+    assert_eq!(answer, None, "the engine's thread has done it");
+    assert_eq!(driver.in_flight(), 1);
+    executor.abandon(IoId(9));
+    carry_out(&mut executor, &mut driver, zeroes(3, false));
+    carry_out(&mut executor, &mut driver, zeroes(1000, true));
+    let buf = Buf { offset: 0, len: 512 * 1200 };
+    let look = |executor: &mut Executor, driver: &mut Driver<Token>| {
+        carry_out(executor, driver, read(0, buf));
+        let found = load(arena.memory(), buf);
+        [2, 3, 102, 103, 999, 1000, 1099, 1100].map(|sector: usize| found[sector * 512])
+    };
+    let expected = [7, 0, 0, 7, 7, 0, 0, 7];
+    assert_eq!(look(&mut executor, &mut driver), expected);
+    assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 7), "the member is as it was");
+    // What the map in the file says is what is found next time.
+    drop(executor);
+    let mut executor = Executor::new(vec![(MEMBER, open())], arena.zeroes(), eventfd());
+    assert_eq!(look(&mut executor, &mut driver), expected);
+}

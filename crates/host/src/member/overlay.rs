@@ -9,19 +9,20 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::Candidate;
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::error::OpenError;
 use super::{MemberFile, probe};
 use crate::lock::LockedFile;
-use crate::system::describe;
+use crate::system::{describe, make_durable_dirs, sync_dir_of};
 
 pub(super) const BLOCK_BYTES: u64 = 4096;
 const PAGE_SECTORS: u64 = BLOCK_BYTES * 8;
@@ -90,7 +91,7 @@ impl Overlay {
     pub(super) fn open(dir: &Path, member: &MemberFile) -> Result<Self, OpenError> {
         let path = dir.join(file_name(&member.path)?);
         let failed = |error: io::Error| failed(&path, &error);
-        std::fs::create_dir_all(dir).map_err(failed)?;
+        make_durable_dirs(dir).map_err(failed)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -109,6 +110,8 @@ impl Overlay {
         if file.metadata().map_err(failed)?.len() == 0 {
             let wanted = Header::of(member.sectors, &probe(member));
             wanted.write(&file, data_of(member)).map_err(failed)?;
+            // What is flushed into it later is of use only where it is found.
+            sync_dir_of(&path).map_err(failed)?;
         }
         Self::of(dir, member, file, &path)
     }
@@ -156,33 +159,14 @@ impl Overlay {
     /// These sectors are written in the overlay.
     pub(crate) fn note_written(&self, sector: u64, sectors: u64) {
         let mut map = self.map();
-        for sector in sector..sector + sectors {
-            let page = map.entry(sector / PAGE_SECTORS).or_insert_with(Page::empty);
-            let (byte, bit) = bit_of(sector);
-            page.bits[byte] |= bit;
-            page.changed += 1;
+        let end = sector + sectors;
+        let mut at = sector;
+        while at < end {
+            let page = map.entry(at / PAGE_SECTORS).or_insert_with(Page::empty);
+            let until = end.min((at / PAGE_SECTORS + 1) * PAGE_SECTORS);
+            page.set(at % PAGE_SECTORS..at % PAGE_SECTORS + (until - at));
+            at = until;
         }
-    }
-
-    /// These sectors read as zeroes from now on.
-    ///
-    /// # Errors
-    /// As the system says.
-    pub(crate) fn zero(&self, sector: u64, sectors: u64) -> io::Result<()> {
-        let offset = self.data + sector * SECTOR_BYTES;
-        let len = sectors * SECTOR_BYTES;
-        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if rustix::fs::fallocate(&*self.file, mode, offset, len).is_err() {
-            let zeroes = [0; 64 << 10];
-            let mut at = 0;
-            while at < len {
-                let part = zeroes.len().min((len - at) as usize);
-                self.file.write_all_at(&zeroes[..part], offset + at)?;
-                at += part as u64;
-            }
-        }
-        self.note_written(sector, sectors);
-        Ok(())
     }
 
     /// What of the map has to be stored, once the sectors written by now are durable.
@@ -262,6 +246,17 @@ impl Drop for Overlay {
 impl Page {
     fn empty() -> Self {
         Self { bits: vec![0; BLOCK_BYTES as usize].into(), changed: 0, stored: 0 }
+    }
+
+    /// These of its sectors are changed.
+    fn set(&mut self, mut sectors: Range<u64>) {
+        while sectors.start < sectors.end {
+            let byte = (sectors.start / 8) as usize;
+            let whole = sectors.start.is_multiple_of(8) && sectors.end - sectors.start >= 8;
+            self.bits[byte] |= if whole { u8::MAX } else { 1 << (sectors.start % 8) };
+            sectors.start += if whole { 8 } else { 1 };
+        }
+        self.changed += 1;
     }
 }
 

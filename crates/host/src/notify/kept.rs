@@ -79,7 +79,8 @@ fn handed_over() -> Vec<(String, OwnedFd)> {
     owned.collect()
 }
 
-/// Another program in this process was handed nothing by the manager.
-pub(crate) fn not_for(command: &mut std::process::Command) {
-    command.env_remove(PROCESS);
+/// Does this variable tell what the manager has handed over? Another program in this process was
+/// handed nothing.
+pub(crate) fn is_its(variable: &OsStr) -> bool {
+    variable == PROCESS
 }

@@ -6,8 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,9 +17,10 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 use super::ExportSpec;
 use super::contents;
 use super::doors::Doors;
-use crate::control::{ExportChange, StopRequest, Told};
+use crate::control::{ExportChange, StopRequest, Told, Wanted};
 use crate::door::{Door, Message};
 use crate::engine::exports::ExportsDoor;
+use crate::handover::Handover;
 use crate::notify::{self, Watched};
 use crate::system::describe;
 use crate::users::{User, listed};
@@ -35,15 +35,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const MOMENT: Duration = Duration::from_secs(1);
 /// How long file systems above may take to write out what they hold.
 const WRITE_OUT: Duration = Duration::from_secs(10);
-
-/// Which program is to serve the array, and who asked for that.
-pub(super) struct Wanted {
-    pub(super) program: PathBuf,
-    /// The newest version of a hand-over that it takes.
-    pub(super) takes: u32,
-    /// Without it, it is only asked whether that can be done.
-    pub(super) asker: Option<OwnedFd>,
-}
 
 /// Why the program is the same as before.
 pub(super) enum NotReplaced {
@@ -109,14 +100,11 @@ impl Running {
                 }
                 Some(StopRequest::SetUp) => {}
                 Some(StopRequest::Exports { change, told }) => told(self.change_exports(&change)),
-                Some(StopRequest::Upgrade { program, takes, asker, told }) => {
-                    let wanted = Wanted { program, takes, asker };
-                    match replace(self, wanted) {
-                        NotReplaced::Possible => told(Ok(())),
-                        NotReplaced::Refused(refusal) => told(Err(refusal)),
-                        NotReplaced::Stopped(refusal) => return Err(refusal),
-                    }
-                }
+                Some(StopRequest::Upgrade { wanted, told }) => match replace(self, wanted) {
+                    NotReplaced::Possible => told(Ok(())),
+                    NotReplaced::Refused(refusal) => told(Err(refusal)),
+                    NotReplaced::Stopped(refusal) => return Err(refusal),
+                },
                 Some(StopRequest::Signal) if deadline.is_some() => {}
                 Some(StopRequest::Signal) => match self.stop(false) {
                     Ok(()) => return self.join().map(|()| None),
@@ -180,6 +168,20 @@ impl Running {
         // No answer means that the engine has ended already; `join` knows why.
         self.door.call(stop).unwrap_or(Ok(()))?;
         self.join()
+    }
+
+    /// Ends what this program did of an array that the one before it serves again: clients, mounts
+    /// and sockets are left as they are.
+    pub(super) fn let_go(&mut self) {
+        if let Ok(nothing) = Handover::begin(&(), &[]) {
+            let _ = self.exports.hand_over(nothing);
+        }
+        let stop = |done| Message::Command { command: Command::Stop, device: None, done };
+        // An engine that has ended has stopped.
+        let stopped = self.door.call(stop).unwrap_or(Ok(())).and_then(|()| self.join());
+        if let Err(refusal) = stopped {
+            tracing::error!(array = self.name, "goes back without a clean stop: {refusal}");
+        }
     }
 
     /// Opens the exports to programs, with what lies on the array.

@@ -8,19 +8,23 @@ use std::time::Duration;
 
 use braid_array::action::Command;
 use braid_array::events::SyncAction;
+use braid_array::format::superblock::feature;
 use braid_array::refusal::{Invocation, Next, Refusal};
-use braid_array::status::{JournalMode, MemberState, Status};
-use rustix::fs::Access;
+use braid_array::status::{ArrayState, JournalMode, MemberState, Status};
 use serde::{Deserialize, Serialize};
 
 use super::contents::ServedPart;
-use super::running::{NotReplaced, Running, Wanted};
-use crate::control::Server;
+use super::nodes::NotSetUp;
+use super::running::{NotReplaced, Running};
+use super::trial;
+use crate::control::{Server, Told, Wanted};
 use crate::door::{Door, Message};
 use crate::handover::{self, Ended, Handover, What};
 use crate::limits::{LimitKeeper, Limits};
 use crate::system::{describe, refused_by_system};
 
+/// How long clients are waited for that may be hung up on.
+const MOMENT: Duration = Duration::from_secs(1);
 /// How long what is under way may take, while requests wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -102,17 +106,18 @@ impl Upgrade<'_> {
     fn try_replace_program(
         &self,
         running: &mut Running,
-        Wanted { program, takes, asker }: Wanted,
+        Wanted { program, takes, force, asker }: Wanted,
     ) -> Result<NotReplaced, Refusal> {
         let Some(Successor(words)) = self.successor else {
             let reason = "its members are memory of its process, or pieces of other arrays, with \
                           which no other program goes on";
             return Err(Refusal::new(reason, running.stop_and_assemble()));
         };
-        check_program(&program, takes)?;
+        check_version(&program, takes)?;
         let ended = || Refusal::new("the engine has ended", "assemble the array again");
         let status = running.door.status().ok_or_else(ended)?;
         let members = members(&status)?;
+        trial::check_program(&program)?;
         let Some(asker) = asker else { return Ok(NotReplaced::Possible) };
         let system = |error| refused_by_system(&error);
         let settings = Settings::of(&status, self.limits.get(), running.doors.parts());
@@ -120,7 +125,8 @@ impl Upgrade<'_> {
         let exports = running.doors.hand_over(&mut handover).map_err(system)?;
         self.control.hand_over(&mut handover).map_err(system)?;
         handover.give(What::Asker, asker);
-        let handover = running.hand_over_clients(handover)?;
+        let handover = running.hand_over_clients(handover, force)?;
+        handover::begin_to_leave();
         let name = &running.name;
         tracing::info!(array = name, "hands over to {}", program.display());
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
@@ -137,8 +143,13 @@ impl Upgrade<'_> {
 
 impl Running {
     /// Has requests wait, what is under way answered, and clients handed over.
-    fn hand_over_clients(&self, handover: Handover) -> Result<Handover, Refusal> {
-        if !self.exports.hold(PATIENCE) {
+    fn hand_over_clients(&self, handover: Handover, force: bool) -> Result<Handover, Refusal> {
+        let held = self.exports.hold(if force { MOMENT } else { PATIENCE })
+            || force && {
+                self.exports.cut_off();
+                self.exports.hold(PATIENCE)
+            };
+        if !held {
             self.exports.go_on();
             let reason = format!(
                 "what was asked of it is still not answered after {} s, by a member or by a client \
@@ -146,7 +157,8 @@ impl Running {
                 PATIENCE.as_secs()
             );
             let detail = Invocation::Detail { array: Some(self.name.clone()) };
-            return Err(Refusal::new(reason, Next::by("see its members and clients", detail)));
+            let next = "hang up on such a client with --force, or see its members and clients";
+            return Err(Refusal::new(reason, Next::by(next, detail)));
         }
         match self.exports.hand_over(handover) {
             Some(Ok(handover)) => Ok(handover),
@@ -165,19 +177,16 @@ impl Running {
 }
 
 /// Can the program take over what this one hands over?
-fn check_program(program: &Path, takes: u32) -> Result<(), Refusal> {
-    let shown = program.display();
-    if takes < handover::VERSION {
-        let reason = format!(
-            "{shown} takes hand-overs up to version {takes}, and this is version {}",
-            handover::VERSION
-        );
-        return Err(Refusal::new(reason, "use a newer program, or stop the array first"));
+fn check_version(program: &Path, takes: u32) -> Result<(), Refusal> {
+    if takes >= handover::VERSION {
+        return Ok(());
     }
-    rustix::fs::access(program, Access::EXEC_OK).map_err(|error| {
-        let reason = format!("{shown} cannot be started: {}", describe(&error.into()));
-        Refusal::new(reason, "name a program that the array's process may start")
-    })
+    let reason = format!(
+        "{} takes hand-overs up to version {takes}, and this is version {}",
+        program.display(),
+        handover::VERSION
+    );
+    Err(Refusal::new(reason, "use a newer program, or stop the array first"))
 }
 
 /// The members as they are typed. An error while something goes on that a stop would end.
@@ -190,6 +199,7 @@ fn members(status: &Status) -> Result<Vec<String>, Refusal> {
         let reason = "a check or repair is under way, which would end";
         return Err(Refusal::new(reason, "wait for its end, or end it with --stop"));
     }
+    refuse_what_no_start_takes(status)?;
     if status.waiting.is_some() {
         return Err(Refusal::new("its nodes are away", "try again when they are back"));
     }
@@ -200,8 +210,54 @@ fn members(status: &Status) -> Result<Vec<String>, Refusal> {
     Ok(members.map(|member| member.device.clone()).collect())
 }
 
+/// An array that goes on as it is, and would not start.
+fn refuse_what_no_start_takes(status: &Status) -> Result<(), Refusal> {
+    if status.state == ArrayState::Failed {
+        let reason = "it has failed, and no program starts it as it is";
+        return Err(Refusal::new(reason, "save what can still be read, then stop it"));
+    }
+    let is_live = |id| {
+        let member = status.members.iter().find(|member| member.member == id);
+        member.is_some_and(|member| member.state != MemberState::Faulty)
+    };
+    let journal = status.journal.as_ref().map(|journal| journal.member);
+    if status.superblock.has(feature::JOURNAL) && !journal.is_some_and(is_live) {
+        let reason = "its journal has failed, and no program starts it without";
+        return Err(Refusal::new(reason, "give it another one with add --journal"));
+    }
+    Ok(())
+}
+
+impl Running {
+    /// The array is not served after all: ends what has begun, or leaves it to the program that
+    /// this one goes back to. Who is to be told of the end, and why it came.
+    pub(super) fn end_start(
+        &mut self,
+        NotSetUp { why, told }: NotSetUp,
+    ) -> (Option<Told>, Result<(), Refusal>) {
+        if handover::is_pending() {
+            self.let_go();
+            return (told, Err(why));
+        }
+        (told, self.stop(true).and(Err(why)))
+    }
+
+    /// From here on this program serves what was handed over to it, and nobody goes back.
+    pub(super) fn take_over(&self) -> Result<(), Refusal> {
+        if handover::is_pending() {
+            // An engine that has ended would serve nobody.
+            self.door
+                .status()
+                .ok_or_else(|| Refusal::new("the engine has ended", "see its log"))?;
+            conclude(&self.name);
+            self.exports.go_on();
+        }
+        Ok(())
+    }
+}
+
 /// Tells who asked for another program, and the log, that this one serves the array.
-pub(super) fn conclude(name: &str) {
+fn conclude(name: &str) {
     let Some(Ended { asker, pause, returned }) = handover::complete() else { return };
     let millis = pause.as_millis();
     if returned {

@@ -150,3 +150,11 @@ fn notes_are_listed_and_removed() {
         assert!(matches!(&read, Event::Loaded { bytes, .. } if bytes.is_empty()), "{read:?}");
     }
 }
+
+#[test]
+fn what_volumes_may_take_of_an_unreadable_directory_is_not_known() {
+    let dir = tempfile::tempdir().unwrap();
+    File::create(dir.path().join("volume")).unwrap().set_len(1 << 20).unwrap();
+    assert_eq!(promised(dir.path()), Ok(1 << 20));
+    assert!(promised(&dir.path().join("none")).unwrap_err().reason.contains("looked at"));
+}

@@ -2,6 +2,7 @@
 //! the members that are lost with it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::dice::Dice;
 use super::disk::{Disk, SECTOR_BYTES};
@@ -26,6 +27,10 @@ const LONGEST: u64 = 500;
 const LONGEST_START: u64 = 60;
 /// Why an array without members is not started, where nothing vouches for parity.
 const UNCLEAN: &str = "was not stopped cleanly";
+/// The round in which nothing is asked for a while, of an array whose journal writes back.
+const RESTS: u64 = 1;
+/// After more than 5 s of that, memory is given back to the system.
+const REST: Duration = Duration::from_secs(6);
 const MOST_UNDER_WAY: u64 = 12;
 
 /// An array that is ready for rounds.
@@ -108,7 +113,9 @@ impl Bench {
     pub(super) fn round(&self, seed: u64) -> Outcome {
         let mut dice = Dice::new(seed);
         self.rack.exchange(&self.filled);
-        let history = self.write_until_cut(&mut dice);
+        let writes_back = self.shape.policy == (Policy::Journal { back: true });
+        let rests = seed == RESTS && self.shape.level == 5 && writes_back;
+        let history = self.write_until_cut(&mut dice, rests);
         let lost = self.lost(&mut dice);
         let judge = |content: &[u8]| {
             history.judge(content, &|sector| lost.contains(&self.shape.role_of(sector)))
@@ -179,7 +186,7 @@ impl Bench {
     }
 
     /// Writes and flushes, several at once, until the power is off and the process is dead.
-    fn write_until_cut(&self, dice: &mut Dice) -> History {
+    fn write_until_cut(&self, dice: &mut Dice, rests: bool) -> History {
         let served = self.assemble(&[], &[]);
         if self.shape.policy == (Policy::Journal { back: true }) {
             let mut mode = served.braid("sync");
@@ -187,6 +194,9 @@ impl Bench {
         }
         let client = Client::connect(&served.socket()).expect("the array's socket");
         let mut writer = Writer::new(client, self, dice);
+        if rests {
+            writer.rest(dice);
+        }
         self.rack.cut_after(dice.within(1..LONGEST), Dice::new(dice.next()));
         while !self.rack.is_off() && writer.turn(dice) {}
         assert!(self.rack.is_off(), "a write failed before the power did");
@@ -275,6 +285,18 @@ impl Writer {
             Asked::Flush { began } => self.history.flushed(began),
         }
         true
+    }
+
+    /// Writes, asks for nothing for a while, and finds what it wrote.
+    fn rest(&mut self, dice: &mut Dice) {
+        for _ in 0..2 * MOST_UNDER_WAY {
+            assert!(self.turn(dice), "a write failed, and the power did not");
+        }
+        self.hear_the_rest();
+        std::thread::sleep(REST);
+        let content = self.client.read_all().expect("the array's content");
+        let lost = self.history.judge(&content, &|_| false).there;
+        assert!(lost.is_empty(), "lost after {REST:?} in which nothing was asked for: {lost:?}");
     }
 
     /// What a process that is dead has still said.

@@ -56,6 +56,14 @@ fn the_third_write_of_a_page_reads_nothing() {
 }
 
 #[test]
+fn what_is_kept_is_not_given_back() {
+    let mut world = written_twice(0);
+    world.give_back_unused();
+    assert_eq!(write_slowly(&mut world, 0, 3), 0);
+    assert_eq!(world.check(), 0);
+}
+
+#[test]
 fn its_sum_is_known_to_writes_of_other_strips() {
     let mut world = written_twice(0);
     assert_eq!(write_slowly(&mut world, 128, 3), 1, "the data alone");

@@ -41,7 +41,7 @@ fn add_partial_parity_logs(config: &mut Config) {
 }
 
 /// An array with a journal on one more member.
-fn add_journal(config: &mut Config) {
+pub(super) fn add_journal(config: &mut Config) {
     let mut journal = config.members[0].clone();
     let member = MemberId(config.members.len() as u16);
     journal.device = format!("disk{}", member.0);

@@ -23,6 +23,7 @@ mod restart;
 mod resync;
 mod serve;
 mod unread;
+mod unused;
 mod unvouched;
 mod verify;
 mod world;

@@ -244,6 +244,20 @@ impl World {
         self.array.invariants().unwrap();
     }
 
+    /// Overwrites what the machine does not use, as an executor may when it is idle: how much that
+    /// was.
+    pub(super) fn give_back_unused(&mut self) -> u64 {
+        assert!(self.held.is_empty(), "an executor waits until nothing is in flight");
+        let mut unused = Vec::new();
+        self.array.each_unused(&mut |buf| unused.push(buf));
+        for buf in &unused {
+            // Zeroes are left: nothing else is where an executor gives memory back.
+            let bytes = self.bytes(*buf).iter_mut();
+            bytes.filter(|byte| **byte != 0).for_each(|byte| *byte = 0xdc);
+        }
+        unused.iter().map(|buf| u64::from(buf.len)).sum()
+    }
+
     /// What becomes of I/O from now on.
     pub(super) fn rule(&mut self, rule: impl FnMut(MemberId, IoOp) -> Fate + 'static) {
         self.rule = Box::new(rule);

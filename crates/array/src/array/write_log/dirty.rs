@@ -226,6 +226,17 @@ impl DirtyPages {
         self.free.is_empty()
     }
 
+    /// How many pages of memory are held: by dirty pages, and by somebody else who took them.
+    pub(in super::super) fn held(&self) -> (usize, usize) {
+        let dirty = self.pages.len();
+        (dirty, self.all - self.free.len() - dirty)
+    }
+
+    /// Names the memory that neither a dirty page has, nor one that is to be.
+    pub(in super::super) fn each_free(&self, found: &mut dyn FnMut(Buf)) {
+        self.free.iter().for_each(|buf| found(*buf));
+    }
+
     /// Memory for a page.
     pub(in super::super) fn take_buf(&mut self) -> Option<Buf> {
         self.free.pop()

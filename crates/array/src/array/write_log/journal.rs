@@ -130,6 +130,13 @@ impl Journal {
         lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
     }
 
+    /// Names the memory for blocks while none is being written.
+    pub(super) fn each_free(&self, found: &mut dyn FnMut(Buf)) {
+        if matches!(self.state, State::Idle) {
+            self.pages.iter().for_each(|page| found(*page));
+        }
+    }
+
     /// Reads some of the data that was recorded without parity, to record them anew.
     fn move_some(&mut self, lane: &mut Lane) {
         match self.unfinished.read_some(lane, &self.ring) {

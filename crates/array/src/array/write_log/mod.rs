@@ -156,6 +156,15 @@ impl WriteLog {
         matches!(self, Self::Journal(journal) if journal.is_stuck())
     }
 
+    /// Names its own memory as far as nothing is being recorded from there.
+    pub(super) fn each_free(&self, lane: &Lane, found: &mut dyn FnMut(Buf)) {
+        match self {
+            Self::None => {}
+            Self::PartialParity(logs) => logs.each_free(lane, found),
+            Self::Journal(journal) => journal.each_free(found),
+        }
+    }
+
     /// Scratch that it has.
     pub(super) fn held_bytes(&self) -> u64 {
         match self {

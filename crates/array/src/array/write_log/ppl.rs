@@ -114,6 +114,14 @@ impl PartialParityLogs {
         }
     }
 
+    /// Names the memory of units that are not being recorded, and that no I/O may use which was
+    /// given up.
+    pub(super) fn each_free(&self, lane: &Lane, found: &mut dyn FnMut(Buf)) {
+        let resting = self.logs.values().filter(|log| log.state == State::Idle);
+        let all = resting.map(|log| log.buffer).chain(self.free_buffers.iter().copied());
+        all.filter(|buf| !lane.pool.is_lent(*buf)).for_each(found);
+    }
+
     /// Takes the log of a member into use. `generation`: the latest that was found in it, behind
     /// which an empty unit ends it; of a log that was not looked at, nothing may be left that a
     /// recovery would take for the latest.

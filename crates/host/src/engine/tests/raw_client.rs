@@ -141,6 +141,32 @@ fn a_long_read_with_simple_replies_comes_in_order() {
     assert!(hung_up(&mut client));
 }
 
+/// What a journal keeps as a whole is a block of 4 KiB: one request has it all.
+#[test]
+fn long_commands_are_cut_where_blocks_of_the_array_begin() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sender, told) = std::sync::mpsc::channel();
+    let mut engine = memory(8 * MIB, 4 * MIB, |double| double.told(sender));
+    let path = listen(&mut engine, dir.path(), false);
+    let served = Served::start(engine, false);
+    let mut client = connect(&path);
+    for (offset, len) in [(512, 3 << 20), (MIB + 3584, (1 << 20) + 512), (4096, 2 << 20)] {
+        client.write_all(&request(1, 1, offset, len)).unwrap();
+        client.write_all(&noise(offset, len as usize)).unwrap();
+        assert_eq!(reply(&mut client), (0, 1));
+        client.write_all(&request(0, 2, offset, len)).unwrap();
+        assert_eq!(reply(&mut client), (0, 2));
+        let mut found = vec![0; len as usize];
+        client.read_exact(&mut found).unwrap();
+        assert!(found == noise(offset, len as usize));
+        for request in told.try_iter() {
+            let start = request.sector * SECTOR_BYTES;
+            assert!(start == offset || start.is_multiple_of(4096), "{start} of {offset}+{len}");
+        }
+    }
+    served.stop();
+}
+
 #[test]
 fn refused_commands_leave_the_connection_usable() {
     let dir = tempfile::tempdir().unwrap();

@@ -233,7 +233,7 @@ impl Jobs {
         let job = &mut self.jobs[index];
         let mut next = job.pieces.last().map_or(cover.start, |piece| piece.range.end);
         while next < cover.end {
-            let len = (cover.end - next).min(self.most()) as u32;
+            let len = Request::first_bytes(next, cover.end - next);
             let mut holders = self.holders.iter_mut().enumerate();
             let found =
                 holders.find_map(|(holder, of)| Some((holder, core.arena.allocate(of, len)?)));
@@ -243,12 +243,6 @@ impl Jobs {
             self.jobs[index].pieces.push(Piece { range, buf, holder });
         }
         true
-    }
-
-    /// The longest request, in whole blocks.
-    fn most(&self) -> u64 {
-        let most = u64::from(Request::MAX_BYTES);
-        most - most % self.block
     }
 
     /// Reads all pieces of a job, or writes them back.

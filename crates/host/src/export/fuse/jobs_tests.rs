@@ -20,9 +20,8 @@ use crate::token::{ExportId, Owner};
 const BLOCK: u64 = 4096;
 const SIZE: u64 = 1 << 22;
 
-/// Takes requests, and keeps them.
-#[derive(Default)]
-struct Taken(Vec<Request>);
+/// Takes requests in blocks of so many bytes, and keeps them.
+struct Taken(Vec<Request>, u32);
 
 impl Machine for Taken {
     fn handle(&mut self, _now: Instant, _event: Event) {}
@@ -42,7 +41,7 @@ impl Machine for Taken {
 
 impl BlockMachine for Taken {
     fn submit(&mut self, _now: Instant, request: Request) -> Result<(), Full> {
-        request.fits(SIZE / SECTOR_BYTES, BLOCK as u32).unwrap();
+        request.fits(SIZE / SECTOR_BYTES, self.1).unwrap();
         self.0.push(request);
         Ok(())
     }
@@ -56,7 +55,7 @@ impl BlockMachine for Taken {
     }
 
     fn block_bytes(&self) -> u32 {
-        BLOCK as u32
+        self.1
     }
 
     fn read_only(&self) -> bool {
@@ -82,22 +81,29 @@ struct World {
     answers: Vec<(u64, Result<Vec<u8>, RequestError>)>,
     /// Requests of the machine so far.
     requests: usize,
+    /// Where its writes began.
+    written: Vec<u64>,
 }
 
 impl World {
     fn new(request_bytes: u64) -> Self {
+        Self::with_blocks(request_bytes, BLOCK as u32)
+    }
+
+    fn with_blocks(request_bytes: u64, block_bytes: u32) -> Self {
         let mut arena = Arena::for_exports(0, request_bytes, 1, false).unwrap();
         let holders = [(); 2].map(|()| arena.admit().unwrap());
         let driver = Driver::threads(arena.memory()).unwrap();
         Self {
             core: Core::new(arena, driver, Annexes::default()),
-            jobs: Jobs::new(ExportId(0), BLOCK as u32, holders),
-            machine: Taken::default(),
+            jobs: Jobs::new(ExportId(0), block_bytes, holders),
+            machine: Taken(Vec::new(), block_bytes),
             content: noise(1, SIZE as usize),
             bad: 0..0,
             random: 1,
             answers: Vec::new(),
             requests: 0,
+            written: Vec::new(),
         }
     }
 
@@ -138,6 +144,9 @@ impl World {
     fn carry_out(&mut self, request: &Request) -> Result<(), RequestError> {
         self.requests += 1;
         let start = request.sector * SECTOR_BYTES;
+        if matches!(request.op, Op::Write { .. }) {
+            self.written.push(start);
+        }
         let end = start + request.sectors * SECTOR_BYTES;
         let range = start as usize..end as usize;
         match request.op {
@@ -223,6 +232,21 @@ fn every_range_is_read_written_and_zeroed_as_in_a_plain_file() {
             expected[bytes].fill(0);
             assert!(world.content == expected, "{range:?} was not zeroed alone");
         }
+    }
+}
+
+/// What a journal keeps as a whole is a block of 4 KiB: one request has it all.
+#[test]
+fn long_writes_are_cut_where_such_blocks_begin() {
+    let mut world = World::with_blocks(8 << 20, 512);
+    for start in [7, 512, 3585, 4095] {
+        world.written.clear();
+        let ask = Ask::Write { range: start..start + (1 << 20), fua: false };
+        world.run_one(ask, &noise(start, 1 << 20)).unwrap();
+        let first = start - start % 512;
+        let cut = |at: &u64| *at != first && !at.is_multiple_of(4096);
+        let wrong: Vec<u64> = world.written.iter().copied().filter(cut).collect();
+        assert!(wrong.is_empty(), "from {start}: cut at {wrong:?}");
     }
 }
 

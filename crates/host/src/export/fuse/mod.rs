@@ -74,6 +74,8 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct Mount {
     mountpoint: PathBuf,
     stands: bool,
+    /// It was handed over to this program.
+    inherited: bool,
 }
 
 /// Mounts an array. The file can be opened, and whoever does waits until the engine serves it.
@@ -82,7 +84,9 @@ pub(crate) struct Mount {
 /// [`MountError`], a line for people.
 pub(crate) fn mount(setup: &Setup<'_>) -> Result<(Mount, Mounted), MountError> {
     let access = setup.access;
-    let (mountpoint, device) = match inherited(setup.mountpoint) {
+    let found = inherited(setup.mountpoint);
+    let inherited = found.is_some();
+    let (mountpoint, device) = match found {
         // It is mounted, and nobody answers who looks at it.
         Some(inherited) => inherited,
         None => mount_anew(setup.mountpoint, access.is_for_others())?,
@@ -93,7 +97,7 @@ pub(crate) fn mount(setup: &Setup<'_>) -> Result<(Mount, Mounted), MountError> {
     let mut tree = tree.open_to(access);
     tree.set_parts(setup.parts.clone());
     let mounted = Mounted { device, tree, mountpoint: mountpoint.clone() };
-    Ok((Mount { mountpoint, stands: true }, mounted))
+    Ok((Mount { mountpoint, stands: true, inherited }, mounted))
 }
 
 /// The device of a mount that is there already: of the program before this one, or of a process
@@ -166,6 +170,10 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        // The program that this one goes back to answers there.
+        if self.inherited && handover::is_pending() {
+            return;
+        }
         // Somebody else may have unmounted it, and mounted something there.
         if self.stands {
             kept::forget(&kept_name(&self.mountpoint));

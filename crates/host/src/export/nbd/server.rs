@@ -293,6 +293,11 @@ impl Export for Server {
         }
     }
 
+    fn start_held(&mut self, core: &mut Core, id: ExportId) {
+        self.held = true;
+        self.start(core, id);
+    }
+
     fn take_in(&mut self, core: &mut Core, completion: Completion<ExportToken>) {
         let Completion { token: ExportToken { kind, index }, result, message, accepted } =
             completion;
@@ -434,6 +439,15 @@ impl Export for Server {
     fn is_held(&self, core: &Core) -> bool {
         let mut connections = self.connections.iter();
         !core.serves(self.id) && connections.all(|(_, connection)| connection.is_held())
+    }
+
+    fn cut_off(&mut self, core: &mut Core) {
+        for (index, connection) in &mut self.connections {
+            if connection.waits_since().is_some() {
+                connection.break_off(core);
+                self.busy.extend(connection.list().then_some(index));
+            }
+        }
     }
 
     /// Who speaks by way of TLS is hung up on later.

@@ -134,7 +134,7 @@ impl Endpoint {
         if self.jobs.is_none() {
             let name = (self.export, self.client);
             let holder = core.arena.admit();
-            self.jobs = holder.map(|holder| Jobs::new(name, self.limits.block_bytes, holder));
+            self.jobs = holder.map(|holder| Jobs::new(name, holder));
         }
         if self.jobs.is_none() {
             tracing::warn!(array = self.device.name, "vhost-user: too many use the array");

@@ -95,8 +95,6 @@ impl Job {
 pub(super) struct Jobs {
     export: ExportId,
     client: usize,
-    /// The longest request, in whole blocks.
-    most: u64,
     holder: Holder,
     jobs: Slab<Job>,
     short: VecDeque<usize>,
@@ -105,17 +103,11 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn new(
-        (export, client): (ExportId, usize),
-        block_bytes: u32,
-        holder: Holder,
-    ) -> Self {
-        let most = u64::from(Request::MAX_BYTES - Request::MAX_BYTES % block_bytes);
+    pub(super) fn new((export, client): (ExportId, usize), holder: Holder) -> Self {
         let jobs = Slab::new();
         Self {
             export,
             client,
-            most,
             holder,
             jobs,
             short: VecDeque::new(),
@@ -173,10 +165,10 @@ impl Jobs {
                 return true;
             }
             let Some(transfer) = &job.transfer else { return true };
-            let len = (transfer.range.end - transfer.next).min(self.most);
-            let range = transfer.next..transfer.next + len;
+            let len = Request::first_bytes(transfer.next, transfer.range.end - transfer.next);
+            let range = transfer.next..transfer.next + u64::from(len);
             let window = job.window(&range);
-            let buf = window.or_else(|| core.arena.allocate(&mut self.holder, len as u32));
+            let buf = window.or_else(|| core.arena.allocate(&mut self.holder, len));
             let Some(buf) = buf else { return false };
             let Some(transfer) = &mut job.transfer else { return true };
             if transfer.op != Op::Read {

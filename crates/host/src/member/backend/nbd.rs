@@ -120,13 +120,19 @@ impl Backend for Disk {
             return self.read(bytes, offset);
         }
         let start = offset / block * block;
-        let stop = end.next_multiple_of(block).min(self.export.bytes);
+        let stop = whole_blocks(end, block, self.export.bytes);
         let mut covering = vec![0; (stop - start) as usize];
         self.read(&mut covering, start)?;
         let head = (offset - start) as usize;
         bytes.copy_from_slice(&covering[head..head + bytes.len()]);
         Ok(())
     }
+}
+
+/// The end of the blocks that end here or behind, but not beyond the end of the disk, which may be
+/// as large as numbers are.
+fn whole_blocks(end: u64, block: u64, all: u64) -> u64 {
+    end.checked_next_multiple_of(block).map_or(all, |stop| stop.min(all))
 }
 
 impl Connection {
@@ -319,5 +325,17 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_end_with_a_disk_that_is_as_large_as_numbers_are() {
+        assert_eq!(whole_blocks(5000, 4096, 1 << 20), 8192);
+        assert_eq!(whole_blocks(5000, 4096, 6000), 6000);
+        assert_eq!(whole_blocks(u64::MAX - 511, 4096, u64::MAX), u64::MAX);
     }
 }

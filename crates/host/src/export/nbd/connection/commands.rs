@@ -98,7 +98,7 @@ impl Connection {
     /// Makes the next request of the current command.
     fn issue(&mut self, core: &mut Core, current: Current) -> Result<(), Stop> {
         let Current { job, offset, left, transfer } = current;
-        let len = left.min(Request::MAX_BYTES);
+        let len = Request::first_bytes(offset, left.into());
         let (op, buf) = match transfer {
             // It begins when all else is answered.
             Transfer::Read { in_turn: true }

@@ -1,0 +1,38 @@
+//! When nothing is asked of a local array for a while, though more could be.
+
+use braid_array::Instant;
+
+use crate::rng::Rng;
+
+/// A pause in a life, or none. [`draw`](Self::draw) decides for a life; the loop that submits asks
+/// [`is_now`](Self::is_now) each time, and says [`is_over`](Self::is_over) when nothing is due.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// Before which request it begins.
+    at: Option<u64>,
+    millis: u64,
+    until: Option<Instant>,
+}
+
+impl Rest {
+    /// Drawn aside: seeds without one are what they would be if there were none. Some are shorter
+    /// than it takes until memory is given back, some longer than a page is dirty.
+    pub(crate) fn draw(rng: &Rng, requests: u64) -> Self {
+        let mut aside = rng.aside(2);
+        let at = aside.percent(30).then(|| aside.below(requests));
+        Self { at, millis: aside.between(2_000, 40_000), until: None }
+    }
+
+    /// Is it now, with so many requests submitted?
+    pub(crate) fn is_now(&mut self, now: Instant, submitted: u64) -> bool {
+        if self.at.take_if(|at| *at <= submitted).is_some() {
+            self.until = Some(now.plus_millis(self.millis));
+        }
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Nothing happens any more.
+    pub(crate) const fn is_over(&mut self) {
+        self.until = None;
+    }
+}
