@@ -27,6 +27,9 @@ const SUPER_SECTOR: u64 = 8;
 /// Where the bitmap lies, and how many sectors it has.
 const BITMAP_SECTOR: u64 = 16;
 const BITMAP_SECTORS: u64 = 8;
+/// Where their bad-block logs begin.
+const LOG_SECTOR: u64 = 24;
+const LOG_SECTORS: u64 = 8;
 
 /// What a volume has beyond the array's part.
 const SPARE_SECTORS: u64 = 64;
@@ -68,7 +71,7 @@ impl Layout {
     }
 
     /// The space in which resync and bitmap count, as md has it.
-    fn sync_sectors(&self) -> u64 {
+    pub(super) fn sync_sectors(&self) -> u64 {
         let Params { family, stripes, chunk_bytes, .. } = self.params;
         match family {
             Family::Md { level: Level::Raid10, .. } => self.sectors(),
@@ -130,6 +133,8 @@ pub fn create(
             device_uuid: [role.0 as u8 + 1; 16],
             feature_map: if bitmap.is_some() { feature::BITMAP_OFFSET } else { 0 },
             bitmap_offset_sectors: (BITMAP_SECTOR - SUPER_SECTOR) as i32,
+            bblog_size_sectors: LOG_SECTORS as u16,
+            bblog_offset_sectors: (LOG_SECTOR - SUPER_SECTOR) as i32,
             resync_offset: if dirty { 0 } else { MAX_SECTOR },
             roles,
             ..Superblock::blank()
