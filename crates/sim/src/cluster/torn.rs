@@ -148,22 +148,22 @@ impl Torn<'_> {
         self.client = self.cluster.world.start(process);
         self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
         self.stopped = false;
-        self.serves(|_| false)
+        self.serves()
     }
 
-    /// Waits for a client that serves, or until it `need` not.
-    fn serves(&mut self, need: impl Fn(&Self) -> bool) -> Result<(), Failure> {
+    /// Does the client serve, in a view of nodes as they run now?
+    fn is_serving(&mut self) -> bool {
+        let status = self.cluster.status_of(self.client);
+        status.waiting.is_none() && status.view.is_some() && self.is_view_new()
+    }
+
+    /// Waits until the client serves.
+    fn serves(&mut self) -> Result<(), Failure> {
         self.began_at = self.cluster.world.steps;
-        loop {
-            let status = self.cluster.status_of(self.client);
-            if status.waiting.is_none() && status.view.is_some() && self.is_view_new() {
-                break;
-            }
-            if need(self) {
-                return Ok(());
-            }
+        while !self.is_serving() {
             if !self.step()? {
-                return Err(Failure(format!("does not serve: {status:?}")));
+                let state = self.cluster.status_of(self.client).state;
+                return Err(Failure(format!("does not serve: {state:?}")));
             }
         }
         self.judge.oracle.decided();

@@ -47,6 +47,9 @@ impl Torn<'_> {
             let disks = self.cluster.disks();
             content::judge(&self.cluster.layout, &disks, &[&[]], &mut self.judge)?;
         }
+        if !self.is_vouched() && !self.cluster.is_clean() {
+            return Ok(());
+        }
         for role in self.cluster.more_losses(&[]) {
             self.dies(role);
         }

@@ -13,6 +13,9 @@ use crate::workload::Kind;
 
 use braid_array::format::superblock::feature;
 
+/// A client serves by then if nodes that are back are enough.
+const ENOUGH_MILLIS: u64 = 30_000;
+
 impl Cluster {
     /// Why no array can be started from these roles.
     pub(super) fn refusal(&mut self, roles: &[Role]) -> String {
@@ -81,7 +84,9 @@ impl Torn<'_> {
                 self.write_some();
             }
         }
-        if self.cluster.rng.percent(30) { self.lose_many() } else { self.lose_everything() }
+        // A witness may have noted who died first.
+        let may = self.is_vouched() || self.cluster.witnesses.is_empty();
+        if may && self.cluster.rng.percent(30) { self.lose_many() } else { self.lose_everything() }
     }
 
     /// Everything loses power, the client too; some nodes do not come back yet.
@@ -107,7 +112,8 @@ impl Torn<'_> {
     /// More nodes die than the array can do without; the client waits for them.
     fn lose_many(&mut self) -> Result<(), Failure> {
         let mut roles: Vec<Role> = Role::all(self.cluster.scenario.params.nodes).collect();
-        while self.cluster.rng.percent(80) {
+        // Of all of them nobody is lost without whom it has gone on.
+        while self.is_vouched() && self.cluster.rng.percent(80) {
             let mut fewer = roles.clone();
             fewer.remove(self.cluster.rng.index(roles.len()));
             if self.cluster.scenario.survives(&fewer) {
@@ -143,7 +149,8 @@ impl Torn<'_> {
                 self.step()?;
             }
         }
-        self.serves(|_| false)?;
+        self.they_are_enough()?;
+        self.serves()?;
         self.waits_for_all = false;
         // What was lost is told once.
         while self.forgotten.is_some() || self.judge.in_flight(self.client) > 0 {
@@ -156,13 +163,28 @@ impl Torn<'_> {
     }
 
     /// Has the array records that tell what a member held of which nothing else is known?
-    const fn is_vouched(&self) -> bool {
+    pub(super) const fn is_vouched(&self) -> bool {
         self.cluster.scenario.journal_bytes > 0
     }
 
     /// Is nobody to start the array now but with all of its members?
     pub(super) fn needs_all(&self) -> bool {
         !self.is_vouched() && self.unknown.away().next().is_some()
+    }
+
+    /// Where the client had gone on without some before it lost the rest, those that are back may
+    /// be behind: then all have to be.
+    fn they_are_enough(&mut self) -> Result<(), Failure> {
+        self.began_at = self.cluster.world.steps;
+        let until = self.cluster.world.now().plus_millis(ENOUGH_MILLIS);
+        self.cluster.world.wake_at(until);
+        while !self.is_serving() && self.cluster.world.now() < until && self.step()? {}
+        if !self.is_serving() {
+            for role in self.dead.clone() {
+                self.comes_back(role);
+            }
+        }
+        Ok(())
     }
 
     /// Who is to stay away: nobody where nobody vouches for sums then.
