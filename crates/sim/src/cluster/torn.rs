@@ -227,7 +227,7 @@ impl Torn<'_> {
     }
 
     fn step(&mut self) -> Result<bool, Failure> {
-        self.answer_search();
+        self.answer_search()?;
         let moved = self.cluster.world.step();
         for (process, action) in std::mem::take(&mut self.cluster.world.outputs) {
             if process == self.client {
@@ -254,14 +254,17 @@ impl Torn<'_> {
     }
 
     /// Tells the client how it starts again, once enough nodes are there.
-    fn answer_search(&mut self) {
+    fn answer_search(&mut self) -> Result<(), Failure> {
         let held_back = self.waits_for_all && !self.dead.is_empty();
         if held_back || !self.search.is_on() {
-            return;
+            return Ok(());
         }
-        if let Ok(config) = self.config() {
-            self.search.ends_with(config);
+        match self.config() {
+            Ok(config) => self.search.ends_with(config),
+            Err(_) if !self.dead.is_empty() => {}
+            Err(why) => return Err(Failure(format!("does not go on with all: {why}"))),
         }
+        Ok(())
     }
 
     fn hear(&mut self, action: Action) -> Result<(), Failure> {
