@@ -21,7 +21,7 @@ mod steps;
 mod table;
 mod verdict;
 
-pub use candidate::{Candidate, read_bitmap};
+pub use candidate::{Candidate, read_bad_blocks, read_bitmap};
 pub(crate) use check::{adopted, check_places, check_shape};
 pub use described::{Described, DescribedMember};
 pub use found_log::{FoundLog, LogPlace, log_place, parity_geometry};

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_array::assemble as local;
 use braid_array::assemble::{Standing, Verdict};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{BadBlocks, Bitmap, BitmapError, DevRole, Superblock, SuperblockError};
+use braid_array::format::{
+    BadBlocks, BadBlocksError, Bitmap, BitmapError, DevRole, Superblock, SuperblockError,
+};
 use braid_array::level::{Layout, Level, ParityLayout};
 use braid_array::refusal::Invocation;
 use braid_array::{Refusal, Role, SECTOR_BYTES};
@@ -35,6 +37,8 @@ pub struct Candidate {
     pub superblock: Result<Superblock, SuperblockError>,
     /// The bitmap, when the superblock says that there is one.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
+    /// What its bad-block log lists, or why that is not to be trusted.
+    pub bad_blocks: Result<BadBlocks, BadBlocksError>,
 }
 
 /// How to assemble.
@@ -122,7 +126,8 @@ impl Candidate {
     fn with(&self, superblock: Superblock) -> ClientMember {
         let address = self.address.clone();
         let volume = self.volume.clone();
-        ClientMember { address, volume, superblock }
+        let bad_blocks = self.bad_blocks.clone().unwrap_or_default();
+        ClientMember { address, volume, superblock, bad_blocks }
     }
 
     /// As one that is to be served: what journals hold is stored before that.
@@ -137,7 +142,7 @@ impl Candidate {
             device: self.name(),
             device_sectors: self.bytes / SECTOR_BYTES,
             superblock: self.superblock.clone().map(as_raid6),
-            bad_blocks: Ok(BadBlocks::default()),
+            bad_blocks: self.bad_blocks.clone(),
             bitmap: self.bitmap.clone(),
             log: None,
         }
@@ -242,7 +247,6 @@ fn plan(
     candidates: &[Candidate],
     options: Options,
 ) -> Result<Startable, Refusal> {
-    check_features(newest)?;
     let nodes = newest.raid_disks;
     let impossible = |reason: &str| Refusal::new(reason, "use another array");
     let family = Family::decode(newest.level, newest.layout, nodes)?;
@@ -389,13 +393,4 @@ fn whole_stripes(sizes: &[u64], stripe_sectors: u64) -> Option<u64> {
     let stripes = size.checked_div(stripe_sectors).filter(|&stripes| stripes > 0)?;
     let whole = sizes.iter().all(|&other| other == stripes * stripe_sectors);
     whole.then_some(stripes)
-}
-
-/// Not all that md keeps besides the data is kept here.
-fn check_features(newest: &Superblock) -> Result<(), Refusal> {
-    if newest.has(feature::BAD_BLOCKS) {
-        let reason = "the array has a list of bad blocks, which is not kept over nodes";
-        return Err(Refusal::new(reason, LOCALLY));
-    }
-    Ok(())
 }

@@ -24,6 +24,8 @@ pub struct ClientMember {
     pub volume: String,
     /// What it carries.
     pub superblock: Superblock,
+    /// What it does not know of what it is to hold.
+    pub bad_blocks: BadBlocks,
 }
 
 /// What lay on a member when it was judged how the array starts.
@@ -89,7 +91,7 @@ pub(crate) fn kept(
         device: member_name(&member.address, &member.volume),
         device_sectors: 0,
         superblock: member.superblock.clone(),
-        bad_blocks: BadBlocks::default(),
+        bad_blocks: member.bad_blocks.clone(),
         standing,
     };
     let with_role =

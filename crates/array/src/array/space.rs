@@ -3,7 +3,7 @@
 use crate::Role;
 use crate::code::Losses;
 use crate::geometry::{Geometry, GeometryError, Strip};
-use crate::keeper::{Redundancy, SyncSpace, UNIT_SECTORS};
+use crate::keeper::{Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use crate::level::Level;
 
 /// Where the members' bytes lie, and who may be lost.
@@ -76,10 +76,14 @@ impl SyncSpace for Space {
         copies.find(|strip| strip.role == role).map(|strip| strip.sector)
     }
 
-    fn sums_at(&self, row: u64) -> (Vec<Role>, u64) {
+    fn strips_at(&self, row: u64, end: u64) -> Strips {
         let chunk = u64::from(self.geometry.chunk_sectors());
         let (p, q) = self.geometry.parity_roles(row / chunk);
-        (std::iter::once(p).chain(q).collect(), chunk - row % chunk)
+        let is_sum = |role: Role| role == p || Some(role) == q;
+        let sectors = (chunk - row % chunk).min(end - row);
+        let strips = Role::all(self.roles()).map(|role| (role, row));
+        let (sums, data) = strips.partition(|&(role, _)| is_sum(role));
+        Strips { places: sectors, sectors, data, sums }
     }
 
     fn first_row(&self, sector: u64) -> u64 {

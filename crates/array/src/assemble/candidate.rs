@@ -99,10 +99,14 @@ fn created(superblock: &Superblock) -> u64 {
     time_parts(superblock.ctime).0
 }
 
-fn read_bad_blocks(
+/// The bad-block log of a member with this superblock; empty where that tells of none.
+///
+/// # Errors
+/// [`BadBlocksError`].
+pub fn read_bad_blocks(
     superblock: &Superblock,
     device_sectors: u64,
-    read: &mut impl FnMut(u64, u32) -> ReadResult,
+    read: &mut impl FnMut(u64, u32) -> Result<Vec<u8>, String>,
 ) -> Result<BadBlocks, BadBlocksError> {
     if !superblock.has(crate::format::superblock::feature::BAD_BLOCKS) {
         return Ok(BadBlocks::default());

@@ -111,7 +111,15 @@ impl<'a> Admission<'a> {
         // It may have been in the middle of its rebuild: then it never had what lies beyond.
         let all_once =
             !superblock.has(feature::RECOVERY_OFFSET) || superblock.has(feature::RECOVERY_BITMAP);
-        let had = if all_once { Had::All } else { Had::Below(superblock.recovery_offset) };
+        // What is bad on it may not be known here: then it is given everything.
+        let bad_unknown = superblock.has(feature::BAD_BLOCKS) && new.bad_blocks.is_empty();
+        let had = if bad_unknown {
+            Had::NOTHING
+        } else if all_once {
+            Had::All
+        } else {
+            Had::Below(superblock.recovery_offset)
+        };
         let superblock = Superblock { recovery_offset: 0, ..superblock };
         let replacement = false;
         Some(Member::new(MemberConfig {

@@ -116,8 +116,12 @@ impl Keeper {
             return self.lose_journal(id, reason, fault);
         }
         self.sync.unsynced.know_what_waits(&self.core);
+        let begun = self.begun;
+        self.core.members.change(id, |member| {
+            member.had_all = begun && matches!(member.state, State::InSync { .. });
+            member.loss_untold = true;
+        });
         self.core.members.set_state(id, State::Faulty { role });
-        self.core.members.change(id, |member| member.loss_untold = true);
         self.core.members.forget_wanted(id);
         if let Some(role) = role {
             self.core.members.pass_role_on(role);
@@ -213,15 +217,16 @@ impl Core {
         }
     }
 
-    /// What lies there was written anew: it is no longer bad.
-    pub(super) fn rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) {
-        let Some(member) = self.members.get_mut(id) else { return };
+    /// What lies there was written anew: it is no longer bad. Was it?
+    pub(super) fn rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) -> bool {
+        let Some(member) = self.members.get_mut(id) else { return false };
         member.doubts.remove(sector, sectors);
-        if member.state.is_live()
+        let was_bad = member.state.is_live()
             && member.bad_blocks.overlaps(sector, sectors)
-            && member.bad_blocks.remove(sector, sectors)
-        {
+            && member.bad_blocks.remove(sector, sectors);
+        if was_bad {
             self.metadata.queue_bad_blocks(id);
         }
+        was_bad
     }
 }

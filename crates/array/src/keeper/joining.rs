@@ -69,6 +69,13 @@ impl Keeper {
             self.core.members.detach(id);
         }
         let admission = Admission::new(&self.core);
+        let new = &NewMember {
+            bad_blocks: before
+                .as_ref()
+                .map_or_else(|| new.bad_blocks.clone(), |member| member.bad_blocks.clone()),
+            ..new.clone()
+        };
+        let keeps_own = self.sync.unsynced.keeps_own(&self.core, before.as_ref(), new, role);
         let joins = if admission.lineage(new) == Some(Lineage::WentAlone) {
             let next = "add it: it is then rebuilt as a whole";
             Err(Refusal::new("it went on without the array", next))
@@ -77,6 +84,7 @@ impl Keeper {
         };
         match joins {
             Ok(mut member) => {
+                member.keeps_own = keeps_own;
                 if crate::broken("catch-up") {
                     member.state = State::InSync { role };
                 }

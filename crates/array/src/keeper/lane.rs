@@ -149,6 +149,8 @@ pub enum LaneReport {
         /// What became of it.
         done: Done,
     },
+    /// Records of the last client were stored: who was not there may lack a part of them.
+    Replayed,
     /// A check or repair has found sectors that do not fit.
     Mismatch {
         /// First sector of the array.
@@ -173,12 +175,6 @@ pub enum LaneReport {
 pub struct Rules {
     /// A check needs all members, even where copies could be compared without one.
     pub(super) scrubs_whole: bool,
-    /// What was under way at an unclean stop is not called in line because nothing is left to
-    /// compare it with: what a lost member had of it cannot be told from the others.
-    pub(super) keeps_torn: bool,
-    /// What is lost with a member while sums of it may not fit counts as that, sector by sector,
-    /// and is noted as bad where the sums are.
-    pub(super) marks_lost: bool,
     /// Units of background work under way at most.
     pub(super) units_at_once: usize,
     /// How long a member may answer nothing while a stop waits for it.
@@ -201,8 +197,6 @@ impl Rules {
     pub const fn local() -> Self {
         Self {
             scrubs_whole: false,
-            keeps_torn: true,
-            marks_lost: true,
             units_at_once: 16,
             stop_patience_ms: 60_000,
             marks_ahead: 0,
@@ -212,15 +206,11 @@ impl Rules {
         }
     }
 
-    /// For members on nodes. `units_at_once`: units of background work under way at most;
-    /// `forced`: the array was assembled by force, and what was under way counts as in line once
-    /// nothing is left to compare it with.
+    /// For members on nodes. `units_at_once`: units of background work under way at most.
     #[must_use]
-    pub const fn over_nodes(units_at_once: usize, forced: bool) -> Self {
+    pub const fn over_nodes(units_at_once: usize) -> Self {
         Self {
             scrubs_whole: true,
-            keeps_torn: !forced,
-            marks_lost: false,
             units_at_once,
             stop_patience_ms: 10_000,
             marks_ahead: 4,

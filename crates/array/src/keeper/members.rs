@@ -88,6 +88,11 @@ pub(crate) struct Member {
     pub(crate) arriving: bool,
     /// Was lost, and no superblock says so yet.
     pub(super) loss_untold: bool,
+    /// Held all of its role when it was lost.
+    pub(super) had_all: bool,
+    /// Held all of its role before something was torn: what nobody else can tell of that is as it
+    /// was there.
+    pub(super) keeps_own: bool,
     /// I/O in flight on it, and since when it has answered none.
     pub(crate) in_flight: u32,
     pub(crate) silent_since: Instant,
@@ -118,6 +123,8 @@ impl Member {
             wanted_spare: None,
             arriving: false,
             loss_untold: false,
+            had_all: false,
+            keeps_own: false,
             in_flight: 0,
             silent_since: Instant::default(),
             full_since: None,

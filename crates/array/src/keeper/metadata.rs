@@ -71,6 +71,8 @@ pub(super) struct Metadata {
     pub(super) epoch_micros: u64,
     /// The array-wide fields as of the last update.
     pub(super) superblock: Superblock,
+    /// The same as the array was found.
+    pub(super) found: Superblock,
     pub(super) block_bytes: u32,
     pub(super) clean: Clean,
     /// What is written may be recorded in a journal, and not where it belongs.
@@ -83,6 +85,8 @@ pub(super) struct Metadata {
     pub(super) running: Option<Update>,
     /// What is queued.
     pub(super) next: Wanted,
+    /// The update that tells of the last change of bad-block logs.
+    bad_blocks_ticket: u64,
 }
 
 impl Metadata {
@@ -99,6 +103,7 @@ impl Metadata {
         let needed = resynced != MAX_SECTOR;
         Self {
             epoch_micros: 0,
+            found: superblock.clone(),
             superblock: as_md_keeps_it(superblock, space, block_bytes),
             block_bytes,
             clean: Clean {
@@ -120,6 +125,7 @@ impl Metadata {
             done: 0,
             running: None,
             next: Wanted::default(),
+            bad_blocks_ticket: 0,
         }
     }
 
@@ -195,7 +201,12 @@ impl Metadata {
 
     pub(super) fn queue_bad_blocks(&mut self, member: MemberId) {
         self.next.bad_blocks.insert(member);
-        self.queue_superblock(true);
+        self.bad_blocks_ticket = self.queue_superblock(true);
+    }
+
+    /// Do the members' bad-block logs say what is bad?
+    pub(super) const fn bad_blocks_told(&self) -> bool {
+        self.is_done(self.bad_blocks_ticket)
     }
 
     /// A request was taken in.

@@ -48,7 +48,7 @@ use members::{Member, Members};
 pub use metadata::MetaWrite;
 use metadata::Metadata;
 use remake::Vacancies;
-pub use space::{BLOCK_SECTORS, Redundancy, SyncSpace, UNIT_SECTORS};
+pub use space::{BLOCK_SECTORS, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use stop::Stop;
 use sync::Sync;
 pub use sync::{Done, Fix, Unit, Unread, Work};
@@ -102,6 +102,8 @@ pub struct Keeper {
     stop: Stop,
     removals: Vec<Removal>,
     vacancies: Vacancies,
+    /// The members that are there hold what they are to hold, or are known not to.
+    begun: bool,
     /// Commands done but for the superblocks.
     replies: Vec<(u64, CommandId)>,
 }
@@ -158,6 +160,7 @@ impl Keeper {
             stop: Stop::default(),
             removals: Vec::new(),
             vacancies: Vacancies::default(),
+            begun: false,
             replies: Vec::new(),
         })
     }
@@ -174,6 +177,7 @@ impl Keeper {
 
     /// What the superblocks must say before the first request.
     pub fn begin(&mut self) {
+        self.begun = true;
         let Core { service, members, metadata, .. } = &mut self.core;
         if service.metadata_frozen() {
             return;

@@ -22,7 +22,11 @@ impl Keeper {
             R::Unreadable(id, sector, sectors) => {
                 core.members.change(id, |member| member.doubts.add(sector, sectors));
             }
-            R::Rewritten(id, sector, sectors) => core.rewritten(id, sector, sectors),
+            R::Rewritten(id, sector, sectors) => {
+                if core.rewritten(id, sector, sectors) {
+                    self.sync.logs_have_room();
+                }
+            }
             R::HasRoom(id) => core.members.change(id, |member| member.full_since = None),
             R::NoRoom(id, fault) => core.no_room(id, fault),
             R::Failed(id, tried, error) => self.failed_io(id, tried, error),
@@ -31,8 +35,13 @@ impl Keeper {
             R::Mended(id, fault, ok) => core.mended(id, fault, ok),
             R::Lost(id, why) => self.lose_member(id, why),
             R::Unservable => self.give_up(),
-            R::Fitting(start, end) => self.sync.unsynced.note_fitting(core, start, end),
+            R::Fitting(start, end) => {
+                if self.sync.unsynced.note_fitting(core, start, end) {
+                    self.sync.logs_have_room();
+                }
+            }
             R::Torn(start, end) => self.sync.note_torn(core, start, end),
+            R::Replayed => self.sync.unsynced.absent_may_lack(),
             R::NothingToResync if core.metadata.has_to_resync() => {
                 self.sync.unsynced.all_resynced(core);
             }

@@ -21,6 +21,19 @@ pub enum Redundancy {
     Parity(u32),
 }
 
+/// The strips of a stripe at a place of the space, or a part of their height.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strips {
+    /// Places of the space that they take.
+    pub places: u64,
+    /// How high each is: sectors of a member.
+    pub sectors: u64,
+    /// Of data: who holds each, and the first row there.
+    pub data: Vec<(Role, u64)>,
+    /// The same of sums.
+    pub sums: Vec<(Role, u64)>,
+}
+
 /// The space in which resync, bitmap and locks count, and how members share it. It is md's: rows of
 /// the members (sectors of their data areas), or sectors of the array for raid10.
 pub trait SyncSpace: Debug + Send + Sync {
@@ -85,10 +98,15 @@ pub trait SyncSpace: Debug + Send + Sync {
         Some(sector)
     }
 
-    /// The roles that hold the sums of the stripe at a row, and how many sectors that stripe has
-    /// from there on; asked where there are sums, and [`Rules::marks_lost`](super::Rules) says so.
-    fn sums_at(&self, _row: u64) -> (Vec<Role>, u64) {
-        (Vec::new(), u64::MAX)
+    /// The strips of the stripe at a place, from there on up to another place at most; asked where
+    /// there are sums.
+    fn strips_at(&self, place: u64, end: u64) -> Strips {
+        Strips { places: end - place, ..Strips::default() }
+    }
+
+    /// The rows of a role that lie between two places of one unit: first rows and heights.
+    fn rows_of(&self, role: Role, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.row_of(role, start).map(|row| (row, end - start)).into_iter().collect()
     }
 
     /// The lowest row at which any member holds a place of the space.

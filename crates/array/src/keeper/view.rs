@@ -238,6 +238,26 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.is_comparable()
     }
 
+    /// Is anything on any member known to be bad?
+    #[must_use]
+    pub fn has_bad_blocks(self) -> bool {
+        self.keeper.core.members.iter_live().any(|(_, member)| !member.bad_blocks.is_empty())
+    }
+
+    /// Does the member that has this role not know these rows of its data area?
+    #[must_use]
+    pub fn is_bad(self, role: Role, row: u64, sectors: u64) -> bool {
+        let members = &self.keeper.core.members;
+        let holder = members.role(role).holder.and_then(|id| members.get(id));
+        holder.is_some_and(|member| member.bad_blocks.overlaps(member.absolute(row), sectors))
+    }
+
+    /// Do the members' bad-block logs say durably what is bad, and what is not any more?
+    #[must_use]
+    pub const fn bad_blocks_told(self) -> bool {
+        self.keeper.core.metadata.bad_blocks_told() || self.keeper.core.service.failed
+    }
+
     /// Is anything on any member known or thought to be unreadable?
     #[must_use]
     pub fn doubts_any(self) -> bool {

@@ -77,7 +77,8 @@ fn recovery(
     let code = &view.code;
     let gone: Vec<Cell> = view.lost().into_iter().map(|strip| code.cell(strip)).collect();
     if !lost.is_empty() && gone.iter().any(|cell| cell.node != gone[0].node) {
-        return Recovery::of(code, &gone, &gone).map(|all| all.only(lost, known));
+        let wanted: Vec<Cell> = lost.iter().copied().collect();
+        return Recovery::of(code, &gone, &wanted).map(|all| all.only(lost, known));
     }
     // Each sum is of one strip of a node at most.
     let mut read = BTreeSet::new();

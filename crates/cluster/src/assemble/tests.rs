@@ -35,6 +35,7 @@ fn volumes(family: Family, nodes: u8) -> Vec<Candidate> {
             bytes: blueprint.volume_bytes,
             superblock,
             bitmap: bitmap.map(|(_, bytes)| Bitmap::decode(bytes)),
+            bad_blocks: Ok(BadBlocks::default()),
         }
     };
     blueprint.writes.iter().enumerate().map(candidate).collect()
@@ -242,10 +243,19 @@ fn a_volume_that_lost_its_superblock_is_done_without() {
 }
 
 #[test]
-fn what_md_keeps_beside_the_data_is_not_ignored() {
+fn members_that_do_not_know_all_they_hold_start_with_that() {
     let mut candidates = volumes(md(Level::Raid5), 3);
-    candidates.iter_mut().for_each(|c| superblock(c).feature_map |= feature::BAD_BLOCKS);
-    assert!(refused(&candidates, Options::default()).contains("bad blocks"));
+    let mut bad = BadBlocks::default();
+    assert!(bad.insert(2048 + 128, 8));
+    superblock(&mut candidates[1]).feature_map |= feature::BAD_BLOCKS;
+    candidates[1].bad_blocks = Ok(bad.clone());
+    let plan = ready(&candidates, Options::default());
+    let found = |role: usize| plan.members[role].as_ref().expect("a member").bad_blocks.clone();
+    assert_eq!([0, 1, 2].map(found), [BadBlocks::default(), bad, BadBlocks::default()]);
+    // One whose list cannot be read may hold anything.
+    candidates[1].bad_blocks = Err(BadBlocksError::TooMany);
+    let plan = ready(&candidates, Options::default());
+    assert!(plan.members[1].is_none());
 }
 
 #[test]

@@ -32,6 +32,7 @@ use std::collections::VecDeque;
 
 use braid_array::action::{Command, CommandId, Event};
 use braid_array::array::Scratch;
+use braid_array::assemble::Config;
 use braid_array::figures::MemberFigures;
 use braid_array::keeper::{MetaWrite, Rules};
 use braid_array::request::Full;
@@ -60,8 +61,8 @@ use sessions::session::Session;
 const BLOCK_BYTES: u32 = 4096;
 
 /// What the keeper has to know; a quarter of the positions is left to users whatever it does.
-fn rules(params: &Params, forced: bool) -> Rules {
-    Rules::over_nodes(4.max(usize::from(params.wide.count) * 3 / 4), forced)
+fn rules(params: &Params) -> Rules {
+    Rules::over_nodes(4.max(usize::from(params.wide.count) * 3 / 4))
 }
 
 type Key = SliceKey;
@@ -138,17 +139,18 @@ impl Client {
         let space = Space::new(&pipeline).map_err(|error| error.to_string())?;
         let forced = (config.force || config.looks) && member::vouched_for(&config.members);
         let kept = config.kept().ok_or("an array has members")?;
+        let kept = Config { force: forced, ..kept };
         let ownership = Ownership::new(kept.superblock.set_uuid, &config);
         let long_bytes = config.long_write_bytes;
         let engine = Engine::new(&pipeline, mix, &kept.superblock, long_bytes);
-        let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params, forced))?;
+        let keeper = member::keeper(kept, Box::new(space.clone()), rules(&params))?;
         let sessions = Sessions::new(config.members, config.looks, config.node_timeout_ms);
         let parts = Parts {
             phase: Phase::Setup,
             keeper,
             out: Out::new(params.nodes, params.epoch, config.first_peer),
             members: Membership::of(sessions.list.members().iter().map(Session::entry)),
-            shared: Shared::new(pipeline, space, forced, scratch, long_bytes),
+            shared: Shared::new(pipeline, space, scratch, long_bytes),
             engine,
             sessions,
             ownership,

@@ -3,8 +3,8 @@
 use braid_array::Op;
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, PeerId};
-use braid_array::format::Superblock;
 use braid_array::format::superblock::MAX_SECTOR;
+use braid_array::format::{BadBlocks, Superblock};
 use braid_array::level::{Layout, Level};
 
 mod adding;
@@ -77,7 +77,7 @@ fn config(planner: Planner) -> ClientConfig {
         let address = format!("n{role}");
         let volume = "v".to_owned();
         let superblock = Superblock { dev_number: role.0.into(), ..superblock.clone() };
-        Some(ClientMember { address, volume, superblock })
+        Some(ClientMember { address, volume, superblock, bad_blocks: BadBlocks::default() })
     };
     ClientConfig::new(params, Role::all(NODES).map(member).collect())
 }

@@ -2,12 +2,39 @@
 //! them is best.
 
 use crate::set::{Roles, Touched, WriteStrategy};
-use braid_array::code::{Cell, Part, Strategy, StripeCode};
+use braid_array::code::{Cell, Equation, Part, Strategy, StripeCode};
 
 /// The data blocks that the missing roles hold, by index, ascending.
 pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u32> {
     let cells = (0..).zip(code.data());
     cells.filter(move |(_, cell)| missing.contains(cell.node)).map(|(index, _)| index)
+}
+
+/// How much is known of the part of a stripe that is written.
+#[derive(Clone, Copy)]
+pub struct Knowledge<'a> {
+    /// Roles that have no part in it.
+    pub missing: Roles,
+    /// Does the node of a cell, which has one, not know what that held?
+    pub unknown: &'a dyn Fn(Cell) -> bool,
+    /// The sums fit the data, so that they can be changed along with it.
+    pub in_step: bool,
+}
+
+impl Knowledge<'_> {
+    fn readable(&self, cell: Cell) -> bool {
+        !self.missing.contains(cell.node) && !(self.unknown)(cell)
+    }
+
+    /// May sums be changed by what these blocks differ by? All that is changed has to be known.
+    fn differs_by_known(&self, code: &StripeCode, touched: &Touched) -> bool {
+        let changes = |cell: Cell| touched.contains(code.number(cell) as u32);
+        let known = |cell: Cell| self.missing.contains(cell.node) || !(self.unknown)(cell);
+        let changed = |sum: &&Equation| sum.terms.iter().any(|term| changes(term.cell));
+        let mut sums = code.equations().iter().filter(changed);
+        let mut data = code.data().iter().filter(|cell| changes(**cell));
+        self.in_step && sums.all(|sum| known(sum.parity)) && data.all(|&cell| known(cell))
+    }
 }
 
 /// The way to write these blocks with the fewest reads and writes of members; and all blocks that
@@ -16,25 +43,31 @@ pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u3
 pub fn write_strategy(
     code: &StripeCode,
     touched: &Touched,
-    missing: Roles,
+    known: Knowledge<'_>,
 ) -> (WriteStrategy, Touched) {
+    let missing = known.missing;
     let part = Part {
         code,
         covered: &|index| touched.contains(index as u32),
-        readable: &|cell| !missing.contains(cell.node),
+        readable: &|cell| known.readable(cell),
         held: &|cell| !missing.contains(cell.node),
-        in_step: true,
+        in_step: known.in_step,
     };
     let mut put = touched.clone();
     let strategy = match part.strategy() {
         Strategy::FullStripe => WriteStrategy::FullStripe,
         Strategy::ReadModifyWrite => WriteStrategy::ReadModifyWrite,
         Strategy::ReconstructWrite => WriteStrategy::Reconstruct,
-        Strategy::RecoverFirst if is_less_by_difference(code, touched, missing) => {
+        Strategy::RecoverFirst
+            if known.differs_by_known(code, touched)
+                && is_less_by_difference(code, touched, missing) =>
+        {
             WriteStrategy::ReadModifyWrite
         }
         Strategy::RecoverFirst => {
-            lost_blocks(code, missing).for_each(|index| put.insert(index));
+            let data = (0..).zip(code.data());
+            let unreadable = data.filter(|&(_, &cell)| !known.readable(cell));
+            unreadable.for_each(|(index, _)| put.insert(index));
             if put.is_all() { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }
         }
     };
@@ -127,6 +160,10 @@ mod tests {
         family.code(nodes, 0).expect("a code")
     }
 
+    fn all_known(missing: Roles) -> Knowledge<'static> {
+        Knowledge { missing, unknown: &|_| false, in_step: true }
+    }
+
     fn some(code: &StripeCode, indices: &[u32]) -> Touched {
         let mut touched = Touched::none(code.data().len() as u32);
         indices.iter().for_each(|&index| touched.insert(index));
@@ -143,7 +180,7 @@ mod tests {
         let two = [home(&raid6, 0), home(&raid6, 1)];
         let best = |code, touched: &[u32], missing: &[Role], strategy, put: &[u32]| {
             let missing = missing.iter().copied().collect();
-            let found = write_strategy(code, &some(code, touched), missing);
+            let found = write_strategy(code, &some(code, touched), all_known(missing));
             assert_eq!(found, (strategy, some(code, put)), "{touched:?} without {missing:?}");
         };
         best(&mirror, &[0], &[home(&mirror, 0)], WriteStrategy::FullStripe, &[0]);
@@ -166,7 +203,8 @@ mod tests {
         let code = Family::Xor2d.code(9, 0).expect("9 nodes");
         let lost = lost_blocks(&code, [Role(3)].into_iter().collect()).next().expect("it has data");
         let written = some(&code, &[lost]);
-        let found = write_strategy(&code, &written, [Role(3)].into_iter().collect());
+        let known = all_known([Role(3)].into_iter().collect());
+        let found = write_strategy(&code, &written, known);
         assert_eq!(found, (WriteStrategy::ReadModifyWrite, written.clone()));
         let all =
             brought_back(&code, (found.0, &found.1), &written, [Role(3)].into_iter().collect());
@@ -181,7 +219,7 @@ mod tests {
                 let touched = some(&code, &touched);
                 for (a, b) in (0..code.nodes()).flat_map(|a| (0..=a).map(move |b| (a, b))) {
                     let missing = [a, b].into_iter().map(Role).collect();
-                    let (strategy, put) = write_strategy(&code, &touched, missing);
+                    let (strategy, put) = write_strategy(&code, &touched, all_known(missing));
                     assert!(allowed(&code, strategy, &put, missing), "{put:?} without {missing:?}");
                     let lost: Vec<u32> = lost_blocks(&code, missing).collect();
                     for index in 0..touched.blocks() {

@@ -71,6 +71,7 @@ impl Array {
                 bytes: disk.bytes,
                 superblock: found.superblock,
                 bitmap: found.bitmap,
+                bad_blocks: found.bad_blocks,
             };
             let place = headers_byte(disk.bytes).expect("a volume");
             let headers = disk.read(place / 512, HEADERS_BYTES);

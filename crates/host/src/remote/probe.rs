@@ -1,9 +1,9 @@
-//! What lies at the beginning of a volume: superblock and bitmap of a member, or nothing.
+//! What lies at the beginning of a volume: superblock, bitmap and bad-block log of a member, or nothing.
 
 use braid_array::SECTOR_BYTES;
-use braid_array::assemble::read_bitmap;
+use braid_array::assemble::{read_bad_blocks, read_bitmap};
 use braid_array::format::superblock::READ_BYTES;
-use braid_array::format::{Bitmap, BitmapError, Superblock, SuperblockError, Version};
+use braid_array::format::{BadBlocks, Superblock, SuperblockError, Version};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 
 use super::{MAX_META_BYTES, Remote, RemoteError};
@@ -30,7 +30,8 @@ pub fn is_blank(remote: &mut Remote) -> Result<bool, RemoteError> {
     Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
-/// Opens a volume of the node at `address` and reads its superblock and bitmap. The volume stays
+/// Opens a volume of the node at `address` and reads its superblock, bitmap and
+/// bad-block log. The volume stays
 /// open as long as the connection is kept.
 ///
 /// # Errors
@@ -47,43 +48,52 @@ pub fn probe(
         Some(_) => superblock(remote)?,
     };
     let mut bitmap = None;
+    let mut bad_blocks = Ok(BadBlocks::default());
     if let Ok(superblock) = &superblock
         && superblock.supported_over_nodes().is_ok()
-        && let Some(sector) = superblock.bitmap_sector()
     {
-        bitmap = Some(remote.bitmap(sector, bytes / SECTOR_BYTES)?);
+        let sectors = bytes / SECTOR_BYTES;
+        if let Some(sector) = superblock.bitmap_sector() {
+            bitmap = Some(remote.read_by(|read| read_bitmap(sector, sectors, read))?);
+        }
+        bad_blocks = remote.read_by(|read| read_bad_blocks(superblock, sectors, read))?;
     }
     let address = address.to_owned();
     let volume = volume.to_owned();
-    Ok(Candidate { address, volume, bytes, superblock, bitmap })
+    Ok(Candidate { address, volume, bytes, superblock, bitmap, bad_blocks })
 }
 
+type Read<'a> = dyn FnMut(u64, u32) -> Result<Vec<u8>, String> + 'a;
+
 impl Remote {
-    /// Reads the bitmap that begins at this sector of the open volume of so many.
+    /// Reads metadata of the open volume as a decoder asks for them.
     ///
     /// # Errors
-    /// [`RemoteError`]. That there is no bitmap to trust is none.
-    fn bitmap(
+    /// [`RemoteError`]. What the decoder thinks of them is none.
+    fn read_by<T>(
         &mut self,
-        sector: u64,
-        volume_sectors: u64,
-    ) -> Result<Result<Bitmap, BitmapError>, RemoteError> {
+        decode: impl FnOnce(&mut &mut Read<'_>) -> T,
+    ) -> Result<T, RemoteError> {
         let mut failed = None;
-        let bitmap = read_bitmap(sector, volume_sectors, &mut |sector, bytes| {
-            let mut read = Vec::with_capacity(bytes as usize);
-            while (read.len() as u32) < bytes {
-                let have = read.len() as u32;
-                let part = (bytes - have).min(MAX_META_BYTES);
-                let at = sector + u64::from(have) / SECTOR_BYTES;
-                let part = self.read(at, part).map_err(|error| {
-                    let reason = error.to_string();
-                    failed = Some(error);
-                    reason
-                })?;
-                read.extend(part);
-            }
-            Ok(read)
-        });
-        failed.map_or(Ok(bitmap), Err)
+        let read: &mut Read<'_> = &mut |sector, bytes| {
+            self.read_long(sector, bytes).map_err(|error| {
+                let reason = error.to_string();
+                failed = Some(error);
+                reason
+            })
+        };
+        let decoded = decode(&mut { read });
+        failed.map_or(Ok(decoded), Err)
+    }
+
+    /// Reads more of the open volume than one answer holds.
+    fn read_long(&mut self, sector: u64, bytes: u32) -> Result<Vec<u8>, RemoteError> {
+        let mut read = Vec::with_capacity(bytes as usize);
+        while (read.len() as u32) < bytes {
+            let have = read.len() as u32;
+            let part = (bytes - have).min(MAX_META_BYTES);
+            read.extend(self.read(sector + u64::from(have) / SECTOR_BYTES, part)?);
+        }
+        Ok(read)
     }
 }

@@ -2,10 +2,10 @@
 //! parities fit, and the array's content without some of the nodes.
 
 use braid_array::Role;
-use braid_array::assemble::read_bitmap;
+use braid_array::assemble::{read_bad_blocks, read_bitmap};
 use braid_array::code::{Cell, Recovery, StripeCode};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{Bitmap, DevRole, Superblock, Version};
+use braid_array::format::{BadBlocks, BadBlocksError, Bitmap, DevRole, Superblock, Version};
 use braid_array::level::Level;
 use braid_cluster::Family;
 use braid_cluster::assemble::Candidate;
@@ -16,7 +16,7 @@ use braid_cluster::pipeline::Params;
 use super::scenario::Scenario;
 use super::session::VOLUME;
 use crate::disk::Disk;
-use crate::judge::{self, Judge};
+use crate::judge::Judge;
 use crate::report::Failure;
 use crate::rng::Rng;
 
@@ -194,13 +194,26 @@ pub fn found(disk: &Disk) -> Result<Found, String> {
 /// there.
 pub fn candidate(disk: &Disk, address: String) -> Option<Candidate> {
     let Found { superblock, bitmap } = found(disk).ok()?;
+    let bad_blocks = bad_blocks(disk, &superblock);
     Some(Candidate {
         address,
         volume: VOLUME.to_owned(),
         bytes: disk.image().len() as u64,
         superblock: Ok(superblock),
         bitmap: bitmap.map(Ok),
+        bad_blocks,
     })
+}
+
+/// What the member on a volume, which has this superblock, does not know.
+pub fn bad_blocks(disk: &Disk, superblock: &Superblock) -> Result<BadBlocks, BadBlocksError> {
+    read_bad_blocks(superblock, disk.sectors(), &mut |sector, len| read(disk, sector, len))
+}
+
+fn read(disk: &Disk, sector: u64, len: u32) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; len as usize];
+    let read = disk.read(sector, &mut bytes);
+    read.map(|()| bytes).map_err(|error| format!("{error:?}"))
 }
 
 /// The bitmap that lies there, if it can be read.
@@ -247,9 +260,25 @@ fn sum(inputs: &[(u8, &[u8])], len: usize) -> Vec<u8> {
     out
 }
 
+/// By stripe, do the members know all that they hold of it?
+pub fn known(layout: &Layout, disks: &[&Disk]) -> Vec<bool> {
+    let unknown = |disk: &&Disk| {
+        let superblock = superblock(disk).ok()?;
+        bad_blocks(disk, &superblock).ok()
+    };
+    let unknown: Vec<BadBlocks> = disks.iter().map(|d| unknown(d).unwrap_or_default()).collect();
+    let sectors = u64::from(layout.params.chunk_bytes) / 512;
+    let known = |stripe: u64| {
+        let mut cells = layout.code(stripe).cells();
+        cells.all(|cell| !unknown[cell.node.index()].overlaps(layout.sector(stripe, cell), sectors))
+    };
+    (0..layout.params.stripes).map(known).collect()
+}
+
 /// The first parity that does not fit its data.
 pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
-    for stripe in 0..layout.params.stripes {
+    let known = known(layout, disks);
+    for stripe in (0..layout.params.stripes).filter(|stripe| known[*stripe as usize]) {
         for equation in layout.code(stripe).equations() {
             let term = |term: &braid_array::code::Term| {
                 (term.coef, layout.block(disks, stripe, term.cell))
@@ -285,8 +314,11 @@ pub fn judge(
     }
     for lost in without {
         let stripes = 0..layout.params.stripes;
+        let known = known(layout, disks);
         let data: Vec<u8> = stripes.flat_map(|stripe| data(layout, disks, stripe, lost)).collect();
-        judge.content(0, &data, &judge::nothing)?;
+        let stripe_sectors = layout.sectors() / layout.params.stripes;
+        let excused = |sector: u64| !known[(sector / stripe_sectors) as usize];
+        judge.content(0, &data, &excused)?;
     }
     Ok(())
 }

@@ -142,7 +142,8 @@ pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
 pub(super) fn look(session: &mut Session, missing: &[Role]) -> Result<(), Failure> {
     let params = session.cluster.scenario.params;
     let stripe_sectors = session.cluster.layout.sectors() / params.stripes;
-    for stripe in 0..params.stripes {
+    let known = content::known(&session.cluster.layout, &session.cluster.disks());
+    for stripe in (0..params.stripes).filter(|stripe| known[*stripe as usize]) {
         let bytes =
             content::data(&session.cluster.layout, &session.cluster.disks(), stripe, missing);
         let judged = session.judge_content(stripe * stripe_sectors, &bytes);

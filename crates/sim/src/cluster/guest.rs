@@ -3,6 +3,7 @@
 
 use braid_array::Action;
 use braid_array::action::{Command, CommandId};
+use braid_array::format::BadBlocks;
 use braid_cluster::client::{ClientConfig, ClientMember};
 use braid_cluster::ids::Epoch;
 use braid_cluster::pipeline::Params;
@@ -57,7 +58,8 @@ impl Guest {
             limit = Some(superblock.set_uuid);
             let address = format!("n{role}");
             let volume = VOLUME.to_owned();
-            members.push(Some(ClientMember { address, volume, superblock }));
+            let bad_blocks = BadBlocks::default();
+            members.push(Some(ClientMember { address, volume, superblock, bad_blocks }));
         }
         let config = ClientConfig::new(params, members);
         let slot_bytes = MAX_SECTORS * 512;

@@ -6,6 +6,7 @@
 //! back, and its volume can be deleted.
 
 use braid_array::action::{Command, CommandId};
+use braid_array::format::BadBlocks;
 use braid_array::format::{DevRole, Superblock};
 use braid_array::status::{MemberState, MemberStatus};
 use braid_array::{Machine, Role};
@@ -84,7 +85,10 @@ impl Session {
         let address = format!("n{}", spare.id);
         let volume = VOLUME.to_owned();
         superblock
-            .map(|superblock| ClientMember { address, volume, superblock })
+            .map(|superblock| {
+                let bad_blocks = BadBlocks::default();
+                ClientMember { address, volume, superblock, bad_blocks }
+            })
             .into_iter()
             .collect()
     }

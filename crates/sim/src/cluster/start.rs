@@ -184,7 +184,9 @@ impl Session {
             self.promises.heard(Happened::MemberFound { clean, recorded });
             let address = self.cluster.address(role);
             let volume = VOLUME.to_owned();
-            by_role.push(Some(ClientMember { address, volume, superblock }));
+            let bad_blocks = content::bad_blocks(self.cluster.disk(role), &found.superblock);
+            let bad_blocks = bad_blocks.map_err(|error| Failure(error.to_string()))?;
+            by_role.push(Some(ClientMember { address, volume, superblock, bad_blocks }));
             all_found.push(Some(found));
         }
         Ok(Members { by_role, found: all_found, bitmap })

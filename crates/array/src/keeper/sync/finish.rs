@@ -74,6 +74,8 @@ impl Sync {
         };
         match action {
             SyncAction::Resync if complete => self.resync_ended(core),
+            // With what a member holds that is in sync now, more may come back.
+            SyncAction::Recovery if complete => self.retry(&core.members),
             // What was not looked at is not known to be right.
             SyncAction::Check | SyncAction::Repair => self.scrub.checked_once = complete,
             _ => {}

@@ -6,6 +6,7 @@
 
 mod copying;
 mod finish;
+mod kept;
 mod ranges;
 mod scrub;
 mod speed;
@@ -85,8 +86,7 @@ impl Sync {
             }
             // Nothing redundant is left to bring in line. Members being rebuilt are brought in line
             // when they are: below their offset they may differ, too.
-            let given_up = self.unsynced.vouched || !core.rules.keeps_torn;
-            if targets.is_empty() && !can_resync(core) && given_up {
+            if targets.is_empty() && !can_resync(core) && self.unsynced.vouched {
                 self.unsynced.all_resynced(core);
                 core.metadata.queue_superblock(true);
             }
@@ -226,7 +226,7 @@ impl Sync {
             self.end_copying(core, "the member that is copied failed".into());
         }
         self.interrupt_copying("a member failed".into());
-        if core.rules.marks_lost && self.action == SyncAction::Resync && !can_resync(core) {
+        if self.action == SyncAction::Resync && !can_resync(core) {
             self.interrupt("a member failed");
         }
         // Its id may come to mean another device, which this recovery has not begun with.

@@ -195,6 +195,12 @@ impl Sync {
         }
     }
 
+    /// Less is to be noted in bad-block logs than before: what did not fit may fit now.
+    pub(in crate::keeper) fn logs_have_room(&mut self) {
+        self.recovery_waits = None;
+        self.unsynced.unmarkable = false;
+    }
+
     /// Why background work that is due does not go on.
     pub(in crate::keeper) fn held_up(&self) -> Option<String> {
         let resync = self.unsynced.resync_waits.as_ref().map(|why| match &self.unsynced.left {

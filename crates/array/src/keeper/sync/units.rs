@@ -3,7 +3,6 @@
 use super::{BUSY_MS, Done, FULL_MS, Fix, Sync, TORN, Unit, Unread, Work};
 use crate::MemberId;
 use crate::events::{Fault, SyncAction};
-use crate::format::superblock::MAX_SECTOR;
 use crate::keeper::core::Core;
 use crate::keeper::members::State;
 
@@ -156,6 +155,9 @@ impl Sync {
                 }
             }
             (_, Done::Alone) => self.scrub.uncompared_sectors += u64::from(unit.sectors),
+            (Work::Rebuild(targets), Done::Unread(_)) if self.all_keep(core, targets, unit) => {
+                self.unsynced.note_kept(core, unit);
+            }
             (_, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
                     self.unread.add(array_sector, sectors, &members);
@@ -176,6 +178,11 @@ impl Sync {
         }
         self.note_progress(core);
         failed
+    }
+
+    /// Do all these members keep what they held of a unit?
+    fn all_keep(&self, core: &Core, targets: &[MemberId], unit: Unit) -> bool {
+        self.work_goes_on() && targets.iter().all(|id| self.unsynced.is_kept(core, *id, unit))
     }
 
     /// A unit was compared and nothing differs any more: a resync has nothing left to do there.
@@ -209,23 +216,15 @@ impl Sync {
             }
         };
         for id in targets.iter().copied() {
-            let Some(member) = core.members.get_mut(id) else { continue };
-            let Some(role) = member.state.role() else { continue };
-            let Some(row) = core.space.row_of(role, unit.start) else { continue };
-            let sector = member.absolute(row);
-            let has_log = member.superblock.bblog_size_sectors != 0;
-            if has_log && member.bad_blocks.insert(sector, unit.sectors.into()) {
-                core.metadata.queue_bad_blocks(id);
+            if self.unsynced.is_kept(core, id, unit) {
+                self.unsynced.note_kept(core, unit);
                 continue;
             }
-            let what = if has_log { "a full bad-block log" } else { "no bad-block log" };
-            let reason = format!(
-                "{} has {what} to take sector {sector}, which could not be read elsewhere",
-                member.device
-            );
-            self.cursor = self.cursor.min(place);
-            self.interrupt(reason.clone());
-            self.recovery_waits = Some(reason);
+            if let Err(reason) = note_unknown(core, id, unit) {
+                self.cursor = self.cursor.min(place);
+                self.interrupt(reason.clone());
+                self.recovery_waits = Some(reason);
+            }
         }
     }
 
@@ -247,16 +246,7 @@ impl Sync {
     /// A write reached some members and not others: until a resync has been there, they may differ.
     /// Members being rebuilt get it again.
     pub(in crate::keeper) fn note_torn(&mut self, core: &mut Core, start: u64, end: u64) {
-        if core.metadata.clean.resynced == MAX_SECTOR {
-            self.unsynced.left.get_or_insert_default();
-            self.unsynced.left_behind = true;
-        }
-        if let Some(left) = &mut self.unsynced.left {
-            left.insert(start, end);
-        }
-        let clean = &mut core.metadata.clean;
-        clean.resynced = clean.resynced.min(start);
-        clean.durable_resynced = clean.durable_resynced.min(start);
+        self.unsynced.waits_again(core, start, end);
         let row = core.space.first_row(start);
         for id in core.members.iter_live().map(|(id, _)| id).collect::<Vec<_>>() {
             if let Some(member) = core.members.get_mut(id)
@@ -281,6 +271,33 @@ impl Sync {
         }
         core.metadata.queue_superblock(false);
     }
+}
+
+/// Nobody can tell a member what it is to hold of a unit: that is bad there, and read by nobody
+/// before it is written anew.
+///
+/// # Errors
+/// Why its bad-block log does not take that.
+fn note_unknown(core: &mut Core, id: MemberId, unit: Unit) -> Result<(), String> {
+    let Some(member) = core.members.get_mut(id) else { return Ok(()) };
+    let Some(role) = member.state.role() else { return Ok(()) };
+    if crate::broken("unknown-recorded") {
+        return Ok(());
+    }
+    let has_log = member.superblock.bblog_size_sectors != 0;
+    for (row, sectors) in core.space.rows_of(role, unit.start, unit.end()) {
+        let sector = member.absolute(row);
+        if has_log && member.bad_blocks.insert(sector, sectors) {
+            continue;
+        }
+        let what = if has_log { "a full bad-block log" } else { "no bad-block log" };
+        return Err(format!(
+            "{} has {what} to take sector {sector}, which could not be read elsewhere",
+            member.device
+        ));
+    }
+    core.metadata.queue_bad_blocks(id);
+    Ok(())
 }
 
 /// A unit of what a member was given was read back, or could not be: is the member to fail?

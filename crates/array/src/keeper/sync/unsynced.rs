@@ -10,11 +10,11 @@
 use std::borrow::Cow;
 
 use super::Ranges;
+use crate::MemberId;
 use crate::events::ArrayEvent;
 use crate::format::superblock::MAX_SECTOR;
-use crate::keeper::Redundancy;
 use crate::keeper::core::Core;
-use crate::{MemberId, Role};
+use crate::keeper::{Redundancy, Strips};
 
 const NO_ROOM: &str = "what no parity vouches for does not fit the bad-block logs";
 
@@ -47,13 +47,15 @@ pub(in crate::keeper) struct Unsynced {
     pub(super) resync_waits: Option<Cow<'static, str>>,
     /// The array was started by force where sums may not fit, and no resync has ended since.
     pub(in crate::keeper) vouched: bool,
+    /// Members that were not there at the start may lack what a log brought in place.
+    pub(super) absent_lack: bool,
 }
 
 impl Unsynced {
     /// Does the array have sums of which some may not fit, and nobody vouches for them?
     fn sums_in_doubt(&self, core: &Core) -> bool {
         let sums = matches!(core.space.redundancy(), Redundancy::Parity(_));
-        core.rules.marks_lost && sums && core.metadata.has_to_resync()
+        sums && core.metadata.has_to_resync()
     }
 
     /// Is anything of this range left, as far as that is known sector by sector?
@@ -69,16 +71,18 @@ impl Unsynced {
             || self.left.is_some() && !self.is_left(start, end)
     }
 
-    /// A write has made sums from all data of these rows: they fit.
-    pub(in crate::keeper) fn note_fitting(&mut self, core: &Core, start: u64, end: u64) {
+    /// A write has made sums from all data of these rows: they fit. Did they wait for a resync?
+    pub(in crate::keeper) fn note_fitting(&mut self, core: &Core, start: u64, end: u64) -> bool {
         if !self.sums_in_doubt(core) {
-            return;
+            return false;
         }
         self.know_what_waits(core);
         self.missed.remove(start, end);
+        let waited = self.is_left(start, end);
         if let Some(left) = &mut self.left {
             left.remove(start, end);
         }
+        waited
     }
 
     /// A resync has come this far: nothing below waits.
@@ -120,9 +124,6 @@ impl Unsynced {
     /// not tell what it held.
     pub(in crate::keeper) fn unvouched_sectors(&mut self, core: &Core) -> u64 {
         self.know_what_waits(core);
-        if !core.rules.marks_lost {
-            return 0;
-        }
         self.left.as_ref().map_or(0, Ranges::sectors)
     }
 
@@ -138,12 +139,11 @@ impl Unsynced {
         let before: Vec<_> =
             core.members.iter().map(|(id, member)| (id, member.bad_blocks.clone())).collect();
         for (start, end) in waiting.iter() {
-            let mut row = start;
-            while row < end {
-                let (sums, sectors) = core.space.sums_at(row);
-                let sectors = sectors.min(end - row);
-                let fate = fate(core, &sums, row, sectors);
-                if fate == Fate::Lost && !mark_sums(core, &sums, row, sectors) {
+            let mut place = start;
+            while place < end {
+                let strips = core.space.strips_at(place, end);
+                let fate = fate(core, &strips);
+                if fate == Fate::Lost && !mark_sums(core, &strips) {
                     for (id, bad_blocks) in before {
                         if let Some(member) = core.members.get_mut(id) {
                             member.bad_blocks = bad_blocks;
@@ -154,12 +154,12 @@ impl Unsynced {
                     return;
                 }
                 if fate == Fate::Lost {
-                    lost += sectors;
+                    lost += strips.sectors;
                 }
                 if fate != Fate::Waits {
-                    left.remove(row, row + sectors);
+                    left.remove(place, place + strips.places);
                 }
-                row += sectors;
+                place += strips.places;
             }
         }
         let changed = |(id, bad_blocks): &(MemberId, _)| {
@@ -210,24 +210,23 @@ impl Unsynced {
     }
 }
 
-/// What becomes of a part of a stripe, whose sums these roles hold.
-fn fate(core: &Core, sums: &[Role], row: u64, sectors: u64) -> Fate {
-    let readable = |role: &Role| core.members.view(*role, row, sectors, &[]).reader.is_some();
-    let mut data = Role::all(core.space.roles()).filter(|role| !sums.contains(role));
-    if !data.all(|role| readable(&role)) {
+/// What becomes of a part of a stripe.
+fn fate(core: &Core, strips: &Strips) -> Fate {
+    let view = |role, row| core.members.view(role, row, strips.sectors, &[]);
+    if !strips.data.iter().all(|&(role, row)| view(role, row).reader.is_some()) {
         return Fate::Lost;
     }
-    let held = |role: &Role| core.members.view(*role, row, sectors, &[]).writable();
-    if sums.iter().any(held) { Fate::Waits } else { Fate::Over }
+    let held = strips.sums.iter().any(|&(role, row)| view(role, row).writable());
+    if held { Fate::Waits } else { Fate::Over }
 }
 
 /// Notes sums as bad on who holds them. False when a log has no room for that.
-fn mark_sums(core: &mut Core, sums: &[Role], row: u64, sectors: u64) -> bool {
-    for role in sums {
-        while let Some(place) = core.members.view(*role, row, sectors, &[]).reader {
+fn mark_sums(core: &mut Core, strips: &Strips) -> bool {
+    for &(role, row) in &strips.sums {
+        while let Some(place) = core.members.view(role, row, strips.sectors, &[]).reader {
             let Some(member) = core.members.get_mut(place.member) else { return false };
             let has_log = member.superblock.bblog_size_sectors != 0;
-            if !has_log || !member.bad_blocks.insert(place.sector, sectors) {
+            if !has_log || !member.bad_blocks.insert(place.sector, strips.sectors) {
                 return false;
             }
         }

@@ -56,8 +56,6 @@ pub(in crate::client) struct Shared {
     pub(in crate::client) reads: Reads,
     pub(in crate::client) requests: Requests,
     pub(super) zeroes: Buf,
-    /// Somebody vouches for the sums of what was not stopped cleanly.
-    pub(super) forced: bool,
     pub(super) notes: VecDeque<Note>,
 }
 
@@ -66,7 +64,6 @@ impl Shared {
     pub(in crate::client) fn new(
         pipeline: Pipeline,
         space: Space,
-        forced: bool,
         scratch: Scratch,
         long_bytes: u64,
     ) -> Self {
@@ -83,7 +80,6 @@ impl Shared {
             reads: Reads::new(params.nodes, params.reads.count),
             requests: Requests::new(long_bytes),
             zeroes,
-            forced,
             notes: VecDeque::new(),
         }
     }
@@ -169,21 +165,14 @@ impl Cx<'_> {
         Role::all(self.members.nodes()).filter(|&role| !self.readable(role)).collect()
     }
 
-    /// Do the sums of this slice tell what lost data was? Copies do, each of which is all there is
-    /// to know.
-    pub(super) fn sums_count(&self, key: Key) -> bool {
-        let copies = self.shared.space.redundancy() == Redundancy::Copies;
-        let (start, end) = self.shared.space.range(key);
-        copies || self.shared.forced || self.keeper.in_step(start, end)
-    }
-
     /// Nothing may change any more.
     pub(super) fn writes_over(&self) -> bool {
         writes_over(self.keeper)
     }
 
+    /// Whoever comes later hears of all that were lost, and of what members do not know.
     pub(super) fn losses_told(&self) -> bool {
-        self.members.losses_told(self.keeper, self.out)
+        self.members.losses_told(self.keeper, self.out) && self.keeper.bad_blocks_told()
     }
 
     pub(super) fn send(&mut self, key: impl Into<SessionKey>, message: &Message) {

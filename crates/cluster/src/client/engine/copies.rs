@@ -111,8 +111,14 @@ impl Copies {
             self.next = number.wrapping_add(1);
             self.under_way.insert(number, OnItsWay { key, row, into });
             let extent = cx.shared.whole_slice(key);
+            let cell = Cell { row, node };
+            if cx.is_unknown(&extent, cell) {
+                // The others may tell it, when the new one has the role.
+                self.block_over(cx, number, false);
+                continue;
+            }
             cx.shared.reads.queue(Piece {
-                cell: Cell { row, node },
+                cell,
                 extent,
                 into: Buf { offset: 0, len: extent.len },
                 whose: Whose::Copy { number, into },

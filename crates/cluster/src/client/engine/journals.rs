@@ -295,6 +295,11 @@ impl Journals {
         let mut lists = std::mem::take(&mut self.lists);
         lists.retain(|&role, _| cx.members.alive(role) && view.has(role));
         let (above, without) = decide(&lists);
+        let is_stored =
+            |entry: &JournalEntry| entry.version > above && !without.contains(&entry.version);
+        if self.live && lists.values().any(|(_, items)| items.iter().any(is_stored)) {
+            cx.report(LaneReport::Replayed);
+        }
         if self.live {
             for role in lists.into_keys() {
                 let without = without.clone();

@@ -20,6 +20,7 @@ mod flush;
 mod gather;
 mod invariants;
 mod journals;
+mod known;
 mod lease;
 mod mix;
 mod partial;
@@ -291,7 +292,8 @@ impl Engine {
                 }
                 Note::TaskOver { key, done } => self.work.over(cx, key, done),
                 Note::Repair { key, contents } => {
-                    self.queue.add_background(cx, key, contents, Roles::NONE);
+                    let slice = cx.shared.whole_slice(key);
+                    self.queue.add_background(cx, slice, contents, Roles::NONE);
                 }
             }
         }
@@ -338,17 +340,26 @@ impl Engine {
             // Spares are no members here before they hold a role: they are copied to.
             What::Copy | What::Verify(_) => task.end(cx, Done::Failed),
             What::Rebuild(targets) => {
-                let restores = work::restorable(cx, key, targets);
+                let part = task.part(cx);
+                let restores = work::restorable(cx, &part, targets);
                 self.work.begin(key, task);
-                self.queue.add_background(cx, key, Vec::new(), restores);
-            }
-            // Sums are made anew of what is there.
-            What::Compare(Fix::Resync) => {
-                self.work.begin(key, task);
-                self.queue.add_background(cx, key, Vec::new(), Roles::NONE);
+                self.queue.add_background(cx, part, Vec::new(), restores);
             }
             // Nothing can be compared with what is not there.
-            What::Compare(_) if !cx.lost().is_empty() => task.end(cx, Done::Failed),
+            What::Compare(Fix::Nothing | Fix::Repair) if !cx.lost().is_empty() => {
+                task.end(cx, Done::Failed);
+            }
+            What::Compare(Fix::Nothing) if task.is_in_part_unknown(cx) => {
+                let part = task.part(cx);
+                let unread = work::unread_of(cx, &part);
+                task.end(cx, Done::Unread(unread));
+            }
+            // Sums are made anew of what is there.
+            What::Compare(fix) if *fix == Fix::Resync || task.is_in_part_unknown(cx) => {
+                let part = task.part(cx);
+                self.work.begin(key, task);
+                self.queue.add_background(cx, part, Vec::new(), Roles::NONE);
+            }
             What::Compare(fix) if self.compares.begin(cx, &mut self.decodes, key, *fix) => {
                 self.work.begin(key, task);
             }

@@ -11,6 +11,7 @@ use braid_array::{Buf, RequestError, Role};
 
 use super::context::{Cx, Note};
 use super::decode::Decodes;
+use super::extent::Extent;
 use super::gather::{Gather, Stretch};
 use super::journals::Journals;
 use super::lease::Lease;
@@ -20,7 +21,7 @@ use super::work::Work;
 use crate::client::Key;
 use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
-use crate::pipeline::{brought_back, lost_blocks, write_strategy};
+use crate::pipeline::{Knowledge, brought_back, write_strategy};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
 
@@ -57,6 +58,11 @@ impl PendingSet {
     /// The first part of it, which is so long. The keeper has yet to hear of that as of a write.
     fn cut_off(&mut self, len: u32) -> Self {
         Self { range: self.range.cut_off(len), write: None, ..*self }
+    }
+
+    /// Where it lies in the blocks of its stripe.
+    fn extent(&self) -> Extent {
+        Extent { stripe: self.key.stripe, index: 0, at: self.range.offset, len: self.range.len }
     }
 
     /// One role has its blocks, if that was it; has another one to get its?
@@ -171,23 +177,23 @@ impl Queue {
         number
     }
 
-    /// A slice-set that makes the parities of a slice right, whatever they are now. Data blocks get
-    /// the content of these buffers, which are whole slices. Or one that gives roles what they are
-    /// to hold, for each of them.
+    /// A slice-set that makes the parities of a part of a slice right, whatever they are now. Data
+    /// blocks get the content of these buffers, which are as long. Or one that gives roles what
+    /// they are to hold, for each of them.
     pub(super) fn add_background(
         &mut self,
         cx: &mut Cx<'_>,
-        key: Key,
+        part: Extent,
         contents: Vec<(u32, Buf)>,
         restores: Roles,
     ) {
+        let key = cx.shared.key_of(&part);
         cx.shared.areas.entry(key);
         let mut touched = Touched::none(cx.shared.pipeline.data_blocks());
         contents.iter().for_each(|&(index, _)| touched.insert(index));
-        let slice = cx.shared.whole_slice(key);
         let range = Stretch {
-            offset: slice.at,
-            len: slice.len,
+            offset: part.at,
+            len: part.len,
             touched,
             pieces: contents.into_iter().map(|(index, buf)| (index, vec![buf])).collect(),
             requests: BTreeSet::new(),
@@ -294,7 +300,9 @@ impl Queue {
             return false;
         }
         let partial = &below.journals.parts;
-        let log = !whole || first.background || partial.is_whole_recorded(first.key);
+        // What is lost of a stripe that is torn while a node is missing nobody could tell any more.
+        let recorded = partial.is_whole_recorded(first.key) || !missing.is_empty();
+        let log = !whole || first.background || recorded;
         if !below.journals.may_open(cx, log, len) {
             return false;
         }
@@ -420,11 +428,14 @@ fn strategy(
     if range.touched.is_all() && range.blank {
         return (WriteStrategy::Zero, range.touched.clone());
     }
+    let part = pending.extent();
     if !pending.background {
-        return write_strategy(&plan.code, &range.touched, missing);
+        let unknown = |cell| cx.is_unknown(&part, cell);
+        let known = Knowledge { missing, unknown: &unknown, in_step: cx.sums_count(&part) };
+        return write_strategy(&plan.code, &range.touched, known);
     }
     let mut put = range.touched.clone();
-    lost_blocks(&plan.code, cx.lost()).for_each(|index| put.insert(index));
+    cx.unreadable(&part, &plan.code).into_iter().for_each(|index| put.insert(index));
     let all = put.is_all();
     (if all { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }, put)
 }

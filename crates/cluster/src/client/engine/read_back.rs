@@ -98,7 +98,10 @@ impl ReadBack {
             }
             let key = cx.shared.space.key(start);
             let (from, to) = cx.shared.space.range(key);
-            if cx.shared.areas.is_written(key) || cx.keeper.copy_has_not(from, to) {
+            let slice = cx.shared.whole_slice(key);
+            let mut cells = (0..cx.shared.pipeline.rows()).map(|row| Cell { row, node: role });
+            let unknown = cells.any(|cell| cx.is_unknown(&slice, cell));
+            if unknown || cx.shared.areas.is_written(key) || cx.keeper.copy_has_not(from, to) {
                 self.next = next_of_sample(cx.shared, start);
                 continue;
             }

@@ -76,6 +76,10 @@ struct OpenSet {
     /// The node that tells the others of it, while that can be relied upon.
     relay: Option<Role>,
     stage: Stage,
+    /// It makes known what members did not know.
+    clears: bool,
+    /// The keeper has heard what it has stored.
+    noted: bool,
     ok: bool,
 }
 

@@ -2,8 +2,8 @@
 
 use braid_array::Role;
 use braid_array::SECTOR_BYTES;
-use braid_array::code::Losses;
-use braid_array::keeper::{Redundancy, SyncSpace};
+use braid_array::code::{Cell, Losses};
+use braid_array::keeper::{BLOCK_SECTORS, Redundancy, Strips, SyncSpace};
 use braid_array::level::Level;
 
 use crate::client::Key;
@@ -64,8 +64,42 @@ impl Space {
         (start + first * self.width, start + last * self.width)
     }
 
+    /// Where in the space a part of a slice lies, by bytes of its blocks; all of the slice where
+    /// places are those of the array.
+    pub(in crate::client) fn part(&self, key: Key, at: u32, len: u32) -> (u64, u64) {
+        let (start, end) = self.range(key);
+        if self.width != self.rows {
+            return (start, end);
+        }
+        let first = u64::from(at) / SECTOR_BYTES - u64::from(key.slice) * self.slice_sectors;
+        let last = first + u64::from(len).div_ceil(SECTOR_BYTES);
+        (start + first * self.width, start + last * self.width)
+    }
+
+    /// How many places a block of each strip takes; `None` where places are those of the array.
+    pub(in crate::client) fn places_of_block(&self) -> Option<u64> {
+        (self.width == self.rows).then(|| BLOCK_SECTORS * self.width)
+    }
+
+    /// The part of the blocks of a stripe that lies between two places of a slice: first byte and
+    /// length.
+    pub(in crate::client) fn bytes_of(&self, start: u64, end: u64) -> (u32, u32) {
+        let key = self.key(start);
+        let (first, last) = self.range(key);
+        let places = if self.width == self.rows { (start, end.min(last)) } else { (first, last) };
+        let at = u64::from(key.slice) * self.slice_sectors + (places.0 - first) / self.width;
+        let sectors = (places.1 - places.0) / self.width;
+        ((at * SECTOR_BYTES) as u32, (sectors * SECTOR_BYTES) as u32)
+    }
+
     const fn per_stripe(&self) -> u64 {
         self.chunk_sectors * self.width
+    }
+
+    /// The row of a member at which a byte of a block lies.
+    fn row(&self, key: Key, row: u16, at: u32) -> u64 {
+        let block = key.stripe.0 * self.rows + u64::from(row);
+        block * self.chunk_sectors + u64::from(at) / SECTOR_BYTES
     }
 
     /// Rows of a stripe on each member.
@@ -160,6 +194,28 @@ impl SyncSpace for Space {
 
     fn row_of(&self, _role: Role, sector: u64) -> Option<u64> {
         Some(self.first_row(sector))
+    }
+
+    fn strips_at(&self, place: u64, end: u64) -> Strips {
+        let key = self.key(place);
+        let end = end.min(self.range(key).1);
+        let nothing = Strips { places: end - place, ..Strips::default() };
+        let Ok(code) = self.family.code(self.nodes, key.stripe.0) else { return nothing };
+        let (at, len) = self.bytes_of(place, end);
+        let strip = |cell: Cell| (cell.node, self.row(key, cell.row, at));
+        Strips {
+            sectors: u64::from(len) / SECTOR_BYTES,
+            data: code.data().iter().map(|&cell| strip(cell)).collect(),
+            sums: code.equations().iter().map(|equation| strip(equation.parity)).collect(),
+            ..nothing
+        }
+    }
+
+    fn rows_of(&self, _role: Role, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let key = self.key(start);
+        let (at, len) = self.bytes_of(start, end);
+        let rows = 0..self.rows as u16;
+        rows.map(|row| (self.row(key, row, at), u64::from(len) / SECTOR_BYTES)).collect()
     }
 
     fn first_row(&self, sector: u64) -> u64 {

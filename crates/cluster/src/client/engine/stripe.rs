@@ -27,14 +27,15 @@ pub(super) fn view(
     let planner = cx.shared.pipeline.planner(Position(0));
     let code = Arc::clone(&cx.shared.pipeline.plan(range.stripe, planner)?.code);
     let lost = cx.lost();
-    let reads = |node| !lost.contains(node) && !without.contains(&node);
-    let role = |cell: Cell| RoleView {
-        reader: reads(cell.node).then(|| place(cell)),
-        ..RoleView::default()
+    let reads = |cell: Cell| {
+        let is_there = !lost.contains(cell.node) && !without.contains(&cell.node);
+        is_there && !cx.is_unknown(range, cell)
     };
+    let role =
+        |cell: Cell| RoleView { reader: reads(cell).then(|| place(cell)), ..RoleView::default() };
     let sums = code.equations().iter().map(|equation| equation.parity);
     let cells = code.data().iter().copied().chain(sums).map(role).collect();
-    let sums_count = cx.sums_count(cx.shared.key_of(range));
+    let sums_count = cx.sums_count(range);
     Some(StripeView { code, cells, parity_valid: false, sums_count, recorded: false })
 }
 

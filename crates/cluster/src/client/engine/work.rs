@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use braid_array::keeper::{Done, LaneReport, Unit, Unread, Work as What};
+use braid_array::keeper::{Done, Fix, LaneReport, Unit, Unread, Work as What};
 use braid_array::{MemberId, Role, SECTOR_BYTES};
 
 use super::context::Cx;
+use super::extent::Extent;
 use crate::client::Key;
 use crate::ids::Position;
-use crate::pipeline::lost_blocks;
 use crate::set::Roles;
 
 /// A unit that has been asked for.
@@ -27,6 +27,37 @@ impl Task {
     /// Is it to give this member what it lacks?
     fn rebuilds(&self, id: MemberId) -> bool {
         matches!(&self.what, What::Rebuild(targets) if targets.contains(&id))
+    }
+
+    /// The part of a slice that it is about.
+    pub(super) fn part(&self, cx: &Cx<'_>) -> Extent {
+        let (at, len) = cx.shared.space.bytes_of(self.unit.start, self.unit.end());
+        let stripe = cx.shared.space.key(self.unit.start).stripe;
+        Extent { stripe, index: 0, at, len }
+    }
+
+    /// Does a member not know what it is to hold there?
+    pub(super) fn is_in_part_unknown(&self, cx: &mut Cx<'_>) -> bool {
+        let part = self.part(cx);
+        let planner = cx.shared.pipeline.planner(Position(0));
+        let plan = cx.shared.pipeline.plan(part.stripe, planner);
+        plan.is_some_and(|plan| cx.any_unknown(&part, &plan.code, Roles::NONE))
+    }
+
+    /// The blocks of it, if it has several and each may fail for itself.
+    fn blocks(&self, cx: &Cx<'_>) -> Vec<Self> {
+        let places = cx.shared.space.places_of_block();
+        let whole = matches!(self.what, What::Rebuild(_) | What::Compare(Fix::Resync));
+        let Some(step) = places.filter(|_| whole && cx.keeper.work_goes_on()) else {
+            return Vec::new();
+        };
+        let starts = (self.unit.start..self.unit.end()).step_by(step as usize);
+        let block = |start: u64| {
+            let sectors = step.min(self.unit.end() - start) as u32;
+            Self { unit: Unit { start, sectors }, sets: 1, ok: true, ..self.clone() }
+        };
+        let blocks: Vec<Self> = starts.map(block).collect();
+        if blocks.len() > 1 { blocks } else { Vec::new() }
     }
 
     /// Tells the keeper what became of it.
@@ -82,7 +113,8 @@ impl Work {
     /// belongs there yet. Background work is there to give it to them.
     pub(super) fn missing(&self, cx: &Cx<'_>, key: Key, background: bool) -> Roles {
         let (start, end) = cx.shared.space.range(key);
-        let waiting = self.waiting.iter().filter(|task| task.unit.start == start);
+        let is_there = |task: &&Task| cx.shared.space.key(task.unit.start) == key;
+        let waiting = self.waiting.iter().filter(is_there);
         let tasks: Vec<&Task> = waiting.chain(self.working.get(&key)).collect();
         let is_given =
             |role| cx.members.id(role).is_some_and(|id| tasks.iter().any(|task| task.rebuilds(id)));
@@ -97,7 +129,8 @@ impl Work {
     }
 
     /// The slice-set of background work in this slice is over. One that could not be made lacks
-    /// what lost nodes hold, and will until they are back: the rest goes on. Is all of it over?
+    /// what lost nodes hold, and will until they are back: it is tried block by block, and the rest
+    /// goes on. Is all of it over?
     pub(super) fn set_over(&mut self, cx: &mut Cx<'_>, key: Key, ok: bool) -> Option<Done> {
         let mut ok = ok;
         if let Some(task) = self.working.get_mut(&key) {
@@ -108,12 +141,20 @@ impl Work {
                 return None;
             }
         }
+        let part = self.working.get(&key).map(|task| task.part(cx));
         Some(if ok {
             Done::Well { equal: false }
         } else if cx.writes_over() {
             Done::Failed
         } else {
-            Done::Unread(lost_of(cx, key))
+            let blocks = self.working.get(&key).map_or_else(Vec::new, |task| task.blocks(cx));
+            if !blocks.is_empty() {
+                self.working.remove(&key);
+                cx.report(LaneReport::WorkParted(blocks[0].place, blocks.len() - 1));
+                self.waiting.extend(blocks);
+                return None;
+            }
+            Done::Unread(part.map_or_else(Vec::new, |part| unread_of(cx, &part)))
         })
     }
 
@@ -125,24 +166,25 @@ impl Work {
     }
 }
 
-/// What of the array lies in this slice on nodes that are lost.
-fn lost_of(cx: &mut Cx<'_>, key: Key) -> Vec<Unread> {
+/// What of the array lies in a part of a slice on nodes that are lost or do not know it.
+pub(super) fn unread_of(cx: &mut Cx<'_>, part: &Extent) -> Vec<Unread> {
     let planner = cx.shared.pipeline.planner(Position(0));
-    let Some(plan) = cx.shared.pipeline.plan(key.stripe, planner) else { return Vec::new() };
-    let slice = cx.shared.whole_slice(key);
+    let Some(plan) = cx.shared.pipeline.plan(part.stripe, planner) else { return Vec::new() };
     let unread = |index: u32| Unread {
-        array_sector: cx.shared.array_sector(key.stripe, index, slice.at),
-        sectors: u64::from(slice.len) / SECTOR_BYTES,
+        array_sector: cx.shared.array_sector(part.stripe, index, part.at),
+        sectors: u64::from(part.len) / SECTOR_BYTES,
         members: Vec::from_iter(cx.members.id(plan.code.data()[index as usize].node)),
     };
-    lost_blocks(&plan.code, cx.lost()).map(unread).collect()
+    cx.unreadable(part, &plan.code).into_iter().map(unread).collect()
 }
 
-/// The roles of members to be given what they lack of a slice, if the others tell what that is.
-pub(super) fn restorable(cx: &Cx<'_>, key: Key, targets: &[MemberId]) -> Roles {
-    if !cx.sums_count(key) {
-        return Roles::NONE;
-    }
+/// The roles of members to be given what they lack of a part of a slice by the other nodes, if
+/// those know all that tells it.
+pub(super) fn restorable(cx: &mut Cx<'_>, part: &Extent, targets: &[MemberId]) -> Roles {
+    let planner = cx.shared.pipeline.planner(Position(0));
+    let plan = cx.shared.pipeline.plan(part.stripe, planner);
     let wanted = |role: &Role| cx.members.entry(*role).id.is_some_and(|id| targets.contains(&id));
-    Role::all(cx.members.nodes()).filter(wanted).collect()
+    let restores: Roles = Role::all(cx.members.nodes()).filter(wanted).collect();
+    let known = plan.is_some_and(|plan| !cx.any_unknown(part, &plan.code, restores));
+    if known && cx.sums_count(part) { restores } else { Roles::NONE }
 }

@@ -150,7 +150,12 @@ impl KeeperSide {
         }
         let version = parts.engine.sets.version();
         let session = parts.session_mut(key);
-        let before = session.member.replace(ClientMember { address, volume, superblock });
+        let before = session.member.replace(ClientMember {
+            address,
+            volume,
+            superblock,
+            bad_blocks: BadBlocks::default(),
+        });
         let before = before.map(|member| {
             let id = session.id.take();
             Before { member, id, due: session.due }

@@ -23,7 +23,9 @@ impl Ownership {
         if over || !self.waiting.is_empty() {
             return;
         }
-        let torn = cx.keeper.has_to_resync() && !braid_array::broken("torn-recorded");
+        // What is lost of it is noted before a view says that nothing is torn.
+        let torn = cx.keeper.has_to_resync() || !cx.keeper.bad_blocks_told();
+        let torn = torn && !braid_array::broken("torn-recorded");
         let holder = |role: Role, before: Option<NonZeroU64>| {
             if cx.members.readable(cx.keeper, role) {
                 self.grant_of(role).and_then(Grant::member)

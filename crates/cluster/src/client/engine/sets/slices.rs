@@ -79,6 +79,8 @@ impl Sets {
             parts: Roles::NONE,
             relay: None,
             stage: Stage::Preparing,
+            clears: false,
+            noted: false,
             ok: true,
             set,
         };

@@ -41,7 +41,23 @@ impl Sets {
             }
             // Who was lost meanwhile may lack it.
             Stage::Committing if !told => self.waits_until_told = true,
+            Stage::Committing if !open.noted => self.note_stored(cx, position),
             Stage::Committing | Stage::Aborted => self.end(cx, position),
+        }
+    }
+
+    /// All have stored it. What members did not know before is answered when their bad-block logs
+    /// say no more that they do not.
+    fn note_stored(&mut self, cx: &mut Cx<'_>, position: Position) {
+        let Some(open) = self.open.get_mut(&position) else { return };
+        open.noted = true;
+        if !cx.keeper.has_failed() {
+            cx.note_stored(&open.set, &open.plan.code, open.parts);
+        }
+        if open.clears {
+            self.waits_until_told = true;
+        } else {
+            self.end(cx, position);
         }
     }
 
@@ -67,7 +83,8 @@ impl Sets {
         if !fua {
             cx.shared.areas.answered(key, now);
         }
-        if fua || !told {
+        open.clears = cx.makes_known(&open.set, &open.plan.code, open.parts);
+        if fua || !told || open.clears {
             return;
         }
         let lasts = open.job.range.fua && !braid_array::broken("flush-waits");
