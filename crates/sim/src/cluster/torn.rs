@@ -2,6 +2,7 @@
 //! its members; everything is written anew, and the members come back, or others in their place.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
 use braid_array::action::CommandId;
 use braid_array::array::Scratch;
@@ -62,6 +63,8 @@ struct Torn<'a> {
     doubtful: BTreeSet<(LogicalTime, u64)>,
     /// Writes that might fail when they were submitted.
     risky: BTreeSet<LogicalTime>,
+    /// Only whole stripes are written: no record tells of what a member lacks that was not there.
+    whole: bool,
     /// Nodes that do not run.
     dead: BTreeSet<Role>,
     /// The client is told of no nodes until all are there.
@@ -95,6 +98,7 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
         blocks: sectors / BLOCK_SECTORS,
         doubtful: BTreeSet::new(),
         risky: BTreeSet::new(),
+        whole: cluster.rng.percent(50),
         dead: BTreeSet::new(),
         waits_for_all: false,
         forgotten: None,
@@ -169,7 +173,7 @@ impl Torn<'_> {
         self.judge.oracle.decided();
         let away = self.roles_out();
         self.cluster.note(&[91], || format!("SERVES without {away:?}"));
-        self.unknown.starts(&away);
+        self.unknown.starts(&away, self.whole);
         Ok(())
     }
 
@@ -182,10 +186,14 @@ impl Torn<'_> {
 
     /// Is the node of this role, as it runs now, in the newest view?
     fn is_in(&self, role: Role) -> bool {
+        !self.dead.contains(&role) && self.was_in(role)
+    }
+
+    /// Was it, when it last ran?
+    fn was_in(&self, role: Role) -> bool {
         let at = role.index();
-        let now = std::num::NonZeroU64::new(self.cluster.incarnations[at]);
-        let view = self.cluster.newest_view();
-        !self.dead.contains(&role) && view.is_some_and(|view| view.members[at] == now)
+        let last = NonZeroU64::new(self.cluster.incarnations[at]);
+        self.cluster.newest_view().is_some_and(|view| view.members[at] == last)
     }
 
     fn roles_out(&self) -> Vec<Role> {

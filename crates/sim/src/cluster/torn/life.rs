@@ -87,7 +87,9 @@ impl Torn<'_> {
     pub(super) fn write_all(&mut self) -> Result<(), Failure> {
         let stripe = self.stripe_sectors() / BLOCK_SECTORS;
         let many = (MAX_BLOCKS / stripe).max(1) * stripe;
-        let blocks = self.cluster.rng.pick(&[stripe, stripe, many, MAX_BLOCKS, 7]);
+        let sizes = [stripe, stripe, many, MAX_BLOCKS, 7];
+        let kinds = if self.whole { 3 } else { sizes.len() };
+        let blocks = self.cluster.rng.pick(&sizes[..kinds]);
         let firsts = (0..self.blocks).step_by(blocks as usize);
         let range = |first: u64| Range {
             sector: first * BLOCK_SECTORS,

@@ -37,7 +37,7 @@ impl Torn<'_> {
         let stripe = self.stripe_sectors();
         let rng = &mut self.cluster.rng;
         let stripes = self.cluster.scenario.params.stripes;
-        if rng.percent(80) {
+        if self.whole || rng.percent(80) {
             let most = (MAX_BLOCKS * BLOCK_SECTORS / stripe).clamp(1, 3);
             let first = rng.below(stripes);
             let count = rng.between(1, most.min(stripes - first));
@@ -122,7 +122,6 @@ impl Torn<'_> {
             roles = fewer;
         }
         self.cluster.note(&[97], || format!("LOST {roles:?}"));
-        let held = self.held();
         for &role in &roles {
             self.dies(role);
         }
@@ -136,6 +135,8 @@ impl Torn<'_> {
         if !recorded && !self.judge.oracle.answers_are_durable() {
             self.forgotten = Some(self.judge.moment());
         }
+        // Those without whom the client went on before it lost the rest lack something.
+        let held = self.held();
         self.sums_are_torn(held);
         let without = self.stay_away();
         self.waits_for_all = without.is_empty();
@@ -198,10 +199,10 @@ impl Torn<'_> {
         [behind, more].concat()
     }
 
-    /// Members in sync that run.
+    /// Members in sync, by the newest view, as their nodes run or ran.
     fn held(&self) -> Vec<Role> {
         let roles = Role::all(self.cluster.scenario.params.nodes);
-        roles.filter(|role| self.is_in(*role)).collect()
+        roles.filter(|role| self.was_in(*role)).collect()
     }
 
     /// Sums may not fit where marks say so.

@@ -29,6 +29,8 @@ struct Write {
 /// as long as the member it lies on is away. When that one comes back, or another one in its place,
 /// the block may be an error for good: it is *unknown*, unless it was written and made durable
 /// since, or the member had it all the time and nobody else was lost. A durable write ends that.
+/// (Where records were stored when the client began, a member that was not there may lack its part
+/// of them, so what it had does not count.)
 ///
 /// It is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
 /// [`flushed`](Self::flushed)), of a [loss](Self::power_lost), of clients that
@@ -106,11 +108,12 @@ impl Unknown {
         }
     }
 
-    /// A client serves without these members, which others than that may know.
-    pub(super) fn starts(&mut self, away: &[Role]) {
+    /// A client serves without these members. `unrecorded`: it has stored nothing of which they may
+    /// lack their part.
+    pub(super) fn starts(&mut self, away: &[Role], unrecorded: bool) {
         self.away = away.iter().copied().collect();
         self.alone = match away {
-            [role] if self.held.contains(role) => Some(*role),
+            [role] if unrecorded && self.held.contains(role) => Some(*role),
             _ => None,
         };
         // Whoever goes on later does so with another client.
