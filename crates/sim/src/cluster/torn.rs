@@ -140,10 +140,8 @@ impl Torn<'_> {
         self.cluster.note(&[90], || format!("BEGIN without {dead:?}"));
         let refused = |why: String| Failure(format!("does not start without {dead:?}: {why}"));
         let config = self.config().map_err(&refused)?;
-        let scratch = Scratch {
-            offset: DEPTH as u64 * SLOT_BYTES,
-            bytes: Client::scratch_bytes(&config),
-        };
+        let scratch =
+            Scratch { offset: DEPTH as u64 * SLOT_BYTES, bytes: Client::scratch_bytes(&config) };
         self.search = Search::default();
         let finder = Box::new(self.search.clone());
         let client = FailoverClient::new(config, scratch, finder, FAIL_TIMEOUT_MS);
@@ -325,8 +323,9 @@ impl Torn<'_> {
         let Range { sector, sectors } = range;
         match kind {
             Kind::Read => {
-                let doubtful =
-                    |&block: &u64| self.doubtful.contains(&(moment, block)) || self.unknown.may_fail(block);
+                let doubtful = |&block: &u64| {
+                    self.doubtful.contains(&(moment, block)) || self.unknown.may_fail(block)
+                };
                 if !ok && !blocks_of(range).any(|block| doubtful(&block)) {
                     let expected = self.judge.oracle.may_hold(sector);
                     let away: Vec<Role> = self.unknown.away().collect();

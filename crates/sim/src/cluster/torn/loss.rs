@@ -135,9 +135,8 @@ impl Torn<'_> {
         if !recorded && !self.judge.oracle.answers_are_durable() {
             self.forgotten = Some(self.judge.moment());
         }
-        // Those without whom the client went on before it lost the rest lack something.
-        let held = self.held();
-        self.sums_are_torn(held);
+        // The client may have gone on without any of them before it lost the rest.
+        self.sums_are_torn(Vec::new());
         let without = self.stay_away();
         self.waits_for_all = without.is_empty();
         while !roles.is_empty() {

@@ -223,9 +223,8 @@ impl Unknown {
 
     fn survives(&self, slice: Slice) -> bool {
         let lacks = |role: Role| {
-            let unknown = |block: &u64| {
-                self.homes[*block as usize] == role && self.slice(*block) == slice
-            };
+            let unknown =
+                |block: &u64| self.homes[*block as usize] == role && self.slice(*block) == slice;
             self.away.contains(&role)
                 || self.sums.contains(&(slice, role))
                 || self.unknown.iter().any(unknown)
