@@ -34,7 +34,8 @@ struct Write {
 ///
 /// It is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
 /// [`flushed`](Self::flushed)), of a [loss](Self::power_lost), of clients that
-/// [start](Self::starts), and of members that are [lost](Self::lost) and have [joined](Self::joined).
+/// [start](Self::starts), and of members that are [lost](Self::lost) and have
+/// [joined](Self::joined).
 #[derive(Debug)]
 pub(super) struct Unknown {
     map: Map,
@@ -253,4 +254,69 @@ impl Unknown {
 
 fn blocks_of(range: Range) -> std::ops::Range<u64> {
     range.sector / BLOCK_SECTORS..(range.sector + range.sectors) / BLOCK_SECTORS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::scenario::params;
+    use crate::judge::Judge;
+    use crate::rng::Rng;
+    use braid_array::level::{Layout as MdLayout, Level};
+    use braid_cluster::Family;
+
+    const FAMILY: Family =
+        Family::Md { level: Level::Raid5, layout: MdLayout::default_for(Level::Raid5) };
+
+    /// A raid5 over three nodes that has lost power everywhere, and a stripe of it.
+    fn lost() -> (Unknown, Range) {
+        let params = params(&mut Rng::new(1), FAMILY, 3);
+        let layout = Layout::new(params);
+        let map = Map::new(&params, layout.data_blocks());
+        let losses = FAMILY.losses(3).unwrap();
+        let mut unknown = Unknown::new(map, &layout, losses);
+        unknown.power_lost(|_| true, Role::all(3).collect());
+        (unknown, Range { sector: 0, sectors: layout.sectors() / params.stripes })
+    }
+
+    fn write(unknown: &mut Unknown, range: Range) {
+        let mut judge = Judge::new(8);
+        let write = judge.moment();
+        unknown.begins(write, range);
+        unknown.ends(write, judge.moment(), true, false);
+        assert!(unknown.torn.contains(&(0, 0)), "not durable yet");
+        unknown.flushed(judge.moment());
+    }
+
+    #[test]
+    fn a_whole_stripe_that_is_durable_ends_what_is_excused() {
+        let (mut unknown, stripe) = lost();
+        let home = unknown.homes[0];
+        unknown.starts(&[home], true);
+        assert!(unknown.may_fail(0));
+        write(&mut unknown, stripe);
+        assert!(!unknown.may_fail(0));
+        unknown.replaced();
+        unknown.joined(home);
+        assert!(!unknown.may_fail(0));
+    }
+
+    #[test]
+    fn a_member_that_comes_back_to_its_client_knows_what_another_one_does_not() {
+        for replaced in [false, true] {
+            let (mut unknown, _) = lost();
+            let home = unknown.homes[0];
+            unknown.starts(&[home], true);
+            if replaced {
+                unknown.replaced();
+            }
+            unknown.joined(home);
+            unknown.resynced();
+            assert_eq!(unknown.may_fail(0), replaced);
+            let block = Range { sector: 0, sectors: BLOCK_SECTORS };
+            unknown.power_lost(|_| true, Vec::new());
+            write(&mut unknown, block);
+            assert!(!unknown.may_fail(0));
+        }
+    }
 }
