@@ -261,7 +261,12 @@ impl Oracle {
     }
 
     fn violation(&self, sector: u64, moment: LogicalTime, data: &[u8]) -> Violation {
-        let expected = match &self.cells[sector as usize] {
+        let expected = self.expected(sector, moment);
+        Violation { sector, expected, actual: stamp::describe(data) }
+    }
+
+    fn expected(&self, sector: u64, moment: LogicalTime) -> String {
+        match &self.cells[sector as usize] {
             Cell::Settled(serial) => stamp::name(*serial),
             Cell::Open(entries) => {
                 let names: Vec<_> = entries
@@ -271,8 +276,13 @@ impl Oracle {
                     .collect();
                 names.join(" or ")
             }
-        };
-        Violation { sector, expected, actual: stamp::describe(data) }
+        }
+    }
+
+    /// What a sector may hold now, in words.
+    pub fn may_hold(&mut self, sector: u64) -> String {
+        let moment = LogicalTime(self.tick());
+        self.expected(sector, moment)
     }
 
     /// A flush is about to be submitted.

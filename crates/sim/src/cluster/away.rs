@@ -32,7 +32,7 @@ const MAX_BLOCKS: u64 = 32;
 /// A request's buffer.
 const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
 /// Longer than anything takes.
-const FAIL_TIMEOUT_MS: u64 = 3_600_000;
+pub(super) const FAIL_TIMEOUT_MS: u64 = 3_600_000;
 
 /// What the world and the client's search tell each other.
 #[derive(Debug, Default)]
@@ -41,12 +41,23 @@ struct Board {
     found: Option<ClientConfig>,
 }
 
+/// What a client is looking for, and what the world answers.
 #[derive(Clone, Debug, Default)]
-struct Search(Arc<Mutex<Board>>);
+pub(super) struct Search(Arc<Mutex<Board>>);
 
 impl Search {
     fn with<T>(&self, look: impl FnOnce(&mut Board) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Does the client look for its nodes?
+    pub(super) fn is_on(&self) -> bool {
+        self.with(|board| board.asked)
+    }
+
+    /// Tells it what the array is to be started from.
+    pub(super) fn ends_with(&self, config: ClientConfig) {
+        self.with(|board| *board = Board { asked: false, found: Some(config) });
     }
 }
 

@@ -71,7 +71,7 @@ impl Layout {
     }
 
     /// The space in which resync and bitmap count, as md has it.
-    fn sync_sectors(&self) -> u64 {
+    pub(super) fn sync_sectors(&self) -> u64 {
         let Params { family, stripes, chunk_bytes, .. } = self.params;
         match family {
             Family::Md { level: Level::Raid10, .. } => self.sectors(),

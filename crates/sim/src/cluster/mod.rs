@@ -13,7 +13,8 @@
 //! can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a bit changes on a
 //! volume ([`bit_rot`]). Lives end at a drawn [`kill_point`], have an [`idle_phase`], and some
 //! clients come for a short time ([`short_lived_clients`]); and some seeds are about many that
-//! follow one another ([`relay`]).
+//! follow one another ([`relay`]), others about power that is lost while whole stripes are written,
+//! and arrays that go on without some of their members then ([`torn`]).
 
 mod absent;
 mod away;
@@ -42,6 +43,7 @@ mod short_lived_clients;
 mod spare;
 mod start;
 pub mod suspects;
+mod torn;
 mod troubles;
 mod votes;
 pub mod watch;

@@ -12,7 +12,7 @@ use super::promises::Happened;
 use super::scenario::{End, Scenario};
 use super::session::{Phase, Session};
 use super::troubles::{Trouble, inject, troubles};
-use super::{away, relay};
+use super::{away, relay, torn};
 use crate::report::{Failure, Options, Report, run_caught};
 use crate::rng::Rng;
 use crate::workload::Workload;
@@ -26,9 +26,12 @@ const RETURN_MILLIS: u64 = 4_000;
 /// One line: the seed, the array and what was wrong.
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
+    let torn = options.mutation.is_none() && torn::is_due(seed);
     let relay = options.mutation.is_none() && relay::is_due(seed);
     let focus = relay::focus::Focus::of(seed);
-    let scenario = if relay {
+    let scenario = if torn {
+        torn::array::draw(&mut rng)
+    } else if relay {
         relay::array::draw(&mut rng, focus)
     } else {
         Scenario::draw(&mut rng, options.mutation)
@@ -38,7 +41,9 @@ pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
             println!("{scenario:?}");
         }
         let mut cluster = Cluster::new(scenario, rng, trace);
-        if relay {
+        if torn {
+            torn::run(&mut cluster)?;
+        } else if relay {
             relay::run(&mut cluster, focus)?;
         } else if cluster.rng.percent(12) && away::fits(&cluster.scenario) {
             away::run(&mut cluster)?;

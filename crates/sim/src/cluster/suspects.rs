@@ -44,7 +44,7 @@ impl Map {
         }
     }
 
-    fn slices(&self, range: Range) -> BTreeSet<Slice> {
+    pub(super) fn slices(&self, range: Range) -> BTreeSet<Slice> {
         let sectors = (range.sector..range.sector + range.sectors).step_by(8);
         sectors.map(|sector| self.place(sector).slice).collect()
     }

@@ -1,0 +1,253 @@
+//! How power is lost, and who is there again.
+
+use braid_array::Role;
+
+use super::{BLOCK_SECTORS, MAX_BLOCKS, Torn};
+use crate::cluster::content;
+use crate::cluster::kill_point::KillPoint;
+use crate::cluster::nodes::Cluster;
+use crate::cluster::scenario::Scenario;
+use crate::oracle::Range;
+use crate::report::Failure;
+use crate::workload::Kind;
+
+use braid_array::format::superblock::feature;
+
+/// A client serves by then if nodes that are back are enough.
+const ENOUGH_MILLIS: u64 = 30_000;
+
+impl Cluster {
+    /// Why no array can be started from these roles.
+    pub(super) fn refusal(&mut self, roles: &[Role]) -> String {
+        match self.assembly(roles).start {
+            braid_cluster::assemble::Start::Ready(_) => String::new(),
+            braid_cluster::assemble::Start::Refused(why) => why.reason,
+        }
+    }
+}
+
+impl Torn<'_> {
+    /// Sectors of a stripe.
+    pub(super) fn stripe_sectors(&self) -> u64 {
+        self.blocks * BLOCK_SECTORS / self.cluster.scenario.params.stripes
+    }
+
+    /// Whole stripes, one or a few, or any part.
+    pub(super) fn draw_range(&mut self) -> Range {
+        let stripe = self.stripe_sectors();
+        let rng = &mut self.cluster.rng;
+        let stripes = self.cluster.scenario.params.stripes;
+        if self.whole || rng.percent(80) {
+            let most = (MAX_BLOCKS * BLOCK_SECTORS / stripe).clamp(1, 3);
+            let first = rng.below(stripes);
+            let count = rng.between(1, most.min(stripes - first));
+            return Range { sector: first * stripe, sectors: count * stripe };
+        }
+        let first = rng.below(self.blocks);
+        let most = (self.blocks - first).min(8);
+        let count = rng.between(1, most);
+        Range { sector: first * BLOCK_SECTORS, sectors: count * BLOCK_SECTORS }
+    }
+
+    /// Whole stripes are written; a flush at times.
+    fn write_some(&mut self) {
+        if self.cluster.rng.percent(5) {
+            self.submit(Kind::Flush, Range::default());
+            return;
+        }
+        let range = self.draw_range();
+        let fua = self.cluster.rng.percent(5);
+        self.submit(Kind::Write { fua }, range);
+    }
+
+    /// Power is lost under writes: everywhere, or at more nodes than the array can do without.
+    pub(super) fn lose(&mut self) -> Result<(), Failure> {
+        if self.needs_all() {
+            self.return_all()?;
+            self.be_whole()?;
+        }
+        let mut point = if self.cluster.rng.percent(40) {
+            KillPoint::after_a_commit(self.cluster)
+        } else {
+            KillPoint::never()
+        };
+        let most = self.cluster.rng.pick(&[30, 200, 1000]);
+        let nodes = u64::from(self.cluster.scenario.params.nodes);
+        let mut left = self.cluster.rng.between(1, most * nodes);
+        self.began_at = self.cluster.world.steps;
+        while left > 0 && !point.is_now(self.cluster, 0) {
+            if self.cluster.rng.percent(20) {
+                self.write_some();
+            }
+            left -= 1;
+            if !self.step()? {
+                self.write_some();
+            }
+        }
+        // A witness may have noted who died first.
+        let may = self.is_vouched() || self.cluster.witnesses.is_empty();
+        if may && self.cluster.rng.percent(30) { self.lose_many() } else { self.lose_everything() }
+    }
+
+    /// Everything loses power, the client too; some nodes do not come back yet.
+    fn lose_everything(&mut self) -> Result<(), Failure> {
+        self.cluster.note(&[96], || "POWER CUT".to_owned());
+        let held = self.held();
+        self.client_dies();
+        let roles: Vec<Role> = Role::all(self.cluster.scenario.params.nodes).collect();
+        for &role in &roles {
+            self.dies(role);
+        }
+        (0..self.cluster.witnesses.len()).for_each(|number| self.cluster.restart_witness(number));
+        self.judge.oracle.power_cut();
+        self.forgotten = None;
+        self.sums_are_torn(held);
+        let without = self.stay_away();
+        for role in roles.into_iter().filter(|role| !without.contains(role)) {
+            self.comes_back(role);
+        }
+        self.begin()
+    }
+
+    /// More nodes die than the array can do without; the client waits for them.
+    fn lose_many(&mut self) -> Result<(), Failure> {
+        let mut roles: Vec<Role> = Role::all(self.cluster.scenario.params.nodes).collect();
+        // Of all of them nobody is lost without whom it has gone on.
+        while self.is_vouched() && self.cluster.rng.percent(80) {
+            let mut fewer = roles.clone();
+            fewer.remove(self.cluster.rng.index(roles.len()));
+            if self.cluster.scenario.survives(&fewer) {
+                break;
+            }
+            roles = fewer;
+        }
+        self.cluster.note(&[97], || format!("LOST {roles:?}"));
+        for &role in &roles {
+            self.dies(role);
+        }
+        self.waits_for_all = true;
+        self.began_at = self.cluster.world.steps;
+        while !self.search.is_on() {
+            self.step()?;
+        }
+        let Scenario { journal_bytes, parts_only, .. } = self.cluster.scenario;
+        let recorded = journal_bytes > 0 && !parts_only;
+        if !recorded && !self.judge.oracle.answers_are_durable() {
+            self.forgotten = Some(self.judge.moment());
+        }
+        // The client may have gone on without any of them before it lost the rest.
+        self.sums_are_torn(Vec::new());
+        let without = self.stay_away();
+        self.waits_for_all = without.is_empty();
+        while !roles.is_empty() {
+            let role = roles.swap_remove(self.cluster.rng.index(roles.len()));
+            if without.contains(&role) {
+                continue;
+            }
+            self.comes_back(role);
+            for _ in 0..self.cluster.rng.below(100) {
+                self.step()?;
+            }
+        }
+        self.they_are_enough()?;
+        self.serves()?;
+        self.waits_for_all = false;
+        // What was lost is told once.
+        while self.forgotten.is_some() || self.judge.in_flight(self.client) > 0 {
+            if self.judge.in_flight(self.client) == 0 {
+                self.submit(Kind::Flush, Range::default());
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Has the array records that tell what a member held of which nothing else is known?
+    pub(super) const fn is_vouched(&self) -> bool {
+        self.cluster.scenario.journal_bytes > 0
+    }
+
+    /// Is nobody to start the array now but with all of its members?
+    pub(super) fn needs_all(&self) -> bool {
+        !self.is_vouched() && self.unknown.away().next().is_some()
+    }
+
+    /// Where the client had gone on without some before it lost the rest, those that are back may
+    /// be behind: then all have to be.
+    fn they_are_enough(&mut self) -> Result<(), Failure> {
+        self.began_at = self.cluster.world.steps;
+        let until = self.cluster.world.now().plus_millis(ENOUGH_MILLIS);
+        self.cluster.world.wake_at(until);
+        while !self.is_serving() && self.cluster.world.now() < until && self.step()? {}
+        if !self.is_serving() {
+            for role in self.dead.clone() {
+                self.comes_back(role);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is to stay away: nobody where nobody vouches for sums then.
+    fn stay_away(&mut self) -> Vec<Role> {
+        if !self.is_vouched() || self.cluster.rng.percent(25) {
+            return Vec::new();
+        }
+        // Nobody has what those lack who were not in sync.
+        let behind = self.cluster.left_out();
+        let more = self.cluster.more_losses(&behind);
+        [behind, more].concat()
+    }
+
+    /// Members in sync, by the newest view, as their nodes run or ran.
+    fn held(&self) -> Vec<Role> {
+        let roles = Role::all(self.cluster.scenario.params.nodes);
+        roles.filter(|role| self.was_in(*role)).collect()
+    }
+
+    /// Sums may not fit where marks say so.
+    fn sums_are_torn(&mut self, held: Vec<Role>) {
+        let Scenario { journal_bytes, parts_only, params, .. } = self.cluster.scenario;
+        let recorded = journal_bytes > 0 && !parts_only;
+        if recorded && !self.cluster.newest_says(&[], feature::NODE_UNRECORDED) {
+            return self.unknown.power_lost(|_| false, held);
+        }
+        let disks = self.cluster.disks();
+        let bitmap = content::bitmap(&disks).ok().flatten();
+        let stripe = self.cluster.layout.sync_sectors() / params.stripes;
+        let marked = |number: u64| {
+            bitmap.as_ref().is_none_or(|bitmap| {
+                let mut bits = bitmap.bits_for(number * stripe..(number + 1) * stripe);
+                bits.any(|bit| bitmap.get(bit))
+            })
+        };
+        self.unknown.power_lost(marked, held);
+        let counts = self.unknown.counts();
+        self.cluster.note(&[98], || format!("TORN slices, UNKNOWN blocks {counts:?}"));
+    }
+
+    pub(super) fn client_dies(&mut self) {
+        self.cluster.world.kill(self.client);
+        self.taken_in();
+        self.judge.client_ends(self.client);
+        self.unknown.client_gone();
+        self.doubtful.clear();
+        self.risky.clear();
+    }
+
+    /// A node dies; what it had not flushed may be gone.
+    pub(super) fn dies(&mut self, role: Role) {
+        if self.dead.insert(role) {
+            self.cluster.note(&[99, role.0.into()], || format!("DIES {role}"));
+            self.cluster.kill(role);
+            self.unknown.lost(role);
+        }
+    }
+
+    /// A node starts again.
+    pub(super) fn comes_back(&mut self, role: Role) {
+        if self.dead.remove(&role) {
+            self.cluster.note(&[100, role.0.into()], || format!("BACK {role}"));
+            self.cluster.reboot(role);
+        }
+    }
+}
