@@ -81,16 +81,15 @@ pub(super) fn decode(sector: u64, bytes: &[u8]) -> Result<Superblock, Superblock
     Ok(fields(sector, minor, bytes))
 }
 
-/// What a machine of the other byte order wrote, as one of this order would have: numbers of 64 bits
-/// have their halves exchanged there.
+/// Bytes that a machine of the other byte order wrote, as one of this order would have them. There,
+/// numbers of 64 bits have their halves exchanged.
 fn in_this_order(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.as_chunks_mut::<4>().0.iter_mut().for_each(|word| word.reverse());
     for at in WIDE_AT {
         let halves: [u8; 8] = array_at(&bytes, at);
-        let [low, high] = [array_at::<4>(&halves, 4), array_at::<4>(&halves, 0)];
-        put(&mut bytes, at, low);
-        put(&mut bytes, at + 4, high);
+        put(&mut bytes, at, array_at::<4>(&halves, 4));
+        put(&mut bytes, at + 4, array_at::<4>(&halves, 0));
     }
     bytes
 }

@@ -231,7 +231,7 @@ const fn role(raw: [u8; 2]) -> DevRole {
     }
 }
 
-/// Does a code have Synology's mark? No array has so many members that its roles have this bit.
+/// Tells whether a code has Synology's mark. No array has so many members that its roles have it.
 const fn is_marked(code: u16) -> bool {
     code & ROLE_ERROR != 0 && ((code & !ROLE_ERROR) as u32) < MAX_DEV
 }
