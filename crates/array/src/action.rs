@@ -123,6 +123,9 @@ pub enum IoOp {
         buf: Buf,
         /// Durable before it is answered.
         fua: bool,
+        /// It fills a member that is being rebuilt: where all of it is zero, and what lies there
+        /// has no place on the device and so reads as zeroes, nothing has to be done.
+        fill: bool,
     },
     /// Make a range read as zeroes.
     WriteZeroes {

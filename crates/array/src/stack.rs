@@ -112,7 +112,7 @@ impl Stack {
     fn descend(&mut self, io: IoId, member: MemberId, op: IoOp) {
         let (op, sector, sectors, buf) = match op {
             IoOp::Read { sector, buf } => (Op::Read, sector, 0, buf),
-            IoOp::Write { sector, buf, fua } => (Op::Write { fua }, sector, 0, buf),
+            IoOp::Write { sector, buf, fua, .. } => (Op::Write { fua }, sector, 0, buf),
             IoOp::WriteZeroes { sector, sectors, unmap, fua } => {
                 (Op::WriteZeroes { fua, unmap }, sector, sectors, Default::default())
             }

@@ -79,6 +79,18 @@ impl Failure {
         }
     }
 
+    /// The same with another next step.
+    #[must_use]
+    pub(crate) fn map_next(self, other: impl FnOnce(Next) -> Next) -> Self {
+        match self {
+            Self::Said(mut said) => {
+                said.why.next = other(said.why.next);
+                Self::Said(said)
+            }
+            Self::Silent(code) => Self::Silent(code),
+        }
+    }
+
     /// Why, without what was to be done.
     pub(crate) fn into_refusal(self) -> Refusal {
         match self {

@@ -5,18 +5,23 @@ use braid_array::refusal::{Invocation, Next};
 
 /// Advice, the command, or the advice and then the command that carries it out.
 pub(crate) fn next_step(next: &Next) -> String {
+    next_step_with(next, "")
+}
+
+/// The same with these options of the command, each with a space in front.
+pub(crate) fn next_step_with(next: &Next, options: &str) -> String {
     match (&*next.advice, next.invocation.as_deref()) {
         (advice, None) => advice.to_owned(),
-        ("", Some(invocation)) => spelled(invocation),
-        (advice, Some(invocation)) => format!("{advice}: {}", spelled(invocation)),
+        ("", Some(invocation)) => spelled(invocation, options),
+        (advice, Some(invocation)) => format!("{advice}: {}", spelled(invocation, options)),
     }
 }
 
 /// The command line.
-fn spelled(invocation: &Invocation) -> String {
+fn spelled(invocation: &Invocation, more: &str) -> String {
     let line = |command: &str, words: &[String]| {
         let words = words.iter().map(|word| shell_word(word));
-        [format!("braid {command}")].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+        [format!("braid {command}{more}")].into_iter().chain(words).collect::<Vec<_>>().join(" ")
     };
     // Only an array that was asked has no name here, and is known by then.
     let array = |name: &Option<String>| -> Vec<String> { name.iter().cloned().collect() };

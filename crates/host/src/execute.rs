@@ -155,8 +155,27 @@ impl Executor {
         self.budget.renew();
     }
 
-    /// Starts an I/O. Answers at once when there is no such member.
+    /// Starts an I/O. Answers at once when there is no such member, or nothing has to be done.
     pub(crate) fn start(
+        &mut self,
+        driver: &mut Driver<Token>,
+        io: IoId,
+        id: MemberId,
+        op: IoOp,
+    ) -> Option<Answer> {
+        let member = self.members.get(usize::from(id.0)).and_then(Option::as_ref);
+        if let (Some(member), IoOp::Write { sector, buf, fill: true, .. }) = (member, op)
+            && compute::is_zero(driver.memory(), buf)
+        {
+            return match member.without_place(op, sector, buf.len) {
+                Some(op) => self.start_op(driver, io, id, op),
+                None => Some((io, Ok(Outcome::Done))),
+            };
+        }
+        self.start_op(driver, io, id, op)
+    }
+
+    fn start_op(
         &mut self,
         driver: &mut Driver<Token>,
         io: IoId,
@@ -177,7 +196,7 @@ impl Executor {
         let offset = |sector: u64| member.start + sector * SECTOR_BYTES;
         let (transfer, then_sync) = match op {
             IoOp::Read { sector, buf } => (Transfer::new(offset(sector), buf.len, true), false),
-            IoOp::Write { sector, buf, fua } => {
+            IoOp::Write { sector, buf, fua, .. } => {
                 let then_sync = fua && member.drops_dsync;
                 (Transfer::new(offset(sector), buf.len, false), then_sync)
             }

@@ -53,6 +53,14 @@ impl BlockDevice {
         number(&self.entry.join("ro")) == Some(1)
     }
 
+    /// Tells whether it says that it can zero ranges by giving up their place.
+    pub(crate) fn zeroes_by_unmapping(&self) -> bool {
+        let disk = self.disk().map(|(disk, _)| disk.entry);
+        let queue = disk.as_ref().unwrap_or(&self.entry).join("queue");
+        let most = ["write_zeroes_max_bytes", "discard_max_bytes"].map(|name| queue.join(name));
+        most.iter().all(|most| number(most).is_some_and(|bytes| bytes > 0))
+    }
+
     /// The disk that a partition is a part of, and at which of its bytes that begins.
     pub(crate) fn disk(&self) -> Option<(Self, u64)> {
         if !self.entry.join("partition").exists() {

@@ -96,6 +96,22 @@ impl MapFile {
         Ok(map)
     }
 
+    /// The map of an image of which all was rescued.
+    #[must_use]
+    pub const fn all_rescued(size_bytes: u64) -> Self {
+        Self { unrescued: Vec::new(), size_bytes }
+    }
+
+    /// The same of a longer disk, of which the image lacks what is behind its end.
+    #[must_use]
+    pub fn of_longer(mut self, size_bytes: u64) -> Self {
+        match self.unrescued.last_mut() {
+            Some(last) if last.end == self.size_bytes => last.end = size_bytes,
+            _ => self.unrescued.push(self.size_bytes..size_bytes),
+        }
+        Self { size_bytes, ..self }
+    }
+
     /// What was not rescued, in bytes of the image: sorted, disjoint, not adjacent, none empty.
     #[must_use]
     pub fn unrescued(&self) -> &[Range<u64>] {

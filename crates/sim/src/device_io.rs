@@ -30,7 +30,7 @@ pub fn perform(
     let durable = |fua| fua && profile.mutation != Some(Mutation::IgnoreFua);
     match op {
         IoOp::Read { sector, buf } => disk.read(sector, &mut arena[bytes_of(buf)]),
-        IoOp::Write { sector, buf, fua } => {
+        IoOp::Write { sector, buf, fua, .. } => {
             let bytes = &arena[bytes_of(buf)];
             if let Err(error) = disk.writable(sector, u64::from(buf.len) / SECTOR) {
                 disk.write_some(sector, bytes, rng);
@@ -110,7 +110,7 @@ pub fn describe(op: IoOp) -> String {
     let fua = |fua| if fua { "-fua" } else { "" };
     match op {
         IoOp::Read { sector, buf } => format!("read {sector}+{}", u64::from(buf.len) / SECTOR),
-        IoOp::Write { sector, buf, fua: durable } => {
+        IoOp::Write { sector, buf, fua: durable, .. } => {
             format!("write{} {sector}+{}", fua(durable), u64::from(buf.len) / SECTOR)
         }
         IoOp::WriteZeroes { sector, sectors, fua: durable, .. } => {

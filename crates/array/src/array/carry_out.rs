@@ -88,7 +88,7 @@ impl Array {
             }
             let buf = Buf { len: write.bytes.len() as u32, ..buf };
             self.lane.actions.push_back(Action::Store { buf, bytes: write.bytes });
-            let op = IoOp::Write { sector: write.sector, buf, fua: true };
+            let op = IoOp::Write { sector: write.sector, buf, fua: true, fill: false };
             self.lane.issue(write.member, op, Owner::Meta { page: Some(buf.offset) });
         }
     }

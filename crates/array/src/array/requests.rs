@@ -303,7 +303,7 @@ impl Requests {
         let view = lane.keeper().members().view(strip.role, strip.sector, run, &[]);
         match (view.writers[0], cut(run)) {
             (Some(place), Source::Buf(buf)) => {
-                let op = IoOp::Write { sector: place.sector, buf, fua };
+                let op = IoOp::Write { sector: place.sector, buf, fua, fill: false };
                 lane.issue(place.member, op, Owner::Plain { request: index });
             }
             _ => self.piece_done(lane, jobs, index, Err(RequestError::Failed)),

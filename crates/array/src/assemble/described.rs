@@ -2,7 +2,7 @@
 
 use super::{Config, MemberConfig, Standing, StartLog};
 use crate::code::Losses;
-use crate::format::superblock::{DevRole, MAX_SECTOR};
+use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
 use crate::format::{BadBlocks, Superblock};
 use crate::geometry::{Geometry, Shape};
 use crate::level::{Layout, Level};
@@ -51,7 +51,8 @@ impl Described {
             _ => smallest / unit * unit,
         };
         let raid_disks = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
-        let all: Vec<u64> = data_sectors.iter().map(|size| size.unwrap_or(0)).collect();
+        let used = |size: u64| if self.reads_what_is_sure() { smallest } else { size };
+        let all: Vec<u64> = data_sectors.iter().map(|size| used(size.unwrap_or(0))).collect();
         let shape = Shape {
             level: self.level,
             layout: self.layout,
@@ -65,7 +66,7 @@ impl Described {
         let array = self.superblock(raid_disks, size_sectors);
         let members = (0..).zip(&self.members).filter_map(|(role, member)| {
             let member = member.as_ref()?;
-            Some(member_config(member, Role(role), &array))
+            Some(member_config(member, Role(role), &array, used))
         });
         Ok(Config {
             members: members.collect(),
@@ -76,6 +77,24 @@ impl Described {
             force: true,
             block_bytes: 512,
         })
+    }
+
+    /// Without a layout, only as much of each member of a raid0 is read as all have: there lie the
+    /// same data by both layouts.
+    fn reads_what_is_sure(&self) -> bool {
+        self.level == Level::Raid0 && self.layout == Layout::None
+    }
+
+    /// Tells whether larger members of a raid0 hold more than is read, since no layout was given.
+    #[must_use]
+    pub fn leaves_some_out(&self) -> bool {
+        let chunk = u64::from(self.chunk_sectors.max(1));
+        let chunks = |member: &DescribedMember| {
+            member.device_sectors.saturating_sub(member.data_offset) / chunk
+        };
+        let mut all = self.members.iter().flatten().map(chunks);
+        let first = all.next();
+        self.reads_what_is_sure() && all.any(|chunks| Some(chunks) != first)
     }
 
     fn data_sectors(&self) -> Result<Vec<Option<u64>>, Refusal> {
@@ -109,7 +128,9 @@ impl Described {
 
     /// What a superblock would say of the whole array.
     fn superblock(&self, raid_disks: u32, size_sectors: u64) -> Superblock {
+        let has_layout = matches!(self.layout, Layout::Raid0(_));
         Superblock {
+            feature_map: if has_layout { feature::RAID0_LAYOUT } else { 0 },
             set_name: Superblock::name_field(&self.name),
             level: self.level.to_md(),
             layout: self.layout.encode(),
@@ -123,11 +144,16 @@ impl Described {
     }
 }
 
-fn member_config(member: &DescribedMember, role: Role, array: &Superblock) -> MemberConfig {
+fn member_config(
+    member: &DescribedMember,
+    role: Role,
+    array: &Superblock,
+    used: impl Fn(u64) -> u64,
+) -> MemberConfig {
     let DescribedMember { device, device_sectors, data_offset } = member;
     let superblock = Superblock {
         data_offset: *data_offset,
-        data_size: device_sectors - data_offset,
+        data_size: used(device_sectors - data_offset),
         dev_number: role.0.into(),
         ..array.clone()
     };

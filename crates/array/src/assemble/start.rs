@@ -30,8 +30,9 @@ impl Table<'_> {
 
     fn try_start(&mut self, options: Options) -> Result<Start, Refused> {
         let kind = self.check_kind(options)?;
-        self.check_candidates(options)?;
         let redundant = !matches!(kind.level, Level::Linear | Level::Raid0);
+        self.check_copies(redundant)?;
+        self.check_candidates(options)?;
         // Without redundancy the geometry needs all members, so they are counted first.
         if !redundant {
             self.check_enough(&kind, options)?;
@@ -87,6 +88,27 @@ impl Table<'_> {
             return Err(Refused::new(reason, self.command(options, Verdict::attached)));
         }
         Ok(Kind { level, layout })
+    }
+
+    /// Refuses copies of a member where superblocks do not tell which one goes with the others.
+    /// Without redundancy, event counts do not change when data do.
+    fn check_copies(&self, redundant: bool) -> Result<(), Refused> {
+        for (candidate, superblock, verdict) in self.members() {
+            let Verdict::Duplicate { of } = verdict else { continue };
+            let kept = self.candidates.iter().find(|other| other.device == *of);
+            let Some(Ok(kept)) = kept.map(|kept| &kept.superblock) else { continue };
+            if kept.events == superblock.events && !(redundant && kept == superblock) {
+                let reason = format!(
+                    "{}: {verdict}; superblocks do not tell which of the two goes with the other \
+                     members",
+                    candidate.device
+                );
+                let next = "name those alone that were copied at the same time, or none that is a \
+                            copy, and look at the content with braid cat";
+                return Err(Refused::new(reason, next));
+            }
+        }
+        Ok(())
     }
 
     /// Is anything among the candidates that must not be there?

@@ -222,6 +222,8 @@ pub struct Superblock {
     pub logical_block_bytes: u32,
     /// `pad0` and the end of `pad3`: zeroes, until a newer md finds a use for them. Kept as stored.
     pub padding: [u8; 32],
+    /// Synology's md has marked its role as that of a disk with errors. Kept as stored.
+    pub error_mark: bool,
     /// What the superblock says of each device number (`dev_roles`, `max_dev` entries).
     pub roles: Vec<DevRole>,
 }
@@ -311,6 +313,7 @@ impl Superblock {
             resync_offset: 0,
             logical_block_bytes: 0,
             padding: [0; 32],
+            error_mark: false,
             roles: Vec::new(),
         }
     }

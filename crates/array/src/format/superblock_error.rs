@@ -20,12 +20,6 @@ pub enum SuperblockError {
         /// Bytes there are.
         bytes: usize,
     },
-    /// A 0.90 superblock written by a machine of the other byte order.
-    #[error(
-        "md superblock 0.90 in big-endian byte order; \
-         assemble it once with mdadm --assemble --update=byteorder"
-    )]
-    OtherEndian,
     /// md's magic, with a version that does not belong at this place.
     #[error("md superblock of unknown version {major}.{minor}")]
     WrongVersion {

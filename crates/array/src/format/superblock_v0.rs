@@ -1,5 +1,6 @@
 //! Superblock 0.90: read only. Offsets as in the kernel's `include/uapi/linux/raid/md_p.h`
-//! (`mdp_super_t`), numbers in the byte order of the machine that wrote it; little-endian here:
+//! (`mdp_super_t`), numbers in the byte order of the machine that wrote it. In memory all are
+//! little-endian:
 //!
 //! ```text
 //!    0 md_magic       4 major_version   8 minor_version  12 patch_version  20 set_uuid0
@@ -28,6 +29,9 @@ const DISK_BYTES: usize = 128;
 const MAX_DISKS: u32 = 27;
 const THIS_DISK_AT: usize = 3968;
 
+/// Numbers of 64 bits: `events`, `cp_events`, `reshape_position`.
+const WIDE_AT: [usize; 3] = [156, 164, 176];
+
 /// The minor version in a reshape; 90 otherwise.
 const MINOR_IN_RESHAPE: u32 = 91;
 
@@ -54,12 +58,12 @@ pub(super) fn decode(sector: u64, bytes: &[u8]) -> Result<Superblock, Superblock
     if bytes.len() < 4 || (u32_at(bytes, 0) != MAGIC && u32_at(bytes, 0) != MAGIC.swap_bytes()) {
         return Err(SuperblockError::NoMagic);
     }
-    if u32_at(bytes, 0) != MAGIC {
-        return Err(SuperblockError::OtherEndian);
-    }
     let Some(bytes) = bytes.get(..SUPERBLOCK_BYTES) else {
         return Err(SuperblockError::Truncated { bytes: bytes.len() });
     };
+    if u32_at(bytes, 0) != MAGIC {
+        return decode(sector, &in_this_order(bytes));
+    }
     let major = u32_at(bytes, 4);
     let minor = u32_at(bytes, 8);
     if major != 0 || !(90..=MINOR_IN_RESHAPE).contains(&minor) {
@@ -75,6 +79,19 @@ pub(super) fn decode(sector: u64, bytes: &[u8]) -> Result<Superblock, Superblock
     }
     check(sector, bytes)?;
     Ok(fields(sector, minor, bytes))
+}
+
+/// Bytes that a machine of the other byte order wrote, as one of this order would have them. There,
+/// numbers of 64 bits have their halves exchanged.
+fn in_this_order(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes.as_chunks_mut::<4>().0.iter_mut().for_each(|word| word.reverse());
+    for at in WIDE_AT {
+        let halves: [u8; 8] = array_at(&bytes, at);
+        put(&mut bytes, at, array_at::<4>(&halves, 4));
+        put(&mut bytes, at + 4, array_at::<4>(&halves, 0));
+    }
+    bytes
 }
 
 /// What would make the fields useless.
@@ -164,6 +181,7 @@ fn fields(sector: u64, minor: u32, bytes: &[u8]) -> Superblock {
         },
         logical_block_bytes: u32_at(bytes, 200),
         padding: [0; 32],
+        error_mark: false,
         roles: (0..MAX_DISKS).map(|number| role(minor, bytes, number)).collect(),
     }
 }

@@ -35,6 +35,9 @@ const ROLE_JOURNAL: u16 = 0xfffd;
 const ROLE_FAULTY: u16 = 0xfffe;
 const ROLE_SPARE: u16 = 0xffff;
 
+/// With this bit, Synology's md marks the role of a disk that had errors, and goes on with it.
+const ROLE_ERROR: u16 = 0x8000;
+
 /// Decodes a 1.x superblock that was read at `sector`.
 pub(super) fn decode(
     version: Version,
@@ -108,6 +111,11 @@ fn fields(version: Version, bytes: &[u8]) -> Superblock {
         resync_offset: u64_at(bytes, 208),
         logical_block_bytes: u32_at(bytes, 224),
         padding: padding(bytes),
+        error_mark: {
+            let number = u32_at(bytes, 160) as usize;
+            let own = bytes[FIXED_BYTES..].as_chunks().0.get(number);
+            own.is_some_and(|raw| is_marked(u16::from_le_bytes(*raw)))
+        },
         roles: bytes[FIXED_BYTES..].as_chunks().0.iter().map(|raw| role(*raw)).collect(),
     }
 }
@@ -151,7 +159,9 @@ pub(super) fn encode(superblock: &Superblock) -> Vec<u8> {
     put_array_fields(superblock, &mut bytes);
     put_device_fields(superblock, &mut bytes);
     for (number, role) in superblock.roles.iter().enumerate() {
-        put(&mut bytes, FIXED_BYTES + 2 * number, role_code(*role).to_le_bytes());
+        let is_own = number == superblock.dev_number as usize;
+        let mark = if superblock.error_mark && is_own { ROLE_ERROR } else { 0 };
+        put(&mut bytes, FIXED_BYTES + 2 * number, (role_code(*role) | mark).to_le_bytes());
     }
     let sum = checksum_of(&bytes[..used_bytes]);
     put(&mut bytes, CHECKSUM_AT, sum.to_le_bytes());
@@ -215,9 +225,15 @@ const fn role(raw: [u8; 2]) -> DevRole {
     match u16::from_le_bytes(raw) {
         ROLE_SPARE => DevRole::Spare,
         ROLE_JOURNAL => DevRole::Journal,
+        code if is_marked(code) => DevRole::Active(Role(code & !ROLE_ERROR)),
         code if code < ROLE_MAX => DevRole::Active(Role(code)),
         _ => DevRole::Faulty,
     }
+}
+
+/// Tells whether a code has Synology's mark. No array has so many members that its roles have it.
+const fn is_marked(code: u16) -> bool {
+    code & ROLE_ERROR != 0 && ((code & !ROLE_ERROR) as u32) < MAX_DEV
 }
 
 /// The code of a role.

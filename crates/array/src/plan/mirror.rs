@@ -19,7 +19,7 @@ pub(crate) fn rebuild(
     let source = copies.iter().find_map(|copy| copy.reader).ok_or(Unrecoverable)?;
     plan.read(source, rows, slot);
     for target in targets {
-        plan.write_at(*target, rows, rows.of(slot), false);
+        plan.fill_at(*target, rows, rows.of(slot));
     }
     Ok(plan)
 }

@@ -152,8 +152,15 @@ impl Plan {
         }
     }
 
+    /// Adds a write of `buf` to `rows` at one place of a member that is being rebuilt.
+    pub fn fill_at(&mut self, place: Place, rows: Rows, buf: Buf) {
+        let sector = place.sector + u64::from(rows.start);
+        let op = IoOp::Write { sector, buf, fua: false, fill: true };
+        self.writes.push(MemberIo { member: place.member, op });
+    }
+
     /// Adds a write of `buf` to `rows` at one place.
-    pub fn write_at(&mut self, place: Place, rows: Rows, buf: Buf, fua: bool) {
+    fn write_at(&mut self, place: Place, rows: Rows, buf: Buf, fua: bool) {
         let sector = place.sector + u64::from(rows.start);
         for io in &mut self.writes {
             if let IoOp::Write { sector: first, buf: held, .. } = &mut io.op
@@ -165,7 +172,7 @@ impl Plan {
                 return;
             }
         }
-        let op = IoOp::Write { sector, buf, fua };
+        let op = IoOp::Write { sector, buf, fua, fill: false };
         self.writes.push(MemberIo { member: place.member, op });
     }
 

@@ -44,7 +44,7 @@ pub fn rebuild(
         if let Some(place) = view.cells[target.strip].reader {
             plan.read(place, rows, slot);
         }
-        plan.write_at(target.place, rows, rows.of(slot), false);
+        plan.fill_at(target.place, rows, rows.of(slot));
     }
     Ok(plan)
 }

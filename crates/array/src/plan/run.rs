@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn plan(reads: u16, computes: usize, writes: u16) -> Plan {
-        let op = IoOp::Write { sector: 16, buf: BUF, fua: false };
+        let op = IoOp::Write { sector: 16, buf: BUF, fua: false, fill: false };
         Plan {
             reads: (0..reads).map(read).collect(),
             computes: (0..computes).map(|_| compare()).collect(),

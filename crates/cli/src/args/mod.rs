@@ -32,7 +32,7 @@ pub(crate) use nodes::{
     ForgetArgs, KeyAction, KeyArgs, KeyFileArgs, NetworkArgs, NodeArgs, NodeCommand, NodeStopArgs,
     NodesArgs, VolumeArgs, VolumeCommand,
 };
-pub(crate) use odd::{BackupArgs, GeometryArg, GeometryArgs, MapArgs, MapOf, OverlayArgs};
+pub(crate) use odd::{GeometryArg, GeometryArgs, MapArgs, MapOf, OverlayArgs, ReshapeArgs};
 pub(crate) use parse::parse;
 pub use parse::parse_as;
 pub(crate) use rescue::RecoverArgs;

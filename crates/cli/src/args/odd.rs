@@ -94,25 +94,50 @@ impl MapArgs {
 
     /// As another process is to be told.
     pub(crate) fn words(&self) -> impl Iterator<Item = String> + '_ {
-        self.mapfile.iter().flat_map(|MapOf { image, map }| {
-            let image = std::path::absolute(image).unwrap_or_else(|_| image.clone());
-            ["--mapfile".to_owned(), format!("{}={}", image.display(), map.display())]
-        })
+        self.mapfile.iter().flat_map(|map| ["--mapfile".to_owned(), map.word()])
     }
 }
 
-/// What mdadm copied before a reshape went over it.
+impl MapOf {
+    /// As it can be typed anywhere.
+    pub(crate) fn word(&self) -> String {
+        let Self { image, map } = self;
+        let image = std::path::absolute(image).unwrap_or_else(|_| image.clone());
+        format!("{}={}", image.display(), map.display())
+    }
+}
+
+/// What is known of a reshape beside what superblocks tell.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct BackupArgs {
+pub(crate) struct ReshapeArgs {
     /// The backup file that mdadm was given for a reshape in the middle of which the array
     /// stopped: what it holds is read from there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = absolute)]
     backup_file: Option<PathBuf>,
+    /// Where the reshape stopped, as a sector of the array: where neither superblocks nor data tell
+    #[arg(long, value_name = "SECTOR")]
+    reshape_position: Option<u64>,
 }
 
-impl BackupArgs {
+impl ReshapeArgs {
     pub(crate) fn file(&self) -> Option<&Path> {
         self.backup_file.as_deref()
+    }
+
+    pub(crate) const fn is_given(&self) -> bool {
+        self.backup_file.is_some() || self.reshape_position.is_some()
+    }
+
+    pub(crate) const fn position(&self) -> Option<u64> {
+        self.reshape_position
+    }
+
+    /// As the command that is to follow has it.
+    pub(crate) fn words(&self) -> String {
+        let file = self.backup_file.as_ref().map(|file| shell_word(&file.display().to_string()));
+        let file = file.map(|file| format!(" --backup-file {file}")).unwrap_or_default();
+        let position = self.reshape_position.map(|at| format!(" --reshape-position {at}"));
+        file + &position.unwrap_or_default()
     }
 }
 

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use super::members::{MemberArg, parse_node_address};
 use super::nodes::NetworkArgs;
-use super::odd::{BackupArgs, GeometryArgs, MapArgs, OverlayArgs};
+use super::odd::{GeometryArgs, MapArgs, OverlayArgs, ReshapeArgs};
 use super::size::{Size, parse_rounded, parse_size};
 
 const UPDATE_HELP: &str = "\
@@ -182,7 +182,7 @@ pub(crate) struct AssembleArgs {
     #[command(flatten)]
     pub(crate) bare: GeometryArgs,
     #[command(flatten)]
-    pub(crate) backup: BackupArgs,
+    pub(crate) reshape: ReshapeArgs,
     /// Serve what lies on the array of these MEMBERs, or on several arrays: a partition or a volume
     /// of LVM2, by its name in `braid cat --list`; it runs under NAME; with --readonly
     #[arg(long, value_name = "PART", conflicts_with = "geometry")]
@@ -369,12 +369,15 @@ pub(crate) struct CatArgs {
     /// behind: some of the content may be wrong
     #[arg(long, short)]
     pub(crate) force: bool,
+    /// Accepted, and changes nothing: cat never writes to members
+    #[arg(long = "readonly")]
+    _readonly: bool,
     #[command(flatten)]
     pub(crate) maps: MapArgs,
     #[command(flatten)]
     pub(crate) bare: GeometryArgs,
     #[command(flatten)]
-    pub(crate) backup: BackupArgs,
+    pub(crate) reshape: ReshapeArgs,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
 }

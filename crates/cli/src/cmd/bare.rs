@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::{Config, Described, DescribedMember};
+use braid_array::level::{Layout, Level};
 use braid_array::name::check_name;
 use braid_array::refusal::Advised;
 use braid_host::member::MemberFile;
@@ -13,6 +14,7 @@ use super::maps;
 use super::shape::{ArrayShape, Typed};
 use crate::args::{GeometryArg, MapArgs, Size};
 use crate::failure::Failure;
+use crate::output;
 
 /// What stands for a member that is not there.
 pub(super) const MISSING: &str = "missing";
@@ -60,10 +62,19 @@ pub(super) fn open(
     let described = Described {
         name: name.to_owned(),
         level: shape.level,
-        layout: shape.layout,
+        // There are two for members of different sizes, and nothing tells which.
+        layout: match (shape.level, &geometry.layout) {
+            (Level::Raid0, None) => Layout::None,
+            _ => shape.layout,
+        },
         chunk_sectors: shape.chunk_sectors,
         members: roles.collect(),
     };
+    if described.leaves_some_out() {
+        let line = "the members are not of one size; only what both layouts have in the same place \
+                    is read: say layout=original or layout=alternate for all";
+        output::warning(&format!("{operation} {name}: {line}"));
+    }
     let mut config = described.config().map_err(|why| Failure::explained(operation, name, why))?;
     let blocks = members.iter().map(|member| member.block_bytes);
     config.block_bytes = blocks.fold(config.block_bytes, u32::max);

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use braid_array::assemble::{self, Candidate, Config, Halfway, Options};
+use braid_array::format::Superblock;
 use braid_array::refusal::{Invocation, Next};
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::control::{Client, ControlError};
@@ -20,21 +21,28 @@ use self::source::Source;
 use super::bare::{self, Bare};
 use super::families;
 use super::found::{self, Found, Members, Named, Use};
+use super::given::Given;
 use super::halfway;
 use super::maps;
 use super::stranger::refuse_strangers;
-use crate::args::CatArgs;
+use crate::args::{CatArgs, ReshapeArgs};
 use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::shape::short_name;
 
 pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
+    let given = Given { maps: &args.maps, overlay: None, reshape: Some(&args.reshape) };
+    read_any(run_dir, args).map_err(|failure| failure.map_next(|next| given.put_into(next)))
+}
+
+/// Reads whatever array is meant.
+fn read_any(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     if let Some(geometry) = &args.bare.geometry {
         let Bare { name, config, members } =
             bare::open("cat", geometry, &args.names, &args.maps, Use::Read)?;
         let reader = Reader::new(config, members).map_err(|reason| no_reader(&reason));
         let reader = reader.map_err(|why| Failure::explained("cat", &name, why))?;
-        return read(&name.clone(), vec![(name, reader)], args);
+        return read(&name.clone(), vec![(name, reader)], args, !args.maps.all().is_empty());
     }
     let named = Named::parse("cat", &args.names)?;
     let members = match named.members {
@@ -66,27 +74,36 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     let found = found::open_all("cat", &members, Use::Read)?;
     let found = maps::apply("cat", &args.maps, found)?;
     refuse_strangers("cat", &found)?;
-    let start = Start { object: &object, force: args.force, backup: args.backup.file() };
-    read(&object, start.open(found, nested, contents::are_asked_for(args))?, args)
+    let (found, remarks, is_cut) = found::to_use(found, true);
+    remarks.iter().for_each(|remark| output::warning(&format!("cat {object}: {remark}")));
+    let start = Start { object: &object, force: args.force, reshape: &args.reshape };
+    let arrays = start.open(found, nested, contents::are_asked_for(args))?;
+    read(&object, arrays, args, is_cut || !args.maps.all().is_empty())
 }
 
-/// Writes what was asked for of the one array there is, or of what lies on several.
-fn read(object: &str, mut arrays: Vec<(String, Reader)>, args: &CatArgs) -> Result<(), Failure> {
+/// Writes what was asked for of the one array there is, or of what lies on several. `holes`: parts
+/// of members are known to be unreadable.
+fn read(
+    object: &str,
+    mut arrays: Vec<(String, Reader)>,
+    args: &CatArgs,
+    holes: bool,
+) -> Result<(), Failure> {
     if contents::are_asked_for(args) {
         let source = |(name, reader)| (name, Source::Members(Box::new(reader)));
         return contents::run(arrays.into_iter().map(source).collect(), args);
     }
     match arrays.pop() {
-        Some((_, reader)) => copy(object, reader, args),
+        Some((_, reader)) => copy(object, reader, args, holes),
         None => Ok(()),
     }
 }
 
 /// Writes what was asked for of an array.
-fn copy(object: &str, mut reader: Reader, args: &CatArgs) -> Result<(), Failure> {
+fn copy(object: &str, mut reader: Reader, args: &CatArgs, holes: bool) -> Result<(), Failure> {
     let (offset, length) = range(object, reader.size_bytes(), args)?;
     let mut stdout = io::stdout().lock();
-    if !args.maps.all().is_empty() {
+    if holes {
         let copied = around::copy(&mut reader, offset, length, &mut |part| stdout.write_all(part));
         let copied = copied.and_then(|lost| stdout.flush().map(|()| lost));
         let lost = copied.map_err(|error| stdout_failure(object, &error))?;
@@ -160,8 +177,7 @@ fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure
 struct Start<'a> {
     object: &'a str,
     force: bool,
-    /// The backup file of a reshape.
-    backup: Option<&'a Path>,
+    reshape: &'a ReshapeArgs,
 }
 
 /// What is read.
@@ -204,6 +220,13 @@ impl Start<'_> {
         name.filter(|name| !name.is_empty()).unwrap_or_else(|| self.object.to_owned())
     }
 
+    /// What an array is called as a member of another one.
+    fn title(&self, found: &[Found], index: usize) -> String {
+        let mut superblocks = found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
+        let title = superblocks.next().map(Superblock::title);
+        title.unwrap_or_else(|| format!("{} (array {index})", self.object))
+    }
+
     /// Several arrays, or the one that they are the members of.
     fn several(&self, inner: Vec<Vec<Found>>) -> Result<Vec<(String, Reader)>, Refusal> {
         let names: Vec<String> = inner.iter().map(|found| self.name(found)).collect();
@@ -223,7 +246,7 @@ impl Start<'_> {
             Readable::Config(config) => *config,
             Readable::Halfway(halfway) => {
                 let (whole, arrays) =
-                    halfway::open("cat", self.object, *halfway, devices, self.backup)?;
+                    halfway::open("cat", self.object, *halfway, devices, self.reshape)?;
                 return Reader::of_pieces(whole, arrays).map_err(|reason| no_reader(&reason));
             }
         };
@@ -247,8 +270,8 @@ impl Start<'_> {
         let all: Vec<Candidate> = inner.iter().flatten().map(|one| one.candidate.clone()).collect();
         let mut readers = Vec::with_capacity(inner.len());
         for found in inner {
+            let name = self.title(&found, readers.len());
             let mut reader = self.one(found).map_err(|why| self.of_all(&all, why))?;
-            let name = format!("{} (array {})", self.object, readers.len());
             let sectors = reader.size_bytes() / SECTOR_BYTES;
             let mut read = |sector: u64, len: u32| {
                 let mut content = vec![0; len as usize];
@@ -299,7 +322,15 @@ impl Start<'_> {
 
     fn start(&self, candidates: Vec<Candidate>) -> Result<Readable, Refusal> {
         let options = Options { read_only: true, force: self.force, ..Options::default() };
-        match found::decide(candidates, options).start {
+        let assembly = found::decide(candidates, options);
+        let start = assembly.start;
+        if !matches!(start, assemble::Start::Refused { .. }) {
+            let out = assembly.verdicts.iter().filter(|(_, verdict)| !verdict.attached());
+            for (device, verdict) in out {
+                output::warning(&format!("cat {}: {device} is left out: {verdict}", self.object));
+            }
+        }
+        match start {
             assemble::Start::Ready { config, .. } => Ok(Readable::Config(config)),
             assemble::Start::Halfway(halfway) => Ok(Readable::Halfway(halfway)),
             assemble::Start::Refused { reason, next, .. } => {

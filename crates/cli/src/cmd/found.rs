@@ -26,6 +26,8 @@ pub(super) enum Use<'a> {
     Read,
     /// To be served to readers.
     ServeReadOnly,
+    /// The same, with what was changed in this directory.
+    ServeThrough(&'a Path),
     /// To be served, or changed.
     Serve,
     /// The same, while all that is written goes to this directory.
@@ -36,6 +38,11 @@ impl<'a> Use<'a> {
     /// To be changed; in a directory if one is given, else in place.
     pub(super) fn change(overlay: Option<&'a Path>) -> Self {
         overlay.map_or(Self::Serve, Self::Overlay)
+    }
+
+    /// To be served to readers, with what was changed in a directory if one is given.
+    pub(super) fn serve_read_only(overlay: Option<&'a Path>) -> Self {
+        overlay.map_or(Self::ServeReadOnly, Self::ServeThrough)
     }
 
     /// To be looked at, with what was changed in a directory if one is given.
@@ -207,15 +214,62 @@ pub(super) fn open(path: &Path, purpose: Use<'_>) -> Result<MemberFile, member::
         Use::LookThrough(dir) => member::peek_through(path, dir),
         Use::Read => member::open(path, Mode::ReadOnly, false),
         Use::ServeReadOnly => member::open(path, Mode::ReadOnly, true),
+        Use::ServeThrough(dir) => member::open(path, Mode::ReadOnly, true)?.through(dir),
         Use::Serve => member::open(path, Mode::ReadWrite, true),
         Use::Overlay(dir) => member::open(path, Mode::Overlay(dir), true),
     }
 }
 
 /// Reads what lies on a device.
-pub(super) fn read(device: MemberFile) -> Found {
-    let candidate = member::probe_with_log(&device);
+pub(super) fn read(mut device: MemberFile) -> Found {
+    let mut candidate = member::probe_with_log(&device);
+    if candidate.superblock == Err(SuperblockError::NoMagic) && device.trim_excess() {
+        candidate = member::probe_with_log(&device);
+    }
     Found { device, candidate }
+}
+
+impl Found {
+    /// The same to be read, with all of which its superblock tells: what an image lacks that was
+    /// cut off counts as unreadable. Tells whether it does.
+    pub(super) fn filled_up(self) -> (Self, bool) {
+        let Self { mut device, candidate } = self;
+        let needed =
+            candidate.superblock.as_ref().ok().map_or(0, |superblock| {
+                superblock.data_offset.saturating_add(superblock.data_size)
+            });
+        if device.fill_up(needed) {
+            (read(device), true)
+        } else {
+            (Self { device, candidate }, false)
+        }
+    }
+
+    /// A remark on it, beside what it is to its array.
+    fn remark(&self, is_cut: bool) -> Option<String> {
+        let device = &self.candidate.device;
+        let is_marked = self.candidate.superblock.as_ref().is_ok_and(|sb| sb.error_mark);
+        let marked =
+            is_marked.then(|| format!("{device} has Synology's mark of a disk with errors"));
+        let cut =
+            is_cut.then(|| format!("{device} is cut off: what is missing counts as unreadable"));
+        marked.or(cut)
+    }
+}
+
+/// Members as they are to be used; those that are only read with all of which their superblocks
+/// tell. With what is to be said of them, and whether one was cut off.
+pub(super) fn to_use(found: Vec<Found>, is_read: bool) -> (Vec<Found>, Vec<String>, bool) {
+    let mut remarks = Vec::new();
+    let mut any_cut = false;
+    let each = found.into_iter().map(|one| {
+        let (one, is_cut) = if is_read { one.filled_up() } else { (one, false) };
+        remarks.extend(one.remark(is_cut));
+        any_cut |= is_cut;
+        one
+    });
+    let found = each.collect();
+    (found, remarks, any_cut)
 }
 
 /// Decides who is in. What only nodes can run is told from what nobody knows.

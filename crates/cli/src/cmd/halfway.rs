@@ -7,6 +7,7 @@ use braid_array::refusal::Advised;
 use braid_array::{Refusal, SECTOR_BYTES};
 use braid_host::member::{self, MemberFile, OpenError};
 
+use crate::args::ReshapeArgs;
 use crate::output;
 
 /// Arrays with their members.
@@ -19,7 +20,7 @@ pub(super) struct Opened {
     /// The arrays that have them.
     pub(super) arrays: Arrays,
     /// What is to be said of it.
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// The array of pieces, and the arrays that have them. `devices` are all that were found, of which
@@ -32,9 +33,9 @@ pub(super) fn open(
     object: &str,
     halfway: Halfway,
     devices: Vec<MemberFile>,
-    backup: Option<&Path>,
+    reshape: &ReshapeArgs,
 ) -> Result<(Config, Arrays), Refusal> {
-    let Opened { whole, arrays, warnings } = prepare(halfway, devices, backup)?;
+    let Opened { whole, arrays, warnings } = prepare(halfway, devices, reshape)?;
     for warning in warnings {
         output::warning(&format!("{operation} {object}: {warning}"));
     }
@@ -45,11 +46,12 @@ pub(super) fn open(
 pub(super) fn prepare(
     mut halfway: Halfway,
     mut devices: Vec<MemberFile>,
-    backup: Option<&Path>,
+    reshape: &ReshapeArgs,
 ) -> Result<Opened, Refusal> {
     let mut warnings = Vec::new();
+    reshape.position().map_or(Ok(()), |position| halfway.stop_at(position))?;
     warnings.extend(halfway.look(&mut reader(&devices))?);
-    match backup {
+    match reshape.file() {
         Some(file) => devices.push(add_backup(&mut halfway, file)?),
         None => {
             halfway.add_backups_on_members(&mut reader(&devices)).map_err(|(member, why)| {

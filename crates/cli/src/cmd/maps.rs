@@ -8,6 +8,7 @@ use braid_host::member::{MemberFile, MemberName};
 use super::found::{self, Found};
 use crate::args::{MapArgs, MapOf};
 use crate::failure::{Failure, system_error};
+use crate::invocation::shell_word;
 
 /// Has members lose what was not rescued of the images that they are, or lie in.
 pub(super) fn apply(
@@ -58,6 +59,13 @@ pub(super) fn apply_to(
     let next = "name the map file that ddrescue kept of this image";
     member.lose(&text).map_err(|error| refused(error.to_string(), next))?;
     Ok(true)
+}
+
+/// The options for the maps of these members, each with a space in front.
+pub(super) fn words(maps: &MapArgs, members: &[&Path]) -> String {
+    let files: Vec<PathBuf> = members.iter().map(|member| file_of(member)).collect();
+    let named = maps.all().iter().filter(|map| files.contains(&file_of(&map.image)));
+    named.map(|map| format!(" --mapfile {}", shell_word(&map.word()))).collect()
 }
 
 fn file_of(member: &Path) -> PathBuf {

@@ -18,6 +18,7 @@ mod examine;
 mod export;
 mod families;
 mod found;
+mod given;
 mod halfway;
 mod identify;
 mod key;

@@ -15,8 +15,8 @@ use braid_host::remote::Remote;
 use super::launch::launch;
 use super::{assemble, found, node, nodes};
 use crate::args::{
-    AssembleArgs, BackupArgs, GeometryArgs, KeyFileArgs, MapArgs, MemberArg, NetworkArgs, NodeArgs,
-    OverlayArgs, Size, UpArgs, similar,
+    AssembleArgs, GeometryArgs, KeyFileArgs, MapArgs, MemberArg, NetworkArgs, NodeArgs,
+    OverlayArgs, ReshapeArgs, Size, UpArgs, similar,
 };
 use crate::config::{ArrayEntry, Config, Located, MdadmConf, NodeEntry, uuid_digits};
 use crate::failure::{Failure, system_error};
@@ -130,7 +130,7 @@ fn words(entry: &ArrayEntry) -> AssembleArgs {
         overlay: OverlayArgs::default(),
         maps: MapArgs::default(),
         bare: GeometryArgs::default(),
-        backup: BackupArgs::default(),
+        reshape: ReshapeArgs::default(),
         part: None,
         run: false,
         force: false,

@@ -20,6 +20,8 @@ pub(crate) struct Recovered {
     pub(crate) evidence: Vec<String>,
     /// Where in the array what was found on it ends, where that is known.
     pub(crate) needed_sectors: Option<u64>,
+    /// Options that its members need, each with a space in front.
+    pub(crate) options: String,
 }
 
 /// A member, and where its data begin.
@@ -42,7 +44,8 @@ impl Recovered {
         let level = self.shape.level.to_md();
         let geometry = format!("level={level}{layout}{chunk}{offset}");
         let words: Vec<String> = self.roles.iter().map(|role| shell_word(&word(role))).collect();
-        format!("braid assemble --readonly --geometry {geometry} {}", words.join(" "))
+        let options = format!("{} --geometry {geometry}", self.options);
+        format!("braid assemble --readonly{options} {}", words.join(" "))
     }
 
     /// The size of the array where so much of each member is used.

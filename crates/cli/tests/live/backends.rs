@@ -127,9 +127,12 @@ fn what_cannot_be_read_says_what_can() {
     run("qemu-img", "create -q -f qcow2 -F raw -b", &[&raw[0], &based]);
     let sparse = lab.path("sparse.vmdk");
     run("qemu-img", "convert -f raw -O vmdk", &[&raw[0], &sparse]);
-    for image in [&based, &sparse] {
+    let split = lab.path("split.vmdk");
+    let in_files = "convert -f raw -O vmdk -o subformat=twoGbMaxExtentSparse";
+    run("qemu-img", in_files, &[&raw[0], &split]);
+    for (image, what) in [(&based, "denied"), (&sparse, "sparse"), (&split, "sparse")] {
         let line = lab.refused(1, "cat", std::slice::from_ref(image), &[]);
-        assert!(line.contains("qemu-nbd --read-only"), "{line}");
+        assert!(line.contains("qemu-nbd --read-only") && line.contains(what), "{line}");
     }
     // As it says.
     let socket = lab.path("s");
@@ -151,4 +154,41 @@ fn what_cannot_be_read_says_what_can() {
     content[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
     std::fs::write(&members[0], &content).unwrap();
     assert!(lab.ok("cat", &members)[..8] == content[..8]);
+}
+
+/// The descriptor of a VMDK whose data are in a file of this name.
+fn descriptor(lab: &Lab, data: &str) -> PathBuf {
+    let path = lab.path("d.vmdk");
+    let text = "# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\n\
+                createType=\"monolithicFlat\"\n\n# Extent description\n";
+    std::fs::write(&path, format!("{text}RW 32768 FLAT \"{data}\" 0\n")).unwrap();
+    path
+}
+
+#[test]
+fn the_data_of_a_vmdk_are_a_regular_file_beside_it() {
+    let lab = Lab::new();
+    let (raw, content) = filled(&lab, "--level 1", 2);
+    // A descriptor may be shorter than a sector.
+    assert!(lab.ok("cat", &[descriptor(&lab, "m0")]) == content);
+    std::fs::create_dir(lab.path("else")).unwrap();
+    std::fs::rename(&raw[1], lab.path("else/secret")).unwrap();
+    std::os::unix::fs::symlink(lab.path("else/secret"), lab.path("link")).unwrap();
+    run("mkfifo", "", &[&lab.path("fifo")]);
+    for (data, why) in [
+        ("link", "no regular file"),
+        ("fifo", "no regular file"),
+        ("else/secret", "does not lie beside it"),
+        ("../secret", "does not lie beside it"),
+        ("else", "no regular file"),
+        ("nowhere", "No such file"),
+    ] {
+        let image = descriptor(&lab, data);
+        let mut command = Command::new("timeout");
+        command.arg("20").arg(crate::support::program()).arg("cat").arg(&image);
+        let output = command.env("BRAID_RUN_DIR", lab.path("run")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{data}: {said}");
+        assert!(said.contains(why) && output.stdout.is_empty(), "{data}: {said}");
+    }
 }

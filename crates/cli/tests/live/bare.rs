@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use crate::support::filled::{data_offset, filled};
+use crate::support::filled::{data_offset, fill_and_stop, filled};
 use crate::support::{Lab, fingerprint};
 
 /// An array of this shape, filled, and without superblocks any more; where its data begin, and its
@@ -52,6 +52,32 @@ fn every_level_is_read_without_superblocks() {
         }
         let after: Vec<u64> = members.iter().map(|member| fingerprint(member)).collect();
         assert_eq!(before, after, "{shape}");
+    }
+}
+
+/// md has had two layouts for what is left of larger members.
+#[test]
+fn a_raid0_of_unequal_members_is_read_by_its_layout() {
+    for (layout, names) in [("original", ["original", "1"]), ("alternate", ["alternate", "2"])] {
+        let lab = Lab::new();
+        let mut members = lab.members("small", 1, 20);
+        members.extend(lab.members("large", 2, 28));
+        let shape = format!("--level 0 --layout {layout} --chunk 64K");
+        let content = fill_and_stop(&lab, &shape, &members);
+        let offset = data_offset(&lab, &members[0]);
+        assert!(lab.ok("cat", &members) == content);
+        for name in names {
+            let geometry = format!("level=0,layout={name},chunk=64K,offset={offset}");
+            let words = format!("cat --readonly --geometry {geometry}");
+            assert!(lab.ok(&words, &members) == content, "{name}");
+        }
+        let words = format!("cat --geometry level=0,chunk=64K,offset={offset}");
+        let output = lab.run(&words, &members);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.contains("say layout=original"), "{said}");
+        // As much of each as the smallest has.
+        assert_eq!(output.stdout.len(), 3 * (19 << 20));
+        assert!(output.stdout == content[..output.stdout.len()]);
     }
 }
 

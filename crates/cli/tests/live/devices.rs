@@ -1,10 +1,11 @@
 //! Members that are in use, or cannot be written to: refused before anything is changed.
 
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Lab, fingerprint, skip};
+use crate::support::export::{ask, connect, noise};
+use crate::support::{Lab, fingerprint, skip, until};
 
 fn works(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
@@ -212,4 +213,29 @@ fn a_device_that_becomes_smaller_is_out() {
         drop(array);
         lab.ok("stop x", &[]);
     }
+}
+
+#[test]
+fn a_device_that_says_so_keeps_its_holes_in_a_rebuild() {
+    let lab = Lab::new();
+    let files = lab.members("m", 2, 64);
+    let test = "a_device_that_says_so_keeps_its_holes_in_a_rebuild";
+    let Some(device) = Loop::new(test, &[], &files[1]) else { return };
+    let content = noise(1 << 20);
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&files[1])
+        .and_then(|file| file.write_all_at(&content, 50 << 20))
+        .unwrap();
+    lab.ok("create x --level 1 --raid-devices 2 missing", &files[..1]);
+    let socket = lab.path("nbd");
+    lab.ok(&format!("assemble x --run --export nbd:unix:{}", socket.display()), &files[..1]);
+    let size = lab.ok("cat x", &[]).len();
+    ask(&mut connect(&socket, "x", size), 1, 20 << 20, &content).unwrap();
+    lab.ok("add x", std::slice::from_ref(&device.0));
+    until("the rebuild", || lab.run("detail x --test", &[]).status.code() == Some(0));
+    assert_eq!(lab.run("check x --wait", &[]).status.code(), Some(0));
+    lab.ok("stop x", &[]);
+    let used = std::fs::metadata(&files[1]).unwrap().blocks() * 512;
+    assert!(used < 8 << 20, "{used} bytes of 64 MiB");
 }

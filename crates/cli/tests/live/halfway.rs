@@ -9,7 +9,7 @@ use crate::support::export::{ask, connect, noise};
 
 /// Has the superblock of a RAID 5 say that a reshape to another layout has begun, and has moved
 /// nothing so far.
-fn begin_a_reshape(member: &Path) {
+pub(crate) fn begin_a_reshape(member: &Path) {
     const AT: u64 = 4096;
     let file = File::options().read(true).write(true).open(member).unwrap();
     let mut block = vec![0; 4096];

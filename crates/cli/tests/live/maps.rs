@@ -17,7 +17,7 @@ fn made(lab: &Lab) -> (Vec<PathBuf>, u64, Vec<u8>) {
 }
 
 /// Spoils ranges of an image, and writes the map that tells of them.
-fn lose(image: &Path, ranges: &[(u64, u64)]) -> String {
+pub(crate) fn lose(image: &Path, ranges: &[(u64, u64)]) -> String {
     let file = OpenOptions::new().write(true).open(image).unwrap();
     let size = file.metadata().unwrap().len();
     let mut map =

@@ -53,7 +53,12 @@ fn members_that_do_not_fit_are_refused() {
 
     let cut = created(&lab, "cut", "5", 3);
     OpenOptions::new().write(true).open(&cut[0]).unwrap().set_len(4 << 20).unwrap();
-    both_refuse(&lab, &cut[..2], "cut off");
+    let line = lab.refused(1, "assemble", &cut[..2], &cut);
+    assert!(line.contains("cut off"), "{line}");
+    // What is left of it is read.
+    let output = lab.run("cat", &cut[..2]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("is cut off: "), "{said}");
     let nowhere = [lab.path("nowhere")];
     assert!(lab.refused(1, "cat", &nowhere, &[]).contains("no such file"));
 }

@@ -104,6 +104,12 @@ fn best(lab: &Lab, members: &[PathBuf]) -> Value {
     let after: Vec<u64> = members.iter().map(|member| fingerprint(member)).collect();
     assert_eq!(before, after, "recover has changed a member");
     assert_eq!(found["schema"], 1);
+    // Each can be typed as it is; what it reads is compared for the first.
+    for one in found["hypotheses"].as_array().unwrap() {
+        let command = one["command"].as_str().unwrap();
+        let command = command.replace("assemble --readonly", "cat --readonly --length 4096");
+        assert_eq!(lab.type_all(&command, &[]), 1, "{command}");
+    }
     found["hypotheses"][0].clone()
 }
 
@@ -333,4 +339,49 @@ fn members_in_partitions_are_named_by_them() {
     assert!(found["members"][0].as_str().unwrap().ends_with("disk0#1"), "{found:#}");
     assert_eq!(found["data_offset_bytes"][0], 1 << 20, "{found:#}");
     assert!(read(&lab, &found)[..content.len()] == content);
+}
+
+#[test]
+fn what_was_not_rescued_is_in_the_command_that_is_printed() {
+    if !have("what_was_not_rescued_is_in_the_command_that_is_printed", "mkfs.ext4") {
+        return;
+    }
+    let lab = Lab::new();
+    let (members, content) = made(&lab, "--level 5 --chunk 64K", 3);
+    wipe(&members);
+    let map = crate::maps::lose(&members[1], &[(6 << 20, 8 << 20)]);
+    let found = json(&lab, &format!("recover --json {map}"), &members);
+    let command = found["hypotheses"][0]["command"].as_str().unwrap();
+    assert_eq!(lab.type_all(command, &content), 1, "{found:#}");
+}
+
+#[test]
+fn superblocks_that_are_left_keep_what_they_say() {
+    if !have("superblocks_that_are_left_keep_what_they_say", "mkfs.ext4") {
+        return;
+    }
+    for shape in ["--level 5 --chunk 64K", "--level 5 --chunk 64K --metadata 1.0 --bitmap internal"]
+    {
+        let lab = Lab::new();
+        let (members, content) = made(&lab, shape, 4);
+        let old = json(&lab, "examine --json", &members[1..2])[0].clone();
+        lab.ok("zero-superblock", &[&members[..1], &members[2..]].concat());
+        let before: Vec<u64> = members.iter().map(|member| fingerprint(member)).collect();
+        lab.ok("recover --write-superblocks nas", &members);
+        for (member, role) in members.iter().zip(0..) {
+            let new = json(&lab, "examine --json", std::slice::from_ref(member))[0].clone();
+            for field in ["array_uuid", "events", "creation_time", "used_dev_size_sectors"] {
+                assert!(!old[field].is_null(), "{old:#}");
+                assert_eq!(old[field], new[field], "{shape}: {field}");
+            }
+            assert_eq!(new["device_role"], role, "{new:#}");
+        }
+        assert!(lab.ok("cat", &members)[..content.len()] == content);
+        lab.ok("assemble nas", &members);
+        assert_eq!(lab.run("detail nas --test", &[]).status.code(), Some(0), "{shape}");
+        lab.ok("stop nas", &[]);
+        lab.ok("recover --undo braid-recover-nas.saved", &[]);
+        let after: Vec<u64> = members.iter().map(|member| fingerprint(member)).collect();
+        assert_eq!(before[0], after[0], "{shape}");
+    }
 }

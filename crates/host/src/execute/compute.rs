@@ -50,6 +50,13 @@ pub(crate) fn load(memory: &Memory, buf: Buf) -> Vec<u8> {
     unsafe { memory.bytes(buf) }.to_vec()
 }
 
+/// Tells whether a buffer holds nothing but zeroes.
+pub(super) fn is_zero(memory: &Memory, buf: Buf) -> bool {
+    // SAFETY: the machine names a buffer it holds, with no I/O on it.
+    let bytes = unsafe { memory.bytes(buf) };
+    bytes.chunks(4096).all(|page| page.iter().fold(0, |sum, byte| sum | byte) == 0)
+}
+
 /// Copies metadata into the arena.
 pub(crate) fn store(memory: &Memory, buf: Buf, bytes: &[u8]) {
     // SAFETY: the machine names a buffer it holds, with no I/O on it.

@@ -1,5 +1,6 @@
 //! The members: what is known of the file of each, and how I/O on it is to be done.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -7,6 +8,7 @@ use std::sync::mpsc::Sender;
 use braid_array::{IoError, IoOp, Outcome, SECTOR_BYTES};
 use braid_rescue::map_file::MapFile;
 use rustix::fs::{AtFlags, FileType, SealFlags, SeekFrom, StatxFlags};
+use rustix::io::Errno;
 
 use super::at_once::answers_at_once;
 use super::backends::{Backends, Wanted};
@@ -15,6 +17,7 @@ use super::mapped::Mapped;
 use super::range::Zeroed;
 use crate::lock::LockedFile;
 use crate::member::{MemberFile, Overlay, Run, is_nbd};
+use crate::sysfs::BlockDevice;
 use braid_array::figures::IoFigures;
 
 /// A member, and what is known of its file.
@@ -40,6 +43,8 @@ pub(super) struct Member {
     pub(super) mapped: Option<Arc<Mapped>>,
     /// A durable write has to be followed by a flush.
     pub(super) drops_dsync: bool,
+    /// A device that says it can zero ranges by giving up their place.
+    unmaps: bool,
     /// fallocate said that it cannot punch holes here.
     pub(super) cannot_punch: bool,
     /// fallocate said that it cannot zero ranges here.
@@ -68,6 +73,7 @@ impl Member {
         let is_file = !member.block_device && member.backend.is_none();
         let at_once = is_file && !overlaid && answers_at_once(&member.file);
         let mapped = map(&member).map(Arc::new);
+        let unmaps = member.block_device && can_unmap(&member.file);
         let cannot_punch = false;
         let cannot_zero = false;
         let start = member.start_bytes();
@@ -88,6 +94,7 @@ impl Member {
             at_once,
             mapped,
             drops_dsync,
+            unmaps,
             cannot_punch,
             cannot_zero,
             path,
@@ -115,6 +122,29 @@ impl Member {
             (Some(_), IoOp::Discard { .. }) => Some(Ok(Outcome::Done)),
             _ => None,
         }
+    }
+
+    /// How zeroes come where a member is being rebuilt, without a place for them if there is none:
+    /// by `op`, which writes them, or another way; `None` where a file has no place for what lies
+    /// there, which reads as zeroes for that. As far as that is not durable yet, it becomes so by
+    /// the flush after what is written.
+    pub(super) fn without_place(&self, op: IoOp, sector: u64, len_bytes: u32) -> Option<IoOp> {
+        if self.overlay.is_some() || self.reader.is_some() {
+            return Some(op);
+        }
+        if self.unmaps {
+            let sectors = u64::from(len_bytes) / SECTOR_BYTES;
+            return Some(IoOp::WriteZeroes { sector, sectors, unmap: true, fua: false });
+        }
+        let start = self.start + sector * SECTOR_BYTES;
+        let end = start + u64::from(len_bytes);
+        let is_hole = match rustix::fs::seek(&*self.file, SeekFrom::Data(start)) {
+            Ok(data) => data >= end,
+            Err(errno) => errno == Errno::NXIO,
+        };
+        // It may have been truncated.
+        let is_there = || self.file.metadata().is_ok_and(|data| data.len() >= end);
+        (!(is_hole && is_there())).then_some(op)
     }
 
     /// How an operation goes where changes are kept elsewhere.
@@ -181,6 +211,13 @@ fn map(member: &MemberFile) -> Option<Mapped> {
     let bytes = member.sectors * SECTOR_BYTES;
     // SAFETY: it is sealed, and was as long as that when it was opened.
     is_sealed(&member.file).then(|| unsafe { Mapped::new(&member.file, bytes) })?
+}
+
+/// Tells whether a device says that it can zero ranges by giving up their place.
+fn can_unmap(device: &LockedFile) -> bool {
+    let number = device.metadata().map(|data| data.rdev());
+    let device = number.ok().and_then(BlockDevice::of);
+    device.is_some_and(|device| device.zeroes_by_unmapping())
 }
 
 /// The size of a file or device, where it tells.

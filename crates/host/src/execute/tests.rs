@@ -28,7 +28,7 @@ fn read(sector: u64, buf: Buf) -> IoOp {
 }
 
 fn write(sector: u64, buf: Buf) -> IoOp {
-    IoOp::Write { sector, buf, fua: true }
+    IoOp::Write { sector, buf, fua: true, fill: false }
 }
 
 /// Its node lies on a file system in memory, as that of a device in /dev does.

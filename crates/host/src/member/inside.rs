@@ -10,8 +10,12 @@ use super::look::partitions;
 use super::{MemberFile, MemberName, Part, peek, probe};
 use crate::sysfs::{BlockDevice, Upon};
 
+/// Where partitions begin, in sectors, by old tools and by new ones.
+const USUAL_STARTS: [u64; 4] = [63, 64, 128, 2048];
+
 /// What holds a superblock of md under this name: the file or device itself, or partitions of it,
-/// by the kernel's devices where it has them. The name itself where there is neither.
+/// by the kernel's devices where it has them; or, where the partition table is gone, what begins
+/// where a partition usually does. The name itself where there is nothing like that.
 #[must_use]
 pub fn inside(name: &Path) -> Vec<PathBuf> {
     let itself = || vec![name.to_owned()];
@@ -27,7 +31,10 @@ pub fn inside(name: &Path) -> Vec<PathBuf> {
         Ok(superblock) if superblock.version == Version::V0_90 => Some(superblock),
         _ => return itself(),
     };
-    let Ok(table) = partitions(&disk) else { return itself() };
+    let Ok(table) = partitions(&disk) else {
+        let former = if last.is_none() { former_partition(name) } else { None };
+        return former.map_or_else(itself, |part| vec![part]);
+    };
     let data = table.partitions.iter().filter(|partition| !partition.kind.is_extended());
     let members = data.filter(|partition| {
         let found = peek(&part(name, partition)).map(|part| probe(&part).superblock);
@@ -41,6 +48,18 @@ pub fn inside(name: &Path) -> Vec<PathBuf> {
         .map(|member| kernel_device(&disk, member).unwrap_or_else(|| part(name, member)))
         .collect();
     if names.is_empty() { itself() } else { names }
+}
+
+/// A member that begins where a partition usually does.
+fn former_partition(name: &Path) -> Option<PathBuf> {
+    let begins = |start: u64| {
+        let part = Some(Part::Bytes { offset: start * SECTOR_BYTES, size: None });
+        let name = MemberName { file: name.to_owned(), part }.name();
+        let superblock = probe(&peek(&name).ok()?).superblock.ok()?;
+        // What lies by the end of the disk may be of anything.
+        matches!(superblock.version, Version::V1_1 | Version::V1_2).then_some(name)
+    };
+    USUAL_STARTS.into_iter().find_map(begins)
 }
 
 fn part(name: &Path, partition: &Partition) -> PathBuf {

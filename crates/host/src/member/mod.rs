@@ -14,6 +14,7 @@ use crate::lock::LockedFile;
 mod backend;
 mod below;
 mod error;
+mod fit;
 mod fuzz;
 mod identity;
 mod in_use;

@@ -174,8 +174,21 @@ impl MemberFile {
         {
             return Err(OpenError::new(&self.path, "was replaced", "try again"));
         }
+        twin.sectors = self.sectors;
         twin.lost.clone_from(&self.lost);
-        Ok(twin)
+        match &self.overlay {
+            Some(overlay) => twin.through(&overlay.dir),
+            None => Ok(twin),
+        }
+    }
+
+    /// The same, with its changes if there is an overlay of it in this directory.
+    ///
+    /// # Errors
+    /// When that cannot be read, or is not of this member as it is now.
+    pub fn through(mut self, dir: &Path) -> Result<Self, OpenError> {
+        self.overlay = Overlay::look(dir, &self)?;
+        Ok(self)
     }
 }
 
@@ -184,9 +197,7 @@ impl MemberFile {
 /// # Errors
 /// As for [`open`].
 pub fn peek_through(path: &Path, dir: &Path) -> Result<MemberFile, OpenError> {
-    let mut member = peek(path)?;
-    member.overlay = Overlay::look(dir, &member)?;
-    Ok(member)
+    peek(path)?.through(dir)
 }
 
 fn open_unlocked(path: &Path, mode: Mode<'_>, claim: bool) -> Result<MemberFile, OpenError> {
@@ -221,17 +232,18 @@ fn open_unlocked(path: &Path, mode: Mode<'_>, claim: bool) -> Result<MemberFile,
         return Err(OpenError::read_only(path, "is a read-only device", next));
     }
     let bytes = size_bytes(&file, kind).map_err(fail)?;
+    // A description of an image may be shorter than a sector.
+    if kind == Kind::File
+        && let Some(disk) = disk_in(&name, &file, bytes)?
+    {
+        return of_disk(path, file, disk, mode);
+    }
     if bytes < SECTOR_BYTES {
         let reason = match bytes {
             0 => "is empty".to_owned(),
             bytes => format!("has {bytes} bytes, not even a sector"),
         };
         return Err(OpenError::new(path, reason, "name a member with room for data"));
-    }
-    if kind == Kind::File
-        && let Some(disk) = disk_in(&name, &file, bytes)?
-    {
-        return of_disk(path, file, disk, mode);
     }
     let block_device = kind == Kind::BlockDevice;
     let part = part.map(|part| range_of(path, &name, part, bytes)).transpose()?;

@@ -51,7 +51,7 @@ impl Machine for Keeper {
             Event::Fabric(FabricEvent::Placed { imm, .. }) => {
                 let buf = Buf { offset: self.scratch.offset, len: BLOCK };
                 let member = self.volume.unwrap().member;
-                let op = IoOp::Write { sector: imm.into(), buf, fua: false };
+                let op = IoOp::Write { sector: imm.into(), buf, fua: false, fill: false };
                 self.actions.push_back(Action::Io { io: IoId(1), member, op });
             }
             Event::Done { io: IoId(1), result } => {

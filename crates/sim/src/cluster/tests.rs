@@ -257,7 +257,7 @@ fn volumes_are_opened_alone_and_written_to() {
     let open = |io| Action::Volume { io: IoId(io), op: VolumeOp::Open { name: "v".to_owned() } };
     let (a, heard) = start(&mut world, "a", vec![fill(3, 0), open(1)], move |event| match event {
         Event::Volume { io: IoId(1), result: Ok(volume) } => {
-            let write = IoOp::Write { sector: 8, buf: at(0), fua: true };
+            let write = IoOp::Write { sector: 8, buf: at(0), fua: true, fill: false };
             let io = Action::Io { io: IoId(3), member: volume.member, op: write };
             vec![open(2), io]
         }

@@ -48,7 +48,7 @@ impl BlockMachine for Mirror {
         let Request { sector, buf, .. } = request;
         let (members, op) = match request.op {
             Op::Read => (0..1, IoOp::Read { sector, buf }),
-            Op::Write { fua } => (0..2, IoOp::Write { sector, buf, fua }),
+            Op::Write { fua } => (0..2, IoOp::Write { sector, buf, fua, fill: false }),
             _ => (0..2, IoOp::Flush),
         };
         let mut ios = Vec::new();

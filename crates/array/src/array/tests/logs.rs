@@ -182,7 +182,7 @@ impl Order {
 /// one
 /// tells of is.
 fn check_partial_parity(order: &mut Order, member: MemberId, op: IoOp) {
-    let (IoOp::Write { sector, buf, fua }, role) = (op, Role(member.0)) else { return };
+    let (IoOp::Write { sector, buf, fua, .. }, role) = (op, Role(member.0)) else { return };
     let sectors = u64::from(buf.len) / SECTOR_BYTES;
     if (AREA.sector..AREA.sector + AREA.sectors).contains(&sector) {
         assert!(fua, "a unit that is not durable at once");

@@ -165,7 +165,7 @@ impl World {
                 let to = &mut self.arena[buf.offset as usize..][..buf.len as usize];
                 to.copy_from_slice(disk.read(sector, to.len()));
             }
-            IoOp::Write { sector, buf, fua } => {
+            IoOp::Write { sector, buf, fua, .. } => {
                 self.writes += 1;
                 let end = sector + u64::from(buf.len) / SECTOR_BYTES;
                 self.bad.retain(|(m, s)| *m != member || !(sector..end).contains(s));

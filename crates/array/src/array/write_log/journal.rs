@@ -126,7 +126,7 @@ impl Journal {
         let block = MetaBlock { seq, position, payloads: Vec::new() };
         let buf = self.pages[0];
         lane.actions.push_back(Action::Store { buf, bytes: block.encode(self.set_uuid) });
-        let op = IoOp::Write { sector: start + position, buf, fua: true };
+        let op = IoOp::Write { sector: start + position, buf, fua: true, fill: false };
         lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
     }
 
@@ -392,7 +392,7 @@ impl Journal {
         }
         self.state = State::Recording(writes.len());
         for (position, buf) in writes {
-            let op = IoOp::Write { sector: start + position, buf, fua: false };
+            let op = IoOp::Write { sector: start + position, buf, fua: false, fill: false };
             lane.issue(member, op, Owner::Log(LogIo::Unit(member)));
         }
     }

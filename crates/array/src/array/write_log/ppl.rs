@@ -435,7 +435,7 @@ impl PartialParityLogs {
         log.next += sectors;
         log.state = state;
         let fua = !crate::broken("log-before-data");
-        let op = IoOp::Write { sector, buf: log.buffer.slice(0, bytes), fua };
+        let op = IoOp::Write { sector, buf: log.buffer.slice(0, bytes), fua, fill: false };
         lane.issue(id, op, Owner::Log(LogIo::Unit(id)));
     }
 

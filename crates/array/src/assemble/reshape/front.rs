@@ -67,6 +67,9 @@ impl Halfway {
     /// # Errors
     /// When it tells nothing, and `force` was not asked for.
     pub fn look(&mut self, read: &mut ReadMember<'_>) -> Result<Option<String>, Refusal> {
+        if self.is_stated {
+            return Ok(None);
+        }
         if self.has_code() {
             self.code = self.by_code(read);
             return Ok(None);
@@ -107,7 +110,8 @@ impl Halfway {
              members do not tell how far that is",
             self.description()
         );
-        let advice = "find the missing members, or take the superblocks' position for true";
+        let advice = "find the missing members, say by --reshape-position SECTOR where it \
+                      stopped, or take the superblocks' position for true";
         Refusal::new(reason, self.by_force(advice))
     }
 
@@ -138,10 +142,20 @@ impl Halfway {
         };
         let mut at = told;
         let mut all_tell = maps.kept(told).next().is_none();
+        // Ends of what says the same in both maps and is all alike.
+        let mut ends = Vec::new();
+        let mut is_alike = false;
+        let mut is_hidden = false;
         for _ in 0..self.most_units() {
             let Some(unit) = self.numbers.next_unit(at) else { break };
+            let found = maps.compare(&unit);
+            if is_alike && found == Unit::Once {
+                ends.push(at);
+            }
+            is_alike = found == Unit::Bland;
+            is_hidden |= found == Unit::Hidden;
             at = self.numbers.beyond(&unit);
-            match maps.compare(&unit) {
+            match found {
                 Unit::Twice => {
                     let front = maps.run_end(at)?;
                     return maps.is_all_kept(front, told).then_some(Front::Seen(front));
@@ -150,8 +164,17 @@ impl Halfway {
                 Unit::Once => {}
             }
         }
+        ends.extend(is_alike.then_some(at));
         // Where other disks hold data, all that were looked at would be there twice otherwise.
-        if all_tell && !self.shifts { Some(Front::Seen(told)) } else { fallback }
+        if all_tell && !self.shifts {
+            return Some(Front::Seen(told));
+        }
+        if fallback.is_some() || is_hidden || !self.shifts {
+            return fallback;
+        }
+        // It stopped in one of these, and where in it is all the same.
+        ends.retain(|end| maps.is_all_kept(*end, told));
+        <[u64; 1]>::try_from(ends).ok().map(|[end]| Front::Seen(end))
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Halfway {
     places: Vec<BackupPlace>,
     /// The data tell the front.
     is_sure: bool,
+    /// The front was stated by who knows.
+    is_stated: bool,
     /// What parity tells of what has been moved.
     code: Option<Code>,
     /// The data begin elsewhere in the new map, on some member.
@@ -101,6 +103,7 @@ pub(super) fn decide(
         has_backup: false,
         places: Vec::new(),
         is_sure: false,
+        is_stated: false,
         code: None,
         shifts: candidates.iter().filter_map(|one| one.superblock.as_ref().ok()).any(shifts),
         force: options.force,
@@ -220,9 +223,25 @@ impl Halfway {
         let options = Options { read_only: true, ..options };
         let devices = candidates.iter().map(|candidate| candidate.device.clone()).collect();
         let read = Invocation::Assemble { name: None, rename: false, options, devices };
-        let advice = "have md go on with it (mdadm --assemble, with --backup-file where there is \
-                      one), or read it";
-        Start::Refused { reason, next: Next::by(advice, read), could_force: false }
+        // Whether md may go on with it, only the data tell.
+        Start::Refused { reason, next: Next::by("read it", read), could_force: false }
+    }
+
+    /// Takes this sector of the array for where the reshape stopped, whatever superblocks and data
+    /// tell.
+    ///
+    /// # Errors
+    /// When no reshape of this array stops there.
+    pub fn stop_at(&mut self, position: u64) -> Result<(), Refusal> {
+        let unit = self.numbers.unit();
+        let size = self.numbers.size_sectors();
+        if position > size || position < size && !position.is_multiple_of(unit) {
+            let reason = format!("{}: it did not stop at sector {position}", self.description());
+            return Err(Refusal::new(reason, format!("name a multiple of {unit} up to {size}")));
+        }
+        self.front = position;
+        self.is_stated = true;
+        Ok(())
     }
 
     /// In the words of a message: what was changed, and how far that is.

@@ -6,6 +6,7 @@ use braid_array::refusal::{Invocation, Next};
 
 use super::layers::Layers;
 use crate::cmd::found::Found;
+use crate::cmd::given::Given;
 use crate::invocation::next_step;
 use crate::output;
 use crate::output::explained::Later;
@@ -18,9 +19,10 @@ pub(super) struct Advice {
 
 impl Advice {
     /// `next` leads to the array; but when its members are not a complete set of this machine's
-    /// own, reading does first.
-    pub(super) fn of(layers: &Layers, found: &Owner, next: Next) -> Self {
-        let may_write = found.is_own && is_whole(layers);
+    /// own, reading does first. An image with holes is written to in no case.
+    pub(super) fn of(layers: &Layers, found: &Owner, next: Next, given: &Given<'_>) -> Self {
+        let has_holes = !given.maps.all().is_empty();
+        let may_write = found.is_own && is_whole(layers) && !has_holes;
         let reading = match next.invocation.as_deref() {
             Some(Invocation::Assemble { options, .. }) if !(options.read_only || may_write) => {
                 let mut reading = next.clone();
@@ -31,11 +33,12 @@ impl Advice {
                 }
                 reading
             }
-            _ => return Self { next, later: None },
+            _ => return Self { next: given.put_into(next), later: None },
         };
-        let command = next_step(&Next::from(*next.invocation.expect("it assembles")));
-        let later = Some(Later { command, writes: writes(layers) });
-        Self { next: reading, later }
+        let writing = Next::from(*next.invocation.expect("it assembles"));
+        let command = next_step(&given.put_into(writing));
+        let later = (!has_holes).then(|| Later { command, writes: writes(layers) });
+        Self { next: given.put_into(reading), later }
     }
 }
 

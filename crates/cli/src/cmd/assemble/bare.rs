@@ -28,9 +28,10 @@ pub(super) fn start(
         return usage("--geometry takes a NAME and all MEMBERs", "name them in order of roles");
     }
     let exports = launch::exports("assemble", &args.export, args.insecure)?;
+    let purpose = Use::serve_read_only(args.overlay.dir());
     launch("assemble", object, args.foreground, daemon, |daemon| {
         let Bare { name, config, members } =
-            bare::open("assemble", geometry, &args.names, &args.maps, Use::ServeReadOnly)?;
+            bare::open("assemble", geometry, &args.names, &args.maps, purpose)?;
         let (_, roles) = bare::named(&args.names);
         let again = Some(HowAssembled::bare(run_dir, args, roles));
         let how = How { exports, limits: args.limits.clone(), again };

@@ -14,6 +14,7 @@ use super::layers::Layer;
 use super::{Called, Chosen, Layers};
 use crate::cmd::families::{Choice, Families, Family, choose};
 use crate::cmd::found::{self, Found, Use};
+use crate::cmd::given::Given;
 use crate::cmd::maps;
 use crate::cmd::running;
 use crate::cmd::stranger::Stranger;
@@ -60,16 +61,18 @@ pub(super) fn run(run_dir: &Path, plan: Chosen, as_json: bool) -> Result<(), Fai
         explained.arrays.push(explain(family, damaged, others, &called, &plan, &running));
     }
     explained.others = odd;
-    explained.together = together(&explained.arrays);
+    explained.together = together(&explained.arrays, &plan.given());
     answer(&explained, as_json)
 }
 
 /// What shows volumes that lie on several of these arrays.
-fn together(arrays: &[Explanation]) -> Option<String> {
+fn together(arrays: &[Explanation], given: &Given<'_>) -> Option<String> {
     let ready: Vec<Vec<&str>> = arrays.iter().map(|array| array.devices().collect()).collect();
     let several = ready.iter().filter(|devices| !devices.is_empty()).count() > 1;
-    let words = ready.concat().into_iter().map(shell_word);
-    several.then(|| format!("braid cat --list {}", words.collect::<Vec<_>>().join(" ")))
+    let devices = ready.concat();
+    let words: Vec<String> = devices.iter().map(|device| shell_word(device)).collect();
+    let maps = given.maps_of(&devices);
+    several.then(|| format!("braid cat --list{maps} {}", words.join(" ")))
 }
 
 /// Prints it. That there is no array, or one that cannot start, shows in the exit status.
@@ -118,7 +121,9 @@ fn explain(
         None => devices.iter().find_map(in_use),
     };
     let owner = Owner::of(&devices);
-    let layers = Layers::of(devices, nested, called.clone(), plan.options);
+    let (devices, mut said, _) = found::to_use(devices, plan.options.read_only);
+    let mut layers = Layers::of(devices, nested, called.clone(), plan.options);
+    said.append(&mut layers.look(plan.options, &plan.reshape));
     let (prospect, Advice { next, later }) = match unavailable {
         Some((prospect, next)) => (prospect, Advice { next, later: None }),
         None => {
@@ -126,11 +131,12 @@ fn explain(
                 Start::Refused { next, .. } => called.named(next.clone()),
                 Start::Ready { .. } | Start::Halfway(_) => layers.invocation(plan.options).into(),
             };
-            (prospect_of(&layers.top.start), Advice::of(&layers, &owner, next))
+            let advice = Advice::of(&layers, &owner, next, &plan.given());
+            (prospect_of(&layers.top.start, &said), advice)
         }
     };
     let within = |layer: Layer| Explanation {
-        prospect: prospect_of(&layer.assembly.start),
+        prospect: prospect_of(&layer.assembly.start, &[]),
         superblock: layer.assembly.newest.map(|newest| *newest),
         verdicts: layer.assembly.verdicts,
         within: Vec::new(),
@@ -156,15 +162,16 @@ fn in_use(found: &Found) -> Option<(Prospect, Next)> {
     Some((Prospect::Refused { reason }, next))
 }
 
-fn prospect_of(start: &Start) -> Prospect {
+/// `said`: what the data tell beside the superblocks.
+fn prospect_of(start: &Start, said: &[String]) -> Prospect {
     match start {
         Start::Refused { reason, .. } => Prospect::Refused { reason: reason.clone() },
         Start::Halfway(halfway) => Prospect::Ready {
-            condition: format!("to be read; {}", halfway.description()),
+            condition: with("to be read".to_owned(), &[&[halfway.description()], said].concat()),
             replay: None,
         },
         Start::Ready { config, degraded, resync_from, by_bitmap } => Prospect::Ready {
-            condition: condition(*degraded, *resync_from, *by_bitmap),
+            condition: with(condition(*degraded, *resync_from, *by_bitmap), said),
             replay: replay(config),
         },
     }
@@ -190,6 +197,10 @@ fn replay(config: &Config) -> Option<Replay> {
             Some(Replay::Journal { device, blocks: scan.blocks, pages })
         }
     }
+}
+
+fn with(condition: String, said: &[String]) -> String {
+    said.iter().fold(condition, |text, more| format!("{text}; {more}"))
 }
 
 fn condition(degraded: u16, resync_from: Option<u64>, by_bitmap: bool) -> String {

@@ -1,18 +1,17 @@
 //! One array, or arrays whose members are arrays: told apart by whether the devices carry the
 //! superblocks of several arrays, and those arrays' contents the superblocks of one more.
 
-use std::path::Path;
-
-use braid_array::SECTOR_BYTES;
 use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, Verdict};
 use braid_array::format::superblock::feature;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
-use braid_host::member::{self, MemberFile};
+use braid_array::{Refusal, SECTOR_BYTES};
+use braid_host::member::MemberFile;
 use braid_host::reader::Reader;
 use braid_host::serve::Assembled;
 
 use super::{Called, judge};
+use crate::args::ReshapeArgs;
 use crate::cmd::found::{self, Found};
 use crate::cmd::halfway;
 use crate::failure::Failure;
@@ -81,6 +80,58 @@ impl Layers {
             layers.top.start = Start::Refused { reason, next, could_force: false };
         }
         layers
+    }
+
+    /// Has the data looked at of an array that stopped in the middle of a reshape: superblocks do
+    /// not tell whether md may go on with it. Returns what is to be said of what can be read.
+    pub(super) fn look(&mut self, options: Options, reshape: &ReshapeArgs) -> Vec<String> {
+        let newest = self.top.newest.as_deref();
+        let is_halfway = newest.is_some_and(|newest| newest.has(feature::RESHAPE_ACTIVE));
+        if !self.inner.is_empty() {
+            return Vec::new();
+        }
+        if !is_halfway {
+            self.look_at_cut_images(options);
+            return Vec::new();
+        }
+        let to_read = judge(&self.devices, Options { read_only: true, ..options });
+        let twins = self.devices.iter().map(|one| one.device.twin().ok()).collect();
+        let (Start::Halfway(halfway), Some(twins)) = (to_read.start, twins) else {
+            return Vec::new();
+        };
+        let opened = halfway::prepare(*halfway, twins, reshape);
+        match (opened, &mut self.top.start) {
+            (Err(Refusal { reason, next }), start) => {
+                *start = Start::Refused { reason, next, could_force: false };
+                Vec::new()
+            }
+            (Ok(opened), Start::Refused { reason, next, .. }) => {
+                let go_on = "have md go on with it (mdadm --assemble, with --backup-file where \
+                             there is one), or read it";
+                let copy = "read it, and copy what it holds";
+                next.advice = if opened.warnings.is_empty() { go_on } else { copy }.into();
+                opened.warnings.iter().for_each(|warning| *reason += &format!("; {warning}"));
+                Vec::new()
+            }
+            (Ok(opened), _) => opened.warnings,
+        }
+    }
+
+    /// Advises to read what is left of images that were cut off, where they are needed.
+    fn look_at_cut_images(&mut self, options: Options) {
+        let is_cut = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::TooSmall { .. });
+        let Start::Refused { next, .. } = &mut self.top.start else { return };
+        if options.read_only || !self.top.verdicts.iter().any(is_cut) {
+            return;
+        }
+        let to_read = Options { read_only: true, ..options };
+        let twins = self.devices.iter().filter_map(|one| one.device.twin().ok());
+        let (whole, ..) = found::to_use(twins.map(found::read).collect(), true);
+        let assembly = judge(&whole, to_read);
+        if let Start::Ready { .. } = assembly.start {
+            let invocation = self.called.invocation(to_read, attached(&assembly).collect());
+            *next = Next::by("read it: what is missing counts as unreadable", invocation);
+        }
     }
 
     /// A member of the array of arrays that stopped in the middle of a reshape: its pieces are
@@ -217,12 +268,12 @@ impl Layers {
     pub(super) fn assembled(
         self,
         object: &str,
-        backup: Option<&Path>,
+        reshape: &ReshapeArgs,
     ) -> Result<Assembled, Failure> {
         if let (Start::Halfway(halfway), true) = (&self.top.start, self.inner.is_empty()) {
             let devices = self.devices.into_iter().map(|one| one.device).collect();
             let (whole, arrays) =
-                halfway::open("assemble", object, (**halfway).clone(), devices, backup)
+                halfway::open("assemble", object, (**halfway).clone(), devices, reshape)
                     .map_err(|why| Failure::explained("assemble", object, why))?;
             return Ok(Assembled::Pieces { whole, arrays });
         }
@@ -301,8 +352,10 @@ fn judge_nested<'a>(
     groups: impl Iterator<Item = &'a [Found]>,
     options: Options,
 ) -> (Vec<Assembly>, Assembly) {
-    let inner: Vec<Assembly> = groups.map(|found| judge(found, options)).collect();
-    let candidates: Vec<Candidate> = inner.iter().filter_map(content_of).collect();
+    let groups: Vec<&[Found]> = groups.collect();
+    let inner: Vec<Assembly> = groups.iter().map(|found| judge(found, options)).collect();
+    let contents = inner.iter().zip(&groups).filter_map(|(one, found)| content_of(one, found));
+    let candidates: Vec<Candidate> = contents.collect();
     let none = candidates.is_empty();
     let mut top = found::decide(candidates, options);
     if let (true, Start::Refused { reason, .. }) = (none, &mut top.start) {
@@ -320,12 +373,12 @@ fn hold_a_superblock(groups: &[Vec<Found>]) -> bool {
 /// What an array holds at the places of superblocks, if it is started at all costs; `None` when it
 /// cannot be started.
 pub(in crate::cmd) fn content(found: &[Found]) -> Option<Candidate> {
-    content_of(&judge(found, Options { force: true, run: true, read_only: true }))
+    content_of(&judge(found, Options { force: true, run: true, read_only: true }), found)
 }
 
 /// What an inner array holds at the places of superblocks; `None` when it cannot be started.
-fn content_of(assembly: &Assembly) -> Option<Candidate> {
-    let mut reader = reader(assembly)?;
+fn content_of(assembly: &Assembly, found: &[Found]) -> Option<Candidate> {
+    let mut reader = reader(assembly, found)?;
     let sectors = reader.size_bytes() / SECTOR_BYTES;
     let mut read = |sector: u64, bytes: u32| {
         let mut content = vec![0; bytes as usize];
@@ -337,8 +390,11 @@ fn content_of(assembly: &Assembly) -> Option<Candidate> {
 
 /// Reads an inner array. Its members are opened once more: the reader goes through the page cache,
 /// whoever serves them does not.
-fn reader(assembly: &Assembly) -> Option<Reader> {
-    let open = |device: &str| member::peek(device.as_ref()).ok();
+fn reader(assembly: &Assembly, found: &[Found]) -> Option<Reader> {
+    let open = |device: &str| {
+        let one = found.iter().find(|one| one.candidate.device == device)?;
+        one.device.twin().ok()
+    };
     match &assembly.start {
         Start::Ready { config, .. } => {
             let members = config.members.iter().map(|member| open(&member.device));
@@ -346,7 +402,8 @@ fn reader(assembly: &Assembly) -> Option<Reader> {
         }
         Start::Halfway(halfway) => {
             let members = attached(assembly).map(open).collect::<Option<_>>()?;
-            let opened = halfway::prepare((**halfway).clone(), members, None).ok()?;
+            let opened =
+                halfway::prepare((**halfway).clone(), members, &ReshapeArgs::default()).ok()?;
             Reader::of_pieces(opened.whole, opened.arrays).ok()
         }
         Start::Refused { .. } => None,

@@ -12,10 +12,11 @@ use braid_host::serve::Assembled;
 
 use super::families::{self, Choice, Families, choose};
 use super::found::{self, Found, Members, Named, Use};
+use super::given::Given;
 use super::launch::{self, How, launch};
 use super::maps;
 use super::stranger::refuse_strangers;
-use crate::args::{AssembleArgs, MapArgs};
+use crate::args::{AssembleArgs, MapArgs, ReshapeArgs};
 use crate::config::{MdadmConf, MdadmPlace as Place, uuid_digits};
 use crate::failure::{Failure, system_error};
 use crate::output::{self, shape};
@@ -104,8 +105,15 @@ struct Chosen {
     overlay: Option<PathBuf>,
     /// What of members counts as unreadable.
     maps: MapArgs,
-    /// The backup file of a reshape.
-    backup: Option<PathBuf>,
+    reshape: ReshapeArgs,
+}
+
+impl Chosen {
+    /// What commands that follow are to be given again.
+    fn given(&self) -> Given<'_> {
+        let overlay = self.overlay.as_deref();
+        Given { maps: &self.maps, overlay, reshape: Some(&self.reshape) }
+    }
 }
 
 pub(super) fn run(run_dir: &Path, args: &AssembleArgs) -> Result<(), Failure> {
@@ -174,7 +182,7 @@ pub(super) fn start(
         options: Options { force: args.force, run: args.run, read_only: args.readonly },
         overlay: args.overlay.dir().map(Path::to_owned),
         maps: args.maps.clone(),
-        backup: args.backup.file().map(Path::to_owned),
+        reshape: args.reshape.clone(),
     };
     maps::check("assemble", &args.maps, plan.members.iter().map(PathBuf::as_path))?;
     check_maps(args, &plan.object)?;
@@ -267,35 +275,39 @@ pub(super) fn is_whole(name: &str, uuid: Option<&str>, members: &[PathBuf]) -> b
 
 /// Serves the array until it is stopped. With `daemon`, the terminal is left once it is served.
 fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Failure> {
-    let purpose = match (plan.options.read_only, &plan.overlay) {
-        (true, _) => Use::ServeReadOnly,
-        (false, overlay) => Use::change(overlay.as_deref()),
+    let purpose = match (plan.options.read_only, plan.overlay.as_deref()) {
+        (true, overlay) => Use::serve_read_only(overlay),
+        (false, overlay) => Use::change(overlay),
     };
     let Choice { members, nested, left_out } = match plan.called.wanted() {
         Some(name) => {
             let purpose = Use::look(plan.overlay.as_deref());
             families::by_name("assemble", name, &plan.members, purpose)?
         }
-        None => Choice { members: plan.members, nested: false, left_out: Vec::new() },
+        None => Choice { members: plan.members.clone(), nested: false, left_out: Vec::new() },
     };
     let found = found::open_all("assemble", &members, purpose)?;
     let found = maps::apply("assemble", &plan.maps, found)?;
     refuse_strangers("assemble", &found)?;
-    let layers = Layers::of(found, nested, plan.called.clone(), plan.options);
+    let (found, remarks, _) = found::to_use(found, plan.options.read_only);
+    let mut layers = Layers::of(found, nested, plan.called.clone(), plan.options);
+    if !plan.options.read_only {
+        layers.look(plan.options, &plan.reshape);
+    }
     if let Start::Refused { reason, next, .. } = &layers.top.start {
-        let next = plan.called.named(next.clone());
+        let next = plan.given().put_into(plan.called.named(next.clone()));
         return Err(Failure::refused("assemble", &plan.object, reason, next));
     }
     let name = plan.called.run_name(layers.top.newest.as_deref(), &plan.object)?;
     let others = left_out.iter().map(|(device, why)| format!("{device} is left out: {why}"));
-    for left_out in others.chain(layers.left_out(&name)) {
+    for left_out in others.chain(layers.left_out(&name)).chain(remarks) {
         output::warning(&format!("assemble {name}: {left_out}"));
     }
     if plan.overlay.is_some() && !layers.inner.is_empty() {
         let reason = "--overlay is for arrays of devices, and this one is made of arrays";
         return Err(Failure::refused("assemble", &plan.object, reason, "use --readonly"));
     }
-    let array = layers.assembled(&plan.object, plan.backup.as_deref())?;
+    let array = layers.assembled(&plan.object, &plan.reshape)?;
     let mut how = plan.how;
     if matches!(array, Assembled::Pieces { .. }) {
         how.again = None;
@@ -305,5 +317,6 @@ fn serve(run_dir: &Path, plan: Chosen, daemon: Option<Daemon>) -> Result<(), Fai
 
 /// An array of just these members.
 pub(super) fn all_in(object: &str, found: Vec<Found>) -> Result<Assembled, Failure> {
-    Layers::of(found, false, Called::default(), Options::default()).assembled(object, None)
+    Layers::of(found, false, Called::default(), Options::default())
+        .assembled(object, &ReshapeArgs::default())
 }

@@ -17,7 +17,7 @@ use braid_rescue::contents::{self, Piece as Bytes};
 
 use super::Called;
 use super::layers::{Layers, short_name};
-use crate::args::AssembleArgs;
+use crate::args::{AssembleArgs, ReshapeArgs};
 use crate::cmd::contents::place_of;
 use crate::cmd::found::{self, Found, Members, Named, Use};
 use crate::cmd::launch::{self, How, launch};
@@ -48,7 +48,7 @@ pub(super) fn start(
     if !args.readonly {
         return usage("a part by itself can only be read", "add --readonly");
     }
-    let others = args.scan || args.explain || args.rename || args.backup.file().is_some();
+    let others = args.scan || args.explain || args.rename || args.reshape.is_given();
     if others || args.overlay.dir().is_some() {
         return usage("--part takes a NAME and MEMBERs", "leave the other options out");
     }
@@ -67,6 +67,8 @@ pub(super) fn start(
         let found = maps::apply("assemble", &args.maps, found)?;
         refuse_strangers("assemble", &found)?;
         let options = Options { force: args.force, run: args.run, read_only: true };
+        let (found, remarks, _) = found::to_use(found, true);
+        remarks.iter().for_each(|remark| output::warning(&format!("assemble {name}: {remark}")));
         let arrays = found::groups(found).into_iter().map(|found| open(&name, found, options));
         let array = served(&name, part, arrays.collect::<Result<_, _>>()?)?;
         let how = How { exports, limits: args.limits.clone(), again: None };
@@ -85,7 +87,7 @@ fn open(object: &str, found: Vec<Found>, options: Options) -> Result<Array, Fail
     for left_out in layers.left_out(&name) {
         output::warning(&format!("assemble {object}: {left_out}"));
     }
-    match layers.assembled(object, None)? {
+    match layers.assembled(object, &ReshapeArgs::default())? {
         Assembled::Array { config, members } => Ok(Array { name, config, members }),
         _ => {
             let reason = format!("{name} stopped in the middle of a reshape");

@@ -7,6 +7,11 @@ use braid_host::serve::Successor;
 use crate::args::AssembleArgs;
 use crate::cmd::bare::MISSING;
 
+fn overlay(args: &AssembleArgs) -> Vec<String> {
+    let dir = args.overlay.dir().map(|dir| dir.display().to_string());
+    dir.map_or_else(Vec::new, |dir| vec!["--overlay".to_owned(), dir])
+}
+
 /// How an array was assembled, as options.
 #[derive(Debug)]
 pub(in crate::cmd) struct HowAssembled {
@@ -23,9 +28,7 @@ impl HowAssembled {
         let mut options = vec!["--run".to_owned()];
         options.extend(args.readonly.then(|| "--readonly".to_owned()));
         options.extend(args.maps.words());
-        if let Some(dir) = args.overlay.dir() {
-            options.extend(["--overlay".to_owned(), dir.display().to_string()]);
-        }
+        options.extend(overlay(args));
         Self { run_dir: run_dir.to_owned(), options, roles: None }
     }
 
@@ -38,7 +41,7 @@ impl HowAssembled {
         let geometry = args.bare.geometry.iter();
         let geometry = geometry.flat_map(|typed| ["--geometry".to_owned(), typed.to_string()]);
         let options = ["--readonly".to_owned()].into_iter().chain(geometry);
-        let options = options.chain(args.maps.words()).collect();
+        let options = options.chain(args.maps.words()).chain(overlay(args)).collect();
         let roles = Some(roles.iter().map(absolute).collect());
         Self { run_dir: run_dir.to_owned(), options, roles }
     }

@@ -46,7 +46,7 @@ pub(super) fn of(devices: &[MemberFile]) -> Option<Hints> {
 }
 
 /// Did the array go on without this one? It may have missed one update of superblocks.
-fn is_behind(superblock: &Superblock, newest: &Superblock) -> bool {
+pub(super) fn is_behind(superblock: &Superblock, newest: &Superblock) -> bool {
     superblock.events.saturating_add(1) < newest.events
         || newest.role_of(superblock.dev_number) != superblock.role()
 }
@@ -68,7 +68,7 @@ fn left(member: usize, device: &MemberFile) -> Vec<Left> {
 }
 
 /// The geometry, unless it is being changed, or is one over nodes.
-fn shape(superblock: &Superblock) -> Option<Shape> {
+pub(super) fn shape(superblock: &Superblock) -> Option<Shape> {
     let level = Level::from_md(superblock.level)?;
     if superblock.has(feature::RESHAPE_ACTIVE) || level == Level::Linear {
         return None;

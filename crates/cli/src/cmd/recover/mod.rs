@@ -4,6 +4,7 @@
 mod gather;
 mod hints;
 mod kept;
+mod left;
 mod saved;
 mod write;
 
@@ -15,6 +16,7 @@ use braid_host::member::{self, MemberFile, MemberName, Part};
 use braid_rescue::recover::Ranked;
 
 use super::found::{self, Use};
+use super::given::Given;
 use super::maps;
 use crate::args::RecoverArgs;
 use crate::failure::Failure;
@@ -29,12 +31,12 @@ pub(super) fn run(args: &RecoverArgs) -> Result<(), Failure> {
     }
     let mut devices = open(args, &args.members)?;
     let mut read = gather::read(&devices, args.resume)?;
-    let mut found = search(&devices, &mut read);
+    let mut found = search(args, &devices, &mut read);
     // A partition ends before its disk: what is behind it is not of the array.
     if let Some(parts) = partitions(&devices, &found) {
         let disks = std::mem::replace(&mut devices, open(args, &parts)?);
         let bytes: Vec<Range<u64>> = disks.iter().zip(&devices).map(bytes_of).collect();
-        found = search(&devices, &mut read.within(&bytes));
+        found = search(args, &devices, &mut read.within(&bytes));
     }
     if args.json {
         return output::print_json(&output::recovered::json(&found));
@@ -52,8 +54,8 @@ pub(super) fn run(args: &RecoverArgs) -> Result<(), Failure> {
     }
 }
 
-fn search(devices: &[MemberFile], read: &mut gather::Read) -> Vec<Recovered> {
-    read.judge(devices).iter().map(|one| placed(one, devices)).collect()
+fn search(args: &RecoverArgs, devices: &[MemberFile], read: &mut gather::Read) -> Vec<Recovered> {
+    read.judge(devices).iter().map(|one| placed(args, one, devices)).collect()
 }
 
 /// Which bytes of a disk its partition is, or all of them where it is the member itself.
@@ -107,7 +109,7 @@ fn nothing(devices: &[MemberFile]) -> Failure {
 }
 
 /// A hypothesis with the members as they are to be named: a partition where the data lie in one.
-fn placed(ranked: &Ranked, devices: &[MemberFile]) -> Recovered {
+fn placed(args: &RecoverArgs, ranked: &Ranked, devices: &[MemberFile]) -> Recovered {
     let shape = ranked.hypothesis.shape;
     // What lies on the array has room in it.
     let needed = ranked.needed_sectors.unwrap_or(0).div_ceil(shape.data_disks().max(1));
@@ -121,13 +123,16 @@ fn placed(ranked: &Ranked, devices: &[MemberFile]) -> Recovered {
             data_offset_bytes,
         }))
     };
-    let roles = ranked.hypothesis.roles.iter().map(place).collect();
+    let roles: Vec<Option<Placed>> = ranked.hypothesis.roles.iter().map(place).collect();
+    let members: Vec<&str> = roles.iter().flatten().map(|place| place.member.as_str()).collect();
+    let given = Given { maps: &args.maps, overlay: args.overlay.dir(), reshape: None };
     Recovered {
         confidence: ranked.confidence,
         shape,
-        roles,
         evidence: ranked.evidence.clone(),
         needed_sectors: ranked.needed_sectors,
+        options: given.maps_of(&members) + &args.overlay.words(),
+        roles,
     }
 }
 

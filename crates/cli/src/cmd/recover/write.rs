@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use braid_array::code::Losses;
-use braid_array::format::superblock::MAX_SECTOR;
-use braid_array::format::{DevRole, Superblock, SuperblockError, Version};
+use braid_array::format::superblock::{MAX_SECTOR, feature};
+use braid_array::format::{DevRole, Superblock, Version};
 use braid_array::level::Level;
 use braid_array::name::{check_name, stored_name};
 use braid_array::refusal::Advised;
 use braid_array::{Role, SECTOR_BYTES};
-use braid_host::member::{self, MemberFile};
+use braid_host::member::MemberFile;
 use braid_rescue::recover::Confidence;
 use uuid::Uuid;
 
+use super::left::Left;
 use super::saved::{Saved, SavedMember};
 use super::{OPERATION, open_as};
 use crate::cmd::found::Use;
@@ -43,10 +44,8 @@ pub(super) fn run(name: &str, found: &[Recovered], overlay: Option<&Path>) -> Re
         .zip(&devices)
         .map(|((role, place), device)| (*role, place.data_offset_bytes / SECTOR_BYTES, device))
         .collect();
-    for (_, _, device) in &members {
-        no_superblock(device)?;
-    }
-    let superblocks = plan(name, best, &members)?;
+    let left = Left::of(best, &members)?;
+    let superblocks = plan(name, best, &members, &left)?;
     let saved = Saved {
         schema: 1,
         name: name.to_owned(),
@@ -100,56 +99,115 @@ fn check(name: &str, best: &Recovered) -> Result<(), Failure> {
     Ok(())
 }
 
-fn no_superblock(device: &MemberFile) -> Result<(), Failure> {
-    match member::probe(device).superblock {
-        Err(SuperblockError::NoMagic) => Ok(()),
-        Ok(_) | Err(_) => {
-            let reason = "has a superblock, which says what it is";
-            let next = "see braid assemble --explain for all members, or remove it first with \
-                        braid zero-superblock";
-            Err(Failure::refused(OPERATION, device.path.display(), reason, next))
-        }
-    }
-}
-
 /// The superblocks, in the order of the members.
 fn plan(
     name: &str,
     best: &Recovered,
     members: &[(Role, u64, &MemberFile)],
+    left: &Left,
 ) -> Result<Vec<Superblock>, Failure> {
-    let Some(version) = version(members) else {
+    let newest = left.newest();
+    let Some(version) = version(members, newest.map(|newest| newest.version)) else {
         let reason = "there is no room for superblocks before the data, nor behind them";
         let next = "serve it with the command that braid recover prints";
         return Err(Failure::refused(OPERATION, name, reason, next));
     };
-    let room = |(_, offset, device): &(Role, u64, &MemberFile)| {
-        end(version, device).saturating_sub(*offset)
+    let smallest = check_room(name, best, members, version, newest)?;
+    let found = superblock_of(name, best, members, version, smallest);
+    let shared = newest.map_or(found.clone(), |newest| Superblock {
+        bblog_size_sectors: 0,
+        bblog_offset_sectors: 0,
+        corrected_reads: 0,
+        devflags: 0,
+        ..as_one(newest, &found, feature::RAID0_LAYOUT)
+    });
+    let number = |role: Role| {
+        let mut roles = shared.roles.iter();
+        let number = roles.position(|held| *held == DevRole::Active(role));
+        number.and_then(|number| u32::try_from(number).ok()).unwrap_or(role.0.into())
     };
+    let each = members.iter().zip(&left.each).map(|(one, left)| {
+        let (role, offset, device) = *one;
+        if let Some(left) = left {
+            let own = as_one(left, &found, feature::RAID0_LAYOUT | feature::BAD_BLOCKS);
+            return own.with_news_of(&shared);
+        }
+        Superblock {
+            data_offset: offset,
+            data_size: room(version, one),
+            super_offset: version.location(device.sectors).unwrap_or(0),
+            dev_number: number(role),
+            device_uuid: Uuid::new_v4().into_bytes(),
+            ..shared.clone()
+        }
+    });
+    Ok(each.collect())
+}
+
+/// A superblock that is left, as one of the array that was found. A bitmap would have to be on all
+/// members.
+fn as_one(left: &Superblock, found: &Superblock, features: u32) -> Superblock {
+    Superblock {
+        set_name: found.set_name,
+        utime: found.utime,
+        feature_map: left.feature_map & features,
+        bitmap_offset_sectors: 0,
+        ..left.clone()
+    }
+}
+
+/// Sectors for data on a member.
+fn room(version: Version, (_, offset, device): &(Role, u64, &MemberFile)) -> u64 {
+    end(version, device).saturating_sub(*offset)
+}
+
+/// Checks that there is room for data on all members, and returns how much each has.
+fn check_room(
+    name: &str,
+    best: &Recovered,
+    members: &[(Role, u64, &MemberFile)],
+    version: Version,
+    newest: Option<&Superblock>,
+) -> Result<u64, Failure> {
+    let room = |one| room(version, one);
     let chunk = u64::from(best.shape.chunk_sectors.max(SUPERBLOCK_SECTORS as u32));
     let smallest = members.iter().map(room).min().unwrap_or(0) / chunk * chunk;
-    let enough = best.needed_sectors.is_none_or(|needed| needed <= best.array_sectors(smallest));
+    let used = newest.map(|newest| newest.size_sectors).filter(|sectors| *sectors > 0);
+    let enough = match used {
+        Some(sectors) => sectors <= smallest,
+        None => best.needed_sectors.is_none_or(|needed| needed <= best.array_sectors(smallest)),
+    };
     if !enough || smallest == 0 {
         let reason = "beside superblocks there is no room for what lies on the array";
         let next = "serve it with the command that braid recover prints";
         return Err(Failure::refused(OPERATION, name, reason, next));
     }
     let unequal = members.iter().any(|one| room(one) / chunk * chunk != smallest);
-    if best.shape.level == Level::Raid0 && unequal {
+    if best.shape.level == Level::Raid0 && unequal && newest.is_none() {
         let reason = "its members are not of one size, and nothing tells how md laid out the rest";
         let next = "serve it with the command that braid recover prints";
         return Err(Failure::refused(OPERATION, name, reason, next));
     }
-    let set_name = Superblock::name_field(&stored_name(&output::host_name(), name));
+    Ok(smallest)
+}
+
+/// The superblock of the array that was found, without what is each member's own.
+fn superblock_of(
+    name: &str,
+    best: &Recovered,
+    members: &[(Role, u64, &MemberFile)],
+    version: Version,
+    smallest: u64,
+) -> Superblock {
     let mut roles = vec![DevRole::Spare; best.roles.len().next_multiple_of(128)];
     for (role, _, _) in members {
         roles[role.index()] = DevRole::Active(*role);
     }
     let now = writes::now();
-    let shared = Superblock {
+    Superblock {
         version,
         set_uuid: Uuid::new_v4().into_bytes(),
-        set_name,
+        set_name: Superblock::name_field(&stored_name(&output::host_name(), name)),
         ctime: now,
         utime: now,
         level: best.shape.level.to_md(),
@@ -160,23 +218,11 @@ fn plan(
         resync_offset: MAX_SECTOR,
         roles,
         ..Superblock::blank()
-    };
-    let each = members.iter().map(|one| {
-        let (role, offset, device) = *one;
-        Superblock {
-            data_offset: offset,
-            data_size: room(one),
-            super_offset: version.location(device.sectors).unwrap_or(0),
-            dev_number: role.0.into(),
-            device_uuid: Uuid::new_v4().into_bytes(),
-            ..shared.clone()
-        }
-    });
-    Ok(each.collect())
+    }
 }
 
-/// The version for which there is room on all members.
-fn version(members: &[(Role, u64, &MemberFile)]) -> Option<Version> {
+/// The version for which there is room on all members: the one that is in use, if one is.
+fn version(members: &[(Role, u64, &MemberFile)], used: Option<Version>) -> Option<Version> {
     let least = members.iter().map(|(_, offset, _)| *offset).min()?;
     let first = |version: Version| match version {
         Version::V1_2 => least >= 2 * SUPERBLOCK_SECTORS,
@@ -186,7 +232,8 @@ fn version(members: &[(Role, u64, &MemberFile)]) -> Option<Version> {
     let there = |version: &Version| {
         first(*version) && members.iter().all(|one| version.location(one.2.sectors).is_some())
     };
-    [Version::V1_2, Version::V1_1, Version::V1_0].into_iter().find(there)
+    let all = [Version::V1_2, Version::V1_1, Version::V1_0].into_iter();
+    all.filter(|version| used.is_none_or(|used| used == *version)).find(there)
 }
 
 /// Where the room for data ends.

@@ -5,6 +5,7 @@ pub(crate) mod browser;
 pub(crate) mod export;
 pub(crate) mod filled;
 pub(crate) mod nodes;
+pub(crate) mod typed;
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -184,7 +184,7 @@ impl Journal {
         }
         batch.unanswered = writes.len();
         for (sector, buf) in writes {
-            self.io(IoOp::Write { sector, buf, fua: false }, out);
+            self.io(IoOp::Write { sector, buf, fua: false, fill: false }, out);
         }
         self.batch = Some(batch);
     }

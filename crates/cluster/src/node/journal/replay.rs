@@ -93,7 +93,7 @@ fn copy(from: u64, to: u64, len: u64, buffer: Buf, steps: &mut VecDeque<IoOp>) {
         let buf = buffer.slice(0, (len - done).min(buffer.len.into()) as u32);
         steps.push_back(IoOp::Read { sector: (from + done) / SECTOR_BYTES, buf });
         let sector = (to + done) / SECTOR_BYTES;
-        steps.push_back(IoOp::Write { sector, buf, fua: false });
+        steps.push_back(IoOp::Write { sector, buf, fua: false, fill: false });
         done += u64::from(buf.len);
     }
 }

@@ -109,7 +109,7 @@ impl Journal {
         let buf = self.page(self.positions, PAGE_BYTES);
         let sector = self.headers_sector + header.byte() / SECTOR_BYTES;
         out.push(Action::Store { buf, bytes: header.encode(&self.array) });
-        let op = IoOp::Write { sector, buf, fua: true };
+        let op = IoOp::Write { sector, buf, fua: true, fill: false };
         out.io(Flight::JournalTrim { client: self.client }, self.member, op);
         Ok(())
     }

@@ -188,7 +188,7 @@ impl Reads {
         self.copies[slot.index()] = CopySlot::Storing;
         out.received_bytes += u64::from(bytes);
         let flight = Flight::StoreCopied { client: seat.client, tag, slot };
-        let op = IoOp::Write { sector, buf: seat.read_buf(slot, bytes), fua: false };
+        let op = IoOp::Write { sector, buf: seat.read_buf(slot, bytes), fua: false, fill: false };
         out.io(flight, seat.member, op);
     }
 

@@ -80,7 +80,7 @@ impl Seat {
         match *work {
             Work::Store { row, from, .. } => {
                 let buf = self.slot(part, set, from);
-                Some(IoOp::Write { sector: self.sector(set, row), buf, fua })
+                Some(IoOp::Write { sector: self.sector(set, row), buf, fua, fill: false })
             }
             Work::Zeroes { row } => {
                 let sectors = u64::from(set.len) / SECTOR_BYTES;

@@ -101,7 +101,7 @@ impl Pages {
                     let buf = page.slice(0, bytes.len() as u32);
                     out.push(Action::Store { buf, bytes });
                     let flight = Flight::MetaWrite { client, tag, page, sector };
-                    out.io(flight, member, IoOp::Write { sector, buf, fua: true });
+                    out.io(flight, member, IoOp::Write { sector, buf, fua: true, fill: false });
                 }
             }
         }

@@ -138,7 +138,7 @@ impl Double {
         let Request { sector, sectors, buf, .. } = *request;
         let op = match request.op {
             Op::Read => IoOp::Read { sector, buf },
-            Op::Write { fua } => IoOp::Write { sector, buf, fua },
+            Op::Write { fua } => IoOp::Write { sector, buf, fua, fill: false },
             Op::WriteZeroes { fua, unmap } => IoOp::WriteZeroes { sector, sectors, unmap, fua },
             Op::Discard => IoOp::Discard { sector, sectors },
             Op::Flush => IoOp::Flush,

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use imago::file::File as Stored;
@@ -12,7 +14,8 @@ use imago::format::gate::ImplicitOpenGate;
 use imago::qcow2::Qcow2;
 use imago::storage::StorageOpenOptions;
 use imago::vmdk::Vmdk;
-use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder, Storage};
+use imago::{DenyImplicitOpenGate, FormatAccess, FormatDriverBuilder};
+use rustix::fs::{Mode, OFlags};
 
 use super::Backend;
 use super::kind::Kind;
@@ -22,6 +25,10 @@ pub(super) struct Image(FormatAccess<Stored>);
 
 impl Image {
     pub(super) fn open(kind: Kind, path: &Path, file: File) -> io::Result<Self> {
+        let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if kind == Kind::SparseVmdk || kind == Kind::Vmdk && has_sparse_extents(&file)? {
+            return Err(io::Error::other(SPARSE));
+        }
         let options = StorageOpenOptions::new().filename(path);
         let stored = Stored::from_open_file(file, options)?;
         let access = match kind {
@@ -29,7 +36,7 @@ impl Image {
                 let builder = Qcow2::<Stored>::builder(stored).write(false);
                 FormatAccess::new(builder.open(DenyImplicitOpenGate::default())?)
             }
-            Kind::Vmdk => {
+            Kind::Vmdk | Kind::SparseVmdk => {
                 let dir = path.parent().unwrap_or(Path::new("/")).to_owned();
                 let builder = Vmdk::<Stored>::builder(stored).write(false);
                 FormatAccess::new(builder.open(Beside(dir))?)
@@ -76,6 +83,32 @@ impl ImplicitOpenGate<Stored> for Beside {
             let reason = format!("{} does not lie beside it", path.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
-        Stored::open(options.write(false))
+        Stored::from_open_file(regular(&path)?, options.write(false))
     }
+}
+
+/// Opens a regular file, and nothing by way of a link. A FIFO or a device is not opened: that has
+/// effects, and may wait for ever.
+fn regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !found.metadata()?.is_file() {
+        let reason = format!("{} is no regular file", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
+const SPARSE: &str = "its data are sparse, or compressed, and only flat ones are read here";
+
+/// Tells whether a descriptor names files in which only what was written has a place.
+fn has_sparse_extents(file: &File) -> io::Result<bool> {
+    const MOST_BYTES: u64 = 2 << 20;
+    let mut text = vec![0; file.metadata()?.len().min(MOST_BYTES) as usize];
+    file.read_exact_at(&mut text, 0)?;
+    let text = String::from_utf8_lossy(&text);
+    let kind = |line: &str| line.split_whitespace().nth(2).map(str::to_owned);
+    let extents =
+        text.lines().filter(|line| line.starts_with("RW ") || line.starts_with("RDONLY "));
+    Ok(extents.filter_map(kind).any(|kind| kind.contains("SPARSE")))
 }

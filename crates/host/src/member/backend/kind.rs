@@ -11,8 +11,10 @@ use super::super::AlignedBytes;
 pub(in crate::member) enum Kind {
     /// QEMU's, version 2 or 3 (`docs/interop/qcow2.rst` of QEMU).
     Qcow2,
-    /// VMware's: a descriptor, or one file with all of it (VMware's "Virtual Disk Format 5.0").
+    /// VMware's: a descriptor of files beside it (VMware's "Virtual Disk Format 5.0").
     Vmdk,
+    /// The same in one file, or a part of it, in which only what was written has a place.
+    SparseVmdk,
 }
 
 impl Kind {
@@ -30,7 +32,10 @@ impl Kind {
             return Some(Self::Qcow2);
         }
         let one_file = start.starts_with(b"KDMV") && matches!(start[4..8], [1..=3, 0, 0, 0]);
-        (one_file || start.starts_with(DESCRIPTOR)).then_some(Self::Vmdk)
+        if one_file {
+            return Some(Self::SparseVmdk);
+        }
+        start.starts_with(DESCRIPTOR).then_some(Self::Vmdk)
     }
 }
 
@@ -39,6 +44,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Qcow2 => "qcow2",
             Self::Vmdk => "VMDK",
+            Self::SparseVmdk => "sparse VMDK",
         })
     }
 }
@@ -56,7 +62,7 @@ mod tests {
         };
         assert_eq!(by(b"QFI\xfb\0\0\0\x03"), Some(Kind::Qcow2));
         assert_eq!(by(b"QFI\xfb\0\0\0\x01"), None, "QEMU's first kind");
-        assert_eq!(by(b"KDMV\x01\0\0\0"), Some(Kind::Vmdk));
+        assert_eq!(by(b"KDMV\x01\0\0\0"), Some(Kind::SparseVmdk));
         assert_eq!(by(b"# Disk DescriptorFile\nversion=1\n"), Some(Kind::Vmdk));
         assert_eq!(by(b"KDMV"), None);
         assert_eq!(by(b""), None);

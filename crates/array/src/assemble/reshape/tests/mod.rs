@@ -343,9 +343,10 @@ fn what_programs_wrote_to_moved_stripes_does_not_hide_the_front() {
 
 #[test]
 fn what_nothing_tells_is_not_believed() {
-    // One pattern all over what was moved last.
+    // One pattern all over what was moved last, and another one behind it.
     let mut content = noise(2 * SIZE_SECTORS, 3);
     content[16 * 512 * 10..16 * 512 * 30].fill(9);
+    content[16 * 512 * 45..16 * 512 * 90].fill(0);
     let (mut halfway, mut disks) = moved(8, 30, false, &content, &[]);
     // What comes after it is not what the old map gives.
     let refusal = disks.look(&mut halfway).unwrap_err();
@@ -353,6 +354,29 @@ fn what_nothing_tells_is_not_believed() {
     halfway.force = true;
     assert!(disks.look(&mut halfway).unwrap().is_some());
     assert_eq!(halfway.front, 8 * 16);
+    // Who knows it says so.
+    halfway.force = false;
+    assert!(halfway.stop_at(30 * 16 + 8).is_err() && halfway.stop_at(u64::MAX).is_err());
+    halfway.stop_at(30 * 16).unwrap();
+    assert_eq!(disks.look(&mut halfway), Ok(None));
+    assert_eq!(halfway.front, 30 * 16);
+}
+
+/// Any front there reads right.
+#[test]
+fn a_front_that_lies_in_zeroes_is_found_where_it_can_lie_nowhere_else() {
+    for backwards in [false, true] {
+        let mut content = noise(2 * SIZE_SECTORS, 3);
+        let zeroes = if backwards { 68..118 } else { 10..60 };
+        content[16 * 512 * zeroes.start..16 * 512 * zeroes.end].fill(0);
+        for done in [28, 40, 60] {
+            let (mut halfway, mut disks) = moved(8, done, backwards, &content, &[]);
+            let said = disks.look(&mut halfway).unwrap();
+            assert!(said.is_some_and(|said| said.contains("md would go on from the wrong place")));
+            let end = if backwards { zeroes.start } else { zeroes.end } as u64;
+            assert_eq!(halfway.front, end * 16, "{done} {backwards}");
+        }
+    }
 }
 
 #[test]
