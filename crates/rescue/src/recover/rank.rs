@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::begins::{Beginning, USUAL_OFFSETS, beginning};
 use super::equations::Equations;
 use super::explain::{Told, explain, fits_the_content};
 use super::gathered::Gathered;
@@ -9,7 +10,7 @@ use super::guess::guess;
 use super::marks::Structure;
 use super::same::reads_the_same;
 use super::sums::{Members, Sums, sums};
-use super::votes::{Hypothesis, Place, USUAL_OFFSETS, rescore, rivals};
+use super::votes::{Hypothesis, Place, rescore, rivals};
 
 /// Hypotheses whose rows are compared, and the most where many meet as many equations.
 const COMPARED: usize = 24;
@@ -19,11 +20,14 @@ const MOST_SORTED: usize = 48;
 /// Ways to give roles to members about which blocks say nothing.
 const MOST_FILLED: usize = 60;
 /// Those that are answered with.
-const ANSWERED: usize = 8;
+const ANSWERED: usize = 3;
 /// The least for [`Confidence::High`]: equations, percent of them, and points before the next.
 const LEAST_EQUATIONS: usize = 50;
 const LEAST_PERCENT: f64 = 95.0;
 const LEAST_LEAD: f64 = 20.0;
+/// The least percent for [`Confidence::Likely`], with redundancy that agrees and without.
+const PROVEN_PERCENT: f64 = 70.0;
+const LIKELY_PERCENT: f64 = 90.0;
 /// Blocks on a member that is left out that can speak against a hypothesis.
 const LEAST_CONTRARY: usize = 8;
 
@@ -94,7 +98,7 @@ pub fn rank(
         }
     }
     all.retain(|(one, said)| one.is_whole_enough() && !said.refute());
-    sort(&mut all, gathered, known);
+    sort(&mut all, &sizes, &equations, gathered, known);
     all.truncate(MOST_SORTED);
     if let Some((best, _)) = all.first().cloned() {
         for other in rivals(&best, &sizes, &equations) {
@@ -103,7 +107,7 @@ pub fn rank(
                 all.push((other, said));
             }
         }
-        sort(&mut all, gathered, known);
+        sort(&mut all, &sizes, &equations, gathered, known);
     }
     let distinct = distinct(all, &sizes, known);
     let contrary = match distinct.first() {
@@ -113,7 +117,8 @@ pub fn rank(
     let ranked = (0..distinct.len().min(ANSWERED)).map(|index| {
         let (one, said) = &distinct[index];
         let next = next_best(index, &distinct);
-        let mut confidence = confidence(index, one, said, next);
+        let begins = beginning(one, &sizes, &equations, gathered.redundancy.as_ref());
+        let mut confidence = confidence(index, one, said, next, begins);
         if !contrary.is_empty() {
             confidence = Confidence::Guess;
         }
@@ -253,7 +258,14 @@ fn offsets(one: &Hypothesis) -> Vec<u64> {
 }
 
 /// What comes first is to be believed first; of those that read the same, it is the one to name.
-fn sort(all: &mut [(Hypothesis, Sums)], gathered: &Gathered, known: &[Structure]) {
+fn sort(
+    all: &mut [(Hypothesis, Sums)],
+    sizes: &[u64],
+    equations: &Equations,
+    gathered: &Gathered,
+    known: &[Structure],
+) {
+    let by_rows = gathered.redundancy.as_ref();
     let most = all.iter().map(|(one, _)| one.met).max().unwrap_or(0);
     let proven: Vec<Vec<usize>> = all
         .iter()
@@ -270,6 +282,7 @@ fn sort(all: &mut [(Hypothesis, Sums)], gathered: &Gathered, known: &[Structure]
             !said.confirm() && lacks_proven(one),
             // What is said of blocks that nobody sees counts less than what is seen.
             std::cmp::Reverse(((one.percent() + one.percent_of_all()) * 5.0) as u64),
+            beginning(one, sizes, equations, by_rows),
             std::cmp::Reverse(one.met),
             std::cmp::Reverse(one.hinted.len()),
             !said.confirm(),
@@ -331,24 +344,28 @@ fn confidence(
     one: &Hypothesis,
     said: &Sums,
     next: Option<&Hypothesis>,
+    begins: Beginning,
 ) -> Confidence {
     let lead = one.percent() - next.map_or(0.0, Hypothesis::percent_of_all);
     let sums_fit = said.rows < 8 || said.confirm();
     let told = !one.hinted.is_empty() && one.roles.len() - one.missing() <= one.hinted.len() + 1;
+    let is_proven = said.decide();
+    let least_percent = if is_proven { PROVEN_PERCENT } else { LIKELY_PERCENT };
     if index > 0 {
         Confidence::Guess
     } else if told && one.of == 0 && sums_fit && next.is_none() {
         // Superblocks say all of it, but for one role at most, for which there is one member.
         if said.confirm() { Confidence::High } else { Confidence::Likely }
-    } else if lead <= 0.0 {
+    } else if lead <= 0.0 || begins == Beginning::Unsure {
         Confidence::Guess
     } else if one.of >= LEAST_EQUATIONS
         && one.percent() > LEAST_PERCENT
         && lead >= LEAST_LEAD
+        && begins <= Beginning::First
         && sums_fit
     {
         Confidence::High
-    } else if one.of >= 4 && one.percent() > 50.0 {
+    } else if one.of >= 4 && one.percent() >= least_percent {
         Confidence::Likely
     } else {
         Confidence::Guess
