@@ -31,6 +31,7 @@ mod score;
 mod shapes;
 mod sums;
 mod votes;
+mod walk;
 mod xfs;
 
 pub use gathered::Gathered;

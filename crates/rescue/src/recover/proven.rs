@@ -18,7 +18,10 @@ use super::votes::{FEW, Hypothesis, MANY, Place, copies};
 const MOST_OFFSETS: usize = 8;
 const MOST_ORIGINS: usize = 2;
 /// Hypotheses that are looked at closely.
-const BEST: usize = 120;
+const BEST: usize = 2000;
+/// With fewer blocks for each of at most so many members, all orders are tried.
+const FEW_BLOCKS: usize = 4;
+const MOST_ORDERED: usize = 6;
 /// More groups of copies are not put into each order.
 const MOST_GROUPS: usize = 5;
 
@@ -185,7 +188,9 @@ impl Search<'_> {
             Relation::Groups(_) => Vec::new(),
             Relation::OneParity => {
                 let votes = self.votes(geometry, data_offset, origin);
-                vec![Hypothesis { roles: self.elect(&votes, data_offset), ..empty }]
+                let roles = self.elect(&votes, data_offset);
+                let first = Hypothesis { roles, ..empty };
+                if self.is_told() { vec![first] } else { all_orders(&first) }
             }
             Relation::TwoParities(rows) => {
                 let mut votes = self.votes(geometry, data_offset, origin);
@@ -223,6 +228,12 @@ impl Search<'_> {
             }
         }
         votes
+    }
+
+    /// Are there blocks enough to tell the order?
+    fn is_told(&self) -> bool {
+        let count = self.proven.members.len();
+        count > MOST_ORDERED || self.equations.some(usize::MAX).count() >= count * FEW_BLOCKS
     }
 
     /// Gives each member a role, those with most votes first.
@@ -279,6 +290,15 @@ fn swapped(one: &Hypothesis) -> impl Iterator<Item = Hypothesis> + use<> {
         other.roles.swap(a, b);
         other
     })
+}
+
+/// The same with all orders of its members.
+fn all_orders(one: &Hypothesis) -> Vec<Hypothesis> {
+    let order = |order: Vec<usize>| {
+        let roles = order.into_iter().map(|role| one.roles[role]).collect();
+        Hypothesis { roles, ..one.clone() }
+    };
+    permutations(one.roles.len()).into_iter().map(order).collect()
 }
 
 /// All orders of so many.

@@ -10,7 +10,8 @@ use super::guess::guess;
 use super::marks::Structure;
 use super::same::reads_the_same;
 use super::sums::{Members, Sums, sums};
-use super::votes::{Hypothesis, Place, rescore, rivals};
+use super::votes::{Hypothesis, Place, order, rescore, rivals};
+use super::walk::walk;
 
 /// Hypotheses whose rows are compared, and the most where many meet as many equations.
 const COMPARED: usize = 24;
@@ -90,8 +91,12 @@ pub fn rank(
     let sizes = members.sizes();
     let mut all: Vec<(Hypothesis, Sums)> = Vec::new();
     let mut tried = HashMap::new();
-    for one in compared_ones(found) {
+    let found = walked(found, members, known, &equations);
+    for one in compared_ones(&found) {
         for mut other in filled(one, members, gathered, known, &mut tried) {
+            if other.roles != one.roles {
+                other.walked = walk(&other, members, known);
+            }
             rescore(&mut other, &sizes, &equations);
             let said = sums(members, &other, gathered, known);
             all.push((other, said));
@@ -101,7 +106,9 @@ pub fn rank(
     sort(&mut all, &sizes, &equations, gathered, known);
     all.truncate(MOST_SORTED);
     if let Some((best, _)) = all.first().cloned() {
-        for other in rivals(&best, &sizes, &equations) {
+        for mut other in rivals(&best, &sizes, &equations) {
+            other.walked = walk(&other, members, known);
+            rescore(&mut other, &sizes, &equations);
             let said = sums(members, &other, gathered, known);
             if other.is_whole_enough() && !said.refute() {
                 all.push((other, said));
@@ -133,6 +140,25 @@ pub fn rank(
         ranked
     });
     ranked.collect()
+}
+
+/// The hypotheses with what is found by walking through what they read, the best first.
+fn walked(
+    found: &[Hypothesis],
+    members: &mut Members<'_, '_>,
+    known: &[Structure],
+    equations: &Equations,
+) -> Vec<Hypothesis> {
+    let sizes = members.sizes();
+    let each = found.iter().map(|one| {
+        let mut one = one.clone();
+        one.walked = walk(&one, members, known);
+        rescore(&mut one, &sizes, equations);
+        one
+    });
+    let mut walked: Vec<Hypothesis> = each.collect();
+    walked.sort_by(order);
+    walked
 }
 
 /// The one that comes nearest to this one.
@@ -200,7 +226,11 @@ fn filled(
     let left_out = one.left_out(members.sizes().len());
     let empty: Vec<usize> =
         (0..one.roles.len()).filter(|role| one.roles[*role].is_none()).collect();
-    let offsets = offsets(one);
+    // Other offsets than that of the rest are tried where members do not fit with it.
+    let offsets = match (one.is_whole_enough(), offsets(one)) {
+        (true, offsets) => offsets,
+        (false, offsets) => offsets[..1].to_vec(),
+    };
     let mut all = vec![one.clone()];
     for &role in empty.iter().take(4) {
         let before = all.clone();

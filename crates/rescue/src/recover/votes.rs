@@ -17,6 +17,7 @@ use super::marks::Structure;
 use super::proven::search_proven;
 use super::score::{misplaced, score};
 use super::shapes::{self, Shape};
+use super::walk::Walked;
 
 /// Equations that are looked at for every shape, and for those that are worth it.
 pub(super) const FEW: usize = 400;
@@ -59,6 +60,8 @@ pub struct Hypothesis {
     pub of: usize,
     /// Blocks that were seen in parity alone, by what it says.
     pub unseen: usize,
+    /// What lies where the file system says so that was read by it.
+    pub(super) walked: Walked,
     /// Members that have their roles by superblocks, which tell level, layout and chunk, too.
     pub hinted: Vec<usize>,
     /// Members that the array went on without, by superblocks.
@@ -76,6 +79,7 @@ impl Hypothesis {
             met: 0,
             of: 0,
             unseen: 0,
+            walked: Walked::default(),
             hinted: vec![],
             behind: vec![],
         }
@@ -219,7 +223,7 @@ fn search_among(
 }
 
 /// Which of two comes first.
-fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
+pub(super) fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
     (b.met.cmp(&a.met))
         .then(a.of.cmp(&b.of))
         .then(b.hinted.len().cmp(&a.hinted.len()))
