@@ -67,7 +67,9 @@ pub(super) fn beginning(
         return Beginning::Labelled;
     }
     let members: Vec<usize> = one.roles.iter().flatten().map(|place| place.member).collect();
-    if equations.labelled(&members).iter().any(|label| *label > 0 && *label <= begins) {
+    // A label further up may be of something within the array.
+    let top = begins.max(proven.map_or(u64::MAX, |proven| proven.lowest));
+    if equations.labelled(&members).iter().any(|label| *label > 0 && *label <= top) {
         return Beginning::Unsure;
     }
     // Rows that fit below are of the array, too.
@@ -87,8 +89,7 @@ pub(super) fn beginning(
 /// Does a label or a table lie where the array has its first sectors by this?
 fn is_labelled(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> bool {
     let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return false };
-    let mut labels = equations.absolute.iter().filter(|label| label.place < LABEL_SECTORS);
-    labels.any(|label| {
+    equations.absolute.iter().any(|label| {
         copies(&geometry, label.place).any(|strip| {
             let place = one.roles.get(strip.role.index()).copied().flatten();
             place.is_some_and(|it| label.seen.contains(&(it.member, it.data_offset + strip.sector)))

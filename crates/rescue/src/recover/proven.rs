@@ -214,9 +214,10 @@ impl Search<'_> {
         origin: u64,
     ) -> BTreeMap<(usize, usize), usize> {
         let mut votes = BTreeMap::new();
-        let own = self.equations.some(FEW).flat_map(|one| {
-            one.places().map(move |place| (origin + place, &one.seen))
-        });
+        let own = self
+            .equations
+            .some(FEW)
+            .flat_map(|one| one.places().map(move |place| (origin + place, &one.seen)));
         let absolute = self.equations.absolute.iter().map(|one| (one.place, &one.seen));
         for (sector, seen) in own.chain(absolute) {
             for strip in copies(geometry, sector) {

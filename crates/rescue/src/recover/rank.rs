@@ -117,14 +117,17 @@ pub fn rank(
         sort(&mut all, &sizes, &equations, gathered, known);
     }
     let distinct = distinct(all, &sizes, known);
+    let by_rows = gathered.redundancy.as_ref();
+    let begins = |(one, _): &(Hypothesis, Sums)| beginning(one, &sizes, &equations, by_rows);
+    let beginnings: Vec<Beginning> = distinct.iter().map(begins).collect();
     let contrary = match distinct.first() {
         Some((best, said)) if !said.confirm() => contrary(best, &sizes, &equations),
         _ => Vec::new(),
     };
     let ranked = (0..distinct.len().min(ANSWERED)).map(|index| {
         let (one, said) = &distinct[index];
-        let next = next_best(index, &distinct);
-        let begins = beginning(one, &sizes, &equations, gathered.redundancy.as_ref());
+        let next = next_best(index, &distinct, &beginnings);
+        let begins = beginnings[index];
         let mut confidence = confidence(index, one, said, next, begins);
         if !contrary.is_empty() {
             confidence = Confidence::Guess;
@@ -162,10 +165,22 @@ fn walked(
 }
 
 /// The one that comes nearest to this one.
-fn next_best(index: usize, all: &[(Hypothesis, Sums)]) -> Option<&Hypothesis> {
+fn next_best<'a>(
+    index: usize,
+    all: &'a [(Hypothesis, Sums)],
+    beginnings: &[Beginning],
+) -> Option<&'a Hypothesis> {
     let (one, said) = &all[index];
     let others = all.iter().enumerate().filter(|(other, _)| *other != index);
+    // The same array, moved to where nothing has it begin, says less than this.
+    let is_moved = |other: usize| {
+        beginnings[index] <= Beginning::First
+            && beginnings[other] == Beginning::Unsure
+            && all[other].0.shape == one.shape
+            && all[other].0.percent() < one.percent()
+    };
     others
+        .filter(|(other, _)| !is_moved(*other))
         .map(|(_, other)| other)
         // With the member that rows prove to be one, it comes in again, and has it against it.
         .filter(|(other, by_rows)| {

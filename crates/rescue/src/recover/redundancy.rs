@@ -157,9 +157,7 @@ fn alike(rows: &[Row], all: &[usize]) -> Option<Redundancy> {
 
 /// Do the rest begin or end elsewhere than these? A mirror's half has the beginning of the array.
 fn is_foreign(rows: &[Row], pair: &[usize], all: &[usize]) -> bool {
-    let holds = |member: usize| {
-        rows.iter().filter(|row| !is_zero(&row.strips[member])).count()
-    };
+    let holds = |member: usize| rows.iter().filter(|row| !is_zero(&row.strips[member])).count();
     let rest = all.iter().filter(|member| !pair.contains(member));
     rest.map(|member| holds(*member)).all(|rows| rows < LEAST_ROWS)
 }

@@ -394,12 +394,7 @@ fn neighbours<'a>(
 }
 
 /// Where the structure may begin in the array, if the data of members begin where they usually do.
-fn origins(
-    shapes: &[Shape],
-    sizes: &[u64],
-    equations: &Equations,
-    offsets: &[u64],
-) -> Vec<u64> {
+fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations, offsets: &[u64]) -> Vec<u64> {
     let largest = sizes.iter().copied().max().unwrap_or(0);
     let mut best: BTreeMap<u64, usize> = BTreeMap::new();
     for shape in shapes {

@@ -32,11 +32,7 @@ struct Array<'a, 'b, 'c> {
 }
 
 /// Walks through the structure of a hypothesis, if that can be walked through.
-pub(super) fn walk(
-    one: &Hypothesis,
-    members: &mut Members<'_, '_>,
-    known: &[Structure],
-) -> Walked {
+pub(super) fn walk(one: &Hypothesis, members: &mut Members<'_, '_>, known: &[Structure]) -> Walked {
     let Form::Ext4(ext4) = known[one.structure].0 else { return Walked::default() };
     let sectors = one.member_sectors(&members.sizes());
     let Some(geometry) = one.shape.geometry(sectors) else { return Walked::default() };

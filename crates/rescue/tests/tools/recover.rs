@@ -290,6 +290,9 @@ fn an_order_that_few_blocks_tell_is_not_called_likely_unless_it_is_right() {
         let is_right = ["high", "likely"].map(|confidence| expected(&case, right, confidence));
         let is_right = is_right.contains(&told);
         exactly += usize::from(is_right);
+        if !is_right {
+            println!("log of {log_blocks} blocks: {}", brief(&ranked));
+        }
         if !is_right && !told.ends_with(" guess") {
             wrong.push(format!("log of {log_blocks} blocks, {uuid}: {}", brief(&ranked)));
         }
