@@ -1,5 +1,5 @@
-//! Where an array begins on its members. The blocks of a file system tell that only if they begin
-//! with the array: moved by whole rows, it reads the same. A label, a table or a usual place say it.
+//! Where an array begins on its members. The blocks of a file system tell that only if it begins
+//! with the array: moved by whole rows, it reads the same. A label, a table, a usual place say so.
 
 use std::collections::BTreeMap;
 

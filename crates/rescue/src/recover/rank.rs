@@ -129,7 +129,9 @@ pub fn rank(
         let next = next_best(index, &distinct, &beginnings);
         let begins = beginnings[index];
         let mut confidence = confidence(index, one, said, next, begins);
-        if !contrary.is_empty() {
+        // Where rows prove copies or parity, what has none of it is not meant.
+        let lacks_proof = by_rows.is_some() && !one.shape.is_redundant();
+        if !contrary.is_empty() || lacks_proof {
             confidence = Confidence::Guess;
         }
         let next = next.map(|next| (next.met, next.of + next.unseen));
