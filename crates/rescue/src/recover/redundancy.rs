@@ -186,7 +186,11 @@ fn two_parities(rows: &[Row], all: &[usize]) -> Option<Redundancy> {
             // Without that one the rest is its own sum.
             let alone = (0..members.len()).filter(|index| strips[*index] == whole.as_slice());
             let alone: Vec<usize> = alone.map(|index| members[index]).collect();
-            (!is_same).then_some(alone)
+            // Pairs of copies and one that is alone are a mirror of an odd number.
+            let has_pair = |one: &&[u8]| strips.iter().filter(|other| *other == one).count() > 1;
+            let are_pairs = strips.iter().filter(|one| !has_pair(one)).count() == 1
+                && !strips.iter().any(|one| is_zero(one));
+            (!is_same).then(|| if are_pairs { Vec::new() } else { alone })
         };
         let found = fitting(rows, |row| beside(row).map(|alone| !alone.is_empty()))?;
         let single = rows.iter().filter(|row| row.sector >= found.lowest).filter_map(|row| {
