@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 
 use braid_array::Role;
-use braid_array::format::{Bitmap, Superblock, Version};
+use braid_array::format::{BadBlocks, Bitmap, Superblock, Version};
 use braid_cluster::assemble::{Candidate, Options, SUPERBLOCK_SECTOR, Start, decide};
 use braid_cluster::client::{Voter, foretell, witnesses_of};
 use braid_cluster::create::{NewArray, NewBitmap};
@@ -115,6 +115,7 @@ fn array(force: bool, there: u8) -> (Option<ClientConfig>, Vec<String>) {
             bytes: blueprint.volume_bytes,
             superblock,
             bitmap: bitmap.map(|(_, bytes)| Bitmap::decode(bytes)),
+            bad_blocks: Ok(BadBlocks::default()),
         }
     };
     let candidates = blueprint.writes.iter().enumerate().map(candidate);

@@ -104,6 +104,17 @@ pub trait SyncSpace: Debug + Send + Sync {
         Strips { places: end - place, ..Strips::default() }
     }
 
+    /// The strips of all stripes between two places.
+    fn all_strips(&self, start: u64, end: u64) -> Vec<Strips> {
+        let mut place = start;
+        std::iter::from_fn(|| {
+            let strips = (place < end).then(|| self.strips_at(place, end))?;
+            place += strips.places;
+            Some(strips)
+        })
+        .collect()
+    }
+
     /// The rows of a role that lie between two places of one unit: first rows and heights.
     fn rows_of(&self, role: Role, start: u64, end: u64) -> Vec<(u64, u64)> {
         self.row_of(role, start).map(|row| (row, end - start)).into_iter().collect()

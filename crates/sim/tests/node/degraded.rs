@@ -6,7 +6,7 @@ use braid_array::code::{Cell, Recovery, StripeCode};
 use braid_array::level::{FarSets, Layout, Level, Raid10Layout};
 use braid_cluster::Family;
 use braid_cluster::ids::Position;
-use braid_cluster::pipeline::{lost_blocks, write_strategy};
+use braid_cluster::pipeline::{Knowledge, lost_blocks, write_strategy};
 use braid_cluster::schedule::Planner;
 use braid_cluster::set::{Roles, Set, Touched, WriteStrategy};
 
@@ -68,7 +68,10 @@ fn pick(
         0 => Some((WriteStrategy::FullStripe, Touched::all(new.blocks()))),
         1 => Some((WriteStrategy::Reconstruct, with_lost)),
         2 => (new.count() > 0).then(|| (WriteStrategy::ReadModifyWrite, new.clone())),
-        _ => Some(write_strategy(code, new, missing)),
+        _ => {
+            let known = Knowledge { missing, unknown: &|_| false, in_step: true };
+            Some(write_strategy(code, new, known))
+        }
     }
 }
 

@@ -45,18 +45,12 @@ impl Unsynced {
         if !sums || !keeps {
             return false;
         }
-        let mut place = unit.start;
-        while place < unit.end() {
-            let strips = core.space.strips_at(place, unit.end());
+        core.space.all_strips(unit.start, unit.end()).iter().all(|strips| {
             let known = |&(role, row): &(Role, u64)| {
                 core.members.view(role, row, strips.sectors, &[]).reader.is_some()
             };
-            if strips.sums.iter().any(known) {
-                return false;
-            }
-            place += strips.places;
-        }
-        true
+            !strips.sums.iter().any(known)
+        })
     }
 
     /// A unit is as a member held it: its sums, which are noted as bad, are formed anew. Whoever

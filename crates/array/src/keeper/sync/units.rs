@@ -1,10 +1,11 @@
 //! The units of background work: which are asked for, and what they mean when they are done.
 
 use super::{BUSY_MS, Done, FULL_MS, Fix, Sync, TORN, Unit, Unread, Work};
-use crate::MemberId;
 use crate::events::{Fault, SyncAction};
+use crate::keeper::Strips;
 use crate::keeper::core::Core;
 use crate::keeper::members::State;
+use crate::{MemberId, Role};
 
 /// A member that does not hold what it was given.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +157,7 @@ impl Sync {
             }
             (_, Done::Alone) => self.scrub.uncompared_sectors += u64::from(unit.sectors),
             (Work::Rebuild(targets), Done::Unread(_)) if self.all_keep(core, targets, unit) => {
-                self.unsynced.note_kept(core, unit);
+                self.note_missed(core, place, unit, work);
             }
             (_, Done::Unread(lost)) if self.work_goes_on() => {
                 for Unread { array_sector, sectors, members } in lost {
@@ -216,11 +217,17 @@ impl Sync {
             }
         };
         for id in targets.iter().copied() {
-            if self.unsynced.is_kept(core, id, unit) {
-                self.unsynced.note_kept(core, unit);
+            let Some(role) = core.members.get(id).and_then(|member| member.state.role()) else {
                 continue;
-            }
-            if let Err(reason) = note_unknown(core, id, unit) {
+            };
+            let kept = self.unsynced.is_kept(core, id, unit);
+            let unknown = if kept {
+                self.unsynced.note_kept(core, unit);
+                sums_of(core, role, unit)
+            } else {
+                core.space.rows_of(role, unit.start, unit.end())
+            };
+            if let Err(reason) = note_unknown(core, id, &unknown) {
                 self.cursor = self.cursor.min(place);
                 self.interrupt(reason.clone());
                 self.recovery_waits = Some(reason);
@@ -273,19 +280,28 @@ impl Sync {
     }
 }
 
-/// Nobody can tell a member what it is to hold of a unit: that is bad there, and read by nobody
-/// before it is written anew.
+/// The rows of a unit at which a role holds sums, and how high they are.
+fn sums_of(core: &Core, role: Role, unit: Unit) -> Vec<(u64, u64)> {
+    let strips = core.space.all_strips(unit.start, unit.end());
+    let own = |strips: &Strips| {
+        let sums = strips.sums.iter().filter(|(holder, _)| *holder == role);
+        sums.map(|&(_, row)| (row, strips.sectors)).collect::<Vec<_>>()
+    };
+    strips.iter().flat_map(own).collect()
+}
+
+/// Nobody can tell a member what it is to hold at these rows, of so many sectors each: they are bad
+/// there, and read by nobody before they are written anew.
 ///
 /// # Errors
 /// Why its bad-block log does not take that.
-fn note_unknown(core: &mut Core, id: MemberId, unit: Unit) -> Result<(), String> {
+fn note_unknown(core: &mut Core, id: MemberId, rows: &[(u64, u64)]) -> Result<(), String> {
     let Some(member) = core.members.get_mut(id) else { return Ok(()) };
-    let Some(role) = member.state.role() else { return Ok(()) };
-    if crate::broken("unknown-recorded") {
+    if rows.is_empty() || crate::broken("unknown-recorded") {
         return Ok(());
     }
     let has_log = member.superblock.bblog_size_sectors != 0;
-    for (row, sectors) in core.space.rows_of(role, unit.start, unit.end()) {
+    for &(row, sectors) in rows {
         let sector = member.absolute(row);
         if has_log && member.bad_blocks.insert(sector, sectors) {
             continue;

@@ -148,8 +148,7 @@ impl Unsynced {
             core.members.iter().map(|(id, member)| (id, member.bad_blocks.clone())).collect();
         for (start, end) in waiting.iter() {
             let mut place = start;
-            while place < end {
-                let strips = core.space.strips_at(place, end);
+            for strips in core.space.all_strips(start, end) {
                 let fate = fate(core, &strips);
                 if fate == Fate::Lost && !mark_sums(core, &strips) {
                     for (id, bad_blocks) in before {
