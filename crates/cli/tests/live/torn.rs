@@ -114,7 +114,7 @@ fn the_node_that_comes_back_to_the_same_client_brings_what_it_held() {
     torn.nodes.push(last);
     all_in_sync(&torn.lab);
     assert_eq!(torn.errors(), 0);
-    until("sums that fit", || detail(&torn.lab, "x")["sync"].is_null());
+    until("sums that fit", || detail(&torn.lab, "x")["sync"]["action"] == "idle");
     torn.lab.ok("check x --wait", &[]);
     assert_eq!(detail(&torn.lab, "x")["mismatches"], 0);
     torn.stop();

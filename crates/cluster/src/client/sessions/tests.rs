@@ -157,6 +157,9 @@ fn what_is_not_expected_is_refused() {
                 };
                 if !way.contains(&(step as usize)) {
                     assert!(refused(next), "{purpose:?} never is at {step:?}: {next:?}");
+                } else if (step, said) == (Step::Replaying, Said::Refused) {
+                    // It has recorded nothing that could be told.
+                    assert_eq!(next, Next::Ask(Step::Emptying), "{purpose:?}");
                 } else if said == Said::Refused {
                     let wired = next == Next::Wired(false);
                     assert!(refused(next) && next != Next::Violation || wired, "{purpose:?}");
