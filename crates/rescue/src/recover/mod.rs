@@ -9,7 +9,6 @@
 //! done at the same time; [`search`] answers, [`targets`] says what else is worth reading, and
 //! [`sums`] checks what was found.
 
-mod begins;
 mod btrfs;
 mod clues;
 mod crc32c;
@@ -21,9 +20,7 @@ mod guess;
 mod kept;
 mod marks;
 mod ntfs;
-mod proven;
 mod rank;
-mod redundancy;
 mod remains;
 mod same;
 mod samples;
@@ -31,7 +28,6 @@ mod score;
 mod shapes;
 mod sums;
 mod votes;
-mod walk;
 mod xfs;
 
 pub use gathered::Gathered;
