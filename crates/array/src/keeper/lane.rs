@@ -173,6 +173,9 @@ pub enum LaneReport {
 pub struct Rules {
     /// A check needs all members, even where copies could be compared without one.
     pub(super) scrubs_whole: bool,
+    /// A resync compares what two parities say of a strip that is lost: where they agree they tell
+    /// it.
+    pub(super) resync_vouches: bool,
     /// Units of background work under way at most.
     pub(super) units_at_once: usize,
     /// How long a member may answer nothing while a stop waits for it.
@@ -195,6 +198,7 @@ impl Rules {
     pub const fn local() -> Self {
         Self {
             scrubs_whole: false,
+            resync_vouches: true,
             units_at_once: 16,
             stop_patience_ms: 60_000,
             marks_ahead: 0,
@@ -209,6 +213,7 @@ impl Rules {
     pub const fn over_nodes(units_at_once: usize) -> Self {
         Self {
             scrubs_whole: true,
+            resync_vouches: false,
             units_at_once,
             stop_patience_ms: 10_000,
             marks_ahead: 4,

@@ -1,4 +1,5 @@
-//! What lies at the beginning of a volume: superblock, bitmap and bad-block log of a member, or nothing.
+//! What lies at the beginning of a volume: superblock, bitmap and bad-block log of a member, or
+//! nothing.
 
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::{read_bad_blocks, read_bitmap};

@@ -79,7 +79,14 @@ impl Sync {
         self.copies = false;
         let targets = core.members.first_to_rebuild();
         if core.metadata.clean.resynced != MAX_SECTOR {
-            if can_resync(core) && self.unsynced.resync_waits.is_none() {
+            if core.members.degraded() > 0 && !core.rules.resync_vouches {
+                // Before anything is written anew that a later owner would have to doubt.
+                self.unsynced.write_off(core);
+            }
+            if core.metadata.has_to_resync()
+                && can_resync(core)
+                && self.unsynced.resync_waits.is_none()
+            {
                 let from = core.metadata.clean.resynced;
                 self.begin(core, SyncAction::Resync, from, core.space.sync_sectors());
                 return;

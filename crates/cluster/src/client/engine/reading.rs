@@ -15,8 +15,8 @@ use crate::ids::{Position, Slot};
 
 impl Engine {
     /// Cuts a read into parts: each from the node that holds it, straight into the request's
-    /// buffer. Parts of the same range of a stripe are kept together when a node is gone, or does not
-    /// know all that it is to hold: what is read for one serves the others.
+    /// buffer. Parts of the same range of a stripe are kept together when a node is gone, or does
+    /// not know all that it is to hold: what is read for one serves the others.
     pub(super) fn read(&mut self, cx: &mut Cx<'_>, request: &Request) {
         let start = request.sector * SECTOR_BYTES;
         let end = start + u64::from(request.buf.len);

@@ -46,11 +46,11 @@ impl Task {
 
     /// The blocks of it, if it has several and each may fail for itself.
     fn blocks(&self, cx: &Cx<'_>) -> Vec<Self> {
-        let places = cx.shared.space.places_of_block();
-        let whole = matches!(self.what, What::Rebuild(_) | What::Compare(Fix::Resync));
-        let Some(step) = places.filter(|_| whole && cx.keeper.work_goes_on()) else {
+        let one_by_one = matches!(self.what, What::Rebuild(_) | What::Compare(Fix::Resync));
+        if !one_by_one || !cx.keeper.work_goes_on() {
             return Vec::new();
-        };
+        }
+        let Some(step) = cx.shared.space.places_of_block() else { return Vec::new() };
         let starts = (self.unit.start..self.unit.end()).step_by(step as usize);
         let block = |start: u64| {
             let sectors = step.min(self.unit.end() - start) as u32;
