@@ -87,6 +87,8 @@ pub(super) struct Metadata {
     pub(super) next: Wanted,
     /// The update that tells of the last change of bad-block logs.
     bad_blocks_ticket: u64,
+    /// The update that tells which sums are not to be trusted.
+    doubts_ticket: u64,
 }
 
 impl Metadata {
@@ -126,6 +128,7 @@ impl Metadata {
             running: None,
             next: Wanted::default(),
             bad_blocks_ticket: 0,
+            doubts_ticket: 0,
         }
     }
 
@@ -202,6 +205,17 @@ impl Metadata {
     pub(super) fn queue_bad_blocks(&mut self, member: MemberId) {
         self.next.bad_blocks.insert(member);
         self.bad_blocks_ticket = self.queue_superblock(true);
+    }
+
+    /// The same, where sums are noted that may not fit.
+    pub(super) fn queue_doubts(&mut self, member: MemberId) {
+        self.queue_bad_blocks(member);
+        self.doubts_ticket = self.bad_blocks_ticket;
+    }
+
+    /// Do bad-block logs say which sums are not to be trusted, but for what waits for a resync?
+    pub(super) const fn doubts_told(&self) -> bool {
+        self.is_done(self.doubts_ticket)
     }
 
     /// Do the members' bad-block logs say what is bad?

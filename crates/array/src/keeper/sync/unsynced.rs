@@ -127,8 +127,11 @@ impl Unsynced {
         self.left.as_ref().map_or(0, Ranges::sectors)
     }
 
-    /// Are there sums that may not fit, and are not noted as bad?
+    /// Are there sums that may not fit, and are not durably noted as bad?
     pub(in crate::keeper) fn any_unnoted(&self, core: &Core) -> bool {
+        if !core.metadata.doubts_told() {
+            return true;
+        }
         let Some(left) = &self.left else { return core.metadata.has_to_resync() };
         let mut unnoted = left.clone();
         self.noted.iter().for_each(|(start, end)| unnoted.remove(start, end));
@@ -173,7 +176,7 @@ impl Unsynced {
             core.members.get(*id).is_some_and(|member| member.bad_blocks != *bad_blocks)
         };
         for (id, _) in before.into_iter().filter(changed).collect::<Vec<_>>() {
-            core.metadata.queue_bad_blocks(id);
+            core.metadata.queue_doubts(id);
         }
         if lost > 0 {
             core.out.notify(ArrayEvent::DataLost { sectors: lost });

@@ -24,8 +24,7 @@ impl Ownership {
             return;
         }
         // What is lost of it is noted before a view says that nothing is torn.
-        let torn = cx.keeper.has_torn() || !cx.keeper.bad_blocks_told();
-        let torn = torn && !braid_array::broken("torn-recorded");
+        let torn = cx.keeper.has_torn() && !braid_array::broken("torn-recorded");
         let holder = |role: Role, before: Option<NonZeroU64>| {
             if cx.members.readable(cx.keeper, role) {
                 self.grant_of(role).and_then(Grant::member)

@@ -26,7 +26,8 @@
 //! *J*: what the node says is judged by others, who go on, or do not. *H*: the session stays there
 //! until others go on. *W*: the other nodes are wired to it at the same time, and all count.
 //! Replaying and Emptying are left out where the array has no journals, and Replaying where the
-//! last client left nothing in them. A refusal ends a negotiation: a node that comes later is tried again or not, as its purpose says; at the start an open volume or a missing
+//! last client left nothing in them. A refusal ends a negotiation: a node that
+//! comes later is tried again or not, as its purpose says; at the start an open volume or a missing
 //! wire is asked for once more for a while, and everything else ends the start.
 
 use super::Facts;
