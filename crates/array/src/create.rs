@@ -31,8 +31,8 @@ use crate::level::{Layout, Level};
 use crate::name::NAME_BYTES;
 
 pub use error::CreateError;
-pub(crate) use logs::LEAST_JOURNAL_SECTORS;
 pub use logs::NewLog;
+pub(crate) use logs::least_journal_sectors;
 use places::{Places, bitmap_space, data_offset};
 
 /// Sectors reserved for the superblock and for the bad-block log, and their alignment.
@@ -294,7 +294,7 @@ impl NewArray {
             shared.feature_map |= feature::RAID0_LAYOUT;
         }
         if let Some(device) = journal {
-            logs::check_journal(device, places)?;
+            logs::check_journal(device, places, shared.raid_disks)?;
             shared.roles[devices - 1] = DevRole::Journal;
         }
         let missing = roles.iter().filter(|device| device.is_none()).count();
@@ -365,9 +365,7 @@ impl Blueprint {
         if let Some(sector) = superblock.bblog_sector() {
             writes.push((sector, BadBlocks::default().encode(superblock.bblog_shift)));
         }
-        let mut bytes = superblock.encode();
-        bytes.resize(bytes.len().next_multiple_of(4096), 0);
-        writes.push((superblock.super_offset, bytes));
+        writes.push((superblock.super_offset, superblock.blocks(4096)));
         writes
     }
 }

@@ -175,8 +175,14 @@ fn misses_events(superblock: &Superblock, newest: &Superblock) -> bool {
 /// The newest superblock of the array, if it was stopped well, is complete, and all its members are
 /// there; and what each of these is.
 fn stopped(candidates: &[Candidate]) -> Result<(Superblock, Vec<(String, Verdict)>), Refusal> {
-    // Which of them are missing is said below: to start without them is no way here.
-    let options = Options { run: true, ..Options::default() };
+    // Which of them are missing is said below: to start without them is no way here. One whose log
+    // is too small for writes can be given another policy.
+    let has_log = |candidate: &Candidate| {
+        let superblock = candidate.superblock.as_ref();
+        superblock.is_ok_and(|sb| sb.has(feature::ANY_PPL) || sb.role() == DevRole::Journal)
+    };
+    let read_only = candidates.iter().any(has_log);
+    let options = Options { run: true, read_only, ..Options::default() };
     let assembly = decide(candidates.to_vec(), options);
     let (newest, degraded) = match (&assembly.newest, &assembly.start) {
         (Some(newest), Start::Ready { degraded, .. }) => (newest.as_ref().clone(), *degraded),

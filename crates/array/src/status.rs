@@ -1,5 +1,6 @@
 //! A copy of an array's state for people and scripts. The command prints it; nothing decides by it.
 
+use crate::assemble::{Lineage, lineage};
 use crate::events::SyncAction;
 use crate::format::Superblock;
 use crate::{MemberId, Refusal, Role};
@@ -70,6 +71,9 @@ pub struct MemberStatus {
     pub slow_ms: Option<u64>,
     /// Why it is not taken back, though its node is there. Of members on nodes.
     pub refused: Option<Refusal>,
+    /// It is away, and is taken back when its node is there again. Of members on nodes.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub awaited: bool,
     /// The rebuilt part, in device sectors.
     pub recovery_offset_sectors: Option<u64>,
     /// `devflags` of its superblock: [`devflag`](crate::format::superblock::devflag).
@@ -302,6 +306,14 @@ impl Status {
     pub fn member(&self, id: MemberId) -> Option<&MemberStatus> {
         let within = || self.children.iter().find_map(|child| child.member(id));
         self.members.iter().find(|member| member.member == id).or_else(within)
+    }
+
+    /// Did the device with this superblock, which was a member, go on without all that are in sync?
+    #[must_use]
+    pub fn went_alone(&self, left: &Superblock) -> bool {
+        let in_sync = self.members.iter().filter(|member| member.state == MemberState::InSync);
+        let current = in_sync.filter_map(|member| Some((member.number.into(), member.role?)));
+        lineage(left, current) == Lineage::WentAlone
     }
 
     /// The array that is this member of it.

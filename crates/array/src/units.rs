@@ -5,6 +5,10 @@ use std::fmt;
 /// Bytes in a sector, md's and the block layer's unit.
 pub const SECTOR_BYTES: u64 = 512;
 
+/// Rows of a unit of background work, or of a write with parity, at most: 64 KiB, so that a whole
+/// stripe of a usual array stays in a core's second-level cache.
+pub const UNIT_SECTORS: u32 = 128;
+
 /// Nanoseconds since the executor started. Time is an argument, never asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(pub u64);

@@ -1,6 +1,7 @@
 //! From the superblocks on volumes to an array over nodes. The members are judged by the rules for
 //! local ones; what differs is that nothing is rebuilt here yet. Nothing is written.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::assemble as local;
@@ -331,7 +332,12 @@ fn left_behind(
     let number = |member: &ClientMember| member.superblock.dev_number;
     let mut numbers: BTreeSet<u32> = members.iter().flatten().chain(spares).map(number).collect();
     let mut behind = BTreeMap::new();
-    for (found, (_, verdict)) in candidates.iter().zip(verdicts) {
+    // Who was given a role later goes on with it, however little of it that is: who had it before
+    // was failed or replaced.
+    let events = |found: &Candidate| found.superblock.as_ref().map_or(0, |own| own.events);
+    let mut order: Vec<_> = candidates.iter().zip(verdicts).collect();
+    order.sort_by_key(|(found, _)| Reverse(events(found)));
+    for (found, (_, verdict)) in order {
         let (Verdict::Stale { re_add_possible, .. }, Ok(own)) = (verdict, &found.superblock) else {
             continue;
         };

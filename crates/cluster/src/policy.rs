@@ -168,9 +168,7 @@ fn restore_level(write: &mut Write, family: Family) {
     let superblock = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &write.bytes);
     let superblock = superblock.expect("the superblock of a change");
     let (level, layout) = family.encode();
-    let len = write.bytes.len();
-    write.bytes = Superblock { level, layout, ..superblock }.encode();
-    write.bytes.resize(len, 0);
+    write.bytes = Superblock { level, layout, ..superblock }.blocks(4096);
 }
 
 /// What the end of a volume is given, by sector.

@@ -267,6 +267,7 @@ mod tests {
                 unreliable: false,
                 slow_ms: None,
                 refused: None,
+                awaited: false,
                 recovery_offset_sectors: None,
                 devflags: 0,
             };

@@ -11,6 +11,7 @@ use braid_array::fabric::FabricEvent;
 use braid_array::refusal::{Next, Refusal};
 use braid_cluster::client::Voter;
 use braid_cluster::ids::{Epoch, NodeId};
+use braid_cluster::node::PARTING_TAG;
 use braid_cluster::view::View;
 use braid_cluster::wire::{Message, SessionInfo, VolumeInfo};
 
@@ -427,6 +428,7 @@ impl Remote {
     /// Is it the answer to what was asked last?
     fn answer(&mut self, bytes: &[u8]) -> Result<Message, RemoteError> {
         let (_, message) = Message::decode(bytes).map_err(RemoteError::nonsense)?;
+        let message = unasked(message)?;
         if let Message::Volume { node, used, bytes, .. } = message {
             (self.node, self.used, self.volume_bytes) = (Some(node), used, bytes);
         }
@@ -450,5 +452,21 @@ impl Remote {
 }
 
 fn out_of_turn() -> RemoteError {
-    RemoteError::nonsense("out of generation")
+    RemoteError::nonsense("out of turn")
+}
+
+/// With what a node takes leave it answers nothing, but says why.
+fn unasked(message: Message) -> Result<Message, RemoteError> {
+    match message {
+        Message::Outvoted { tag: PARTING_TAG, .. } => {
+            let next = "stop the array if that client started it, or let that client end, and say \
+                        this again";
+            let why = Refusal::new("has granted the array to another client meanwhile", next);
+            Err(RemoteError { why, kind: RemoteErrorKind::Busy })
+        }
+        Message::Refused { tag: PARTING_TAG, reason, advice, .. } => {
+            Err(RemoteError::new(reason, Next::from(advice).or("see the log of the node")))
+        }
+        message => Ok(message),
+    }
 }

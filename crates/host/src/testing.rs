@@ -140,6 +140,7 @@ pub(crate) fn status(bytes: u64, members: &[&Path]) -> Status {
             devflags: 0,
             slow_ms: None,
             refused: None,
+            awaited: false,
             recovery_offset_sectors: None,
         }
     };

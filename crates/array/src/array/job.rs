@@ -11,12 +11,14 @@
 use super::compare::{Step, too_high_to_tell};
 use super::map::Map;
 use super::mending;
+use super::scratch::{PAGE_BYTES, UNIT_BYTES};
 use super::write_log::{LogKind, Way, recorded_strips};
+use crate::code::Answers;
 use crate::events::Fault;
 use crate::keeper::{Fix, Unit, Unread};
 use crate::plan::mirror::HeldCopy;
 use crate::plan::parity::{Segment, Source};
-use crate::plan::{Plan, RoleView, Run, Taken};
+use crate::plan::{Plan, RoleView, Run, Strips, Taken};
 use crate::{Buf, Instant, IoOp, MemberId, RequestError};
 
 /// What a job is for.
@@ -59,6 +61,14 @@ impl Kind {
         }
     }
 
+    /// How much of a strip a job of this kind uses at most, from the first byte on.
+    fn part_bytes(&self) -> u32 {
+        match self {
+            Self::Read { buf, .. } => buf.len.next_multiple_of(PAGE_BYTES).min(UNIT_BYTES),
+            _ => UNIT_BYTES,
+        }
+    }
+
     /// Strips of scratch a job of this kind may take.
     fn strips_needed(&self, map: &Map, log: LogKind) -> usize {
         match self {
@@ -67,6 +77,10 @@ impl Kind {
             }
             Self::MirrorWrite { .. } | Self::ZeroStripes { .. } => 0,
             Self::Read { .. } if !map.has_parity() => 0,
+            Self::Read { .. } => {
+                let parts = UNIT_BYTES / self.part_bytes();
+                (map.geometry.raid_disks() as usize).div_ceil(parts as usize)
+            }
             Self::Rebuild { .. } | Self::Mend { .. } if !map.has_parity() => 1,
             Self::Verify { .. } if !map.has_parity() => 2,
             Self::Verify { .. } => map.geometry.raid_disks() as usize + 1,
@@ -174,6 +188,11 @@ impl Job {
             Way::Back(_) => 0,
             _ => self.kind.strips_needed(map, log),
         }
+    }
+
+    /// What a plan for it is made with, once it has these strips.
+    pub(super) fn taken(&self, strips: Strips, answers: Answers) -> Taken {
+        Taken::in_parts(strips, self.kind.part_bytes(), answers)
     }
 
     /// Changes user data, so the superblocks and the bitmap must say so first.

@@ -16,7 +16,7 @@ use super::write_log::{LogKind, Way, is_consecutive};
 use crate::code::Answers;
 use crate::keeper::Unit;
 use crate::plan::parity::Segment;
-use crate::plan::{Next, Plan, RoleView, Run, Stage as RunStage, Taken};
+use crate::plan::{Next, Plan, RoleView, Run, Stage as RunStage};
 use crate::{Instant, MemberId, RequestError};
 
 /// What the array is to do about a job.
@@ -302,7 +302,7 @@ impl Jobs {
         };
         self.close(index);
         let job = &mut self.table[index];
-        let mut taken = Taken::new(strips, std::mem::take(&mut self.answers));
+        let mut taken = job.taken(strips, std::mem::take(&mut self.answers));
         let planner = lane.planner();
         let planned = if lane.keeper().has_failed() && !matches!(job.kind, Kind::Read { .. }) {
             Err(RequestError::Failed)

@@ -57,6 +57,7 @@ impl Array {
     pub(crate) fn unlend(&mut self, io: IoId) {
         if self.lane.pool.unlend(io) {
             self.jobs.scratch_given();
+            self.logging.log.use_memory(&mut self.lane);
             self.pump_pages();
         }
     }

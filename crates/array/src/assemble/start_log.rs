@@ -4,6 +4,7 @@ use super::found_log::FoundLog;
 use super::refused::{Kind, Refused};
 use super::table::Table;
 use super::{Options, Verdict};
+use crate::format::journal;
 use crate::format::ppl::PplArea;
 use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
 use crate::geometry::Geometry;
@@ -11,6 +12,7 @@ use crate::level::Level;
 use crate::log::journal::JournalScan;
 use crate::log::ppl::{PplFix, fixes};
 use crate::refusal::Next;
+use crate::units::UNIT_SECTORS;
 use crate::{MemberId, Role};
 
 /// The log of an array that is to start.
@@ -90,13 +92,44 @@ impl Table<'_> {
         options: Options,
     ) -> Result<StartLog, Refused> {
         let newest = self.superblock();
-        if newest.has(feature::JOURNAL) {
-            return self.start_journal(options);
+        let log = if newest.has(feature::JOURNAL) {
+            self.start_journal(options)?
+        } else if newest.has(feature::ANY_PPL) && kind.level == Level::Raid5 {
+            self.start_partial_parity(geometry)
+        } else {
+            StartLog::None
+        };
+        if !options.read_only {
+            self.check_log_room(&log, geometry.chunk_sectors().clamp(8, UNIT_SECTORS).into())?;
         }
-        if newest.has(feature::ANY_PPL) && kind.level == Level::Raid5 {
-            return Ok(self.start_partial_parity(geometry));
-        }
-        Ok(StartLog::None)
+        Ok(log)
+    }
+
+    /// Does the largest write fit into the log?
+    fn check_log_room(&self, log: &StartLog, unit_sectors: u64) -> Result<(), Refused> {
+        let newest = self.superblock();
+        let reason = match log {
+            StartLog::None => return Ok(()),
+            StartLog::PartialParity { .. } => match PplArea::of(newest) {
+                Ok(Some(area)) if !area.takes(unit_sectors) => format!(
+                    "the partial parity log of each member has {} KiB, less than a write may take",
+                    area.sectors / 2
+                ),
+                _ => return Ok(()),
+            },
+            StartLog::Journal { scan, .. } => {
+                let least = journal::least_sectors(newest.raid_disks, unit_sectors);
+                if scan.area.sectors >= least {
+                    return Ok(());
+                }
+                let has = scan.area.sectors / 2;
+                let needs = least / 2;
+                format!("the journal has {has} KiB, and a write of the array may take {needs} KiB")
+            }
+        };
+        let next = "read it with --readonly; or take the log away with braid update \
+                    --consistency-policy resync, and give it a larger one";
+        Err(Refused::new(reason, next))
     }
 
     fn start_partial_parity(&self, geometry: &Geometry) -> StartLog {

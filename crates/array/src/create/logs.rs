@@ -3,14 +3,17 @@
 
 use super::places::Places;
 use super::{CreateError, MIB_SECTORS, NewDevice};
-use crate::format::journal::MetaBlock;
+use crate::format::journal::{self, MetaBlock};
 use crate::format::ppl::{self, PplArea, PplHeader};
 use crate::format::superblock::feature;
 use crate::format::{DevRole, Superblock};
 use crate::level::Level;
+use crate::units::UNIT_SECTORS;
 
-/// The least of a journal.
-pub(crate) const LEAST_JOURNAL_SECTORS: u64 = 4 * MIB_SECTORS;
+/// The least of a journal of an array with so many members.
+pub(crate) fn least_journal_sectors(members: u32) -> u64 {
+    journal::least_sectors(members, UNIT_SECTORS.into()).max(4 * MIB_SECTORS)
+}
 
 /// What closes the write hole of a level with parity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,11 +100,16 @@ impl NewLog {
 }
 
 /// Has the journal room on this device, behind where data begins?
-pub(super) fn check_journal(device: NewDevice, places: Places) -> Result<(), CreateError> {
+pub(super) fn check_journal(
+    device: NewDevice,
+    places: Places,
+    members: u32,
+) -> Result<(), CreateError> {
+    let least = least_journal_sectors(members);
     let device_sectors = device.device_sectors;
     let data_sectors = places.data_sectors(device_sectors);
-    let needed_sectors = device_sectors - data_sectors + LEAST_JOURNAL_SECTORS;
-    if data_sectors < LEAST_JOURNAL_SECTORS {
+    let needed_sectors = device_sectors - data_sectors + least;
+    if data_sectors < least {
         return Err(CreateError::JournalTooSmall { device_sectors, needed_sectors });
     }
     Ok(())

@@ -28,6 +28,18 @@ pub const BLOCK_SECTORS: u64 = 8;
 /// Bytes before the payloads.
 pub const HEADER_BYTES: u32 = 32;
 
+/// Sectors of the smallest journal that one write of an array with so many members always fits
+/// into: `unit_sectors` of each, the blocks that tell of them, the block that is the tail, and what
+/// keeps head and tail apart.
+#[must_use]
+pub fn least_sectors(members: u32, unit_sectors: u64) -> u64 {
+    let pages = u64::from(members) * unit_sectors.div_ceil(BLOCK_SECTORS);
+    // A page of two sums takes most.
+    let of_block = u64::from(BLOCK_BYTES - HEADER_BYTES) / 24;
+    let blocks = pages / of_block + 2;
+    (pages + blocks + 3) * BLOCK_SECTORS
+}
+
 /// How far sequence numbers jump at a recovery, so that blocks from before it fit nowhere.
 pub const SEQ_JUMP: u64 = 10_000;
 

@@ -249,6 +249,12 @@ impl PplArea {
         }
     }
 
+    /// Has it room for what one write records of `unit_sectors` of each member? md cuts its writes
+    /// into blocks of 4 KiB and can do with less.
+    pub(crate) const fn takes(self, unit_sectors: u64) -> bool {
+        self.sectors >= HEADER_BYTES as u64 / SECTOR_BYTES + unit_sectors
+    }
+
     /// What else of this member lies there, if something does.
     fn overlap(self, superblock: &Superblock) -> Option<&'static str> {
         let end = self.sector.saturating_add(self.sectors);

@@ -329,8 +329,20 @@ impl Superblock {
         }
     }
 
-    /// The bytes to write at sector `super_offset`, checksum included: a whole number of sectors,
-    /// as many as the roles need. A writer that needs larger blocks pads with zeroes.
+    /// The bytes to write at sector `super_offset` of a device with blocks of so many bytes, and
+    /// no more: as in md, what lies behind may be the bitmap.
+    ///
+    /// # Panics
+    /// As [`encode`](Self::encode).
+    #[must_use]
+    pub fn blocks(&self, block_bytes: u32) -> Vec<u8> {
+        let mut bytes = self.encode();
+        bytes.resize(bytes.len().next_multiple_of(block_bytes as usize), 0);
+        bytes
+    }
+
+    /// The superblock as it is stored, checksum included: a whole number of sectors, as many as the
+    /// roles need. [`blocks`](Self::blocks) are what is written.
     ///
     /// # Panics
     /// For 0.90, which is read but never written.

@@ -9,7 +9,7 @@ use crate::action::NewMember;
 use crate::assemble::{
     Had, Lineage, MemberConfig, Standing, adopted, check_places, check_shape, lineage,
 };
-use crate::create::LEAST_JOURNAL_SECTORS as JOURNAL_SECTORS;
+use crate::create::least_journal_sectors;
 use crate::format::superblock::{DevRole, MAX_DEV, feature};
 use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Refusal;
@@ -175,8 +175,8 @@ impl<'a> Admission<'a> {
     /// A device that is to hold the journal, laid out as the members are.
     pub(super) fn journal(self, new: &NewMember) -> Result<Member, Refusal> {
         self.is_new(new)?;
-        let mut member =
-            self.fresh_member_of(new, Room { used_sectors: JOURNAL_SECTORS, ..self.room() })?;
+        let used_sectors = least_journal_sectors(self.space.roles().into());
+        let mut member = self.fresh_member_of(new, Room { used_sectors, ..self.room() })?;
         member.state = State::Journal;
         Ok(member)
     }

@@ -2,7 +2,7 @@
 //! it; a member that cannot read too often is failed itself.
 
 use super::core::Core;
-use super::members::State;
+use super::members::{Member, State};
 use super::{BLOCK_SECTORS, UNIT_SECTORS};
 use crate::format::BadBlocks;
 use crate::{Instant, MemberId};
@@ -71,11 +71,26 @@ impl Doubts {
     }
 }
 
+impl Member {
+    /// Are all these sectors of the device known not to be readable?
+    fn lacks(&self, sector: u64, sectors: u64) -> bool {
+        let end = sector.saturating_add(sectors);
+        let mut known = self.doubts.unreadable.clone();
+        let bad = self.bad_blocks.ranges();
+        if !bad.iter().all(|(at, len)| known.insert(*at, *len)) {
+            return false;
+        }
+        let covers = |(at, len): &(u64, u64)| *at <= sector && end <= at.saturating_add(*len);
+        known.ranges().iter().any(covers)
+    }
+}
+
 impl Core {
     /// A member with sectors known not to be readable, which could not be made up for without
     /// this one.
     pub(crate) fn made_up_for(&self, id: MemberId) -> Option<MemberId> {
-        let State::InSync { role } = self.members.get(id)?.state else { return None };
+        let own = self.members.get(id)?;
+        let State::InSync { role } = own.state else { return None };
         let others = || self.members.iter_live().filter(|(other, _)| *other != id);
         others()
             .find(|(other, member)| {
@@ -85,6 +100,10 @@ impl Core {
                 let survives = |start: u64, sectors: u64| {
                     let mut lost = vec![role, doubtful];
                     let row = start.saturating_sub(member.superblock.data_offset);
+                    // What this one cannot read itself does not go with it.
+                    if own.lacks(own.absolute(row), sectors) {
+                        return true;
+                    }
                     for (_, third) in others().filter(|(third, _)| third != other) {
                         let at = third.absolute(row);
                         let bad = third.bad_blocks.overlaps(at, sectors)

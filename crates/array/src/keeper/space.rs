@@ -3,9 +3,7 @@
 use crate::Role;
 use std::fmt::Debug;
 
-/// Rows of a unit of background work at most: 64 KiB, so that a whole stripe of a usual array stays
-/// in a core's second-level cache.
-pub const UNIT_SECTORS: u32 = 128;
+pub use crate::units::UNIT_SECTORS;
 
 /// The smallest part that is judged and rewritten by itself: 4096 bytes, as in md.
 pub const BLOCK_SECTORS: u64 = 8;

@@ -51,6 +51,7 @@ impl KeeperView<'_> {
                 unreliable: m.state.is_live() && m.doubts.any(),
                 slow_ms: None,
                 refused: None,
+                awaited: false,
                 recovery_offset_sectors: m.state.rebuilt_below(),
             })
             .collect();

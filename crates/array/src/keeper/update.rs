@@ -140,7 +140,7 @@ impl Core {
         for (member, m) in self.members.iter_live() {
             let own = &m.superblock;
             if own.events < newest.events && own.role() == newest.role_of(own.dev_number) {
-                writes.push(superblock_write(member, &own.with_news_of(newest)));
+                writes.push(self.superblock_write(member, &own.with_news_of(newest)));
             }
         }
         self.queue_writes(writes);
@@ -288,12 +288,12 @@ impl Core {
             }
             let image = self.superblock_of(m, clean);
             if m.arriving && in_steps {
-                arrivals.push(superblock_write(member, &self.before_losses(&image)));
+                arrivals.push(self.superblock_write(member, &self.before_losses(&image)));
             } else if m.arriving {
-                arrivals.push(superblock_write(member, &image));
+                arrivals.push(self.superblock_write(member, &image));
                 continue;
             }
-            others.push(superblock_write(member, &image));
+            others.push(self.superblock_write(member, &image));
         }
         self.members.arrived();
         self.metadata.clean.on_disk = clean;
@@ -347,6 +347,11 @@ impl Core {
         image
     }
 
+    fn superblock_write(&self, member: MemberId, image: &Superblock) -> MetaWrite {
+        let bytes = image.blocks(self.metadata.block_bytes);
+        MetaWrite { member, sector: image.super_offset, bytes }
+    }
+
     /// The superblock of a member that became in sync, as long as nobody is to hear of a loss: with
     /// the event count that all have, who is lost keeps his role and is not stale. If he is found
     /// without this member, and goes on, this one says nothing against that.
@@ -384,12 +389,6 @@ impl Core {
 /// role back? The others are not told what is no longer so.
 fn gave_role_back(arrivals: &[MemberId], members: &Members) -> bool {
     arrivals.iter().any(|id| !members.live(*id)) && members.any_arriving()
-}
-
-fn superblock_write(member: MemberId, image: &Superblock) -> MetaWrite {
-    let mut bytes = image.encode();
-    bytes.resize(PAGE_BYTES as usize, 0);
-    MetaWrite { member, sector: image.super_offset, bytes }
 }
 
 /// Device sector and contents of a member's bad-block log, when it has one.

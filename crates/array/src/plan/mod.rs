@@ -221,7 +221,10 @@ pub struct Taken {
     /// How cells came back before.
     pub answers: Answers,
     bufs: Strips,
-    /// The first so many are free.
+    /// What one of them is cut into, and how long a part is.
+    parts: usize,
+    part_bytes: u32,
+    /// The first so many parts are free.
     free: usize,
 }
 
@@ -229,7 +232,16 @@ impl Taken {
     /// None is taken yet of those that are free.
     #[must_use]
     pub fn new(free: Strips, answers: Answers) -> Self {
-        Self { answers, free: free.len(), bufs: free }
+        Self::in_parts(free, u32::MAX, answers)
+    }
+
+    /// Each strip serves as several, of which no more than the first `part_bytes` are used.
+    #[must_use]
+    pub fn in_parts(free: Strips, part_bytes: u32, answers: Answers) -> Self {
+        let strip_bytes = free.first().map_or(0, |strip| strip.len);
+        let part_bytes = part_bytes.min(strip_bytes);
+        let parts = strip_bytes.checked_div(part_bytes).unwrap_or(1) as usize;
+        Self { answers, free: free.len() * parts, bufs: free, parts, part_bytes }
     }
 
     /// One more strip.
@@ -239,7 +251,8 @@ impl Taken {
     pub fn take(&mut self) -> Buf {
         let free = self.free.checked_sub(1);
         self.free = free.expect("a plan takes a strip for each cell and one more");
-        self.bufs[self.free]
+        let part = (self.free % self.parts) as u32;
+        self.bufs[self.free / self.parts].slice(part * self.part_bytes, self.part_bytes)
     }
 
     /// What was set aside.

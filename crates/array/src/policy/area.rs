@@ -174,19 +174,12 @@ pub(super) fn superblocks(
             bitmap_offset_sectors: code,
             ..member.superblock.with_news_of(superblock)
         };
-        Write { index: member.index, sector: new.super_offset, bytes: blocks_of(&new) }
+        Write { index: member.index, sector: new.super_offset, bytes: new.blocks(512) }
     };
     // A bitmap is looked for on members that are in sync, so these are to tell of it first.
     let (roles, others): (Vec<_>, Vec<_>) =
         members.iter().partition(|member| has_role(member.superblock));
     roles.into_iter().chain(others).map(renewed).collect()
-}
-
-/// As it is stored, in whole blocks of 4 KiB.
-pub(super) fn blocks_of(superblock: &Superblock) -> Vec<u8> {
-    let mut bytes = superblock.encode();
-    bytes.resize(bytes.len().next_multiple_of(4096), 0);
-    bytes
 }
 
 fn no_room(members: &[Member<'_>], sectors: u64, what: &str) -> Refusal {

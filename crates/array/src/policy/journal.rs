@@ -1,8 +1,8 @@
 //! A journal on a device of its own, given to an array or taken from it.
 
-use super::area::{Member, blocks_of, superblocks};
+use super::area::{Member, superblocks};
 use super::{Assembly, Candidate, FoundLog, PolicyChange, Write, start_all};
-use crate::create::{LEAST_JOURNAL_SECTORS, NewDevice};
+use crate::create::{NewDevice, least_journal_sectors};
 use crate::format::journal::MetaBlock;
 use crate::format::superblock::{MAX_DEV, feature};
 use crate::format::{BadBlocks, DevRole, Superblock, Version};
@@ -46,7 +46,7 @@ pub(super) fn taken(mut superblock: Superblock, members: &[Member<'_>]) -> Polic
     let blank = |member: &Member<'_>| Write {
         index: member.index,
         sector: member.superblock.super_offset,
-        bytes: vec![0; blocks_of(member.superblock).len()],
+        bytes: vec![0; member.superblock.encode().len()],
     };
     writes.extend(members.iter().filter(is_journal).map(blank));
     let leaves = members.iter().find(is_journal).map(|journal| journal.index);
@@ -70,8 +70,9 @@ pub(super) fn given(
     };
     let data_offset = superblock.data_offset;
     let data_size = device_sectors.saturating_sub(data_offset);
-    if data_size < LEAST_JOURNAL_SECTORS {
-        let least = (data_offset + LEAST_JOURNAL_SECTORS) / 2;
+    let least = least_journal_sectors(superblock.raid_disks);
+    if data_size < least {
+        let least = (data_offset + least) / 2;
         let reason = format!("a journal of this array takes {least} KiB at least");
         return Err(Refusal::new(reason, "name a larger device with --write-journal"));
     }
@@ -100,7 +101,7 @@ pub(super) fn given(
     let bad_blocks = |sector| write(sector, BadBlocks::default().encode(journal.bblog_shift));
     writes.extend(journal.bblog_sector().map(bad_blocks));
     // Members that tell of a journal need one that is there.
-    writes.push(write(super_offset, blocks_of(&journal)));
+    writes.push(write(super_offset, journal.blocks(512)));
     writes.extend(superblocks(&superblock, members, feature::JOURNAL, 0));
     Ok(PolicyChange { writes, leaves: None })
 }

@@ -92,7 +92,7 @@ fn over_nodes(args: &RenameArgs, nodes: &[NodeArg]) -> Result<(), Failure> {
     let write = |(index, member): (usize, &Member)| Write {
         index,
         sector: member.new.super_offset,
-        bytes: member.new.encode(),
+        bytes: member.new.blocks(4096),
     };
     let granted = held.iter().filter_map(|volume| Some(volume.voter.as_ref()?.granted)).max();
     let change = Plan {

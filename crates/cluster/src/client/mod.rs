@@ -276,7 +276,7 @@ impl BlockMachine for Client {
         let Parts { keeper, out, sessions, ownership, .. } = &self.parts;
         let mut status = keeper.view().status();
         out.latency.mark(&mut status);
-        sessions.list.mark_refused(&mut status);
+        sessions.list.mark_away(&mut status);
         let address = |role: Role| sessions.list.get(role).address().map(str::to_owned);
         status.view = ownership.status(self.parts.shared.params().nodes, address);
         if let Some(view) = &mut status.view {

@@ -7,7 +7,7 @@ use std::path::Path;
 use braid_array::action::{Command, NewMember};
 use braid_array::format::{BadBlocks, Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
-use braid_array::status::Status;
+use braid_array::status::{ArrayState, Status};
 use braid_array::{MemberId, Refusal};
 
 use super::served::{Served, find_member};
@@ -40,10 +40,7 @@ impl Served {
             return self.command_with(Command::Add(Box::new(new)), None);
         }
         if find_member(&status, path).is_some() {
-            return Err(Refusal::new(
-                format!("{} is already a member of {}", path.display(), self.name),
-                "fail and remove it first, to add it anew",
-            ));
+            return Err(self.already_a_member(path, &status));
         }
         if within.is_none() && !status.children.is_empty() && !path.exists() {
             return Err(self.no_array_within(path));
@@ -102,15 +99,11 @@ impl Served {
             return Err(Refusal::new(reason, "add a member: leave --journal out"));
         }
         if find_member(&status, path).is_some() {
-            let reason = format!("{} is already a member of {}", path.display(), self.name);
-            return Err(Refusal::new(reason, "remove it first if it has failed"));
+            return Err(self.already_a_member(path, &status));
         }
         let device = member::open(path, self.mode(), true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;
-        if device.block_bytes > self.block_bytes {
-            let reason = format!("needs I/O in blocks of {} bytes", device.block_bytes);
-            return Err(Refusal::new(reason, "use another device"));
-        }
+        self.check_blocks(&device)?;
         if !force {
             let signature = member::signature(&device);
             self.check_signature(&signature.map_err(|error| unreadable(path, &error))?)?;
@@ -155,13 +148,32 @@ impl Served {
         Ok(called.unwrap_or((MemberId(0), status)))
     }
 
-    fn check_size(&self, device: &MemberFile, status: &Status) -> Result<(), Refusal> {
-        if device.block_bytes > self.block_bytes {
-            return Err(Refusal::new(
-                format!("needs I/O in blocks of {} bytes", device.block_bytes),
-                format!("stop {} and assemble it with this device", self.name),
-            ));
+    /// Neither now nor after a stop: what lies on the array is addressed in its blocks.
+    fn check_blocks(&self, device: &MemberFile) -> Result<(), Refusal> {
+        if device.block_bytes <= self.block_bytes {
+            return Ok(());
         }
+        let own = self.block_bytes;
+        let reason = format!(
+            "needs I/O in blocks of {} bytes, and {} is used in blocks of {own}",
+            device.block_bytes, self.name
+        );
+        let next = format!("use a device with blocks of {own} bytes, or format this one to them");
+        Err(Refusal::new(reason, next))
+    }
+
+    fn already_a_member(&self, path: &Path, status: &Status) -> Refusal {
+        let reason = format!("{} is already a member of {}", path.display(), self.name);
+        if status.state != ArrayState::Failed {
+            return Refusal::new(reason, "fail and remove it first, to add it anew");
+        }
+        let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
+        let next = Next::by("stop it, bring the members back and assemble it again", stop);
+        Refusal::new(format!("{reason}, which has lost too many members"), next)
+    }
+
+    fn check_size(&self, device: &MemberFile, status: &Status) -> Result<(), Refusal> {
+        self.check_blocks(device)?;
         let needed = status.used_member_sectors + SUPERBLOCK_SECTORS;
         if device.sectors < needed {
             return Err(Refusal::new(
@@ -184,6 +196,12 @@ impl Served {
         let ours = &status.superblock;
         match found {
             Ok(found) if (found.set_uuid, found.version) == (ours.set_uuid, ours.version) => {
+                if !readd && !force && status.went_alone(&found) {
+                    let reason = "is split from the array: each side went on alone, and what this \
+                                  one took meanwhile is nowhere else";
+                    let next = "look at it with braid cat; to overwrite it, use --force";
+                    return Err(Refusal::new(reason, next));
+                }
                 Ok(Some(found))
             }
             _ if readd => Err(Refusal::new(

@@ -117,6 +117,26 @@ fn a_refusal_is_said_in_the_words_of_the_node() {
     drop(node);
 }
 
+/// Two administrators, or one and an array that starts: the one who came first is told so.
+#[test]
+fn a_node_that_takes_leave_says_why() {
+    let parting = Message::Outvoted { tag: PARTING_TAG, granted: Epoch(4) };
+    let (address, node) = node(vec![parting]);
+    let error = connect(&address).unwrap().read(0, 512).unwrap_err();
+    let Refusal { reason, next } = error.why;
+    assert_eq!(reason, "has granted the array to another client meanwhile");
+    assert!(next.advice.ends_with("say this again"), "{}", next.advice);
+    assert_eq!(error.kind, RemoteErrorKind::Busy);
+    drop(node);
+    let reason = "the node is stopped".to_owned();
+    let advice = "start it".to_owned();
+    let parting = Message::Refused { tag: PARTING_TAG, busy: false, reason, advice };
+    let (address, node) = self::node(vec![parting]);
+    let error = connect(&address).unwrap().read(0, 512).unwrap_err();
+    assert_eq!(error.why, Refusal::new("the node is stopped", "start it"));
+    drop(node);
+}
+
 #[test]
 fn answers_that_mean_nothing_are_no_answers() {
     let answers = [

@@ -10,7 +10,7 @@ use braid_array::action::Command;
 use braid_array::events::SyncAction;
 use braid_array::format::superblock::feature;
 use braid_array::refusal::{Invocation, Next, Refusal};
-use braid_array::status::{ArrayState, JournalMode, MemberState, Status};
+use braid_array::status::{ArrayState, JournalMode, MemberState, MemberStatus, Status};
 use serde::{Deserialize, Serialize};
 
 use super::contents::ServedPart;
@@ -205,9 +205,18 @@ fn members(status: &Status) -> Result<Vec<String>, Refusal> {
     }
     let arrays =
         if status.children.is_empty() { std::slice::from_ref(status) } else { &status.children };
-    let members = arrays.iter().flat_map(|array| &array.members);
-    let members = members.filter(|member| member.state != MemberState::Faulty);
-    Ok(members.map(|member| member.device.clone()).collect())
+    // A member that has failed is not taken in again; one whose node is away comes back.
+    let goes_on = |member: &&MemberStatus| member.awaited || member.state != MemberState::Faulty;
+    let members = arrays.iter().flat_map(|array| &array.members).filter(goes_on);
+    let mut members: Vec<String> = members.map(|member| member.device.clone()).collect();
+    // Who was away when the array was assembled is looked for on.
+    let absent = status.view.iter().flat_map(|view| &view.absent);
+    for absent in absent {
+        if !members.contains(&absent.device) {
+            members.push(absent.device.clone());
+        }
+    }
+    Ok(members)
 }
 
 /// An array that goes on as it is, and would not start.

@@ -149,3 +149,29 @@ fn a_member_that_was_run_alone_meanwhile_is_rebuilt_as_a_whole() {
     compare(&mut world, &content, "rebuilt");
     assert_eq!(world.check(), 0);
 }
+
+/// As the kernel placed it by default for years: 1 KiB behind the superblock's first byte.
+#[test]
+fn a_bitmap_close_behind_the_superblock_outlives_its_updates() {
+    const CLOSE: u64 = 2;
+    let mut world = World::with(1, 0, 2, 0, |config| {
+        add_bitmap(config);
+        let members = config.members.iter_mut().map(|member| &mut member.superblock);
+        for superblock in members.chain([&mut config.superblock]) {
+            superblock.bitmap_offset_sectors = CLOSE as i32;
+        }
+    });
+    for disk in world.disks.iter_mut().flatten() {
+        let bitmap = disk.read(BITMAP_SECTOR, 512).to_vec();
+        disk.write(SUPER_SECTOR + CLOSE, &bitmap, true);
+        disk.write(BITMAP_SECTOR, &[0x55; 4096], true);
+    }
+    world.write(0, &noise(1, 512)).unwrap();
+    world.command(Command::Stop);
+    for disk in 0..2 {
+        assert_eq!(marked(&world, disk), [], "disk {disk}");
+        let behind = world.disks[disk].as_ref().unwrap().read(BITMAP_SECTOR, 4096).to_vec();
+        assert_eq!(behind, [0x55; 4096], "disk {disk}");
+    }
+    world.cut_power_and_restart();
+}

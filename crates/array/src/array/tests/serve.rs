@@ -264,3 +264,30 @@ fn an_update_says_the_size_that_is_used() {
         assert_eq!(world.superblock(disk).size_sectors, MEMBER_SECTORS - 32);
     }
 }
+
+/// What small reads of a lost member take is as much as they read, so many go on at once.
+#[test]
+fn many_small_reads_of_what_is_lost_go_on_at_once() {
+    let mut world = World::new(5, 2, 4, 128);
+    let content = fill(&mut world);
+    world.command(Command::Fail(MemberId(1)));
+    world.hold(|_, op| matches!(op, IoOp::Read { .. }));
+    let geometry = geometry_of(&config(5, 2, 4, 128)).unwrap();
+    let lost = |sector: &u64| geometry.copy(*sector, 0).role == Role(1);
+    let sectors: Vec<u64> = (0..content.len() as u64 / SECTOR_BYTES).step_by(8).collect();
+    let sectors: Vec<u64> = sectors.into_iter().filter(lost).take(128).collect();
+    assert_eq!(sectors.len(), 128);
+    for (number, sector) in (0..).zip(&sectors) {
+        let buf = world.data_buf(128 * 4096);
+        world.request(Op::Read, *sector, 8, buf.slice(number * 4096, 4096));
+    }
+    world.run_until_idle();
+    assert_eq!(world.held.len(), 3 * sectors.len(), "all are being read");
+    world.hold_nothing();
+    let buf = world.data_buf(128 * 4096);
+    let read = world.bytes(buf).to_vec();
+    for (number, sector) in sectors.iter().enumerate() {
+        let at = (sector * SECTOR_BYTES) as usize;
+        assert!(read[number * 4096..][..4096] == content[at..at + 4096], "sector {sector}");
+    }
+}

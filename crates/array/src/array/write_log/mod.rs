@@ -241,6 +241,13 @@ impl WriteLog {
         }
     }
 
+    /// An I/O that nobody waited for is answered: its memory may be used.
+    pub(super) fn use_memory(&mut self, lane: &mut Lane) {
+        if let Self::PartialParity(logs) = self {
+            logs.use_memory(lane);
+        }
+    }
+
     /// A checkpoint that was asked for is complete.
     pub(super) fn checkpoint_done(&mut self, lane: &mut Lane) {
         if let Self::Journal(journal) = self {

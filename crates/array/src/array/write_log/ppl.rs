@@ -41,6 +41,10 @@ pub(in super::super) struct PartialParityLogs {
     /// Units to be rebuilt on members whose logs are not in use yet. What lies in their areas is
     /// from another time, and counts once they are in sync.
     rebuilds: Vec<usize>,
+    /// Members for whose logs there is no memory: I/O that nobody waits for may still use it.
+    without_memory: BTreeSet<MemberId>,
+    /// Writes that wait for that.
+    short: Vec<(usize, MemberId, Vec<Draft>)>,
     /// Flushes that are not answered, while all members are being flushed.
     flushing: usize,
     /// That began when no write was under way without.
@@ -107,6 +111,8 @@ impl PartialParityLogs {
             released: Vec::new(),
             untold: Vec::new(),
             rebuilds: Vec::new(),
+            without_memory: BTreeSet::new(),
+            short: Vec::new(),
             flushing: 0,
             covers_all: false,
             unrecorded: BTreeSet::new(),
@@ -139,7 +145,10 @@ impl PartialParityLogs {
             self.end(lane, id);
         }
         let free = self.free_buffers.iter().position(|buf| !lane.pool.is_lent(*buf));
-        let Some(free) = free else { return };
+        let Some(free) = free else {
+            self.without_memory.insert(id);
+            return;
+        };
         let log = Log {
             device_uuid,
             area,
@@ -168,6 +177,9 @@ impl PartialParityLogs {
         if self.rebuilds.contains(&index) {
             return self.is_beginning();
         }
+        if self.short.iter().any(|(other, ..)| *other == index) {
+            return !self.without_memory.is_empty();
+        }
         if self.untold.contains(&index) {
             return !lane.keeper().failures_told();
         }
@@ -184,7 +196,7 @@ impl PartialParityLogs {
     /// Is the log of any member being taken into use?
     pub(super) fn is_beginning(&self) -> bool {
         let begins = |log: &Log| matches!(log.state, State::Clearing | State::Emptying);
-        self.logs.values().any(begins)
+        self.logs.values().any(begins) || !self.without_memory.is_empty()
     }
 
     /// Has this write wait until it is in the log, or need not be: no member holds the parity.
@@ -252,12 +264,37 @@ impl PartialParityLogs {
         if !self.has_log(lane, id) {
             self.begin(lane, id, None);
         }
-        let Some(log) = self.logs.get_mut(&id) else { return self.recorded(lane, index) };
+        let Some(log) = self.logs.get_mut(&id) else {
+            if !self.without_memory.contains(&id) {
+                return self.recorded(lane, index);
+            }
+            return self.short.push((index, id, drafts));
+        };
         log.waiting.push_back((index, drafts));
         if let Some(ticket) = self.tickets.get_mut(&index) {
             ticket.logs.push(id);
         }
         self.advance(lane, id);
+    }
+
+    /// Memory may have come back, or who waits for it for a log be gone.
+    pub(super) fn use_memory(&mut self, lane: &mut Lane) {
+        if self.without_memory.is_empty() {
+            return;
+        }
+        for id in std::mem::take(&mut self.without_memory) {
+            if lane.keeper().members().live(id) && !self.has_log(lane, id) {
+                self.begin(lane, id, None);
+            }
+        }
+        for (index, id, drafts) in std::mem::take(&mut self.short) {
+            if lane.keeper().members().live(id) {
+                self.enqueue(lane, index, id, drafts);
+            } else {
+                self.recorded(lane, index);
+            }
+        }
+        self.begun();
     }
 
     /// A write is in a log, or need not be: it waits for the other one, or may go on.
@@ -305,6 +342,7 @@ impl PartialParityLogs {
             self.released.append(&mut self.untold);
             self.advance_all(lane);
         }
+        self.use_memory(lane);
     }
 
     /// Something that a log has asked for is answered; what failed has made its member faulty.
@@ -320,6 +358,7 @@ impl PartialParityLogs {
             }
             LogIo::Step(_) | LogIo::Overlay(_) => {}
         }
+        self.use_memory(lane);
     }
 
     fn unit_answered(&mut self, lane: &mut Lane, id: MemberId) {

@@ -137,12 +137,13 @@ impl List {
         prepared.map(|session| session.lost_at).max()
     }
 
-    /// The state of the array, with who is refused.
-    pub(in crate::client) fn mark_refused(&self, status: &mut Status) {
+    /// The state of the array, with who is awaited and who is refused.
+    pub(in crate::client) fn mark_away(&self, status: &mut Status) {
         for session in self.members() {
             let member = status.members.iter_mut().find(|member| Some(member.member) == session.id);
             if let Some(member) = member {
                 member.refused.clone_from(&session.refused);
+                member.awaited = session.due.is_some() || session.is_coming();
             }
         }
     }

@@ -28,6 +28,7 @@ fn array() -> ControlStatus {
         unreliable: false,
         slow_ms: None,
         refused: None,
+        awaited: false,
         recovery_offset_sectors: None,
         devflags: 0,
     };
