@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::events::ArrayEvent;
 use crate::fabric::{FabricEvent, FabricOp, NoteOp, Survey, Volume, VolumeOp};
+use crate::format::superblock::feature;
 use crate::status::JournalMode;
 use crate::{Buf, IoId, MemberId, Refusal, RequestError, RequestId};
 
@@ -397,4 +398,12 @@ pub struct NewMember {
     pub readd: bool,
     /// Random, for the device UUID of a fresh superblock.
     pub device_uuid: [u8; 16],
+}
+
+impl NewMember {
+    /// Tells whether its superblock speaks of bad blocks, and nobody has read which.
+    pub(crate) fn has_unread_bad_blocks(&self) -> bool {
+        let speaks = |own: &crate::format::Superblock| own.has(feature::BAD_BLOCKS);
+        self.bad_blocks.is_empty() && self.superblock.as_deref().is_some_and(speaks)
+    }
 }

@@ -111,9 +111,7 @@ impl<'a> Admission<'a> {
         // It may have been in the middle of its rebuild: then it never had what lies beyond.
         let all_once =
             !superblock.has(feature::RECOVERY_OFFSET) || superblock.has(feature::RECOVERY_BITMAP);
-        // What is bad on it may not be known here: then it is given everything.
-        let bad_unknown = superblock.has(feature::BAD_BLOCKS) && new.bad_blocks.is_empty();
-        let had = if bad_unknown {
+        let had = if new.has_unread_bad_blocks() {
             Had::NOTHING
         } else if all_once {
             Had::All

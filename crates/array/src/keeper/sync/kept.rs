@@ -9,32 +9,36 @@
 use super::Unit;
 use super::unsynced::Unsynced;
 use crate::action::NewMember;
-use crate::format::DevRole;
 use crate::format::superblock::{MAX_SECTOR, feature};
+use crate::format::{DevRole, Superblock};
 use crate::keeper::Redundancy;
 use crate::keeper::core::Core;
 use crate::keeper::members::Member;
 use crate::{MemberId, Role};
 
-/// Did a member that returns hold all of its role when it was lost? `before`: what it was here;
-/// without that, its superblock has to name it as the array was found, and as no older one.
+/// Tells whether a member that returns held all of its role when it was lost. `before`: what it was
+/// here; without that, its superblock has to name it as the array was found, and as no older one.
 pub(in crate::keeper) fn keeps_own(
     core: &Core,
     before: Option<&Member>,
     new: &NewMember,
     role: Role,
 ) -> bool {
-    let found = &core.metadata.found;
     let Some(own) = new.superblock.as_deref() else { return false };
-    let is_its = |held: DevRole| held == DevRole::Active(role);
-    let whole = is_its(own.role()) && !own.has(feature::RECOVERY_OFFSET);
-    match before {
-        Some(member) => whole && member.had_all,
-        None => {
-            let current = own.events.saturating_add(1) >= found.events;
-            whole && current && is_its(found.role_of(own.dev_number))
+    let whole = own.role() == DevRole::Active(role) && !own.has(feature::RECOVERY_OFFSET);
+    whole
+        && match before {
+            Some(member) => member.had_all,
+            None => is_as_found(new, own, &core.metadata.found, role),
         }
-    }
+}
+
+/// Tells whether a member lay like this beside the others when the array was found.
+fn is_as_found(new: &NewMember, own: &Superblock, found: &Superblock, role: Role) -> bool {
+    let current = own.events.saturating_add(1) >= found.events;
+    current
+        && !new.has_unread_bad_blocks()
+        && found.role_of(own.dev_number) == DevRole::Active(role)
 }
 
 impl Unsynced {
@@ -73,5 +77,42 @@ impl Unsynced {
         let clean = &mut core.metadata.clean;
         clean.resynced = clean.resynced.min(start);
         clean.durable_resynced = clean.durable_resynced.min(start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::BadBlocks;
+
+    fn member(events: u64, features: u32) -> NewMember {
+        let roles = [0, 1, 2].map(|role| DevRole::Active(Role(role))).to_vec();
+        let blank = Superblock::blank();
+        let superblock =
+            Superblock { events, dev_number: 1, feature_map: features, roles, ..blank };
+        NewMember {
+            member: MemberId(1),
+            device: "m1".to_owned(),
+            device_sectors: 4096,
+            device_uuid: [1; 16],
+            superblock: Some(Box::new(superblock)),
+            bad_blocks: BadBlocks::default(),
+            readd: false,
+        }
+    }
+
+    #[test]
+    fn a_member_is_as_it_was_found_when_it_is_current_and_its_bad_blocks_are_known() {
+        let found = member(9, 0).superblock.expect("a superblock");
+        let is_as_found = |new: &NewMember| {
+            is_as_found(new, new.superblock.as_deref().expect("its own"), &found, Role(1))
+        };
+        assert!(is_as_found(&member(9, 0)));
+        assert!(is_as_found(&member(8, 0)), "it missed the last update");
+        assert!(!is_as_found(&member(7, 0)), "it is stale");
+        let mut listed = member(9, feature::BAD_BLOCKS);
+        assert!(!is_as_found(&listed), "nobody has read its list");
+        assert!(listed.bad_blocks.insert(2048, 8));
+        assert!(is_as_found(&listed));
     }
 }
