@@ -102,7 +102,7 @@ pub trait SyncSpace: Debug + Send + Sync {
         Strips { places: end - place, ..Strips::default() }
     }
 
-    /// The strips of all stripes between two places.
+    /// The strips of all stripes between two places of a unit.
     fn all_strips(&self, start: u64, end: u64) -> Vec<Strips> {
         let mut place = start;
         std::iter::from_fn(|| {

@@ -132,10 +132,17 @@ impl Unsynced {
         if !core.metadata.doubts_told() {
             return true;
         }
-        let Some(left) = &self.left else { return core.metadata.has_to_resync() };
-        let mut unnoted = left.clone();
-        self.noted.iter().for_each(|(start, end)| unnoted.remove(start, end));
-        core.metadata.has_to_resync() && !unnoted.is_empty()
+        match &self.left {
+            Some(left) if core.metadata.has_to_resync() => {
+                if left.is_empty() || self.noted.is_empty() {
+                    return !left.is_empty();
+                }
+                let mut unnoted = left.clone();
+                self.noted.iter().for_each(|(start, end)| unnoted.remove(start, end));
+                !unnoted.is_empty()
+            }
+            _ => core.metadata.has_to_resync(),
+        }
     }
 
     /// No resync will bring in line what is left: what is lost with members is noted as lost.
@@ -151,7 +158,9 @@ impl Unsynced {
             core.members.iter().map(|(id, member)| (id, member.bad_blocks.clone())).collect();
         for (start, end) in waiting.iter() {
             let mut place = start;
-            for strips in core.space.all_strips(start, end) {
+            // One after the other: it may be all of the array.
+            while place < end {
+                let strips = core.space.strips_at(place, end);
                 let fate = fate(core, &strips);
                 if fate == Fate::Lost && !mark_sums(core, &strips) {
                     for (id, bad_blocks) in before {

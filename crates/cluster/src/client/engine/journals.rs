@@ -301,8 +301,6 @@ impl Journals {
         let (above, without) = decide(&lists);
         if self.live {
             self.decided = Some(Arc::new((above, without.clone())));
-        }
-        if self.live {
             for role in lists.into_keys() {
                 let without = without.clone();
                 self.waiting.insert(role);

@@ -19,11 +19,8 @@ impl Cx<'_> {
 
     /// Does the member that holds this part of a cell not know it?
     pub(super) fn is_unknown(&self, range: &Extent, cell: Cell) -> bool {
-        if !self.keeper.has_bad_blocks() || braid_array::broken("unknown-read") {
-            return false;
-        }
         let (row, sectors) = self.rows_of(range, cell);
-        self.keeper.is_bad(cell.node, row, sectors)
+        self.keeper.is_bad(cell.node, row, sectors) && !braid_array::broken("unknown-read")
     }
 
     /// Is any of these cells unknown, but for those of some roles?
@@ -63,7 +60,8 @@ impl Cx<'_> {
     pub(super) fn note_stored(&mut self, set: &Set, code: &StripeCode, parts: Roles) {
         let range = extent_of(set);
         let sums = matches!(self.shared.space.redundancy(), Redundancy::Parity(_));
-        if sums && makes_all_sums(set) && !braid_array::broken("whole-slice-ends-torn") {
+        let waits = sums && self.keeper.has_to_resync();
+        if waits && makes_all_sums(set) && !braid_array::broken("whole-slice-ends-torn") {
             let key = self.shared.key_of(&range);
             let (start, end) = self.shared.space.part(key, range.at, range.len);
             self.report(LaneReport::Fitting(start, end));

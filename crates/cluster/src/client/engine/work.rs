@@ -141,7 +141,6 @@ impl Work {
                 return None;
             }
         }
-        let part = self.working.get(&key).map(|task| task.part(cx));
         Some(if ok {
             Done::Well { equal: false }
         } else if cx.writes_over() {
@@ -154,6 +153,7 @@ impl Work {
                 self.waiting.extend(blocks);
                 return None;
             }
+            let part = self.working.get(&key).map(|task| task.part(cx));
             Done::Unread(part.map_or_else(Vec::new, |part| unread_of(cx, &part)))
         })
     }
