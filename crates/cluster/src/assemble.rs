@@ -38,7 +38,7 @@ pub struct Candidate {
     pub superblock: Result<Superblock, SuperblockError>,
     /// The bitmap, when the superblock says that there is one.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
-    /// What its bad-block log lists, or why that is not to be trusted.
+    /// Entries of its bad-block log, or why that is not to be trusted.
     pub bad_blocks: Result<BadBlocks, BadBlocksError>,
 }
 

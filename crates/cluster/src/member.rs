@@ -24,7 +24,7 @@ pub struct ClientMember {
     pub volume: String,
     /// What it carries.
     pub superblock: Superblock,
-    /// What it does not know of what it is to hold.
+    /// Sectors of what it is to hold that it does not know.
     pub bad_blocks: BadBlocks,
 }
 

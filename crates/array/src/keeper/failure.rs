@@ -217,7 +217,7 @@ impl Core {
         }
     }
 
-    /// What lies there was written anew: it is no longer bad. Was it?
+    /// Takes note that sectors were written anew, and are no longer bad. Returns whether they were.
     pub(super) fn rewritten(&mut self, id: MemberId, sector: u64, sectors: u64) -> bool {
         let Some(member) = self.members.get_mut(id) else { return false };
         member.doubts.remove(sector, sectors);

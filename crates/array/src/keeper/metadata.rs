@@ -207,18 +207,18 @@ impl Metadata {
         self.bad_blocks_ticket = self.queue_superblock(true);
     }
 
-    /// The same, where sums are noted that may not fit.
+    /// Queues the log of a member on which sums were noted that may not fit.
     pub(super) fn queue_doubts(&mut self, member: MemberId) {
         self.queue_bad_blocks(member);
         self.doubts_ticket = self.bad_blocks_ticket;
     }
 
-    /// Do bad-block logs say which sums are not to be trusted, but for what waits for a resync?
+    /// Tells whether bad-block logs say durably which sums were noted as not to be trusted.
     pub(super) const fn doubts_told(&self) -> bool {
         self.is_done(self.doubts_ticket)
     }
 
-    /// Do the members' bad-block logs say what is bad?
+    /// Tells whether the members' bad-block logs say durably what is bad.
     pub(super) const fn bad_blocks_told(&self) -> bool {
         self.is_done(self.bad_blocks_ticket)
     }

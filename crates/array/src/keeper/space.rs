@@ -24,11 +24,11 @@ pub enum Redundancy {
 pub struct Strips {
     /// Places of the space that they take.
     pub places: u64,
-    /// How high each is: sectors of a member.
+    /// Height of each, in sectors of a member.
     pub sectors: u64,
-    /// Of data: who holds each, and the first row there.
+    /// Holders of data, and the first row of each.
     pub data: Vec<(Role, u64)>,
-    /// The same of sums.
+    /// Holders of sums, and the first row of each.
     pub sums: Vec<(Role, u64)>,
 }
 

@@ -171,7 +171,7 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.has_to_resync()
     }
 
-    /// Are there sums that may not fit, and that no member's bad-block log tells of?
+    /// Tells whether there are sums that may not fit, and that no bad-block log tells of.
     #[must_use]
     pub fn has_torn(self) -> bool {
         self.keeper.sync.unsynced.any_unnoted(&self.keeper.core)
@@ -244,13 +244,13 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.is_comparable()
     }
 
-    /// Is anything on any member known to be bad?
+    /// Tells whether anything on any member is known to be bad.
     #[must_use]
     pub fn has_bad_blocks(self) -> bool {
         self.keeper.core.members.iter_live().any(|(_, member)| !member.bad_blocks.is_empty())
     }
 
-    /// Does the member that has this role not know these rows of its data area?
+    /// Tells whether the member that has this role does not know these rows of its data area.
     #[must_use]
     pub fn is_bad(self, role: Role, row: u64, sectors: u64) -> bool {
         let members = &self.keeper.core.members;
@@ -258,7 +258,7 @@ impl<'a> KeeperView<'a> {
         holder.is_some_and(|member| member.bad_blocks.overlaps(member.absolute(row), sectors))
     }
 
-    /// Do the members' bad-block logs say durably what is bad, and what is not any more?
+    /// Tells whether bad-block logs say durably what is bad, and what is not any more.
     #[must_use]
     pub const fn bad_blocks_told(self) -> bool {
         self.keeper.core.metadata.bad_blocks_told() || self.keeper.core.service.failed

@@ -10,12 +10,12 @@ pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u3
     cells.filter(move |(_, cell)| missing.contains(cell.node)).map(|(index, _)| index)
 }
 
-/// How much is known of the part of a stripe that is written.
+/// Knowledge of the part of a stripe that is written.
 #[derive(Clone, Copy)]
 pub struct Knowledge<'a> {
     /// Roles that have no part in it.
     pub missing: Roles,
-    /// Does the node of a cell, which has one, not know what that held?
+    /// Tells of a cell whose node has a part whether that node does not know it.
     pub unknown: &'a dyn Fn(Cell) -> bool,
     /// The sums fit the data, so that they can be changed along with it.
     pub in_step: bool,
@@ -26,7 +26,7 @@ impl Knowledge<'_> {
         !self.missing.contains(cell.node) && !(self.unknown)(cell)
     }
 
-    /// May sums be changed by what these blocks differ by? All that is changed has to be known.
+    /// Tells whether sums may be changed by what these blocks differ by: all that changes is known.
     fn differs_by_known(&self, code: &StripeCode, touched: &Touched) -> bool {
         let changes = |cell: Cell| touched.contains(code.number(cell) as u32);
         let known = |cell: Cell| self.missing.contains(cell.node) || !(self.unknown)(cell);

@@ -42,7 +42,7 @@ fn is_as_found(new: &NewMember, own: &Superblock, found: &Superblock, role: Role
 }
 
 impl Unsynced {
-    /// Does a member keep what it held of a unit that the others cannot tell?
+    /// Tells whether a member keeps what it held of a unit that the others cannot tell.
     pub(super) fn is_kept(&self, core: &Core, id: MemberId, unit: Unit) -> bool {
         let sums = matches!(core.space.redundancy(), Redundancy::Parity(_));
         let keeps = core.members.get(id).is_some_and(|member| member.keeps_own);
@@ -57,15 +57,15 @@ impl Unsynced {
         })
     }
 
-    /// A unit is as a member held it: its sums, which are noted as bad, are formed anew. Whoever
-    /// comes next need not doubt them for that: the logs say so.
+    /// Has the sums of a unit formed anew, which are noted as bad, as a member has kept its data
+    /// there. Whoever comes next need not doubt them for that: the logs say so.
     pub(super) fn note_kept(&mut self, core: &mut Core, unit: Unit) {
         self.noted.insert(unit.start, unit.end());
         self.waits_again(core, unit.start, unit.end());
         core.metadata.queue_superblock(false);
     }
 
-    /// A range waits for a resync that did not.
+    /// Has a range wait for a resync that did not.
     pub(super) fn waits_again(&mut self, core: &mut Core, start: u64, end: u64) {
         if core.metadata.clean.resynced == MAX_SECTOR {
             self.left.get_or_insert_default();

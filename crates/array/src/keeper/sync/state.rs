@@ -195,7 +195,7 @@ impl Sync {
         }
     }
 
-    /// Less is to be noted in bad-block logs than before: what did not fit may fit now.
+    /// Has what did not fit the bad-block logs tried again: less is to be noted than before.
     pub(in crate::keeper) fn logs_have_room(&mut self) {
         self.recovery_waits = None;
         self.unsynced.unmarkable = false;

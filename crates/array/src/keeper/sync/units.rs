@@ -181,7 +181,7 @@ impl Sync {
         failed
     }
 
-    /// Do all these members keep what they held of a unit?
+    /// Tells whether all these members keep what they held of a unit.
     fn all_keep(&self, core: &Core, targets: &[MemberId], unit: Unit) -> bool {
         self.work_goes_on() && targets.iter().all(|id| self.unsynced.is_kept(core, *id, unit))
     }
@@ -290,8 +290,8 @@ fn sums_of(core: &Core, role: Role, unit: Unit) -> Vec<(u64, u64)> {
     strips.iter().flat_map(own).collect()
 }
 
-/// Nobody can tell a member what it is to hold at these rows, of so many sectors each: they are bad
-/// there, and read by nobody before they are written anew.
+/// Notes rows as bad, of so many sectors each, of which nobody can tell a member what it is to hold
+/// there: they are read by nobody before they are written anew.
 ///
 /// # Errors
 /// Why its bad-block log does not take that.

@@ -47,7 +47,7 @@ pub(in crate::keeper) struct Unsynced {
     pub(super) resync_waits: Option<Cow<'static, str>>,
     /// The array was started by force where sums may not fit, and no resync has ended since.
     pub(in crate::keeper) vouched: bool,
-    /// What waits because its sums are noted as bad, and nothing else of it is in doubt.
+    /// Ranges that wait because their sums are noted as bad, and are in doubt for nothing else.
     pub(super) noted: Ranges,
 }
 
@@ -127,7 +127,7 @@ impl Unsynced {
         self.left.as_ref().map_or(0, Ranges::sectors)
     }
 
-    /// Are there sums that may not fit, and are not durably noted as bad?
+    /// Tells whether there are sums that may not fit, and are not durably noted as bad.
     pub(in crate::keeper) fn any_unnoted(&self, core: &Core) -> bool {
         if !core.metadata.doubts_told() {
             return true;
@@ -230,7 +230,7 @@ impl Unsynced {
     }
 }
 
-/// What becomes of a part of a stripe.
+/// Decides what becomes of a part of a stripe.
 fn fate(core: &Core, strips: &Strips) -> Fate {
     let view = |role, row| core.members.view(role, row, strips.sectors, &[]);
     if !strips.data.iter().all(|&(role, row)| view(role, row).reader.is_some()) {

@@ -69,7 +69,7 @@ pub(in crate::client) struct Journals {
     /// Which are not recorded.
     pub(in crate::client) parts: PartialParityLog,
     start: Start,
-    /// Which records of the last client were stored: those above a version, without these.
+    /// Records of the last client that were stored: those above a version, without these.
     pub(in crate::client) decided: Option<Arc<(SetVersion, Vec<SetVersion>)>>,
     /// What was recorded before this client came is still there: nothing is written before it is
     /// gone.

@@ -17,13 +17,13 @@ impl Cx<'_> {
         (byte / SECTOR_BYTES, u64::from(range.len) / SECTOR_BYTES)
     }
 
-    /// Does the member that holds this part of a cell not know it?
+    /// Tells whether the member that holds this part of a cell does not know it.
     pub(super) fn is_unknown(&self, range: &Extent, cell: Cell) -> bool {
         let (row, sectors) = self.rows_of(range, cell);
         self.keeper.is_bad(cell.node, row, sectors) && !braid_array::broken("unknown-read")
     }
 
-    /// Is any of these cells unknown, but for those of some roles?
+    /// Tells whether any cell of a part of a stripe is unknown, but for those of some roles.
     pub(super) fn any_unknown(&self, range: &Extent, code: &StripeCode, but: Roles) -> bool {
         self.keeper.has_bad_blocks()
             && code.cells().any(|cell| !but.contains(cell.node) && self.is_unknown(range, cell))
@@ -37,8 +37,8 @@ impl Cx<'_> {
         cells.filter(|&(_, &cell)| gone(cell)).map(|(index, _)| index).collect()
     }
 
-    /// Do the sums of this part of a slice tell what lost data was? Copies do, each of which is all
-    /// there is to know.
+    /// Tells whether the sums of this part of a slice say what lost data was. Copies do, each of
+    /// which is all there is to know.
     pub(super) fn sums_count(&self, range: &Extent) -> bool {
         let space = &self.shared.space;
         let copies = space.redundancy() == Redundancy::Copies;
@@ -46,7 +46,7 @@ impl Cx<'_> {
         copies || self.keeper.is_vouched_for() || self.keeper.in_step(start, end)
     }
 
-    /// Does a slice-set make known what some of its members do not know?
+    /// Tells whether a slice-set makes known what some of its members do not know.
     pub(super) fn makes_known(&self, set: &Set, code: &StripeCode, parts: Roles) -> bool {
         let range = extent_of(set);
         self.keeper.has_bad_blocks()
@@ -81,7 +81,7 @@ fn extent_of(set: &Set) -> Extent {
     Extent { stripe: set.stripe, index: 0, at: set.offset, len: set.len }
 }
 
-/// Does it form all sums, of all data?
+/// Tells whether a slice-set forms all sums, of all data.
 const fn makes_all_sums(set: &Set) -> bool {
     match set.strategy {
         WriteStrategy::FullStripe | WriteStrategy::Reconstruct | WriteStrategy::Zero => true,
@@ -89,7 +89,7 @@ const fn makes_all_sums(set: &Set) -> bool {
     }
 }
 
-/// Does a slice-set store all that this cell is to hold of its range?
+/// Tells whether a slice-set stores all that this cell is to hold of its range.
 fn is_whole(set: &Set, code: &StripeCode, cell: Cell, parts: Roles) -> bool {
     if !parts.contains(cell.node) {
         return false;

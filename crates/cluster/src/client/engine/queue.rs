@@ -60,7 +60,7 @@ impl PendingSet {
         Self { range: self.range.cut_off(len), write: None, ..*self }
     }
 
-    /// Where it lies in the blocks of its stripe.
+    /// The part of its stripe, of each block.
     fn extent(&self) -> Extent {
         Extent { stripe: self.key.stripe, index: 0, at: self.range.offset, len: self.range.len }
     }

@@ -76,7 +76,7 @@ struct OpenSet {
     /// The node that tells the others of it, while that can be relied upon.
     relay: Option<Role>,
     stage: Stage,
-    /// It makes known what members did not know.
+    /// Answered when bad-block logs say no more that members do not know what it writes.
     clears: bool,
     /// The keeper has heard what it has stored.
     noted: bool,

@@ -64,8 +64,8 @@ impl Space {
         (start + first * self.width, start + last * self.width)
     }
 
-    /// Where in the space a part of a slice lies, by bytes of its blocks; all of the slice where
-    /// places are those of the array.
+    /// Places of a part of a slice, by bytes of its blocks; all of the slice where places are those
+    /// of the array.
     pub(in crate::client) fn part(&self, key: Key, at: u32, len: u32) -> (u64, u64) {
         let (start, end) = self.range(key);
         if self.width != self.rows {
@@ -76,7 +76,7 @@ impl Space {
         (start + first * self.width, start + last * self.width)
     }
 
-    /// How many places a block of each strip takes; `None` where places are those of the array.
+    /// Places that a block of each strip takes; `None` where places are those of the array.
     pub(in crate::client) fn places_of_block(&self) -> Option<u64> {
         (self.width == self.rows).then(|| BLOCK_SECTORS * self.width)
     }

@@ -36,7 +36,7 @@ impl Task {
         Extent { stripe, index: 0, at, len }
     }
 
-    /// Does a member not know what it is to hold there?
+    /// Tells whether a member does not know what it is to hold there.
     pub(super) fn is_in_part_unknown(&self, cx: &mut Cx<'_>) -> bool {
         let part = self.part(cx);
         let planner = cx.shared.pipeline.planner(Position(0));
@@ -166,7 +166,7 @@ impl Work {
     }
 }
 
-/// What of the array lies in a part of a slice on nodes that are lost or do not know it.
+/// Lists what lies in a part of a slice on nodes that are lost or do not know it.
 pub(super) fn unread_of(cx: &mut Cx<'_>, part: &Extent) -> Vec<Unread> {
     let planner = cx.shared.pipeline.planner(Position(0));
     let Some(plan) = cx.shared.pipeline.plan(part.stripe, planner) else { return Vec::new() };

@@ -222,8 +222,8 @@ impl KeeperSide {
     }
 }
 
-/// Is in place on a node whatever of it the last client had answered, as far as it had a part in
-/// that?
+/// Tells whether all is in place on a node that the last client had answered and in which that node
+/// had a part.
 fn has_what_it_recorded(parts: &Parts, key: SessionKey) -> bool {
     let journals = &parts.engine.journals;
     !journals.are_used() || journals.decided.is_none() || parts.session(key).replayed

@@ -50,7 +50,7 @@ pub(super) struct Facts {
     pub(super) params: Params,
     /// What journals need not hold any more.
     pub(super) mark: SetVersion,
-    /// Which records of the last client count: those above a version, without these.
+    /// Records of the last client that count: those above a version, without these.
     pub(super) decided: Option<Arc<(SetVersion, Vec<SetVersion>)>>,
     /// The latest version of a slice-set.
     pub(super) version: u64,

@@ -59,7 +59,7 @@ pub(in crate::client) struct Session {
     /// Size and superblock of its volume, as found when it came back.
     pub(in crate::client) volume_bytes: u64,
     pub(in crate::client) returned: Option<Box<Superblock>>,
-    /// What it had recorded is in place.
+    /// Set when what the node had recorded is in place on it.
     pub(in crate::client) replayed: bool,
     /// Why it was not taken back the last time, though its node was there.
     pub(in crate::client) refused: Option<Refusal>,

@@ -46,8 +46,8 @@ impl Sets {
         }
     }
 
-    /// All have stored it. What members did not know before is answered when their bad-block logs
-    /// say no more that they do not.
+    /// Tells the keeper that all have stored a slice-set, and ends it; where it makes known what
+    /// members did not know, when their bad-block logs say so.
     fn note_stored(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.noted = true;
