@@ -34,6 +34,8 @@ pub(super) enum Happened<'a> {
     HasNotAll(Role),
     /// Of the roles that were gone without, only these are known to be.
     OnlyKnown(&'a [Role]),
+    /// Blocks of lost nodes were told not to be known any more.
+    DataLost,
     /// A resync has ended.
     Resynced,
     /// What was only cut off is there again, but for those that were left out.
@@ -62,6 +64,8 @@ pub struct Promises {
     /// Something broke while parities were being made right: what the resync was at work on, the
     /// client does not decode from.
     pub(super) half_synced: bool,
+    /// Blocks of lost nodes were told not to be known any more: a resync does not bring them back.
+    pub(super) told_lost: bool,
     /// All parities fit but for what is being written: nothing waits for a resync.
     pub(super) in_step: bool,
     /// Nothing was lost since the last client: what it left fits, or is brought to its end.
@@ -128,6 +132,7 @@ impl Promises {
                 }
             }
             Happened::OnlyKnown(roles) => self.dropped = roles.to_vec(),
+            Happened::DataLost => self.told_lost = true,
             Happened::Resynced => {
                 self.half_synced = false;
                 self.in_step = true;

@@ -188,7 +188,8 @@ impl Excuses<'_> {
             return self.promises.troubled && !self.promises.mild;
         }
         // One that is about to fail may have torn it already.
-        let torn = |sector| self.promises.half_synced || self.suspects.suspect(sector, true);
+        let untold = self.promises.half_synced || self.promises.told_lost;
+        let torn = |sector| untold || self.suspects.suspect(sector, true);
         let mut sectors = range.sector..range.sector + range.sectors;
         sectors.any(|sector| torn(sector) && self.is_lost(sector))
     }

@@ -244,6 +244,7 @@ impl Session {
                     self.suspects.resynced(self.judge.moment());
                 }
             }
+            ArrayEvent::DataLost { .. } => self.promises.heard(Happened::DataLost),
             ArrayEvent::Mismatch { .. }
             | ArrayEvent::SyncFinished { action: SyncAction::Check | SyncAction::Repair, .. } => {
                 self.scrubs.push(event.clone());

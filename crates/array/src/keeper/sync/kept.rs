@@ -17,7 +17,8 @@ use crate::keeper::members::Member;
 use crate::{MemberId, Role};
 
 /// Tells whether a member that returns held all of its role when it was lost. `before`: what it was
-/// here; without that, its superblock has to name it as the array was found, and as no older one.
+/// here, if it was served; otherwise its superblock has to name it as the array was found, and as
+/// no older one.
 pub(in crate::keeper) fn keeps_own(
     core: &Core,
     before: Option<&Member>,
@@ -26,11 +27,9 @@ pub(in crate::keeper) fn keeps_own(
 ) -> bool {
     let Some(own) = new.superblock.as_deref() else { return false };
     let whole = own.role() == DevRole::Active(role) && !own.has(feature::RECOVERY_OFFSET);
-    whole
-        && match before {
-            Some(member) => member.had_all,
-            None => is_as_found(new, own, &core.metadata.found, role),
-        }
+    // Who was lost before anything was served lies as it was found.
+    let had_all = before.is_some_and(|member| member.had_all);
+    whole && (had_all || is_as_found(new, own, &core.metadata.found, role))
 }
 
 /// Tells whether a member lay like this beside the others when the array was found.

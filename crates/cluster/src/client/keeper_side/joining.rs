@@ -111,7 +111,10 @@ impl KeeperSide {
             parts.session_mut(key).replayed = false;
             let purpose = parts.session(key).negotiation().map(|negotiation| negotiation.purpose);
             let had = matches!(purpose, Some(Purpose::Return | Purpose::Recover));
-            let replays = had && parts.engine.journals.decided.is_some();
+            // Where all sums are known they tell all that it has recorded.
+            let keeper = parts.keeper.view();
+            let needed = keeper.has_bad_blocks() || keeper.has_to_resync();
+            let replays = had && needed && parts.engine.journals.decided.is_some();
             parts.go_on(key, if replays { Step::Replaying } else { Step::Emptying });
         } else {
             let reason = "its volume has no journal that is large enough";
