@@ -62,7 +62,7 @@ use reading::take_read;
 use requests::Writes;
 pub(super) use sets::{Prepared, Sets, StoreFault};
 pub(super) use space::Space;
-use work::{Task, Work};
+use work::{Follows, Task, Work};
 
 use super::out::{IoPurpose, RequestKind};
 use super::session_key::SessionKey;
@@ -284,13 +284,15 @@ impl Engine {
                 Note::Flush(id) => self.flushes.begin(cx, &self.sets, &mut self.journals, id),
                 Note::Stored { key, position } => self.stored(cx, key, position),
                 Note::Again { job, wide } => self.queue.again(cx, job, wide),
-                Note::WorkSetOver { key, ok } => {
-                    if let Some(done) = self.work.set_over(cx, key, ok) {
+                Note::WorkSetOver { key, ok } => match self.work.set_over(cx, key, ok) {
+                    Follows::Nothing => {}
+                    Follows::Sets => self.make_sets(cx, key),
+                    Follows::Over(done) => {
                         self.compares.forget(cx, key);
-                        self.work.over(cx, key, done);
+                        self.end_part(cx, key, done);
                     }
-                }
-                Note::TaskOver { key, done } => self.work.over(cx, key, done),
+                },
+                Note::TaskOver { key, done } => self.end_part(cx, key, done),
                 Note::Repair { key, contents } => {
                     let slice = cx.shared.whole_slice(key);
                     self.queue.add_background(cx, slice, contents, Roles::NONE);
@@ -339,11 +341,9 @@ impl Engine {
             What::Copy if self.copies.copy(cx, key) => self.work.begin(key, task),
             // Spares are no members here before they hold a role: they are copied to.
             What::Copy | What::Verify(_) => task.end(cx, Done::Failed),
-            What::Rebuild(targets) => {
-                let part = task.part(cx);
-                let restores = work::restorable(cx, &part, targets);
+            What::Rebuild(_) => {
                 self.work.begin(key, task);
-                self.queue.add_background(cx, part, Vec::new(), restores);
+                self.make_sets(cx, key);
             }
             // Nothing can be compared with what is not there.
             What::Compare(Fix::Nothing | Fix::Repair) if !cx.lost().is_empty() => {
@@ -356,14 +356,30 @@ impl Engine {
             }
             // Sums are made anew of what is there.
             What::Compare(fix) if *fix == Fix::Resync || task.is_in_part_unknown(cx) => {
-                let part = task.part(cx);
                 self.work.begin(key, task);
-                self.queue.add_background(cx, part, Vec::new(), Roles::NONE);
+                self.make_sets(cx, key);
             }
             What::Compare(fix) if self.compares.begin(cx, &mut self.decodes, key, *fix) => {
                 self.work.begin(key, task);
             }
             What::Compare(_) => self.work.wait(task),
+        }
+    }
+
+    /// Makes the slice-sets for the part of a slice that background work is about.
+    fn make_sets(&mut self, cx: &mut Cx<'_>, key: super::Key) {
+        let Some((part, what)) = self.work.part_of(cx, key) else { return };
+        let restores = match &what {
+            What::Rebuild(targets) => work::restorable(cx, &part, targets),
+            _ => Roles::NONE,
+        };
+        self.queue.add_background(cx, part, Vec::new(), restores);
+    }
+
+    /// Ends background work on a part of a slice, and goes on with the next one.
+    fn end_part(&mut self, cx: &mut Cx<'_>, key: super::Key, done: Done) {
+        if self.work.over(cx, key, done) {
+            self.make_sets(cx, key);
         }
     }
 

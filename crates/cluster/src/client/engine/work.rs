@@ -21,6 +21,19 @@ pub(super) struct Task {
     sets: u32,
     /// All that are over went well.
     ok: bool,
+    /// Blocks that come after it, where it is one of several of a unit. Nobody writes to the slice
+    /// before all are over: whoever is given it has a part in all of it then, or in nothing.
+    rest: VecDeque<Unit>,
+}
+
+/// What follows when a slice-set of background work is over.
+pub(super) enum Follows {
+    /// Others of it are not.
+    Nothing,
+    /// Slice-sets for the part of the slice that the task is about now.
+    Sets,
+    /// The part is over.
+    Over(Done),
 }
 
 impl Task {
@@ -44,26 +57,44 @@ impl Task {
         plan.is_some_and(|plan| cx.any_unknown(&part, &plan.code, Roles::NONE))
     }
 
-    /// The blocks of it, if it has several and each may fail for itself.
-    fn blocks(&self, cx: &Cx<'_>) -> Vec<Self> {
+    /// Cuts it into blocks, if it has several and each may fail for itself. Returns how many.
+    fn cut_into_blocks(&mut self, cx: &Cx<'_>) -> usize {
         let one_by_one = matches!(self.what, What::Rebuild(_) | What::Compare(Fix::Resync));
         if !one_by_one || !cx.keeper.work_goes_on() {
-            return Vec::new();
+            return 0;
         }
-        let Some(step) = cx.shared.space.places_of_block() else { return Vec::new() };
-        let starts = (self.unit.start..self.unit.end()).step_by(step as usize);
-        let block = |start: u64| {
-            let sectors = step.min(self.unit.end() - start) as u32;
-            Self { unit: Unit { start, sectors }, sets: 1, ok: true, ..self.clone() }
-        };
-        let blocks: Vec<Self> = starts.map(block).collect();
-        if blocks.len() > 1 { blocks } else { Vec::new() }
+        let Some(step) = cx.shared.space.places_of_block() else { return 0 };
+        let Unit { start, .. } = self.unit;
+        let end = self.unit.end();
+        if end - start <= step {
+            return 0;
+        }
+        let starts = (start..end).step_by(step as usize);
+        let block = |start: u64| Unit { start, sectors: step.min(end - start) as u32 };
+        self.rest.extend(starts.map(block));
+        let blocks = self.rest.len();
+        self.begin_next();
+        blocks
+    }
+
+    /// Goes on with the next block, if there is one.
+    fn begin_next(&mut self) -> bool {
+        let Some(next) = self.rest.pop_front() else { return false };
+        self.unit = next;
+        self.sets = 1;
+        self.ok = true;
+        true
+    }
+
+    /// Tells the keeper what became of the part that it is about.
+    fn tell(&self, cx: &mut Cx<'_>, done: Done) {
+        let Self { place, unit, what, .. } = self;
+        cx.report(LaneReport::WorkDone { place: *place, unit: *unit, work: what.clone(), done });
     }
 
     /// Tells the keeper what became of it.
     pub(super) fn end(self, cx: &mut Cx<'_>, done: Done) {
-        let Self { place, unit, what: work, .. } = self;
-        cx.report(LaneReport::WorkDone { place, unit, work, done });
+        self.tell(cx, done);
     }
 }
 
@@ -76,7 +107,14 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn add(&mut self, place: u64, unit: Unit, what: What) {
-        self.waiting.push_back(Task { place, unit, what, sets: 1, ok: true });
+        self.waiting.push_back(Task {
+            place,
+            unit,
+            what,
+            sets: 1,
+            ok: true,
+            rest: VecDeque::new(),
+        });
     }
 
     /// Units that wait.
@@ -84,9 +122,10 @@ impl Work {
         self.waiting.len()
     }
 
-    /// Units that the keeper has asked for and that are not over.
+    /// Units that the keeper has asked for, and parts of them, that are not over.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.working.len()
+        let working = self.working.values().map(|task| 1 + task.rest.len());
+        self.waiting.len() + working.sum::<usize>()
     }
 
     pub(super) fn next(&mut self) -> Option<Task> {
@@ -128,41 +167,50 @@ impl Work {
             .collect()
     }
 
-    /// The slice-set of background work in this slice is over. One that could not be made lacks
-    /// what lost nodes hold, and will until they are back: it is tried block by block, and the rest
-    /// goes on. Is all of it over?
-    pub(super) fn set_over(&mut self, cx: &mut Cx<'_>, key: Key, ok: bool) -> Option<Done> {
-        let mut ok = ok;
-        if let Some(task) = self.working.get_mut(&key) {
-            task.sets -= 1;
-            task.ok &= ok;
-            ok = task.ok;
-            if task.sets > 0 {
-                return None;
-            }
-        }
-        Some(if ok {
-            Done::Well { equal: false }
-        } else if cx.writes_over() {
-            Done::Failed
-        } else {
-            let blocks = self.working.get(&key).map_or_else(Vec::new, |task| task.blocks(cx));
-            if !blocks.is_empty() {
-                self.working.remove(&key);
-                cx.report(LaneReport::WorkParted(blocks[0].place, blocks.len() - 1));
-                self.waiting.extend(blocks);
-                return None;
-            }
-            let part = self.working.get(&key).map(|task| task.part(cx));
-            Done::Unread(part.map_or_else(Vec::new, |part| unread_of(cx, &part)))
-        })
+    /// The part of a slice for which slice-sets are to be made, and what they are for.
+    pub(super) fn part_of(&self, cx: &Cx<'_>, key: Key) -> Option<(Extent, What)> {
+        self.working.get(&key).map(|task| (task.part(cx), task.what.clone()))
     }
 
-    /// The work on this slice is over.
-    pub(super) fn over(&mut self, cx: &mut Cx<'_>, key: Key, done: Done) {
-        if let Some(task) = self.working.remove(&key) {
-            task.end(cx, done);
+    /// Ends a slice-set of background work in this slice. One that could not be made lacks what
+    /// lost nodes hold, and will until they are back: it is tried block by block, and the rest goes
+    /// on.
+    pub(super) fn set_over(&mut self, cx: &mut Cx<'_>, key: Key, ok: bool) -> Follows {
+        let Some(task) = self.working.get_mut(&key) else { return Follows::Nothing };
+        task.sets -= 1;
+        task.ok &= ok;
+        if task.sets > 0 {
+            return Follows::Nothing;
         }
+        if task.ok {
+            return Follows::Over(Done::Well { equal: false });
+        }
+        if cx.writes_over() {
+            return Follows::Over(Done::Failed);
+        }
+        let blocks = task.cut_into_blocks(cx);
+        if blocks > 0 {
+            cx.report(LaneReport::WorkParted(task.place, blocks - 1));
+            return Follows::Sets;
+        }
+        let part = task.part(cx);
+        Follows::Over(Done::Unread(unread_of(cx, &part)))
+    }
+
+    /// Ends the work on the part of this slice that a task is about. Returns whether the task goes
+    /// on with another one; none does where it could not be done at all.
+    pub(super) fn over(&mut self, cx: &mut Cx<'_>, key: Key, done: Done) -> bool {
+        let Some(task) = self.working.get_mut(&key) else { return false };
+        let failed = matches!(done, Done::Failed);
+        task.tell(cx, done);
+        while task.begin_next() {
+            if !failed {
+                return true;
+            }
+            task.tell(cx, Done::Failed);
+        }
+        self.working.remove(&key);
+        false
     }
 }
 
