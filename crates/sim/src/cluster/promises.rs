@@ -118,13 +118,7 @@ impl Promises {
                 self.dead = true;
                 self.miss(role);
             }
-            Happened::HasAll { role, readable } => {
-                // What it cannot read is still lost.
-                if readable {
-                    self.lost.retain(|&lost| lost != role);
-                }
-                self.dropped.retain(|&dropped| dropped != role);
-            }
+            Happened::HasAll { role, readable } => self.has_all(role, readable),
             Happened::HasNotAll(role) => {
                 if !self.dropped.contains(&role) {
                     self.lost.retain(|&lost| lost != role);
@@ -150,6 +144,14 @@ impl Promises {
                 self.dead |= !missing.is_empty();
             }
         }
+    }
+
+    fn has_all(&mut self, role: Role, readable: bool) {
+        // What it cannot read is still lost.
+        if readable {
+            self.lost.retain(|&lost| lost != role);
+        }
+        self.dropped.retain(|&dropped| dropped != role);
     }
 
     /// A node has been killed, and nobody was told.

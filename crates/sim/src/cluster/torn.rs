@@ -150,7 +150,9 @@ impl Torn<'_> {
         self.client = self.cluster.world.start(process);
         self.judge.client_begins(self.client, DEPTH, SLOT_BYTES);
         self.stopped = false;
-        self.serves()
+        self.serves()?;
+        // Whoever started it is told what stands against it until it has taken a request.
+        self.request_all(Kind::Flush, vec![Range::default()])
     }
 
     /// Does the client serve, in a view of nodes as they run now?
@@ -244,6 +246,15 @@ impl Torn<'_> {
         self.cluster.world.faultless()?;
         self.cluster.world.goes_on(moved, &self.judge, self.client, self.began_at)?;
         Ok(moved)
+    }
+
+    /// A step, where something is waited for that comes.
+    fn await_step(&mut self) -> Result<(), Failure> {
+        if self.step()? {
+            return Ok(());
+        }
+        let status = self.cluster.status_of(self.client);
+        Err(Failure(format!("nothing goes on: {:?}, held up: {:?}", status.state, status.held_up)))
     }
 
     /// Members that are in sync by the newest view have joined.

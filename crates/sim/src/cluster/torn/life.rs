@@ -64,7 +64,11 @@ impl Torn<'_> {
     }
 
     /// Does all of this, as much at once as the client takes.
-    fn request_all(&mut self, kind: Kind, mut ranges: Vec<Range>) -> Result<(), Failure> {
+    pub(super) fn request_all(
+        &mut self,
+        kind: Kind,
+        mut ranges: Vec<Range>,
+    ) -> Result<(), Failure> {
         self.began_at = self.cluster.world.steps;
         while !ranges.is_empty() || self.judge.in_flight(self.client) > 0 {
             if let Some(&next) = ranges.last()
@@ -73,7 +77,7 @@ impl Torn<'_> {
                 ranges.pop();
                 continue;
             }
-            self.step()?;
+            self.await_step()?;
         }
         Ok(())
     }

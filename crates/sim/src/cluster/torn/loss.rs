@@ -128,7 +128,7 @@ impl Torn<'_> {
         self.waits_for_all = true;
         self.began_at = self.cluster.world.steps;
         while !self.search.is_on() {
-            self.step()?;
+            self.await_step()?;
         }
         let Scenario { journal_bytes, parts_only, .. } = self.cluster.scenario;
         let recorded = journal_bytes > 0 && !parts_only;
@@ -158,7 +158,7 @@ impl Torn<'_> {
             if self.judge.in_flight(self.client) == 0 {
                 self.submit(Kind::Flush, Range::default());
             }
-            self.step()?;
+            self.await_step()?;
         }
         Ok(())
     }
