@@ -50,8 +50,11 @@ fn a_half_that_ran_alone_comes_back_by_a_full_recovery() {
     let before = support::fingerprint(&members[1]);
     let run = Run::of(served.braid("re-add").arg(&members[1])).expect_status(1, "re-add");
     assert!(run.stderr.contains("split from the array"), "{run}");
-    assert_eq!(support::fingerprint(&members[1]), before, "re-add wrote to what it refused");
-    served.manage("add", &members[1]);
+    let run = Run::of(served.braid("add").arg(&members[1])).expect_status(1, "add");
+    assert!(run.stderr.contains("nowhere else") && run.stderr.contains("--force"), "{run}");
+    let after = support::fingerprint(&members[1]);
+    assert_eq!(after, before, "what was refused was written to");
+    Run::of(served.braid("add").arg(&members[1]).arg("--force")).expect_success("add --force");
     served.wait_until_whole();
     assert_eq!(served.check(), 0, "mismatches after the full recovery");
     served.expect(&content, "whole");

@@ -52,12 +52,17 @@ impl<'a> Admission<'a> {
             return Ok(member);
         }
         if new.readd {
-            let reason = if self.lineage(new) == Some(Lineage::WentAlone) {
-                "is split from the array: each side went on alone"
+            let (reason, next) = if self.lineage(new) == Some(Lineage::WentAlone) {
+                (
+                    "is split from the array: each side went on alone",
+                    "look at it with braid cat; to overwrite it, add it with --force",
+                )
             } else {
-                "cannot take its old role back: what changed is not known"
+                (
+                    "cannot take its old role back: what changed is not known",
+                    "add it: it is then rebuilt as a whole",
+                )
             };
-            let next = "add it: it is then rebuilt as a whole";
             return Err(Refusal::new(format!("{} {reason}", new.device), next));
         }
         self.fresh_member(new)

@@ -2,8 +2,10 @@
 //! own in the place of a guest's.
 
 use std::fs::File;
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
@@ -55,6 +57,8 @@ struct Ring {
 pub(super) struct Guest {
     socket: PathBuf,
     front_end: Option<Frontend>,
+    /// Its connection.
+    stream: Option<UnixStream>,
     pub(super) memory: GuestMemoryMmap,
     rings: Vec<Ring>,
     inflight: Option<(VhostUserInflight, File)>,
@@ -87,6 +91,7 @@ impl Guest {
         let mut guest = Self {
             socket: socket.to_owned(),
             front_end: None,
+            stream: None,
             memory,
             rings,
             inflight: None,
@@ -100,7 +105,9 @@ impl Guest {
     /// Connects, as a front end does at its start and after a connection was lost.
     pub(super) fn come_back(&mut self) {
         let count = self.rings.len() as u16;
-        let mut front_end = Frontend::connect(&self.socket, u64::from(count)).unwrap();
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        self.stream = Some(stream.try_clone().unwrap());
+        let mut front_end = Frontend::from_stream(stream, u64::from(count));
         front_end.set_owner().unwrap();
         self.features = front_end.get_features().unwrap();
         let protocol = front_end.get_protocol_features().unwrap();
@@ -147,9 +154,11 @@ impl Guest {
         self.front_end.as_mut().unwrap()
     }
 
-    /// Hangs up.
+    /// Hangs up, at once: what other tests are about to start has a copy of all that is open.
     pub(super) fn leave(&mut self) {
         self.front_end = None;
+        let stream = self.stream.take().expect("a connection");
+        stream.shutdown(Shutdown::Both).unwrap();
     }
 
     /// A part of the configuration space.
