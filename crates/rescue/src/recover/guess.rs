@@ -3,13 +3,14 @@
 
 use braid_array::level::{Layout, Level};
 
+use super::begins::USUAL_OFFSETS;
 use super::explain::{Told, explain};
 use super::gathered::Gathered;
 use super::marks::Structure;
 use super::rank::{Confidence, Ranked};
 use super::shapes::Shape;
 use super::sums::{Members, sums};
-use super::votes::{Hypothesis, Place, USUAL_OFFSETS};
+use super::votes::{Hypothesis, Place};
 
 /// The chunk that is named where it cannot be told: mdadm's usual one.
 const CHUNK_SECTORS: u32 = 1024;

@@ -9,6 +9,7 @@
 //! done at the same time; [`search`] answers, [`targets`] says what else is worth reading, and
 //! [`sums`] checks what was found.
 
+mod begins;
 mod btrfs;
 mod clues;
 mod crc32c;
@@ -20,7 +21,9 @@ mod guess;
 mod kept;
 mod marks;
 mod ntfs;
+mod proven;
 mod rank;
+mod redundancy;
 mod remains;
 mod same;
 mod samples;
@@ -28,6 +31,7 @@ mod score;
 mod shapes;
 mod sums;
 mod votes;
+mod walk;
 mod xfs;
 
 pub use gathered::Gathered;

@@ -44,6 +44,8 @@ pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, 
             of += 1;
         }
     }
+    met += one.walked.met;
+    of += one.walked.of;
     (one.met, one.of, one.unseen) = (met, of, unseen);
 }
 

@@ -56,6 +56,11 @@ impl Sums {
         self.rows >= 8 && self.agree * 10 >= self.rows * 9
     }
 
+    /// Do nearly all of many rows fit?
+    pub(super) const fn decide(&self) -> bool {
+        self.rows >= 32 && self.agree * 100 >= self.rows * 99
+    }
+
     /// The member that is behind, where one stands out.
     #[must_use]
     pub fn stale(&self) -> Option<usize> {
@@ -131,7 +136,7 @@ impl<'a, 'b> Members<'a, 'b> {
     }
 
     /// So much of a member; `None` where it cannot be read.
-    fn bytes(&mut self, member: usize, sector: u64, length: usize) -> Option<Vec<u8>> {
+    pub(super) fn bytes(&mut self, member: usize, sector: u64, length: usize) -> Option<Vec<u8>> {
         let at = sector * SECTOR_BYTES;
         let mut found = Vec::with_capacity(length);
         let mut spot = at - at % ROWS_BYTES;

@@ -10,15 +10,18 @@ use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::Level;
 use braid_array::{Role, SECTOR_BYTES};
 
+use super::begins::USUAL_OFFSETS;
 use super::equations::Equations;
 use super::gathered::Gathered;
 use super::marks::Structure;
+use super::proven::search_proven;
 use super::score::{misplaced, score};
 use super::shapes::{self, Shape};
+use super::walk::Walked;
 
 /// Equations that are looked at for every shape, and for those that are worth it.
-const FEW: usize = 400;
-const MANY: usize = 4000;
+pub(super) const FEW: usize = 400;
+pub(super) const MANY: usize = 4000;
 /// Shapes for which roles are exchanged: by what members with most votes meet, and by votes alone,
 /// for where those are in each other's place.
 const BEST_SHAPES: usize = 60;
@@ -28,9 +31,6 @@ const TARGET_BYTES: u64 = 64 << 10;
 const MOST_TARGETS: u64 = 600;
 /// Blocks that are looked for under all shapes.
 const ANYWHERE: usize = 3;
-/// Where data begin, in sectors, as md, mdadm and controllers have it: tried where it is unknown
-/// where in the array a file system begins.
-pub(super) const USUAL_OFFSETS: [u64; 6] = [2048, 0, 262_144, 264_192, 8, 16];
 /// Where file systems begin, in sectors: with the array, in its first partition or volume.
 const USUAL_ORIGINS: [u64; 3] = [2048, 4096, 63];
 
@@ -60,6 +60,8 @@ pub struct Hypothesis {
     pub of: usize,
     /// Blocks that were seen in parity alone, by what it says.
     pub unseen: usize,
+    /// What lies where the file system says so that was read by it.
+    pub(super) walked: Walked,
     /// Members that have their roles by superblocks, which tell level, layout and chunk, too.
     pub hinted: Vec<usize>,
     /// Members that the array went on without, by superblocks.
@@ -77,6 +79,7 @@ impl Hypothesis {
             met: 0,
             of: 0,
             unseen: 0,
+            walked: Walked::default(),
             hinted: vec![],
             behind: vec![],
         }
@@ -172,7 +175,13 @@ pub fn search(
             found
         }
     };
-    found.extend(search_among(&shapes::all(sizes.len()), sizes, &equations, None));
+    let proven = gathered.redundancy.as_ref();
+    let among_proven = proven.map(|proven| search_proven(proven, sizes, &equations));
+    match among_proven {
+        // Rows decide before any block does.
+        Some(one) if !one.is_empty() => found.extend(one),
+        _ => found.extend(search_among(&shapes::all(sizes.len()), sizes, &equations, None)),
+    }
     if let Some(hints) = hints {
         found.iter_mut().for_each(|one| one.behind.clone_from(&hints.behind));
     }
@@ -200,15 +209,21 @@ fn search_among(
         let usual = [&USUAL_ORIGINS[..], &equations.begins].concat();
         found.extend(search_at(&usual, shapes, sizes, equations, hints));
     }
-    if !fits(&found) {
-        let origins = origins(shapes, sizes, equations);
+    if !fits(&found) || !equations.absolute.is_empty() {
+        let all: Vec<usize> = (0..sizes.len()).collect();
+        let mut offsets = equations.labelled(&all);
+        // Where a label is, it says where the array begins.
+        if offsets.is_empty() {
+            offsets.extend(USUAL_OFFSETS);
+        }
+        let origins = origins(shapes, sizes, equations, &offsets);
         found.extend(search_at(&origins, shapes, sizes, equations, hints));
     }
     found
 }
 
 /// Which of two comes first.
-fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
+pub(super) fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
     (b.met.cmp(&a.met))
         .then(a.of.cmp(&b.of))
         .then(b.hinted.len().cmp(&a.hinted.len()))
@@ -379,12 +394,12 @@ fn neighbours<'a>(
 }
 
 /// Where the structure may begin in the array, if the data of members begin where they usually do.
-fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations) -> Vec<u64> {
+fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations, offsets: &[u64]) -> Vec<u64> {
     let largest = sizes.iter().copied().max().unwrap_or(0);
     let mut best: BTreeMap<u64, usize> = BTreeMap::new();
     for shape in shapes {
         let Some(geometry) = shape.geometry(largest) else { continue };
-        for data_offset in USUAL_OFFSETS {
+        for &data_offset in offsets {
             let mut tally: HashMap<u64, usize> = HashMap::new();
             for one in equations.some(FEW / 4) {
                 for (role, &(_, at)) in (0..shape.raid_disks as u16)
