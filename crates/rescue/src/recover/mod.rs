@@ -12,6 +12,7 @@
 mod begins;
 mod btrfs;
 mod clues;
+mod contrast;
 mod crc32c;
 mod equations;
 mod explain;

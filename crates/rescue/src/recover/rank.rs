@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::begins::{Beginning, USUAL_OFFSETS, beginning};
+use super::contrast::Explained;
 use super::equations::Equations;
 use super::explain::{Told, explain, fits_the_content};
 use super::gathered::Gathered;
@@ -22,10 +23,9 @@ const MOST_SORTED: usize = 48;
 const MOST_FILLED: usize = 60;
 /// Those that are answered with.
 const ANSWERED: usize = 3;
-/// The least for [`Confidence::High`]: equations, percent of them, and points before the next.
+/// The least for [`Confidence::High`]: equations, and percent of them.
 const LEAST_EQUATIONS: usize = 50;
 const LEAST_PERCENT: f64 = 95.0;
-const LEAST_LEAD: f64 = 20.0;
 /// The least percent for [`Confidence::Likely`], with redundancy that agrees and without.
 const PROVEN_PERCENT: f64 = 70.0;
 const LIKELY_PERCENT: f64 = 90.0;
@@ -126,9 +126,19 @@ pub fn rank(
     };
     let ranked = (0..distinct.len().min(ANSWERED)).map(|index| {
         let (one, said) = &distinct[index];
-        let next = next_best(index, &distinct, &beginnings);
+        let rivals = rivals_of(index, &distinct, &beginnings);
+        let next = rivals.iter().map(|rival| &distinct[*rival].0).max_by(|a, b| {
+            a.percent_of_all().total_cmp(&b.percent_of_all())
+        });
+        let own = Explained::by(one, &sizes, &equations);
+        let is_decided = |rival: &usize| {
+            own.against(&Explained::by(&distinct[*rival].0, &sizes, &equations)).decides()
+        };
         let begins = beginnings[index];
-        let mut confidence = confidence(index, one, said, next, begins);
+        let mut confidence = match confidence(index, one, said, next, begins) {
+            Confidence::High if !rivals.iter().all(is_decided) => Confidence::Likely,
+            confidence => confidence,
+        };
         // Where rows prove copies or parity, what has none of it is not meant.
         let lacks_proof = by_rows.is_some() && !one.shape.is_redundant();
         if !contrary.is_empty() || lacks_proof {
@@ -166,31 +176,31 @@ fn walked(
     walked
 }
 
-/// The one that comes nearest to this one.
-fn next_best<'a>(
+/// Those that may be meant instead of this one.
+fn rivals_of(
     index: usize,
-    all: &'a [(Hypothesis, Sums)],
+    all: &[(Hypothesis, Sums)],
     beginnings: &[Beginning],
-) -> Option<&'a Hypothesis> {
+) -> Vec<usize> {
     let (one, said) = &all[index];
     let others = all.iter().enumerate().filter(|(other, _)| *other != index);
-    // The same array, moved to where nothing has it begin, says less than this.
+    // Nothing lies before the file system that says what it is part of: then it begins the array
+    // where data usually begin, and does not happen to lie there.
     let is_moved = |other: usize| {
         beginnings[index] <= Beginning::First
-            && beginnings[other] == Beginning::Unsure
-            && all[other].0.shape == one.shape
-            && all[other].0.percent() < one.percent()
+            && beginnings[other] > Beginning::First
+            && all[other].0.origin != one.origin
+            && all[other].0.percent_of_all() <= one.percent()
     };
     others
         .filter(|(other, _)| !is_moved(*other))
-        .map(|(_, other)| other)
         // With the member that rows prove to be one, it comes in again, and has it against it.
-        .filter(|(other, by_rows)| {
+        .filter(|(_, (other, by_rows))| {
             let undecided = by_rows.rows < 8 && !has_fewer(other, &used(one));
             !said.confirm() || by_rows.confirm() || undecided
         })
         .map(|(other, _)| other)
-        .max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
+        .collect()
 }
 
 /// The hypotheses whose rows are compared: the first ones, and all that come as near. Which of
@@ -386,6 +396,17 @@ fn is_part(one: &Hypothesis, other: &Hypothesis) -> bool {
         && roles.all(|(one, other)| one.is_none() || one == other)
 }
 
+/// Is it enough to be certain?
+fn is_enough(one: &Hypothesis) -> bool {
+    let is_enough = |met: usize, of: usize| {
+        of >= LEAST_EQUATIONS && met as f64 * 100.0 > of as f64 * LEAST_PERCENT
+    };
+    // Blocks that prove themselves are enough, where one reads old ones of a member that is behind.
+    let walked = &one.walked;
+    is_enough(one.met, one.of)
+        || one.met >= walked.met() && is_enough(one.met - walked.met(), one.of - walked.of())
+}
+
 fn confidence(
     index: usize,
     one: &Hypothesis,
@@ -405,9 +426,7 @@ fn confidence(
         if said.confirm() { Confidence::High } else { Confidence::Likely }
     } else if lead <= 0.0 || begins == Beginning::Unsure {
         Confidence::Guess
-    } else if one.of >= LEAST_EQUATIONS
-        && one.percent() > LEAST_PERCENT
-        && lead >= LEAST_LEAD
+    } else if is_enough(one)
         && begins <= Beginning::First
         && sums_fit
     {

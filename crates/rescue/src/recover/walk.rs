@@ -1,6 +1,8 @@
 //! An ext4 read by a hypothesis: do directories lie where their inodes say, and do files end
 //! there? So also one without checksums tells order and chunk, where most blocks are of files.
 
+use std::collections::BTreeSet;
+
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::{Role, SECTOR_BYTES};
 
@@ -17,11 +19,21 @@ const ROOT: u64 = 2;
 /// What counts against a hypothesis under which there is no root directory.
 const NO_ROOT: usize = 4;
 
-/// What was found where it has to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What was found where it has to be, by the numbers of inodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walked {
-    pub(super) met: usize,
-    pub(super) of: usize,
+    pub(super) right: BTreeSet<u64>,
+    wrong: usize,
+}
+
+impl Walked {
+    pub(super) fn met(&self) -> usize {
+        self.right.len()
+    }
+
+    pub(super) fn of(&self) -> usize {
+        self.right.len() + self.wrong
+    }
 }
 
 /// An array as a hypothesis has it.
@@ -40,10 +52,9 @@ pub(super) fn walk(one: &Hypothesis, members: &mut Members<'_, '_>, known: &[Str
     let mut found = Walked::default();
     let root = array.inode(&ext4, ROOT);
     match root.map(|root| array.proves(&ext4, ROOT, &root)) {
-        Some(Some(true)) => found.met += 1,
-        _ => return Walked { met: 0, of: NO_ROOT },
-    }
-    found.of = 1;
+        Some(Some(true)) => found.right.insert(ROOT),
+        _ => return Walked { wrong: NO_ROOT, ..found },
+    };
     array.look_at_tables(&ext4, &mut found);
     found
 }
@@ -55,15 +66,16 @@ impl Array<'_, '_, '_> {
         let blocks = ext4.inodes / in_block;
         // Tables fill from their beginnings.
         let mut block = 0;
-        while block < blocks && found.of < MOST_INODES {
+        while block < blocks && found.of() < MOST_INODES {
             let first = block * in_block + 1;
             let mut any = false;
             for number in first..first + in_block {
                 let Some(inode) = self.inode(ext4, number) else { continue };
                 any |= !is_zero(&inode);
-                if let Some(right) = self.proves(ext4, number, &inode) {
-                    found.met += usize::from(right);
-                    found.of += 1;
+                match self.proves(ext4, number, &inode) {
+                    Some(true) => _ = found.right.insert(number),
+                    Some(false) => found.wrong += 1,
+                    None => {}
                 }
             }
             let blocks_per_group = ext4.inodes_per_group.div_ceil(in_block);
