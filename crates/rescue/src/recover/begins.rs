@@ -47,6 +47,12 @@ pub(super) fn usual_offsets() -> impl Iterator<Item = u64> {
     USUAL_OFFSETS.into_iter().chain(FURTHER_OFFSETS)
 }
 
+/// May data begin there? md has them begin at 4 KiB of its device: a disk, or a partition that
+/// begins there, too, or at sector 63 or 34 as older ones do.
+pub(super) const fn may_begin(data_offset: u64) -> bool {
+    matches!(data_offset % 8, 0 | 2 | 7)
+}
+
 /// Where the data of most members begin.
 pub(super) fn data_offset(one: &Hypothesis) -> u64 {
     let all = || one.roles.iter().flatten().map(|place| place.data_offset);

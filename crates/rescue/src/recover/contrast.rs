@@ -2,7 +2,7 @@
 //! What both explain speaks for neither, however much it is.
 
 use super::equations::Equations;
-use super::score::explained;
+use super::score::{Account, accounts};
 use super::votes::Hypothesis;
 
 /// The least that is explained better for it to be certain, and how many times as much as the
@@ -10,14 +10,21 @@ use super::votes::Hypothesis;
 const LEAST_CERTAIN: usize = 8;
 const TIMES_CERTAIN: usize = 10;
 
-/// Blocks that one of two explains alone.
+/// Blocks that one of two explains, against the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contrast {
+    /// Those that the other denies.
     pub(super) ours: usize,
+    /// Those that are not explained by this one, for whatever reason.
     pub(super) theirs: usize,
 }
 
 impl Contrast {
+    /// Does more speak for the first one?
+    pub(super) const fn favours(&self) -> bool {
+        self.ours > self.theirs
+    }
+
     /// Does it leave no doubt which of them is meant?
     pub(super) const fn decides(&self) -> bool {
         self.ours >= LEAST_CERTAIN && self.ours >= self.theirs * TIMES_CERTAIN
@@ -26,21 +33,24 @@ impl Contrast {
 
 /// What a hypothesis explains.
 pub(super) struct Explained<'a> {
-    blocks: Vec<bool>,
+    blocks: Vec<Account>,
     one: &'a Hypothesis,
 }
 
 impl<'a> Explained<'a> {
     pub(super) fn by(one: &'a Hypothesis, sizes: &[u64], equations: &Equations) -> Self {
-        Self { blocks: explained(one, sizes, equations), one }
+        Self { blocks: accounts(one, sizes, equations), one }
     }
 
     pub(super) fn against(&self, other: &Self) -> Contrast {
-        let alone = |a: &Self, b: &Self| {
-            let blocks = a.blocks.iter().zip(&b.blocks).filter(|(a, b)| **a && !**b).count();
-            let walked = a.one.walked.right.difference(&b.one.walked.right).count();
-            blocks + walked
+        let pairs = || self.blocks.iter().zip(&other.blocks);
+        let ours = pairs().filter(|pair| *pair == (&Account::Explained, &Account::Denied)).count();
+        let is_theirs = |(own, other): &(&Account, &Account)| {
+            **own != Account::Explained && **other == Account::Explained
         };
-        Contrast { ours: alone(self, other), theirs: alone(other, self) }
+        let theirs = pairs().filter(is_theirs).count();
+        let walked =
+            |a: &Self, b: &Self| a.one.walked.right.difference(&b.one.walked.right).count();
+        Contrast { ours: ours + walked(self, other), theirs: theirs + walked(other, self) }
     }
 }

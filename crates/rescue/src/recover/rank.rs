@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::begins::{Beginning, USUAL_OFFSETS, beginning};
-use super::contrast::Explained;
+use super::contrast::{Contrast, Explained};
 use super::equations::Equations;
 use super::explain::{Told, explain, fits_the_content};
 use super::gathered::Gathered;
@@ -127,18 +127,15 @@ pub fn rank(
     let ranked = (0..distinct.len().min(ANSWERED)).map(|index| {
         let (one, said) = &distinct[index];
         let rivals = rivals_of(index, &distinct, &beginnings);
-        let next = rivals.iter().map(|rival| &distinct[*rival].0).max_by(|a, b| {
-            a.percent_of_all().total_cmp(&b.percent_of_all())
-        });
+        let next = rivals
+            .iter()
+            .map(|rival| &distinct[*rival].0)
+            .max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()));
         let own = Explained::by(one, &sizes, &equations);
-        let is_decided = |rival: &usize| {
-            own.against(&Explained::by(&distinct[*rival].0, &sizes, &equations)).decides()
-        };
-        let begins = beginnings[index];
-        let mut confidence = match confidence(index, one, said, next, begins) {
-            Confidence::High if !rivals.iter().all(is_decided) => Confidence::Likely,
-            confidence => confidence,
-        };
+        let against =
+            |rival: &usize| own.against(&Explained::by(&distinct[*rival].0, &sizes, &equations));
+        let contrasts: Vec<Contrast> = rivals.iter().map(against).collect();
+        let mut confidence = confidence(index, one, said, &contrasts, beginnings[index]);
         // Where rows prove copies or parity, what has none of it is not meant.
         let lacks_proof = by_rows.is_some() && !one.shape.is_redundant();
         if !contrary.is_empty() || lacks_proof {
@@ -177,11 +174,7 @@ fn walked(
 }
 
 /// Those that may be meant instead of this one.
-fn rivals_of(
-    index: usize,
-    all: &[(Hypothesis, Sums)],
-    beginnings: &[Beginning],
-) -> Vec<usize> {
+fn rivals_of(index: usize, all: &[(Hypothesis, Sums)], beginnings: &[Beginning]) -> Vec<usize> {
     let (one, said) = &all[index];
     let others = all.iter().enumerate().filter(|(other, _)| *other != index);
     // Nothing lies before the file system that says what it is part of: then it begins the array
@@ -411,24 +404,24 @@ fn confidence(
     index: usize,
     one: &Hypothesis,
     said: &Sums,
-    next: Option<&Hypothesis>,
+    rivals: &[Contrast],
     begins: Beginning,
 ) -> Confidence {
-    let lead = one.percent() - next.map_or(0.0, Hypothesis::percent_of_all);
     let sums_fit = said.rows < 8 || said.confirm();
     let told = !one.hinted.is_empty() && one.roles.len() - one.missing() <= one.hinted.len() + 1;
     let is_proven = said.decide();
     let least_percent = if is_proven { PROVEN_PERCENT } else { LIKELY_PERCENT };
     if index > 0 {
         Confidence::Guess
-    } else if told && one.of == 0 && sums_fit && next.is_none() {
+    } else if told && one.of == 0 && sums_fit && rivals.is_empty() {
         // Superblocks say all of it, but for one role at most, for which there is one member.
         if said.confirm() { Confidence::High } else { Confidence::Likely }
-    } else if lead <= 0.0 || begins == Beginning::Unsure {
+    } else if !rivals.iter().all(Contrast::favours) || begins == Beginning::Unsure {
         Confidence::Guess
     } else if is_enough(one)
         && begins <= Beginning::First
         && sums_fit
+        && rivals.iter().all(Contrast::decides)
     {
         Confidence::High
     } else if one.of >= 4 && one.percent() >= least_percent {

@@ -87,10 +87,26 @@ pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, 
     (one.met, one.of, one.unseen) = (met, of, unseen);
 }
 
-/// Which equations are met, and nothing speaks against it.
-pub(super) fn explained(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<bool> {
+/// What a hypothesis says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// It is where it belongs.
+    Explained,
+    /// It is elsewhere.
+    Denied,
+    /// It belongs where nobody can look: parity looks like it.
+    Unseen,
+}
+
+/// What a hypothesis says of each block.
+pub(super) fn accounts(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<Account> {
     let Some(judge) = Judge::new(one, sizes, equations) else { return Vec::new() };
-    judge.all(MANY).map(|(_, verdict)| verdict.met && !verdict.contradicted).collect()
+    let account = |(_, verdict): (bool, Verdict)| match verdict {
+        Verdict { seen: false, .. } => Account::Unseen,
+        Verdict { met: true, contradicted: false, .. } => Account::Explained,
+        Verdict { .. } => Account::Denied,
+    };
+    judge.all(MANY).map(account).collect()
 }
 
 /// Blocks on the member in this role that belong elsewhere, by the hypothesis. In parity anything

@@ -14,6 +14,7 @@ use super::samples::{ROWS_BYTES, rows_spots};
 use super::votes::{Hypothesis, Place};
 use crate::bytes::is_zero;
 use crate::image::{self, Image};
+use crate::kind::{self, Look};
 
 const ROW_SECTORS: u64 = 8;
 const ROW_BYTES: usize = (ROW_SECTORS * SECTOR_BYTES) as usize;
@@ -92,6 +93,11 @@ impl<'a, 'b> Members<'a, 'b> {
     #[must_use]
     pub fn sizes(&self) -> Vec<u64> {
         self.images.iter().map(|image| image.size_bytes() / SECTOR_BYTES).collect()
+    }
+
+    /// What a member is that is no member of md.
+    pub(super) fn look(&mut self, member: usize) -> Look {
+        kind::look(&mut *self.images[member])
     }
 
     /// Do all members of a hypothesis hold zeroes about a sector of their data?

@@ -10,7 +10,7 @@ use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::Level;
 use braid_array::{Role, SECTOR_BYTES};
 
-use super::begins::USUAL_OFFSETS;
+use super::begins::{USUAL_OFFSETS, may_begin};
 use super::equations::Equations;
 use super::gathered::Gathered;
 use super::marks::Structure;
@@ -276,7 +276,9 @@ fn count(shape: &Shape, origin: u64, sizes: &[u64], equations: &Equations) -> Op
         for strip in copies(&geometry, sector).take(shape.near_copies()) {
             for &(member, at) in seen {
                 let Some(data_offset) = at.checked_sub(strip.sector) else { continue };
-                cast.push((member, strip.role, data_offset));
+                if may_begin(data_offset) {
+                    cast.push((member, strip.role, data_offset));
+                }
             }
         }
     }
@@ -414,7 +416,9 @@ fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations, offsets: &[u6
                     }
                 }
             }
-            if let Some((origin, votes)) = tally.into_iter().max_by_key(|one| (one.1, one.0)) {
+            // Far copies would have it begin as far behind.
+            let most = tally.into_iter().max_by_key(|one| (one.1, std::cmp::Reverse(one.0)));
+            if let Some((origin, votes)) = most {
                 let known = best.entry(origin).or_default();
                 *known = votes.max(*known);
             }

@@ -412,6 +412,16 @@ fn what_cannot_be_told_is_no_more_than_a_guess() {
     let mirror = Case::new(Level::Raid1, "", 0, 2);
     let ranked = found(&mirror.lay(&content[4096..]));
     assert_eq!(told(&ranked), expected(&mirror, "0@2048 1@2048", "likely"));
+    // Controllers have other arrays than mirrors, too.
+    let mut controlled = mirror.lay(&content[4096..]);
+    for member in &mut controlled {
+        let anchor = member.len() - 512;
+        member[anchor..anchor + 4].copy_from_slice(b"\xde\x11\xde\x11");
+    }
+    let ranked = found(&controlled);
+    assert_eq!(told(&ranked), expected(&mirror, "0@2048 1@2048", "guess"));
+    let evidence = ranked[0].evidence.join("; ");
+    assert!(evidence.contains("m0 is a member of a controller's array (DDF)"), "{evidence}");
     assert!(found(&[Vec::new()]).is_empty());
 }
 

@@ -134,7 +134,7 @@ const PROGRAMS: [&str; 3] = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
 fn some_drawn_sets_are_found() {
     if have("some_drawn_sets_are_found", &PROGRAMS) {
         let folder = Folder::new("recover-drawn");
-        assert_figures(&draw_and_find(0..24, &folder));
+        assert_figures(&draw_and_find(0..20, &folder));
     }
 }
 
