@@ -68,7 +68,15 @@ pub(super) fn beginning(
     proven: Option<&Redundancy>,
 ) -> Beginning {
     let begins = data_offset(one);
-    let is_usual = usual_offsets().any(|usual| usual == begins);
+    let is_usual = |offset: u64| usual_offsets().any(|usual| usual == offset);
+    // What fits anywhere on one of the members fits by chance.
+    let offsets = || one.roles.iter().flatten().map(|place| place.data_offset);
+    let differ = offsets().any(|offset| offset != begins);
+    let is_told = proven.is_some() || !one.hinted.is_empty();
+    if differ && !is_told && !offsets().all(is_usual) {
+        return Beginning::Unsure;
+    }
+    let is_usual = is_usual(begins);
     if is_labelled(one, sizes, equations) || !one.hinted.is_empty() {
         return Beginning::Labelled;
     }

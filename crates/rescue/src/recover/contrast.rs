@@ -54,3 +54,37 @@ impl<'a> Explained<'a> {
         Contrast { ours: ours + walked(self, other), theirs: theirs + walked(other, self) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use braid_array::level::{Layout, Level};
+
+    use super::super::shapes::Shape;
+    use super::*;
+
+    #[test]
+    fn what_both_explain_and_what_parity_hides_says_nothing() {
+        let shape =
+            Shape { level: Level::Raid0, layout: Layout::None, chunk_sectors: 8, raid_disks: 2 };
+        let one = &Hypothesis::empty(shape, 0, 0);
+        let contrast = |own: &[Account], other: &[Account]| {
+            let explained = |blocks: &[Account]| Explained { blocks: blocks.to_vec(), one };
+            explained(own).against(&explained(other))
+        };
+        let all = [Account::Explained; 1000];
+        assert_eq!(contrast(&all, &all), Contrast::default());
+        assert!(!contrast(&all, &all).favours());
+        let hidden = [Account::Unseen; 1000];
+        assert!(!contrast(&all, &hidden).favours());
+        assert_eq!(contrast(&hidden, &all), Contrast { ours: 0, theirs: 1000 });
+        // Eight of a thousand are enough where nothing speaks for the other one.
+        let mut other = all;
+        other[..8].fill(Account::Denied);
+        assert!(contrast(&all, &other).decides());
+        let mut own = all;
+        own[500] = Account::Denied;
+        let both = contrast(&own, &other);
+        assert_eq!(both, Contrast { ours: 8, theirs: 1 });
+        assert!(both.favours() && !both.decides());
+    }
+}
