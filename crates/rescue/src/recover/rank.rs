@@ -89,19 +89,7 @@ pub fn rank(
     }
     let Some(equations) = Equations::of(gathered, known) else { return Vec::new() };
     let sizes = members.sizes();
-    let mut all: Vec<(Hypothesis, Sums)> = Vec::new();
-    let mut tried = HashMap::new();
-    let found = walked(found, members, known, &equations);
-    for one in compared_ones(&found) {
-        for mut other in filled(one, members, gathered, known, &mut tried) {
-            if other.roles != one.roles {
-                other.walked = walk(&other, members, known);
-            }
-            rescore(&mut other, &sizes, &equations);
-            let said = sums(members, &other, gathered, known);
-            all.push((other, said));
-        }
-    }
+    let mut all = judged(found, members, gathered, known, &equations);
     all.retain(|(one, said)| one.is_whole_enough() && !said.refute());
     sort(&mut all, &sizes, &equations, gathered, known);
     all.truncate(MOST_SORTED);
@@ -152,6 +140,31 @@ pub fn rank(
         ranked
     });
     ranked.collect()
+}
+
+/// The best hypotheses, as they are and filled with members, and what their rows say.
+fn judged(
+    found: &[Hypothesis],
+    members: &mut Members<'_, '_>,
+    gathered: &Gathered,
+    known: &[Structure],
+    equations: &Equations,
+) -> Vec<(Hypothesis, Sums)> {
+    let sizes = members.sizes();
+    let mut all = Vec::new();
+    let mut tried = HashMap::new();
+    let found = walked(found, members, known, equations);
+    for one in compared_ones(&found) {
+        for mut other in filled(one, members, gathered, known, &mut tried) {
+            if other.roles != one.roles {
+                other.walked = walk(&other, members, known);
+            }
+            rescore(&mut other, &sizes, equations);
+            let said = sums(members, &other, gathered, known);
+            all.push((other, said));
+        }
+    }
+    all
 }
 
 /// The hypotheses with what is found by walking through what they read, the best first.
