@@ -11,7 +11,7 @@ use super::guess::guess;
 use super::marks::Structure;
 use super::same::reads_the_same;
 use super::sums::{Members, Sums, sums};
-use super::votes::{Hypothesis, Place, order, rescore, rivals};
+use super::votes::{Hypothesis, Place, order, rescore, rivals, search};
 use super::walk::walk;
 
 /// Hypotheses whose rows are compared, and the most where many meet as many equations.
@@ -91,6 +91,13 @@ pub fn rank(
     let sizes = members.sizes();
     let mut all = judged(found, members, gathered, known, &equations);
     all.retain(|(one, said)| one.is_whole_enough() && !said.refute());
+    if all.is_empty() && gathered.redundancy.is_some() {
+        // Where most of each row is zero, parity looks like copies.
+        let mut without = gathered.clone();
+        without.redundancy = None;
+        let found = search(&sizes, &without, known, None);
+        return rank(&found, members, &without, known, names);
+    }
     sort(&mut all, &sizes, &equations, gathered, known);
     all.truncate(MOST_SORTED);
     if let Some((best, _)) = all.first().cloned() {
