@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use braid_array::Role;
+use braid_array::geometry::Strip;
+
 use super::equations::Equations;
 use super::redundancy::Redundancy;
 use super::votes::{Hypothesis, copies};
@@ -103,10 +106,23 @@ pub(super) fn beginning(
 /// Does a label or a table lie where the array has its first sectors by this?
 fn is_labelled(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> bool {
     let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return false };
+    let place = |role: Role| one.roles.get(role.index()).copied().flatten();
     equations.absolute.iter().any(|label| {
-        copies(&geometry, label.place).any(|strip| {
-            let place = one.roles.get(strip.role.index()).copied().flatten();
+        let is_there = copies(&geometry, label.place).any(|strip| {
+            let place = place(strip.role);
             place.is_some_and(|it| label.seen.contains(&(it.member, it.data_offset + strip.sector)))
-        })
+        });
+        // Members that are disks have a table each: that is none of the array.
+        let is_elsewhere = (0..geometry.raid_disks() as u16).map(Role).any(|role| {
+            let Some(it) = place(role) else { return false };
+            let mut seen = label.seen.iter().filter(|(member, _)| *member == it.member);
+            seen.any(|(_, at)| {
+                let sector = at.checked_sub(it.data_offset).filter(|at| *at == label.place);
+                let there =
+                    sector.and_then(|sector| geometry.array_sector_at(Strip { role, sector }));
+                there.is_some_and(|there| there != label.place)
+            })
+        });
+        is_there && !is_elsewhere
     })
 }

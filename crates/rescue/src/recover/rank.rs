@@ -26,6 +26,8 @@ const ANSWERED: usize = 3;
 /// The least for [`Confidence::High`]: equations, and percent of them.
 const LEAST_EQUATIONS: usize = 50;
 const LEAST_PERCENT: f64 = 95.0;
+/// Points before the next that are needed where no rows confirm it.
+const LEAST_LEAD: f64 = 20.0;
 /// The least percent for [`Confidence::Likely`], with redundancy that agrees and without.
 const PROVEN_PERCENT: f64 = 70.0;
 const LIKELY_PERCENT: f64 = 90.0;
@@ -131,6 +133,11 @@ pub fn rank(
             |rival: &usize| own.against(&Explained::by(&distinct[*rival].0, &sizes, &equations));
         let contrasts: Vec<Contrast> = rivals.iter().map(against).collect();
         let mut confidence = confidence(index, one, said, &contrasts, beginnings[index]);
+        // Nothing but blocks speaks for it: then it has to be far before the next, too.
+        let lead = one.percent() - next.map_or(0.0, Hypothesis::percent_of_all);
+        if confidence == Confidence::High && one.of > 0 && !said.confirm() && lead < LEAST_LEAD {
+            confidence = Confidence::Likely;
+        }
         // Where rows prove copies or parity, what has none of it is not meant.
         let lacks_proof = by_rows.is_some() && !one.shape.is_redundant();
         if !contrary.is_empty() || lacks_proof {
