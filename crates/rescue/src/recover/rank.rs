@@ -115,27 +115,20 @@ pub fn rank(
     }
     let distinct = distinct(all, &sizes, known);
     let by_rows = gathered.redundancy.as_ref();
-    let begins = |(one, _): &(Hypothesis, Sums)| beginning(one, &sizes, &equations, by_rows);
-    let beginnings: Vec<Beginning> = distinct.iter().map(begins).collect();
-    let contrary = match distinct.first() {
-        Some((best, said)) if !said.confirm() => contrary(best, &sizes, &equations),
-        _ => Vec::new(),
-    };
+    let begins = |one: &Hypothesis| beginning(one, &sizes, &equations, by_rows);
+    let beginnings: Vec<Beginning> = distinct.iter().map(|(one, _)| begins(one)).collect();
+    let unconfirmed = distinct.first().filter(|(_, said)| !said.confirm());
+    let contrary = unconfirmed.map_or_else(Vec::new, |it| contrary(&it.0, &sizes, &equations));
     let ranked = (0..distinct.len().min(ANSWERED)).map(|index| {
         let (one, said) = &distinct[index];
         let rivals = rivals_of(index, &distinct, &beginnings);
-        let next = rivals
-            .iter()
-            .map(|rival| &distinct[*rival].0)
-            .max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()));
+        let next = nearest(rivals.iter().map(|rival| &distinct[*rival].0));
         let own = Explained::by(one, &sizes, &equations);
-        let against =
-            |rival: &usize| own.against(&Explained::by(&distinct[*rival].0, &sizes, &equations));
-        let contrasts: Vec<Contrast> = rivals.iter().map(against).collect();
+        let by = |rival: &usize| Explained::by(&distinct[*rival].0, &sizes, &equations);
+        let contrasts = rivals.iter().map(|rival| own.against(&by(rival)));
+        let contrasts: Vec<Contrast> = contrasts.collect();
         let mut confidence = confidence(index, one, said, &contrasts, beginnings[index]);
-        // Nothing but blocks speaks for it: then it has to be far before the next, too.
-        let lead = one.percent() - next.map_or(0.0, Hypothesis::percent_of_all);
-        if confidence == Confidence::High && one.of > 0 && !said.confirm() && lead < LEAST_LEAD {
+        if confidence == Confidence::High && !said.confirm() && !has_lead(one, next) {
             confidence = Confidence::Likely;
         }
         // Where rows prove copies or parity, what has none of it is not meant.
@@ -414,6 +407,16 @@ fn is_part(one: &Hypothesis, other: &Hypothesis) -> bool {
     one.shape == other.shape
         && one.origin == other.origin
         && roles.all(|(one, other)| one.is_none() || one == other)
+}
+
+/// The one that comes nearest.
+fn nearest<'a>(rivals: impl Iterator<Item = &'a Hypothesis>) -> Option<&'a Hypothesis> {
+    rivals.max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
+}
+
+/// Is it far before the next? Where nothing but blocks speaks for it, it has to be.
+fn has_lead(one: &Hypothesis, next: Option<&Hypothesis>) -> bool {
+    one.of == 0 || one.percent() - next.map_or(0.0, Hypothesis::percent_of_all) >= LEAST_LEAD
 }
 
 /// Is it enough to be certain?
