@@ -14,7 +14,7 @@ use super::metadata::{MetaWrite, Wanted};
 use super::sync::Ranges;
 use crate::MemberId;
 use crate::assemble::Had;
-use crate::format::superblock::{DevRole, feature};
+use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
 use crate::format::{Bitmap, Superblock};
 
 /// A superblock, a bad-block log or a page of the bitmap; no page is longer.
@@ -321,7 +321,9 @@ impl Core {
         image.resync_offset = metadata.resync_offset(clean);
         image.roles = self.role_table();
         image.feature_map = array.feature_map & (feature::RAID0_LAYOUT | feature::LOGS);
-        image.feature_map |= metadata.journals.features(clean, !metadata.has_to_resync());
+        // As it stands here: that nothing waits for a resync may be on its way to the members still.
+        let in_line = image.resync_offset == MAX_SECTOR;
+        image.feature_map |= metadata.journals.features(clean, in_line);
         if metadata.intent.is_some() {
             image.feature_map |= feature::BITMAP_OFFSET;
         }
