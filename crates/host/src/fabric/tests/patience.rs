@@ -55,7 +55,9 @@ fn who_takes_answers_slowly_is_listened_to_as_slowly_and_gets_them_all() {
         asked += at_once(stream.write(&questions[asked..]));
         side.turn(Duration::from_micros(100));
         while let Some(event) = side.events.pop_front() {
-            let FabricEvent::Message { .. } = fabric_event(Some(event)) else { panic!("it is lost") };
+            let FabricEvent::Message { .. } = fabric_event(Some(event)) else {
+                panic!("it is lost")
+            };
             side.send(peer, answer());
             answered += 1;
         }
