@@ -34,6 +34,13 @@ impl Piece {
         (first..end).filter_map(|number| u32::try_from(number).ok()).map(Self)
     }
 
+    /// The pieces of which anything lies in a range.
+    pub(crate) fn touching(range: Range<u64>) -> impl Iterator<Item = Self> {
+        let first = range.start / PIECE_BYTES;
+        let end = range.end.div_ceil(PIECE_BYTES);
+        (first..end).filter_map(|number| u32::try_from(number).ok()).map(Self)
+    }
+
     /// The pieces of which all lies in these ranges together, which do not overlap.
     pub(crate) fn covered(mut ranges: Vec<Range<u64>>) -> impl Iterator<Item = Self> {
         ranges.sort_by_key(|range| range.start);
