@@ -297,3 +297,23 @@ impl Drop for Memory {
         debug_assert!(unmapped.is_ok());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_of_which_a_part_goes_is_touched_and_does_not_lie_in_it() {
+        let numbers = |pieces: &mut dyn Iterator<Item = Piece>| -> Vec<u32> {
+            pieces.map(|piece| piece.0).collect()
+        };
+        for (range, touched, inside) in [
+            (4096..8192, vec![0], vec![]),
+            (PIECE_BYTES - 4096..3 * PIECE_BYTES, vec![0, 1, 2], vec![1, 2]),
+            (PIECE_BYTES..2 * PIECE_BYTES + 4096, vec![1, 2], vec![1]),
+        ] {
+            assert_eq!(numbers(&mut Piece::touching(range.clone())), touched);
+            assert_eq!(numbers(&mut Piece::inside(range)), inside);
+        }
+    }
+}

@@ -264,7 +264,7 @@ impl Pipes {
         let Range { start, end } = pipe.window();
         let mut free_from = start;
         let mut left_bytes = 0;
-        for kept in pipe.kept().into_iter().chain([end..end]) {
+        for kept in pipe.kept().into_iter().chain(std::iter::once(end..end)) {
             if free_from < kept.start {
                 out.push(Action::GiveBack { range: free_from..kept.start });
             }

@@ -53,8 +53,8 @@ type SetUp = (Pipe, Option<(Bounds, u64)>);
 /// [`open`](Self::open) sets one up; then it is used by [`of`](Self::of), but where its ring or its
 /// journal changes, which this type does. [`disconnect`](Self::disconnect) when its client is gone,
 /// and [`close`](Self::close) when nothing of it is under way any more; between these, when it has
-/// [leftovers](Self::has_leftovers), it [keeps](Self::keep_leftovers) these alone, and a next client
-/// resolves them.
+/// [leftovers](Self::has_leftovers), it [keeps](Self::keep_leftovers) these alone, and a next
+/// client resolves them.
 #[derive(Debug)]
 pub(super) struct Pipes {
     pipes: BTreeMap<ClientId, Pipe>,
