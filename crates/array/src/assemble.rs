@@ -22,6 +22,7 @@ mod table;
 mod verdict;
 
 pub use candidate::{Candidate, read_bad_blocks, read_bitmap};
+pub use check::not_in_blocks;
 pub(crate) use check::{adopted, check_places, check_shape};
 pub use described::{Described, DescribedMember};
 pub use found_log::{FoundLog, LogPlace, log_place, parity_geometry};

@@ -8,7 +8,7 @@ use super::sync::Copying;
 use crate::action::NewMember;
 use crate::format::superblock::MAX_SECTOR;
 use crate::format::{BadBlocks, Superblock};
-use crate::refusal::Refusal;
+use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId, Op, RequestError, Role};
 
 /// What a lane sees of its keeper at one moment: the members and how far the array is served, what
@@ -414,10 +414,9 @@ impl<'a> KeeperView<'a> {
             return refuse("the array is read-only", "assemble it without --readonly");
         }
         if self.keeper.core.service.failed {
-            return refuse(
-                "the array has lost too many members",
-                "stop it, bring the members back and assemble it again",
-            );
+            let advice = "stop it, bring the members back and assemble it again";
+            let stop = Invocation::Stop { array: None, force: false };
+            return refuse("the array has lost too many members", Next::by(advice, stop));
         }
         if !self.keeper.core.service.redundant {
             return refuse(
