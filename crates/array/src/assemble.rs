@@ -137,6 +137,11 @@ pub enum Standing {
     Spare,
     /// Holds the journal.
     Journal,
+    /// Failed while another program served the array, and is listed on: no I/O goes there.
+    Faulty {
+        /// Role, if it had one.
+        role: Option<Role>,
+    },
 }
 
 /// What of its role a member that is being rebuilt had at some time.

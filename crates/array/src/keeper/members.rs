@@ -111,6 +111,7 @@ impl Member {
             }
             Standing::Spare => State::Spare,
             Standing::Journal => State::Journal,
+            Standing::Faulty { role } => State::Faulty { role },
         };
         Self {
             device: config.device,
