@@ -271,6 +271,11 @@ impl Members {
         (index < 1024).then_some(MemberId(index as u16))
     }
 
+    /// Is this the number of a member that lives?
+    pub(super) fn is_live_number(&self, number: u32) -> bool {
+        self.iter_live().any(|(_, member)| member.superblock.dev_number == number)
+    }
+
     pub(crate) fn attach(&mut self, id: MemberId, member: Member) {
         let index = usize::from(id.0);
         if index >= self.table.len() {

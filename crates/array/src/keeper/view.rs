@@ -325,6 +325,13 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.members.free_id()
     }
 
+    /// Was a member of this number failed or removed by a command, and not added since? It does
+    /// not come back by itself.
+    #[must_use]
+    pub fn was_made_faulty(self, number: u32) -> bool {
+        self.keeper.core.metadata.made_faulty.contains(&number)
+    }
+
     /// As which a device may become a member: a spare keeps its number.
     #[must_use]
     pub fn id_for(self, device: &str) -> Option<MemberId> {
