@@ -50,8 +50,8 @@ pub fn member_name(address: &str, volume: &str) -> String {
 }
 
 impl ClientMember {
-    /// Did a command make it faulty, or remove it, by what the newest superblock says? Then it stays
-    /// out until it is added again.
+    /// Did a command make it faulty or remove it, by what the newest superblock says? Then it
+    /// stays out until it is added again.
     #[must_use]
     pub fn was_made_faulty(&self) -> bool {
         self.superblock.role() == DevRole::Faulty

@@ -7,7 +7,7 @@ use std::path::Path;
 use braid_array::action::{Command, NewMember};
 use braid_array::format::{BadBlocks, Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
-use braid_array::status::{ArrayState, Status};
+use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 
 use super::served::{Served, find_member};
@@ -160,17 +160,6 @@ impl Served {
         );
         let next = format!("use a device with blocks of {own} bytes, or format this one to them");
         Err(Refusal::new(reason, next))
-    }
-
-    /// `that_is`: what is a member, or nothing but that it is.
-    pub(super) fn already_a_member(&self, that_is: String, status: &Status) -> Refusal {
-        let reason = format!("{that_is} already a member of {}", self.name);
-        if status.state != ArrayState::Failed {
-            return Refusal::new(reason, "fail and remove it first, to add it anew");
-        }
-        let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
-        let next = Next::by("stop it, bring the members back and assemble it again", stop);
-        Refusal::new(format!("{reason}, which has lost too many members"), next)
     }
 
     fn check_size(&self, device: &MemberFile, status: &Status) -> Result<(), Refusal> {
