@@ -371,17 +371,24 @@ impl Core {
 
     /// What superblocks say of each device number.
     fn role_table(&self) -> Vec<DevRole> {
-        let longest = self.members.iter().map(|(_, m)| m.superblock.dev_number as usize + 1).max();
+        let made_faulty = &self.metadata.made_faulty;
+        let numbers = self.members.iter().map(|(_, m)| m.superblock.dev_number);
+        let numbers = numbers.chain(made_faulty.iter().copied());
+        let longest = numbers.map(|number| number as usize + 1).max();
         let len = longest.unwrap_or(0).max(self.metadata.superblock.roles.len());
         let mut roles = vec![DevRole::Spare; len];
+        let away = if self.rules.faulty_stay_out { DevRole::Spare } else { DevRole::Faulty };
         for (_, member) in self.members.iter() {
             roles[member.superblock.dev_number as usize] = match member.state {
                 State::InSync { role } | State::Rebuilding { role, .. } => DevRole::Active(role),
                 State::Spare => DevRole::Spare,
                 State::Journal if self.metadata.has_journal() => DevRole::Journal,
                 State::Journal => DevRole::Spare,
-                State::Retiring { .. } | State::Faulty { .. } => DevRole::Faulty,
+                State::Retiring { .. } | State::Faulty { .. } => away,
             };
+        }
+        for &number in made_faulty.iter().filter(|number| !self.members.is_live_number(**number)) {
+            roles[number as usize] = DevRole::Faulty;
         }
         roles
     }

@@ -487,6 +487,7 @@ fn a_degraded_array_of_arrays_is_rebuilt_on() {
     assert_eq!(lab.run("detail home --test", &[]).status.code(), Some(1), "degraded as before");
     std::fs::rename(lab.path("elsewhere"), failed).unwrap();
     lab.ok("sync home --max 2M", &[]);
+    lab.ok("remove home", std::slice::from_ref(failed));
     lab.ok("add home", std::slice::from_ref(failed));
     upgraded(&lab, &program());
     lab.ok("sync home --max none", &[]);
