@@ -3,17 +3,20 @@
 # writes and verifies on ext4 over it. After each round what was flushed is there, `braid check`
 # finds no mismatch, and e2fsck nothing to mend. As root; plain processes over loopback.
 # POLICY: the array's consistency policy.
-# usage: [POLICY=journal] survive.sh [ROUNDS [KIND...]]   (without: 16 rounds, of all kinds)
+# usage: [POLICY=journal] survive.sh [ROUNDS [KIND...]]   (without: 19 rounds, of all kinds)
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 braid=${BRAID:-$PWD/target/release/braid}
 fuzz=$(dirname "$braid")/braid-fuzz
 
 # Kind of round, the signal (CUT: what connects them breaks; KNOCK: strangers without the key come
-# to them; BACK: killed, and the store goes back to a copy), who gets it, how it must go on, and,
-# where it is left out, why.
-#   on     the same client goes on by itself, and its load sees no error
-#   again  all nodes that died are started again, and the array is assembled again
+# to them; BACK: killed, and the store goes back to a copy; TEAR: killed while whole stripes are
+# written), who gets it, how it must go on, and, where it is left out, why.
+#   on       the same client goes on by itself, and its load sees no error
+#   again    all nodes that died are started again, and the array is assembled again
+#   without  one node is not, and it is assembled without; blocks are written anew, and then the
+#            node is back (:return), or a new one takes its place (:add), or another one dies and
+#            both come back (:loss)
 kinds='
 client-kill          KILL client      again
 client-node-kill     KILL client+1    again
@@ -31,6 +34,9 @@ pair-cut             CUT  nodes:2     on
 rolling-restart      TERM each        on
 strangers            KNOCK nodes:5    on
 store-rollback       BACK nodes:1     on
+torn-return          TEAR client+5    without:return
+torn-add             TEAR client+5    without:add
+torn-loss            TEAR client+5    without:loss
 '
 # Seconds that a process is stopped: well below and well above what a node may be silent; and while
 # the array waits for nodes that it cannot do without.
@@ -48,7 +54,7 @@ node_timeout=5
 
 verify_by='--verify=crc32c --verify_state_save=0'
 
-rounds=${1:-16}
+rounds=${1:-19}
 [ $# = 0 ] || shift
 # skip REASON: with CI set that is a failure.
 skip() { echo "SKIPPED survive: $*"; [ -z "${CI-}" ]; exit; }
@@ -187,14 +193,22 @@ in_sync() {
 	"$braid" status survive >"$work/status" 2>&1 || return 1
 	grep -q '\[UUUUU\]' "$work/status" && ! grep -qE 'resync|recover|rebuild' "$work/status"
 }
-# Everything is there and at rest: the array agrees with itself, the file system too.
-reckon() {
-	within 10 umount "$mnt" 2>/dev/null || fail "the file system cannot be unmounted"
+# Everything is there and at rest: the array agrees with itself.
+agrees() {
 	within "$patience" in_sync || fail "not in sync again: $(cat "$work/status")"
 	timeout "$patience" "$braid" check survive --wait --json >"$work/check" 2>&1 ||
 		fail "check: $(tail -n 3 "$work/check")"
 	within "$patience" in_sync || fail "the check does not end"
 	grep -q '"mismatch[a-z_]*": *[1-9]' "$work/check" && fail "check: $(cat "$work/check")"
+}
+make_file_system() {
+	mke2fs -q -F -t ext4 "$array" "$beside" || fail "mke2fs"
+	mount -o loop "$array" "$mnt" || fail "the file system cannot be mounted"
+}
+# The file system agrees with itself too.
+reckon() {
+	within 10 umount "$mnt" 2>/dev/null || fail "the file system cannot be unmounted"
+	agrees
 	e2fsck -fn "$array" >"$work/fsck" 2>&1 || fail "e2fsck: $(grep -v ^Pass "$work/fsck")"
 	mount -o loop "$array" "$mnt" || fail "the file system cannot be mounted"
 	verify
@@ -283,12 +297,35 @@ roll_back() {
 	within 10 gone "${nodes[$1]}" || fail "${nodes[$1]} lives on"
 	rm -r "$work/n$1" && mv "$work/copy" "$work/n$1" || fail "node $1 keeps its store"
 }
+# tear PID...: kills these while whole stripes are written where the file system was.
+tear() {
+	end_load
+	within 10 umount "$mnt" 2>/dev/null || fail "the file system cannot be unmounted"
+	fio --thread --name=stripes --filename="$array" --rw=write --bs=1M --ioengine=libaio \
+		--iodepth=8 --direct=1 --time_based --runtime=600 >"$work/stripes" 2>&1 &
+	load=$!
+	sleep "0.$((RANDOM % 10))"
+	kill -KILL "$@"
+	for pid; do within 10 gone "$pid" || fail "$pid lives on"; done
+}
+# Everything is written anew and flushed, and read.
+write_anew() {
+	head -c "$(stat -c %s "$array")" /dev/urandom >"$work/anew"
+	dd if="$work/anew" of="$array" oflag=direct bs=1M conv=notrunc,fsync status=none ||
+		fail "a write of everything anew failed"
+	is_anew "written anew"
+}
+is_anew() {
+	dd if="$array" iflag=direct bs=1M status=none | cmp -s - "$work/anew" ||
+		fail "$1: not what was written anew"
+}
 strike() {
 	local signal=$1 who=$2 pause=$short
 	struck_at=$(now)
 	[ "$signal" != CUT ] || { cut_pair "${victims[@]}" && return; }
 	[ "$signal" != KNOCK ] || { knock && return; }
 	[ "$signal" != BACK ] || { roll_back "${struck[0]}" && return; }
+	[ "$signal" != TEAR ] || { tear "${victims[@]}" && return; }
 	[ "$who" != each ] || { roll && return; }
 	kill "-$signal" "${victims[@]}"
 	if [ "$signal" = KILL ]; then
@@ -315,18 +352,46 @@ goes_on() {
 		fail "held up for $took s"
 	end_load
 }
+# again N...: starts these nodes, and the array.
 again() {
+	local n
 	end_load
-	umount "$mnt" 2>/dev/null || umount -l "$mnt"
+	mountpoint -q "$mnt" && { umount "$mnt" 2>/dev/null || umount -l "$mnt"; }
 	umount -l "$work/export" 2>/dev/null
-	for n in "${struck[@]}"; do start "$n"; done
-	local began
 	began=$(now)
+	for n; do start "$n"; done
 	assemble
+}
+mount_again() {
 	mount -o loop "$array" "$mnt" || fail "the file system cannot be mounted"
 	echo >"$mnt/first" && sync -d "$mnt/first" || fail "the first write fails"
 	took=$(seconds_since "$began")
 	verify
+}
+# without return|add|loss
+without() {
+	local away=${struck[0]} other=${struck[1]}
+	again "${struck[@]:1}"
+	write_anew
+	took=$(seconds_since "$began")
+	case $1 in
+	return) start "$away" ;;
+	add)
+		rm -r "$work/n$away"
+		start "$away"
+		"$braid" add survive "${members[$away]}" >"$work/add" 2>&1 || fail "$(cat "$work/add")"
+		;;
+	loss)
+		kill -KILL "${nodes[$other]}"
+		within 10 gone "${nodes[$other]}" || fail "node $other lives on"
+		write_anew
+		start "$away"
+		start "$other"
+		;;
+	esac
+	agrees
+	is_anew "all nodes are back"
+	make_file_system
 }
 
 one_round() {
@@ -341,8 +406,15 @@ one_round() {
 	sleep "$((RANDOM % 2)).$((RANDOM % 10))"
 	choose "$who"
 	strike "$signal" "$who"
-	if [ "$how" = on ]; then goes_on "$who"; else again; fi
-	reckon
+	case $how in
+	on) goes_on "$who" ;;
+	again)
+		again "${struck[@]}"
+		mount_again
+		;;
+	without:*) without "${how#*:}" ;;
+	esac
+	[ "${how%:*}" = without ] || reckon
 	echo "round $round: $kind, went on after $took s, nothing lost"
 	echo "$kind $took" >>"$work/took"
 }
@@ -360,8 +432,7 @@ for n in 0 1 2 3 4; do start "$n"; done
 	${POLICY:+--consistency-policy "$POLICY"} "${members[@]}" \
 	>"$work/create" 2>&1 || fail "create: $(tail -n 3 "$work/create")"
 assemble
-mke2fs -q -t ext4 "$array" "$beside" || fail "mke2fs"
-mount -o loop "$array" "$mnt" || fail "the file system cannot be mounted"
+make_file_system
 while [ "$round" -lt "$rounds" ]; do
 	read -r kind signal who how _ < <(sed -n "$((round % $(wc -l <<<"$chosen") + 1))p" <<<"$chosen")
 	round=$((round + 1))

@@ -182,6 +182,7 @@ fn check(config: &Config, degraded: u16) {
                 assert!(u32::from(role.0) < array.raid_disks && offset <= array.size_sectors);
             }
             Standing::Spare | Standing::Journal => {}
+            Standing::Faulty { .. } => unreachable!("only a hand-over tells of that"),
         }
     }
     assert_eq!(in_sync.len() + usize::from(degraded), array.raid_disks as usize);

@@ -22,6 +22,7 @@ mod table;
 mod verdict;
 
 pub use candidate::{Candidate, read_bad_blocks, read_bitmap};
+pub use check::not_in_blocks;
 pub(crate) use check::{adopted, check_places, check_shape};
 pub use described::{Described, DescribedMember};
 pub use found_log::{FoundLog, LogPlace, log_place, parity_geometry};
@@ -136,6 +137,11 @@ pub enum Standing {
     Spare,
     /// Holds the journal.
     Journal,
+    /// Failed while another program served the array, and is listed on: no I/O goes there.
+    Faulty {
+        /// Role, if it had one.
+        role: Option<Role>,
+    },
 }
 
 /// What of its role a member that is being rebuilt had at some time.

@@ -190,7 +190,10 @@ fn stopped(candidates: &[Candidate]) -> Result<(Superblock, Vec<(String, Verdict
             return Err(Refusal::new(reason.clone(), next.clone()));
         }
         (None, Start::Ready { .. }) => unreachable!("an array has a superblock"),
-        (_, Start::Halfway(_)) => unreachable!("that is only read"),
+        (_, Start::Halfway(halfway)) => {
+            let next = "have mdadm bring that to its end, and stop the array";
+            return Err(Refusal::new(halfway.description(), next));
+        }
     };
     let start = |advice| start_all(&assembly.verdicts, advice);
     for (device, verdict) in &assembly.verdicts {

@@ -326,6 +326,27 @@ fn what_cannot_be_is_refused_with_the_reason_and_a_next_step() {
     assert!(refused(&plain(), smaller).contains("KiB at least"));
 }
 
+#[test]
+fn half_a_reshape_is_given_no_policy() {
+    let plain = raid5(NewBitmap::None, NewLog::None, 16);
+    let logged = raid5(NewBitmap::None, NewLog::PartialParity, 16);
+    // By its superblocks no array has the journal that is there.
+    for mut disks in [plain, logged, journaled()] {
+        for index in 0..disks.len() {
+            rewrite(&mut disks, index, |sb| {
+                sb.feature_map &= !feature::JOURNAL;
+                sb.feature_map |= feature::RESHAPE_ACTIVE;
+                sb.reshape.new_level = 5;
+                sb.reshape.new_layout = 0;
+                sb.reshape.new_chunk_sectors = 128;
+                sb.reshape.position = 3 * 128 * 2;
+            });
+        }
+        let said = refused(&disks, Policy::Resync);
+        assert!(said.contains("reshape"), "{said}");
+    }
+}
+
 /// An array whose journal is on the last of its devices.
 fn journaled() -> Vec<Disk> {
     let mut disks = raid5(NewBitmap::None, NewLog::None, 16);

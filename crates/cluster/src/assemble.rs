@@ -111,8 +111,16 @@ impl Startable {
     /// How many are there and lack something, which they are given.
     #[must_use]
     pub fn behind(&self) -> usize {
-        let lacks = |member: &&ClientMember| member.superblock.has(feature::RECOVERY_OFFSET);
+        let lacks = |member: &&ClientMember| {
+            member.superblock.has(feature::RECOVERY_OFFSET) && !member.was_made_faulty()
+        };
         self.members.iter().flatten().filter(lacks).count()
+    }
+
+    /// How many are there and stay out, since a command made them faulty.
+    #[must_use]
+    pub fn made_faulty(&self) -> usize {
+        self.members.iter().flatten().filter(|member| member.was_made_faulty()).count()
     }
 }
 
@@ -334,9 +342,14 @@ fn left_behind(
     let mut behind = BTreeMap::new();
     // Who was given a role later goes on with it, however little of it that is: who had it before
     // was failed or replaced.
-    let events = |found: &Candidate| found.superblock.as_ref().map_or(0, |own| own.events);
+    let rank = |found: &Candidate| {
+        let own = found.superblock.as_ref();
+        own.map_or((false, 0), |own| {
+            (newest.role_of(own.dev_number) != DevRole::Faulty, own.events)
+        })
+    };
     let mut order: Vec<_> = candidates.iter().zip(verdicts).collect();
-    order.sort_by_key(|(found, _)| Reverse(events(found)));
+    order.sort_by_key(|(found, _)| Reverse(rank(found)));
     for (found, (_, verdict)) in order {
         let (Verdict::Stale { re_add_possible, .. }, Ok(own)) = (verdict, &found.superblock) else {
             continue;
@@ -381,7 +394,10 @@ pub fn catching_up(
 ) -> Superblock {
     let mut superblock = own.with_news_of(newest);
     if taken.contains(&superblock.dev_number) {
-        superblock.dev_number = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
+        // Nor that of one that was made faulty.
+        let free =
+            |number: &u32| !taken.contains(number) && newest.role_of(*number) != DevRole::Faulty;
+        superblock.dev_number = (0..).find(free).unwrap_or(0);
     }
     superblock.recovery_offset = 0;
     superblock.feature_map |= feature::RECOVERY_OFFSET;

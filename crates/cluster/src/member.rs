@@ -2,7 +2,7 @@
 
 use braid_array::assemble::{Config, Had, MemberConfig, Standing, StartLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
-use braid_array::format::{BadBlocks, Bitmap, Superblock};
+use braid_array::format::{BadBlocks, Bitmap, DevRole, Superblock};
 use braid_array::keeper::{Keeper, Rules, SyncSpace};
 use braid_array::{Instant, Role};
 
@@ -47,6 +47,15 @@ pub fn member_parts(name: &str) -> Option<(&str, &str)> {
 #[must_use]
 pub fn member_name(address: &str, volume: &str) -> String {
     format!("node://{address}/{volume}")
+}
+
+impl ClientMember {
+    /// Did a command make it faulty or remove it, by what the newest superblock says? Then it
+    /// stays out until it is added again.
+    #[must_use]
+    pub fn was_made_faulty(&self) -> bool {
+        self.superblock.role() == DevRole::Faulty
+    }
 }
 
 /// Has the member been given all that belongs to its role?

@@ -39,6 +39,7 @@ use crate::system::refused_by_system;
 mod again;
 mod contents;
 mod doors;
+mod faulty;
 mod listening;
 mod nodes;
 mod part;
@@ -137,7 +138,9 @@ pub fn serve(
     log::begin();
     let stops = Stops::new(running::PATIENCE);
     heap::set_up();
-    let machinery = Machinery::new(serving.array, &serving.exports)?;
+    let mut array = serving.array;
+    upgrade::list_faulty(&mut array);
+    let machinery = Machinery::new(array, &serving.exports)?;
     let how = How {
         name: serving.name,
         exports: serving.exports,

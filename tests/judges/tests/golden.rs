@@ -28,6 +28,8 @@ raid1-v090          | 8 8         | -l1 -e0.90                           | fill
 raid1-v090-bitmap   | 8 8         | -l1 -e0.90 -binternal                | fill
 raid1-v10-bitmap    | 8 8         | -l1 -e1.0 -binternal                 | fill
 raid1-v11-bitmap    | 8 8         | -l1 -e1.1 -binternal                 | fill
+raid1-bitmap-1k     | 8 8         | -l1 -binternal --bitmap-chunk=64K    | moved-2
+raid1-v10-bitmap-1k | 8 8         | -l1 -e1.0 -binternal                 | moved-2
 raid1-spare         | 8 8 8       | -l1 -x1                              | rebuilt
 raid1-stale         | 8 8         | -l1 -binternal --bitmap-chunk=64K    | stale
 raid1-stale-nobm    | 8 8         | -l1                                  | stale
@@ -49,6 +51,7 @@ raid5-v090          | 8 8 8       | -l5 -c64 -e0.90                      | rebui
 raid5-v10           | 8 8 8       | -l5 -c64 -e1.0                       | rebuilt
 raid5-v11           | 8 8 8       | -l5 -c64 -e1.1                       | fill
 raid5-bitmap        | 8 8 8       | -l5 -c64 -binternal                  | rebuilt
+raid5-v11-bitmap-1k | 8 8 8       | -l5 -c64 -e1.1 -binternal            | moved-2
 raid5-spare         | 8 8 8 8     | -l5 -c64 -x1                         | rebuilt
 raid5-degraded      | 8 8 8       | -l5 -c64                             | degraded-1
 raid5-dirty         | 8 8 8       | -l5 -c64                             | dirty

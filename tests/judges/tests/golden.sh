@@ -48,6 +48,21 @@ after_fill() {
 
 after_rebuilt() { after_fill "$@"; }
 
+# The bitmap lies so many sectors ($3) behind the superblock: 2, and the kernel put it there by
+# default for years.
+after_moved() {
+	local from super loop
+	from=$(cat /sys/block/md0/md/bitmap/location)
+	super=$(mdadm --examine "${LOOPS[0]}" | sed -n 's/.*Super Offset : \([0-9]*\) sectors/\1/p')
+	set_md md0 bitmap/location none
+	for loop in "${LOOPS[@]}"; do
+		dd if="$loop" of="$loop" bs=512 count=6 skip=$((super + from)) seek=$((super + $3)) \
+			iflag=direct oflag=direct conv=notrunc status=none
+	done
+	set_md md0 bitmap/location "+$3"
+	after_fill "$@"
+}
+
 # Members ($3, as in 14: 1 and 4) leave before the content is written: theirs is stale.
 after_degraded() {
 	local role

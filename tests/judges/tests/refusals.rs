@@ -142,7 +142,7 @@ fn assemble_and_cat_refuse_what_does_not_fit() {
     }
     // `cat` reads what is there.
     let cut = pick(&truncated, &[0, 1]);
-    cases.push(refused(&["assemble", "--rename", "x", "--run"], &cut, &["m1.img is cut off"]));
+    cases.push(refused(&["assemble", "--rename", "x", "--run"], &cut, &["m1.img is out: cut off"]));
     cases.push(refused(&["assemble", "--rename", "x"], &pick(&dirty, &[0, 2]), &["--force"]));
     cases.push(refused(
         &["assemble", "--rename", "x", "--run"],

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::Verdict;
+use crate::SECTOR_BYTES;
 use crate::format::bad_blocks::MAX_SHIFT;
 use crate::format::ppl::PplArea;
 use crate::format::superblock::{DevRole, feature};
@@ -98,6 +99,16 @@ fn places(
         places.push((name, place(name, Some(area.sector), area.sectors)?));
     }
     Ok(places)
+}
+
+/// The first of what lies on a member that does not begin with a block, where its device has
+/// blocks of so many bytes; and its sector.
+#[must_use]
+pub fn not_in_blocks(superblock: &Superblock, block_bytes: u32) -> Option<(&'static str, u64)> {
+    let sectors = u64::from(block_bytes) / SECTOR_BYTES;
+    let places = places(superblock, 1).ok()?;
+    let mut starts = places.into_iter().map(|(name, range)| (name, range.start));
+    starts.find(|(_, start)| sectors > 1 && !start.is_multiple_of(sectors))
 }
 
 fn place(name: &str, start: Option<u64>, sectors: u64) -> Result<Range<u64>, String> {

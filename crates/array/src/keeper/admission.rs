@@ -155,9 +155,10 @@ impl<'a> Admission<'a> {
                 return Err(Refusal::new(reason, next));
             }
         };
-        superblock.dev_number = (0u32..)
-            .find(|n| self.members.iter().all(|(_, m)| m.superblock.dev_number != *n))
-            .unwrap_or(0);
+        // Nor is it that of one that was made faulty, as long as there are others.
+        let free = |n: &u32| self.members.iter().all(|(_, m)| m.superblock.dev_number != *n);
+        let unused = (0..MAX_DEV).filter(free).find(|n| !self.metadata.made_faulty.contains(n));
+        superblock.dev_number = unused.or_else(|| (0..).find(free)).unwrap_or(0);
         // It is behind in nothing, and holds nothing: its number may be that of a member which is
         // missing, and in whose role superblocks still list that.
         superblock.events = self.metadata.superblock.events;

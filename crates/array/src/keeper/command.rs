@@ -132,6 +132,7 @@ impl Keeper {
         if !force {
             self.vouched_for_without(id)?;
         }
+        self.core.note_faulty(id);
         self.fail_member(id, "failed by the administrator", Fault::default());
         Ok(())
     }
@@ -168,6 +169,7 @@ impl Keeper {
             | State::Retiring { .. }
             | State::Journal => refuse(format!("{} is in use", member.device), "fail it first"),
             State::Faulty { .. } | State::Spare => {
+                self.core.note_faulty(id);
                 self.vacancies.note(&self.core, id);
                 self.core.members.detach(id);
                 self.core.members.forget_wanted(id);
@@ -179,7 +181,7 @@ impl Keeper {
 
     fn add_command(&mut self, new: NewMember) -> Answer {
         let member = Admission::new(&self.core).admit(&new)?;
-        self.core.members.attach(new.member, member);
+        self.core.attach(new.member, member);
         self.core.metadata.queue_whole_bitmap();
         self.core.metadata.queue_superblock(false);
         self.sync.retry(&self.core.members);

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::members::{Members, State};
+use super::members::{Member, Members, State};
 use super::metadata::Metadata;
 use super::{LaneCommand, Redundancy, Rules, SyncSpace};
 use crate::events::ArrayEvent;
@@ -71,6 +71,22 @@ impl Core {
         let Some(member) = self.members.get(id) else { return false };
         let State::InSync { role } = member.state else { return false };
         self.members.retiring(role).is_none() && !self.enough_without(&[role])
+    }
+
+    /// A command makes a member faulty that has a role, or removes it.
+    pub(super) fn note_faulty(&mut self, id: MemberId) {
+        if let Some(member) = self.members.get(id)
+            && member.state.role().is_some()
+            && self.rules.faulty_stay_out
+        {
+            self.metadata.made_faulty.insert(member.superblock.dev_number);
+        }
+    }
+
+    /// A device becomes a member.
+    pub(super) fn attach(&mut self, id: MemberId, member: Member) {
+        self.metadata.made_faulty.remove(&member.superblock.dev_number);
+        self.members.attach(id, member);
     }
 
     /// Nothing is asked for, and no update is due.

@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 
 use super::core::Core;
+use super::joining::MADE_FAULTY;
 use super::members::State;
 use super::metadata::Metadata;
 use super::{Keeper, LaneCommand, Redundancy};
@@ -95,6 +96,28 @@ impl Keeper {
     /// Makes a member faulty; `fault`: what it answered.
     pub(crate) fn fail_member(&mut self, id: MemberId, reason: &'static str, fault: Fault) {
         self.lose(id, reason.into(), fault, Next::default());
+    }
+
+    /// Members that a command made faulty, and that are there, stay so: they have a vote, and no
+    /// part in the array.
+    pub(super) fn keep_out(&mut self) {
+        let Core { members, metadata, .. } = &mut self.core;
+        let mut made_faulty = Vec::new();
+        for (id, member) in members.iter_live() {
+            if !metadata.made_faulty.contains(&member.superblock.dev_number) {
+                continue;
+            }
+            if member.state.is_rebuilding() {
+                made_faulty.push(id);
+            } else {
+                // Force took it in, or it is a spare.
+                metadata.made_faulty.remove(&member.superblock.dev_number);
+            }
+        }
+        for id in made_faulty {
+            let next = "remove it, and add it again to take it back";
+            self.lose(id, MADE_FAULTY.into(), Fault::default(), next.into());
+        }
     }
 
     /// A member is gone.

@@ -14,6 +14,10 @@ use crate::events::Fault;
 use crate::refusal::Refusal;
 use crate::{MemberId, Role};
 
+/// Why a member does not come back by itself.
+pub(super) const MADE_FAULTY: &str =
+    "was made faulty or removed by a command, and was not added since";
+
 impl Keeper {
     /// A candidate becomes a member, and is rebuilt. If that was commanded whoever failed in that
     /// role before is none any more, and the command is answered when superblocks tell of it.
@@ -65,6 +69,10 @@ impl Keeper {
         if self.core.service.metadata_frozen() {
             return refuse("the array does not change", "stop it and assemble it again");
         }
+        let own = new.superblock.as_deref();
+        if own.is_some_and(|own| self.core.metadata.made_faulty.contains(&own.dev_number)) {
+            return refuse(MADE_FAULTY, "remove it, and add it again to take it back");
+        }
         let id = new.member;
         let before = self.core.members.get(id).cloned();
         if before.is_some() {
@@ -103,7 +111,7 @@ impl Keeper {
     }
 
     fn attach(&mut self, id: MemberId, member: Member) {
-        self.core.members.attach(id, member);
+        self.core.attach(id, member);
         self.core.metadata.queue_whole_bitmap();
         self.core.metadata.queue_superblock(false);
         self.sync.retry(&self.core.members);

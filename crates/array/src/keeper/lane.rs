@@ -190,6 +190,9 @@ pub struct Rules {
     /// Nobody may hear of a loss before others than the members have taken note of it, which waits
     /// for those who became in sync: their superblocks say so first, and nothing of a loss.
     pub(super) losses_are_noted: bool,
+    /// Members that are out of reach come back by themselves. Superblocks call those faulty alone
+    /// that a command made so, and these stay out until they are added again.
+    pub(super) faulty_stay_out: bool,
 }
 
 impl Rules {
@@ -205,6 +208,7 @@ impl Rules {
             lane_takes_spares: false,
             reads_back: true,
             losses_are_noted: false,
+            faulty_stay_out: false,
         }
     }
 
@@ -220,6 +224,7 @@ impl Rules {
             lane_takes_spares: true,
             reads_back: false,
             losses_are_noted: true,
+            faulty_stay_out: true,
         }
     }
 }

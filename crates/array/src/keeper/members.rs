@@ -111,6 +111,7 @@ impl Member {
             }
             Standing::Spare => State::Spare,
             Standing::Journal => State::Journal,
+            Standing::Faulty { role } => State::Faulty { role },
         };
         Self {
             device: config.device,
@@ -268,6 +269,11 @@ impl Members {
     pub(crate) fn free_id(&self) -> Option<MemberId> {
         let index = self.table.iter().position(Option::is_none).unwrap_or(self.table.len());
         (index < 1024).then_some(MemberId(index as u16))
+    }
+
+    /// Is this the number of a member that lives?
+    pub(super) fn is_live_number(&self, number: u32) -> bool {
+        self.iter_live().any(|(_, member)| member.superblock.dev_number == number)
     }
 
     pub(crate) fn attach(&mut self, id: MemberId, member: Member) {

@@ -73,6 +73,9 @@ pub(super) struct Metadata {
     pub(super) superblock: Superblock,
     /// The same as the array was found.
     pub(super) found: Superblock,
+    /// Numbers of members that a command made faulty or removed, where superblocks tell these from
+    /// those that are out of reach.
+    pub(super) made_faulty: BTreeSet<u32>,
     pub(super) block_bytes: u32,
     pub(super) clean: Clean,
     /// What is written may be recorded in a journal, and not where it belongs.
@@ -106,6 +109,7 @@ impl Metadata {
         Self {
             epoch_micros: 0,
             found: superblock.clone(),
+            made_faulty: BTreeSet::new(),
             superblock: as_md_keeps_it(superblock, space, block_bytes),
             block_bytes,
             clean: Clean {

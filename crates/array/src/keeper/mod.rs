@@ -35,6 +35,7 @@ mod writes;
 use crate::action::CommandId;
 use crate::assemble::Config;
 use crate::events::Fault;
+use crate::format::DevRole;
 use crate::{Instant, MemberId};
 
 use self::core::{Core, Out, Service};
@@ -138,6 +139,11 @@ impl Keeper {
             dispensable: false,
         };
         let members = Members::new(config.members, usize::from(space.roles()));
+        if rules.faulty_stay_out {
+            let roles = (0..).zip(&metadata.superblock.roles);
+            let made_faulty = roles.filter(|(_, role)| **role == DevRole::Faulty);
+            metadata.made_faulty = made_faulty.map(|(number, _)| number).collect();
+        }
         metadata.journal = members.journal();
         let out = Out::default();
         let mut core = Core { now, space, rules, service, members, metadata, out };
@@ -178,20 +184,23 @@ impl Keeper {
     /// What the superblocks must say before the first request.
     pub fn begin(&mut self) {
         self.begun = true;
-        let Core { service, members, metadata, .. } = &mut self.core;
-        if service.metadata_frozen() {
+        if self.core.service.metadata_frozen() {
             return;
         }
+        if self.core.rules.faulty_stay_out {
+            self.keep_out();
+        }
+        let Core { members, metadata, .. } = &mut self.core;
         // A member that is missing now must be stale when it comes back.
         let known = metadata.superblock.roles.iter();
-        let active = known.filter(|role| matches!(role, crate::format::DevRole::Active(_))).count();
+        let active = known.filter(|role| matches!(role, DevRole::Active(_))).count();
         let here = members.iter().filter(|(_, m)| m.state.role().is_some()).count();
         if active != here {
             self.failures.ticket = metadata.queue_superblock(false);
         }
         let unnamed = |member: &Member| {
             let named = metadata.superblock.role_of(member.superblock.dev_number);
-            member.state.role().is_some_and(|role| named != crate::format::DevRole::Active(role))
+            member.state.role().is_some_and(|role| named != DevRole::Active(role))
         };
         if members.iter_live().any(|(_, member)| unnamed(member)) {
             // It was left behind, and is there again.

@@ -14,7 +14,7 @@ use super::metadata::{MetaWrite, Wanted};
 use super::sync::Ranges;
 use crate::MemberId;
 use crate::assemble::Had;
-use crate::format::superblock::{DevRole, feature};
+use crate::format::superblock::{DevRole, MAX_SECTOR, feature};
 use crate::format::{Bitmap, Superblock};
 
 /// A superblock, a bad-block log or a page of the bitmap; no page is longer.
@@ -321,7 +321,9 @@ impl Core {
         image.resync_offset = metadata.resync_offset(clean);
         image.roles = self.role_table();
         image.feature_map = array.feature_map & (feature::RAID0_LAYOUT | feature::LOGS);
-        image.feature_map |= metadata.journals.features(clean, !metadata.has_to_resync());
+        // As it stands here: that nothing waits for a resync may be on its way to the members still.
+        let in_line = image.resync_offset == MAX_SECTOR;
+        image.feature_map |= metadata.journals.features(clean, in_line);
         if metadata.intent.is_some() {
             image.feature_map |= feature::BITMAP_OFFSET;
         }
@@ -369,17 +371,24 @@ impl Core {
 
     /// What superblocks say of each device number.
     fn role_table(&self) -> Vec<DevRole> {
-        let longest = self.members.iter().map(|(_, m)| m.superblock.dev_number as usize + 1).max();
+        let made_faulty = &self.metadata.made_faulty;
+        let numbers = self.members.iter().map(|(_, m)| m.superblock.dev_number);
+        let numbers = numbers.chain(made_faulty.iter().copied());
+        let longest = numbers.map(|number| number as usize + 1).max();
         let len = longest.unwrap_or(0).max(self.metadata.superblock.roles.len());
         let mut roles = vec![DevRole::Spare; len];
+        let away = if self.rules.faulty_stay_out { DevRole::Spare } else { DevRole::Faulty };
         for (_, member) in self.members.iter() {
             roles[member.superblock.dev_number as usize] = match member.state {
                 State::InSync { role } | State::Rebuilding { role, .. } => DevRole::Active(role),
                 State::Spare => DevRole::Spare,
                 State::Journal if self.metadata.has_journal() => DevRole::Journal,
                 State::Journal => DevRole::Spare,
-                State::Retiring { .. } | State::Faulty { .. } => DevRole::Faulty,
+                State::Retiring { .. } | State::Faulty { .. } => away,
             };
+        }
+        for &number in made_faulty.iter().filter(|number| !self.members.is_live_number(**number)) {
+            roles[number as usize] = DevRole::Faulty;
         }
         roles
     }

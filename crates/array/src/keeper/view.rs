@@ -8,7 +8,7 @@ use super::sync::Copying;
 use crate::action::NewMember;
 use crate::format::superblock::MAX_SECTOR;
 use crate::format::{BadBlocks, Superblock};
-use crate::refusal::Refusal;
+use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId, Op, RequestError, Role};
 
 /// What a lane sees of its keeper at one moment: the members and how far the array is served, what
@@ -325,6 +325,13 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.members.free_id()
     }
 
+    /// Was a member of this number failed or removed by a command, and not added since? It does
+    /// not come back by itself.
+    #[must_use]
+    pub fn was_made_faulty(self, number: u32) -> bool {
+        self.keeper.core.metadata.made_faulty.contains(&number)
+    }
+
     /// As which a device may become a member: a spare keeps its number.
     #[must_use]
     pub fn id_for(self, device: &str) -> Option<MemberId> {
@@ -414,10 +421,9 @@ impl<'a> KeeperView<'a> {
             return refuse("the array is read-only", "assemble it without --readonly");
         }
         if self.keeper.core.service.failed {
-            return refuse(
-                "the array has lost too many members",
-                "stop it, bring the members back and assemble it again",
-            );
+            let advice = "stop it, bring the members back and assemble it again";
+            let stop = Invocation::Stop { array: None, force: false };
+            return refuse("the array has lost too many members", Next::by(advice, stop));
         }
         if !self.keeper.core.service.redundant {
             return refuse(

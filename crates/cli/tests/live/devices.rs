@@ -55,6 +55,43 @@ impl Drop for Loop {
 }
 
 #[test]
+fn what_does_not_fit_larger_blocks_is_copied_to_smaller_ones() {
+    let test = "what_does_not_fit_larger_blocks_is_copied_to_smaller_ones";
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 16);
+    lab.ok("create x -l 1 -n 2 --assume-clean --bitmap internal", &members);
+    lab.ok("assemble x", &members);
+    let large = lab.members("large", 1, 16);
+    let Some(device) = Loop::new(test, &["--sector-size", "4096"], &large[0]) else { return };
+    let line = lab.refused(1, "add x", std::slice::from_ref(&device.0), &large);
+    assert!(line.contains("use a device with blocks of 512 bytes"), "{line}");
+    lab.ok("stop x", &[]);
+    drop(device);
+    // The bitmap 1 KiB behind the superblock, as md takes it.
+    for member in &members {
+        let file = std::fs::File::options().read(true).write(true).open(member).unwrap();
+        let mut superblock = [0; 4096];
+        file.read_exact_at(&mut superblock, 4096).unwrap();
+        let mut bitmap = [0; 3072];
+        file.read_exact_at(&mut bitmap, 8192).unwrap();
+        file.write_all_at(&bitmap, 4096 + 1024).unwrap();
+        let old = u32::from_le_bytes(superblock[96..100].try_into().unwrap());
+        assert_eq!(old, 8, "where it lay");
+        let sum = u32::from_le_bytes(superblock[0xd8..0xdc].try_into().unwrap());
+        file.write_all_at(&2u32.to_le_bytes(), 4096 + 96).unwrap();
+        file.write_all_at(&(sum - 6).to_le_bytes(), 4096 + 0xd8).unwrap();
+    }
+    let device = Loop::new(test, &["--sector-size", "4096"], &members[1]).expect("as before");
+    let named = [members[0].clone(), device.0.clone()];
+    let line = lab.refused(1, "assemble x", &named, &members);
+    assert!(line.contains("its bitmap begins at sector 10, within a block"), "{line}");
+    drop(device);
+    lab.ok("assemble x", &members);
+    lab.ok("stop x", &[]);
+    lab.ok("assemble x", &members);
+}
+
+#[test]
 fn what_is_mounted_is_refused_even_with_force() {
     let test = "what_is_mounted_is_refused_even_with_force";
     let lab = Lab::new();

@@ -24,6 +24,7 @@ mod journals;
 mod layout;
 mod logs;
 mod look;
+mod made_faulty;
 mod mail;
 mod maps;
 mod members;

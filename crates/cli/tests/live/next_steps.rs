@@ -224,6 +224,23 @@ fn what_is_advised_for_members_in_a_bad_state_works() {
     assert!(told.contains("[UUU]"), "it was watched to the end: {told}");
 }
 
+#[test]
+fn what_is_advised_in_an_array_that_has_failed_works() {
+    let lab = Lab::new();
+    let members = created(&lab, "-l 5 -n 3 --assume-clean", 3);
+    for words in ["remove x", "add x", "re-add x"] {
+        lab.ok("assemble x", &members);
+        lab.run("fail x", &members[..1]);
+        lab.ok("fail x --force", &members[1..2]);
+        assert!(lab.ok_text("status x", &[]).contains("FAILED"));
+        let text = said(&lab, words, &members[..1]);
+        assert!(text.contains("bring the members back and assemble it again"), "{text}");
+        follow(&lab, &text);
+    }
+    lab.ok("assemble x", &members);
+    lab.ok("remove x failed", &[]);
+}
+
 /// Both halves of a mirror went on alone, equally far: one can be looked at.
 #[test]
 fn what_is_advised_for_split_halves_works() {

@@ -303,10 +303,12 @@ fn taking_over(lines: &str) -> String {
 }
 
 /// What a program may be that cannot serve the array, and how far it comes.
-const FAILING: [(&str, &str, &str); 6] = [
+const FAILING: [(&str, &str, &str); 8] = [
     ("garbage", "echo braid 9", "is no program"),
     ("another program", "#!/bin/sh\nexit 0\n", "is a program, but not braid"),
     ("words that it does not know", r#"exec braid "$@" --of-the-future"#, ""),
+    ("a member that it does not find", r#"exec braid "$@" /nowhere"#, ""),
+    ("a control socket that it cannot make", r#"shift 2; exec braid --run-dir FILE "$@""#, ""),
     ("an export that it cannot open", r#"exec braid "$@" --export nbd:unix:/nowhere/x.sock"#, ""),
     ("a mount that it cannot make", r#"exec braid "$@" --export fuse:/nowhere"#, ""),
     // By then its engine runs.
@@ -336,6 +338,7 @@ fn wherever_another_program_fails_the_one_before_serves_on() {
         ask(&mut client, 1, 4096, &[round; 4096]).unwrap();
         let odd = lab.path(&format!("odd-{round}"));
         let lines = lines.replace("OTHER", &other.display().to_string());
+        let lines = lines.replace("FILE", &members[0].display().to_string());
         let script = if refused.is_empty() { taking_over(&lines) } else { lines };
         install_script(&script, &odd);
         let answer = tell(&lab, &upgrade_to(&odd));
@@ -361,6 +364,31 @@ fn wherever_another_program_fails_the_one_before_serves_on() {
     upgraded(&lab, &program());
     assert!(read(&mut client, 4096, 4096) == [FAILING.len() as u8; 4096]);
     drop((client, file));
+    lab.ok("stop home", &[]);
+}
+
+#[test]
+fn an_array_whose_next_program_is_killed_is_assembled_again_and_lacks_nothing() {
+    let lab = Lab::new();
+    let members = lab.members("m", 2, 32);
+    lab.ok("create home --level 1 --raid-devices 2 --assume-clean", &members);
+    lab.ok("assemble home --export nbd:unix:home.sock", &members);
+    let bytes = status(&lab)["size_bytes"].as_u64().unwrap() as usize;
+    let mut client = connect(&lab.path("home.sock"), "home", bytes);
+    ask(&mut client, 1, 4096, &[7; 4096]).unwrap();
+    let odd = lab.path("odd");
+    install_script(&taking_over("kill -KILL $$"), &odd);
+    let mut control = UnixStream::connect(lab.path("run/home.sock")).unwrap();
+    writeln!(control, "{}", upgrade_to(&odd)).unwrap();
+    assert_eq!(control.read(&mut [0]).unwrap(), 0, "nobody is left to answer");
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    // The array had stopped well before, and no client was heard since.
+    let explained = lab.ok_text("assemble --explain", &members);
+    assert!(explained.contains("clean and complete"), "{explained}");
+    lab.ok("assemble home --export nbd:unix:home.sock", &members);
+    let mut client = connect(&lab.path("home.sock"), "home", bytes);
+    assert!(read(&mut client, 4096, 4096) == [7; 4096]);
+    drop(client);
     lab.ok("stop home", &[]);
 }
 
@@ -459,6 +487,7 @@ fn a_degraded_array_of_arrays_is_rebuilt_on() {
     assert_eq!(lab.run("detail home --test", &[]).status.code(), Some(1), "degraded as before");
     std::fs::rename(lab.path("elsewhere"), failed).unwrap();
     lab.ok("sync home --max 2M", &[]);
+    lab.ok("remove home", std::slice::from_ref(failed));
     lab.ok("add home", std::slice::from_ref(failed));
     upgraded(&lab, &program());
     lab.ok("sync home --max none", &[]);

@@ -145,23 +145,39 @@ fn members_that_fell_behind_are_given_what_they_missed() {
 #[test]
 fn who_comes_back_to_find_its_number_taken_gets_another() {
     let mut candidates = volumes(md(Level::Raid1), 3);
-    // The last one became a member anew while the one before it was away.
-    for number in [0, 2] {
-        let superblock = superblock(&mut candidates[number]);
-        superblock.events += 5;
-        superblock.roles[1..3].copy_from_slice(&[DevRole::Active(Role(2)), DevRole::Faulty]);
-    }
+    // The last one became a member anew while the one before it was away. A number that a command
+    // made faulty is not given to another one.
     superblock(&mut candidates[2]).dev_number = 1;
+    for (last, expected) in [(DevRole::Spare, [0, 2, 1]), (DevRole::Faulty, [0, 3, 1])] {
+        for number in [0, 2] {
+            let superblock = superblock(&mut candidates[number]);
+            superblock.events = 5;
+            superblock.roles[1..3].copy_from_slice(&[DevRole::Active(Role(2)), last]);
+        }
+        let plan = ready(&candidates, Options::default());
+        assert_eq!((plan.degraded(), plan.behind(), plan.made_faulty()), (0, 1, 0));
+        let numbers = plan.members.iter().flatten().map(|member| member.superblock.dev_number);
+        assert_eq!(numbers.collect::<Vec<u32>>(), expected);
+    }
+}
+
+#[test]
+fn whom_a_command_made_faulty_has_a_vote_and_is_given_nothing() {
+    let mut candidates = volumes(md(Level::Raid1), 3);
+    for candidate in &mut candidates[..2] {
+        let superblock = superblock(candidate);
+        superblock.events += 5;
+        superblock.roles[2] = DevRole::Faulty;
+    }
     let plan = ready(&candidates, Options::default());
-    assert_eq!((plan.degraded(), plan.behind()), (0, 1));
-    let numbers = plan.members.iter().flatten().map(|member| member.superblock.dev_number);
-    assert_eq!(numbers.collect::<Vec<u32>>(), [0, 2, 1]);
+    assert_eq!((plan.degraded(), plan.behind(), plan.made_faulty()), (0, 0, 1));
+    assert!(plan.members[2].as_ref().is_some_and(ClientMember::was_made_faulty));
 }
 
 #[test]
 fn one_that_heard_alone_of_the_last_update_is_no_half_of_a_split_array() {
     let mut candidates = volumes(md(Level::Raid1), 2);
-    superblock(&mut candidates[0]).roles[1] = DevRole::Faulty;
+    superblock(&mut candidates[0]).roles[1] = DevRole::Spare;
     candidates.iter_mut().for_each(|candidate| superblock(candidate).events += 1);
     for candidates in [candidates.clone(), candidates.iter().rev().cloned().collect()] {
         let plan = ready(&candidates, Options::default());

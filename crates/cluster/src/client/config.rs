@@ -1,6 +1,6 @@
 //! What a client is made of.
 
-use braid_array::assemble::Config;
+use braid_array::assemble::{Config, MemberConfig};
 use braid_array::format::Bitmap;
 use braid_array::{Refusal, Role};
 
@@ -31,6 +31,8 @@ pub struct ClientConfig {
     pub not_in: Vec<(String, Refusal)>,
     /// Who takes the place of a member that stays away.
     pub spares: Vec<ClientMember>,
+    /// Members that failed while another program served the array, and are listed on.
+    pub faulty: Vec<MemberConfig>,
     /// Nodes that are to vote though they have no member, besides those that views name.
     pub witnesses: Vec<String>,
     /// The bitmap that the array starts with, when it has one.
@@ -69,6 +71,7 @@ impl ClientConfig {
             absent: Vec::new(),
             not_in: Vec::new(),
             spares: Vec::new(),
+            faulty: Vec::new(),
             witnesses: Vec::new(),
             bitmap: None,
             read_only: false,
@@ -97,7 +100,10 @@ impl ClientConfig {
     pub(super) fn kept(&self) -> Option<Config> {
         let spares = self.spares.clone();
         let bitmap = self.bitmap.clone();
-        member::kept(&self.members, spares, bitmap, self.read_only, super::BLOCK_BYTES)
+        let members = &self.members;
+        let mut kept = member::kept(members, spares, bitmap, self.read_only, super::BLOCK_BYTES)?;
+        kept.members.extend(self.faulty.iter().cloned());
+        Some(kept)
     }
 }
 

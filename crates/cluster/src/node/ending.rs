@@ -81,7 +81,7 @@ impl Node {
         }
         self.votes.confirm_grants(&mut self.out);
         if matches!(self.life, Life::Serving) && self.pipes.has_leftovers(client) {
-            return;
+            return self.pipes.keep_leftovers(client, &mut self.out);
         }
         self.sessions.retire(client);
         if let Some((array, leftovers)) = self.pipes.close(client, &mut self.out) {

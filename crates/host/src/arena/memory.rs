@@ -34,6 +34,13 @@ impl Piece {
         (first..end).filter_map(|number| u32::try_from(number).ok()).map(Self)
     }
 
+    /// The pieces of which anything lies in a range.
+    pub(crate) fn touching(range: Range<u64>) -> impl Iterator<Item = Self> {
+        let first = range.start / PIECE_BYTES;
+        let end = range.end.div_ceil(PIECE_BYTES);
+        (first..end).filter_map(|number| u32::try_from(number).ok()).map(Self)
+    }
+
     /// The pieces of which all lies in these ranges together, which do not overlap.
     pub(crate) fn covered(mut ranges: Vec<Range<u64>>) -> impl Iterator<Item = Self> {
         ranges.sort_by_key(|range| range.start);
@@ -288,5 +295,25 @@ impl Drop for Memory {
         let unmapped =
             unsafe { rustix::mm::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_of_which_a_part_goes_is_touched_and_does_not_lie_in_it() {
+        let numbers = |pieces: &mut dyn Iterator<Item = Piece>| -> Vec<u32> {
+            pieces.map(|piece| piece.0).collect()
+        };
+        for (range, touched, inside) in [
+            (4096..8192, vec![0], vec![]),
+            (PIECE_BYTES - 4096..3 * PIECE_BYTES, vec![0, 1, 2], vec![1, 2]),
+            (PIECE_BYTES..2 * PIECE_BYTES + 4096, vec![1, 2], vec![1]),
+        ] {
+            assert_eq!(numbers(&mut Piece::touching(range.clone())), touched);
+            assert_eq!(numbers(&mut Piece::inside(range)), inside);
+        }
     }
 }

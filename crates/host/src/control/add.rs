@@ -7,7 +7,7 @@ use std::path::Path;
 use braid_array::action::{Command, NewMember};
 use braid_array::format::{BadBlocks, Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
-use braid_array::status::{ArrayState, Status};
+use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
 
 use super::served::{Served, find_member};
@@ -40,7 +40,7 @@ impl Served {
             return self.command_with(Command::Add(Box::new(new)), None);
         }
         if find_member(&status, path).is_some() {
-            return Err(self.already_a_member(path, &status));
+            return Err(self.already_a_member(format!("{} is", path.display()), &status));
         }
         if within.is_none() && !status.children.is_empty() && !path.exists() {
             return Err(self.no_array_within(path));
@@ -99,7 +99,7 @@ impl Served {
             return Err(Refusal::new(reason, "add a member: leave --journal out"));
         }
         if find_member(&status, path).is_some() {
-            return Err(self.already_a_member(path, &status));
+            return Err(self.already_a_member(format!("{} is", path.display()), &status));
         }
         let device = member::open(path, self.mode(), true)
             .map_err(|error| Refusal::new(error.reason, error.next))?;
@@ -162,16 +162,6 @@ impl Served {
         Err(Refusal::new(reason, next))
     }
 
-    fn already_a_member(&self, path: &Path, status: &Status) -> Refusal {
-        let reason = format!("{} is already a member of {}", path.display(), self.name);
-        if status.state != ArrayState::Failed {
-            return Refusal::new(reason, "fail and remove it first, to add it anew");
-        }
-        let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
-        let next = Next::by("stop it, bring the members back and assemble it again", stop);
-        Refusal::new(format!("{reason}, which has lost too many members"), next)
-    }
-
     fn check_size(&self, device: &MemberFile, status: &Status) -> Result<(), Refusal> {
         self.check_blocks(device)?;
         let needed = status.used_member_sectors + SUPERBLOCK_SECTORS;
@@ -197,10 +187,7 @@ impl Served {
         match found {
             Ok(found) if (found.set_uuid, found.version) == (ours.set_uuid, ours.version) => {
                 if !readd && !force && status.went_alone(&found) {
-                    let reason = "is split from the array: each side went on alone, and what this \
-                                  one took meanwhile is nowhere else";
-                    let next = "look at it with braid cat; to overwrite it, use --force";
-                    return Err(Refusal::new(reason, next));
+                    return Err(split());
                 }
                 Ok(Some(found))
             }
@@ -252,6 +239,13 @@ fn unreadable(path: &Path, error: &io::Error) -> Refusal {
 }
 
 /// A random UUID (version 4) for a new superblock.
+/// A device that was a member, and holds what is nowhere else.
+pub(super) fn split() -> Refusal {
+    let reason = "is split from the array: each side went on alone, and what this one took \
+                  meanwhile is nowhere else";
+    Refusal::new(reason, "look at it with braid cat; to overwrite it, use --force")
+}
+
 pub(super) fn random_uuid() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     let mut filled = 0;

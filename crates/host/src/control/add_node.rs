@@ -12,7 +12,7 @@ use braid_cluster::ids::NodeId;
 use braid_cluster::journal::{HEADERS_BYTES, Header};
 use braid_cluster::wire::valid_volume_name;
 
-use super::add::random_uuid;
+use super::add::{random_uuid, split};
 use super::served::Served;
 use crate::fabric::Network;
 use crate::remote::{self, Remote, RemoteError};
@@ -21,6 +21,9 @@ use crate::system::refused_by_system;
 /// How often a node is asked whether it has taken leave of who made the volume.
 const FREE_TRIES: u32 = 50;
 const FREE_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// Volumes are written in blocks of so many bytes.
+const NODE_BLOCK_BYTES: u32 = 4096;
 
 /// The volume that is to be a member.
 struct Place<'a> {
@@ -51,8 +54,7 @@ impl Served {
         let place = Place { address: &address, volume: &volume, network };
         let device = member_name(&address, &volume);
         if status.members.iter().any(|member| member.device == device) {
-            let next = "fail and remove it first, to add it anew";
-            return Err(Refusal::new(format!("is a member of {} already", self.name), next));
+            return Err(self.already_a_member("is".to_owned(), status));
         }
         let found = self.volume(&place, status, readd, force)?;
         // The place of one that was lost is given away by the array, which sees to that.
@@ -163,7 +165,12 @@ impl Served {
         let removal = format!("braid node delete {} {}", place.address, place.volume);
         let bytes = remote.volume_bytes();
         let superblock = match remote::superblock(&mut remote).map_err(told)? {
-            Ok(found) if found.set_uuid == status.superblock.set_uuid => Some(found),
+            Ok(found) if found.set_uuid == status.superblock.set_uuid => {
+                if !readd && !force && status.went_alone(&found) {
+                    return Err(split());
+                }
+                Some(found)
+            }
             _ if readd => return Err(self.no_member(place)),
             Ok(_) | Err(_) if force => None,
             Ok(found) => {
@@ -235,8 +242,7 @@ impl Place<'_> {
     fn mark(&self, superblock: &Superblock) -> Result<(), Refusal> {
         let mut remote = self.connect()?;
         remote.open_volume(self.volume, true).map_err(told)?;
-        let mut bytes = superblock.encode();
-        bytes.resize(remote::MAX_META_BYTES as usize, 0);
+        let bytes = superblock.blocks(NODE_BLOCK_BYTES);
         remote.write(SUPERBLOCK_SECTOR, bytes).map_err(told)
     }
 

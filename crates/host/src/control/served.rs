@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use braid_array::action::Command;
 use braid_array::refusal::{Invocation, Next};
-use braid_array::status::{MemberStatus, Status};
+use braid_array::status::{ArrayState, MemberStatus, Status};
 use braid_array::{MemberId, Refusal};
 
 use super::news::News;
@@ -138,6 +138,17 @@ impl Served {
     /// The state of the array.
     pub(super) fn status(&self) -> Result<Status, Refusal> {
         self.door.status().ok_or_else(|| self.ended())
+    }
+
+    /// `that_is`: what is a member, or nothing but that it is.
+    pub(super) fn already_a_member(&self, that_is: String, status: &Status) -> Refusal {
+        let reason = format!("{that_is} already a member of {}", self.name);
+        if status.state != ArrayState::Failed {
+            return Refusal::new(reason, "fail and remove it first, to add it anew");
+        }
+        let stop = Invocation::Stop { array: Some(self.name.clone()), force: false };
+        let next = Next::by("stop it, bring the members back and assemble it again", stop);
+        Refusal::new(format!("{reason}, which has lost too many members"), next)
     }
 
     pub(super) fn command(&self, command: Command) -> Result<(), Refusal> {

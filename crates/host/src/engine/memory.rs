@@ -47,7 +47,8 @@ impl Loop {
 
     /// It does not use them any more.
     pub(super) fn memory_given_back(&mut self, range: Range<u64>) {
-        Piece::inside(range.clone()).for_each(|piece| self.core.driver.bar(piece));
+        // One of which a part stays would keep the other part there.
+        Piece::touching(range.clone()).for_each(|piece| self.core.driver.bar(piece));
         self.core.arena.memory().cool(range);
     }
 }

@@ -13,7 +13,9 @@ use braid_array::refusal::{Invocation, Next, Refusal};
 use braid_array::status::{ArrayState, JournalMode, MemberState, MemberStatus, Status};
 use serde::{Deserialize, Serialize};
 
+use super::Assembled;
 use super::contents::ServedPart;
+use super::faulty::{self, FaultyMember};
 use super::nodes::NotSetUp;
 use super::running::{NotReplaced, Running};
 use super::trial;
@@ -57,18 +59,28 @@ struct Settings {
     /// What lies on the array, as clients know it.
     #[serde(default)]
     parts: Option<Vec<ServedPart>>,
+    #[serde(default)]
+    faulty: Vec<FaultyMember>,
 }
 
 impl Settings {
     fn of(status: &Status, limits: Limits, parts: Option<&Vec<ServedPart>>) -> Self {
         let journal_mode = status.journal.as_ref().map(|journal| journal.mode);
-        Self { limits, paused: status.sync.paused, journal_mode, parts: parts.cloned() }
+        let faulty = faulty::of(status);
+        Self { limits, paused: status.sync.paused, journal_mode, parts: parts.cloned(), faulty }
     }
 }
 
 /// What lies on the array, as the program before this one served it.
 pub(super) fn parts() -> Option<Vec<ServedPart>> {
     handover::settings::<Settings>()?.parts
+}
+
+/// Has the members listed that had failed while the program before this one served the array.
+pub(super) fn list_faulty(array: &mut Assembled) {
+    if let Some(settings) = handover::settings::<Settings>() {
+        faulty::list(array, &settings.faulty);
+    }
 }
 
 /// Sets what was set before another program took over, where one did.
@@ -203,11 +215,9 @@ fn members(status: &Status) -> Result<Vec<String>, Refusal> {
     if status.waiting.is_some() {
         return Err(Refusal::new("its nodes are away", "try again when they are back"));
     }
-    let arrays =
-        if status.children.is_empty() { std::slice::from_ref(status) } else { &status.children };
     // A member that has failed is not taken in again; one whose node is away comes back.
     let goes_on = |member: &&MemberStatus| member.awaited || member.state != MemberState::Faulty;
-    let members = arrays.iter().flat_map(|array| &array.members).filter(goes_on);
+    let members = faulty::arrays(status).iter().flat_map(|array| &array.members).filter(goes_on);
     let mut members: Vec<String> = members.map(|member| member.device.clone()).collect();
     // Who was away when the array was assembled is looked for on.
     let absent = status.view.iter().flat_map(|view| &view.absent);

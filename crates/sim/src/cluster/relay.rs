@@ -80,6 +80,11 @@ struct Relay<'a> {
     /// After a loss of power it was gone on without some: what they had of whole stripes that
     /// nobody had recorded is lost.
     short: bool,
+    /// Clients found something gone, and ended before they served: whoever comes next finds all as
+    /// they have recorded it. Were members missing?
+    untold: Option<bool>,
+    /// It is told what the client has found.
+    told: bool,
     began_at: u64,
     /// The last client has served.
     served: bool,
@@ -103,6 +108,8 @@ pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
         kept: true,
         missing: false,
         short: false,
+        untold: None,
+        told: true,
         began_at: 0,
         served: false,
         focus,
@@ -121,6 +128,10 @@ impl Relay<'_> {
     /// Starts a client from what lies on the volumes of these roles.
     fn begin(&mut self, roles: &[Role]) {
         self.granted = self.cluster.votes().map(|vote| vote.granted).max().unwrap_or_default();
+        if !self.kept && !self.told {
+            self.untold = Some(self.missing || self.untold == Some(true));
+        }
+        self.told = false;
         self.kept = true;
         self.missing = false;
         self.began_at = self.cluster.world.steps;
@@ -218,11 +229,13 @@ impl Relay<'_> {
     /// The client has taken a request: what it serves is what was left to it.
     fn it_serves(&mut self) {
         let Some(client) = self.client.as_mut().filter(|client| !client.serves) else { return };
+        let untold = self.untold.take();
+        let kept = self.kept && untold.is_none();
+        let missing = self.missing || untold == Some(true);
+        self.told = true;
         client.serves = true;
-        client.sure = self.kept;
+        client.sure = kept;
         self.served = true;
-        let kept = self.kept;
-        let missing = self.missing;
         self.cluster.note(&[76], || format!("SERVES kept {kept} missing {missing}"));
         self.judge.oracle.decided();
         if kept {

@@ -103,11 +103,67 @@ fn a_node_that_was_failed_stays_away_until_it_is_added() {
         array.order(Command::Fail(id));
         array.write(64, 200);
         array.pass(60_000);
-        assert_eq!(array.member(id).map(|member| member.state), Some(MemberState::Faulty));
+        assert_eq!(state_of(&mut array, LOST), Some(MemberState::Faulty));
+        // Whatever becomes of the client.
+        array.stop();
+        array.assemble();
+        array.write(304, 200);
+        array.pass(60_000);
+        assert_eq!(state_of(&mut array, LOST), Some(MemberState::Faulty), "{code:?}: stopped");
+        array.order(Command::Remove(id));
+        array.crash();
+        array.assemble();
+        array.write(504, 200);
+        array.pass(60_000);
+        assert_eq!(state_of(&mut array, LOST), Some(MemberState::Faulty), "{code:?}: removed");
         array.order(Command::Remove(id));
         let new = array.lane.offer(id, Some(LOST));
         array.order(Command::Add(Box::new(new)));
         is_rebuilt(&mut array);
+        // It is a member as the others are again.
+        array.lane.set_broken(LOST, true);
+        array.until("the loss", |array| array.status().degraded == 1);
+        array.stop();
+        array.lane.set_broken(LOST, false);
+        array.assemble();
+        array.until("it is back", |array| array.status().degraded == 0);
+        array.content_is_right();
+    }
+}
+
+/// What became of the member on a node.
+fn state_of(array: &mut Array<Nodes>, node: usize) -> Option<MemberState> {
+    let device = format!("node://n{node}/");
+    let members = array.status().members;
+    members.iter().find(|one| one.device.starts_with(&device)).map(|member| member.state)
+}
+
+#[test]
+fn who_follows_a_node_that_was_failed_goes_on_when_it_dies_with_the_client() {
+    for code in codes().into_iter().filter(|code| code.members > 2) {
+        let mut array = Array::<Nodes>::start(code, BITMAP);
+        array.write(0, 1024);
+        array.limit(128 << 10);
+        array.order(Command::Fail(MemberId(LOST as u16)));
+        let (_, add) = offered(&mut array);
+        array.order(add);
+        array.until("half of it", |array| array.status().sync.done_sectors >= DATA_SECTORS / 2);
+        let new = usize::from(code.members);
+        array.lane.set_broken(new, true);
+        array.until("its loss", |array| array.ended(SyncAction::Recovery).is_some());
+        array.crash();
+        // Nobody else has its role now.
+        array.assemble();
+        array.write(64, 200);
+        array.pass(60_000);
+        assert_eq!(state_of(&mut array, LOST), Some(MemberState::Faulty), "{code:?}");
+        array.crash();
+        array.lane.set_broken(new, false);
+        array.assemble();
+        array.until("it is whole", |array| array.status().degraded == 0);
+        assert_eq!(state_of(&mut array, new), Some(MemberState::InSync), "{code:?}");
+        array.content_is_right();
+        array.members_agree();
     }
 }
 

@@ -6,7 +6,8 @@ use braid_cluster::pipeline::Pipeline;
 use braid_cluster::wire::Message;
 use braid_sim::cluster::process::POISON;
 
-use super::array::{Array, ENCODER, params};
+use super::array::{ARRAY, Array, DATA_SECTOR, ENCODER, params};
+use super::world::World;
 
 const NODES: u16 = 5;
 
@@ -89,4 +90,30 @@ fn what_was_not_granted_must_not_be_used() {
     assert!(!array.world.lost.contains(&array.peers[0]));
     ask(&mut array, &Message::ReturnRing { tag: 10, all: false });
     assert!(array.world.lost.contains(&array.peers[0]));
+}
+
+#[test]
+fn a_pipeline_that_is_refused_for_want_of_journal_memory_keeps_no_ring() {
+    let params = params(Family::Xor2d, NODES, ENCODER);
+    let pipeline = Pipeline::new(params).expect("a pipeline");
+    let mut world = World::with_limit(1, 8 << 20, 5, Some(bytes().0));
+    let peer = world.dial(0);
+    world.grant(peer, ARRAY, 1);
+    let bytes = DATA_SECTOR * 512 + pipeline.member_bytes() + (64 << 10);
+    world.send(peer, &Message::CreateVolume { tag: 1, name: "v".to_owned(), bytes });
+    world.run();
+    let role = Role(0);
+    // The second time is as the first.
+    for tag in [2, 3] {
+        world.heard.clear();
+        world.send(peer, &Message::OpenPipeline { tag, role, data_sector: DATA_SECTOR, params });
+        world.run();
+        let heard = &world.heard;
+        let [(_, Message::Refused { tag: told, reason, .. })] = &heard[..] else {
+            panic!("{heard:?}")
+        };
+        assert_eq!((*told, &reason[..]), (tag, "no memory is left for a journal"));
+        assert_eq!(world.ring_used(0), 0);
+    }
+    assert!(world.lost.is_empty());
 }

@@ -1,6 +1,9 @@
 //! What a client that is gone left prepared, and who asks for its volume.
+use braid_array::Role;
 use braid_cluster::Family;
+use braid_cluster::ids::{Epoch, SetVersion};
 use braid_cluster::wire::Message;
+use braid_sim::cluster::process::POISON;
 
 use super::array::{ARRAY, Array, ENCODER};
 
@@ -52,4 +55,51 @@ fn a_volume_with_leftovers_is_refused_until_they_are_resolved() {
     let opened = array.world.heard.pop();
     assert!(matches!(opened, Some((_, Message::Volume { .. }))), "{opened:?}");
     assert_eq!(array.world.ring_used(0), 0);
+}
+
+#[test]
+fn a_client_that_is_gone_keeps_no_more_memory_than_what_it_left() {
+    let nodes = 5;
+    let mut array = Array::lean(Family::Xor2d, nodes, 4 << 20);
+    Role::all(nodes).for_each(|node| array.connect(node));
+    array.world.run();
+    for peer in array.peers.clone() {
+        array.world.send(peer, &Message::LeaseRing { tag: 4 });
+    }
+    array.world.run();
+    let whole = array.world.ring_used(0);
+    assert_eq!(whole, array.pipeline.ring_bytes(Role(0)));
+    // One slice-set in the base and one beyond it.
+    for position in [0, array.pipeline.base().start.0] {
+        let set = array.set(position, u64::from(position));
+        array.write(&set);
+    }
+    array.world.run();
+    for peer in array.peers.clone() {
+        array.world.hang_up(peer);
+    }
+    array.world.run();
+    let left = 2 * u64::from(array.pipeline.rows()) * 4096;
+    assert!(4 * left < whole, "{left} of {whole}");
+    for site in array.world.sites() {
+        assert_eq!(array.world.ring_used(site), left, "at node {site}");
+        let start = array.rings[site] as usize;
+        let len = array.pipeline.ring_bytes(Role::at(site)) as usize;
+        let ring = &array.world.process_mut(site).arena[start..start + len];
+        let given_back = ring.chunks(4096).filter(|page| page.iter().all(|&byte| byte == POISON));
+        assert_eq!(given_back.count() * 4096 + left as usize, len);
+    }
+
+    // What is left is whole, and the next client has it stored.
+    let commit = vec![SetVersion::new(Epoch(1), 0)];
+    for site in array.world.sites() {
+        let next = array.world.dial(site);
+        array.world.grant(next, ARRAY, 2);
+        let commit = commit.clone();
+        array.world.send(next, &Message::ResolveLeftovers { tag: 3, commit });
+        array.world.run();
+        assert_eq!(array.world.heard.pop(), Some((next, Message::Ok { tag: 3 })));
+    }
+    array.verify();
+    assert!(array.world.sites().all(|site| array.world.ring_used(site) == 0));
 }

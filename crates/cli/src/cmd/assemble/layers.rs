@@ -1,7 +1,7 @@
 //! One array, or arrays whose members are arrays: told apart by whether the devices carry the
 //! superblocks of several arrays, and those arrays' contents the superblocks of one more.
 
-use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, Verdict};
+use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, Verdict, not_in_blocks};
 use braid_array::format::superblock::feature;
 use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
@@ -280,7 +280,7 @@ impl Layers {
         let beside: Vec<String> = self.beside().map(|layer| title(&layer.assembly)).collect();
         let config = ready(object, self.top)?;
         if self.inner.is_empty() {
-            let (config, members) = with_members(config, self.devices);
+            let (config, members) = with_members(config, self.devices)?;
             return Ok(Assembled::Array { config, members });
         }
         let mut arrays = Vec::new();
@@ -288,7 +288,7 @@ impl Layers {
             let name = title(&layer.assembly);
             let is_in = config.members.iter().any(|member| member.device == name);
             if is_in || beside.contains(&name) {
-                arrays.push((name, with_members(ready(object, layer.assembly)?, layer.found)));
+                arrays.push((name, with_members(ready(object, layer.assembly)?, layer.found)?));
             }
         }
         let inner = found::in_order(&config, &mut arrays, |(name, _)| name.clone());
@@ -314,12 +314,29 @@ fn ready(object: &str, assembly: Assembly) -> Result<Config, Failure> {
 }
 
 /// Puts the devices in the order of the configuration, which learns what blocks they take.
-fn with_members(mut config: Config, found: Vec<Found>) -> (Config, Vec<MemberFile>) {
+fn with_members(
+    mut config: Config,
+    found: Vec<Found>,
+) -> Result<(Config, Vec<MemberFile>), Failure> {
     let mut devices: Vec<MemberFile> = found.into_iter().map(|one| one.device).collect();
     let members = found::in_order(&config, &mut devices, |d| d.path.display().to_string());
     let blocks = members.iter().map(|member| member.block_bytes);
     config.block_bytes = blocks.fold(config.block_bytes, u32::max);
-    (config, members)
+    // What is not written need not fit.
+    let written = if config.read_only { &[][..] } else { &config.members[..] };
+    for (member, device) in written.iter().zip(&members) {
+        let block_bytes = device.block_bytes;
+        if let Some((what, sector)) = not_in_blocks(&member.superblock, block_bytes) {
+            let reason = format!(
+                "needs I/O in blocks of {block_bytes} bytes, and its {what} begins at sector \
+                 {sector}, within a block"
+            );
+            let next =
+                "copy it to a device with blocks of 512 bytes, or into a file, and name that";
+            return Err(Failure::refused("assemble", &member.device, reason, next));
+        }
+    }
+    Ok((config, members))
 }
 
 /// How an inner array is called as a member.

@@ -130,18 +130,23 @@ impl KeeperSide {
         // A node grants nothing on a connection that has a volume already.
         sessions.end(&mut net, visit);
         let Some(place) = self.absents.visits.failed(net.now()) else { return };
-        let mut refuse = |reason: String| {
-            self.absents.why.insert(device(&place), Refusal::new(reason, IN_ITS_PLACE));
+        let mut refuse = |reason: String, next: &'static str| {
+            self.absents.why.insert(device(&place), Refusal::new(reason, next));
         };
         let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
         if let Some(Refusal { reason, .. }) = is_of_another(parts.ownership.array(), &decoded) {
-            return refuse(reason);
+            return refuse(reason, IN_ITS_PLACE);
         }
         let Ok(found) = decoded else { return };
+        if parts.keeper.view().was_made_faulty(found.dev_number) {
+            let reason = "was made faulty or removed by a command, and was not added since";
+            refuse(reason.to_owned(), "take it back with braid re-add");
+            return self.absents.visits.forget(&place);
+        }
         let DevRole::Active(role) = found.role() else { return };
         let exists = parts.sessions.list.roles().any(|one| one == role);
         if exists && !is_open(parts, role) {
-            refuse(ANOTHERS.to_owned());
+            refuse(ANOTHERS.to_owned(), IN_ITS_PLACE);
             return self.departed.add(place.address, parts.keeper.view().now());
         }
         let Some(member) = parts.keeper.view().free_id() else { return };

@@ -1,4 +1,4 @@
-//! How much of its ring a client may use: the base, or all.
+//! How much of its ring a client may use: the base, or all; and how much is kept when it is gone.
 
 use super::seat::Seat;
 use crate::ids::{Position, Slot};
@@ -11,22 +11,25 @@ pub(super) struct Returning {
     pub(super) all: bool,
 }
 
-/// A client's lease of its ring: the base from the beginning, all of it when asked for.
+/// A client's lease of its ring: the base from the beginning, all of it when asked for, and what
+/// it left when it is gone.
 #[derive(Debug)]
 pub(super) struct Lease {
     /// All of the ring may be used; otherwise the base.
     pub(super) whole: bool,
     /// The client gives memory back, and waits for that.
     pub(super) returning: Option<Returning>,
+    /// The client is gone: so much of the ring holds what it left.
+    pub(super) left_bytes: Option<u64>,
 }
 
 impl Lease {
-    /// How much of the ring may be used.
+    /// How much of the ring may be used, or is kept.
     pub(super) fn bytes(&self, seat: &Seat) -> u64 {
-        if self.whole {
-            seat.pipeline.ring_bytes(seat.role)
-        } else {
-            seat.pipeline.base_bytes(seat.role)
+        match self.left_bytes {
+            Some(left) => left,
+            None if self.whole => seat.pipeline.ring_bytes(seat.role),
+            None => seat.pipeline.base_bytes(seat.role),
         }
     }
 

@@ -1,13 +1,18 @@
 //! What a client that is gone has left prepared, for the one that comes next.
 
-use braid_array::IoOp;
+use std::ops::Range;
+
+use braid_array::{Action, IoOp};
 
 use super::open_set::{OpenSet, Stage};
+use super::part::Work;
 use super::pipe::Pipe;
+use super::ring::ALIGN;
+use super::{Pipes, release_ring};
 use crate::ids::SetVersion;
-use crate::node::ids::ClientId;
+use crate::node::ids::{ArrayId, ClientId};
 use crate::node::out::{Flight, Out};
-use crate::wire::Leftover;
+use crate::wire::{Leftover, Message};
 
 /// What fits into a message.
 const MAX_LISTED_BYTES: usize = 6000;
@@ -77,6 +82,23 @@ impl Pipe {
         prepared.chain(stored).map(item).collect()
     }
 
+    /// Where in the arena the content lies that a client that comes next may have stored, in whole
+    /// pages and in order.
+    fn kept(&self) -> Vec<Range<u64>> {
+        let mut kept = Vec::new();
+        for OpenSet { set, part, .. } in self.whole() {
+            for task in &part.tasks {
+                if let Work::Store { from, .. } = task.work {
+                    let buf = self.seat.slot(part, set, from);
+                    let end = buf.offset + u64::from(buf.len);
+                    kept.push(buf.offset..end.next_multiple_of(ALIGN));
+                }
+            }
+        }
+        kept.sort_unstable_by_key(|range| range.start);
+        kept
+    }
+
     /// Is something of this client's request under way?
     pub(super) fn is_resolving(&self, by: ClientId, tag: u32) -> bool {
         self.resolving.as_ref().is_some_and(|resolving| resolving.by == by && resolving.tag == tag)
@@ -131,5 +153,125 @@ impl Pipe {
             let stored = version.is_some_and(|version| commit.contains(&version));
             self.sets.close(number, stored.then_some(true));
         }
+    }
+}
+
+impl Pipes {
+    /// Has a client prepared what the next one has to decide about?
+    pub(crate) fn has_leftovers(&self, client: ClientId) -> bool {
+        self.pipes.get(&client).is_some_and(Pipe::has_leftovers)
+    }
+
+    /// Clients that are gone, and have left slice-sets which the next one decides about.
+    fn orphans(&self, out: &Out) -> Vec<ClientId> {
+        let orphan = |(&id, pipe): (&ClientId, &Pipe)| {
+            (!out.is_here(id) && pipe.has_leftovers()).then_some(id)
+        };
+        self.pipes.iter().filter_map(orphan).collect()
+    }
+
+    fn orphans_of(&self, array: ArrayId, out: &Out) -> Vec<ClientId> {
+        let mut orphans = self.orphans(out);
+        orphans.retain(|id| self.pipes[id].seat.array == Some(array));
+        orphans
+    }
+
+    /// Answers what clients have left here, after what is `known` of pipelines that have ended.
+    pub(crate) fn list_leftovers(
+        &self,
+        client: ClientId,
+        tag: u32,
+        array: ArrayId,
+        from: u16,
+        known: &[Leftover],
+        out: &mut Out,
+    ) {
+        let mut all = known.to_vec();
+        let mut params = None;
+        for orphan in self.orphans_of(array, out) {
+            let pipe = &self.pipes[&orphan];
+            all.extend(pipe.leftovers());
+            params = Some(*pipe.seat.pipeline.params());
+        }
+        let (items, next) = page(&all, from);
+        out.answer(client, &Message::Leftovers { tag, params, items, next });
+    }
+
+    /// A client says which of the slice-sets that others have left here are committed.
+    pub(crate) fn resolve_leftovers(
+        &mut self,
+        by: ClientId,
+        tag: u32,
+        array: ArrayId,
+        commit: &[SetVersion],
+        out: &mut Out,
+    ) {
+        let orphans = self.orphans_of(array, out);
+        if orphans.is_empty() {
+            return out.confirm(by, tag);
+        }
+        for orphan in &orphans {
+            if let Some(pipe) = self.pipes.get_mut(orphan) {
+                pipe.resolve(by, tag, commit, out);
+            }
+        }
+        for orphan in &orphans {
+            if let Some(pipe) = self.pipes.get_mut(orphan) {
+                // Nothing is over before a flush is.
+                pipe.advance_resolving(out);
+            }
+        }
+    }
+
+    /// An operation of a decision is over; what that ends.
+    pub(crate) fn resolve_done(
+        &mut self,
+        orphan: ClientId,
+        ok: bool,
+        out: &mut Out,
+    ) -> Option<Resolved> {
+        let pipe = self.pipes.get_mut(&orphan)?;
+        pipe.resolve_done(ok);
+        pipe.advance_resolving(out)
+    }
+
+    /// Is something of this client's decision under way?
+    pub(crate) fn is_resolving(&self, by: ClientId, tag: u32) -> bool {
+        self.pipes.values().any(|pipe| pipe.is_resolving(by, tag))
+    }
+
+    /// The node stops: nobody will say any more what becomes of what is left. Whose that was.
+    pub(crate) fn abandon_leftovers(&mut self, out: &Out) -> Vec<ClientId> {
+        let orphans = self.orphans(out);
+        for orphan in &orphans {
+            if let Some(pipe) = self.pipes.get_mut(orphan) {
+                pipe.close_leftovers(&[]);
+            }
+        }
+        orphans
+    }
+
+    /// A client is gone, and nothing of it is under way: of its memory that is kept alone which
+    /// holds what it left.
+    pub(crate) fn keep_leftovers(&mut self, client: ClientId, out: &mut Out) {
+        let Some(pipe) = self.pipes.get_mut(&client) else { return };
+        if let Some(journal) = pipe.journal.take() {
+            release_ring(&mut self.rings, journal.pages(), out);
+        }
+        if pipe.lease.left_bytes.is_some() || !self.rings.is_lean() {
+            return;
+        }
+        let Range { start, end } = pipe.window();
+        let mut free_from = start;
+        let mut left_bytes = 0;
+        for kept in pipe.kept().into_iter().chain(std::iter::once(end..end)) {
+            if free_from < kept.start {
+                out.push(Action::GiveBack { range: free_from..kept.start });
+            }
+            left_bytes += kept.end.saturating_sub(kept.start.max(free_from));
+            free_from = kept.end.max(free_from);
+        }
+        pipe.lease.left_bytes = Some(left_bytes);
+        self.rings.keep(pipe.seat.ring, left_bytes);
     }
 }

@@ -20,7 +20,6 @@ use braid_array::{Action, Refusal, Role, SECTOR_BYTES};
 
 use self::lease::Returning;
 pub(super) use self::leftovers::Resolved;
-use self::leftovers::page;
 pub(super) use self::pipe::Pipe;
 use self::ring::Rings;
 use self::seat::Seat;
@@ -29,7 +28,7 @@ use super::RingUse;
 use super::ids::{ArrayId, ClientId, Held, Violation};
 use super::journal::{Bounds, Journal, Ready};
 use super::out::Out;
-use crate::ids::{SetVersion, Slot};
+use crate::ids::Slot;
 use crate::pipeline::{Params, Pipeline};
 use crate::wire::{Leftover, Message};
 
@@ -47,11 +46,15 @@ pub(super) struct Opening {
     pub(super) params: Params,
 }
 
+/// A pipeline, and where its journal may be, and has its memory.
+type SetUp = (Pipe, Option<(Bounds, u64)>);
+
 /// The pipelines, one at most of each client, and the memory that they use.
 /// [`open`](Self::open) sets one up; then it is used by [`of`](Self::of), but where its ring or its
 /// journal changes, which this type does. [`disconnect`](Self::disconnect) when its client is gone,
 /// and [`close`](Self::close) when nothing of it is under way any more; between these, when it has
-/// [leftovers](Self::has_leftovers), a next client resolves them.
+/// [leftovers](Self::has_leftovers), it [keeps](Self::keep_leftovers) these alone, and a next
+/// client resolves them.
 #[derive(Debug)]
 pub(super) struct Pipes {
     pipes: BTreeMap<ClientId, Pipe>,
@@ -133,28 +136,21 @@ impl Pipes {
     pub(super) fn open(&mut self, opening: Opening, held: &Held, out: &mut Out) {
         let Opening { client, tag, .. } = opening;
         let session = opening.params.session;
-        let pipe = match self.set_up(opening, held) {
-            Ok(pipe) => pipe,
+        let (pipe, journal) = match self.set_up(opening, held) {
+            Ok(set_up) => set_up,
             Err(why) => return out.refuse(client, tag, why),
         };
         out.admit(pipe.seat.peer, pipe.window());
         self.by_session.insert(session, client);
         out.raise_epoch(client, pipe.seat.epoch());
         let pipe = self.pipes.entry(client).or_insert(pipe);
-        let seat = &pipe.seat;
-        let bounds = bounds(seat);
-        let Some((bounds, bytes)) = bounds.and_then(|bounds| Some((bounds, bounds.page_bytes()?)))
-        else {
+        let Some((bounds, pages)) = journal else {
             return self.answer_open(client, tag, None, out);
-        };
-        let Ok(pages) = self.rings.take(bytes, bytes) else {
-            let why = Refusal::new("no memory is left for a journal", "start it with more --ring");
-            return out.refuse(client, tag, why);
         };
         pipe.journal = Journal::start(client, tag, &bounds, pages, out).map(Box::new);
     }
 
-    fn set_up(&mut self, opening: Opening, held: &Held) -> Result<Pipe, Refusal> {
+    fn set_up(&mut self, opening: Opening, held: &Held) -> Result<SetUp, Refusal> {
         let Opening { client, peer, array, role, data_sector, params, .. } = opening;
         if self.by_session.contains_key(&params.session) {
             return Err(Refusal::new(
@@ -201,7 +197,23 @@ impl Pipes {
             ring,
             pipeline,
         };
-        Ok(Pipe::new(seat, !lean))
+        let journal = match self.take_pages(&seat) {
+            Ok(journal) => journal,
+            Err(why) => {
+                self.rings.release(ring);
+                return Err(why);
+            }
+        };
+        Ok((Pipe::new(seat, !lean), journal))
+    }
+
+    /// Memory for a journal, if there can be one on the member.
+    fn take_pages(&mut self, seat: &Seat) -> Result<Option<(Bounds, u64)>, Refusal> {
+        let Some(bounds) = bounds(seat) else { return Ok(None) };
+        let Some(bytes) = bounds.page_bytes() else { return Ok(None) };
+        let why = |_| Refusal::new("no memory is left for a journal", "start it with more --ring");
+        let pages = self.rings.take(bytes, bytes).map_err(why)?;
+        Ok(Some((bounds, pages)))
     }
 
     /// Answers `OpenPipeline`. Without a log there is no journal.
@@ -360,100 +372,6 @@ impl Pipes {
         }
         self.by_session.remove(&pipe.seat.pipeline.params().session);
         Some((pipe.seat.written_array()?, pipe.leftovers()))
-    }
-
-    /// Has a client prepared what the next one has to decide about?
-    pub(super) fn has_leftovers(&self, client: ClientId) -> bool {
-        self.pipes.get(&client).is_some_and(Pipe::has_leftovers)
-    }
-
-    /// Clients that are gone, and have left slice-sets which the next one decides about.
-    fn orphans(&self, out: &Out) -> Vec<ClientId> {
-        let orphan = |(&id, pipe): (&ClientId, &Pipe)| {
-            (!out.is_here(id) && pipe.has_leftovers()).then_some(id)
-        };
-        self.pipes.iter().filter_map(orphan).collect()
-    }
-
-    fn orphans_of(&self, array: ArrayId, out: &Out) -> Vec<ClientId> {
-        let mut orphans = self.orphans(out);
-        orphans.retain(|id| self.pipes[id].seat.array == Some(array));
-        orphans
-    }
-
-    /// Answers what clients have left here, after what is `known` of pipelines that have ended.
-    pub(super) fn list_leftovers(
-        &self,
-        client: ClientId,
-        tag: u32,
-        array: ArrayId,
-        from: u16,
-        known: &[Leftover],
-        out: &mut Out,
-    ) {
-        let mut all = known.to_vec();
-        let mut params = None;
-        for orphan in self.orphans_of(array, out) {
-            let pipe = &self.pipes[&orphan];
-            all.extend(pipe.leftovers());
-            params = Some(*pipe.seat.pipeline.params());
-        }
-        let (items, next) = page(&all, from);
-        out.answer(client, &Message::Leftovers { tag, params, items, next });
-    }
-
-    /// A client says which of the slice-sets that others have left here are committed.
-    pub(super) fn resolve_leftovers(
-        &mut self,
-        by: ClientId,
-        tag: u32,
-        array: ArrayId,
-        commit: &[SetVersion],
-        out: &mut Out,
-    ) {
-        let orphans = self.orphans_of(array, out);
-        if orphans.is_empty() {
-            return out.confirm(by, tag);
-        }
-        for orphan in &orphans {
-            if let Some(pipe) = self.pipes.get_mut(orphan) {
-                pipe.resolve(by, tag, commit, out);
-            }
-        }
-        for orphan in &orphans {
-            if let Some(pipe) = self.pipes.get_mut(orphan) {
-                // Nothing is over before a flush is.
-                pipe.advance_resolving(out);
-            }
-        }
-    }
-
-    /// An operation of a decision is over; what that ends.
-    pub(super) fn resolve_done(
-        &mut self,
-        orphan: ClientId,
-        ok: bool,
-        out: &mut Out,
-    ) -> Option<Resolved> {
-        let pipe = self.pipes.get_mut(&orphan)?;
-        pipe.resolve_done(ok);
-        pipe.advance_resolving(out)
-    }
-
-    /// Is something of this client's decision under way?
-    pub(super) fn is_resolving(&self, by: ClientId, tag: u32) -> bool {
-        self.pipes.values().any(|pipe| pipe.is_resolving(by, tag))
-    }
-
-    /// The node stops: nobody will say any more what becomes of what is left. Whose that was.
-    pub(super) fn abandon_leftovers(&mut self, out: &Out) -> Vec<ClientId> {
-        let orphans = self.orphans(out);
-        for orphan in &orphans {
-            if let Some(pipe) = self.pipes.get_mut(orphan) {
-                pipe.close_leftovers(&[]);
-            }
-        }
-        orphans
     }
 }
 

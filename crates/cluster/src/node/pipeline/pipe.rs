@@ -56,7 +56,7 @@ impl Pipe {
         let params = seat.pipeline.params();
         Self {
             neighbours: Neighbours::new(params.nodes, seat.role),
-            lease: Lease { whole, returning: None },
+            lease: Lease { whole, returning: None, left_bytes: None },
             sets: Sets::new(seat.pipeline.positions()),
             reads: Reads::new(params.reads.count),
             journal: None,

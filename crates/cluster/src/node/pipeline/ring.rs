@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use braid_array::array::Scratch;
 
-/// Rings start at multiples of this.
-const ALIGN: u64 = 4096;
+/// Rings start at multiples of this, and so do the slots in them.
+pub(super) const ALIGN: u64 = 4096;
 
 /// Of the memory, one part in so many at most is given beyond what each client gets at once: so
 /// others that come find room.
@@ -16,9 +16,9 @@ const BEYOND_PART: u64 = 2;
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     bytes: u64,
-    /// So much of it may be used: the front.
+    /// So much of it may be used, the front; or is kept, of what a client that is gone has left.
     granted: u64,
-    /// So much could be from the beginning.
+    /// So much could be from the beginning, or less of what a client that is gone has left.
     base: u64,
 }
 
@@ -106,6 +106,14 @@ impl Rings {
         }
     }
 
+    /// Its client is gone: so much of it is kept.
+    pub(super) fn keep(&mut self, offset: u64, bytes: u64) {
+        if let Some(taken) = self.taken.get_mut(&offset) {
+            taken.granted = bytes;
+            taken.base = taken.base.min(bytes);
+        }
+    }
+
     /// Is there less memory than space, and can it be given back?
     pub(super) const fn is_lean(&self) -> bool {
         self.limit.is_some()
@@ -152,5 +160,20 @@ mod tests {
         assert!(rings.grant(b) && !rings.grant(a));
         assert_eq!(rings.release(b), b..b + 32768);
         assert_eq!(rings.used_bytes(), 4096);
+    }
+    #[test]
+    fn what_clients_that_are_gone_do_not_need_is_for_others() {
+        let mut rings = Rings::new(Scratch { offset: 0, bytes: 1 << 20 });
+        rings.set_limit(128 << 10);
+        let gone = [0; 2].map(|_| rings.take(32768, 4096).expect("space"));
+        let next = rings.take(49152, 4096).expect("space");
+        assert!(gone.iter().all(|&ring| rings.grant(ring)) && !rings.grant(next));
+        rings.keep(gone[0], 16384);
+        assert!(!rings.grant(next), "what one left is among the half that is not for others");
+        rings.keep(gone[1], 0);
+        assert!(rings.grant(next));
+        assert_eq!(rings.used_bytes(), 16384 + 49152);
+        assert_eq!(rings.release(gone[0]), gone[0]..gone[0] + 32768);
+        assert_eq!(rings.used_bytes(), 49152);
     }
 }

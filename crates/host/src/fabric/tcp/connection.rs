@@ -45,7 +45,22 @@ pub(super) struct Connection {
     output: Output,
     receiving: bool,
     sending: bool,
+    patience: Patience,
     life: Life,
+}
+
+/// May the peer talk on while it does not take what it is told? Of two ends one at least always
+/// listens, and so none waits for the other in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// It may: we have connected to it.
+    Endless,
+    /// It may now.
+    Limited,
+    /// It did, and is not listened to until it has taken some.
+    Lost,
+    /// It did before.
+    Regained,
 }
 
 /// The puts of a message, and how it went with that.
@@ -78,6 +93,7 @@ impl Connection {
             output: Output::new(out, slices_out),
             receiving: false,
             sending: false,
+            patience: if is_accepted(peer) { Patience::Limited } else { Patience::Endless },
             life: Life::Open,
         }
     }
@@ -92,6 +108,31 @@ impl Connection {
         if let Err(error) = bear_silence(&self.socket, silence) {
             self.break_off(format!("its socket cannot be set up: {}", describe(&error)));
         }
+    }
+
+    /// Receives what comes next, unless the peer has to take first what it was told.
+    pub(super) fn go_on(&mut self, driver: &mut Driver<Token>, index: usize) {
+        let may_wait = self.patience != Patience::Endless && self.life == Life::Open;
+        if may_wait && self.output.is_deep() {
+            self.patience = Patience::Lost;
+        } else {
+            self.receive(driver, index);
+        }
+    }
+
+    /// Receives again if it did not, and the peer has taken enough or is to hear the end.
+    pub(super) fn resume(&mut self, driver: &mut Driver<Token>, index: usize) {
+        let over = matches!(self.life, Life::Left | Life::Broken(_));
+        let may = self.output.is_shallow() || self.life == Life::Closing;
+        if self.patience == Patience::Lost && may && !over {
+            self.patience = Patience::Regained;
+            self.receive(driver, index);
+        }
+    }
+
+    /// Has the peer left much unread at some time?
+    pub(super) const fn was_held_back(&self) -> bool {
+        matches!(self.patience, Patience::Lost | Patience::Regained)
     }
 
     /// Receives what comes next.
@@ -220,6 +261,10 @@ impl Connection {
         let told = if let Life::Broken(reason) = self.life { Some(reason) } else { None };
         (self.peer, self.output.unsent(), told)
     }
+}
+
+const fn is_accepted(peer: PeerId) -> bool {
+    peer.0 >= PeerId::FIRST_ACCEPTED
 }
 
 /// Sets a socket up: small things go out at once, little waits in the kernel, and a dead host is

@@ -22,6 +22,7 @@ use crate::arena::Place;
 use crate::driver::{Driver, Op, Outgoing};
 use crate::fabric::greet::{Greeted, Greeter, Met, Says};
 use crate::fabric::{Fabric, Network, Protection};
+use crate::heap;
 use crate::system::describe;
 use crate::token::{FabricToken, Token};
 use slab::Slab;
@@ -35,6 +36,7 @@ const ROOM_BYTES: u32 = 16 << 10;
 /// together with them pass through a small buffer.
 ///
 /// A connection has at most one receive and one send in the driver, so that all are served in turn.
+/// Nothing is received from who has connected and does not take what it is told.
 /// Its life: open; then *leaving* (the machine hung up: the rest is sent, what comes is thrown
 /// away) or *broken* (told to the machine when nothing is in the driver any more).
 pub(crate) struct Tcp {
@@ -186,7 +188,7 @@ impl Tcp {
         let connection = &mut connections[index];
         let outcome = connection.received(place, result, events);
         match outcome {
-            Ok(true) => return connection.receive(driver, index),
+            Ok(true) => return connection.go_on(driver, index),
             Ok(false) => {}
             Err(reason) => connection.break_off(reason),
         }
@@ -211,6 +213,7 @@ impl Tcp {
                 let done = |io| Event::Done { io, result };
                 self.events.extend(answered.into_iter().map(done));
             }
+            connection.resume(driver, index);
         }
         for index in indices {
             if self.connections.get(index).is_some() {
@@ -227,9 +230,13 @@ impl Tcp {
         let connection = self.connections.remove(index);
         self.gathered.retain(|&other| other != index);
         self.rooms.push(connection.room());
+        let had_much = connection.was_held_back();
         let (peer, unsent, told) = connection.bury();
         for io in unsent {
             self.answer(io, Err(IoError::GONE));
+        }
+        if had_much {
+            heap::trim();
         }
         if let Some(reason) = told {
             self.peers.remove(&peer);

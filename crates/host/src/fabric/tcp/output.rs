@@ -19,6 +19,13 @@ const FULL_FRAMES: usize = 500;
 /// Messages a peer may leave unread before it is hung up on.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 
+/// With so much of that from whoever has connected to us nothing more is received, until half of it
+/// is sent.
+const HELD_BACK_BYTES: usize = 64 << 10;
+
+/// A message in the queue, besides its bytes.
+const FRAME_BYTES: usize = size_of::<Frame>();
+
 /// A frame to be sent.
 #[derive(Debug)]
 pub(super) enum Frame {
@@ -33,7 +40,7 @@ pub(super) struct Output {
     /// For puts.
     slices: Option<SliceSeal>,
     queue: VecDeque<Frame>,
-    /// Bytes of messages in the queue, and puts.
+    /// What messages in the queue take, and how many puts there are.
     queued_bytes: usize,
     queued_puts: usize,
     /// The puts being sent.
@@ -50,14 +57,24 @@ impl Output {
         Self { seal, slices, queue, queued_bytes: 0, queued_puts: 0, under_way, spare }
     }
 
-    /// Appends a frame.
     pub(super) const fn seals_slices(&self) -> bool {
         self.slices.is_some()
     }
 
+    /// Does the peer leave so much unread that it had better say nothing more?
+    pub(super) const fn is_deep(&self) -> bool {
+        self.queued_bytes > HELD_BACK_BYTES
+    }
+
+    /// Has it taken enough of that to go on?
+    pub(super) const fn is_shallow(&self) -> bool {
+        self.queued_bytes <= HELD_BACK_BYTES / 2
+    }
+
+    /// Appends a frame.
     pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
         match &frame {
-            Frame::Message(bytes) => self.queued_bytes += bytes.len(),
+            Frame::Message(bytes) => self.queued_bytes += bytes.len() + FRAME_BYTES,
             Frame::Put { .. } => self.queued_puts += 1,
         }
         self.queue.push_back(frame);
@@ -78,7 +95,7 @@ impl Output {
             frames += 1;
             match frame {
                 Frame::Message(payload) => {
-                    self.queued_bytes -= payload.len();
+                    self.queued_bytes -= payload.len() + FRAME_BYTES;
                     let payload = match &mut self.seal {
                         Some(seal) => seal.close(&payload),
                         None => payload,

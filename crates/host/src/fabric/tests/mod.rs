@@ -18,6 +18,7 @@ use crate::key::{KEY_BYTES, Key};
 use crate::token::Token;
 
 mod limited;
+mod patience;
 mod sealed;
 mod strangers;
 mod suite;

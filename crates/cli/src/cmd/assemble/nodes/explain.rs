@@ -141,6 +141,11 @@ fn condition(plan: &Startable) -> String {
         1 => parts.push("a member is given what it missed".to_owned()),
         count => parts.push(format!("{count} members are given what they missed")),
     }
+    match plan.made_faulty() {
+        0 => {}
+        1 => parts.push("a member stays out that a command made faulty".to_owned()),
+        count => parts.push(format!("{count} members stay out that a command made faulty")),
+    }
     if plan.dirty {
         let resync = match (plan.read_only, plan.by_bitmap) {
             (true, _) => "",

@@ -26,6 +26,9 @@ use crate::output::explained::Judged as Verdicted;
 /// How long a volume that is in use may take to become free, for all together.
 const PATIENCE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(100);
+/// What becomes of a member that a command made faulty.
+const MADE_FAULTY: &str =
+    "stays out until it is removed and added, as a command made it faulty or removed it";
 const MOVE: &str = "move it to another node";
 
 /// The volumes, by full name.
@@ -256,11 +259,17 @@ pub(super) fn others(
 
 /// What is to be said of members that are there and not in.
 pub(super) fn not_taken(plan: &Startable, verdicts: &[(String, Verdict)]) -> Vec<String> {
-    let taken = plan.members.iter().flatten();
-    let taken: Vec<String> = taken.map(|m| member_name(&m.address, &m.volume)).collect();
+    let taken = |name: &String| {
+        let mut members = plan.members.iter().flatten();
+        members.find(|m| member_name(&m.address, &m.volume) == *name)
+    };
     let out = verdicts.iter().filter(|(_, verdict)| !verdict.attached());
     let line = |(member, verdict): &(String, Verdict)| {
-        let fate = if taken.contains(member) { "is given what it missed" } else { "is left out" };
+        let fate = match taken(member) {
+            Some(member) if member.was_made_faulty() => MADE_FAULTY,
+            Some(_) => "is given what it missed",
+            None => "is left out",
+        };
         format!("{member} {fate}: {verdict}")
     };
     // Whether it starts without is for the nodes to say.
