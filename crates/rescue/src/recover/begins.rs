@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use braid_array::Role;
-use braid_array::geometry::Strip;
+use braid_array::geometry::{Geometry, Strip};
 
-use super::equations::Equations;
+use super::equations::{Equation, Equations};
 use super::redundancy::Redundancy;
-use super::votes::{Hypothesis, copies};
+use super::votes::{Hypothesis, Place, copies};
 
 /// Where data begin, in sectors, as md, mdadm and controllers have it.
 pub(super) const USUAL_OFFSETS: [u64; 6] = [2048, 0, 262_144, 264_192, 8, 16];
@@ -112,17 +112,29 @@ fn is_labelled(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> bool {
             let place = place(strip.role);
             place.is_some_and(|it| label.seen.contains(&(it.member, it.data_offset + strip.sector)))
         });
-        // Members that are disks have a table each: that is none of the array.
-        let is_elsewhere = (0..geometry.raid_disks() as u16).map(Role).any(|role| {
-            let Some(it) = place(role) else { return false };
-            let mut seen = label.seen.iter().filter(|(member, _)| *member == it.member);
-            seen.any(|(_, at)| {
-                let sector = at.checked_sub(it.data_offset).filter(|at| *at == label.place);
-                let there =
-                    sector.and_then(|sector| geometry.array_sector_at(Strip { role, sector }));
-                there.is_some_and(|there| there != label.place)
-            })
-        });
-        is_there && !is_elsewhere
+        is_there && !is_of_disks(label, one, &geometry)
     })
+}
+
+/// Does the same label or table lie on members where the array has none, by this: before the data
+/// of all, or where the array has something else? Members that are disks have a table each, which
+/// is none of the array.
+pub(super) fn is_of_disks(label: &Equation, one: &Hypothesis, geometry: &Geometry) -> bool {
+    let places = || (0..geometry.raid_disks() as u16).map(Role).zip(one.roles.iter().copied());
+    let seen = |place: Place| label.seen.iter().filter(move |(member, _)| *member == place.member);
+    let mut before = 0;
+    let mut others = 0;
+    for (role, place) in places().filter_map(|(role, place)| Some((role, place?))) {
+        for (_, at) in seen(place) {
+            let sector = at.checked_sub(place.data_offset);
+            let there = sector.and_then(|sector| {
+                geometry.array_sector_at(Strip { role, sector }).filter(|_| sector == label.place)
+            });
+            if there.is_some_and(|there| there != label.place) {
+                return true;
+            }
+            if sector.is_none() && *at == label.place { before += 1 } else { others += 1 }
+        }
+    }
+    before > 1 && others == 0
 }

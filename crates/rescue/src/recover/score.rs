@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 
+use super::begins::is_of_disks;
 use super::equations::{Equation, Equations};
 use super::votes::{Hypothesis, MANY, Place, copies};
 
@@ -54,6 +55,9 @@ impl<'a> Judge<'a> {
     }
 
     fn absolute(&self, equation: &Equation) -> Verdict {
+        if is_of_disks(equation, self.one, &self.geometry) {
+            return Verdict { met: false, seen: false, contradicted: false };
+        }
         let sectors = [equation.place];
         let mut expected = self.there(&sectors).peekable();
         let seen = expected.peek().is_some();
