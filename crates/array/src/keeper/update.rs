@@ -321,7 +321,7 @@ impl Core {
         image.resync_offset = metadata.resync_offset(clean);
         image.roles = self.role_table();
         image.feature_map = array.feature_map & (feature::RAID0_LAYOUT | feature::LOGS);
-        // As it stands here: that nothing waits for a resync may be on its way to the members still.
+        // By what is written here: that nothing waits for a resync may still be on its way.
         let in_line = image.resync_offset == MAX_SECTOR;
         image.feature_map |= metadata.journals.features(clean, in_line);
         if metadata.intent.is_some() {
