@@ -127,9 +127,8 @@ pub(super) fn is_of_disks(label: &Equation, one: &Hypothesis, geometry: &Geometr
     for (role, place) in places().filter_map(|(role, place)| Some((role, place?))) {
         for (_, at) in seen(place) {
             let sector = at.checked_sub(place.data_offset);
-            let there = sector.and_then(|sector| {
-                geometry.array_sector_at(Strip { role, sector }).filter(|_| sector == label.place)
-            });
+            let own = sector.filter(|sector| *sector == label.place);
+            let there = own.and_then(|sector| geometry.array_sector_at(Strip { role, sector }));
             if there.is_some_and(|there| there != label.place) {
                 return true;
             }
