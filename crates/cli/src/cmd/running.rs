@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use braid_host::control::wire::{Answer, ControlStatus, Verb};
 use braid_host::control::{ANSWER_WITHIN, Client, ControlError, beside, list};
@@ -11,8 +12,10 @@ use braid_host::served_array::ServedArray;
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-/// How often an array is asked whose process goes on with another program meanwhile.
-const TIMES: usize = 4;
+/// For how long an array is asked again whose process goes on with another program meanwhile, and
+/// how often: while that begins, whoever asks is cut off each time.
+const AGAIN_WITHIN: Duration = Duration::from_secs(10);
+const AGAIN_EVERY: Duration = Duration::from_millis(20);
 
 /// Connects to the array of this name, whose process is alive and answers.
 pub(crate) fn connect(operation: &str, run_dir: &Path, name: &str) -> Result<Client, Failure> {
@@ -34,11 +37,12 @@ pub(super) fn ask<T>(
         let answer = question(&mut client)?;
         Ok((client, answer))
     };
+    let deadline = Instant::now() + AGAIN_WITHIN;
     let mut asked = once();
-    for _ in 1..TIMES {
-        if !matches!(&asked, Err(error) if ControlError::is_of_another_program(error)) {
-            break;
-        }
+    while matches!(&asked, Err(error) if ControlError::is_of_another_program(error))
+        && Instant::now() < deadline
+    {
+        thread::sleep(AGAIN_EVERY);
         asked = once();
     }
     asked.map_err(|error| match (error, beside(run_dir)) {
