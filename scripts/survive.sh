@@ -34,9 +34,9 @@ pair-cut             CUT  nodes:2     on
 rolling-restart      TERM each        on
 strangers            KNOCK nodes:5    on
 store-rollback       BACK nodes:1     on
-torn-return          TEAR client+5    without:return a write of part of a stripe that is torn may fail
-torn-add             TEAR client+5    without:add a write of part of a stripe that is torn may fail
-torn-loss            TEAR client+5    without:loss a write of part of a stripe that is torn may fail
+torn-return          TEAR client+5    without:return a write of part of a torn stripe may fail
+torn-add             TEAR client+5    without:add a write of part of a torn stripe may fail
+torn-loss            TEAR client+5    without:loss a write of part of a torn stripe may fail
 '
 # Seconds that a process is stopped: well below and well above what a node may be silent; and while
 # the array waits for nodes that it cannot do without.
