@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::core::Core;
-use super::joining::MADE_FAULTY;
+use super::joining::{MADE_FAULTY, TAKE_BACK};
 use super::members::State;
 use super::metadata::Metadata;
 use super::{Keeper, LaneCommand, Redundancy};
@@ -115,8 +115,7 @@ impl Keeper {
             }
         }
         for id in made_faulty {
-            let next = "remove it, and add it again to take it back";
-            self.lose(id, MADE_FAULTY.into(), Fault::default(), next.into());
+            self.lose(id, MADE_FAULTY.into(), Fault::default(), TAKE_BACK.into());
         }
     }
 

@@ -15,8 +15,9 @@ use crate::refusal::Refusal;
 use crate::{MemberId, Role};
 
 /// Why a member does not come back by itself.
-pub(super) const MADE_FAULTY: &str =
-    "was made faulty or removed by a command, and was not added since";
+pub const MADE_FAULTY: &str = "was made faulty or removed by a command, and was not added since";
+/// What helps.
+pub(super) const TAKE_BACK: &str = "remove it, and add it again to take it back";
 
 impl Keeper {
     /// A candidate becomes a member, and is rebuilt. If that was commanded whoever failed in that
@@ -71,7 +72,7 @@ impl Keeper {
         }
         let own = new.superblock.as_deref();
         if own.is_some_and(|own| self.core.metadata.made_faulty.contains(&own.dev_number)) {
-            return refuse(MADE_FAULTY, "remove it, and add it again to take it back");
+            return refuse(MADE_FAULTY, TAKE_BACK);
         }
         let id = new.member;
         let before = self.core.members.get(id).cloned();

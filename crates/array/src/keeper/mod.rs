@@ -44,6 +44,7 @@ use command::Removal;
 use failure::Failures;
 pub use failure::Tried;
 pub use invariants::Carried;
+pub use joining::MADE_FAULTY;
 pub use lane::{LaneCommand, LaneReport, Rules, Traffic};
 use members::{Member, Members};
 pub use metadata::MetaWrite;

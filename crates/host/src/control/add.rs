@@ -238,7 +238,6 @@ fn unreadable(path: &Path, error: &io::Error) -> Refusal {
     )
 }
 
-/// A random UUID (version 4) for a new superblock.
 /// A device that was a member, and holds what is nowhere else.
 pub(super) fn split() -> Refusal {
     let reason = "is split from the array: each side went on alone, and what this one took \
@@ -246,6 +245,7 @@ pub(super) fn split() -> Refusal {
     Refusal::new(reason, "look at it with braid cat; to overwrite it, use --force")
 }
 
+/// A random UUID (version 4) for a new superblock.
 pub(super) fn random_uuid() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     let mut filled = 0;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_array::format::{DevRole, Superblock, Version};
+use braid_array::keeper::MADE_FAULTY;
 use braid_array::status::AbsentStatus;
 use braid_array::{Instant, Refusal, Role};
 
@@ -139,8 +140,7 @@ impl KeeperSide {
         }
         let Ok(found) = decoded else { return };
         if parts.keeper.view().was_made_faulty(found.dev_number) {
-            let reason = "was made faulty or removed by a command, and was not added since";
-            refuse(reason.to_owned(), "take it back with braid re-add");
+            refuse(MADE_FAULTY.to_owned(), "take it back with braid re-add");
             return self.absents.visits.forget(&place);
         }
         let DevRole::Active(role) = found.role() else { return };

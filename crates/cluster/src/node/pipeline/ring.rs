@@ -161,6 +161,7 @@ mod tests {
         assert_eq!(rings.release(b), b..b + 32768);
         assert_eq!(rings.used_bytes(), 4096);
     }
+
     #[test]
     fn what_clients_that_are_gone_do_not_need_is_for_others() {
         let mut rings = Rings::new(Scratch { offset: 0, bytes: 1 << 20 });
