@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use braid_array::assemble as local;
 use braid_array::assemble::{Standing, Verdict};
-use braid_array::format::superblock::{MAX_SECTOR, feature};
+use braid_array::format::superblock::{MAX_DEV, MAX_SECTOR, feature};
 use braid_array::format::{
     BadBlocks, BadBlocksError, Bitmap, BitmapError, DevRole, Superblock, SuperblockError,
 };
@@ -394,10 +394,11 @@ pub fn catching_up(
 ) -> Superblock {
     let mut superblock = own.with_news_of(newest);
     if taken.contains(&superblock.dev_number) {
-        // Nor that of one that was made faulty.
-        let free =
-            |number: &u32| !taken.contains(number) && newest.role_of(*number) != DevRole::Faulty;
-        superblock.dev_number = (0..).find(free).unwrap_or(0);
+        // Nor is it that of one that was made faulty, as long as there are others.
+        let free = |number: &u32| !taken.contains(number);
+        let made_faulty = |number: u32| newest.role_of(number) == DevRole::Faulty;
+        let unused = (0..MAX_DEV).filter(free).find(|number| !made_faulty(*number));
+        superblock.dev_number = unused.or_else(|| (0..).find(free)).unwrap_or(0);
     }
     superblock.recovery_offset = 0;
     superblock.feature_map |= feature::RECOVERY_OFFSET;

@@ -146,16 +146,21 @@ fn members_that_fell_behind_are_given_what_they_missed() {
 fn who_comes_back_to_find_its_number_taken_gets_another() {
     let mut candidates = volumes(md(Level::Raid1), 3);
     // The last one became a member anew while the one before it was away. A number that a command
-    // made faulty is not given to another one.
+    // made faulty is not given to another one, unless there is none else: it is out then, too.
     superblock(&mut candidates[2]).dev_number = 1;
-    for (last, expected) in [(DevRole::Spare, [0, 2, 1]), (DevRole::Faulty, [0, 3, 1])] {
+    for (last, numbers, expected, out) in [
+        (DevRole::Spare, 3, [0, 2, 1], 0),
+        (DevRole::Faulty, 3, [0, 3, 1], 0),
+        (DevRole::Faulty, MAX_DEV, [0, 2, 1], 1),
+    ] {
         for number in [0, 2] {
             let superblock = superblock(&mut candidates[number]);
             superblock.events = 5;
             superblock.roles[1..3].copy_from_slice(&[DevRole::Active(Role(2)), last]);
+            superblock.roles.resize(numbers as usize, last);
         }
         let plan = ready(&candidates, Options::default());
-        assert_eq!((plan.degraded(), plan.behind(), plan.made_faulty()), (0, 1, 0));
+        assert_eq!((plan.degraded(), plan.behind(), plan.made_faulty()), (0, 1 - out, out));
         let numbers = plan.members.iter().flatten().map(|member| member.superblock.dev_number);
         assert_eq!(numbers.collect::<Vec<u32>>(), expected);
     }
