@@ -11,7 +11,7 @@ mod tests;
 
 pub use params::{MAX_CHUNK_BYTES, MAX_NODES, MAX_SLOT_BYTES, Params};
 pub use placed::PlacedSchedule;
-pub use strategy::{Knowledge, brought_back, lost_blocks, write_strategy};
+pub use strategy::{Knowledge, Way, lost_blocks, write_strategy};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

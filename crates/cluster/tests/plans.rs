@@ -92,7 +92,7 @@ impl Bench {
             let Cell { row, node } = self.code.cell(number);
             let place = Place { member: MemberId(node.0), sector: u64::from(row) * STEP };
             let there = (!lost.contains(&node)).then_some(place);
-            RoleView { reader: there, unreadable: None, writers: [there, None] }
+            RoleView { reader: there, writers: [there, None], ..RoleView::default() }
         };
         let cells = (0..self.strips.len()).map(cell).collect();
         StripeView {

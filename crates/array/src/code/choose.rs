@@ -1,6 +1,7 @@
 //! How a part of a stripe is best written.
 
-use super::stripe::{Cell, StripeCode};
+use super::decode::Recovery;
+use super::stripe::{Cell, Equation, StripeCode};
 
 /// How a write makes the sums fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,9 @@ pub enum Strategy {
     ReadModifyWrite,
     /// As [`Strategy::ReconstructWrite`]; but first data is brought back that cannot be read.
     RecoverFirst,
+    /// As [`Strategy::ReadModifyWrite`], of the sums that are known. The others are noted as
+    /// unknown and stay so, as data is lost that they would be formed of.
+    KnownSums,
 }
 
 /// A write, and what can be done about it.
@@ -27,6 +31,8 @@ pub struct Part<'a> {
     pub readable: &'a dyn Fn(Cell) -> bool,
     /// Does anybody hold this sum?
     pub held: &'a dyn Fn(Cell) -> bool,
+    /// Is it noted of this cell that whoever holds it does not know it?
+    pub noted: &'a dyn Fn(Cell) -> bool,
     /// Do the sums fit the data, so that they can be changed along with it?
     pub in_step: bool,
 }
@@ -55,6 +61,7 @@ impl Part<'_> {
         delta &= data().all(|(index, &cell)| !covered(index) || readable(cell));
         let reconstruct = data().all(|(index, &cell)| covered(index) || readable(cell));
         match (delta, reconstruct) {
+            (false, false) if self.leaves_unknown() => Strategy::KnownSums,
             (false, false) => Strategy::RecoverFirst,
             (true, false) => Strategy::ReadModifyWrite,
             (false, true) => Strategy::ReconstructWrite,
@@ -66,5 +73,37 @@ impl Part<'_> {
             }
             (true, true) => Strategy::ReconstructWrite,
         }
+    }
+
+    /// Tells whether data is lost that other sums than the known ones would be formed of, and the
+    /// known ones can be changed without it.
+    fn leaves_unknown(&self) -> bool {
+        let Self { code, covered, readable, held, noted, in_step } = *self;
+        let sums = || code.equations().iter().filter(|equation| held(equation.parity));
+        if !sums().any(|equation| noted(equation.parity)) {
+            return false;
+        }
+        let is_in = |cell: Cell, sum: &&Equation| sum.terms.iter().any(|term| term.cell == cell);
+        let known = |cell: Cell| readable(cell) && in_step;
+        let fits = |cell: Cell| {
+            let mut changed = sums().filter(|sum| is_in(cell, sum)).map(|sum| sum.parity);
+            if readable(cell) {
+                changed.all(|sum| noted(sum) || known(sum))
+            } else {
+                noted(cell) && changed.all(noted)
+            }
+        };
+        let data = || (0..).zip(code.data());
+        data().all(|(index, &cell)| !covered(index) || fits(cell)) && !self.can_recover()
+    }
+
+    /// Tells whether the data that is not written and cannot be read can be brought back.
+    fn can_recover(&self) -> bool {
+        let Self { code, covered, readable, in_step, .. } = *self;
+        let lost: Vec<Cell> = code.cells().filter(|&cell| !readable(cell)).collect();
+        let data = (0..).zip(code.data());
+        let wanted = data.filter(|&(index, &cell)| !covered(index) && !readable(cell));
+        let wanted: Vec<Cell> = wanted.map(|(_, &cell)| cell).collect();
+        in_step && Recovery::of(code, &lost, &wanted).is_some()
     }
 }

@@ -423,12 +423,15 @@ impl Members {
             if !member.holds(sector + sectors) {
                 continue;
             }
-            if avoid.contains(&id) || member.bad_blocks.overlaps(place.sector, sectors) {
+            let bad = member.bad_blocks.next_bad(place.sector, sectors);
+            view.noted |= bad == Some((place.sector, sectors));
+            if bad.is_some() || avoid.contains(&id) {
                 view.unreadable = Some(id);
             } else if view.reader.is_none() {
                 view.reader = Some(place);
             }
         }
+        view.noted &= view.reader.is_none();
         view
     }
 }

@@ -258,6 +258,19 @@ impl<'a> KeeperView<'a> {
         holder.is_some_and(|member| member.bad_blocks.overlaps(member.absolute(row), sectors))
     }
 
+    /// How many of these rows of a role are, from the first on, all bad or all not.
+    #[must_use]
+    pub fn alike(self, role: Role, row: u64, sectors: u64) -> u64 {
+        let members = &self.keeper.core.members;
+        let holder = members.role(role).holder.and_then(|id| members.get(id));
+        let bad = holder.and_then(|member| {
+            let first = member.absolute(row);
+            let (start, bad) = member.bad_blocks.next_bad(first, sectors)?;
+            Some(if start > first { start - first } else { bad })
+        });
+        bad.unwrap_or(sectors)
+    }
+
     /// Tells whether bad-block logs say durably what is bad, and what is not any more.
     #[must_use]
     pub const fn bad_blocks_told(self) -> bool {

@@ -36,6 +36,8 @@ pub struct RoleView {
     pub reader: Option<Place>,
     /// Who should have valid contents and cannot read them.
     pub unreadable: Option<MemberId>,
+    /// Its bad-block log says of all of it that it cannot.
+    pub noted: bool,
     /// Who must be written: the role's holder and its replacement.
     pub writers: [Option<Place>; 2],
 }

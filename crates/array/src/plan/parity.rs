@@ -196,6 +196,7 @@ impl Cut<'_> {
             covered: &|index| self.covered[index].is_some(),
             readable: &|cell| view.of(cell).reader.is_some(),
             held: &|cell| view.recorded || view.of(cell).writable(),
+            noted: &|cell| view.of(cell).noted,
             in_step: view.parity_valid,
         };
         part.strategy()
@@ -211,7 +212,7 @@ impl Cut<'_> {
                 self.read_uncovered(plan, slots);
                 self.encode(plan, slots);
             }
-            Strategy::ReadModifyWrite => self.delta(plan, slots),
+            Strategy::ReadModifyWrite | Strategy::KnownSums => self.delta(plan, slots),
             Strategy::RecoverFirst => {
                 self.recover_uncovered(plan, slots)?;
                 self.read_uncovered(plan, slots);
@@ -294,7 +295,8 @@ impl Cut<'_> {
         self.write_sums(plan, slots, &held);
     }
 
-    /// Sums from their old values and the change of what is covered.
+    /// Sums from their old values and the change of what is covered. Those that cannot be read are
+    /// noted as unknown, and stay so.
     fn delta(&self, plan: &mut Plan, slots: &mut Slots) {
         let code = &self.view.code;
         for index in 0..self.covered.len() {
@@ -303,9 +305,9 @@ impl Cut<'_> {
             }
         }
         let changes = |term: &&Term| self.covered[code.number(term.cell)].is_some();
-        let held = self.view.held();
+        let known = self.view.held().filter(|sum| self.view.of(sum.parity).reader.is_some());
         let held: Equations<'_> =
-            held.filter(|equation| equation.terms.iter().any(|term| changes(&term))).collect();
+            known.filter(|equation| equation.terms.iter().any(|term| changes(&term))).collect();
         for set in sets(&held) {
             let mut inputs = Inputs::new();
             for term in set[0].terms.iter().filter(changes) {

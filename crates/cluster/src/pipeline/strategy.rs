@@ -2,7 +2,7 @@
 //! them is best.
 
 use crate::set::{Roles, Touched, WriteStrategy};
-use braid_array::code::{Cell, Equation, Part, Strategy, StripeCode};
+use braid_array::code::{Cell, Equation, Part, Recovery, Strategy, StripeCode};
 
 /// The data blocks that the missing roles hold, by index, ascending.
 pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u32> {
@@ -35,28 +35,87 @@ impl Knowledge<'_> {
         let mut data = code.data().iter().filter(|cell| changes(**cell));
         self.in_step && sums.all(|sum| known(sum.parity)) && data.all(|&cell| known(cell))
     }
+
+    /// The blocks that are not written and that nobody knows, where what is written can be known
+    /// without them: all their sums are unknown, and the others are formed anew and tell what is
+    /// written to members that are lost.
+    fn not_needed(&self, code: &StripeCode, touched: &Touched) -> Option<Vec<u32>> {
+        let held = |sum: &&Equation| !self.missing.contains(sum.parity.node);
+        if !code.equations().iter().filter(held).any(|sum| (self.unknown)(sum.parity)) {
+            return None;
+        }
+        let cell = |index: u32| code.data()[index as usize];
+        let before: Vec<Cell> = code.cells().filter(|&cell| !self.readable(cell)).collect();
+        let told = |cell: Cell| self.in_step && Recovery::of(code, &before, &[cell]).is_some();
+        let rest = (0..touched.blocks()).filter(|&index| !touched.contains(index));
+        let unknown = rest.filter(|&index| !self.readable(cell(index)) && !told(cell(index)));
+        let unknown: Vec<u32> = unknown.collect();
+        let cells: Vec<Cell> = unknown.iter().map(|&index| cell(index)).collect();
+        let stays = |sum: &&Equation| sum.terms.iter().any(|term| cells.contains(&term.cell));
+        let mut stay = code.equations().iter().filter(stays).filter(held);
+        if unknown.is_empty() || !stay.all(|sum| (self.unknown)(sum.parity)) {
+            return None;
+        }
+        let stay = code.equations().iter().filter(stays).map(|sum| sum.parity);
+        let gone = code.cells().filter(|cell| self.missing.contains(cell.node));
+        let after: Vec<Cell> = gone.chain(stay).chain(cells.iter().copied()).collect();
+        let written = lost_blocks(code, self.missing).filter(|&index| touched.contains(index));
+        let written: Vec<Cell> = written.map(cell).collect();
+        Recovery::of(code, &after, &written).map(|_| unknown)
+    }
 }
 
-/// The way to write these blocks with the fewest reads and writes of members; and all blocks that
-/// are put then. See [`brought_back`] for what the client has to have before.
+/// A way to write some blocks of a part of a stripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// How its sums come about.
+    pub strategy: WriteStrategy,
+    /// All blocks that are put. See [`brought_back`](Self::brought_back) for what the client has to
+    /// have before.
+    pub put: Touched,
+    /// Blocks that nobody knows, and that are not written. Sums of them stay unknown, so that it
+    /// does not matter what is put in place of those that are lost.
+    pub unknown: Vec<u32>,
+}
+
+impl Way {
+    /// One for which all is known.
+    pub(crate) const fn new(strategy: WriteStrategy, put: Touched) -> Self {
+        Self { strategy, put, unknown: Vec::new() }
+    }
+
+    /// The lost blocks that the client has to bring back before it puts what it puts, of which some
+    /// were not to be `written`: what a sum that is formed anew needs, or what a sum differs by,
+    /// which the client puts in place of the new content.
+    #[must_use]
+    pub fn brought_back(&self, code: &StripeCode, written: &Touched, missing: Roles) -> Vec<u32> {
+        let put = &self.put;
+        if self.strategy == WriteStrategy::ReadModifyWrite {
+            return lost_blocks(code, missing).filter(|&index| put.contains(index)).collect();
+        }
+        let back = |index: &u32| !written.contains(*index) && !self.unknown.contains(index);
+        put.iter().filter(back).collect()
+    }
+}
+
+/// The way to write these blocks with the fewest reads and writes of members.
 #[must_use]
-pub fn write_strategy(
-    code: &StripeCode,
-    touched: &Touched,
-    known: Knowledge<'_>,
-) -> (WriteStrategy, Touched) {
+pub fn write_strategy(code: &StripeCode, touched: &Touched, known: Knowledge<'_>) -> Way {
     let missing = known.missing;
     let part = Part {
         code,
         covered: &|index| touched.contains(index as u32),
         readable: &|cell| known.readable(cell),
         held: &|cell| !missing.contains(cell.node),
+        noted: &|cell| !missing.contains(cell.node) && (known.unknown)(cell),
         in_step: known.in_step,
     };
     let mut put = touched.clone();
+    let mut unknown = Vec::new();
     let strategy = match part.strategy() {
         Strategy::FullStripe => WriteStrategy::FullStripe,
-        Strategy::ReadModifyWrite => WriteStrategy::ReadModifyWrite,
+        // Of sums that are unknown, and stay so, it does not matter what is added to them.
+        Strategy::ReadModifyWrite | Strategy::KnownSums => WriteStrategy::ReadModifyWrite,
         Strategy::ReconstructWrite => WriteStrategy::Reconstruct,
         Strategy::RecoverFirst
             if known.differs_by_known(code, touched)
@@ -65,30 +124,16 @@ pub fn write_strategy(
             WriteStrategy::ReadModifyWrite
         }
         Strategy::RecoverFirst => {
-            let data = (0..).zip(code.data());
-            let unreadable = data.filter(|&(_, &cell)| !known.readable(cell));
-            unreadable.for_each(|(index, _)| put.insert(index));
+            unknown = known.not_needed(code, touched).unwrap_or_default();
+            let is_put = |index: u32, cell: Cell| {
+                missing.contains(cell.node) || !known.readable(cell) && !unknown.contains(&index)
+            };
+            let data = (0..).zip(code.data()).filter(|&(index, &cell)| is_put(index, cell));
+            data.for_each(|(index, _)| put.insert(index));
             if put.is_all() { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }
         }
     };
-    (strategy, put)
-}
-
-/// The lost blocks that the client has to bring back before it puts these blocks, of which some
-/// were not to be `written`: what a sum that is formed anew needs, or what a sum differs by, which
-/// the client puts in place of the new content.
-pub fn brought_back(
-    code: &StripeCode,
-    (strategy, put): (WriteStrategy, &Touched),
-    written: &Touched,
-    missing: Roles,
-) -> Vec<u32> {
-    match strategy {
-        WriteStrategy::ReadModifyWrite => {
-            lost_blocks(code, missing).filter(|&index| put.contains(index)).collect()
-        }
-        _ => put.iter().filter(|&index| !written.contains(index)).collect(),
-    }
+    Way { strategy, put, unknown }
 }
 
 /// Lost blocks are written, and others are not. Is it less to bring back those that are written,
@@ -153,6 +198,7 @@ mod tests {
     use super::*;
     use crate::family::Family;
     use braid_array::Role;
+    use braid_array::code::Content;
     use braid_array::level::{Layout, Level};
 
     fn code(level: Level, nodes: u16) -> StripeCode {
@@ -181,7 +227,8 @@ mod tests {
         let best = |code, touched: &[u32], missing: &[Role], strategy, put: &[u32]| {
             let missing = missing.iter().copied().collect();
             let found = write_strategy(code, &some(code, touched), all_known(missing));
-            assert_eq!(found, (strategy, some(code, put)), "{touched:?} without {missing:?}");
+            let way = Way::new(strategy, some(code, put));
+            assert_eq!(found, way, "{touched:?} without {missing:?}");
         };
         best(&mirror, &[0], &[home(&mirror, 0)], WriteStrategy::FullStripe, &[0]);
         best(&raid5, &[0], &[], WriteStrategy::ReadModifyWrite, &[0]);
@@ -199,15 +246,77 @@ mod tests {
     }
 
     #[test]
+    fn a_write_beside_lost_blocks_needs_no_sums_that_are_unknown() {
+        let raid5 = code(Level::Raid5, 4);
+        let raid6 = code(Level::Raid6, 5);
+        let home = |code: &StripeCode, index: usize| code.data()[index].node;
+        let best = |code, touched: &[u32], missing: &[Role], unknown: &[Cell], strategy, put| {
+            let missing = missing.iter().copied().collect();
+            let unknown = |cell| unknown.contains(&cell);
+            let known = Knowledge { missing, unknown: &unknown, in_step: true };
+            let found = write_strategy(code, &some(code, touched), known);
+            let way = Way::new(strategy, some(code, put));
+            assert_eq!(found, way, "{touched:?} without {missing:?}");
+        };
+        let difference = WriteStrategy::ReadModifyWrite;
+        let sum = [raid5.equations()[0].parity];
+        let first = home(&raid5, 0);
+        best(&raid5, &[1], &[first], &sum, difference, &[1]);
+        best(&raid5, &[1, 2], &[first], &sum, difference, &[1, 2]);
+        // The lost one is written: the sum is known again.
+        best(&raid5, &[0], &[first], &sum, WriteStrategy::Reconstruct, &[0]);
+        // It is there again, and nobody could tell it.
+        let gone = [sum[0], raid5.data()[0]];
+        best(&raid5, &[1], &[], &gone, difference, &[1]);
+        best(&raid5, &[0], &[], &gone, WriteStrategy::Reconstruct, &[0]);
+        // Nobody would hold it. The lost ones are to be brought back, and cannot.
+        let sums = [raid6.equations()[0].parity, raid6.equations()[1].parity];
+        let two = [home(&raid6, 0), home(&raid6, 1)];
+        best(&raid6, &[2], &two, &sums, difference, &[2]);
+        best(&raid6, &[0], &two, &sums, WriteStrategy::Reconstruct, &[0, 1]);
+        // One of the sums is known, and changes with what is known.
+        best(&raid6, &[2], &two, &sums[..1], difference, &[2]);
+        best(&raid6, &[2], &two[..1], &sums[..1], WriteStrategy::Reconstruct, &[0, 2]);
+    }
+
+    #[test]
+    fn a_lost_block_is_written_by_the_sums_that_need_no_other() {
+        let code = Family::Xor2d.code(5, 0).expect("5 nodes");
+        let missing: Roles = [Role(1)].into_iter().collect();
+        let unknown = |cell: Cell| matches!(code.content(cell), Content::Sum(_));
+        let known = Knowledge { missing, unknown: &unknown, in_step: true };
+        let lost: Vec<u32> = lost_blocks(&code, missing).collect();
+        assert!(lost.len() > 1);
+        for &index in &lost {
+            let written = some(&code, &[index]);
+            let way = write_strategy(&code, &written, known);
+            let others: Vec<u32> = lost.iter().copied().filter(|&other| other != index).collect();
+            assert_eq!(way.strategy, WriteStrategy::Reconstruct);
+            assert_eq!((way.put.clone(), &way.unknown), (some(&code, &lost), &others));
+            assert!(way.brought_back(&code, &written, missing).is_empty());
+            assert!(allowed(&code, way.strategy, &way.put, missing));
+        }
+        // Once one is written its sums are known, and would not be any more without it.
+        let first = code.data()[lost[0] as usize];
+        let formed: Vec<Cell> =
+            code.involved(first).iter().map(|&sum| code.equations()[sum].parity).collect();
+        let rest = |cell: Cell| unknown(cell) && !formed.contains(&cell);
+        let known = Knowledge { unknown: &rest, ..known };
+        let written = some(&code, &lost[1..2]);
+        let way = write_strategy(&code, &written, known);
+        assert_eq!(way.brought_back(&code, &written, missing), lost[..1]);
+        assert_eq!(way.unknown, lost[2..]);
+    }
+
+    #[test]
     fn a_lost_block_of_many_is_written_by_what_it_differs_by() {
         let code = Family::Xor2d.code(9, 0).expect("9 nodes");
         let lost = lost_blocks(&code, [Role(3)].into_iter().collect()).next().expect("it has data");
         let written = some(&code, &[lost]);
         let known = all_known([Role(3)].into_iter().collect());
         let found = write_strategy(&code, &written, known);
-        assert_eq!(found, (WriteStrategy::ReadModifyWrite, written.clone()));
-        let all =
-            brought_back(&code, (found.0, &found.1), &written, [Role(3)].into_iter().collect());
+        assert_eq!(found, Way::new(WriteStrategy::ReadModifyWrite, written.clone()));
+        let all = found.brought_back(&code, &written, [Role(3)].into_iter().collect());
         assert_eq!(all, [lost]);
     }
 
@@ -219,7 +328,8 @@ mod tests {
                 let touched = some(&code, &touched);
                 for (a, b) in (0..code.nodes()).flat_map(|a| (0..=a).map(move |b| (a, b))) {
                     let missing = [a, b].into_iter().map(Role).collect();
-                    let (strategy, put) = write_strategy(&code, &touched, all_known(missing));
+                    let way = write_strategy(&code, &touched, all_known(missing));
+                    let Way { strategy, put, .. } = way;
                     assert!(allowed(&code, strategy, &put, missing), "{put:?} without {missing:?}");
                     let lost: Vec<u32> = lost_blocks(&code, missing).collect();
                     for index in 0..touched.blocks() {

@@ -63,7 +63,8 @@ struct Torn<'a> {
     doubtful: BTreeSet<(LogicalTime, u64)>,
     /// Writes that might fail when they were submitted.
     risky: BTreeSet<LogicalTime>,
-    /// Only whole stripes are written: no record tells of what a member lacks that was not there.
+    /// Only whole stripes were written so far: no record tells of what a member lacks that was not
+    /// there.
     whole: bool,
     /// Nodes that do not run.
     dead: BTreeSet<Role>,
@@ -224,10 +225,10 @@ impl Torn<'_> {
             }
             Kind::Flush => {}
             _ => {
-                if self.unknown.write_may_fail(range) {
+                self.unknown.begins(moment, range);
+                if self.unknown.write_may_fail(moment, range) {
                     self.risky.insert(moment);
                 }
-                self.unknown.begins(moment, range);
             }
         }
         self.cluster.world.drain(self.client);
@@ -348,7 +349,8 @@ impl Torn<'_> {
             }
             Kind::Flush => self.flushed(moment, ok)?,
             _ => {
-                let risky = self.risky.remove(&moment) || self.unknown.write_may_fail(range);
+                let risky =
+                    self.risky.remove(&moment) || self.unknown.write_may_fail(moment, range);
                 if !ok && !risky {
                     return Err(Failure(format!("a write of {sector}+{sectors} failed")));
                 }

@@ -70,7 +70,8 @@ fn pick(
         2 => (new.count() > 0).then(|| (WriteStrategy::ReadModifyWrite, new.clone())),
         _ => {
             let known = Knowledge { missing, unknown: &|_| false, in_step: true };
-            Some(write_strategy(code, new, known))
+            let way = write_strategy(code, new, known);
+            Some((way.strategy, way.put))
         }
     }
 }

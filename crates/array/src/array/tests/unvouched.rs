@@ -127,6 +127,43 @@ fn what_no_parity_vouches_for_is_lost_with_a_member_and_never_made_up() {
     }
 }
 
+#[test]
+fn what_is_written_beside_what_is_lost_is_stored() {
+    let raid6 = (6, 2, 5, 16);
+    for (shape, gone) in SHAPES.map(|shape| (shape, 1)).into_iter().chain([(raid6, 2)]) {
+        let what = format!("{shape:?}");
+        let mut world = scattered(shape, |_| {});
+        for member in 0..gone {
+            world.begin_command(Command::ForceFail(MemberId(member)));
+        }
+        world.begin_command(Command::Pause(false));
+        world.run();
+        let mut expected = parts(&mut world);
+        let lost_parts = expected.iter().filter(|part| part.is_none()).count();
+        assert!(lost_parts > 0, "{what}");
+        for (at, part) in expected.iter_mut().enumerate().filter(|(_, part)| part.is_some()) {
+            let new = noise(at as u64, (PART * SECTOR_BYTES) as usize);
+            world.write(at as u64 * PART, &new).unwrap_or_else(|e| panic!("{what}: {at}: {e:?}"));
+            *part = Some(new);
+        }
+        assert_eq!(lost(&expected, &parts(&mut world), &what), lost_parts, "{what}");
+        world.command(Command::Stop);
+        (0..gone).for_each(|disk| world.disks[usize::from(disk)] = None);
+        world.cut_power_and_restart();
+        assert_eq!(lost(&expected, &parts(&mut world), &what), lost_parts, "{what}: again");
+        if gone > 1 {
+            continue;
+        }
+        // One that is written is known again, and so is its parity.
+        for (at, part) in expected.iter_mut().enumerate().filter(|(_, part)| part.is_none()) {
+            let new = noise(at as u64, (PART * SECTOR_BYTES) as usize);
+            world.write(at as u64 * PART, &new).unwrap_or_else(|e| panic!("{what}: {at}: {e:?}"));
+            *part = Some(new);
+        }
+        assert_eq!(lost(&expected, &parts(&mut world), &what), 0, "{what}: all is known");
+    }
+}
+
 fn compare_first(world: &mut World, content: &[u8], what: &str) {
     let read = world.read(0, content.len() as u64 / SECTOR_BYTES).unwrap();
     assert!(read == content, "{what}: not what was written");

@@ -23,6 +23,17 @@ impl Cx<'_> {
         self.keeper.is_bad(cell.node, row, sectors) && !braid_array::broken("unknown-read")
     }
 
+    /// How many bytes of a part of a stripe are, from its beginning on, of cells each of which is
+    /// known or unknown as a whole.
+    pub(super) fn alike(&self, range: &Extent, code: &StripeCode) -> u32 {
+        let alike = |cell: Cell| {
+            let (row, sectors) = self.rows_of(range, cell);
+            self.keeper.alike(cell.node, row, sectors) * SECTOR_BYTES
+        };
+        let least = code.cells().map(alike).min();
+        least.map_or(range.len, |bytes| range.len.min(bytes as u32))
+    }
+
     /// Tells whether any cell of a part of a stripe is unknown, but for those of some roles.
     pub(super) fn any_unknown(&self, range: &Extent, code: &StripeCode, but: Roles) -> bool {
         self.keeper.has_bad_blocks()
@@ -47,21 +58,23 @@ impl Cx<'_> {
     }
 
     /// Tells whether a slice-set makes known what some of its members do not know.
-    pub(super) fn makes_known(&self, set: &Set, code: &StripeCode, parts: Roles) -> bool {
-        let range = extent_of(set);
+    pub(super) fn makes_known(&self, stored: Stored<'_>) -> bool {
+        let range = extent_of(stored.set);
         self.keeper.has_bad_blocks()
-            && code
+            && stored
+                .code
                 .cells()
-                .any(|cell| is_whole(set, code, cell, parts) && self.is_unknown(&range, cell))
+                .any(|cell| stored.is_whole(cell) && self.is_unknown(&range, cell))
     }
 
     /// Tells the keeper what a slice-set has stored: its sums fit, and nothing of it is unknown any
     /// more.
-    pub(super) fn note_stored(&mut self, set: &Set, code: &StripeCode, parts: Roles) {
+    pub(super) fn note_stored(&mut self, stored: Stored<'_>) {
+        let set = stored.set;
         let range = extent_of(set);
         let sums = matches!(self.shared.space.redundancy(), Redundancy::Parity(_));
         let waits = sums && self.keeper.has_to_resync();
-        if waits && makes_all_sums(set) && !braid_array::broken("whole-slice-ends-torn") {
+        if waits && stored.makes_all_sums() && !braid_array::broken("whole-slice-ends-torn") {
             let key = self.shared.key_of(&range);
             let (start, end) = self.shared.space.part(key, range.at, range.len);
             self.report(LaneReport::Fitting(start, end));
@@ -69,7 +82,7 @@ impl Cx<'_> {
         if !self.keeper.has_bad_blocks() || braid_array::broken("unknown-cleared") {
             return;
         }
-        for cell in code.cells().filter(|&cell| is_whole(set, code, cell, parts)) {
+        for cell in stored.code.cells().filter(|&cell| stored.is_whole(cell)) {
             let (row, sectors) = self.rows_of(&range, cell);
             let data = self.members.entry(cell.node).data_sector;
             self.report_of(cell.node, |id| LaneReport::Rewritten(id, data + row, sectors));
@@ -81,33 +94,45 @@ fn extent_of(set: &Set) -> Extent {
     Extent { stripe: set.stripe, index: 0, at: set.offset, len: set.len }
 }
 
-/// Tells whether a slice-set forms all sums, of all data.
-const fn makes_all_sums(set: &Set) -> bool {
-    match set.strategy {
-        WriteStrategy::FullStripe | WriteStrategy::Reconstruct | WriteStrategy::Zero => true,
-        WriteStrategy::ReadModifyWrite | WriteStrategy::Restore(_) => false,
-    }
+/// A slice-set, for what it makes known where it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct Stored<'a> {
+    pub(super) set: &'a Set,
+    pub(super) code: &'a StripeCode,
+    /// Nodes that have a part in it.
+    pub(super) parts: Roles,
+    /// Blocks that nobody knows, whose sums stay unknown.
+    pub(super) unknown: &'a [u32],
 }
 
-/// Tells whether a slice-set stores all that this cell is to hold of its range.
-fn is_whole(set: &Set, code: &StripeCode, cell: Cell, parts: Roles) -> bool {
-    if !parts.contains(cell.node) {
-        return false;
+impl Stored<'_> {
+    /// Tells whether it forms all sums, of all data.
+    const fn makes_all_sums(&self) -> bool {
+        match self.set.strategy {
+            WriteStrategy::FullStripe | WriteStrategy::Reconstruct | WriteStrategy::Zero => {
+                self.unknown.is_empty()
+            }
+            WriteStrategy::ReadModifyWrite | WriteStrategy::Restore(_) => false,
+        }
     }
-    let all = set.touched.is_all() || set.strategy == WriteStrategy::Reconstruct;
-    match (set.strategy, code.content(cell)) {
-        (WriteStrategy::Restore(role), _) => cell.node == role,
-        (WriteStrategy::ReadModifyWrite, _) => false,
-        (WriteStrategy::Zero, _) => true,
-        (_, Content::Data(index)) => set.touched.contains(index),
-        // A copy is whole with what it is a copy of.
-        (_, Content::Sum(number)) => {
-            let terms = &code.equations()[number].terms;
-            let is_new = |cell: Cell| match code.content(cell) {
-                Content::Data(index) => set.touched.contains(index),
-                Content::Sum(_) => false,
-            };
-            all || terms.iter().all(|term| is_new(term.cell))
+
+    /// Tells whether it stores all that this cell is to hold of its range.
+    fn is_whole(&self, cell: Cell) -> bool {
+        let Self { set, code, parts, unknown } = *self;
+        if !parts.contains(cell.node) {
+            return false;
+        }
+        let all = set.touched.is_all() || set.strategy == WriteStrategy::Reconstruct;
+        match (set.strategy, code.content(cell)) {
+            (WriteStrategy::Restore(role), _) => cell.node == role,
+            (WriteStrategy::Zero, _) => true,
+            (_, Content::Data(index)) => set.touched.contains(index) && !unknown.contains(&index),
+            (WriteStrategy::ReadModifyWrite, Content::Sum(_)) => false,
+            // A copy is whole with what it is a copy of.
+            (_, Content::Sum(number)) => code.equations()[number].terms.iter().all(|term| {
+                let Content::Data(index) = code.content(term.cell) else { return false };
+                !unknown.contains(&index) && (all || set.touched.contains(index))
+            }),
         }
     }
 }

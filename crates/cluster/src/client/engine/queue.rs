@@ -16,12 +16,12 @@ use super::gather::{Gather, Stretch};
 use super::journals::Journals;
 use super::lease::Lease;
 use super::position::Wanted;
-use super::sets::{MAX_TRIES, Sets};
+use super::sets::{MAX_TRIES, NewSet, Sets};
 use super::work::Work;
 use crate::client::Key;
 use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
-use crate::pipeline::{Knowledge, brought_back, write_strategy};
+use crate::pipeline::{Knowledge, Way, write_strategy};
 use crate::schedule::Planner;
 use crate::set::{Roles, Set, Touched, WriteStrategy};
 
@@ -267,6 +267,20 @@ impl Queue {
         self.pending[kind].push_front(front);
     }
 
+    /// Makes the first slice-set so short that each block of its range is known or unknown as a
+    /// whole, where it writes a part of a stripe.
+    fn cut_first_alike(&mut self, cx: &mut Cx<'_>, work: &mut Work, kind: usize) {
+        let first = &self.pending[kind][0];
+        if first.background || first.range.touched.is_all() || !cx.keeper.has_bad_blocks() {
+            return;
+        }
+        let part = first.extent();
+        let planner = cx.shared.pipeline.planner(Position(0));
+        let Some(plan) = cx.shared.pipeline.plan(part.stripe, planner) else { return };
+        let alike = cx.alike(&part, &plan.code);
+        self.cut_first(cx, work, kind, alike);
+    }
+
     /// Opens the first slice-set, if there are a position and buffers for what it needs.
     fn open_first(&mut self, cx: &mut Cx<'_>, below: &mut Below<'_>, kind: usize) -> bool {
         let first = &self.pending[kind][0];
@@ -278,6 +292,7 @@ impl Queue {
         }
         let longest = longest(cx, below.sets, first, of);
         self.cut_first(cx, below.work, kind, longest);
+        self.cut_first_alike(cx, below.work, kind);
         if let Some(role) = self.pending[kind][0].restores.iter().next() {
             return self.open_restore(cx, below, (kind, of), role);
         }
@@ -290,13 +305,12 @@ impl Queue {
         let stripe = first.key.stripe;
         let planner = cx.shared.pipeline.planner(Position(0));
         let Some(plan) = cx.shared.pipeline.plan(stripe, planner) else { return false };
-        let (strategy, touched) = strategy(cx, &plan, first, missing);
+        let way = way(cx, &plan, first, missing);
         let scattered = first.range.pieces.values().filter(|pieces| pieces.len() > 1).count();
         let sums = if by_client { plan.code.equations().len() } else { 0 };
-        let put = (strategy, &touched);
-        let fetched = brought_back(&plan.code, put, &first.range.touched, missing).len();
+        let fetched = way.brought_back(&plan.code, &first.range.touched, missing);
         let len = first.range.len;
-        if fetched > 0 && !room_to_fetch(cx, below, &plan, scattered + fetched) {
+        if !fetched.is_empty() && !room_to_fetch(cx, below, &plan, scattered + fetched.len()) {
             return false;
         }
         let partial = &below.journals.parts;
@@ -306,9 +320,9 @@ impl Queue {
         if !below.journals.may_open(cx, log, len) {
             return false;
         }
-        let wanted = Wanted { kind: of, plan: &plan, touched: &touched, missing, by_client };
+        let wanted = Wanted { kind: of, plan: &plan, touched: &way.put, missing, by_client };
         let Some(at) = wanted.choose(cx, below.sets, below.lease) else { return false };
-        let buffers = scattered + sums + fetched;
+        let buffers = scattered + sums + fetched.len();
         let Some(staged) = below.decodes.stage(cx.shared, buffers, len) else { return false };
         let Some(pending) = self.pending[kind].pop_front() else { return false };
         let Some((position, generation, number)) = below.sets.use_position(of, at) else {
@@ -324,17 +338,18 @@ impl Queue {
             stripe,
             offset: pending.range.offset,
             len,
-            strategy,
+            strategy: way.strategy,
             planner,
             fua: pending.range.fua && !(log && below.journals.are_used()),
-            touched,
+            touched: way.put,
             missing,
             log,
             relay: false,
         };
         below.lease.miss_home(cx.members.nodes(), &set, &plan);
         below.journals.note_opened(cx.shared, &set);
-        below.sets.open(cx, below.decodes, pending, set, staged);
+        let new = NewSet { job: pending, set, staged, fetched, unknown: way.unknown };
+        below.sets.open(cx, below.decodes, new);
         true
     }
 
@@ -378,7 +393,14 @@ impl Queue {
             log: false,
             relay: false,
         };
-        below.sets.open(cx, below.decodes, pending, set, Vec::new());
+        let new = NewSet {
+            job: pending,
+            set,
+            staged: Vec::new(),
+            fetched: Vec::new(),
+            unknown: Vec::new(),
+        };
+        below.sets.open(cx, below.decodes, new);
         true
     }
 
@@ -415,18 +437,12 @@ fn fail(cx: &mut Cx<'_>, pending: PendingSet) {
     }
 }
 
-/// The way to write a part of a stripe with the fewest reads and writes of members, and all blocks
-/// that are put then; background work makes the parities right, whatever they are, and gives nodes
-/// what they lack.
-fn strategy(
-    cx: &Cx<'_>,
-    plan: &PlacedSchedule,
-    pending: &PendingSet,
-    missing: Roles,
-) -> (WriteStrategy, Touched) {
+/// The way to write a part of a stripe with the fewest reads and writes of members; background work
+/// makes the parities right, whatever they are, and gives nodes what they lack.
+fn way(cx: &Cx<'_>, plan: &PlacedSchedule, pending: &PendingSet, missing: Roles) -> Way {
     let range = &pending.range;
     if range.touched.is_all() && range.blank {
-        return (WriteStrategy::Zero, range.touched.clone());
+        return Way::new(WriteStrategy::Zero, range.touched.clone());
     }
     let part = pending.extent();
     if !pending.background {
@@ -437,7 +453,7 @@ fn strategy(
     let mut put = range.touched.clone();
     cx.unreadable(&part, &plan.code).into_iter().for_each(|index| put.insert(index));
     let all = put.is_all();
-    (if all { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }, put)
+    Way::new(if all { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }, put)
 }
 
 /// Whether lost blocks of a stripe can be brought back while slice-sets hold buffers that wait for

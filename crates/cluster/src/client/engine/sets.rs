@@ -26,6 +26,7 @@ pub(in crate::client) use self::answers::{Prepared, StoreFault};
 use self::commits::Commits;
 use self::outline::{Outline, Outlines};
 use self::pace::Pace;
+use super::known::Stored;
 use super::mix::Mix;
 use super::queue::PendingSet;
 use crate::client::Key;
@@ -47,6 +48,18 @@ enum Stage {
     Committing,
     /// Nobody stores it.
     Aborted,
+}
+
+/// A slice-set that gets a position.
+pub(super) struct NewSet {
+    pub(super) job: PendingSet,
+    pub(super) set: Set,
+    /// Buffers for what it needs.
+    pub(super) staged: Vec<Buf>,
+    /// Lost blocks that are brought back first, by data index.
+    pub(super) fetched: Vec<u32>,
+    /// Blocks that nobody knows, whose sums stay unknown.
+    pub(super) unknown: Vec<u32>,
 }
 
 /// A slice-set that has a position.
@@ -76,6 +89,8 @@ struct OpenSet {
     /// The node that tells the others of it, while that can be relied upon.
     relay: Option<Role>,
     stage: Stage,
+    /// Blocks that nobody knows, whose sums stay unknown.
+    unknown: Vec<u32>,
     /// Answered when bad-block logs say no more that members do not know what it writes.
     clears: bool,
     /// The keeper has heard what it has stored.
@@ -87,6 +102,12 @@ impl OpenSet {
     /// What the client sends of it.
     fn bytes(&self) -> u64 {
         u64::from(self.set.len) * u64::from(self.job.range.touched.count())
+    }
+
+    /// What it makes known where it is stored.
+    fn stored(&self) -> Stored<'_> {
+        let Self { set, plan, parts, unknown, .. } = self;
+        Stored { set, code: &plan.code, parts: *parts, unknown }
     }
 
     /// What a node stores of it.

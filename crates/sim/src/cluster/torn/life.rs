@@ -38,7 +38,7 @@ impl Torn<'_> {
     pub(super) fn live(&mut self) -> Result<(), Failure> {
         use Step::{Another, Lose, ReadAll, Replace, Restart, Return, WriteAll, WriteSome};
         let steps = [
-            ReadAll, WriteAll, WriteAll, WriteAll, WriteSome, Lose, Lose, Return, Return, Return,
+            ReadAll, WriteAll, WriteAll, WriteSome, WriteSome, Lose, Lose, Return, Return, Return,
             Replace, Another, Restart,
         ];
         for _ in 0..self.cluster.rng.between(1, 6) {
@@ -105,6 +105,7 @@ impl Torn<'_> {
     }
 
     fn write_some_and_flush(&mut self) -> Result<(), Failure> {
+        self.whole = self.whole && self.cluster.rng.percent(50);
         for _ in 0..self.cluster.rng.between(1, 8) {
             let range = self.draw_range();
             self.request_all(Kind::Write { fua: false }, vec![range])?;

@@ -45,6 +45,8 @@ pub(super) struct Unknown {
     /// How many blocks each slice has.
     slices: BTreeMap<Slice, u64>,
     writes: Vec<Write>,
+    /// Writes that may have become one with others, which were in flight to the same slices.
+    met: BTreeSet<LogicalTime>,
     torn: BTreeSet<Slice>,
     /// Blocks that were written, durably, since power was last lost there.
     rewritten: BTreeSet<u64>,
@@ -78,6 +80,7 @@ impl Unknown {
             homes,
             slices,
             writes: Vec::new(),
+            met: BTreeSet::new(),
             torn: BTreeSet::new(),
             rewritten: BTreeSet::new(),
             unknown: BTreeSet::new(),
@@ -168,6 +171,12 @@ impl Unknown {
 
     /// A write was submitted.
     pub(super) fn begins(&mut self, moment: LogicalTime, range: Range) {
+        let slices = self.map.slices(range);
+        for other in self.writes.iter().filter(|write| write.done.is_none()) {
+            if self.map.slices(other.range).iter().any(|slice| slices.contains(slice)) {
+                self.met.extend([other.moment, moment]);
+            }
+        }
         self.writes.push(Write { moment, range, done: None });
     }
 
@@ -233,11 +242,19 @@ impl Unknown {
         self.losses.survives(lacks)
     }
 
-    /// May a write to these sectors fail? It may need blocks of its slices that nobody knows.
-    pub(super) fn write_may_fail(&self, range: Range) -> bool {
+    /// May a write to these sectors fail? It does where it writes some blocks that nobody knows,
+    /// and needs others of the slice that nobody knows either; or becomes one with a write that
+    /// does. It needs none where one member alone is lost there, whose blocks have no sum in
+    /// common.
+    pub(super) fn write_may_fail(&self, moment: LogicalTime, range: Range) -> bool {
+        let met = self.met.contains(&moment);
         self.map.slices(range).into_iter().any(|slice| {
-            let unknown = self.unknown.iter().any(|&block| self.slice(block) == slice);
-            unknown || !self.away.is_empty() && self.torn.contains(&slice) || !self.survives(slice)
+            let is_lost = |block: &u64| self.slice(*block) == slice && self.may_fail(*block);
+            let lost: Vec<u64> = self.blocks().filter(is_lost).collect();
+            let homes = lost.iter().map(|&block| self.homes[block as usize]);
+            let roles: BTreeSet<Role> = homes.chain(self.away.iter().copied()).collect();
+            let written = blocks_of(range).filter(is_lost).count();
+            roles.len() > 1 && (met && !lost.is_empty() || written > 0 && lost.len() > written)
         })
     }
 

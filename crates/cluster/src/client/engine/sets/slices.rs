@@ -9,16 +9,14 @@ use braid_array::fabric::FabricOp;
 use braid_array::{Action, Buf, RequestError};
 use smallvec::smallvec;
 
-use super::{MAX_TRIES, OpenSet, Sets, Stage};
+use super::{MAX_TRIES, NewSet, OpenSet, Sets, Stage};
 use crate::client::engine::context::Cx;
 use crate::client::engine::decode::Decodes;
 use crate::client::engine::extent::{Extent, Want, Whom};
-use crate::client::engine::queue::PendingSet;
 use crate::client::out::IoPurpose;
 use crate::ids::Position;
-use crate::pipeline::brought_back;
 use crate::schedule::Endpoint;
-use crate::set::{Imm, Roles, Set, WriteStrategy};
+use crate::set::{Imm, Roles, WriteStrategy};
 use crate::wire::Message;
 
 impl Sets {
@@ -27,10 +25,9 @@ impl Sets {
         &mut self,
         cx: &mut Cx<'_>,
         decodes: &mut Decodes,
-        job: PendingSet,
-        set: Set,
-        mut staged: Vec<Buf>,
+        new: NewSet,
     ) {
+        let NewSet { job, set, mut staged, fetched, unknown } = new;
         let position = set.position;
         let Some(plan) = cx.shared.pipeline.plan_of(&set) else {
             unreachable!("the client opens what it may: {set:?}")
@@ -53,10 +50,14 @@ impl Sets {
             }
             sources.insert(index, whole);
         }
-        let put = (set.strategy, &set.touched);
+        for &index in unknown.iter().filter(|&&index| set.touched.contains(index)) {
+            // Anything goes into sums that stay unknown.
+            let any = sources.first_key_value().map(|(_, &any)| any);
+            sources.extend(any.map(|any| (index, any)));
+        }
         let mut wanted = Vec::new();
         let mut olds = BTreeMap::new();
-        for index in brought_back(&plan.code, put, &job.range.touched, set.missing) {
+        for index in fetched {
             let into = staged.pop().expect("a buffer for every block that is brought back");
             wanted.push(Want { index, into, whom: Whom::Set(position) });
             let reads_old = set.strategy == WriteStrategy::ReadModifyWrite;
@@ -79,6 +80,7 @@ impl Sets {
             parts: Roles::NONE,
             relay: None,
             stage: Stage::Preparing,
+            unknown,
             clears: false,
             noted: false,
             ok: true,

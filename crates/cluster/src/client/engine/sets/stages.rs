@@ -52,7 +52,7 @@ impl Sets {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.noted = true;
         if !cx.keeper.has_failed() {
-            cx.note_stored(&open.set, &open.plan.code, open.parts);
+            cx.note_stored(open.stored());
         }
         if open.clears {
             self.waits_until_told = true;
@@ -83,7 +83,7 @@ impl Sets {
         if !fua {
             cx.shared.areas.answered(key, now);
         }
-        open.clears = cx.makes_known(&open.set, &open.plan.code, open.parts);
+        open.clears = cx.makes_known(open.stored());
         if fua || !told || open.clears {
             return;
         }
