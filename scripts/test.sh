@@ -171,7 +171,7 @@ step_fuzz() {
 }
 
 step_survive() {
-	programs && BRAID=$PWD/target/checked/braid scripts/survive.sh "${SURVIVE_ROUNDS:-16}"
+	programs && BRAID=$PWD/target/checked/braid scripts/survive.sh "${SURVIVE_ROUNDS:-19}"
 }
 
 step_judges() { programs && cargo test --profile checked --workspace --test judges; }
