@@ -63,9 +63,10 @@ struct Torn<'a> {
     doubtful: BTreeSet<(LogicalTime, u64)>,
     /// Writes that might fail when they were submitted.
     risky: BTreeSet<LogicalTime>,
-    /// Only whole stripes were written so far: no record tells of what a member lacks that was not
-    /// there.
+    /// Only whole stripes are written.
     whole: bool,
+    /// Only these were, with all members there: no record tells of what a member lacks.
+    unrecorded: bool,
     /// Nodes that do not run.
     dead: BTreeSet<Role>,
     /// The client is told of no nodes until all are there.
@@ -100,6 +101,7 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
         doubtful: BTreeSet::new(),
         risky: BTreeSet::new(),
         whole: cluster.rng.percent(50),
+        unrecorded: true,
         dead: BTreeSet::new(),
         waits_for_all: false,
         forgotten: None,
@@ -174,7 +176,7 @@ impl Torn<'_> {
         self.judge.oracle.decided();
         let away = self.roles_out();
         self.cluster.note(&[91], || format!("SERVES without {away:?}"));
-        self.unknown.starts(&away, self.whole);
+        self.unknown.starts(&away, self.unrecorded);
         Ok(())
     }
 
@@ -225,6 +227,7 @@ impl Torn<'_> {
             }
             Kind::Flush => {}
             _ => {
+                self.unrecorded &= self.whole && self.unknown.away().next().is_none();
                 self.unknown.begins(moment, range);
                 if self.unknown.write_may_fail(moment, range) {
                     self.risky.insert(moment);

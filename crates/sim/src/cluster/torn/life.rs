@@ -202,7 +202,10 @@ impl Torn<'_> {
 
     /// The array stops, and starts again with the nodes that run.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
+        let all = self.unknown.away().next().is_none();
         self.stop()?;
+        // Records are in place then, and gone.
+        self.unrecorded |= all;
         self.begin()
     }
 }
