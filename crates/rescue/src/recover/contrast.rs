@@ -1,9 +1,14 @@
 //! What tells two hypotheses from each other: what one of them explains and the other does not.
 //! What both explain speaks for neither, however much it is.
 
+use std::collections::BTreeSet;
+
 use super::equations::Equations;
+use super::marks::Structure;
 use super::score::{Account, accounts};
+use super::sums::Members;
 use super::votes::Hypothesis;
+use super::walk::proven;
 
 /// The least that is explained better for it to be certain, and how many times as much as the
 /// other explains alone.
@@ -44,16 +49,32 @@ impl<'a> Explained<'a> {
         Self { blocks: accounts(one, sizes, equations), one }
     }
 
-    pub(super) fn against(&self, other: &Self) -> Contrast {
+    /// Each is asked about what was found by the other, too: how far a walk comes depends on what
+    /// it meets.
+    pub(super) fn against(
+        &self,
+        other: &Self,
+        members: &mut Members<'_, '_>,
+        known: &[Structure],
+    ) -> Contrast {
+        let mut only = |own: &Hypothesis, other: &Hypothesis| {
+            let found: BTreeSet<u64> = &own.walked.right - &other.walked.right;
+            found.len() - proven(other, &found, members, known)
+        };
+        let ours = only(self.one, other.one);
+        let theirs = only(other.one, self.one);
+        let blocks = self.blocks_against(other);
+        Contrast { ours: blocks.ours + ours, theirs: blocks.theirs + theirs, ..blocks }
+    }
+
+    fn blocks_against(&self, other: &Self) -> Contrast {
         let count = |own: Account, others: Account| {
             let pairs = self.blocks.iter().zip(&other.blocks);
             pairs.filter(|pair| *pair == (&own, &others)).count()
         };
-        let walked =
-            |a: &Self, b: &Self| a.one.walked.right.difference(&b.one.walked.right).count();
         Contrast {
-            ours: count(Account::Explained, Account::Denied) + walked(self, other),
-            theirs: count(Account::Denied, Account::Explained) + walked(other, self),
+            ours: count(Account::Explained, Account::Denied),
+            theirs: count(Account::Denied, Account::Explained),
             hidden: count(Account::Unseen, Account::Explained),
         }
     }
@@ -73,7 +94,7 @@ mod tests {
         let one = &Hypothesis::empty(shape, 0, 0);
         let contrast = |own: &[Account], other: &[Account]| {
             let explained = |blocks: &[Account]| Explained { blocks: blocks.to_vec(), one };
-            explained(own).against(&explained(other))
+            explained(own).blocks_against(&explained(other))
         };
         let all = [Account::Explained; 1000];
         assert_eq!(contrast(&all, &all), Contrast::default());

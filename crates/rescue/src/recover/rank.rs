@@ -125,7 +125,7 @@ pub fn rank(
         let next = nearest(rivals.iter().map(|rival| &distinct[*rival].0));
         let own = Explained::by(one, &sizes, &equations);
         let by = |rival: &usize| Explained::by(&distinct[*rival].0, &sizes, &equations);
-        let contrasts = rivals.iter().map(|rival| own.against(&by(rival)));
+        let contrasts = rivals.iter().map(|rival| own.against(&by(rival), members, known));
         let contrasts: Vec<Contrast> = contrasts.collect();
         let mut confidence = confidence(index, one, said, &contrasts, beginnings[index]);
         if confidence == Confidence::High && !said.confirm() && !has_lead(one, next) {

@@ -45,21 +45,46 @@ struct Array<'a, 'b, 'c> {
 
 /// Walks through the structure of a hypothesis, if that can be walked through.
 pub(super) fn walk(one: &Hypothesis, members: &mut Members<'_, '_>, known: &[Structure]) -> Walked {
-    let Form::Ext4(ext4) = known[one.structure].0 else { return Walked::default() };
-    let sectors = one.member_sectors(&members.sizes());
-    let Some(geometry) = one.shape.geometry(sectors) else { return Walked::default() };
-    let mut array = Array { members, one, geometry };
     let mut found = Walked::default();
-    let root = array.inode(&ext4, ROOT);
-    match root.map(|root| array.proves(&ext4, ROOT, &root)) {
-        Some(Some(true)) => found.right.insert(ROOT),
-        _ => return Walked { wrong: NO_ROOT, ..found },
-    };
+    let Form::Ext4(ext4) = known[one.structure].0 else { return found };
+    let Some(mut array) = Array::of(one, members) else { return found };
+    if !array.is_right(&ext4, ROOT) {
+        return Walked { wrong: NO_ROOT, ..found };
+    }
+    found.right.insert(ROOT);
     array.look_at_tables(&ext4, &mut found);
     found
 }
 
+/// How many of these inodes prove to be where they have to be, by this hypothesis.
+pub(super) fn proven(
+    one: &Hypothesis,
+    inodes: &BTreeSet<u64>,
+    members: &mut Members<'_, '_>,
+    known: &[Structure],
+) -> usize {
+    let Form::Ext4(ext4) = known[one.structure].0 else { return 0 };
+    let Some(mut array) = Array::of(one, members) else { return 0 };
+    if !one.walked.right.contains(&ROOT) {
+        return 0;
+    }
+    inodes.iter().filter(|number| array.is_right(&ext4, **number)).count()
+}
+
+impl<'a, 'b, 'c> Array<'a, 'b, 'c> {
+    fn of(one: &'a Hypothesis, members: &'a mut Members<'b, 'c>) -> Option<Self> {
+        let geometry = one.shape.geometry(one.member_sectors(&members.sizes()))?;
+        Some(Self { members, one, geometry })
+    }
+}
+
 impl Array<'_, '_, '_> {
+    /// Does this inode prove to be where it has to be?
+    fn is_right(&mut self, ext4: &Ext4, number: u64) -> bool {
+        let inode = self.inode(ext4, number);
+        inode.is_some_and(|inode| self.proves(ext4, number, &inode) == Some(true))
+    }
+
     /// Looks at inodes all over the tables.
     fn look_at_tables(&mut self, ext4: &Ext4, found: &mut Walked) {
         let in_block = ext4.block_bytes / ext4.inode_bytes;

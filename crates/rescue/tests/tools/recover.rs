@@ -18,6 +18,7 @@ mod drawn;
 mod ntfs;
 mod property;
 mod remains;
+mod walked;
 
 /// An ext4 of so many MiB with so many directories of 16 files each.
 fn ext4(folder: &Folder, mib: u64, directories: usize) -> Vec<u8> {
