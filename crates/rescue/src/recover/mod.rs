@@ -34,6 +34,7 @@ mod sums;
 mod targets;
 mod votes;
 mod walk;
+mod weights;
 mod xfs;
 
 pub use gathered::Gathered;

@@ -13,6 +13,7 @@ use super::redundancy::{Redundancy, Relation};
 use super::score::score;
 use super::shapes::{self, Shape};
 use super::votes::{FEW, Hypothesis, MANY, Place, copies};
+use super::weights::{Weighed, roles};
 
 /// Offsets and origins that are tried for each shape.
 const MOST_OFFSETS: usize = 8;
@@ -70,6 +71,9 @@ impl Search<'_> {
             Relation::TwoParities(_) => {
                 shape.level == Level::Raid6 && shape.raid_disks as usize == count
             }
+            Relation::OneMissing(_) => {
+                shape.level == Level::Raid6 && shape.raid_disks as usize == count + 1
+            }
         };
         let mut all = shapes::all(count);
         all.extend(shapes::all(count + 2));
@@ -88,9 +92,13 @@ impl Search<'_> {
         let mut found = Vec::new();
         let first = self.offsets_by_blocks(&geometry);
         for data_offset in self.offsets(&first) {
+            if let Relation::OneMissing(rows) = &self.proven.relation {
+                found.extend(self.weighed(shape, &geometry, data_offset, rows));
+                continue;
+            }
             let mut origins = vec![0];
             if !first.contains(&data_offset) || !self.labelled.is_empty() {
-                origins.extend(self.origins(&geometry, data_offset));
+                origins.extend(self.origins(&geometry, data_offset, None));
             }
             origins.dedup();
             for origin in origins {
@@ -138,13 +146,50 @@ impl Search<'_> {
         offsets
     }
 
-    /// Where in the array the structure may begin, if data begin there.
-    fn origins(&self, geometry: &Geometry, data_offset: u64) -> Vec<u64> {
+    /// By weights of rows all members have a role each, wherever the structure begins.
+    fn weighed(
+        &self,
+        shape: &Shape,
+        geometry: &Geometry,
+        data_offset: u64,
+        rows: &[Weighed],
+    ) -> Vec<Hypothesis> {
+        let mut found = Vec::new();
+        for own in roles(geometry, data_offset, rows) {
+            let mut roles = vec![None; shape.raid_disks as usize];
+            for (&role, &member) in own.iter().zip(&self.proven.members) {
+                roles[role] = Some(Place { member, data_offset });
+            }
+            let mut origins = vec![0];
+            origins.extend(self.origins(geometry, data_offset, Some(&roles)));
+            origins.sort_unstable();
+            origins.dedup();
+            found.extend(origins.into_iter().map(|origin| {
+                let empty = Hypothesis::empty(*shape, self.equations.structure, origin);
+                Hypothesis { roles: roles.clone(), ..empty }
+            }));
+        }
+        found
+    }
+
+    /// Where in the array the structure may begin, if data begin there, by members in these roles,
+    /// or in any.
+    fn origins(
+        &self,
+        geometry: &Geometry,
+        data_offset: u64,
+        roles: Option<&[Option<Place>]>,
+    ) -> Vec<u64> {
+        let may_have = |member: usize, role: Role| {
+            let place = |roles: &[Option<Place>]| roles.get(role.index()).copied().flatten();
+            roles.is_none_or(|roles| place(roles).is_some_and(|place| place.member == member))
+        };
         let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
         for one in self.equations.some(FEW / 4) {
-            for (_, at) in self.seen(&one.seen) {
+            for (member, at) in self.seen(&one.seen) {
                 let Some(sector) = at.checked_sub(data_offset) else { continue };
-                for role in (0..geometry.raid_disks() as u16).map(Role) {
+                let all = (0..geometry.raid_disks() as u16).map(Role);
+                for role in all.filter(|role| may_have(member, *role)) {
                     let Some(at) = geometry.array_sector_at(Strip { role, sector }) else {
                         continue;
                     };
@@ -185,7 +230,7 @@ impl Search<'_> {
                 });
                 ordered.collect()
             }
-            Relation::Groups(_) => Vec::new(),
+            Relation::Groups(_) | Relation::OneMissing(_) => Vec::new(),
             Relation::OneParity => {
                 let votes = self.votes(geometry, data_offset, origin);
                 let roles = self.elect(&votes, data_offset);

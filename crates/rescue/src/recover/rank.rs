@@ -131,8 +131,9 @@ pub fn rank(
         if confidence == Confidence::High && !said.confirm() && !has_lead(one, next) {
             confidence = Confidence::Likely;
         }
-        // Where rows prove copies or parity, what has none of it is not meant.
-        let lacks_proof = by_rows.is_some() && !one.shape.is_redundant();
+        // Where rows prove copies or parity, what has none of it is not meant, nor what has others.
+        let differs = said.rows >= 8 && !said.confirm();
+        let lacks_proof = by_rows.is_some() && (!one.shape.is_redundant() || differs);
         if !contrary.is_empty() || lacks_proof {
             confidence = Confidence::Guess;
         }

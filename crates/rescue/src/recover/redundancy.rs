@@ -2,11 +2,12 @@
 //! have one among them without which they do. That fixes the set and the level, whatever lies on
 //! the array, as long as data begin at the same place on all of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::gathered::Gathered;
 use super::samples::{ROWS_BYTES, rows_spots};
 use super::sums::Members;
+use super::weights::{Weighed, Weights, weights};
 use crate::bytes::is_zero;
 use braid_array::SECTOR_BYTES;
 
@@ -15,6 +16,10 @@ const ROW_BYTES: usize = (ROW_SECTORS * SECTOR_BYTES) as usize;
 /// The least number of rows that hold something, and what share of them has to fit.
 const LEAST_ROWS: usize = 16;
 const LEAST_PERCENT: usize = 99;
+/// The least number of rows that depend on each other as they do with two parities alone.
+const LEAST_WEIGHED: usize = 4;
+/// Rows that say whether it is worth looking at all of them.
+const FEW_ROWS: usize = 48;
 /// Spots with blocks of a file system that are compared beside those all over a member.
 const MARKED_SPOTS: usize = 100;
 /// Before the usual place of data, and at ends, superblocks and bitmaps lie.
@@ -34,6 +39,8 @@ pub(super) enum Relation {
     OneParity,
     /// Without one of them they add up to zero: in these rows it is this one alone.
     TwoParities(Vec<(u64, usize)>),
+    /// With these weights they add up to zero: another one is missing.
+    OneMissing(Vec<Weighed>),
 }
 
 /// A set of members that rows prove.
@@ -57,6 +64,17 @@ struct Fitting {
     lowest: u64,
 }
 
+impl Redundancy {
+    /// Has each of these members a copy?
+    fn is_complete(&self, all: &[usize]) -> bool {
+        match &self.relation {
+            Relation::Alike => self.members.len() == all.len(),
+            Relation::Groups(groups) => groups.iter().all(|group| group.len() > 1),
+            Relation::OneParity | Relation::TwoParities(_) | Relation::OneMissing(_) => false,
+        }
+    }
+}
+
 impl Gathered {
     /// Compares rows of the members, before it is searched.
     pub fn compare(&mut self, members: &mut Members<'_, '_>) {
@@ -76,7 +94,20 @@ fn redundancy(members: &mut Members<'_, '_>, gathered: &Gathered) -> Option<Redu
     if all.len() < 2 {
         return None;
     }
-    alike(&rows, &all).or_else(|| one_parity(&rows, &all)).or_else(|| two_parities(&rows, &all))
+    let mirrors = alike(&rows, &all);
+    if mirrors.as_ref().is_some_and(|found| found.is_complete(&all)) {
+        return mirrors;
+    }
+    // What holds for all of them says more than what holds for some: where most of each row is
+    // zero, parity is a copy.
+    let fewer = || subsets(&all).into_iter();
+    one_parity(&rows, &all)
+        .or_else(|| two_parities(&rows, &all))
+        .or_else(|| one_missing(&rows, &all))
+        .or(mirrors)
+        .or_else(|| fewer().find_map(|some| one_parity(&rows, &some)))
+        .or_else(|| fewer().find_map(|some| two_parities(&rows, &some)))
+        .or_else(|| fewer().find_map(|some| one_missing(&rows, &some)))
 }
 
 /// Rows that hold something, in order.
@@ -98,22 +129,33 @@ fn rows(members: &mut Members<'_, '_>, gathered: &Gathered) -> Vec<Row> {
     sectors.filter(|sector| sector + ROW_SECTORS <= end).filter_map(row).collect()
 }
 
-/// Do nearly all rows fit, but for what lies before the data? `fits` has nothing to say about some.
-fn fitting(rows: &[Row], fits: impl Fn(&Row) -> Option<bool>) -> Option<Fitting> {
-    let found: Vec<(u64, bool)> =
-        rows.iter().filter_map(|row| Some((row.sector, fits(row)?))).collect();
+/// Do nearly all rows of these members fit, but for what lies before the data? `fits` has nothing
+/// to say about some. Members that hold nothing there, or what does not fit, are none of them.
+fn fitting(
+    rows: &[Row],
+    members: &[usize],
+    fits: impl Fn(&Row) -> Option<bool>,
+) -> Option<Fitting> {
+    let found: Vec<(&Row, bool)> = rows.iter().filter_map(|row| Some((row, fits(row)?))).collect();
     let mut agree = found.iter().filter(|(_, fits)| *fits).count();
-    for (index, (sector, fits)) in found.iter().enumerate() {
+    for (index, (row, fits)) in found.iter().enumerate() {
         let rest = found.len() - index;
         if rest < LEAST_ROWS || rest * 2 < found.len() {
             return None;
         }
         if *fits && agree * 100 >= rest * LEAST_PERCENT {
-            return Some(Fitting { lowest: *sector });
+            let take_part = members.iter().all(|member| takes_part(&found[index..], *member));
+            return take_part.then_some(Fitting { lowest: row.sector });
         }
         agree -= usize::from(*fits);
     }
     None
+}
+
+/// Do most rows fit in which this member holds something?
+fn takes_part(rows: &[(&Row, bool)], member: usize) -> bool {
+    let own = || rows.iter().filter(|(row, _)| !is_zero(&row.strips[member]));
+    own().filter(|(_, fits)| *fits).count() * 2 > own().count()
 }
 
 /// Groups of members that hold the same.
@@ -122,7 +164,7 @@ fn alike(rows: &[Row], all: &[usize]) -> Option<Redundancy> {
     let mut lowest = u64::MAX;
     for &member in all {
         let same = |other: usize| {
-            fitting(rows, |row| {
+            fitting(rows, &[member, other], |row| {
                 let strips = [&row.strips[member], &row.strips[other]];
                 let is_empty = strips.iter().all(|strip| is_zero(strip));
                 // Bitmaps are alike, too.
@@ -162,48 +204,92 @@ fn is_foreign(rows: &[Row], pair: &[usize], all: &[usize]) -> bool {
     rest.map(|member| holds(*member)).all(|rows| rows < LEAST_ROWS)
 }
 
-/// The largest set that adds up to zero.
-fn one_parity(rows: &[Row], all: &[usize]) -> Option<Redundancy> {
-    subsets(all, 3).into_iter().find_map(|members| {
-        let fitting = fitting(rows, |row| {
-            let strips = strips(row, &members);
-            // What is the same on all of them says nothing: so are bitmaps.
-            let is_same = strips.iter().all(|strip| strip == &strips[0]);
-            (!is_same).then(|| is_zero(&sum(&strips)))
-        })?;
-        let fitting = fitting.lowest;
-        Some(Redundancy { relation: Relation::OneParity, members, lowest: fitting })
+/// Do these add up to zero?
+fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
+    if members.len() < 3 {
+        return None;
+    }
+    let fitting = fitting(rows, members, |row| {
+        let strips = strips(row, members);
+        // What is the same on all of them says nothing: so are bitmaps.
+        let is_same = strips.iter().all(|strip| strip == &strips[0]);
+        (!is_same).then(|| is_zero(&sum(&strips)))
+    })?;
+    let lowest = fitting.lowest;
+    Some(Redundancy { relation: Relation::OneParity, members: members.to_vec(), lowest })
+}
+
+/// Do, in each row, all of these but one add up to zero?
+fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
+    if members.len() < 4 {
+        return None;
+    }
+    if are_pairs(rows, members) {
+        return None;
+    }
+    let beside = |row: &Row| {
+        let strips = strips(row, members);
+        let is_same = strips.iter().all(|strip| strip == &strips[0]);
+        let whole = sum(&strips);
+        // Without that one the rest is its own sum.
+        let alone = (0..members.len()).filter(|index| strips[*index] == whole.as_slice());
+        let alone: Vec<usize> = alone.map(|index| members[index]).collect();
+        (!is_same).then_some(alone)
+    };
+    let found = fitting(rows, members, |row| beside(row).map(|alone| !alone.is_empty()))?;
+    let single = rows.iter().filter(|row| row.sector >= found.lowest).filter_map(|row| {
+        let alone = beside(row)?;
+        if alone.len() == 1 { Some((row.sector, alone[0])) } else { None }
+    });
+    let single: Vec<(u64, usize)> = single.collect();
+    let different: BTreeSet<usize> = single.iter().map(|(_, member)| *member).collect();
+    (different.len() > 1).then(|| Redundancy {
+        relation: Relation::TwoParities(single),
+        members: members.to_vec(),
+        lowest: found.lowest,
     })
 }
 
-/// The largest set of which, in each row, all but one add up to zero.
-fn two_parities(rows: &[Row], all: &[usize]) -> Option<Redundancy> {
-    subsets(all, 4).into_iter().find_map(|members| {
-        let beside = |row: &Row| {
-            let strips = strips(row, &members);
-            let is_same = strips.iter().all(|strip| strip == &strips[0]);
-            let whole = sum(&strips);
-            // Without that one the rest is its own sum.
-            let alone = (0..members.len()).filter(|index| strips[*index] == whole.as_slice());
-            let alone: Vec<usize> = alone.map(|index| members[index]).collect();
-            // Pairs of copies and one that is alone are a mirror of an odd number.
-            let has_pair = |one: &&[u8]| strips.iter().filter(|other| *other == one).count() > 1;
-            let are_pairs = strips.iter().filter(|one| !has_pair(one)).count() == 1
-                && !strips.iter().any(|one| is_zero(one));
-            (!is_same).then(|| if are_pairs { Vec::new() } else { alone })
-        };
-        let found = fitting(rows, |row| beside(row).map(|alone| !alone.is_empty()))?;
-        let single = rows.iter().filter(|row| row.sector >= found.lowest).filter_map(|row| {
-            let alone = beside(row)?;
-            if alone.len() == 1 { Some((row.sector, alone[0])) } else { None }
-        });
-        let single: Vec<(u64, usize)> = single.collect();
-        let different: BTreeSet<usize> = single.iter().map(|(_, member)| *member).collect();
-        (different.len() > 1).then_some(Redundancy {
-            relation: Relation::TwoParities(single),
-            members,
-            lowest: found.lowest,
-        })
+/// Are nearly all full rows pairs of copies and one that is alone? That is a mirror of an odd
+/// number.
+fn are_pairs(rows: &[Row], members: &[usize]) -> bool {
+    let mut full = 0;
+    let mut pairs = 0;
+    for row in rows {
+        let strips = strips(row, members);
+        if strips.iter().all(|strip| !is_zero(strip)) {
+            let has_copy = |one: &&&[u8]| strips.iter().filter(|other| other == one).count() > 1;
+            full += 1;
+            pairs += usize::from(strips.iter().filter(|one| !has_copy(one)).count() == 1);
+        }
+    }
+    full > 0 && pairs * 10 >= full * 9
+}
+
+/// Members that make up an array with two parities with another one.
+fn one_missing(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
+    // Most sets of members are none: a few rows say so.
+    let every = rows.len().div_ceil(FEW_ROWS).max(1);
+    let few = || rows.iter().step_by(every);
+    let fits = |row: &&Row| weights(&strips(row, members)) != Weights::None;
+    if members.len() < 3 || few().filter(fits).count() * 2 < few().count() {
+        return None;
+    }
+    let all_weights = rows.iter().map(|row| (row.sector, weights(&strips(row, members))));
+    let all_weights: BTreeMap<u64, Weights> = all_weights.collect();
+    let found = fitting(rows, members, |row| Some(all_weights[&row.sector] != Weights::None))?;
+    let of_data = all_weights.into_iter().filter(|(sector, _)| *sector >= found.lowest);
+    let weighed = of_data.filter_map(|(sector, weights)| match weights {
+        Weights::Only(weights) => Some((sector, weights)),
+        Weights::None | Weights::Many => None,
+    });
+    let weighed: Vec<Weighed> = weighed.collect();
+    // One parity alone has all of them alike.
+    let differ = weighed.iter().filter(|(_, weights)| weights.iter().any(|one| *one != 1));
+    (differ.count() >= LEAST_WEIGHED).then_some(Redundancy {
+        relation: Relation::OneMissing(weighed),
+        members: members.to_vec(),
+        lowest: found.lowest,
     })
 }
 
@@ -217,16 +303,55 @@ fn sum(strips: &[&[u8]]) -> Vec<u8> {
     sum
 }
 
-/// All members, all but one, all but two; none of fewer than so many.
-fn subsets(all: &[usize], least: usize) -> Vec<Vec<usize>> {
+/// All members but one, and all but two.
+fn subsets(all: &[usize]) -> Vec<Vec<usize>> {
     let without = |out: &[usize]| -> Vec<usize> {
         all.iter().copied().filter(|member| !out.contains(member)).collect()
     };
-    let mut sets = vec![all.to_vec()];
-    sets.extend(all.iter().map(|one| without(&[*one])));
+    let mut sets: Vec<Vec<usize>> = all.iter().map(|one| without(&[*one])).collect();
     for (index, one) in all.iter().enumerate() {
         sets.extend(all[index + 1..].iter().map(|other| without(&[*one, *other])));
     }
-    sets.retain(|set| set.len() >= least);
     sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::Image;
+
+    /// The relation of members that hold these rows, from the usual place of data on.
+    fn relation(rows: &[[u8; 4]]) -> Option<Redundancy> {
+        let member = |index: usize| {
+            let mut bytes = vec![0; 2 << 20];
+            for (row, words) in rows.iter().enumerate() {
+                bytes[(1 << 20) + row * ROW_BYTES..][..ROW_BYTES].fill(words[index]);
+            }
+            bytes
+        };
+        let held: Vec<Vec<u8>> = (0..4).map(member).collect();
+        let mut images: Vec<&[u8]> = held.iter().map(Vec::as_slice).collect();
+        let mut images: Vec<&mut dyn Image> =
+            images.iter_mut().map(|image| image as &mut dyn Image).collect();
+        redundancy(&mut Members::new(&mut images), &Gathered::default())
+    }
+
+    #[test]
+    fn parity_of_all_is_believed_before_copies_on_some() {
+        let full = (0..40).map(|n| [n + 1, 99, 2 * n + 7, (n + 1) ^ 99 ^ (2 * n + 7)]);
+        let copied = (0..60).map(|n| [n + 1, n + 1, 0, 0]);
+        let rows: Vec<[u8; 4]> = full.chain(copied).collect();
+        let found = relation(&rows).unwrap();
+        assert_eq!((found.relation, found.lowest), (Relation::OneParity, 2048));
+        assert_eq!(found.members, [0, 1, 2, 3]);
+        // Where parity does not hold, there are copies. What a member holds only there is no proof.
+        let mut alone = rows;
+        alone[..40].iter_mut().for_each(|row| row[3] ^= 1);
+        let groups = vec![vec![0, 1], vec![2], vec![3]];
+        assert_eq!(relation(&alone).unwrap().relation, Relation::Groups(groups));
+        // In pairs, a sum of all says nothing more.
+        let pairs: Vec<[u8; 4]> = (0..90).map(|n| [n + 1, n + 1, n + 3, n + 3]).collect();
+        let groups = vec![vec![0, 1], vec![2, 3]];
+        assert_eq!(relation(&pairs).unwrap().relation, Relation::Groups(groups));
+    }
 }

@@ -17,6 +17,7 @@ mod btrfs;
 mod drawn;
 mod ntfs;
 mod property;
+mod proven;
 mod remains;
 mod walked;
 
