@@ -92,7 +92,7 @@ pub fn rank(
     let Some(equations) = Equations::of(gathered, known) else { return Vec::new() };
     let sizes = members.sizes();
     let mut all = judged(found, members, gathered, known, &equations);
-    all.retain(|(one, said)| one.is_whole_enough() && !said.refute());
+    all.retain(|(one, said)| one.can_be_read(&sizes) && !said.refute());
     if all.is_empty() && gathered.redundancy.is_some() {
         // Where most of each row is zero, parity looks like copies.
         let mut without = gathered.clone();
@@ -107,7 +107,7 @@ pub fn rank(
             other.walked = walk(&other, members, known);
             rescore(&mut other, &sizes, &equations);
             let said = sums(members, &other, gathered, known);
-            if other.is_whole_enough() && !said.refute() {
+            if other.can_be_read(&sizes) && !said.refute() {
                 all.push((other, said));
             }
         }

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use braid_array::Role;
+use braid_array::assemble::{Described, DescribedMember};
 use braid_array::code::Losses;
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::Level;
@@ -99,6 +100,23 @@ impl Hypothesis {
         let Shape { level, layout, raid_disks, .. } = self.shape;
         let missing = |role: Role| self.roles.get(role.index()).is_none_or(Option::is_none);
         Losses::of(level, layout, raid_disks).is_ok_and(|losses| losses.survives(missing))
+    }
+
+    /// Can it be read as an array that somebody describes? Only then it is advised.
+    pub(super) fn can_be_read(&self, sizes: &[u64]) -> bool {
+        let member = |place: &Option<Place>| {
+            let Place { member, data_offset } = (*place)?;
+            let device = member.to_string();
+            Some(DescribedMember { device, device_sectors: sizes[member], data_offset })
+        };
+        let described = Described {
+            name: String::new(),
+            level: self.shape.level,
+            layout: self.shape.layout,
+            chunk_sectors: self.shape.chunk_sectors,
+            members: self.roles.iter().map(member).collect(),
+        };
+        described.config().is_ok()
     }
 
     /// Roles without a member.

@@ -18,6 +18,7 @@ mod drawn;
 mod ntfs;
 mod property;
 mod proven;
+mod readable;
 mod remains;
 mod walked;
 
