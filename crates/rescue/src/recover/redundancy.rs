@@ -107,7 +107,7 @@ fn redundancy(members: &mut Members<'_, '_>, gathered: &Gathered) -> Option<Redu
         .or(mirrors)
         .or_else(|| fewer().find_map(|some| one_parity(&rows, &some)))
         .or_else(|| fewer().find_map(|some| two_parities(&rows, &some)))
-        .or_else(|| fewer().find_map(|some| one_missing(&rows, &some)))
+        .or_else(|| fewer().take(all.len()).find_map(|some| one_missing(&rows, &some)))
 }
 
 /// Rows that hold something, in order.
@@ -210,10 +210,7 @@ fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
         return None;
     }
     let fitting = fitting(rows, members, |row| {
-        let strips = strips(row, members);
-        // What is the same on all of them says nothing: so are bitmaps.
-        let is_same = strips.iter().all(|strip| strip == &strips[0]);
-        (!is_same).then(|| is_zero(&sum(&strips)))
+        (!is_same(row, members)).then(|| is_zero(&sum(&strips(row, members))))
     })?;
     let lowest = fitting.lowest;
     Some(Redundancy { relation: Relation::OneParity, members: members.to_vec(), lowest })
@@ -229,12 +226,11 @@ fn two_parities(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     }
     let beside = |row: &Row| {
         let strips = strips(row, members);
-        let is_same = strips.iter().all(|strip| strip == &strips[0]);
         let whole = sum(&strips);
         // Without that one the rest is its own sum.
         let alone = (0..members.len()).filter(|index| strips[*index] == whole.as_slice());
         let alone: Vec<usize> = alone.map(|index| members[index]).collect();
-        (!is_same).then_some(alone)
+        (!is_same(row, members)).then_some(alone)
     };
     let found = fitting(rows, members, |row| beside(row).map(|alone| !alone.is_empty()))?;
     let single = rows.iter().filter(|row| row.sector >= found.lowest).filter_map(|row| {
@@ -277,7 +273,9 @@ fn one_missing(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     }
     let all_weights = rows.iter().map(|row| (row.sector, weights(&strips(row, members))));
     let all_weights: BTreeMap<u64, Weights> = all_weights.collect();
-    let found = fitting(rows, members, |row| Some(all_weights[&row.sector] != Weights::None))?;
+    let found = fitting(rows, members, |row| {
+        (!is_same(row, members)).then(|| all_weights[&row.sector] != Weights::None)
+    })?;
     let of_data = all_weights.into_iter().filter(|(sector, _)| *sector >= found.lowest);
     let weighed = of_data.filter_map(|(sector, weights)| match weights {
         Weights::Only(weights) => Some((sector, weights)),
@@ -293,6 +291,11 @@ fn one_missing(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     })
 }
 
+/// What is the same on all members says nothing: so are bitmaps and logs of bad blocks.
+fn is_same(row: &Row, members: &[usize]) -> bool {
+    members.iter().all(|member| row.strips[*member] == row.strips[members[0]])
+}
+
 fn strips<'a>(row: &'a Row, members: &[usize]) -> Vec<&'a [u8]> {
     members.iter().map(|member| row.strips[*member].as_slice()).collect()
 }
@@ -303,7 +306,7 @@ fn sum(strips: &[&[u8]]) -> Vec<u8> {
     sum
 }
 
-/// All members but one, and all but two.
+/// All members but one, first, and all but two.
 fn subsets(all: &[usize]) -> Vec<Vec<usize>> {
     let without = |out: &[usize]| -> Vec<usize> {
         all.iter().copied().filter(|member| !out.contains(member)).collect()

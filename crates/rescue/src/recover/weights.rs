@@ -12,7 +12,7 @@ use crate::bytes::is_zero;
 const MOST_ROWS: usize = 64;
 
 /// Bytes in turn that say nothing new, after which the rest of a row is not looked at.
-const MOST_VAIN: usize = 256;
+const MOST_VAIN: usize = 1024;
 
 /// How the strips of a row depend on each other.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fs;
 
 use braid_array::level::Level;
 
-use super::{UUID, assert_found};
+use super::{Case, UUID, assert_found, brief, expected, found, shuffled, told};
 use crate::support::{Folder, have, run};
 
 /// An ext4 without checksums of metadata, of which superblocks alone say where they belong, with
@@ -47,4 +47,20 @@ fn the_same_in_all_of_a_row_is_no_mirror() {
         let content = without_sums(&folder, |at| (at >> 16) as u8 | 1);
         assert_found(&[content], &cases, &["high", "likely"]);
     }
+}
+
+/// What lies before the data is the same on all members, and says nothing: nor do rows.
+#[test]
+fn logs_of_bad_blocks_are_no_rows() {
+    if !have("logs_of_bad_blocks_are_no_rows", &["mkfs.ext4"]) {
+        return;
+    }
+    let folder = Folder::new("recover-bad-blocks");
+    let content = without_sums(&folder, |at| (at.wrapping_mul(0x9e37_79b9) >> 17) as u8);
+    let case = Case::new(Level::Raid6, "ls", 64, 5);
+    let mut members = shuffled(&case.lay(&content), &[2, 1, 3, 4]);
+    members.iter_mut().for_each(|member| member[8192..12_288].fill(0xff));
+    let ranked = found(&members);
+    let right = "- 1@2048 0@2048 2@2048 3@2048";
+    assert_eq!(told(&ranked), expected(&case, right, "likely"), "{}", brief(&ranked));
 }
