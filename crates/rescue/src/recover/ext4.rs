@@ -14,15 +14,15 @@ use crate::bytes::{array_at, is_zero, u16_le, u32_le};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ext4 {
     pub(super) uuid: [u8; 16],
-    block_bytes: u64,
-    blocks: u64,
-    first_data_block: u64,
+    pub(super) block_bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) first_data_block: u64,
     blocks_per_group: u64,
     clusters_per_group: u64,
-    inodes_per_group: u64,
-    inodes: u64,
-    inode_bytes: u64,
-    descriptor_bytes: u64,
+    pub(super) inodes_per_group: u64,
+    pub(super) inodes: u64,
+    pub(super) inode_bytes: u64,
+    pub(super) descriptor_bytes: u64,
     /// What checksums begin with; `None` where there are none.
     seed: Option<u32>,
     /// Stride and stripe width that it was made for, in blocks; 0 where it was made for none.
@@ -293,6 +293,12 @@ impl Ext4 {
         };
         let within = |block: u64| block > 0 && block < self.blocks;
         [one.block_bitmap, one.inode_bitmap, one.inode_table].into_iter().all(within).then_some(one)
+    }
+
+    /// The block in which the inodes of a group begin, by its descriptor.
+    pub(super) fn inode_table(&self, descriptor: &[u8]) -> Option<u64> {
+        let own = descriptor.get(..self.descriptor_bytes as usize)?;
+        self.descriptor(own).map(|one| one.inode_table)
     }
 
     /// The sectors in which blocks lie that were found, as far as the facts tell.

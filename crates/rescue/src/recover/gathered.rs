@@ -9,6 +9,7 @@ use super::clues::{Clue, Facts, Places};
 use super::ext4;
 use super::marks::{Form, Harvest, Mark, Structure};
 use super::ntfs::Ntfs;
+use super::redundancy::Redundancy;
 use super::remains::Remains;
 
 /// All that members tell together.
@@ -22,6 +23,8 @@ pub struct Gathered {
     pub(super) remains: Remains,
     /// Where in the array something begins, in sectors.
     pub(super) begins: Vec<u64>,
+    /// What rows of the members prove.
+    pub(super) redundancy: Option<Redundancy>,
 }
 
 impl Gathered {

@@ -3,13 +3,15 @@
 
 use braid_array::level::{Layout, Level};
 
+use super::begins::USUAL_OFFSETS;
 use super::explain::{Told, explain};
 use super::gathered::Gathered;
 use super::marks::Structure;
 use super::rank::{Confidence, Ranked};
 use super::shapes::Shape;
 use super::sums::{Members, sums};
-use super::votes::{Hypothesis, Place, USUAL_OFFSETS};
+use super::votes::{Hypothesis, Place};
+use crate::kind::Kind;
 
 /// The chunk that is named where it cannot be told: mdadm's usual one.
 const CHUNK_SECTORS: u32 = 1024;
@@ -50,8 +52,14 @@ pub(super) fn guess(
                 continue;
             }
             let mirror = level == Level::Raid1;
-            let confidence = if mirror { Confidence::Likely } else { Confidence::Guess };
+            // Whose metadata are alike at the ends of members may have nothing else to compare.
+            let foreign = own().find_map(|member| Some((member, foreign(members, member)?)));
+            let is_likely = mirror && foreign.is_none();
+            let confidence = if is_likely { Confidence::Likely } else { Confidence::Guess };
             let mut ranked = explain(one, said, confidence, None, Told { gathered, known, names });
+            if let Some((member, kind)) = foreign {
+                ranked.evidence.push(format!("{} is {}", names[member], kind.name()));
+            }
             if !mirror {
                 let encrypted = header.is_some_and(|mark| mark.place == 0);
                 let why = if encrypted {
@@ -65,4 +73,10 @@ pub(super) fn guess(
         }
     }
     None
+}
+
+/// What a member is of whose array something else than md tells.
+fn foreign(members: &mut Members<'_, '_>, member: usize) -> Option<Kind> {
+    let mut found = members.look(member).findings.into_iter().map(|finding| finding.kind);
+    found.find(|kind| matches!(kind, Kind::Ddf | Kind::Imsm))
 }

@@ -9,8 +9,10 @@
 //! done at the same time; [`search`] answers, [`targets`] says what else is worth reading, and
 //! [`sums`] checks what was found.
 
+mod begins;
 mod btrfs;
 mod clues;
+mod contrast;
 mod crc32c;
 mod equations;
 mod explain;
@@ -20,14 +22,19 @@ mod guess;
 mod kept;
 mod marks;
 mod ntfs;
+mod proven;
 mod rank;
+mod redundancy;
 mod remains;
 mod same;
 mod samples;
 mod score;
 mod shapes;
 mod sums;
+mod targets;
 mod votes;
+mod walk;
+mod weights;
 mod xfs;
 
 pub use gathered::Gathered;
@@ -36,4 +43,5 @@ pub use rank::{Confidence, Ranked, rank};
 pub use samples::{beginning, samples};
 pub use shapes::Shape;
 pub use sums::{Members, Sums, compared, sums};
-pub use votes::{Hints, Hypothesis, Place, search, targets};
+pub use targets::targets;
+pub use votes::{Hints, Hypothesis, Place, search};

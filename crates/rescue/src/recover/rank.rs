@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::begins::{Beginning, USUAL_OFFSETS, beginning};
+use super::contrast::{Contrast, Explained};
 use super::equations::Equations;
 use super::explain::{Told, explain, fits_the_content};
 use super::gathered::Gathered;
@@ -9,7 +11,8 @@ use super::guess::guess;
 use super::marks::Structure;
 use super::same::reads_the_same;
 use super::sums::{Members, Sums, sums};
-use super::votes::{Hypothesis, Place, USUAL_OFFSETS, rescore, rivals};
+use super::votes::{Hypothesis, Place, order, rescore, rivals, search};
+use super::walk::walk;
 
 /// Hypotheses whose rows are compared, and the most where many meet as many equations.
 const COMPARED: usize = 24;
@@ -19,11 +22,15 @@ const MOST_SORTED: usize = 48;
 /// Ways to give roles to members about which blocks say nothing.
 const MOST_FILLED: usize = 60;
 /// Those that are answered with.
-const ANSWERED: usize = 8;
-/// The least for [`Confidence::High`]: equations, percent of them, and points before the next.
+const ANSWERED: usize = 3;
+/// The least for [`Confidence::High`]: equations, and percent of them.
 const LEAST_EQUATIONS: usize = 50;
 const LEAST_PERCENT: f64 = 95.0;
+/// Points before the next that are needed where no rows confirm it.
 const LEAST_LEAD: f64 = 20.0;
+/// The least percent for [`Confidence::Likely`], with redundancy that agrees and without.
+const PROVEN_PERCENT: f64 = 70.0;
+const LIKELY_PERCENT: f64 = 90.0;
 /// Blocks on a member that is left out that can speak against a hypothesis.
 const LEAST_CONTRARY: usize = 8;
 
@@ -84,37 +91,50 @@ pub fn rank(
     }
     let Some(equations) = Equations::of(gathered, known) else { return Vec::new() };
     let sizes = members.sizes();
-    let mut all: Vec<(Hypothesis, Sums)> = Vec::new();
-    let mut tried = HashMap::new();
-    for one in compared_ones(found) {
-        for mut other in filled(one, members, gathered, known, &mut tried) {
-            rescore(&mut other, &sizes, &equations);
-            let said = sums(members, &other, gathered, known);
-            all.push((other, said));
-        }
+    let mut all = judged(found, members, gathered, known, &equations);
+    all.retain(|(one, said)| one.can_be_read(&sizes) && !said.refute());
+    if all.is_empty() && gathered.redundancy.is_some() {
+        // Where most of each row is zero, parity looks like copies.
+        let mut without = gathered.clone();
+        without.redundancy = None;
+        let found = search(&sizes, &without, known, None);
+        return rank(&found, members, &without, known, names);
     }
-    all.retain(|(one, said)| one.is_whole_enough() && !said.refute());
-    sort(&mut all, gathered, known);
+    sort(&mut all, &sizes, &equations, gathered, known);
     all.truncate(MOST_SORTED);
     if let Some((best, _)) = all.first().cloned() {
-        for other in rivals(&best, &sizes, &equations) {
+        for mut other in rivals(&best, &sizes, &equations) {
+            other.walked = walk(&other, members, known);
+            rescore(&mut other, &sizes, &equations);
             let said = sums(members, &other, gathered, known);
-            if other.is_whole_enough() && !said.refute() {
+            if other.can_be_read(&sizes) && !said.refute() {
                 all.push((other, said));
             }
         }
-        sort(&mut all, gathered, known);
+        sort(&mut all, &sizes, &equations, gathered, known);
     }
     let distinct = distinct(all, &sizes, known);
-    let contrary = match distinct.first() {
-        Some((best, said)) if !said.confirm() => contrary(best, &sizes, &equations),
-        _ => Vec::new(),
-    };
+    let by_rows = gathered.redundancy.as_ref();
+    let begins = |one: &Hypothesis| beginning(one, &sizes, &equations, by_rows);
+    let beginnings: Vec<Beginning> = distinct.iter().map(|(one, _)| begins(one)).collect();
+    let unconfirmed = distinct.first().filter(|(_, said)| !said.confirm());
+    let contrary = unconfirmed.map_or_else(Vec::new, |it| contrary(&it.0, &sizes, &equations));
     let ranked = (0..distinct.len().min(ANSWERED)).map(|index| {
         let (one, said) = &distinct[index];
-        let next = next_best(index, &distinct);
-        let mut confidence = confidence(index, one, said, next);
-        if !contrary.is_empty() {
+        let rivals = rivals_of(index, &distinct, &beginnings);
+        let next = nearest(rivals.iter().map(|rival| &distinct[*rival].0));
+        let own = Explained::by(one, &sizes, &equations);
+        let by = |rival: &usize| Explained::by(&distinct[*rival].0, &sizes, &equations);
+        let contrasts = rivals.iter().map(|rival| own.against(&by(rival), members, known));
+        let contrasts: Vec<Contrast> = contrasts.collect();
+        let mut confidence = confidence(index, one, said, &contrasts, beginnings[index]);
+        if confidence == Confidence::High && !said.confirm() && !has_lead(one, next) {
+            confidence = Confidence::Likely;
+        }
+        // Where rows prove copies or parity, what has none of it is not meant, nor what has others.
+        let differs = said.rows >= 8 && !said.confirm();
+        let lacks_proof = by_rows.is_some() && (!one.shape.is_redundant() || differs);
+        if !contrary.is_empty() || lacks_proof {
             confidence = Confidence::Guess;
         }
         let next = next.map(|next| (next.met, next.of + next.unseen));
@@ -130,19 +150,71 @@ pub fn rank(
     ranked.collect()
 }
 
-/// The one that comes nearest to this one.
-fn next_best(index: usize, all: &[(Hypothesis, Sums)]) -> Option<&Hypothesis> {
+/// The best hypotheses, as they are and filled with members, and what their rows say.
+fn judged(
+    found: &[Hypothesis],
+    members: &mut Members<'_, '_>,
+    gathered: &Gathered,
+    known: &[Structure],
+    equations: &Equations,
+) -> Vec<(Hypothesis, Sums)> {
+    let sizes = members.sizes();
+    let mut all = Vec::new();
+    let mut tried = HashMap::new();
+    let found = walked(found, members, known, equations);
+    for one in compared_ones(&found) {
+        for mut other in filled(one, members, gathered, known, &mut tried) {
+            if other.roles != one.roles {
+                other.walked = walk(&other, members, known);
+            }
+            rescore(&mut other, &sizes, equations);
+            let said = sums(members, &other, gathered, known);
+            all.push((other, said));
+        }
+    }
+    all
+}
+
+/// The hypotheses with what is found by walking through what they read, the best first.
+fn walked(
+    found: &[Hypothesis],
+    members: &mut Members<'_, '_>,
+    known: &[Structure],
+    equations: &Equations,
+) -> Vec<Hypothesis> {
+    let sizes = members.sizes();
+    let each = found.iter().map(|one| {
+        let mut one = one.clone();
+        one.walked = walk(&one, members, known);
+        rescore(&mut one, &sizes, equations);
+        one
+    });
+    let mut walked: Vec<Hypothesis> = each.collect();
+    walked.sort_by(order);
+    walked
+}
+
+/// Those that may be meant instead of this one.
+fn rivals_of(index: usize, all: &[(Hypothesis, Sums)], beginnings: &[Beginning]) -> Vec<usize> {
     let (one, said) = &all[index];
     let others = all.iter().enumerate().filter(|(other, _)| *other != index);
+    // Nothing lies before the file system that says what it is part of: then it begins the array
+    // where data usually begin, and does not happen to lie there.
+    let is_moved = |other: usize| {
+        beginnings[index] <= Beginning::First
+            && beginnings[other] > Beginning::First
+            && all[other].0.origin != one.origin
+            && all[other].0.percent_of_all() <= one.percent()
+    };
     others
-        .map(|(_, other)| other)
+        .filter(|(other, _)| !is_moved(*other))
         // With the member that rows prove to be one, it comes in again, and has it against it.
-        .filter(|(other, by_rows)| {
+        .filter(|(_, (other, by_rows))| {
             let undecided = by_rows.rows < 8 && !has_fewer(other, &used(one));
             !said.confirm() || by_rows.confirm() || undecided
         })
         .map(|(other, _)| other)
-        .max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
+        .collect()
 }
 
 /// The hypotheses whose rows are compared: the first ones, and all that come as near. Which of
@@ -195,7 +267,11 @@ fn filled(
     let left_out = one.left_out(members.sizes().len());
     let empty: Vec<usize> =
         (0..one.roles.len()).filter(|role| one.roles[*role].is_none()).collect();
-    let offsets = offsets(one);
+    // Other offsets than that of the rest are tried where members do not fit with it.
+    let offsets = match (one.is_whole_enough(), offsets(one)) {
+        (true, offsets) => offsets,
+        (false, offsets) => offsets[..1].to_vec(),
+    };
     let mut all = vec![one.clone()];
     for &role in empty.iter().take(4) {
         let before = all.clone();
@@ -253,7 +329,14 @@ fn offsets(one: &Hypothesis) -> Vec<u64> {
 }
 
 /// What comes first is to be believed first; of those that read the same, it is the one to name.
-fn sort(all: &mut [(Hypothesis, Sums)], gathered: &Gathered, known: &[Structure]) {
+fn sort(
+    all: &mut [(Hypothesis, Sums)],
+    sizes: &[u64],
+    equations: &Equations,
+    gathered: &Gathered,
+    known: &[Structure],
+) {
+    let by_rows = gathered.redundancy.as_ref();
     let most = all.iter().map(|(one, _)| one.met).max().unwrap_or(0);
     let proven: Vec<Vec<usize>> = all
         .iter()
@@ -270,6 +353,7 @@ fn sort(all: &mut [(Hypothesis, Sums)], gathered: &Gathered, known: &[Structure]
             !said.confirm() && lacks_proven(one),
             // What is said of blocks that nobody sees counts less than what is seen.
             std::cmp::Reverse(((one.percent() + one.percent_of_all()) * 5.0) as u64),
+            beginning(one, sizes, equations, by_rows),
             std::cmp::Reverse(one.met),
             std::cmp::Reverse(one.hinted.len()),
             !said.confirm(),
@@ -326,29 +410,52 @@ fn is_part(one: &Hypothesis, other: &Hypothesis) -> bool {
         && roles.all(|(one, other)| one.is_none() || one == other)
 }
 
+/// The one that comes nearest.
+fn nearest<'a>(rivals: impl Iterator<Item = &'a Hypothesis>) -> Option<&'a Hypothesis> {
+    rivals.max_by(|a, b| a.percent_of_all().total_cmp(&b.percent_of_all()))
+}
+
+/// Is it far before the next? Where nothing but blocks speaks for it, it has to be.
+fn has_lead(one: &Hypothesis, next: Option<&Hypothesis>) -> bool {
+    one.of == 0 || one.percent() - next.map_or(0.0, Hypothesis::percent_of_all) >= LEAST_LEAD
+}
+
+/// Is it enough to be certain?
+fn is_enough(one: &Hypothesis) -> bool {
+    let is_enough = |met: usize, of: usize| {
+        of >= LEAST_EQUATIONS && met as f64 * 100.0 > of as f64 * LEAST_PERCENT
+    };
+    // Blocks that prove themselves are enough, where one reads old ones of a member that is behind.
+    let walked = &one.walked;
+    is_enough(one.met, one.of)
+        || one.met >= walked.met() && is_enough(one.met - walked.met(), one.of - walked.of())
+}
+
 fn confidence(
     index: usize,
     one: &Hypothesis,
     said: &Sums,
-    next: Option<&Hypothesis>,
+    rivals: &[Contrast],
+    begins: Beginning,
 ) -> Confidence {
-    let lead = one.percent() - next.map_or(0.0, Hypothesis::percent_of_all);
     let sums_fit = said.rows < 8 || said.confirm();
     let told = !one.hinted.is_empty() && one.roles.len() - one.missing() <= one.hinted.len() + 1;
+    let is_proven = said.decide();
+    let least_percent = if is_proven { PROVEN_PERCENT } else { LIKELY_PERCENT };
     if index > 0 {
         Confidence::Guess
-    } else if told && one.of == 0 && sums_fit && next.is_none() {
+    } else if told && one.of == 0 && sums_fit && rivals.is_empty() {
         // Superblocks say all of it, but for one role at most, for which there is one member.
         if said.confirm() { Confidence::High } else { Confidence::Likely }
-    } else if lead <= 0.0 {
+    } else if !rivals.iter().all(Contrast::favours) || begins == Beginning::Unsure {
         Confidence::Guess
-    } else if one.of >= LEAST_EQUATIONS
-        && one.percent() > LEAST_PERCENT
-        && lead >= LEAST_LEAD
+    } else if is_enough(one)
+        && begins <= Beginning::First
         && sums_fit
+        && rivals.iter().all(Contrast::decides)
     {
         Confidence::High
-    } else if one.of >= 4 && one.percent() > 50.0 {
+    } else if one.of >= 4 && one.percent() >= least_percent {
         Confidence::Likely
     } else {
         Confidence::Guess

@@ -5,46 +5,112 @@ use std::collections::HashSet;
 use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 
+use super::begins::is_of_disks;
 use super::equations::{Equation, Equations};
-use super::votes::{Hypothesis, Place, copies};
+use super::votes::{Hypothesis, MANY, Place, copies};
+
+/// How an equation comes out under a hypothesis.
+struct Verdict {
+    met: bool,
+    /// Is there a place for it, where it is or is not?
+    seen: bool,
+    contradicted: bool,
+}
+
+/// A hypothesis with its mapping, by which equations are judged.
+struct Judge<'a> {
+    one: &'a Hypothesis,
+    geometry: Geometry,
+    equations: &'a Equations,
+}
+
+impl<'a> Judge<'a> {
+    fn new(one: &'a Hypothesis, sizes: &[u64], equations: &'a Equations) -> Option<Self> {
+        let geometry = one.shape.geometry(one.member_sectors(sizes))?;
+        Some(Self { one, geometry, equations })
+    }
+
+    /// Where on members these sectors of the array lie.
+    fn there(&self, sectors: &[u64]) -> impl Iterator<Item = (usize, u64)> {
+        let strips = sectors.iter().flat_map(|at| copies(&self.geometry, *at));
+        strips.filter_map(|strip| {
+            let place = (*self.one.roles.get(strip.role.index())?)?;
+            Some((place.member, place.data_offset + strip.sector))
+        })
+    }
+
+    fn own(&self, equation: &Equation) -> Verdict {
+        let Self { one, geometry, equations } = self;
+        let Equation { place, seen, .. } = equation;
+        let marked = &equations.marked;
+        let sectors: Vec<u64> = equation.places().map(|place| one.origin + place).collect();
+        let mut expected = self.there(&sectors).peekable();
+        let is_there = expected.peek().is_some();
+        let met = expected.any(|(member, at)| equations.found.contains(&(member, at, *place)));
+        let seen = met
+            || !(is_there && is_sum(one, geometry, seen, marked)
+                || !is_there && only_in_parity(one, geometry, &sectors, seen, marked));
+        let contradicted = seen && contradicts(one, geometry, &sectors, equation, marked);
+        Verdict { met, seen, contradicted }
+    }
+
+    fn absolute(&self, equation: &Equation) -> Verdict {
+        if is_of_disks(equation, self.one, &self.geometry) {
+            return Verdict { met: false, seen: false, contradicted: false };
+        }
+        let sectors = [equation.place];
+        let mut expected = self.there(&sectors).peekable();
+        let seen = expected.peek().is_some();
+        let met = expected.any(|at| equation.seen.contains(&at));
+        Verdict { met, seen, contradicted: false }
+    }
+
+    fn all(&self, most: usize) -> impl Iterator<Item = (bool, Verdict)> {
+        let own = self.equations.some(most).map(|equation| (true, self.own(equation)));
+        own.chain(self.equations.absolute.iter().map(|it| (false, self.absolute(it))))
+    }
+}
 
 /// Counts the equations that are met.
 pub(super) fn score(one: &mut Hypothesis, sizes: &[u64], equations: &Equations, most: usize) {
-    (one.met, one.of, one.unseen) = (0, 0, 0);
-    let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { return };
-    let there = |strip: Strip| {
-        let place = (*one.roles.get(strip.role.index())?)?;
-        Some((place.member, place.data_offset + strip.sector))
-    };
-    let mut met = 0;
-    let mut of = 0;
+    let mut met = one.walked.met();
+    let mut of = one.walked.of();
     let mut unseen = 0;
-    for equation in equations.some(most) {
-        let Equation { place, seen, .. } = equation;
-        let sectors: Vec<u64> = equation.places().map(|place| one.origin + place).collect();
-        let mut expected =
-            sectors.iter().flat_map(|at| copies(&geometry, *at)).filter_map(there).peekable();
-        let is_there = expected.peek().is_some();
-        let is_met = expected.any(|(member, at)| equations.found.contains(&(member, at, *place)));
-        let is_seen = is_met
-            || !(is_there && is_sum(one, &geometry, seen, &equations.marked)
-                || !is_there && only_in_parity(one, &geometry, &sectors, seen, &equations.marked));
-        if is_seen {
-            met += usize::from(is_met);
-            of +=
-                1 + usize::from(contradicts(one, &geometry, &sectors, equation, &equations.marked));
-        } else {
-            unseen += 1;
+    if let Some(judge) = Judge::new(one, sizes, equations) {
+        for (is_own, verdict) in judge.all(most) {
+            if verdict.seen {
+                met += usize::from(verdict.met);
+                of += 1 + usize::from(verdict.contradicted);
+            } else {
+                unseen += usize::from(is_own);
+            }
         }
-    }
-    for Equation { place, seen, .. } in &equations.absolute {
-        let expected = || copies(&geometry, *place).filter_map(there);
-        if expected().next().is_some() {
-            met += usize::from(expected().any(|at| seen.contains(&at)));
-            of += 1;
-        }
+    } else {
+        (met, of) = (0, 0);
     }
     (one.met, one.of, one.unseen) = (met, of, unseen);
+}
+
+/// What a hypothesis says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// It is where it belongs.
+    Explained,
+    /// It is elsewhere.
+    Denied,
+    /// It belongs where nobody can look: parity looks like it.
+    Unseen,
+}
+
+/// What a hypothesis says of each block.
+pub(super) fn accounts(one: &Hypothesis, sizes: &[u64], equations: &Equations) -> Vec<Account> {
+    let Some(judge) = Judge::new(one, sizes, equations) else { return Vec::new() };
+    let account = |(_, verdict): (bool, Verdict)| match verdict {
+        Verdict { seen: false, .. } => Account::Unseen,
+        Verdict { met: true, contradicted: false, .. } => Account::Explained,
+        Verdict { .. } => Account::Denied,
+    };
+    judge.all(MANY).map(account).collect()
 }
 
 /// Blocks on the member in this role that belong elsewhere, by the hypothesis. In parity anything

@@ -14,6 +14,7 @@ use super::samples::{ROWS_BYTES, rows_spots};
 use super::votes::{Hypothesis, Place};
 use crate::bytes::is_zero;
 use crate::image::{self, Image};
+use crate::kind::{self, Look};
 
 const ROW_SECTORS: u64 = 8;
 const ROW_BYTES: usize = (ROW_SECTORS * SECTOR_BYTES) as usize;
@@ -56,6 +57,11 @@ impl Sums {
         self.rows >= 8 && self.agree * 10 >= self.rows * 9
     }
 
+    /// Do nearly all of many rows fit?
+    pub(super) const fn decide(&self) -> bool {
+        self.rows >= 32 && self.agree * 100 >= self.rows * 99
+    }
+
     /// The member that is behind, where one stands out.
     #[must_use]
     pub fn stale(&self) -> Option<usize> {
@@ -87,6 +93,11 @@ impl<'a, 'b> Members<'a, 'b> {
     #[must_use]
     pub fn sizes(&self) -> Vec<u64> {
         self.images.iter().map(|image| image.size_bytes() / SECTOR_BYTES).collect()
+    }
+
+    /// What a member is that is no member of md.
+    pub(super) fn look(&mut self, member: usize) -> Look {
+        kind::look(&mut *self.images[member])
     }
 
     /// Do all members of a hypothesis hold zeroes about a sector of their data?
@@ -131,7 +142,7 @@ impl<'a, 'b> Members<'a, 'b> {
     }
 
     /// So much of a member; `None` where it cannot be read.
-    fn bytes(&mut self, member: usize, sector: u64, length: usize) -> Option<Vec<u8>> {
+    pub(super) fn bytes(&mut self, member: usize, sector: u64, length: usize) -> Option<Vec<u8>> {
         let at = sector * SECTOR_BYTES;
         let mut found = Vec::with_capacity(length);
         let mut spot = at - at % ROWS_BYTES;

@@ -2,35 +2,30 @@
 //! every geometry.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ops::Range;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use braid_array::Role;
+use braid_array::assemble::{Described, DescribedMember};
 use braid_array::code::Losses;
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::Level;
-use braid_array::{Role, SECTOR_BYTES};
 
+use super::begins::{USUAL_OFFSETS, may_begin};
 use super::equations::Equations;
 use super::gathered::Gathered;
 use super::marks::Structure;
+use super::proven::search_proven;
 use super::score::{misplaced, score};
 use super::shapes::{self, Shape};
+use super::walk::Walked;
 
 /// Equations that are looked at for every shape, and for those that are worth it.
-const FEW: usize = 400;
-const MANY: usize = 4000;
+pub(super) const FEW: usize = 400;
+pub(super) const MANY: usize = 4000;
 /// Shapes for which roles are exchanged: by what members with most votes meet, and by votes alone,
 /// for where those are in each other's place.
 const BEST_SHAPES: usize = 60;
 const MOST_VOTES: usize = 40;
-/// Ranges for [`targets`] around places where something is expected.
-const TARGET_BYTES: u64 = 64 << 10;
-const MOST_TARGETS: u64 = 600;
-/// Blocks that are looked for under all shapes.
-const ANYWHERE: usize = 3;
-/// Where data begin, in sectors, as md, mdadm and controllers have it: tried where it is unknown
-/// where in the array a file system begins.
-pub(super) const USUAL_OFFSETS: [u64; 6] = [2048, 0, 262_144, 264_192, 8, 16];
 /// Where file systems begin, in sectors: with the array, in its first partition or volume.
 const USUAL_ORIGINS: [u64; 3] = [2048, 4096, 63];
 
@@ -60,6 +55,8 @@ pub struct Hypothesis {
     pub of: usize,
     /// Blocks that were seen in parity alone, by what it says.
     pub unseen: usize,
+    /// What lies where the file system says so that was read by it.
+    pub(super) walked: Walked,
     /// Members that have their roles by superblocks, which tell level, layout and chunk, too.
     pub hinted: Vec<usize>,
     /// Members that the array went on without, by superblocks.
@@ -77,6 +74,7 @@ impl Hypothesis {
             met: 0,
             of: 0,
             unseen: 0,
+            walked: Walked::default(),
             hinted: vec![],
             behind: vec![],
         }
@@ -102,6 +100,23 @@ impl Hypothesis {
         let Shape { level, layout, raid_disks, .. } = self.shape;
         let missing = |role: Role| self.roles.get(role.index()).is_none_or(Option::is_none);
         Losses::of(level, layout, raid_disks).is_ok_and(|losses| losses.survives(missing))
+    }
+
+    /// Can it be read as an array that somebody describes? Only then it is advised.
+    pub(super) fn can_be_read(&self, sizes: &[u64]) -> bool {
+        let member = |place: &Option<Place>| {
+            let Place { member, data_offset } = (*place)?;
+            let device = member.to_string();
+            Some(DescribedMember { device, device_sectors: sizes[member], data_offset })
+        };
+        let described = Described {
+            name: String::new(),
+            level: self.shape.level,
+            layout: self.shape.layout,
+            chunk_sectors: self.shape.chunk_sectors,
+            members: self.roles.iter().map(member).collect(),
+        };
+        described.config().is_ok()
     }
 
     /// Roles without a member.
@@ -172,7 +187,13 @@ pub fn search(
             found
         }
     };
-    found.extend(search_among(&shapes::all(sizes.len()), sizes, &equations, None));
+    let proven = gathered.redundancy.as_ref();
+    let among_proven = proven.map(|proven| search_proven(proven, sizes, &equations));
+    match among_proven {
+        // Rows decide before any block does.
+        Some(one) if !one.is_empty() => found.extend(one),
+        _ => found.extend(search_among(&shapes::all(sizes.len()), sizes, &equations, None)),
+    }
     if let Some(hints) = hints {
         found.iter_mut().for_each(|one| one.behind.clone_from(&hints.behind));
     }
@@ -200,15 +221,21 @@ fn search_among(
         let usual = [&USUAL_ORIGINS[..], &equations.begins].concat();
         found.extend(search_at(&usual, shapes, sizes, equations, hints));
     }
-    if !fits(&found) {
-        let origins = origins(shapes, sizes, equations);
+    if !fits(&found) || !equations.absolute.is_empty() {
+        let all: Vec<usize> = (0..sizes.len()).collect();
+        let mut offsets = equations.labelled(&all);
+        // Where a label is, it says where the array begins.
+        if offsets.is_empty() {
+            offsets.extend(USUAL_OFFSETS);
+        }
+        let origins = origins(shapes, sizes, equations, &offsets);
         found.extend(search_at(&origins, shapes, sizes, equations, hints));
     }
     found
 }
 
 /// Which of two comes first.
-fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
+pub(super) fn order(a: &Hypothesis, b: &Hypothesis) -> Ordering {
     (b.met.cmp(&a.met))
         .then(a.of.cmp(&b.of))
         .then(b.hinted.len().cmp(&a.hinted.len()))
@@ -261,7 +288,9 @@ fn count(shape: &Shape, origin: u64, sizes: &[u64], equations: &Equations) -> Op
         for strip in copies(&geometry, sector).take(shape.near_copies()) {
             for &(member, at) in seen {
                 let Some(data_offset) = at.checked_sub(strip.sector) else { continue };
-                cast.push((member, strip.role, data_offset));
+                if may_begin(data_offset) {
+                    cast.push((member, strip.role, data_offset));
+                }
             }
         }
     }
@@ -379,12 +408,12 @@ fn neighbours<'a>(
 }
 
 /// Where the structure may begin in the array, if the data of members begin where they usually do.
-fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations) -> Vec<u64> {
+fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations, offsets: &[u64]) -> Vec<u64> {
     let largest = sizes.iter().copied().max().unwrap_or(0);
     let mut best: BTreeMap<u64, usize> = BTreeMap::new();
     for shape in shapes {
         let Some(geometry) = shape.geometry(largest) else { continue };
-        for data_offset in USUAL_OFFSETS {
+        for &data_offset in offsets {
             let mut tally: HashMap<u64, usize> = HashMap::new();
             for one in equations.some(FEW / 4) {
                 for (role, &(_, at)) in (0..shape.raid_disks as u16)
@@ -399,7 +428,9 @@ fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations) -> Vec<u64> {
                     }
                 }
             }
-            if let Some((origin, votes)) = tally.into_iter().max_by_key(|one| (one.1, one.0)) {
+            // Far copies would have it begin as far behind.
+            let most = tally.into_iter().max_by_key(|one| (one.1, std::cmp::Reverse(one.0)));
+            if let Some((origin, votes)) = most {
                 let known = best.entry(origin).or_default();
                 *known = votes.max(*known);
             }
@@ -408,85 +439,6 @@ fn origins(shapes: &[Shape], sizes: &[u64], equations: &Equations) -> Vec<u64> {
     let mut best: Vec<(u64, usize)> = best.into_iter().collect();
     best.sort_by_key(|(origin, votes)| (std::cmp::Reverse(*votes), *origin));
     best.into_iter().map(|(origin, _)| origin).take(6).collect()
-}
-
-/// What else is to be read, of each member, before it is decided: where the best hypotheses say
-/// that something lies which tells where it belongs.
-#[must_use]
-pub fn targets(
-    found: &[Hypothesis],
-    sizes: &[u64],
-    gathered: &Gathered,
-    known: &[Structure],
-) -> Vec<Vec<Range<u64>>> {
-    let mut all: Vec<Vec<(u64, u64)>> = vec![Vec::new(); sizes.len()];
-    for one in found.iter().take(8) {
-        let Some(geometry) = one.shape.geometry(one.member_sectors(sizes)) else { continue };
-        let usual = one.roles.iter().flatten().next().map_or(0, |place| place.data_offset);
-        // Of every member, for other orders are possible, and other members.
-        let out = one.left_out(sizes.len()).into_iter();
-        let out = out.map(|member| Place { member, data_offset: usual });
-        let places: Vec<Place> = one.roles.iter().flatten().copied().chain(out).collect();
-        for place in gathered.known_places(one.structure, known) {
-            for strip in copies(&geometry, one.origin + place) {
-                let row = strip.sector * SECTOR_BYTES / TARGET_BYTES;
-                for place in &places {
-                    let at = (place.data_offset + strip.sector) * SECTOR_BYTES;
-                    all[place.member].push((at / TARGET_BYTES * TARGET_BYTES, row));
-                }
-            }
-        }
-    }
-    let anywhere = under_all_shapes(found, sizes, gathered, known);
-    for starts in &mut all {
-        starts.extend(anywhere.iter().map(|start| (*start, start / TARGET_BYTES)));
-        starts.sort_unstable();
-        starts.dedup_by_key(|(start, _)| *start);
-    }
-    let most = all.iter().map(Vec::len).max().unwrap_or(0) as u64;
-    // Of all members the same rows: a block that was seen in parity alone would speak against the
-    // place where nobody looked.
-    let is_kept = |row: u64| most <= MOST_TARGETS || scatter(row) % most < MOST_TARGETS;
-    let ranges = all.into_iter().zip(sizes).map(|(starts, size)| {
-        let range = |(start, row): (u64, u64)| {
-            let end = (start + TARGET_BYTES).min(size * SECTOR_BYTES);
-            (is_kept(row) && start < end).then_some(start..end)
-        };
-        starts.into_iter().filter_map(range).collect()
-    });
-    ranges.collect()
-}
-
-/// A number that has nothing to do with its neighbours.
-const fn scatter(number: u64) -> u64 {
-    number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24
-}
-
-/// Where on members a few blocks would lie, under whatever shape, in bytes: on large members what
-/// is read first may hold too few blocks to tell one shape from another.
-fn under_all_shapes(
-    found: &[Hypothesis],
-    sizes: &[u64],
-    gathered: &Gathered,
-    known: &[Structure],
-) -> BTreeSet<u64> {
-    let mut starts = BTreeSet::new();
-    let Some(one) = found.first() else { return starts };
-    let Some(place) = one.roles.iter().flatten().next() else { return starts };
-    let sectors = one.member_sectors(sizes);
-    let places = gathered.known_places(one.structure, known);
-    for shape in shapes::all(sizes.len()) {
-        let Some(geometry) = shape.geometry(sectors) else { continue };
-        for part in 1..=ANYWHERE {
-            let Some(at) = places.get(places.len() * part / (ANYWHERE + 1)) else { continue };
-            let strips = copies(&geometry, one.origin + at).take(1);
-            starts.extend(strips.map(|strip| {
-                let at = (place.data_offset + strip.sector) * SECTOR_BYTES;
-                at / TARGET_BYTES * TARGET_BYTES
-            }));
-        }
-    }
-    starts
 }
 
 /// Counts the equations that a hypothesis meets, as closely as can be.

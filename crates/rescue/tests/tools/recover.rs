@@ -14,8 +14,13 @@ use braid_rescue::recover::{
 use crate::support::{Folder, have, run};
 
 mod btrfs;
+mod drawn;
 mod ntfs;
+mod property;
+mod proven;
+mod readable;
 mod remains;
+mod walked;
 
 /// An ext4 of so many MiB with so many directories of 16 files each.
 fn ext4(folder: &Folder, mib: u64, directories: usize) -> Vec<u8> {
@@ -170,14 +175,16 @@ fn found(members: &[Vec<u8>]) -> Vec<Ranked> {
         }
         harvests.push(harvest);
     }
-    let gathered = Gathered::of(&harvests, &known);
+    let mut gathered = Gathered::of(&harvests, &known);
+    let names: Vec<String> = (0..members.len()).map(|index| format!("m{index}")).collect();
+    let mut images: Vec<&mut dyn Image> = images.iter_mut().map(|i| i as &mut dyn Image).collect();
+    let mut read = Members::new(&mut images);
+    gathered.compare(&mut read);
     let sizes: Vec<u64> = members.iter().map(|member| member.len() as u64 / 512).collect();
     let found = search(&sizes, &gathered, &known, None);
     let ranges = targets(&found, &sizes, &gathered, &known);
     assert!(ranges.iter().flatten().all(|range| range.start < range.end));
-    let names: Vec<String> = (0..members.len()).map(|index| format!("m{index}")).collect();
-    let mut images: Vec<&mut dyn Image> = images.iter_mut().map(|i| i as &mut dyn Image).collect();
-    rank(&found, &mut Members::new(&mut images), &gathered, &known, &names)
+    rank(&found, &mut read, &gathered, &known, &names)
 }
 
 /// What was found first, in short: `raid5 Parity(LeftSymmetric) 128: 0@2048 - 2@2048 high`.
@@ -286,6 +293,9 @@ fn an_order_that_few_blocks_tell_is_not_called_likely_unless_it_is_right() {
         let is_right = ["high", "likely"].map(|confidence| expected(&case, right, confidence));
         let is_right = is_right.contains(&told);
         exactly += usize::from(is_right);
+        if !is_right {
+            println!("log of {log_blocks} blocks: {}", brief(&ranked));
+        }
         if !is_right && !told.ends_with(" guess") {
             wrong.push(format!("log of {log_blocks} blocks, {uuid}: {}", brief(&ranked)));
         }
@@ -405,6 +415,16 @@ fn what_cannot_be_told_is_no_more_than_a_guess() {
     let mirror = Case::new(Level::Raid1, "", 0, 2);
     let ranked = found(&mirror.lay(&content[4096..]));
     assert_eq!(told(&ranked), expected(&mirror, "0@2048 1@2048", "likely"));
+    // Controllers have other arrays than mirrors, too.
+    let mut controlled = mirror.lay(&content[4096..]);
+    for member in &mut controlled {
+        let anchor = member.len() - 512;
+        member[anchor..anchor + 4].copy_from_slice(b"\xde\x11\xde\x11");
+    }
+    let ranked = found(&controlled);
+    assert_eq!(told(&ranked), expected(&mirror, "0@2048 1@2048", "guess"));
+    let evidence = ranked[0].evidence.join("; ");
+    assert!(evidence.contains("m0 is a member of a controller's array (DDF)"), "{evidence}");
     assert!(found(&[Vec::new()]).is_empty());
 }
 

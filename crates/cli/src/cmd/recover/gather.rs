@@ -86,7 +86,12 @@ impl Read {
         let sizes: Vec<u64> = devices.iter().map(|device| device.sectors).collect();
         let hints = hints::of(devices);
         let known = &self.known;
+        let mut images: Vec<_> = devices.iter().map(as_image).collect();
+        let mut images: Vec<&mut dyn Image> =
+            images.iter_mut().map(|image| image as &mut dyn Image).collect();
+        let mut members = Members::new(&mut images);
         let mut gathered = Gathered::of(&self.harvests, known);
+        gathered.compare(&mut members);
         let mut found = recover::search(&sizes, &gathered, known, hints.as_ref());
         let progress = Progress::new(0);
         let gather = |image: &mut dyn Image, range, found: &mut Harvest| {
@@ -105,6 +110,7 @@ impl Read {
             self.harvests.iter_mut().zip(more).for_each(|(one, more)| one.merge(more));
             self.samples.iter_mut().zip(targets).for_each(|(read, more)| read.extend(more));
             gathered = Gathered::of(&self.harvests, known);
+            gathered.compare(&mut members);
             found = recover::search(&sizes, &gathered, known, hints.as_ref());
         }
         let rows = rows(devices, &recover::compared(&found, &sizes, &gathered), &progress);
@@ -114,10 +120,6 @@ impl Read {
         }
         let names: Vec<String> =
             devices.iter().map(|device| device.path.display().to_string()).collect();
-        let mut images: Vec<_> = devices.iter().map(as_image).collect();
-        let mut images: Vec<&mut dyn Image> =
-            images.iter_mut().map(|image| image as &mut dyn Image).collect();
-        let mut members = Members::new(&mut images);
         for (member, rows) in rows.into_iter().enumerate() {
             rows.into_iter().for_each(|(at, bytes)| members.keep(member, at, bytes));
         }

@@ -71,7 +71,12 @@ fn the_copy_of_a_partition_table_is_an_equation() {
     let case = Case::new(Level::Raid5, "ls", 64, 3);
     let best = |content: &[u8]| {
         let mut ranked = found(&shuffled(&case.lay(content), &[2, 0, 1]));
-        assert_eq!(told(&ranked), expected(&case, "1@2048 2@2048 0@2048", "high"));
+        assert_eq!(
+            told(&ranked),
+            expected(&case, "1@2048 2@2048 0@2048", "high"),
+            "{}",
+            brief(&ranked)
+        );
         let best = ranked.swap_remove(0);
         assert_eq!((best.hypothesis.origin, best.hypothesis.met), (2048, best.hypothesis.of));
         best.hypothesis.met
