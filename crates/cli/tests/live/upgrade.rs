@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::support::export::{ask, connect, fill, noise};
 use crate::support::nodes::{in_memory, members as on_nodes};
-use crate::support::{Lab, install, install_script, program, skip, until};
+use crate::support::{Lab, install, program, skip, until};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde_json::Value;
 

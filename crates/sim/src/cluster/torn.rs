@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use braid_array::action::CommandId;
 use braid_array::array::Scratch;
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::format::superblock::MAX_SECTOR;
 use braid_array::{Action, Role};
 use braid_cluster::client::{Client, ClientConfig};
 use braid_cluster::failover::FailoverClient;
@@ -63,6 +64,9 @@ struct Torn<'a> {
     doubtful: BTreeSet<(LogicalTime, u64)>,
     /// Writes that might fail when they were submitted.
     risky: BTreeSet<LogicalTime>,
+    /// Writes that were submitted while something waited for a resync: where a member is lost
+    /// meanwhile, nothing says yet what is lost with it.
+    early: BTreeSet<LogicalTime>,
     /// Only whole stripes are written.
     whole: bool,
     /// Only these were, with all members there: no record tells of what a member lacks.
@@ -100,6 +104,7 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
         blocks: sectors / BLOCK_SECTORS,
         doubtful: BTreeSet::new(),
         risky: BTreeSet::new(),
+        early: BTreeSet::new(),
         whole: cluster.rng.percent(50),
         unrecorded: true,
         dead: BTreeSet::new(),
@@ -229,6 +234,10 @@ impl Torn<'_> {
             _ => {
                 self.unrecorded &= self.whole && self.unknown.away().next().is_none();
                 self.unknown.begins(moment, range);
+                let superblock = self.cluster.status_of(self.client).superblock;
+                if superblock.resync_offset != MAX_SECTOR {
+                    self.early.insert(moment);
+                }
                 if self.unknown.write_may_fail(moment, range) {
                     self.risky.insert(moment);
                 }
@@ -352,9 +361,9 @@ impl Torn<'_> {
             }
             Kind::Flush => self.flushed(moment, ok)?,
             _ => {
-                let risky =
-                    self.risky.remove(&moment) || self.unknown.write_may_fail(moment, range);
-                if !ok && !risky {
+                let early = self.early.remove(&moment) && self.unknown.is_in_doubt(range);
+                let risky = self.risky.remove(&moment) || early;
+                if !ok && !risky && !self.unknown.write_may_fail(moment, range) {
                     return Err(Failure(format!("a write of {sector}+{sectors} failed")));
                 }
                 let now = self.judge.moment();

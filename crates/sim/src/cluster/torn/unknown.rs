@@ -258,6 +258,12 @@ impl Unknown {
         })
     }
 
+    /// Is a member away, and may sums not fit there?
+    pub(super) fn is_in_doubt(&self, range: Range) -> bool {
+        let torn = || self.map.slices(range).into_iter().any(|slice| self.torn.contains(&slice));
+        !self.away.is_empty() && torn()
+    }
+
     /// Is everything known, but for what is written now?
     pub(super) fn is_none(&self) -> bool {
         self.torn.is_empty() && self.unknown.is_empty() && self.sums.is_empty()
