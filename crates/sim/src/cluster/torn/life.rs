@@ -41,6 +41,9 @@ impl Torn<'_> {
             ReadAll, WriteAll, WriteAll, WriteSome, WriteSome, Lose, Lose, Return, Return, Return,
             Replace, Another, Restart,
         ];
+        if self.unknown.is_alone() && self.cluster.rng.percent(40) {
+            self.write_beside()?;
+        }
         for _ in 0..self.cluster.rng.between(1, 6) {
             let step = self.cluster.rng.pick(&steps);
             self.cluster.note(&[101], || format!("STEP {step:?}"));
@@ -111,6 +114,18 @@ impl Torn<'_> {
             self.request_all(Kind::Write { fua: false }, vec![range])?;
         }
         self.request_all(Kind::Flush, vec![Range::default()])
+    }
+
+    /// Parts of stripes are written beside what the member knows that is away, and it comes back.
+    fn write_beside(&mut self) -> Result<(), Failure> {
+        self.whole = false;
+        for _ in 0..self.cluster.rng.between(2, 6) {
+            let block = self.cluster.rng.below(self.blocks);
+            let range = Range { sector: block * BLOCK_SECTORS, sectors: BLOCK_SECTORS };
+            self.request_all(Kind::Write { fua: false }, vec![range])?;
+        }
+        self.return_all()?;
+        self.read_all()
     }
 
     /// Others are lost, no more than the array can do without.

@@ -140,6 +140,11 @@ impl Unknown {
         self.alone = None;
     }
 
+    /// Is the only one away who had all when power was lost?
+    pub(super) const fn is_alone(&self) -> bool {
+        self.alone.is_some()
+    }
+
     /// Who is away.
     pub(super) fn away(&self) -> impl Iterator<Item = Role> {
         self.away.iter().copied()
