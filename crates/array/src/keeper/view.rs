@@ -258,6 +258,14 @@ impl<'a> KeeperView<'a> {
         holder.is_some_and(|member| member.bad_blocks.overlaps(member.absolute(row), sectors))
     }
 
+    /// Does who is being given a role keep what it held where the others cannot tell it?
+    #[must_use]
+    pub fn keeps_own(self, role: Role) -> bool {
+        let members = &self.keeper.core.members;
+        let holder = members.role(role).holder.and_then(|id| members.get(id));
+        holder.is_some_and(|member| member.keeps_own)
+    }
+
     /// How many of these rows of a role are, from the first on, all bad or all not.
     #[must_use]
     pub fn alike(self, role: Role, row: u64, sectors: u64) -> u64 {

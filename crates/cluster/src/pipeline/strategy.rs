@@ -37,8 +37,8 @@ impl Knowledge<'_> {
     }
 
     /// The blocks that are not written and that nobody knows, where what is written can be known
-    /// without them: all their sums are unknown, and the others are formed anew and tell what is
-    /// written to members that are lost.
+    /// without them: all their sums are unknown, and the others, among them all that are held of what
+    /// is written to lost members, are formed anew and tell that.
     fn not_needed(&self, code: &StripeCode, touched: &Touched) -> Option<Vec<u32>> {
         let held = |sum: &&Equation| !self.missing.contains(sum.parity.node);
         if !code.equations().iter().filter(held).any(|sum| (self.unknown)(sum.parity)) {
@@ -56,11 +56,16 @@ impl Knowledge<'_> {
         if unknown.is_empty() || !stay.all(|sum| (self.unknown)(sum.parity)) {
             return None;
         }
+        let written = lost_blocks(code, self.missing).filter(|&index| touched.contains(index));
+        let written: Vec<Cell> = written.map(cell).collect();
+        // What is in no known sum counts as not written when its member comes back.
+        let half_known = |sum: &Equation| sum.terms.iter().any(|term| written.contains(&term.cell));
+        if code.equations().iter().filter(stays).filter(held).any(half_known) {
+            return None;
+        }
         let stay = code.equations().iter().filter(stays).map(|sum| sum.parity);
         let gone = code.cells().filter(|cell| self.missing.contains(cell.node));
         let after: Vec<Cell> = gone.chain(stay).chain(cells.iter().copied()).collect();
-        let written = lost_blocks(code, self.missing).filter(|&index| touched.contains(index));
-        let written: Vec<Cell> = written.map(cell).collect();
         Recovery::of(code, &after, &written).map(|_| unknown)
     }
 }

@@ -63,14 +63,12 @@ impl Unsynced {
         self.left.as_ref().is_some_and(|left| left.overlaps(start, end))
     }
 
-    /// Is this range of sync space known to be in step: nothing of it waits for a resync, but for
-    /// sums that are noted as bad?
+    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
     pub(in crate::keeper) fn in_step(&self, core: &Core, start: u64, end: u64) -> bool {
         let metadata = &core.metadata;
         end <= metadata.clean.resynced
             || metadata.intent.as_ref().is_some_and(|intent| !intent.needs_resync(start, end))
             || self.left.is_some() && !self.is_left(start, end)
-            || self.noted.covers(start, end)
     }
 
     /// A write has made sums from all data of these rows: they fit. Did they wait for a resync?

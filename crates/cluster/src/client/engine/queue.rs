@@ -271,7 +271,8 @@ impl Queue {
     /// whole, where it writes a part of a stripe.
     fn cut_first_alike(&mut self, cx: &mut Cx<'_>, work: &mut Work, kind: usize) {
         let first = &self.pending[kind][0];
-        if first.background || first.range.touched.is_all() || !cx.keeper.has_bad_blocks() {
+        let by_others = !first.restores.is_empty();
+        if by_others || first.range.touched.is_all() || !cx.keeper.has_bad_blocks() {
             return;
         }
         let part = first.extent();
@@ -451,7 +452,11 @@ fn way(cx: &Cx<'_>, plan: &PlacedSchedule, pending: &PendingSet, missing: Roles)
         return write_strategy(&plan.code, &range.touched, known);
     }
     let mut put = range.touched.clone();
-    cx.unreadable(&part, &plan.code).into_iter().for_each(|index| put.insert(index));
+    let code = &plan.code;
+    // Who keeps its own reads that itself.
+    let is_kept = |index: u32| cx.is_kept(&part, code, code.data()[index as usize]);
+    let unreadable = cx.unreadable(&part, code).into_iter();
+    unreadable.filter(|&index| !is_kept(index)).for_each(|index| put.insert(index));
     let all = put.is_all();
     Way::new(if all { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }, put)
 }
