@@ -419,7 +419,8 @@ one_round() {
 	echo "$kind $took" >>"$work/took"
 }
 
-chosen=$(awk -v wanted=" $* " 'NF == 4 && (wanted ~ /^ *$/ || index(wanted, " " $1 " "))' <<<"$kinds")
+chosen=$(awk -v wanted=" $* " 'NF == 4 && (wanted ~ /^ *$/ || index(wanted, " " $1 " "))' \
+	<<<"$kinds")
 [ -n "$chosen" ] || { echo "survive.sh: no kind of round named $*" >&2; exit 2; }
 
 round=0 kind=setting-up

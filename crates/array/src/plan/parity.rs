@@ -196,7 +196,8 @@ impl Cut<'_> {
             covered: &|index| self.covered[index].is_some(),
             readable: &|cell| view.of(cell).reader.is_some(),
             held: &|cell| view.recorded || view.of(cell).writable(),
-            noted: &|cell| view.of(cell).noted,
+            // A record of a write has its sums.
+            noted: &|cell| !view.recorded && view.of(cell).noted,
             in_step: view.parity_valid,
         };
         part.strategy()

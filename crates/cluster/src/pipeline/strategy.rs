@@ -37,8 +37,8 @@ impl Knowledge<'_> {
     }
 
     /// The blocks that are not written and that nobody knows, where what is written can be known
-    /// without them: all their sums are unknown, and the others, among them all that are held of what
-    /// is written to lost members, are formed anew and tell that.
+    /// without them: all their sums are unknown, and the others, among them all that are held of
+    /// what is written to lost members, are formed anew and tell that.
     fn not_needed(&self, code: &StripeCode, touched: &Touched) -> Option<Vec<u32>> {
         let held = |sum: &&Equation| !self.missing.contains(sum.parity.node);
         if !code.equations().iter().filter(held).any(|sum| (self.unknown)(sum.parity)) {
