@@ -48,13 +48,14 @@ impl Cx<'_> {
         cells.filter(|&(_, &cell)| gone(cell)).map(|(index, _)| index).collect()
     }
 
-    /// Tells whether a node that is there keeps what it holds of a cell, as it returns, and no sum
-    /// is known that tells it.
+    /// Tells whether a node that is there keeps what it holds of a cell, as it returns: all sums of
+    /// it are unknown, so it was not written meanwhile.
     pub(super) fn is_kept(&self, range: &Extent, code: &StripeCode, cell: Cell) -> bool {
-        let known = |cell: Cell| !self.lost().contains(cell.node) && !self.is_unknown(range, cell);
-        let sums = || code.involved(cell).iter().map(|&sum| code.equations()[sum].parity);
+        let lost = self.lost();
+        let unknown = |cell: Cell| !lost.contains(cell.node) && self.is_unknown(range, cell);
+        let mut sums = code.involved(cell).iter().map(|&sum| code.equations()[sum].parity);
         let keeps = self.members.alive(cell.node) && self.keeper.keeps_own(cell.node);
-        keeps && !self.is_unknown(range, cell) && !sums().any(known)
+        keeps && !self.is_unknown(range, cell) && sums.all(unknown)
     }
 
     /// Tells whether the sums of this part of a slice say what lost data was. Copies do, each of
