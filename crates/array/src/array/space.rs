@@ -83,7 +83,7 @@ impl SyncSpace for Space {
         let sectors = (chunk - row % chunk).min(end - row);
         let strips = Role::all(self.roles()).map(|role| (role, row));
         let (sums, data) = strips.partition(|&(role, _)| is_sum(role));
-        Strips { places: sectors, sectors, data, sums }
+        Strips { places: sectors, sectors, data, sums, involved: Vec::new() }
     }
 
     fn first_row(&self, sector: u64) -> u64 {

@@ -30,6 +30,19 @@ pub struct Strips {
     pub data: Vec<(Role, u64)>,
     /// Holders of sums, and the first row of each.
     pub sums: Vec<(Role, u64)>,
+    /// For each strip of data the places among the sums of those that it is in. When there are
+    /// none at all, it is in all.
+    pub involved: Vec<Vec<usize>>,
+}
+
+impl Strips {
+    /// The sums that a strip of data is in, which has this place among those.
+    pub(crate) fn sums_of(&self, data: usize) -> impl Iterator<Item = (Role, u64)> {
+        let of = self.involved.get(data);
+        let sums = self.sums.iter().enumerate();
+        let is_of = move |place: usize| of.is_none_or(|places| places.contains(&place));
+        sums.filter(move |(place, _)| is_of(*place)).map(|(_, &sum)| sum)
+    }
 }
 
 /// The space in which resync, bitmap and locks count, and how members share it. It is md's: rows of

@@ -1,9 +1,9 @@
 //! Returning members that keep what they held where nobody else can tell it.
 //!
 //! Where sums were torn while a member was in sync, and were noted as bad because it was lost, its
-//! own data there are as they were: a write to them would have made sums of all data, and these
-//! would be known. So where no sum is known, and it held all of its role when it was lost, it keeps
-//! them, and a resync forms the sums anew. Whoever held less, or something else, gets what the
+//! own data there are as they were: a write to them would have formed one of their sums, and that
+//! would be known. So what is in no known sum it keeps, if it held all of its role when it was
+//! lost, and a resync forms the sums anew. Whoever held less, or something else, gets what the
 //! others tell, and the rest is bad on it.
 
 use super::Unit;
@@ -41,25 +41,40 @@ fn is_as_found(new: &NewMember, own: &Superblock, found: &Superblock, role: Role
 }
 
 impl Unsynced {
-    /// Tells whether a member keeps what it held of a unit that the others cannot tell.
-    pub(super) fn is_kept(&self, core: &Core, id: MemberId, unit: Unit) -> bool {
+    /// The rows that a member does not keep of a unit that the others cannot tell: its sums, and
+    /// data that is in a known sum. `None` when it keeps nothing there.
+    pub(super) fn not_kept(
+        &self,
+        core: &Core,
+        id: MemberId,
+        unit: Unit,
+    ) -> Option<Vec<(u64, u64)>> {
         let sums = matches!(core.space.redundancy(), Redundancy::Parity(_));
-        let keeps = core.members.get(id).is_some_and(|member| member.keeps_own);
-        if !sums || !keeps {
-            return false;
-        }
-        core.space.all_strips(unit.start, unit.end()).iter().all(|strips| {
-            let known = |&(role, row): &(Role, u64)| {
+        let member = core.members.get(id).filter(|member| sums && member.keeps_own)?;
+        let role = member.state.role()?;
+        let mut rows = Vec::new();
+        let mut keeps = false;
+        for strips in core.space.all_strips(unit.start, unit.end()) {
+            let known = |(role, row): (Role, u64)| {
                 core.members.view(role, row, strips.sectors, &[]).reader.is_some()
             };
-            !strips.sums.iter().any(known)
-        })
+            let own = |&(_, (holder, _)): &(usize, (Role, u64))| holder == role;
+            let data = strips.data.iter().copied().enumerate().filter(own);
+            let (told, kept): (Vec<_>, Vec<_>) =
+                data.partition(|&(place, _)| strips.sums_of(place).any(known));
+            let nothing_known = || told.is_empty() && !strips.sums.iter().copied().any(known);
+            keeps |= !kept.is_empty() || nothing_known();
+            let sums = strips.sums.iter().filter(|(holder, _)| *holder == role);
+            let rest = told.iter().map(|(_, strip)| strip).chain(sums);
+            rows.extend(rest.map(|&(_, row)| (row, strips.sectors)));
+        }
+        keeps.then_some(rows)
     }
 
     /// Has the sums of a unit formed anew, which are noted as bad, as a member has kept its data
     /// there. Whoever comes next need not doubt them for that: the logs say so.
     pub(super) fn note_kept(&mut self, core: &mut Core, unit: Unit) {
-        self.noted.insert(unit.start, unit.end());
+        self.noted.insert_exactly(unit.start, unit.end());
         self.waits_again(core, unit.start, unit.end());
         core.metadata.queue_superblock(false);
     }

@@ -34,6 +34,13 @@ impl Ranges {
         self.ends.insert(start, end);
     }
 
+    /// Adds `[start, end)` and nothing else, unless the set would grow too large by that.
+    pub(super) fn insert_exactly(&mut self, start: u64, end: u64) {
+        if self.ends.len() < MAX_RANGES || self.covers(start, end) {
+            self.insert(start, end);
+        }
+    }
+
     /// Takes `[start, end)` out, unless the set would grow too large by that.
     pub(crate) fn remove(&mut self, start: u64, end: u64) {
         if self.ends.len() >= MAX_PARTS {
@@ -55,6 +62,11 @@ impl Ranges {
     /// Is any sector of `[start, end)` in the set?
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.ends.range(..end).next_back().is_some_and(|(_, last)| *last > start)
+    }
+
+    /// Are all sectors of `[start, end)` in the set?
+    pub(super) fn covers(&self, start: u64, end: u64) -> bool {
+        self.ends.range(..=start).next_back().is_some_and(|(_, last)| *last >= end)
     }
 
     /// They, in order.
@@ -93,6 +105,8 @@ mod tests {
         assert_eq!(set, of(&[(8, 24), (30, 40)]));
         assert_eq!((set.first(), set.sectors()), (Some(8), 26));
         assert!(set.overlaps(23, 24) && !set.overlaps(24, 30) && set.overlaps(0, 9));
+        assert!(set.covers(8, 24) && set.covers(9, 10));
+        assert!(!set.covers(7, 24) && !set.covers(8, 25) && !set.covers(24, 30));
         set.remove(10, 12);
         assert_eq!(set, of(&[(8, 10), (12, 24), (30, 40)]));
         set.remove(0, 35);
@@ -110,5 +124,9 @@ mod tests {
         }
         assert!(set.ends.len() <= MAX_RANGES);
         assert!(starts().all(|start| set.overlaps(start, start + 1)));
+        let mut exact = Ranges::default();
+        starts().for_each(|start| exact.insert_exactly(start, start + 8));
+        assert_eq!(exact.ends.len(), MAX_RANGES);
+        assert_eq!(exact.sectors(), MAX_RANGES as u64 * 8);
     }
 }

@@ -1,11 +1,10 @@
 //! The units of background work: which are asked for, and what they mean when they are done.
 
 use super::{BUSY_MS, Done, FULL_MS, Fix, Sync, TORN, Unit, Unread, Work};
+use crate::MemberId;
 use crate::events::{Fault, SyncAction};
-use crate::keeper::Strips;
 use crate::keeper::core::Core;
 use crate::keeper::members::State;
-use crate::{MemberId, Role};
 
 /// A member that does not hold what it was given.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +182,8 @@ impl Sync {
 
     /// Tells whether all these members keep what they held of a unit.
     fn all_keep(&self, core: &Core, targets: &[MemberId], unit: Unit) -> bool {
-        self.work_goes_on() && targets.iter().all(|id| self.unsynced.is_kept(core, *id, unit))
+        let keeps = |id: &MemberId| self.unsynced.not_kept(core, *id, unit).is_some();
+        self.work_goes_on() && targets.iter().all(keeps)
     }
 
     /// A unit was compared and nothing differs any more: a resync has nothing left to do there.
@@ -220,13 +220,12 @@ impl Sync {
             let Some(role) = core.members.get(id).and_then(|member| member.state.role()) else {
                 continue;
             };
-            let kept = self.unsynced.is_kept(core, id, unit);
-            let unknown = if kept {
+            let rest = self.unsynced.not_kept(core, id, unit);
+            if rest.is_some() {
                 self.unsynced.note_kept(core, unit);
-                sums_of(core, role, unit)
-            } else {
-                core.space.rows_of(role, unit.start, unit.end())
-            };
+            }
+            let all = || core.space.rows_of(role, unit.start, unit.end());
+            let unknown = rest.unwrap_or_else(all);
             if let Err(reason) = note_unknown(core, id, &unknown) {
                 self.cursor = self.cursor.min(place);
                 self.interrupt(reason.clone());
@@ -253,6 +252,7 @@ impl Sync {
     /// A write reached some members and not others: until a resync has been there, they may differ.
     /// Members being rebuilt get it again.
     pub(in crate::keeper) fn note_torn(&mut self, core: &mut Core, start: u64, end: u64) {
+        self.unsynced.noted.remove(start, end);
         self.unsynced.waits_again(core, start, end);
         let row = core.space.first_row(start);
         for id in core.members.iter_live().map(|(id, _)| id).collect::<Vec<_>>() {
@@ -278,16 +278,6 @@ impl Sync {
         }
         core.metadata.queue_superblock(false);
     }
-}
-
-/// The rows of a unit at which a role holds sums, and how high they are.
-fn sums_of(core: &Core, role: Role, unit: Unit) -> Vec<(u64, u64)> {
-    let strips = core.space.all_strips(unit.start, unit.end());
-    let own = |strips: &Strips| {
-        let sums = strips.sums.iter().filter(|(holder, _)| *holder == role);
-        sums.map(|&(_, row)| (row, strips.sectors)).collect::<Vec<_>>()
-    };
-    strips.iter().flat_map(own).collect()
 }
 
 /// Notes rows as bad, of so many sectors each, of which nobody can tell a member what it is to hold

@@ -63,12 +63,14 @@ impl Unsynced {
         self.left.as_ref().is_some_and(|left| left.overlaps(start, end))
     }
 
-    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
+    /// Is this range of sync space known to be in step: nothing of it waits for a resync, but for
+    /// sums that are noted as bad?
     pub(in crate::keeper) fn in_step(&self, core: &Core, start: u64, end: u64) -> bool {
         let metadata = &core.metadata;
         end <= metadata.clean.resynced
             || metadata.intent.as_ref().is_some_and(|intent| !intent.needs_resync(start, end))
             || self.left.is_some() && !self.is_left(start, end)
+            || self.noted.covers(start, end)
     }
 
     /// A write has made sums from all data of these rows: they fit. Did they wait for a resync?
@@ -162,7 +164,10 @@ impl Unsynced {
             while place < end {
                 let strips = core.space.strips_at(place, end);
                 let fate = fate(core, &strips);
-                if fate == Fate::Lost && !mark_sums(core, &strips) {
+                // Sums that are known there were formed since.
+                let is_noted = self.noted.covers(place, place + strips.places);
+                let is_lost = fate == Fate::Lost && !is_noted;
+                if is_lost && !mark_sums(core, &strips) {
                     for (id, bad_blocks) in before {
                         if let Some(member) = core.members.get_mut(id) {
                             member.bad_blocks = bad_blocks;
@@ -172,7 +177,7 @@ impl Unsynced {
                     self.resync_waits.get_or_insert(NO_ROOM.into());
                     return;
                 }
-                if fate == Fate::Lost {
+                if is_lost {
                     lost += strips.sectors;
                 }
                 if fate != Fate::Waits {

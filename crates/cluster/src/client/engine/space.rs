@@ -207,6 +207,7 @@ impl SyncSpace for Space {
             sectors: u64::from(len) / SECTOR_BYTES,
             data: code.data().iter().map(|&cell| strip(cell)).collect(),
             sums: code.equations().iter().map(|equation| strip(equation.parity)).collect(),
+            involved: code.data().iter().map(|&cell| code.involved(cell).to_vec()).collect(),
             ..nothing
         }
     }
