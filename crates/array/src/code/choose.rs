@@ -1,7 +1,7 @@
 //! How a part of a stripe is best written.
 
 use super::decode::Recovery;
-use super::stripe::{Cell, Equation, StripeCode};
+use super::stripe::{Cell, StripeCode};
 
 /// How a write makes the sums fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,14 +79,14 @@ impl Part<'_> {
     /// known ones can be changed without it.
     fn leaves_unknown(&self) -> bool {
         let Self { code, covered, readable, held, noted, in_step } = *self;
-        let sums = || code.equations().iter().filter(|equation| held(equation.parity));
-        if !sums().any(|equation| noted(equation.parity)) {
+        let mut sums = code.equations().iter().map(|equation| equation.parity);
+        if !sums.any(|sum| held(sum) && noted(sum)) {
             return false;
         }
-        let is_in = |cell: Cell, sum: &&Equation| sum.terms.iter().any(|term| term.cell == cell);
         let known = |cell: Cell| readable(cell) && in_step;
         let fits = |cell: Cell| {
-            let mut changed = sums().filter(|sum| is_in(cell, sum)).map(|sum| sum.parity);
+            let all = code.involved(cell).iter().map(|&sum| code.equations()[sum].parity);
+            let mut changed = all.filter(|&sum| held(sum));
             if readable(cell) {
                 changed.all(|sum| noted(sum) || known(sum))
             } else {

@@ -356,14 +356,20 @@ fn an_array_over_nodes_is_used_on() {
     lab.ok("check home --wait", &[]);
 }
 
-#[test]
-fn a_pause_and_the_mode_of_a_journal_stay() {
-    let lab = Lab::new();
+/// Serves an array with a journal that writes back. Its members, of which the journal is the last.
+fn writing_back(lab: &Lab) -> Vec<PathBuf> {
     let members = lab.members("m", 4, 32);
     let create = "create home -l 5 -n 3 --assume-clean --write-journal";
     lab.ok(create, &[&members[3..], &members[..3]].concat());
     lab.ok("assemble home", &members);
     lab.ok("sync home --journal-mode write-back", &[]);
+    members
+}
+
+#[test]
+fn a_pause_and_the_mode_of_a_journal_stay() {
+    let lab = Lab::new();
+    let members = writing_back(&lab);
     lab.ok("sync home --pause", &[]);
     upgraded(&lab, &program());
     let after = status(&lab);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{program_of, read, status, upgraded};
+use super::{program_of, read, status, upgraded, writing_back};
 use crate::support::export::{ask, connect, noise};
 use crate::support::nodes::{in_memory, members as on_nodes};
 use crate::support::{Lab, install_script, program};
@@ -223,11 +223,7 @@ fn an_array_is_used_on_though_nodes_go_away_while_programs_change() {
 #[test]
 fn a_program_that_cannot_set_what_was_set_gives_back() {
     let lab = Lab::new();
-    let members = lab.members("m", 4, 32);
-    let create = "create home -l 5 -n 3 --assume-clean --write-journal";
-    lab.ok(create, &[&members[3..], &members[..3]].concat());
-    lab.ok("assemble home", &members);
-    lab.ok("sync home --journal-mode write-back", &[]);
+    writing_back(&lab);
     let odd = lab.path("odd");
     install_script(&taking_over(r#"exec braid "$@" --readonly"#), &odd);
     let answer = tell(&lab, &upgrade_to(&odd));
