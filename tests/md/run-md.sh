@@ -4,7 +4,8 @@
 #
 # usage: run-md.sh [-m MEMORY] [-t SECONDS] [-v] SCRIPT [IMAGE...]
 #   -m  memory of the guest (default 512M)
-#   -t  kill the guest after so long (default 300); the status is then 124
+#   -t  kill the guest after so long (default 300), and say what its processes wait for, if it has
+#       had more than a minute; the status is then 124
 #   -v  the guest's kernel messages to stderr afterwards
 #
 # In the guest: this machine's / is the root, writable with the caller's rights; the working
@@ -20,7 +21,7 @@ while getopts m:t:v option; do
 	m) memory=$OPTARG ;;
 	t) limit=$OPTARG ;;
 	v) verbose=1 ;;
-	*) sed -n '5,8s/^# \{0,1\}//p' "$0" >&2; exit 125 ;;
+	*) sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 125 ;;
 	esac
 done
 shift $((OPTIND - 1))
@@ -90,9 +91,10 @@ echo 4000000 >/proc/sys/dev/raid/speed_limit_max
 	cat /proc/mdstat
 	for process in /proc/[0-9]*; do
 		read -r _ command state _ <"$process/stat"
-		read -r -d '' place <"$process/wchan"
+		[ "$state" != I ] || continue
 		mapfile -d '' words <"$process/cmdline"
-		echo "$command $state $place ${words[*]}"
+		echo "$command $state ${words[*]}"
+		[[ $command != "(md"* && $state != D ]] || sed 's/^/    /' "$process/stack"
 	done
 ) >"$WORK/late" 2>&1 &
 cd "$DIRECTORY" && bash "$SCRIPT"

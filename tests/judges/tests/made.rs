@@ -84,12 +84,14 @@ pub(crate) fn make_in_one_boot<A: Made>(name: &str, arrays: &[&A]) -> Result<(),
     if arrays.is_empty() {
         return Ok(());
     }
-    let mut script = guest::<A>();
-    for array in arrays {
-        array.begin();
-        let _ = writeln!(script, "{}", array.call());
-    }
-    let run = support::guest::run(name, &script);
+    let run = support::guest::run_patiently(name, |_| {
+        let mut script = guest::<A>();
+        for array in arrays {
+            array.begin();
+            let _ = writeln!(script, "{}", array.call());
+        }
+        script
+    });
     if !run.status.success() {
         return Err(format!("making arrays: {run}"));
     }
