@@ -49,13 +49,14 @@ impl Cx<'_> {
     }
 
     /// Tells whether a node that is there keeps what it holds of a cell, as it returns: all sums of
-    /// it are unknown, so it was not written meanwhile.
+    /// it that are held are unknown. So it was not written meanwhile, which would have formed them.
     pub(super) fn is_kept(&self, range: &Extent, code: &StripeCode, cell: Cell) -> bool {
         let lost = self.lost();
-        let unknown = |cell: Cell| !lost.contains(cell.node) && self.is_unknown(range, cell);
-        let mut sums = code.involved(cell).iter().map(|&sum| code.equations()[sum].parity);
+        let sums = code.involved(cell).iter().map(|&sum| code.equations()[sum].parity);
+        let held: Vec<Cell> = sums.filter(|sum| !lost.contains(sum.node)).collect();
         let keeps = self.members.alive(cell.node) && self.keeper.keeps_own(cell.node);
-        keeps && !self.is_unknown(range, cell) && sums.all(unknown)
+        let unknown = |&sum: &Cell| self.is_unknown(range, sum);
+        keeps && !self.is_unknown(range, cell) && !held.is_empty() && held.iter().all(unknown)
     }
 
     /// Tells whether the sums of this part of a slice say what lost data was. Copies do, each of

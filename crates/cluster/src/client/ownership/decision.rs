@@ -138,7 +138,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     let whole = Role::all(nodes).all(|role| member(role).is_some() || was_lost(role));
     let doubtful = marked
         && !fits
-        && (findings.parities || recorded)
+        && findings.parities
         && !findings.ppl
         && !braid_array::broken("dirty-degraded");
     if doubtful && !whole && !findings.vouched {

@@ -108,6 +108,16 @@ fn parities_are_in_doubt_where_too_few_never_died() {
     }
 }
 
+#[test]
+fn copies_are_not_in_doubt_where_journals_do_not_hold_all() {
+    let grants = grants(&[0, 1, 2, 3], &[0, 1, 2, 3], true);
+    let recorded = Findings { recorded: true, ..findings(&grants, true, false) };
+    decide(&recorded).expect_err("parities are in doubt");
+    let copies = decide(&Findings { parities: false, ..recorded }).expect("each copy counts");
+    assert!(copies.view.torn && !copies.fits, "a resync is due");
+    assert_eq!(holders(&copies), [0, 1, 2, 3]);
+}
+
 /// A mirror of two whose witness is node 9; these roles are there, and it is.
 fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal> {
     let witnesses = vec![Witness { node: NodeId(9), address: "w:7000".into() }];
