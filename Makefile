@@ -65,6 +65,7 @@ mutants: ## break each rule of arrays over nodes, and see that the simulator not
 
 model: ## explore a model of arrays over nodes, then without each of their rules
 	python3 -B tests/model/survival_check.py
+	cd tests/model && sha256sum *.py > seen.sha256
 
 survive: ## kill and stop nodes and client of an array in use, ROUNDS=100; as root
 	@scripts/setup.sh test

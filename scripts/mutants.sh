@@ -5,35 +5,51 @@
 # simulator, or no rule. LOGS=1: of arrays with logs alone.
 # usage: mutants.sh [RULE...]      (no RULE: all of them)
 # SEEDS: how many at most (10000). START: from which on (1).
+# RATE=1: runs all seeds, and tells how many of a thousand fail.
+# DRAWN=N: takes so many, drawn, of those that docs/simulation.md says are noticed by one of the
+# first hundred seeds.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
-export CARGO_TARGET_DIR=$PWD/target/mutants
-cargo build --quiet --release -p braid-sim --features mutants
+sim=$PWD/target/checked/braid-sim
+[ -n "${BUILT:-}" ] || cargo build --quiet --profile checked --workspace --bins
+start=${START:-1} most=${SEEDS:-10000}
 
-# seeds RULE OPTION...: the first seed that fails, if one does.
+# seeds RULE OPTION...: the first seed that fails, or how many of a thousand do, if any does.
 seeds() {
-	local rule=$1 said
+	local rule=$1 said first=--first
 	shift
-	said=$(BRAID_MUTANT=$rule "$CARGO_TARGET_DIR/release/braid-sim" "$@" --first) || true
+	[ -z "${RATE:-}" ] || first=
+	said=$(BRAID_MUTANT=$rule "$sim" "$@" --start "$start" --seeds "$most" $first) || true
 	# One that was killed has noticed nothing, and missed nothing.
 	grep -q '^[0-9]* passed, [0-9]* failed' <<<"$said" || { echo "it did not end"; return; }
-	grep -m 1 '^FAILED' <<<"$said" || true
+	if [ -n "${RATE:-}" ]; then
+		awk '/^[0-9]+ passed/ && $3 > 0 { printf "%.1f of 1,000\n", $3 * 1000 / ($1 + $3) }' <<<"$said"
+	else
+		grep -m 1 '^FAILED' <<<"$said" || true
+	fi
 }
 
-[ $# -gt 0 ] || mapfile -t rules < <(grep -rho 'broken("[^"]*")' crates/*/src | cut -d'"' -f2 |
-	sort -u)
+often() { awk -F ' *[|] *' '$4 + 0 > 0 && $4 + 0 <= 100 { print $2 }' docs/simulation.md; }
+if [ $# = 0 ] && [ -n "${DRAWN:-}" ]; then
+	# shellcheck disable=SC2046 # rules are words
+	mapfile -t rules < <(scripts/drawn.sh "$DRAWN" $(often))
+elif [ $# = 0 ]; then
+	mapfile -t rules < <(grep -rho 'broken("[^"]*")' crates/*/src | cut -d'"' -f2 | sort -u)
+else
+	rules=("$@")
+fi
 passed=0 failed=0
-for rule in "${@:-${rules[@]}}"; do
+for rule in "${rules[@]}"; do
 	line=
 	if [ -z "${LOGS:-}" ]; then
-		line=$(seeds "$rule" --cluster --seeds "${SEEDS:-10000}" --start "${START:-1}")
-		[ -n "$line" ] || line=$(seeds "$rule" --seeds "${SEEDS:-10000}")
+		line=$(seeds "$rule" --cluster)
+		[ -n "$line" ] || line=$(seeds "$rule")
 	fi
-	[ -n "$line" ] || line=$(seeds "$rule" --logs --seeds "${SEEDS:-10000}")
-	echo "$rule: ${line:-not noticed}"
+	[ -n "$line" ] || line=$(seeds "$rule" --logs)
+	echo "without $rule: ${line:-not noticed}"
 	case $line in
-	FAILED*) passed=$((passed + 1)) ;;
-	*) failed=$((failed + 1)) ;;
+	'' | 'it did not end') failed=$((failed + 1)) ;;
+	*) passed=$((passed + 1)) ;;
 	esac
 done
 echo "$passed passed, $failed failed"

@@ -3,6 +3,7 @@
 # writes and verifies on ext4 over it. After each round what was flushed is there, `braid check`
 # finds no mismatch, and e2fsck nothing to mend. As root; plain processes over loopback.
 # POLICY: the array's consistency policy.
+# DRAWN=N: of so many kinds, drawn.
 # usage: [POLICY=journal] survive.sh [ROUNDS [KIND...]]   (without: 19 rounds, of all kinds)
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
@@ -419,6 +420,8 @@ one_round() {
 	echo "$kind $took" >>"$work/took"
 }
 
+# shellcheck disable=SC2046 # kinds are words
+[ -z "${DRAWN:-}" ] || set -- $(scripts/drawn.sh "$DRAWN" $(awk 'NF == 4 { print $1 }' <<<"$kinds"))
 chosen=$(awk -v wanted=" $* " 'NF == 4 && (wanted ~ /^ *$/ || index(wanted, " " $1 " "))' \
 	<<<"$kinds")
 [ -n "$chosen" ] || { echo "survive.sh: no kind of round named $*" >&2; exit 2; }

@@ -1,16 +1,16 @@
 //! Rules that keep data when nodes, clients or the power fail can be switched off, one at a time,
-//! to see that the simulator notices: `BRAID_MUTANT=RULE`, in builds with the feature `mutants`.
+//! to see that the simulator notices: `BRAID_MUTANT=RULE`, in builds with debug assertions.
 
-/// Is this rule switched off?
-#[cfg(feature = "mutants")]
+/// Tells whether this rule is switched off.
+#[cfg(debug_assertions)]
 #[must_use]
 pub fn broken(rule: &str) -> bool {
     static RULE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     RULE.get_or_init(|| std::env::var("BRAID_MUTANT").unwrap_or_default()) == rule
 }
 
-/// Is this rule switched off? None ever is.
-#[cfg(not(feature = "mutants"))]
+/// Tells whether this rule is switched off. None ever is.
+#[cfg(not(debug_assertions))]
 #[inline]
 #[must_use]
 pub const fn broken(_rule: &str) -> bool {
