@@ -165,7 +165,7 @@ step_sim() {
 	echo "seeds from $start on; the same again: DRAW=$start scripts/test.sh sim"
 	programs &&
 		export MALLOC_TRIM_THRESHOLD_=4000000000 MALLOC_MMAP_THRESHOLD_=33554432 &&
-		cargo test --profile checked --workspace --test cluster -- --ignored &&
+		cargo test --profile checked --workspace --test all -- --ignored &&
 		target/checked/braid-sim --start "$start" --seeds "${SEEDS:-2000}" &&
 		target/checked/braid-sim --logs --start "$start" --seeds "${LOG_SEEDS:-1000}" &&
 		target/checked/braid-sim --nested --start "$start" --seeds "${NESTED_SEEDS:-250}" &&

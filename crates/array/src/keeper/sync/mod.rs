@@ -195,6 +195,8 @@ impl Sync {
         copying.end(core);
         core.metadata.look_again();
         self.interrupt_copying(reason);
+        // A pass that is about to be concluded says nothing of another copy that begins meanwhile.
+        self.copies = false;
     }
 
     /// What was copied is durable: which member is done without, and is to be made faulty, so that

@@ -5,9 +5,9 @@ use braid_array::format::journal::{JournalError, MetaBlock, Payload, page_checks
 use braid_array::format::superblock::DevRole;
 use braid_array::format::{Superblock, Version};
 
-const LOG: &[u8] = include_bytes!("data/journal.log");
-const RAID6: &[u8] = include_bytes!("data/journal-raid6.log");
-const SUPERBLOCK: &[u8] = include_bytes!("data/journal.superblock");
+const LOG: &[u8] = include_bytes!("../data/journal.log");
+const RAID6: &[u8] = include_bytes!("../data/journal-raid6.log");
+const SUPERBLOCK: &[u8] = include_bytes!("../data/journal.superblock");
 
 fn uuid() -> [u8; 16] {
     let superblock = Superblock::decode(Version::V1_2, 8, SUPERBLOCK).unwrap();

@@ -21,14 +21,18 @@ mod states;
 macro_rules! over_both_lanes {
     ($($name:ident)*) => {
         mod here {
+            use crate::members::here::{Here, codes};
+
             $(#[test] fn $name() {
-                crate::here::codes().into_iter().for_each(super::$name::<crate::here::Here>);
+                codes().into_iter().for_each(super::$name::<Here>);
             })*
         }
 
         mod nodes {
+            use crate::members::nodes::{Nodes, codes};
+
             $(#[test] fn $name() {
-                crate::nodes::codes().into_iter().for_each(super::$name::<crate::nodes::Nodes>);
+                codes().into_iter().for_each(super::$name::<Nodes>);
             })*
         }
     };

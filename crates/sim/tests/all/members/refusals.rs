@@ -2,10 +2,10 @@
 
 use braid_array::action::Command;
 
-use crate::array::Array;
-use crate::lane::{Code, Lane, Setup};
+use crate::members::array::Array;
+use crate::members::lane::{Code, Lane, Setup};
 
-crate::over_both_lanes! {
+crate::members::over_both_lanes! {
     a_second_stop_is_refused
 }
 

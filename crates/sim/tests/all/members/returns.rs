@@ -5,9 +5,9 @@ use braid_array::format::superblock::feature;
 use braid_array::format::{DevRole, Superblock};
 use braid_array::{MemberId, Role};
 
-use crate::array::Array;
-use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
-use crate::nodes::{Nodes, codes};
+use crate::members::array::Array;
+use crate::members::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
+use crate::members::nodes::{Nodes, codes};
 
 const BITMAP: Setup = Setup { dirty: false, bitmap: true, spares: 0 };
 

@@ -5,10 +5,10 @@ use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::status::MemberState;
 use braid_array::{MemberId, Role};
 
-use crate::array::Array;
-use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
+use crate::members::array::Array;
+use crate::members::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
 
-crate::over_both_lanes! {
+crate::members::over_both_lanes! {
     a_failed_member_is_done_without_and_can_be_removed
     what_the_array_needs_is_not_failed
     a_member_in_use_is_not_removed

@@ -3,7 +3,7 @@
 use braid_array::format::bitmap::state;
 use braid_array::format::{Bitmap, BitmapError};
 
-const BITMAP: &[u8] = include_bytes!("data/v12.bitmap");
+const BITMAP: &[u8] = include_bytes!("../data/v12.bitmap");
 const UUID: [u8; 16] = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_be_bytes();
 
 /// Starts and ends of the dirty ranges.

@@ -258,10 +258,10 @@ fn an_entry_that_fits_no_stripe_is_refused() {
 #[test]
 fn what_md_logged_is_replayed() {
     let superblock =
-        Superblock::decode(Version::V1_2, 8, include_bytes!("../data/ppl.superblock")).unwrap();
+        Superblock::decode(Version::V1_2, 8, include_bytes!("../../data/ppl.superblock")).unwrap();
     let area = PplArea::of(&superblock).unwrap().unwrap();
     let mut disk = Disk::new(4096);
-    let unit = include_bytes!("../data/ppl.unit");
+    let unit = include_bytes!("../../data/ppl.unit");
     disk.put(AREA, unit);
     let geometry = geometry(Level::Raid5, 3);
     let fixes = |disk: &Disk| {
@@ -278,7 +278,7 @@ fn what_md_logged_is_replayed() {
         PplFix { parity: Role(2), data: vec![Role(0)], row: 8, sectors: 8, partial_parity };
     assert_eq!(fixes(&disk), [expected]);
     // Then half of a row: both halves of the third stripe of its parity.
-    disk.put(AREA + 16, include_bytes!("../data/ppl-full-row.unit"));
+    disk.put(AREA + 16, include_bytes!("../../data/ppl-full-row.unit"));
     let partial_parity = Vec::new();
     let data = vec![Role(0), Role(1)];
     let expected = PplFix { parity: Role(2), data, row: 384, sectors: 64, partial_parity };

@@ -7,12 +7,12 @@ use braid_array::format::superblock::{
 };
 use braid_array::format::{DevRole, Superblock, SuperblockError, Version, locations};
 
-const V12: &[u8] = include_bytes!("data/v12.superblock");
-const V11: &[u8] = include_bytes!("data/v11.superblock");
-const V10: &[u8] = include_bytes!("data/v10.superblock");
-const V090: &[u8] = include_bytes!("data/v090.superblock");
-const V090_SPARE: &[u8] = include_bytes!("data/v090-spare.superblock");
-const V090_DEGRADED: &[u8] = include_bytes!("data/v090-degraded.superblock");
+const V12: &[u8] = include_bytes!("../data/v12.superblock");
+const V11: &[u8] = include_bytes!("../data/v11.superblock");
+const V10: &[u8] = include_bytes!("../data/v10.superblock");
+const V090: &[u8] = include_bytes!("../data/v090.superblock");
+const V090_SPARE: &[u8] = include_bytes!("../data/v090-spare.superblock");
+const V090_DEGRADED: &[u8] = include_bytes!("../data/v090-degraded.superblock");
 
 /// Members of the test arrays are 16 MiB.
 const DEVICE_SECTORS: u64 = 32768;

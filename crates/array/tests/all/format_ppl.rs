@@ -6,9 +6,9 @@ use braid_array::format::superblock::feature;
 use braid_array::format::{Superblock, Version};
 use crc32c::crc32c;
 
-const UNIT: &[u8] = include_bytes!("data/ppl.unit");
-const FULL_ROW: &[u8] = include_bytes!("data/ppl-full-row.unit");
-const SUPERBLOCK: &[u8] = include_bytes!("data/ppl.superblock");
+const UNIT: &[u8] = include_bytes!("../data/ppl.unit");
+const FULL_ROW: &[u8] = include_bytes!("../data/ppl-full-row.unit");
+const SUPERBLOCK: &[u8] = include_bytes!("../data/ppl.superblock");
 
 fn superblock() -> Superblock {
     Superblock::decode(Version::V1_2, 8, SUPERBLOCK).unwrap()

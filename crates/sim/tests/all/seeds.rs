@@ -64,3 +64,10 @@ fn who_was_absent_and_has_lost_its_role_keeps_nothing_open() {
 fn superblocks_that_not_all_were_told_of_are_no_halves() {
     passes(7919);
 }
+
+/// A spare dies when all is copied to it, and superblocks that tell of that are under way; the next
+/// one is given another role, and has nothing yet when they are written.
+#[test]
+fn a_copy_that_ended_says_nothing_of_the_next() {
+    passes(15697);
+}

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use braid_cluster::schedule::{Endpoint, ScheduleError};
 use braid_cluster::{Planner, Schedule, Xor2d};
 
-const TABLE: &str = include_str!("xor2d.txt");
+const TABLE: &str = include_str!("../xor2d.txt");
 
 #[test]
 fn code_and_schedules_are_the_models() {

@@ -4,10 +4,10 @@ use braid_array::action::Command;
 use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::status::SyncStatus;
 
-use crate::array::Array;
-use crate::lane::{Code, Lane, Setup};
+use crate::members::array::Array;
+use crate::members::lane::{Code, Lane, Setup};
 
-crate::over_both_lanes! {
+crate::members::over_both_lanes! {
     the_upper_limit_holds
     work_keeps_up_the_lower_limit_beside_requests
     work_goes_fast_again_when_nobody_asks

@@ -6,11 +6,11 @@ use braid_array::assemble::Candidate;
 use braid_array::format::{BadBlocksError, BitmapError, SuperblockError, Version};
 
 const DEVICE_SECTORS: u64 = 32768;
-const V12: &[u8] = include_bytes!("data/v12.superblock");
-const V12_BITMAP: &[u8] = include_bytes!("data/v12.bitmap");
-const V12_BBLOG: &[u8] = include_bytes!("data/v12.bblog");
-const V11: &[u8] = include_bytes!("data/v11.superblock");
-const V090: &[u8] = include_bytes!("data/v090.superblock");
+const V12: &[u8] = include_bytes!("../data/v12.superblock");
+const V12_BITMAP: &[u8] = include_bytes!("../data/v12.bitmap");
+const V12_BBLOG: &[u8] = include_bytes!("../data/v12.bblog");
+const V11: &[u8] = include_bytes!("../data/v11.superblock");
+const V090: &[u8] = include_bytes!("../data/v090.superblock");
 
 /// A device with these bytes at these sectors and zeroes elsewhere.
 fn read(parts: &[(u64, &[u8])], unreadable: Option<u64>) -> Candidate {

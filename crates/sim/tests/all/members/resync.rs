@@ -4,10 +4,10 @@ use braid_array::action::Command;
 use braid_array::events::{SyncAction, SyncEnd};
 use braid_array::status::ArrayState;
 
-use crate::array::Array;
-use crate::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
+use crate::members::array::Array;
+use crate::members::lane::{Code, DATA_SECTOR, DATA_SECTORS, Lane, Setup};
 
-crate::over_both_lanes! {
+crate::members::over_both_lanes! {
     what_was_left_unclean_is_made_to_fit
     a_pause_holds_it_until_it_may_go_on
     writes_meanwhile_come_out_right

@@ -2,7 +2,7 @@
 
 use braid_array::format::{BadBlocks, BadBlocksError};
 
-const LOG: &[u8] = include_bytes!("data/v12.bblog");
+const LOG: &[u8] = include_bytes!("../data/v12.bblog");
 
 fn log_of(ranges: &[(u64, u64)]) -> BadBlocks {
     let mut log = BadBlocks::default();

@@ -359,12 +359,12 @@ fn people_see_all_blocks() {
 
 #[test]
 fn what_md_logged_is_replayed() {
-    let superblock = include_bytes!("../data/journal.superblock");
+    let superblock = include_bytes!("../../data/journal.superblock");
     let superblock = Superblock::decode(Version::V1_2, 8, superblock).unwrap();
     let area = JournalArea::of(&superblock).unwrap();
     assert_eq!((area.start, area.sectors, area.tail), (2048, 6144, 64));
     let mut disk = Disk::new(8192);
-    disk.put(area.start + area.tail, include_bytes!("../data/journal.log"));
+    disk.put(area.start + area.tail, include_bytes!("../../data/journal.log"));
     let read = &mut |sector, bytes| disk.read(sector, bytes);
     let found = JournalScan::read(area, superblock.set_uuid, &raid5(), read).unwrap();
     let page = |role, position| Page { role, row: 16, position };

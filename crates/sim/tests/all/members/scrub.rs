@@ -6,13 +6,13 @@ use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::level::Level;
 use braid_cluster::Family;
 
-use crate::array::Array;
-use crate::lane::{Code, Lane, Setup};
+use crate::members::array::Array;
+use crate::members::lane::{Code, Lane, Setup};
 
 const CHECK: Command = Command::Scrub { repair: false };
 const REPAIR: Command = Command::Scrub { repair: true };
 
-crate::over_both_lanes! {
+crate::members::over_both_lanes! {
     a_check_of_what_fits_finds_nothing
     a_check_finds_a_flipped_byte_of_data_and_leaves_it
     a_check_finds_a_flipped_byte_of_redundancy
@@ -144,7 +144,7 @@ fn a_repair_mends_a_flipped_byte_of_redundancy<L: Lane>(code: Code) {
 
 fn a_check_looks_at_all_of_every_member<L: Lane>(code: Code) {
     let mut array = written::<L>(code);
-    let ends = [0, crate::lane::DATA_SECTORS - 1];
+    let ends = [0, crate::members::lane::DATA_SECTORS - 1];
     for device in 0..usize::from(code.members) {
         for at in ends {
             array.flip((device, at));

@@ -5,9 +5,9 @@ use braid_array::events::{ArrayEvent, SyncAction};
 use braid_array::status::MemberState;
 use braid_array::{MemberId, Role};
 
-use crate::array::Array;
-use crate::lane::{Code, DATA_SECTORS, Lane, Setup};
-use crate::nodes::{Nodes, codes};
+use crate::members::array::Array;
+use crate::members::lane::{Code, DATA_SECTORS, Lane, Setup};
+use crate::members::nodes::{Nodes, codes};
 
 const OLD: MemberId = MemberId(1);
 const SETUP: Setup = Setup { dirty: false, bitmap: true, spares: 1 };
@@ -168,7 +168,7 @@ fn what_cannot_be_read_of_it_comes_from_the_others() {
         let (mut array, spare) = whole(code);
         let place = array.places(0)[0];
         let device = place.0;
-        let at = crate::lane::DATA_SECTOR + place.1;
+        let at = crate::members::lane::DATA_SECTOR + place.1;
         array.lane.disk(device).lose_sector(at);
         array.order(Command::Replace(MemberId(device as u16)));
         in_its_place(&mut array, spare);
