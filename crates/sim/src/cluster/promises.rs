@@ -28,8 +28,9 @@ pub(super) enum Happened<'a> {
     Missing(Role),
     /// The client goes on without a role: it was replaced by another member, or lost.
     GoneWithout { role: Role, replaced: bool, parities_fit: bool },
-    /// The member of a role has all of it, and can read it or not.
-    HasAll { role: Role, readable: bool },
+    /// The member of a role has all of it, and can read it or not; it knows all of that, or its
+    /// list of bad blocks says what nobody could tell it.
+    HasAll { role: Role, readable: bool, knows_all: bool },
     /// No superblock and no view says yet that the member of a role has all of it.
     HasNotAll(Role),
     /// Of the roles that were gone without, only these are known to be.
@@ -53,6 +54,9 @@ pub struct Promises {
     pub lost: Vec<Role>,
     /// Roles of nodes that a client has gone on without: they lack what was written since.
     pub dropped: Vec<Role>,
+    /// Roles of nodes that came back, or took the place of others, when nobody knew all of it any
+    /// more.
+    pub(super) unknowing: Vec<Role>,
     /// A node is dead or cut off.
     pub(super) dead: bool,
     /// Something broke: writes may fail.
@@ -118,7 +122,12 @@ impl Promises {
                 self.dead = true;
                 self.miss(role);
             }
-            Happened::HasAll { role, readable } => self.has_all(role, readable),
+            Happened::HasAll { role, readable, knows_all } => {
+                self.has_all(role, readable);
+                if self.told_lost && !knows_all {
+                    self.unknowing.push(role);
+                }
+            }
             Happened::HasNotAll(role) => {
                 if !self.dropped.contains(&role) {
                     self.lost.retain(|&lost| lost != role);

@@ -1,6 +1,6 @@
 //! Requests of a session's client, and how they are judged.
 
-use braid_array::{RequestError, RequestId};
+use braid_array::{RequestError, RequestId, Role};
 
 use super::claims::Use;
 use super::content::Layout;
@@ -190,13 +190,19 @@ impl Excuses<'_> {
         // One that is about to fail may have torn it already.
         let untold = self.promises.half_synced || self.promises.told_lost;
         let torn = |sector| untold || self.suspects.suspect(sector, true);
+        let unknown = |sector| self.promises.unknowing.contains(&self.node(sector));
         let mut sectors = range.sector..range.sector + range.sectors;
-        sectors.any(|sector| torn(sector) && self.is_lost(sector))
+        sectors.any(|sector| torn(sector) && self.is_lost(sector) || unknown(sector))
     }
 
     fn is_lost(&self, sector: u64) -> bool {
+        self.promises.lost.contains(&self.node(sector))
+    }
+
+    /// The role of the node that holds a sector.
+    fn node(&self, sector: u64) -> Role {
         let place = self.suspects.map().place(sector);
         let code = self.layout.code(place.slice.0);
-        self.promises.lost.contains(&code.data()[place.index as usize].node)
+        code.data()[place.index as usize].node
     }
 }

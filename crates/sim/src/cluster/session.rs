@@ -2,9 +2,12 @@
 
 use braid_array::action::{Command, CommandId};
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
+use braid_array::format::Superblock;
+use braid_array::format::superblock::feature;
 use braid_array::{Action, Refusal, Role};
 use braid_cluster::pipeline::Params;
 
+use super::content;
 use super::fenced_client::FencedClient;
 use super::guest::Guest;
 use super::nodes::Cluster;
@@ -231,8 +234,11 @@ impl Session {
             }
             ArrayEvent::MemberActive(member) => {
                 if let Some(role) = self.cluster.role_of(self.client, *member) {
-                    let readable = !self.cluster.disk(role).damaged();
-                    self.promises.heard(Happened::HasAll { role, readable });
+                    let disk = self.cluster.disk(role);
+                    let readable = !disk.damaged();
+                    let notes = |known: Superblock| known.has(feature::BAD_BLOCKS);
+                    let knows_all = !content::superblock(disk).is_ok_and(notes);
+                    self.promises.heard(Happened::HasAll { role, readable, knows_all });
                 }
             }
             ArrayEvent::SyncFinished {

@@ -7,7 +7,9 @@ use braid_array::status::{MemberStatus, Status};
 use braid_array::{Action, Buf, Instant, MemberId, Op, Refusal, Request, RequestError, RequestId};
 use braid_sim::stamp::{self, Serial, ZEROES};
 
-use crate::members::lane::{CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup};
+use crate::members::lane::{
+    CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup,
+};
 
 /// More events than anything here takes.
 const MAX_STEPS: u64 = 2_000_000;

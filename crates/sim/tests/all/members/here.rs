@@ -16,7 +16,9 @@ use braid_sim::scenario::{Birth, Log, Scenario};
 use braid_sim::subject::{Memory, START};
 use braid_sim::trace::Trace;
 
-use crate::members::lane::{CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup};
+use crate::members::lane::{
+    CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup,
+};
 
 const BLOCK_BYTES: u32 = 4096;
 

@@ -23,7 +23,9 @@ use braid_sim::fault::FaultProfile;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
 
-use crate::members::lane::{CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup};
+use crate::members::lane::{
+    CHUNK_SECTORS, Code, DATA_SECTOR, DATA_SECTORS, Lane, SLOT_BYTES, SLOTS, Setup,
+};
 
 /// The array's id.
 const ARRAY: [u8; 16] = [7; 16];
