@@ -71,3 +71,10 @@ fn superblocks_that_not_all_were_told_of_are_no_halves() {
 fn a_copy_that_ended_says_nothing_of_the_next() {
     passes(15697);
 }
+
+/// A block that nobody knows is all that a resync leaves. What is written and flushed after that is
+/// there when the client and a node die: nothing else waits for a resync any more.
+#[test]
+fn what_nobody_knows_keeps_nothing_else_in_doubt() {
+    passes(19664);
+}

@@ -115,7 +115,9 @@ impl Sync {
         self.unsynced.left = Some(left);
         self.unsynced.left_behind = true;
         self.unsynced.note_bits_in_line(core);
-        if self.unread.sectors > 0 && core.members.degraded() > 0 {
+        // What nobody can tell a member that is there, no other resync brings in line either.
+        let known_lost = core.members.degraded() > 0 || !core.rules.resync_vouches;
+        if self.unread.sectors > 0 && known_lost {
             self.unsynced.write_off(core);
         }
     }
