@@ -4,6 +4,7 @@ NESTED_SEEDS ?= 2000
 CLUSTER_SEEDS ?= 10000
 SECONDS_EACH ?= 60
 ROUNDS ?= 100
+HOURS ?= 8
 IMAGE ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -11,7 +12,7 @@ export PREFIX DESTDIR
 # Where scripts/setup.sh puts a toolchain if there is none.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help demo test ci release setup test-rxe sim mutants model survive fuzz
+.PHONY: help demo test ci release setup test-rxe sim mutants soak model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
 .PHONY: bench-engine bench-policies install deb static book reference
 help: ## list the targets
@@ -62,6 +63,10 @@ sim: ## simulate SEEDS=20000 arrays, NESTED_SEEDS=2000 of arrays, CLUSTER_SEEDS=
 
 mutants: ## break each rule of arrays over nodes, and see that the simulator notices
 	@scripts/mutants.sh
+
+soak: ## look for faults for HOURS=8: seeds, rounds, rules that are broken, the model; as root
+	@scripts/setup.sh test
+	@scripts/soak.sh $(HOURS)
 
 model: ## explore a model of arrays over nodes, then without each of their rules
 	python3 -B tests/model/survival_check.py

@@ -123,10 +123,7 @@ impl Promises {
                 self.miss(role);
             }
             Happened::HasAll { role, readable, knows_all } => {
-                self.has_all(role, readable);
-                if self.told_lost && !knows_all {
-                    self.unknowing.push(role);
-                }
+                self.has_all(role, readable, knows_all);
             }
             Happened::HasNotAll(role) => {
                 if !self.dropped.contains(&role) {
@@ -155,7 +152,10 @@ impl Promises {
         }
     }
 
-    fn has_all(&mut self, role: Role, readable: bool) {
+    fn has_all(&mut self, role: Role, readable: bool, knows_all: bool) {
+        if self.told_lost && !knows_all {
+            self.unknowing.push(role);
+        }
         // What it cannot read is still lost.
         if readable {
             self.lost.retain(|&lost| lost != role);

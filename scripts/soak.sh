@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Looks for faults until the time is up: seeds from the clock of each kind, rounds of survive, the
+# model, and rules that are broken, of which it tells how many seeds of a thousand notice.
+# target/soak/found gets a line for what fails: commit, kind, seed, seconds, and how to run that
+# again; target/soak/rates one for each rule. First it has to find a rule that is broken on purpose.
+# usage: soak.sh [HOURS]     (without: 8)
+set -euo pipefail
+cd "$(dirname "$(realpath "$0")")/.."
+until=$((SECONDS + $(awk "BEGIN { print int(${1:-8} * 3600) }")))
+found=target/soak/found rates=target/soak/rates
+commit=$(git rev-parse --short HEAD)
+sim=target/checked/braid-sim
+export MALLOC_TRIM_THRESHOLD_=4000000000 MALLOC_MMAP_THRESHOLD_=33554432
+mkdir -p target/soak
+: >>"$found"
+cargo build --quiet --profile checked --workspace --bins
+
+# note KIND SEED SECONDS COMMAND...
+note() { echo "$commit $1 $2 $3 s: ${*:4}" | tee -a "$found"; }
+
+# seeds KIND COUNT: of this kind, from the clock on.
+seeds() {
+	local start began=$SECONDS option=--$1 seed
+	[ "$1" != local ] || option=
+	start=$(date +%s%N | cut -c6-15)
+	# shellcheck disable=SC2086 # an option or none
+	"$sim" $option --start "$start" --seeds "$2" >target/soak/last || true
+	sed -n 's/^FAILED [a-z ]*seed \([0-9]*\):.*/\1/p' target/soak/last | while read -r seed; do
+		note "$1" "$seed" $((SECONDS - began)) "$sim $option $seed"
+	done
+	tail -n 2 target/soak/last | head -n 1
+}
+
+survive() {
+	local began=$SECONDS draw=$RANDOM
+	[ "$(id -u)" = 0 ] || return 0
+	BRAID=$PWD/target/checked/braid DRAW=$draw DRAWN=3 scripts/survive.sh 3 \
+		>target/soak/survive 2>&1 ||
+		note survive "$draw" $((SECONDS - began)) "DRAW=$draw DRAWN=3 scripts/survive.sh 3"
+}
+
+rate() {
+	echo "$commit $(BUILT=1 RATE=1 SEEDS=1000 START=$RANDOM scripts/mutants.sh "$1" | head -n 1)" |
+		tee -a "$rates"
+}
+
+BUILT=1 SEEDS=500 START=$RANDOM scripts/mutants.sh promise-durable ||
+	{ echo "soak.sh: a rule was broken, and nothing noticed" >&2; exit 1; }
+began=$SECONDS
+python3 -B tests/model/survival_check.py >target/soak/model ||
+	note model 0 $((SECONDS - began)) "make model"
+mapfile -t rules < <(grep -rho 'broken("[^"]*")' crates/*/src | cut -d'"' -f2 | sort -u)
+round=0
+while [ $SECONDS -lt "$until" ]; do
+	seeds cluster 2000
+	seeds local 2000
+	seeds logs 1000
+	seeds nested 300
+	survive
+	rate "${rules[round % ${#rules[@]}]}"
+	round=$((round + 1))
+done
+echo "$round rounds; found: $(wc -l <"$found")"
+[ ! -s "$found" ]
