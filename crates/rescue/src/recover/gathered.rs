@@ -119,7 +119,7 @@ impl Gathered {
         let facts = self.facts.get(&index).unwrap_or(&none);
         let (places, by_sum) = match structure.0 {
             Form::Disk => return None,
-            Form::Xfs(xfs) => (Places::only(xfs.proven(bytes)?), true),
+            Form::Xfs(xfs) => (Places::only(xfs.proven(bytes)?), xfs.has_sums),
             Form::Ext4(ext4) => {
                 if let Some((found, place)) = ext4::Ext4::read(bytes) {
                     (Places::only((found.uuid == ext4.uuid).then_some(place)?), true)

@@ -23,6 +23,8 @@ const BEST: usize = 2000;
 /// With fewer blocks for each of at most so many members, all orders are tried.
 const FEW_BLOCKS: usize = 4;
 const MOST_ORDERED: usize = 6;
+/// Members about which neither rows nor blocks say anything, and which are put into each order.
+const MOST_UNTOLD: usize = 3;
 /// More groups of copies are not put into each order.
 const MOST_GROUPS: usize = 5;
 
@@ -246,7 +248,8 @@ impl Search<'_> {
                     let q = q.map_or(0, |role| role.index());
                     *votes.entry((*member, q)).or_default() += 1000;
                 }
-                vec![Hypothesis { roles: self.elect(&votes, data_offset), ..empty }]
+                let orders = self.elect_all(&votes, data_offset).into_iter();
+                orders.map(|roles| Hypothesis { roles, ..empty.clone() }).collect()
             }
         }
     }
@@ -288,6 +291,35 @@ impl Search<'_> {
         votes: &BTreeMap<(usize, usize), usize>,
         data_offset: u64,
     ) -> Vec<Option<Place>> {
+        let (mut roles, left) = self.elected(votes, data_offset);
+        fill(&mut roles, left);
+        roles
+    }
+
+    /// The same, and members that votes leave without a role in all orders, if they are few.
+    fn elect_all(
+        &self,
+        votes: &BTreeMap<(usize, usize), usize>,
+        data_offset: u64,
+    ) -> Vec<Vec<Option<Place>>> {
+        let (roles, left) = self.elected(votes, data_offset);
+        let orders = if left.len() <= MOST_UNTOLD { left.len() } else { 1 };
+        let filled = permutations(orders).into_iter().map(|order| {
+            let rest = left.iter().skip(order.len());
+            let ordered = order.iter().map(|index| &left[*index]).chain(rest);
+            let mut roles = roles.clone();
+            fill(&mut roles, ordered.copied().collect());
+            roles
+        });
+        filled.collect()
+    }
+
+    /// Roles by votes, and members that have none by these.
+    fn elected(
+        &self,
+        votes: &BTreeMap<(usize, usize), usize>,
+        data_offset: u64,
+    ) -> (Vec<Option<Place>>, Vec<Place>) {
         let members = &self.proven.members;
         let mut roles = vec![None; members.len()];
         let mut left: Vec<usize> = members.clone();
@@ -300,11 +332,7 @@ impl Search<'_> {
                 left.retain(|other| *other != member);
             }
         }
-        let mut rest = left.into_iter();
-        for role in &mut roles {
-            *role = role.or_else(|| Some(Place { member: rest.next()?, data_offset }));
-        }
-        roles
+        (roles, left.into_iter().map(|member| Place { member, data_offset }).collect())
     }
 
     /// Exchanges two members where that meets more. The rows of Q leave nothing to exchange.
@@ -324,6 +352,12 @@ impl Search<'_> {
         }
         score(one, self.sizes, self.equations, MANY);
     }
+}
+
+/// Gives the roles that are free to these, in their order.
+fn fill(roles: &mut [Option<Place>], rest: Vec<Place>) {
+    let free = roles.iter_mut().filter(|role| role.is_none());
+    free.zip(rest).for_each(|(role, place)| *role = Some(place));
 }
 
 /// All with two members exchanged.

@@ -21,6 +21,7 @@ mod proven;
 mod readable;
 mod remains;
 mod walked;
+mod xfs;
 
 /// An ext4 of so many MiB with so many directories of 16 files each.
 fn ext4(folder: &Folder, mib: u64, directories: usize) -> Vec<u8> {
