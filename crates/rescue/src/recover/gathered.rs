@@ -64,6 +64,16 @@ impl Gathered {
         found
     }
 
+    /// The same of a set of members that rows prove to be one.
+    pub(super) fn within(&self, set: &Redundancy) -> Self {
+        let is_own = |mark: &Mark| set.members.contains(&mark.member);
+        Self {
+            marks: self.marks.iter().copied().filter(is_own).collect(),
+            redundancy: Some(set.clone()),
+            ..self.clone()
+        }
+    }
+
     fn note_copy(&mut self, structure: usize, places: Places) {
         if let Some(copy) = places.copy {
             self.copies.insert((structure, places.first), copy);

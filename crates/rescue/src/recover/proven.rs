@@ -55,6 +55,44 @@ pub(super) fn search_proven(
     found
 }
 
+/// Members that rows prove to be a part of the array, and equations of that part: what lies in it
+/// has the places of the part.
+pub(super) struct Placed<'a>(Search<'a>);
+
+impl<'a> Placed<'a> {
+    pub(super) fn new(proven: &'a Redundancy, sizes: &'a [u64], equations: &'a Equations) -> Self {
+        Self(Search { proven, sizes, equations, labelled: Vec::new() })
+    }
+
+    /// Shapes that these members may have.
+    pub(super) fn shapes(&self) -> Vec<Shape> {
+        self.0.shapes()
+    }
+
+    /// Where data may begin under a shape.
+    pub(super) fn offsets(&self, shape: &Shape) -> Vec<u64> {
+        let largest = self.0.sizes.iter().copied().max().unwrap_or(0);
+        let geometry = shape.geometry(largest);
+        geometry.map_or_else(Vec::new, |it| self.0.offsets(&self.0.offsets_by_blocks(&it)))
+    }
+
+    /// The members in roles by votes of blocks, if data begin there.
+    pub(super) fn assigned(&self, shape: &Shape, data_offset: u64) -> Option<Hypothesis> {
+        let largest = self.0.sizes.iter().copied().max()?;
+        let geometry = shape.geometry(largest)?;
+        let mut all = self.0.assigned(shape, &geometry, data_offset, 0);
+        for one in &mut all {
+            score(one, self.0.sizes, self.0.equations, FEW);
+        }
+        all.into_iter().min_by_key(|one| (std::cmp::Reverse(one.met), one.of))
+    }
+
+    /// Exchanges members where that meets more.
+    pub(super) fn improve(&self, one: &mut Hypothesis) {
+        self.0.improve(one);
+    }
+}
+
 impl Search<'_> {
     fn shapes(&self) -> Vec<Shape> {
         let count = self.proven.members.len();
@@ -382,7 +420,7 @@ fn all_orders(one: &Hypothesis) -> Vec<Hypothesis> {
 }
 
 /// All orders of so many.
-fn permutations(count: usize) -> Vec<Vec<usize>> {
+pub(super) fn permutations(count: usize) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for next in 0..count {
         let longer = all.into_iter().flat_map(|order: Vec<usize>| {

@@ -23,10 +23,10 @@ const FEW_ROWS: usize = 48;
 /// Spots with blocks of a file system that are compared beside those all over a member.
 const MARKED_SPOTS: usize = 100;
 /// Before the usual place of data, and at ends, superblocks and bitmaps lie.
-const USUAL_SECTORS: u64 = 2048;
+pub(super) const USUAL_SECTORS: u64 = 2048;
 const END_SECTORS: u64 = 256;
 /// Sets of more members are not taken apart.
-const MOST_MEMBERS: usize = 24;
+pub(super) const MOST_MEMBERS: usize = 24;
 
 /// How members belong together, by their rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +54,9 @@ pub(super) struct Redundancy {
 }
 
 /// A row of all members.
-struct Row {
-    sector: u64,
-    strips: Vec<Vec<u8>>,
+pub(super) struct Row {
+    pub(super) sector: u64,
+    pub(super) strips: Vec<Vec<u8>>,
 }
 
 /// Rows that fit, from some sector on.
@@ -111,7 +111,7 @@ fn redundancy(members: &mut Members<'_, '_>, gathered: &Gathered) -> Option<Redu
 }
 
 /// Rows that hold something, in order.
-fn rows(members: &mut Members<'_, '_>, gathered: &Gathered) -> Vec<Row> {
+pub(super) fn rows(members: &mut Members<'_, '_>, gathered: &Gathered) -> Vec<Row> {
     let sizes = members.sizes();
     let end = sizes.iter().min().map_or(0, |size| size.saturating_sub(END_SECTORS));
     let spot = ROWS_BYTES / SECTOR_BYTES;
@@ -205,7 +205,7 @@ fn is_foreign(rows: &[Row], pair: &[usize], all: &[usize]) -> bool {
 }
 
 /// Do these add up to zero?
-fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
+pub(super) fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     if members.len() < 3 {
         return None;
     }

@@ -4,7 +4,7 @@ use braid_array::geometry::{Geometry, Shape as Whole};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
 
 /// Chunks from 4 KiB to 2 MiB.
-const CHUNKS: [u32; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+pub(super) const CHUNKS: [u32; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 /// A geometry without sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
