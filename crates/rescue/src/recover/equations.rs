@@ -38,6 +38,10 @@ pub(super) struct Equations {
     pub(super) marked: HashSet<(usize, u64)>,
     /// Where in the array the structure may begin, in sectors, by what lies before it.
     pub(super) begins: Vec<u64>,
+    /// Where partitions begin on members that are disks, in sectors.
+    pub(super) starts: Vec<u64>,
+    /// Have all members a table of partitions?
+    pub(super) are_disks: bool,
 }
 
 impl Equations {
@@ -73,6 +77,8 @@ impl Equations {
             found,
             marked,
             begins: gathered.begins.clone(),
+            starts: gathered.starts.iter().copied().collect(),
+            are_disks: gathered.are_disks,
         })
     }
 
@@ -104,6 +110,8 @@ impl Equations {
             absolute: all(&self.absolute, absolute),
             marked: self.marked.iter().copied().filter(|at| members.contains(&at.0)).collect(),
             begins: Vec::new(),
+            starts: self.starts.clone(),
+            are_disks: self.are_disks,
         }
     }
 

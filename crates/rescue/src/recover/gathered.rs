@@ -1,6 +1,6 @@
 //! What members tell together: each block that was found, and the place to which it belongs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use braid_array::SECTOR_BYTES;
 
@@ -23,6 +23,10 @@ pub struct Gathered {
     pub(super) remains: Remains,
     /// Where in the array something begins, in sectors.
     pub(super) begins: Vec<u64>,
+    /// Where partitions begin on members that are disks, in sectors, by their tables.
+    pub(super) starts: BTreeSet<u64>,
+    /// Have all members such a table?
+    pub(super) are_disks: bool,
     /// What rows of the members prove.
     pub(super) redundancy: Option<Redundancy>,
 }

@@ -1,5 +1,6 @@
-//! Several arrays among the members, and RAID 50, which is a raid0 over several raid5, found by what
-//! lies on it. Rows tell the members of each leg; the order of legs and the outer chunk are those by which blocks lie in their places.
+//! Several arrays among the members, and RAID 50, which is a raid0 over several raid5, found by
+//! what lies on it. Rows tell the members of each leg; the order of legs and the outer chunk are
+//! those by which blocks lie in their places.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,6 @@ use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::{Layout, Level};
 
-use super::begins::usual_offsets;
 use super::equations::Equations;
 use super::redundancy::{Redundancy, Relation};
 use super::score::score;
@@ -174,7 +173,7 @@ impl Search<'_> {
 
     /// Rows fit from the data on: they begin no later than that.
     fn offsets(&self, first: &[u64]) -> Vec<u64> {
-        let usual = usual_offsets();
+        let usual = self.equations.usual_offsets();
         let all = self.labelled.iter().copied().chain(first.iter().copied()).chain(usual);
         let mut offsets: Vec<u64> = Vec::new();
         for offset in all.filter(|offset| *offset <= self.proven.lowest) {
@@ -182,7 +181,7 @@ impl Search<'_> {
                 offsets.push(offset);
             }
         }
-        offsets.truncate(MOST_OFFSETS);
+        offsets.truncate(MOST_OFFSETS + self.equations.starts.len() * 4);
         offsets
     }
 

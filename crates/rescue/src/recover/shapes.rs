@@ -48,6 +48,21 @@ impl Shape {
         }
     }
 
+    /// How much of each member so many sectors of the array take up, from its beginning; `None`
+    /// where copies lie far behind.
+    #[must_use]
+    pub fn used_of_each(&self, sectors: u64) -> Option<u64> {
+        match self.layout {
+            Layout::Raid10(layout) if layout.far > 1 && !layout.offset => None,
+            Layout::Raid10(layout) => {
+                let copies = u64::from(layout.near) * u64::from(layout.far);
+                Some(sectors.saturating_mul(copies).div_ceil(self.raid_disks.into()))
+            }
+            _ if self.level == Level::Raid1 => Some(sectors),
+            _ => Some(sectors.div_ceil(self.data_disks().max(1))),
+        }
+    }
+
     /// Copies of which it is known where they lie, whatever the sizes of members.
     pub(super) fn near_copies(&self) -> usize {
         match self.layout {

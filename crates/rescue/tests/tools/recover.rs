@@ -164,6 +164,7 @@ impl Case {
 fn found(members: &[Vec<u8>]) -> Vec<Ranked> {
     let sizes: Vec<u64> = members.iter().map(|member| member.len() as u64 / 512).collect();
     searched(members, |read, gathered, known, names| {
+        assert!(arrays(read, gathered, known, names).is_none(), "they are of one array");
         let found = search(&sizes, gathered, known, None);
         let ranges = targets(&found, &sizes, gathered, known);
         assert!(ranges.iter().flatten().all(|range| range.start < range.end));

@@ -2,7 +2,7 @@
 
 use braid_array::SECTOR_BYTES;
 
-use super::{Array, MOST_INODES, Walked, ends_here};
+use super::array::{Array, MOST_INODES, Walked, ends_here};
 use crate::bytes::array_at;
 use crate::recover::xfs::{Xfs, u16_be, u32_be, u64_be};
 
@@ -20,87 +20,85 @@ const FILE: u16 = 8;
 const LOCAL: u8 = 1;
 const EXTENTS: u8 = 2;
 
-impl Array<'_, '_, '_> {
-    /// Looks at inodes all over the groups.
-    pub(super) fn look_at_xfs(&mut self, xfs: &Xfs, found: &mut Walked) {
-        let groups = xfs.ag_count.min(MOST_GROUPS);
-        let own = (MOST_INODES / groups.max(1) as usize).max(LEAST_INODES);
-        let every = xfs.ag_count.div_ceil(MOST_GROUPS).max(1);
-        for group in (0..xfs.ag_count).step_by(every as usize) {
-            let most = (found.of() + own).min(MOST_INODES);
-            for number in self.inodes(xfs, group) {
-                if found.of() >= most {
-                    break;
-                }
-                let proves = self.proves_xfs(xfs, number);
-                found.note(number, proves);
+/// Looks at inodes all over the groups.
+pub(super) fn look(array: &mut Array<'_, '_, '_>, xfs: &Xfs, found: &mut Walked) {
+    let groups = xfs.ag_count.min(MOST_GROUPS);
+    let own = (MOST_INODES / groups.max(1) as usize).max(LEAST_INODES);
+    let every = xfs.ag_count.div_ceil(MOST_GROUPS).max(1);
+    for group in (0..xfs.ag_count).step_by(every as usize) {
+        let most = (found.of() + own).min(MOST_INODES);
+        for number in inodes(array, xfs, group) {
+            if found.of() >= most {
+                break;
             }
+            let proves = proves(array, xfs, number);
+            found.note(number, proves);
         }
     }
+}
 
-    /// Inodes in use of a group, by its tree.
-    fn inodes(&mut self, xfs: &Xfs, group: u64) -> Vec<u64> {
-        let header = group * xfs.ag_blocks * xfs.block_sectors + 2 * xfs.sector_sectors;
-        let header = self.of_xfs(xfs, header, xfs.sector_sectors);
-        let root = header.filter(|header| header.starts_with(b"XAGI"));
-        let mut blocks: Vec<u32> =
-            root.and_then(|header| u32_be(&header, 20)).into_iter().collect();
-        let mut all = Vec::new();
-        let mut looked = 0;
-        while let Some(block) = blocks.pop().filter(|_| looked < MOST_BLOCKS) {
-            looked += 1;
-            let number = group << xfs.ag_block_bits | u64::from(block);
-            let Some(bytes) = self.block_of_xfs(xfs, number) else { continue };
-            if bytes.starts_with(b"IABT") {
-                blocks.extend(below(&bytes));
-                all.extend(in_use(&bytes).filter(|own| own >> bits(xfs) == 0));
-            }
+/// Inodes in use of a group, by its tree.
+fn inodes(array: &mut Array<'_, '_, '_>, xfs: &Xfs, group: u64) -> Vec<u64> {
+    let header = group * xfs.ag_blocks * xfs.block_sectors + 2 * xfs.sector_sectors;
+    let header = read(array, xfs, header, xfs.sector_sectors);
+    let root = header.filter(|header| header.starts_with(b"XAGI"));
+    let mut blocks: Vec<u32> = root.and_then(|header| u32_be(&header, 20)).into_iter().collect();
+    let mut all = Vec::new();
+    let mut looked = 0;
+    while looked < MOST_BLOCKS {
+        let Some(at) = blocks.pop() else { break };
+        looked += 1;
+        let number = group << xfs.ag_block_bits | u64::from(at);
+        let Some(bytes) = block(array, xfs, number) else { continue };
+        if bytes.starts_with(b"IABT") {
+            blocks.extend(below(&bytes));
+            all.extend(in_use(&bytes).filter(|own| own >> bits(xfs) == 0));
         }
-        all.iter().map(|own| group << bits(xfs) | own).collect()
     }
+    all.iter().map(|own| group << bits(xfs) | own).collect()
+}
 
-    /// Is the directory, or the end of the file, where its inode says? `None` where that says
-    /// nothing.
-    pub(super) fn proves_xfs(&mut self, xfs: &Xfs, number: u64) -> Option<bool> {
-        let block = self.block_of_xfs(xfs, number >> xfs.inodes_in_block_bits)?;
-        let index = number & ((1 << xfs.inodes_in_block_bits) - 1);
-        let inode = block.get((index * xfs.inode_bytes) as usize..)?;
-        let inode = inode.get(..xfs.inode_bytes as usize)?;
-        if !inode.starts_with(b"IN") || !matches!(inode[4], 1 | 2) {
-            return Some(false);
-        }
-        let size = u64_be(inode, 56)?;
-        let block_bytes = xfs.block_sectors * SECTOR_BYTES;
-        match (u16_be(inode, 2)? >> 12, inode[5]) {
-            // Its parent is the directory itself for the root alone.
-            (DIRECTORY, LOCAL) => (Some(number) == xfs.root).then(|| parent(inode) == xfs.root),
-            (DIRECTORY, EXTENTS) => {
-                let block = self.block_of_xfs(xfs, block_of(inode, 0)?)?;
-                let is_data = block.starts_with(b"XD2B") || block.starts_with(b"XD2D");
-                let is_own = u64_be(&block, 16) == Some(number);
-                Some(is_data && is_own && block.get(24..26) == Some(b"\x01."))
-            }
-            (FILE, EXTENTS) if !size.is_multiple_of(block_bytes) => {
-                let block = self.block_of_xfs(xfs, block_of(inode, size / block_bytes)?)?;
-                Some(ends_here(&block, size % block_bytes))
-            }
-            _ => None,
-        }
+/// Is the directory, or the end of the file, where its inode says? `None` where that says
+/// nothing.
+pub(super) fn proves(array: &mut Array<'_, '_, '_>, xfs: &Xfs, number: u64) -> Option<bool> {
+    let inodes = block(array, xfs, number >> xfs.inodes_in_block_bits)?;
+    let index = number & ((1 << xfs.inodes_in_block_bits) - 1);
+    let inode = inodes.get((index * xfs.inode_bytes) as usize..)?;
+    let inode = inode.get(..xfs.inode_bytes as usize)?;
+    if !inode.starts_with(b"IN") || !matches!(inode[4], 1 | 2) {
+        return Some(false);
     }
+    let size = u64_be(inode, 56)?;
+    let block_bytes = xfs.block_sectors * SECTOR_BYTES;
+    match (u16_be(inode, 2)? >> 12, inode[5]) {
+        // Its parent is the directory itself for the root alone.
+        (DIRECTORY, LOCAL) => (Some(number) == xfs.root).then(|| parent(inode) == xfs.root),
+        (DIRECTORY, EXTENTS) => {
+            let block = block(array, xfs, block_of(inode, 0)?)?;
+            let is_data = block.starts_with(b"XD2B") || block.starts_with(b"XD2D");
+            let is_own = u64_be(&block, 16) == Some(number);
+            Some(is_data && is_own && block.get(24..26) == Some(b"\x01."))
+        }
+        (FILE, EXTENTS) if !size.is_multiple_of(block_bytes) => {
+            let block = block(array, xfs, block_of(inode, size / block_bytes)?)?;
+            Some(ends_here(&block, size % block_bytes))
+        }
+        _ => None,
+    }
+}
 
-    fn block_of_xfs(&mut self, xfs: &Xfs, number: u64) -> Option<Vec<u8>> {
-        let within = number & ((1 << xfs.ag_block_bits) - 1);
-        if within >= xfs.group_blocks(number >> xfs.ag_block_bits) {
-            return None;
-        }
-        self.of_xfs(xfs, xfs.block(number)?, xfs.block_sectors)
+fn block(array: &mut Array<'_, '_, '_>, xfs: &Xfs, number: u64) -> Option<Vec<u8>> {
+    let within = number & ((1 << xfs.ag_block_bits) - 1);
+    if within >= xfs.group_blocks(number >> xfs.ag_block_bits) {
+        return None;
     }
+    read(array, xfs, xfs.block(number)?, xfs.block_sectors)
+}
 
-    /// So many sectors of the file system.
-    fn of_xfs(&mut self, xfs: &Xfs, sector: u64, sectors: u64) -> Option<Vec<u8>> {
-        let is_within = sector.checked_add(sectors)? <= xfs.sectors();
-        if is_within { self.read(self.one.origin + sector, sectors) } else { None }
-    }
+/// So many sectors of the file system.
+fn read(array: &mut Array<'_, '_, '_>, xfs: &Xfs, sector: u64, sectors: u64) -> Option<Vec<u8>> {
+    let is_within = sector.checked_add(sectors)? <= xfs.sectors();
+    if is_within { array.read(array.origin() + sector, sectors) } else { None }
 }
 
 /// The bits of an inode's number that count within its group.
