@@ -165,7 +165,7 @@ fn some_drawn_sets_are_found() {
     if have("some_drawn_sets_are_found", &PROGRAMS) {
         let folder = Folder::new("recover-drawn");
         assert_figures(Drawn::Plain, &draw_and_find(Drawn::Plain, 0..12, &folder));
-        assert_figures(Drawn::Further, &draw_and_find(Drawn::Further, 0..8, &folder));
+        assert_figures(Drawn::Further, &draw_and_find(Drawn::Further, 13..18, &folder));
     }
 }
 
