@@ -22,6 +22,31 @@ pub(crate) struct Recovered {
     pub(crate) needed_sectors: Option<u64>,
     /// Options that its members need, each with a space in front.
     pub(crate) options: String,
+    /// Which of the arrays it is about, from 1.
+    pub(crate) array: u32,
+    /// The arrays that are its members, in the order of their roles, if these are arrays.
+    pub(crate) legs: Vec<Leg>,
+}
+
+/// An array that is a member of another one, and is served to be one.
+pub(crate) struct Leg {
+    /// What it is served as.
+    pub(crate) name: String,
+    pub(crate) array: Recovered,
+}
+
+impl Leg {
+    /// The member that it is while it is served.
+    pub(crate) fn member(name: &str) -> String {
+        format!("nbd+unix:///?socket=$PWD/{name}.nbd")
+    }
+
+    fn command(&self) -> String {
+        let Self { name, array } = self;
+        let words = array.words();
+        let geometry = array.geometry();
+        format!("braid assemble {name} --readonly{geometry} {words} --export nbd:unix:{name}.nbd")
+    }
 }
 
 /// A member, and where its data begin.
@@ -34,6 +59,16 @@ pub(crate) struct Placed {
 impl Recovered {
     /// The command that serves it.
     pub(crate) fn command(&self) -> String {
+        format!("braid assemble --readonly{} {}", self.geometry(), self.words())
+    }
+
+    /// The commands that are typed for it, this one last.
+    fn commands(&self) -> Vec<String> {
+        self.legs.iter().map(Leg::command).chain([self.command()]).collect()
+    }
+
+    /// The options that say what it is, with a space in front.
+    fn geometry(&self) -> String {
         let layout = layout(self.shape.layout);
         let layout = layout.map(|layout| format!(",layout={layout}")).unwrap_or_default();
         let chunk = match self.shape.chunk_sectors {
@@ -42,10 +77,16 @@ impl Recovered {
         };
         let offset = self.offsets();
         let level = self.shape.level.to_md();
-        let geometry = format!("level={level}{layout}{chunk}{offset}");
-        let words: Vec<String> = self.roles.iter().map(|role| shell_word(&word(role))).collect();
-        let options = format!("{} --geometry {geometry}", self.options);
-        format!("braid assemble --readonly{options} {}", words.join(" "))
+        format!("{} --geometry level={level}{layout}{chunk}{offset}", self.options)
+    }
+
+    /// Its members as they are typed. Those that are served are found where they are, by the shell.
+    fn words(&self) -> String {
+        let typed = |role: &Option<Placed>| {
+            let word = word(role);
+            if self.legs.is_empty() { shell_word(&word) } else { format!("\"{word}\"") }
+        };
+        self.roles.iter().map(typed).collect::<Vec<_>>().join(" ")
     }
 
     /// The size of the array where so much of each member is used.
@@ -91,6 +132,7 @@ pub(crate) struct Answer {
 
 #[derive(Serialize)]
 struct Hypothesis {
+    array: u32,
     confidence: &'static str,
     level: &'static str,
     layout: Option<String>,
@@ -99,59 +141,113 @@ struct Hypothesis {
     members: Vec<String>,
     data_offset_bytes: Vec<Option<u64>>,
     evidence: Vec<String>,
+    legs: Vec<LegAnswer>,
+    command: String,
+}
+
+#[derive(Serialize)]
+struct LegAnswer {
+    level: &'static str,
+    layout: Option<String>,
+    chunk_bytes: u64,
+    raid_devices: u32,
+    members: Vec<String>,
+    data_offset_bytes: Vec<Option<u64>>,
     command: String,
 }
 
 pub(crate) fn json(found: &[Recovered]) -> Answer {
     let each = found.iter().map(|one| Hypothesis {
+        array: one.array,
         confidence: one.confidence.name(),
         level: one.shape.level.name(),
         layout: layout(one.shape.layout),
-        chunk_bytes: u64::from(one.shape.chunk_sectors) * SECTOR_BYTES,
+        chunk_bytes: one.chunk_bytes(),
         raid_devices: one.shape.raid_disks,
         members: one.roles.iter().map(word).collect(),
-        data_offset_bytes: one
-            .roles
-            .iter()
-            .map(|role| role.as_ref().map(|place| place.data_offset_bytes))
-            .collect(),
+        data_offset_bytes: one.all_offsets(),
         evidence: one.evidence.clone(),
+        legs: one.legs.iter().map(leg_json).collect(),
         command: one.command(),
     });
     Answer { schema: 1, hypotheses: each.collect() }
 }
 
+fn leg_json(leg: &Leg) -> LegAnswer {
+    let one = &leg.array;
+    LegAnswer {
+        level: one.shape.level.name(),
+        layout: layout(one.shape.layout),
+        chunk_bytes: one.chunk_bytes(),
+        raid_devices: one.shape.raid_disks,
+        members: one.roles.iter().map(word).collect(),
+        data_offset_bytes: one.all_offsets(),
+        command: leg.command(),
+    }
+}
+
 pub(crate) fn text(found: &[Recovered]) -> String {
     let mut text = String::new();
+    let mut array = found.first().map_or(0, |one| one.array);
     for (index, one) in found.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
-        let mut line = format!("{}: {}", one.confidence.name(), one.shape.level.name());
-        if let Some(layout) = layout(one.shape.layout) {
-            let _ = write!(line, ", layout {layout}");
+        if one.array != array {
+            array = one.array;
+            text.push_str("another array:\n");
         }
-        if one.shape.chunk_sectors > 0 {
-            let chunk = size::typed(u64::from(one.shape.chunk_sectors) * SECTOR_BYTES);
-            let _ = write!(line, ", chunk {chunk}");
+        let _ = writeln!(text, "{}: {}", one.confidence.name(), one.told());
+        if one.legs.is_empty() {
+            one.tell_roles(&mut text, "  ");
         }
-        let _ = writeln!(text, "{line}");
-        for (number, role) in one.roles.iter().enumerate() {
-            let _ = match role {
-                Some(Placed { member, data_offset_bytes }) => writeln!(
-                    text,
-                    "  role {number}: {member}, data from {} on",
-                    size::typed(*data_offset_bytes)
-                ),
-                None => writeln!(text, "  role {number}: missing"),
-            };
+        for (role, leg) in one.legs.iter().enumerate() {
+            let _ = writeln!(text, "  role {role}: {}", leg.array.told());
+            leg.array.tell_roles(&mut text, "    ");
         }
         for line in &one.evidence {
             let _ = writeln!(text, "  {line}");
         }
-        let _ = writeln!(text, "  {}", one.command());
+        for command in one.commands() {
+            let _ = writeln!(text, "  {command}");
+        }
     }
     text
+}
+
+impl Recovered {
+    fn chunk_bytes(&self) -> u64 {
+        u64::from(self.shape.chunk_sectors) * SECTOR_BYTES
+    }
+
+    fn all_offsets(&self) -> Vec<Option<u64>> {
+        self.roles.iter().map(|role| role.as_ref().map(|place| place.data_offset_bytes)).collect()
+    }
+
+    /// Level, layout and chunk.
+    fn told(&self) -> String {
+        let layout = layout(self.shape.layout);
+        let layout = layout.map(|layout| format!(", layout {layout}")).unwrap_or_default();
+        let chunk = match self.chunk_bytes() {
+            0 => String::new(),
+            bytes => format!(", chunk {}", size::typed(bytes)),
+        };
+        format!("{}{layout}{chunk}", self.shape.level.name())
+    }
+
+    /// A line for each role.
+    fn tell_roles(&self, text: &mut String, indent: &str) {
+        for (number, role) in self.roles.iter().enumerate() {
+            let _ = match role {
+                Some(Placed { member, data_offset_bytes }) => writeln!(
+                    text,
+                    "{indent}role {number}: {member}, data from {} on",
+                    size::typed(*data_offset_bytes)
+                ),
+                None => writeln!(text, "{indent}role {number}: missing"),
+            };
+        }
+    }
 }
 
 /// How much of what is to be read was read, on a terminal.

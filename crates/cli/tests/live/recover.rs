@@ -44,10 +44,10 @@ fn ext4(lab: &Lab, bytes: u64, (directories, files, kib): (usize, usize, usize))
     File::create(&image).unwrap().set_len(bytes).unwrap();
     let tree = tree.to_str().unwrap();
     let image_name = image.to_str().unwrap();
-    let uuid = "12345678-1234-1234-1234-123456789abc";
+    let uuid = format!("{:08x}-1234-1234-1234-123456789abc", bytes >> 12);
     // Small groups, so that metadata lie all over it, as on large file systems.
     let features = "64bit,metadata_csum,^flex_bg";
-    let words = ["-q", "-b", "4096", "-g", "2048", "-N", "4096", "-O", features, "-U", uuid];
+    let words = ["-q", "-b", "4096", "-g", "2048", "-N", "4096", "-O", features, "-U", &uuid];
     tool("mkfs.ext4", &[&words[..], &["-d", tree, image_name]].concat());
     fs::read(image).unwrap()
 }
@@ -106,19 +106,16 @@ fn best(lab: &Lab, members: &[PathBuf]) -> Value {
     assert_eq!(found["schema"], 1);
     // Each can be typed as it is; what it reads is compared for the first.
     for one in found["hypotheses"].as_array().unwrap() {
-        let command = one["command"].as_str().unwrap();
-        let command = command.replace("assemble --readonly", "cat --readonly --length 4096");
-        assert_eq!(lab.type_all(&command, &[]), 1, "{command}");
+        lab.type_all(&commands_of(one), &[]);
     }
     found["hypotheses"][0].clone()
 }
 
-/// What the command that was answered with reads.
-fn read(lab: &Lab, found: &Value) -> Vec<u8> {
-    let command = found["command"].as_str().unwrap();
-    // As it is to be typed: a `#` is quoted.
-    let words = command.strip_prefix("braid assemble --readonly ").unwrap().replace('\'', "");
-    lab.ok(&format!("cat {words}"), &[])
+/// The commands of a hypothesis, those of its legs first.
+fn commands_of(one: &Value) -> String {
+    let legs = one["legs"].as_array().unwrap().iter().map(|leg| &leg["command"]);
+    let all = legs.chain([&one["command"]]).map(|command| command.as_str().unwrap());
+    all.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -148,8 +145,7 @@ fn arrays_are_found_without_superblocks() {
         let found = best(&lab, &members);
         // With few chunks another geometry comes near.
         assert_ne!(found["confidence"], "guess", "{shape}: {found:#}");
-        let read = read(&lab, &found);
-        assert!(read.len() >= content.len() && read[..content.len()] == content, "{shape}");
+        assert_eq!(lab.type_all(&commands_of(&found), &content), 1, "{shape}");
     }
 }
 
@@ -178,7 +174,7 @@ fn a_stale_member_and_a_foreign_one_are_left_out() {
     assert!(evidence.contains("m2 is stale by "), "{evidence}");
     assert!(evidence.contains("foreign is none of its members"), "{evidence}");
     assert_eq!(found["members"][2], "missing", "{found:#}");
-    assert!(read(&lab, &found)[..content.len()] == content);
+    assert_eq!(lab.type_all(&commands_of(&found), &content), 1);
 }
 
 #[test]
@@ -289,7 +285,7 @@ fn superblocks_that_are_left_tell_of_the_rest() {
     let names: Vec<&str> = members.iter().map(|member| member.to_str().unwrap()).collect();
     assert_eq!(found["members"], serde_json::json!(names), "{found:#}");
     assert_eq!(found["data_offset_bytes"][1], data_bytes);
-    assert!(read(&lab, &found)[..content.len()] == content);
+    assert_eq!(lab.type_all(&commands_of(&found), &content), 1);
     // Of two, one order is as good as the other.
     wipe(&members[..1]);
     let found = json(&lab, "recover --json", &order);
@@ -338,7 +334,7 @@ fn members_in_partitions_are_named_by_them() {
     assert_ne!(found["confidence"], "guess", "{found:#}");
     assert!(found["members"][0].as_str().unwrap().ends_with("disk0#1"), "{found:#}");
     assert_eq!(found["data_offset_bytes"][0], 1 << 20, "{found:#}");
-    assert!(read(&lab, &found)[..content.len()] == content);
+    assert_eq!(lab.type_all(&commands_of(&found), &content), 1);
 }
 
 #[test]
@@ -351,8 +347,7 @@ fn what_was_not_rescued_is_in_the_command_that_is_printed() {
     wipe(&members);
     let map = crate::maps::lose(&members[1], &[(6 << 20, 8 << 20)]);
     let found = json(&lab, &format!("recover --json {map}"), &members);
-    let command = found["hypotheses"][0]["command"].as_str().unwrap();
-    assert_eq!(lab.type_all(command, &content), 1, "{found:#}");
+    assert_eq!(lab.type_all(&commands_of(&found["hypotheses"][0]), &content), 1, "{found:#}");
 }
 
 #[test]
@@ -383,5 +378,97 @@ fn superblocks_that_are_left_keep_what_they_say() {
         lab.ok("recover --undo braid-recover-nas.saved", &[]);
         let after: Vec<u64> = members.iter().map(|member| fingerprint(member)).collect();
         assert_eq!(before[0], after[0], "{shape}");
+    }
+}
+
+/// Makes an array of these members, writes the content to its beginning, and stops it.
+fn make(lab: &Lab, shape: &str, members: &[PathBuf], content: &[u8]) {
+    let count = members.len();
+    lab.ok(&format!("create x {shape} --raid-devices {count} --assume-clean --force"), members);
+    let mut all = content.to_vec();
+    all.resize(size(lab, members) as usize, 0);
+    write(lab, members, &all);
+}
+
+#[test]
+fn an_array_of_arrays_is_found_with_the_commands_that_read_it() {
+    if !have("an_array_of_arrays_is_found_with_the_commands_that_read_it", "mkfs.ext4") {
+        return;
+    }
+    let lab = Lab::new();
+    let content = ext4(&lab, 72 << 20, (40, 16, 28));
+    // Each leg holds every other chunk, behind what the superblock of the outer array took up.
+    let mut halves = [vec![0; 1 << 20], vec![0; 1 << 20]];
+    for (index, chunk) in content.chunks(128 << 10).enumerate() {
+        halves[index % 2].extend_from_slice(chunk);
+    }
+    let mut members = lab.members("m", 6, 24);
+    for (leg, half) in members.chunks(3).zip(&halves) {
+        make(&lab, "--level 5 --chunk 64K", leg, half);
+    }
+    wipe(&members);
+    members.rotate_left(2);
+    members.swap(0, 3);
+    let text = lab.ok_text("recover", &members);
+    assert!(text.starts_with("likely: raid0, chunk 128K\n"), "{text}");
+    assert_eq!(lab.type_all(&text, &content), 3, "{text}");
+    let found = best(&lab, &members);
+    assert_eq!(found["legs"][1]["members"][0], lab.path("m3").to_str().unwrap(), "{found:#}");
+    let line = lab.refused(1, "recover --write-superblocks nas", &members, &members);
+    assert!(line.contains("the best hypothesis is likely: "), "{line}");
+}
+
+/// Puts the bytes of files into disks, beginning at so many MiB, with a table of partitions or
+/// without.
+fn disks(lab: &Lab, parts: &[(u64, &[PathBuf])], table: bool) -> Vec<PathBuf> {
+    let count = parts[0].1.len();
+    let disks = lab.members("disk", count, 0);
+    for (index, disk) in disks.iter().enumerate() {
+        let mut lines = "label: gpt\n".to_owned();
+        let file = File::create(disk).unwrap();
+        for (mib, members) in parts {
+            let bytes = fs::read(&members[index]).unwrap();
+            file.write_all_at(&bytes, mib << 20).unwrap();
+            lines += &format!("start={}, size={}\n", mib << 11, bytes.len() / 512);
+        }
+        file.set_len(file.metadata().unwrap().len() + (1 << 20)).unwrap();
+        if table {
+            fs::write(lab.path("table"), lines).unwrap();
+            let table = lab.path("table");
+            let line =
+                format!("sfdisk --quiet --no-tell-kernel {} < {}", disk.display(), table.display());
+            tool("sh", &["-c", &line]);
+        }
+    }
+    disks
+}
+
+#[test]
+fn a_second_array_on_the_same_disks_is_found() {
+    if !have("a_second_array_on_the_same_disks_is_found", "mkfs.ext4") {
+        return;
+    }
+    let lab = Lab::new();
+    let large = ext4(&lab, 60 << 20, (75, 16, 28));
+    let small = ext4(&lab, 14 << 20, (4, 8, 7));
+    let boot = lab.members("boot", 3, 16);
+    make(&lab, "--level 1", &boot, &small);
+    let data = lab.members("data", 3, 32);
+    make(&lab, "--level 5 --chunk 64K", &data, &large);
+    wipe(&boot);
+    wipe(&data);
+    for (table, before) in [(true, "#1"), (false, "@0+")] {
+        let mut disks = disks(&lab, &[(1, &boot), (17, &data)], table);
+        disks.rotate_left(1);
+        let found = json(&lab, "recover --json", &disks);
+        let all = found["hypotheses"].as_array().unwrap();
+        let of = |array: u64| all.iter().find(|one| one["array"] == array);
+        let [Some(first), Some(second)] = [of(1), of(2)] else { panic!("{found:#}") };
+        assert_eq!(lab.type_all(&commands_of(first), &large), 1, "{found:#}");
+        assert_eq!(second["level"], "raid1", "{found:#}");
+        assert_eq!(lab.type_all(&commands_of(second), &small), 1, "{found:#}");
+        assert!(second["members"][0].as_str().unwrap().contains(before), "{found:#}");
+        let text = lab.ok_text("recover", &disks);
+        assert!(text.contains("\nanother array:\nlikely: raid1\n"), "{text}");
     }
 }

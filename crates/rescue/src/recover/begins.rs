@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
+use braid_array::level::Level;
 
 use super::equations::{Equation, Equations};
 use super::redundancy::Redundancy;
@@ -46,8 +47,33 @@ impl Equations {
 }
 
 /// All offsets that are usual.
-pub(super) fn usual_offsets() -> impl Iterator<Item = u64> {
+fn usual_offsets() -> impl Iterator<Item = u64> {
     USUAL_OFFSETS.into_iter().chain(FURTHER_OFFSETS)
+}
+
+impl Equations {
+    /// All offsets that are usual, on disks and in their partitions: those in partitions first.
+    pub(super) fn usual_offsets(&self) -> impl Iterator<Item = u64> + '_ {
+        let within = |start: &u64| {
+            let start = *start;
+            USUAL_OFFSETS.into_iter().map(move |offset| start + offset)
+        };
+        self.starts.iter().flat_map(within).chain(usual_offsets())
+    }
+
+    fn is_usual(&self, offset: u64) -> bool {
+        let starts = self.starts.iter().chain([&0]);
+        let mut within = starts.filter_map(|start| offset.checked_sub(*start));
+        within.any(|offset| usual_offsets().any(|usual| usual == offset))
+    }
+
+    /// Do data begin on disks before any of their partitions, and the file system in none? Then
+    /// the tables are not the array's, and something has to say that it lies there.
+    fn is_beside_partitions(&self, one: &Hypothesis, begins: u64) -> bool {
+        let first = self.starts.iter().min();
+        let is_disk = begins == 0 && self.starts.contains(&one.origin);
+        first.is_some_and(|first| begins < *first) && !is_disk
+    }
 }
 
 /// May data begin there? md has them begin at 4 KiB of its device: a disk, or a partition that
@@ -71,7 +97,8 @@ pub(super) fn beginning(
     proven: Option<&Redundancy>,
 ) -> Beginning {
     let begins = data_offset(one);
-    let is_usual = |offset: u64| usual_offsets().any(|usual| usual == offset);
+    let is_usual = |offset: u64| equations.is_usual(offset);
+    let is_beside = equations.is_beside_partitions(one, begins);
     // What fits anywhere on one of the members fits by chance.
     let offsets = || one.roles.iter().flatten().map(|place| place.data_offset);
     let differ = offsets().any(|offset| offset != begins);
@@ -80,7 +107,13 @@ pub(super) fn beginning(
         return Beginning::Unsure;
     }
     let is_usual = is_usual(begins);
-    if is_labelled(one, sizes, equations) || !one.hinted.is_empty() {
+    // A mirror of whole disks and one of their partitions hold the same there.
+    let is_mirror = one.shape.level == Level::Raid1 && equations.are_disks;
+    if is_mirror && equations.starts.contains(&(begins + one.origin)) {
+        return Beginning::Unsure;
+    }
+    let is_labelled = !is_beside && is_labelled(one, sizes, equations);
+    if is_labelled || !one.hinted.is_empty() {
         return Beginning::Labelled;
     }
     let members: Vec<usize> = one.roles.iter().flatten().map(|place| place.member).collect();
@@ -97,7 +130,7 @@ pub(super) fn beginning(
         Some(lowest) if one.origin == 0 && (is_usual || lowest < begins + chunk) => {
             Beginning::First
         }
-        Some(_) if is_usual => Beginning::Usual,
+        Some(_) if is_usual && !is_beside => Beginning::Usual,
         None if one.origin == 0 && is_usual => Beginning::First,
         _ => Beginning::Unsure,
     }

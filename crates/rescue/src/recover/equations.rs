@@ -38,6 +38,10 @@ pub(super) struct Equations {
     pub(super) marked: HashSet<(usize, u64)>,
     /// Where in the array the structure may begin, in sectors, by what lies before it.
     pub(super) begins: Vec<u64>,
+    /// Where partitions begin on members that are disks, in sectors.
+    pub(super) starts: Vec<u64>,
+    /// Have all members a table of partitions?
+    pub(super) are_disks: bool,
 }
 
 impl Equations {
@@ -73,7 +77,42 @@ impl Equations {
             found,
             marked,
             begins: gathered.begins.clone(),
+            starts: gathered.starts.iter().copied().collect(),
+            are_disks: gathered.are_disks,
         })
+    }
+
+    /// Those of a part of the array that has these members: where what lies in the structure, and
+    /// what lies in the array, lies in the part, if it does.
+    pub(super) fn within(
+        &self,
+        members: &[usize],
+        own: &dyn Fn(u64) -> Option<u64>,
+        absolute: &dyn Fn(u64) -> Option<u64>,
+    ) -> Self {
+        let there = |seen: &[(usize, u64)]| -> Vec<(usize, u64)> {
+            seen.iter().copied().filter(|(member, _)| members.contains(member)).collect()
+        };
+        let mapped = |one: &Equation, map: &dyn Fn(u64) -> Option<u64>| {
+            let mut places = one.places().filter_map(map);
+            let place = places.next()?;
+            Some(Equation { place, copy: places.next(), seen: there(&one.seen) })
+        };
+        let all = |from: &[Equation], map| -> Vec<Equation> {
+            from.iter().filter_map(|one| mapped(one, map)).collect()
+        };
+        let own = all(&self.own, own);
+        let found = own.iter().flat_map(|one| one.seen.iter().map(|at| (at.0, at.1, one.place)));
+        Self {
+            structure: self.structure,
+            found: found.collect(),
+            own,
+            absolute: all(&self.absolute, absolute),
+            marked: self.marked.iter().copied().filter(|at| members.contains(&at.0)).collect(),
+            begins: Vec::new(),
+            starts: self.starts.clone(),
+            are_disks: self.are_disks,
+        }
     }
 
     /// So many of the structure's, all over it.

@@ -1,6 +1,6 @@
 //! What members tell together: each block that was found, and the place to which it belongs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use braid_array::SECTOR_BYTES;
 
@@ -23,6 +23,10 @@ pub struct Gathered {
     pub(super) remains: Remains,
     /// Where in the array something begins, in sectors.
     pub(super) begins: Vec<u64>,
+    /// Where partitions begin on members that are disks, in sectors, by their tables.
+    pub(super) starts: BTreeSet<u64>,
+    /// Have all members such a table?
+    pub(super) are_disks: bool,
     /// What rows of the members prove.
     pub(super) redundancy: Option<Redundancy>,
 }
@@ -62,6 +66,16 @@ impl Gathered {
         found.begins.sort_unstable();
         found.begins.dedup();
         found
+    }
+
+    /// The same of a set of members that rows prove to be one.
+    pub(super) fn within(&self, set: &Redundancy) -> Self {
+        let is_own = |mark: &Mark| set.members.contains(&mark.member);
+        Self {
+            marks: self.marks.iter().copied().filter(is_own).collect(),
+            redundancy: Some(set.clone()),
+            ..self.clone()
+        }
     }
 
     fn note_copy(&mut self, structure: usize, places: Places) {
@@ -119,7 +133,7 @@ impl Gathered {
         let facts = self.facts.get(&index).unwrap_or(&none);
         let (places, by_sum) = match structure.0 {
             Form::Disk => return None,
-            Form::Xfs(xfs) => (Places::only(xfs.proven(bytes)?), true),
+            Form::Xfs(xfs) => (Places::only(xfs.proven(bytes)?), xfs.has_sums),
             Form::Ext4(ext4) => {
                 if let Some((found, place)) = ext4::Ext4::read(bytes) {
                     (Places::only((found.uuid == ext4.uuid).then_some(place)?), true)

@@ -29,8 +29,12 @@ pub(super) fn guess(
     let begins = header.and_then(|mark| mark.sector.checked_sub(mark.place));
     let offsets = begins.map_or_else(|| USUAL_OFFSETS.to_vec(), |begins| vec![begins]);
     // What the array begins with is in the first role, in the usual layout.
-    let first = header.map_or(0, |mark| mark.member);
-    let rest = (0..members.sizes().len()).filter(|member| *member != first);
+    let all = match &gathered.redundancy {
+        Some(proven) => proven.members.clone(),
+        None => (0..members.sizes().len()).collect(),
+    };
+    let first = header.map_or_else(|| all.first().copied(), |mark| Some(mark.member))?;
+    let rest = all.into_iter().filter(|member| *member != first);
     let order: Vec<usize> = std::iter::once(first).chain(rest).collect();
     for data_offset in offsets {
         // What md left tells who is of another array.

@@ -69,6 +69,14 @@ impl Structure {
         }
     }
 
+    /// Does the other one tell where to begin, of the same structure, and this one does not?
+    fn is_poorer_than(&self, other: &Self) -> bool {
+        match (self.0, other.0) {
+            (Form::Xfs(own), Form::Xfs(other)) => own.root.is_none() && other.root.is_some(),
+            _ => false,
+        }
+    }
+
     /// The length of a block that has a checksum over all of it, in bytes; 0 where it is short.
     pub(super) const fn block_bytes(&self) -> u32 {
         match self.0 {
@@ -142,8 +150,12 @@ pub fn add(found: &mut Vec<Structure>, one: Structure) {
         (Form::Ntfs(known), Form::Ntfs(one)) => known.serial == one.serial,
         (known, one) => known == one,
     };
-    if found.len() < MOST_STRUCTURES && !found.iter().any(is_same) {
-        found.push(one);
+    match found.iter().position(is_same) {
+        // Copies may not have all of it.
+        Some(known) if found[known].is_poorer_than(&one) => found[known] = one,
+        Some(_) => {}
+        None if found.len() < MOST_STRUCTURES => found.push(one),
+        None => {}
     }
 }
 

@@ -20,7 +20,9 @@ mod ext4;
 mod gathered;
 mod guess;
 mod kept;
+mod legs;
 mod marks;
+mod nested;
 mod ntfs;
 mod proven;
 mod rank;
@@ -39,6 +41,7 @@ mod xfs;
 
 pub use gathered::Gathered;
 pub use marks::{Harvest, Mark, Structure, add, structures};
+pub use nested::{Arrays, Nested, arrays};
 pub use rank::{Confidence, Ranked, rank};
 pub use samples::{beginning, samples};
 pub use shapes::Shape;

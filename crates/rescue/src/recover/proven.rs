@@ -7,7 +7,6 @@ use braid_array::Role;
 use braid_array::geometry::{Geometry, Strip};
 use braid_array::level::{Layout, Level};
 
-use super::begins::usual_offsets;
 use super::equations::Equations;
 use super::redundancy::{Redundancy, Relation};
 use super::score::score;
@@ -23,6 +22,8 @@ const BEST: usize = 2000;
 /// With fewer blocks for each of at most so many members, all orders are tried.
 const FEW_BLOCKS: usize = 4;
 const MOST_ORDERED: usize = 6;
+/// Members about which neither rows nor blocks say anything, and which are put into each order.
+const MOST_UNTOLD: usize = 3;
 /// More groups of copies are not put into each order.
 const MOST_GROUPS: usize = 5;
 
@@ -51,6 +52,44 @@ pub(super) fn search_proven(
     }
     found.retain(|one| one.met > 0);
     found
+}
+
+/// Members that rows prove to be a part of the array, and equations of that part: what lies in it
+/// has the places of the part.
+pub(super) struct Placed<'a>(Search<'a>);
+
+impl<'a> Placed<'a> {
+    pub(super) fn new(proven: &'a Redundancy, sizes: &'a [u64], equations: &'a Equations) -> Self {
+        Self(Search { proven, sizes, equations, labelled: Vec::new() })
+    }
+
+    /// Shapes that these members may have.
+    pub(super) fn shapes(&self) -> Vec<Shape> {
+        self.0.shapes()
+    }
+
+    /// Where data may begin under a shape.
+    pub(super) fn offsets(&self, shape: &Shape) -> Vec<u64> {
+        let largest = self.0.sizes.iter().copied().max().unwrap_or(0);
+        let geometry = shape.geometry(largest);
+        geometry.map_or_else(Vec::new, |it| self.0.offsets(&self.0.offsets_by_blocks(&it)))
+    }
+
+    /// The members in roles by votes of blocks, if data begin there.
+    pub(super) fn assigned(&self, shape: &Shape, data_offset: u64) -> Option<Hypothesis> {
+        let largest = self.0.sizes.iter().copied().max()?;
+        let geometry = shape.geometry(largest)?;
+        let mut all = self.0.assigned(shape, &geometry, data_offset, 0);
+        for one in &mut all {
+            score(one, self.0.sizes, self.0.equations, FEW);
+        }
+        all.into_iter().min_by_key(|one| (std::cmp::Reverse(one.met), one.of))
+    }
+
+    /// Exchanges members where that meets more.
+    pub(super) fn improve(&self, one: &mut Hypothesis) {
+        self.0.improve(one);
+    }
 }
 
 impl Search<'_> {
@@ -134,7 +173,7 @@ impl Search<'_> {
 
     /// Rows fit from the data on: they begin no later than that.
     fn offsets(&self, first: &[u64]) -> Vec<u64> {
-        let usual = usual_offsets();
+        let usual = self.equations.usual_offsets();
         let all = self.labelled.iter().copied().chain(first.iter().copied()).chain(usual);
         let mut offsets: Vec<u64> = Vec::new();
         for offset in all.filter(|offset| *offset <= self.proven.lowest) {
@@ -142,7 +181,7 @@ impl Search<'_> {
                 offsets.push(offset);
             }
         }
-        offsets.truncate(MOST_OFFSETS);
+        offsets.truncate(MOST_OFFSETS + self.equations.starts.len() * 4);
         offsets
     }
 
@@ -246,7 +285,8 @@ impl Search<'_> {
                     let q = q.map_or(0, |role| role.index());
                     *votes.entry((*member, q)).or_default() += 1000;
                 }
-                vec![Hypothesis { roles: self.elect(&votes, data_offset), ..empty }]
+                let orders = self.elect_all(&votes, data_offset).into_iter();
+                orders.map(|roles| Hypothesis { roles, ..empty.clone() }).collect()
             }
         }
     }
@@ -288,6 +328,35 @@ impl Search<'_> {
         votes: &BTreeMap<(usize, usize), usize>,
         data_offset: u64,
     ) -> Vec<Option<Place>> {
+        let (mut roles, left) = self.elected(votes, data_offset);
+        fill(&mut roles, left);
+        roles
+    }
+
+    /// The same, and members that votes leave without a role in all orders, if they are few.
+    fn elect_all(
+        &self,
+        votes: &BTreeMap<(usize, usize), usize>,
+        data_offset: u64,
+    ) -> Vec<Vec<Option<Place>>> {
+        let (roles, left) = self.elected(votes, data_offset);
+        let orders = if left.len() <= MOST_UNTOLD { left.len() } else { 1 };
+        let filled = permutations(orders).into_iter().map(|order| {
+            let rest = left.iter().skip(order.len());
+            let ordered = order.iter().map(|index| &left[*index]).chain(rest);
+            let mut roles = roles.clone();
+            fill(&mut roles, ordered.copied().collect());
+            roles
+        });
+        filled.collect()
+    }
+
+    /// Roles by votes, and members that have none by these.
+    fn elected(
+        &self,
+        votes: &BTreeMap<(usize, usize), usize>,
+        data_offset: u64,
+    ) -> (Vec<Option<Place>>, Vec<Place>) {
         let members = &self.proven.members;
         let mut roles = vec![None; members.len()];
         let mut left: Vec<usize> = members.clone();
@@ -300,11 +369,7 @@ impl Search<'_> {
                 left.retain(|other| *other != member);
             }
         }
-        let mut rest = left.into_iter();
-        for role in &mut roles {
-            *role = role.or_else(|| Some(Place { member: rest.next()?, data_offset }));
-        }
-        roles
+        (roles, left.into_iter().map(|member| Place { member, data_offset }).collect())
     }
 
     /// Exchanges two members where that meets more. The rows of Q leave nothing to exchange.
@@ -324,6 +389,12 @@ impl Search<'_> {
         }
         score(one, self.sizes, self.equations, MANY);
     }
+}
+
+/// Gives the roles that are free to these, in their order.
+fn fill(roles: &mut [Option<Place>], rest: Vec<Place>) {
+    let free = roles.iter_mut().filter(|role| role.is_none());
+    free.zip(rest).for_each(|(role, place)| *role = Some(place));
 }
 
 /// All with two members exchanged.
@@ -348,7 +419,7 @@ fn all_orders(one: &Hypothesis) -> Vec<Hypothesis> {
 }
 
 /// All orders of so many.
-fn permutations(count: usize) -> Vec<Vec<usize>> {
+pub(super) fn permutations(count: usize) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for next in 0..count {
         let longer = all.into_iter().flat_map(|order: Vec<usize>| {

@@ -23,10 +23,12 @@ const FEW_ROWS: usize = 48;
 /// Spots with blocks of a file system that are compared beside those all over a member.
 const MARKED_SPOTS: usize = 100;
 /// Before the usual place of data, and at ends, superblocks and bitmaps lie.
-const USUAL_SECTORS: u64 = 2048;
+pub(super) const USUAL_SECTORS: u64 = 2048;
 const END_SECTORS: u64 = 256;
+/// Of more partitions nothing is known.
+const MOST_STARTS: usize = 16;
 /// Sets of more members are not taken apart.
-const MOST_MEMBERS: usize = 24;
+pub(super) const MOST_MEMBERS: usize = 24;
 
 /// How members belong together, by their rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +56,9 @@ pub(super) struct Redundancy {
 }
 
 /// A row of all members.
-struct Row {
-    sector: u64,
-    strips: Vec<Vec<u8>>,
+pub(super) struct Row {
+    pub(super) sector: u64,
+    pub(super) strips: Vec<Vec<u8>>,
 }
 
 /// Rows that fit, from some sector on.
@@ -76,8 +78,11 @@ impl Redundancy {
 }
 
 impl Gathered {
-    /// Compares rows of the members, before it is searched.
+    /// Compares rows of the members, and reads their tables of partitions, before it is searched.
     pub fn compare(&mut self, members: &mut Members<'_, '_>) {
+        let tables = members.partitions();
+        self.are_disks = tables.iter().all(|starts| !starts.is_empty());
+        self.starts = tables.into_iter().flatten().take(MOST_STARTS).collect();
         self.redundancy = redundancy(members, self);
     }
 }
@@ -94,7 +99,7 @@ fn redundancy(members: &mut Members<'_, '_>, gathered: &Gathered) -> Option<Redu
     if all.len() < 2 {
         return None;
     }
-    let mirrors = alike(&rows, &all);
+    let mirrors = alike(&rows, &all, &gathered.starts);
     if mirrors.as_ref().is_some_and(|found| found.is_complete(&all)) {
         return mirrors;
     }
@@ -111,7 +116,7 @@ fn redundancy(members: &mut Members<'_, '_>, gathered: &Gathered) -> Option<Redu
 }
 
 /// Rows that hold something, in order.
-fn rows(members: &mut Members<'_, '_>, gathered: &Gathered) -> Vec<Row> {
+pub(super) fn rows(members: &mut Members<'_, '_>, gathered: &Gathered) -> Vec<Row> {
     let sizes = members.sizes();
     let end = sizes.iter().min().map_or(0, |size| size.saturating_sub(END_SECTORS));
     let spot = ROWS_BYTES / SECTOR_BYTES;
@@ -159,16 +164,22 @@ fn takes_part(rows: &[(&Row, bool)], member: usize) -> bool {
 }
 
 /// Groups of members that hold the same.
-fn alike(rows: &[Row], all: &[usize]) -> Option<Redundancy> {
+fn alike(rows: &[Row], all: &[usize], starts: &BTreeSet<u64>) -> Option<Redundancy> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut lowest = u64::MAX;
+    let may_be_metadata = |sector: u64| {
+        let mut starts = starts.iter().chain([&0]);
+        starts.any(|start| (*start..start + USUAL_SECTORS).contains(&sector))
+    };
     for &member in all {
         let same = |other: usize| {
             fitting(rows, &[member, other], |row| {
                 let strips = [&row.strips[member], &row.strips[other]];
                 let is_empty = strips.iter().all(|strip| is_zero(strip));
-                // Bitmaps are alike, too.
-                (!is_empty && row.sector >= USUAL_SECTORS).then(|| strips[0] == strips[1])
+                // Bitmaps are alike, too, and logs of bad blocks, in which there is nothing.
+                let is_log = strips.iter().all(|strip| strip.iter().all(|byte| *byte == 0xff));
+                let tells = !is_empty && !is_log && !may_be_metadata(row.sector);
+                tells.then(|| strips[0] == strips[1])
             })
         };
         let known = groups.iter_mut().find_map(|group| Some((same(group[0])?, group)));
@@ -205,7 +216,7 @@ fn is_foreign(rows: &[Row], pair: &[usize], all: &[usize]) -> bool {
 }
 
 /// Do these add up to zero?
-fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
+pub(super) fn one_parity(rows: &[Row], members: &[usize]) -> Option<Redundancy> {
     if members.len() < 3 {
         return None;
     }

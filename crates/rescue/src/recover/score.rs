@@ -179,6 +179,9 @@ fn only_in_parity(
     seen: &[(usize, u64)],
     marked: &HashSet<(usize, u64)>,
 ) -> bool {
+    if one.shape.level.parity_disks() == 0 {
+        return false;
+    }
     let is_copy = |strip| is_parity_beside(geometry, sectors, strip);
     strips(one, seen)
         .any(|strip| is_copy(strip) && !has_more(one, geometry, sectors, strip, marked))

@@ -4,7 +4,7 @@ use braid_array::geometry::{Geometry, Shape as Whole};
 use braid_array::level::{FarSets, Layout, Level, ParityLayout, Raid10Layout};
 
 /// Chunks from 4 KiB to 2 MiB.
-const CHUNKS: [u32; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+pub(super) const CHUNKS: [u32; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 /// A geometry without sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,21 @@ impl Shape {
             }
             Layout::Raid10(_) => self.raid_disks.into(),
             _ => (self.raid_disks - self.level.parity_disks()).into(),
+        }
+    }
+
+    /// How much of each member so many sectors of the array take up, from its beginning; `None`
+    /// where copies lie far behind.
+    #[must_use]
+    pub fn used_of_each(&self, sectors: u64) -> Option<u64> {
+        match self.layout {
+            Layout::Raid10(layout) if layout.far > 1 && !layout.offset => None,
+            Layout::Raid10(layout) => {
+                let copies = u64::from(layout.near) * u64::from(layout.far);
+                Some(sectors.saturating_mul(copies).div_ceil(self.raid_disks.into()))
+            }
+            _ if self.level == Level::Raid1 => Some(sectors),
+            _ => Some(sectors.div_ceil(self.data_disks().max(1))),
         }
     }
 

@@ -15,6 +15,7 @@ use super::votes::{Hypothesis, Place};
 use crate::bytes::is_zero;
 use crate::image::{self, Image};
 use crate::kind::{self, Look};
+use crate::partitions;
 
 const ROW_SECTORS: u64 = 8;
 const ROW_BYTES: usize = (ROW_SECTORS * SECTOR_BYTES) as usize;
@@ -93,6 +94,17 @@ impl<'a, 'b> Members<'a, 'b> {
     #[must_use]
     pub fn sizes(&self) -> Vec<u64> {
         self.images.iter().map(|image| image.size_bytes() / SECTOR_BYTES).collect()
+    }
+
+    /// Where partitions of each member begin by its table, in sectors.
+    pub(super) fn partitions(&mut self) -> Vec<Vec<u64>> {
+        let starts = |image: &mut &mut dyn Image| -> Vec<u64> {
+            let all =
+                partitions::read(&mut **image).map_or_else(|_| Vec::new(), |it| it.partitions);
+            let own = all.iter().filter(|one| !one.kind.is_extended() && one.start_bytes > 0);
+            own.map(|one| one.start_bytes / SECTOR_BYTES).collect()
+        };
+        self.images.iter_mut().map(starts).collect()
     }
 
     /// What a member is that is no member of md.

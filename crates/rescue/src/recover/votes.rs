@@ -226,7 +226,8 @@ fn search_among(
         let mut offsets = equations.labelled(&all);
         // Where a label is, it says where the array begins.
         if offsets.is_empty() {
-            offsets.extend(USUAL_OFFSETS);
+            let starts = equations.starts.iter().chain([&0]);
+            offsets.extend(starts.flat_map(|start| USUAL_OFFSETS.map(|offset| start + offset)));
         }
         let origins = origins(shapes, sizes, equations, &offsets);
         found.extend(search_at(&origins, shapes, sizes, equations, hints));

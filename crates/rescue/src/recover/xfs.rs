@@ -1,5 +1,6 @@
-//! XFS, version 5: nearly every block of metadata says where it lies and to which file system it
-//! belongs. By "XFS Algorithms & Data Structures" and `xfs_format.h` of Linux.
+//! XFS. In version 5 nearly every block of metadata says where it lies and to which file system it
+//! belongs; in version 4, headers of allocation groups alone say where, and what else there is has
+//! to be walked through. By "XFS Algorithms & Data Structures" and `xfs_format.h` of Linux.
 
 use braid_array::SECTOR_BYTES;
 
@@ -10,12 +11,17 @@ use crate::bytes::array_at;
 pub(super) struct Xfs {
     /// What metadata carry.
     pub(super) uuid: [u8; 16],
-    block_sectors: u64,
-    sector_sectors: u64,
-    ag_blocks: u64,
-    ag_count: u64,
-    ag_block_bits: u32,
-    inodes_in_block_bits: u32,
+    /// Has metadata with checksums, which say where they lie: that is version 5.
+    pub(super) has_sums: bool,
+    pub(super) block_sectors: u64,
+    pub(super) sector_sectors: u64,
+    pub(super) ag_blocks: u64,
+    pub(super) ag_count: u64,
+    pub(super) ag_block_bits: u32,
+    pub(super) inodes_in_block_bits: u32,
+    pub(super) inode_bytes: u64,
+    /// The number of the root directory; most copies of the superblock have none.
+    pub(super) root: Option<u64>,
     /// Blocks of the file system.
     blocks: u64,
     /// Stripe unit and width that it was made for, in blocks; 0 where it was made for none.
@@ -24,29 +30,32 @@ pub(super) struct Xfs {
 }
 
 impl Xfs {
-    /// From a superblock whose checksum fits.
+    /// From a superblock whose checksum fits, or, where it has none, all of whose numbers do.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        if !bytes.starts_with(b"XFSB") || u16_be(bytes, 100)? & 0xf != 5 {
+        if !bytes.starts_with(b"XFSB") {
             return None;
         }
+        let version = u16_be(bytes, 100)? & 0xf;
         let sector_bytes = u16_be(bytes, 102)?;
         let sector = bytes.get(..usize::from(sector_bytes))?;
-        let stored = u32::from_le_bytes(array_at(sector, 224)?);
-        let sum = crc32c::crc32c_append(crc32c::crc32c(&sector[..224]), &[0; 4]);
-        if crc32c::crc32c_append(sum, &sector[228..]) != stored {
+        let block_bytes = u32_be(bytes, 4)?;
+        let has_sums = version == 5;
+        if !matches!(version, 4 | 5) || has_sums && !has_sum(sector) {
             return None;
         }
-        let block_bytes = u32_be(bytes, 4)?;
-        let own_uuid = u32_be(bytes, 216)? & 4 != 0;
+        let own_uuid = has_sums && u32_be(bytes, 216)? & 4 != 0;
         let byte = |at: usize| bytes.get(at).map(|byte| u32::from(*byte));
         let found = Self {
             uuid: array_at(bytes, if own_uuid { 248 } else { 32 })?,
+            has_sums,
             block_sectors: u64::from(block_bytes) / SECTOR_BYTES,
             sector_sectors: u64::from(sector_bytes) / SECTOR_BYTES,
             ag_blocks: u32_be(bytes, 84)?.into(),
             ag_count: u32_be(bytes, 88)?.into(),
             ag_block_bits: byte(124)?,
             inodes_in_block_bits: byte(123)?,
+            inode_bytes: u16_be(bytes, 104)?.into(),
+            root: Some(u64_be(bytes, 56)?).filter(|number| *number != u64::MAX),
             blocks: u64_be(bytes, 8)?,
             unit: u32_be(bytes, 184)?.into(),
             width: u32_be(bytes, 188)?.into(),
@@ -59,7 +68,23 @@ impl Xfs {
             && (1..1 << 31).contains(&found.ag_blocks)
             && found.ag_count * found.ag_blocks < 1 << 52
             && (1..1 << 51).contains(&found.blocks);
-        sane.then_some(found)
+        (sane && (has_sums || found.adds_up(bytes))).then_some(found)
+    }
+
+    /// Do numbers that follow from each other do so? Without a checksum they tell a superblock
+    /// from a sum of some.
+    fn adds_up(&self, bytes: &[u8]) -> bool {
+        let is_log = |at: usize, of: u64| bytes.get(at).is_some_and(|log| 1 << (log & 31) == of);
+        is_log(120, self.block_sectors * SECTOR_BYTES)
+            && is_log(121, self.sector_sectors * SECTOR_BYTES)
+            && is_log(122, self.inode_bytes)
+            && is_log(124, self.ag_blocks.next_power_of_two())
+            && is_log(123, self.block_sectors * SECTOR_BYTES / self.inode_bytes.max(1))
+            && (256..=2048).contains(&self.inode_bytes)
+            && self.blocks <= self.ag_blocks * self.ag_count
+            && self.blocks > self.ag_blocks * self.ag_count.saturating_sub(1)
+            && bytes.get(126).is_some_and(|making| *making < 2)
+            && self.uuid != [0; 16]
     }
 
     /// Its size in sectors.
@@ -84,16 +109,43 @@ impl Xfs {
 
     /// The sector of the file system in which this lies, if it is metadata that says so.
     pub(super) fn place(&self, bytes: &[u8]) -> Option<u64> {
+        if !self.has_sums {
+            return self.place_without_sum(bytes);
+        }
         self.look(bytes).map(|(place, _, _)| place)
     }
 
-    /// The same, if the checksum fits, too.
+    /// The same, if the checksum fits, too, where there are any.
     pub(super) fn proven(&self, bytes: &[u8]) -> Option<u64> {
+        if !self.has_sums {
+            return self.place_without_sum(bytes);
+        }
         let (place, sum_at, length) = self.look(bytes)?;
         let all = bytes.get(..length)?;
         let stored = u32::from_le_bytes(array_at(all, sum_at)?);
         let sum = crc32c::crc32c_append(crc32c::crc32c(&all[..sum_at]), &[0; 4]);
         (crc32c::crc32c_append(sum, &all[sum_at + 4..]) == stored).then_some(place)
+    }
+
+    /// The length of an allocation group in blocks, which the last one ends early.
+    pub(super) fn group_blocks(&self, group: u64) -> u64 {
+        self.blocks.saturating_sub(group.saturating_mul(self.ag_blocks)).min(self.ag_blocks)
+    }
+
+    /// The same of version 4: what does not say to which file system it belongs says how long its
+    /// group is.
+    fn place_without_sum(&self, bytes: &[u8]) -> Option<u64> {
+        let index = match array_at::<4>(bytes, 0)?.as_slice() {
+            b"XAGF" => 1,
+            b"XAGI" => 2,
+            _ => return None,
+        };
+        let group = u32_be(bytes, 8)?;
+        let length = u64::from(u32_be(bytes, 12)?);
+        let fits = u32_be(bytes, 4)? == 1
+            && u64::from(group) < self.ag_count
+            && length == self.group_blocks(group.into());
+        if fits { self.header(group, index) } else { None }
     }
 
     /// The sector in which this lies, where its checksum is and what that is of.
@@ -135,21 +187,34 @@ impl Xfs {
         if block << self.inodes_in_block_bits != number {
             return None;
         }
-        let group = block >> self.ag_block_bits;
-        let within = block - (group << self.ag_block_bits);
+        self.block(block)
+    }
+
+    /// The sector of a block by its number, whose upper bits are the group's.
+    pub(super) fn block(&self, number: u64) -> Option<u64> {
+        let group = number >> self.ag_block_bits;
+        let within = number - (group << self.ag_block_bits);
         let block = group.checked_mul(self.ag_blocks)?.checked_add(within)?;
         block.checked_mul(self.block_sectors)
     }
 }
 
-fn u16_be(bytes: &[u8], at: usize) -> Option<u16> {
+/// Does the checksum of a superblock fit?
+fn has_sum(sector: &[u8]) -> bool {
+    let stored = array_at(sector, 224).map(u32::from_le_bytes);
+    let (Some(head), Some(tail)) = (sector.get(..224), sector.get(228..)) else { return false };
+    let sum = crc32c::crc32c_append(crc32c::crc32c(head), &[0; 4]);
+    stored == Some(crc32c::crc32c_append(sum, tail))
+}
+
+pub(super) fn u16_be(bytes: &[u8], at: usize) -> Option<u16> {
     array_at(bytes, at).map(u16::from_be_bytes)
 }
 
-fn u32_be(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_be(bytes: &[u8], at: usize) -> Option<u32> {
     array_at(bytes, at).map(u32::from_be_bytes)
 }
 
-fn u64_be(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn u64_be(bytes: &[u8], at: usize) -> Option<u64> {
     array_at(bytes, at).map(u64::from_be_bytes)
 }

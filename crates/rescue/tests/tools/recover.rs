@@ -7,20 +7,22 @@ use braid_array::geometry::{Geometry, Shape};
 use braid_array::level::{Layout, Level};
 use braid_rescue::Image;
 use braid_rescue::recover::{
-    Confidence, Gathered, Harvest, Mark, Members, Ranked, Structure, beginning, rank, samples,
-    search, structures, targets,
+    Arrays, Confidence, Gathered, Harvest, Mark, Members, Ranked, Structure, arrays, beginning,
+    rank, samples, search, structures, targets,
 };
 
 use crate::support::{Folder, have, run};
 
 mod btrfs;
 mod drawn;
+mod nested;
 mod ntfs;
 mod property;
 mod proven;
 mod readable;
 mod remains;
 mod walked;
+mod xfs;
 
 /// An ext4 of so many MiB with so many directories of 16 files each.
 fn ext4(folder: &Folder, mib: u64, directories: usize) -> Vec<u8> {
@@ -160,6 +162,26 @@ impl Case {
 
 /// What is found of members with these bytes.
 fn found(members: &[Vec<u8>]) -> Vec<Ranked> {
+    let sizes: Vec<u64> = members.iter().map(|member| member.len() as u64 / 512).collect();
+    searched(members, |read, gathered, known, names| {
+        assert!(arrays(read, gathered, known, names).is_none(), "they are of one array");
+        let found = search(&sizes, gathered, known, None);
+        let ranges = targets(&found, &sizes, gathered, known);
+        assert!(ranges.iter().flatten().all(|range| range.start < range.end));
+        rank(&found, read, gathered, known, names)
+    })
+}
+
+/// The arrays that members with these bytes make up, if they are of several.
+fn found_arrays(members: &[Vec<u8>]) -> Option<Arrays> {
+    searched(members, arrays)
+}
+
+/// What is answered of members with these bytes, once they have been read.
+fn searched<T>(
+    members: &[Vec<u8>],
+    answer: impl FnOnce(&mut Members<'_, '_>, &Gathered, &[Structure], &[String]) -> T,
+) -> T {
     let mut images: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
     let mut known = vec![Structure::DISK];
     for image in &mut images {
@@ -180,11 +202,7 @@ fn found(members: &[Vec<u8>]) -> Vec<Ranked> {
     let mut images: Vec<&mut dyn Image> = images.iter_mut().map(|i| i as &mut dyn Image).collect();
     let mut read = Members::new(&mut images);
     gathered.compare(&mut read);
-    let sizes: Vec<u64> = members.iter().map(|member| member.len() as u64 / 512).collect();
-    let found = search(&sizes, &gathered, &known, None);
-    let ranges = targets(&found, &sizes, &gathered, &known);
-    assert!(ranges.iter().flatten().all(|range| range.start < range.end));
-    rank(&found, &mut read, &gathered, &known, &names)
+    answer(&mut read, &gathered, &known, &names)
 }
 
 /// What was found first, in short: `raid5 Parity(LeftSymmetric) 128: 0@2048 - 2@2048 high`.

@@ -6,7 +6,7 @@ use std::thread;
 use braid_array::SECTOR_BYTES;
 use braid_host::member::{MemberFile, as_image};
 use braid_rescue::Image;
-use braid_rescue::recover::{self, Gathered, Harvest, Members, Ranked, Structure};
+use braid_rescue::recover::{self, Arrays, Gathered, Harvest, Members, Ranked, Structure};
 
 use super::hints;
 use super::kept::Kept;
@@ -61,17 +61,18 @@ pub(super) fn read(devices: &[MemberFile], resume: bool) -> Result<Read, Failure
 }
 
 impl Read {
-    /// The same of parts of the members, by the bytes of each: nothing is read a second time.
-    pub(super) fn within(&self, parts: &[Range<u64>]) -> Self {
-        let harvests = self.harvests.iter().zip(parts).map(|(harvest, part)| {
-            harvest.within(&(part.start / SECTOR_BYTES..part.end / SECTOR_BYTES))
+    /// The same of parts of some members, by the bytes of each: nothing is read a second time.
+    pub(super) fn within(&self, parts: &[(usize, Range<u64>)]) -> Self {
+        let harvests = parts.iter().map(|(member, part)| {
+            let sectors = part.start / SECTOR_BYTES..part.end / SECTOR_BYTES;
+            self.harvests[*member].within(&sectors)
         });
-        let samples = self.samples.iter().zip(parts).map(|(ranges, part)| {
+        let samples = parts.iter().map(|(member, part)| {
             let clip = |range: &Range<u64>| {
                 let start = range.start.max(part.start) - part.start;
                 start..range.end.min(part.end).saturating_sub(part.start)
             };
-            ranges.iter().map(clip).filter(|range| range.start < range.end).collect()
+            self.samples[*member].iter().map(clip).filter(|range| range.start < range.end).collect()
         });
         Self {
             known: self.known.clone(),
@@ -82,7 +83,7 @@ impl Read {
     }
 
     /// Has what was read judged. Where that says what else is worth reading, it is read before.
-    pub(super) fn judge(&mut self, devices: &[MemberFile]) -> Vec<Ranked> {
+    pub(super) fn judge(&mut self, devices: &[MemberFile]) -> Judged {
         let sizes: Vec<u64> = devices.iter().map(|device| device.sectors).collect();
         let hints = hints::of(devices);
         let known = &self.known;
@@ -123,8 +124,24 @@ impl Read {
         for (member, rows) in rows.into_iter().enumerate() {
             rows.into_iter().for_each(|(at, bytes)| members.keep(member, at, bytes));
         }
-        recover::rank(&found, &mut members, &gathered, known, &names)
+        // Superblocks tell which members are of one array.
+        let arrays = match hints {
+            None => recover::arrays(&mut members, &gathered, known, &names),
+            Some(_) => None,
+        };
+        arrays.map_or_else(
+            || Judged::One(recover::rank(&found, &mut members, &gathered, known, &names)),
+            Judged::Several,
+        )
     }
+}
+
+/// What members are.
+pub(super) enum Judged {
+    /// Of one array, with the best hypothesis first.
+    One(Vec<Ranked>),
+    /// Of several arrays.
+    Several(Arrays),
 }
 
 /// Rows of a member, by where they were read.

@@ -17,36 +17,56 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
 
 impl Lab {
     /// Types each command of a text that reads or starts an array, and compares what is read then:
-    /// it begins with `content`. What writes is typed with copies of the members. Returns how many
-    /// there were.
+    /// it begins with `content`. What writes is typed with copies of the members; arrays that are
+    /// served for others of the text are there until all has been read. Returns how many there
+    /// were.
     pub(crate) fn type_all(&self, text: &str, content: &[u8]) -> usize {
         let commands = commands(text);
-        for command in &commands {
+        let serves = |command: &&String| command.contains(" --export ");
+        for command in commands.iter().filter(serves) {
+            self.type_and_succeed(command);
+        }
+        let served = self.typed_arrays();
+        for command in commands.iter().filter(|command| !serves(command)) {
             let writes = command.starts_with("braid assemble ")
                 && !["--readonly", "--overlay"].iter().any(|option| command.contains(option));
             let typed = if writes { self.copied(command) } else { command.clone() };
-            let read = self.read_by(&typed);
+            let read = self.read_by(&typed, &served);
             let begins = read.starts_with(content);
             assert!(begins || command.contains("--list"), "{command} reads something else");
+        }
+        for name in served {
+            self.type_and_succeed(&format!("braid stop {name}"));
         }
         commands.len()
     }
 
-    /// Bytes that a command reads, or that can be read of the array that it starts.
-    fn read_by(&self, command: &str) -> Vec<u8> {
-        let output = self.type_line(command);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}: {said}");
+    /// Bytes that a command reads, or that can be read of the array that it starts beside others.
+    fn read_by(&self, command: &str, others: &[String]) -> Vec<u8> {
+        let read = self.type_and_succeed(command);
         if !command.starts_with("braid assemble ") {
-            return output.stdout;
+            return read;
         }
-        let sockets = std::fs::read_dir(self.path("typed")).expect("a run directory");
-        let names = sockets.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let name = names.filter_map(|name| Some(name.strip_suffix(".sock")?.to_owned())).next();
+        let name = self.typed_arrays().into_iter().find(|name| !others.contains(name));
         let name = name.expect("an array");
         let read = self.type_line(&format!("braid cat {name}")).stdout;
-        assert!(self.type_line(&format!("braid stop {name}")).status.success(), "{command}");
+        self.type_and_succeed(&format!("braid stop {name}"));
         read
+    }
+
+    /// Names of the arrays that were started.
+    fn typed_arrays(&self) -> Vec<String> {
+        let Ok(sockets) = std::fs::read_dir(self.path("typed")) else { return Vec::new() };
+        let names = sockets.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter_map(|name| Some(name.strip_suffix(".sock")?.to_owned())).collect()
+    }
+
+    /// What a line prints that must succeed.
+    fn type_and_succeed(&self, line: &str) -> Vec<u8> {
+        let output = self.type_line(line);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {said}");
+        output.stdout
     }
 
     /// Has a shell run a line, with a run directory of its own.

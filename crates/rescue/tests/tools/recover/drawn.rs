@@ -126,8 +126,36 @@ fn proto(files: &[(String, Vec<String>)]) -> String {
     text + "$\n"
 }
 
+/// The same file systems, and XFS of version 4.
+pub(super) fn further_contents(folder: &Folder) -> Vec<Content> {
+    let old = |number: u64| {
+        let mut draw = Draw::new(number + 2000);
+        let _ = fs::remove_file(folder.path("fs"));
+        folder.file("fs", 48 * MIB);
+        let files = fill(folder, &mut draw, MIB * (3 + number * 10));
+        fs::write(folder.path("proto"), proto(&files)).unwrap();
+        let options = format!("-m crc=0,uuid={} -d agcount={}", uuid(number + 100), 1 + number % 3);
+        run(folder, &format!("mkfs.xfs --unsupported -q -f {options} -p proto fs"), "");
+        let bytes = fs::read(folder.path("fs")).unwrap();
+        Content { name: format!("xfs of version 4, 48 MiB, {number}"), bytes }
+    };
+    contents(folder).into_iter().chain((0..4).map(old)).collect()
+}
+
+/// What lies on each member before the data.
+#[derive(Clone, Copy)]
+enum Before {
+    Zeroes,
+    Noise,
+    /// The bitmap that md has there, and a log of bad blocks.
+    Bitmap,
+}
+
 /// A set of members: what was laid, and what is left of it.
 pub(super) struct Set {
+    before: Before,
+    /// Where each member begins on its disk, in sectors; 0 where it is the disk.
+    pub(super) starts: u64,
     pub(super) case: Case,
     pub(super) content: Vec<u8>,
     /// The role of each member, in the order in which they are given.
@@ -178,7 +206,61 @@ impl Set {
              {around}{}",
             content.name
         );
-        Self { case, content: on_it, order, told }
+        Self { before: Before::Zeroes, starts: 0, case, content: on_it, order, told }
+    }
+
+    /// The same, in partitions of disks and with something before the data, or one of both.
+    pub(super) fn draw_further(seed: u64, contents: &[Content]) -> Self {
+        let mut draw = Draw::new(seed.wrapping_mul(104_729));
+        let mut set = Self::draw(seed, contents);
+        let (before, what) = draw.of(&[
+            (Before::Zeroes, ""),
+            (Before::Noise, ", noise before it"),
+            (Before::Bitmap, ", a bitmap before it"),
+        ]);
+        set.before = before;
+        set.starts = draw.of(&[0, 2048, 2048, 4096, 63]);
+        set.told = format!("{}{what}, from sector {} of disks", set.told, set.starts);
+        set
+    }
+
+    /// The members as they are given.
+    pub(super) fn members(&self) -> Vec<Vec<u8>> {
+        let mut laid = self.case.lay(&self.content);
+        for (role, member) in laid.iter_mut().enumerate() {
+            self.fill_before(role, member);
+            if self.starts > 0 {
+                *member = in_partition(self.starts, member);
+            }
+        }
+        super::shuffled(&laid, &self.order)
+    }
+
+    /// The same where the partition is the member, as it is named once that is found.
+    pub(super) fn partitions(&self, disks: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let start = (self.starts * 512) as usize;
+        let end = |disk: &Vec<u8>| disk.len() - if start > 0 { MIB as usize } else { 0 };
+        disks.iter().map(|disk| disk[start..end(disk)].to_vec()).collect()
+    }
+
+    fn fill_before(&self, role: usize, member: &mut [u8]) {
+        let room = (self.case.offsets[role] * 512) as usize;
+        match self.before {
+            Before::Zeroes => {}
+            Before::Noise => {
+                let noise = Draw::new(role as u64 + 77).bytes(room);
+                member[..room].copy_from_slice(&noise);
+            }
+            Before::Bitmap if room >= 64 << 10 => {
+                member[8192..8196].copy_from_slice(b"bitm");
+                member[8196] = 4;
+                member[8200..8216].fill(0x5a);
+                // It is the same on all members.
+                member[8448..9000].fill(3);
+                member[16 << 10..20 << 10].fill(0xff);
+            }
+            Before::Bitmap => {}
+        }
     }
 
     /// Is there redundancy left?
@@ -224,6 +306,37 @@ fn on_lvm(draw: &mut Draw, inner: &[u8]) -> Vec<u8> {
     }
     bytes.extend_from_slice(inner);
     bytes
+}
+
+/// The checksum of a GPT.
+fn crc32(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32| (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| bit(crc)))
+}
+
+/// A disk with a member in its only partition, and room behind it.
+fn in_partition(start: u64, member: &[u8]) -> Vec<u8> {
+    let mut disk = vec![0; (start * 512) as usize];
+    if start >= 2048 {
+        let table = on_gpt(member);
+        disk[..2048].copy_from_slice(&table[..2048]);
+        disk[1056..1064].copy_from_slice(&start.to_le_bytes());
+        disk[1064..1072].copy_from_slice(&(start - 1 + member.len() as u64 / 512).to_le_bytes());
+        disk[552..560].copy_from_slice(&34_u64.to_le_bytes());
+        disk[560..568].copy_from_slice(&(start + member.len() as u64 / 512).to_le_bytes());
+        let entries = crc32(&disk[1024..1024 + 128 * 128]);
+        disk[600..604].copy_from_slice(&entries.to_le_bytes());
+        let header = crc32(&disk[512..604]);
+        disk[528..532].copy_from_slice(&header.to_le_bytes());
+    } else {
+        disk[450] = 0xfd;
+        disk[454..458].copy_from_slice(&(start as u32).to_le_bytes());
+        disk[458..462].copy_from_slice(&(member.len() as u32 / 512).to_le_bytes());
+        disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    }
+    disk.extend_from_slice(member);
+    disk.resize(disk.len() + MIB as usize, 0);
+    disk
 }
 
 /// A disk with a GPT and one partition.

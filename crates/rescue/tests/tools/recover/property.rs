@@ -6,8 +6,8 @@ use braid_array::geometry::{Geometry, Strip};
 use braid_array::{Role, SECTOR_BYTES};
 use braid_rescue::recover::{Confidence, Hypothesis, Ranked};
 
-use super::drawn::{Set, contents};
-use super::{brief, found, shuffled};
+use super::drawn::{Set, contents, further_contents};
+use super::{brief, found};
 use crate::support::{Folder, have};
 
 /// What came of a set.
@@ -67,7 +67,7 @@ fn judge(set: &Set, members: &[Vec<u8>], ranked: &[Ranked]) -> Outcome {
     let one = &first.hypothesis;
     let place = |role: usize| {
         let member = set.order.iter().position(|other| *other == role)?;
-        Some((member, set.case.offsets[role]))
+        Some((member, set.starts + set.case.offsets[role]))
     };
     let roles = one.roles.iter().map(|place| place.map(|it| (it.member, it.data_offset)));
     let exact = one.shape.level == set.case.level
@@ -96,14 +96,39 @@ impl Figures {
     }
 }
 
-fn draw_and_find(seeds: impl Iterator<Item = u64>, folder: &Folder) -> Figures {
-    let contents = contents(folder);
+/// Which sets are drawn.
+#[derive(Clone, Copy)]
+enum Drawn {
+    /// Members that are whole disks, and hold nothing but the array.
+    Plain,
+    /// Members in partitions or with something else before their data; more file systems.
+    Further,
+}
+
+fn draw_and_find(kind: Drawn, seeds: impl Iterator<Item = u64>, folder: &Folder) -> Figures {
+    let contents = match kind {
+        Drawn::Plain => contents(folder),
+        Drawn::Further => further_contents(folder),
+    };
     let mut figures = Figures::default();
     for seed in seeds {
-        let set = Set::draw(seed, &contents);
-        let members = shuffled(&set.case.lay(&set.content), &set.order);
+        let mut set = match kind {
+            Drawn::Plain => Set::draw(seed, &contents),
+            Drawn::Further => Set::draw_further(seed, &contents),
+        };
+        let mut members = set.members();
         let begun = std::time::Instant::now();
-        let ranked = found(&members);
+        let mut ranked = found(&members);
+        let mut places =
+            ranked.iter().take(1).flat_map(|one| one.hypothesis.roles.iter().flatten());
+        let is_within = places.all(|place| place.data_offset >= set.starts);
+        let is_guess = ranked.iter().all(|one| one.confidence == Confidence::Guess);
+        if set.starts > 0 && (is_guess || is_within) {
+            // What lies in partitions of disks is looked for there.
+            members = set.partitions(&members);
+            set.starts = 0;
+            ranked = found(&members);
+        }
         let outcome = judge(&set, &members, &ranked);
         let right = matches!(outcome, Outcome::Right(_));
         figures.sets += 1;
@@ -120,31 +145,47 @@ fn draw_and_find(seeds: impl Iterator<Item = u64>, folder: &Folder) -> Figures {
     figures
 }
 
-fn assert_figures(figures: &Figures) {
+fn assert_figures(kind: Drawn, figures: &Figures) {
     let wrong = |confidence| figures.of(Outcome::Wrong(confidence));
     assert_eq!(wrong(Confidence::High), 0, "wrong and called high");
     assert!(wrong(Confidence::Likely) * 100 <= figures.sets, "{figures:?}");
-    assert!(figures.redundant_right * 100 >= figures.redundant * 90, "{figures:?}");
+    let least_percent = match kind {
+        Drawn::Plain => 90,
+        // Many of them leave open where on its disk the array begins.
+        Drawn::Further => 60,
+    };
+    assert!(figures.redundant_right * 100 >= figures.redundant * least_percent, "{figures:?}");
 }
 
 const PROGRAMS: [&str; 3] = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"];
 
-/// The first of those below; what is printed names the seed of each, and the next test takes it.
+/// The first of those below; what is printed names the seed of each, and the next tests take it.
 #[test]
 fn some_drawn_sets_are_found() {
     if have("some_drawn_sets_are_found", &PROGRAMS) {
         let folder = Folder::new("recover-drawn");
-        assert_figures(&draw_and_find(0..20, &folder));
+        assert_figures(Drawn::Plain, &draw_and_find(Drawn::Plain, 0..12, &folder));
+        assert_figures(Drawn::Further, &draw_and_find(Drawn::Further, 13..18, &folder));
     }
 }
 
-/// `BRAID_SEEDS=17..18` draws what a failure named; without it, 500 sets.
 #[test]
 #[ignore = "minutes"]
 fn drawn_sets_are_found() {
+    assert_all(Drawn::Plain, "plain");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn further_drawn_sets_are_found() {
+    assert_all(Drawn::Further, "further");
+}
+
+/// `BRAID_SEEDS=17..18` draws what a failure named; without it, 500 sets.
+fn assert_all(kind: Drawn, name: &str) {
     let seeds = std::env::var("BRAID_SEEDS").unwrap_or_else(|_| "0..500".into());
-    let folder = Folder::new(&format!("recover-drawn-{seeds}"));
+    let folder = Folder::new(&format!("recover-drawn-{name}-{seeds}"));
     let (first, end) = seeds.split_once("..").expect("a range");
     let number = |text: &str| text.parse().expect("a number");
-    assert_figures(&draw_and_find(number(first)..number(end), &folder));
+    assert_figures(kind, &draw_and_find(kind, number(first)..number(end), &folder));
 }

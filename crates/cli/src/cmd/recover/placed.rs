@@ -1,0 +1,117 @@
+//! What was found, with the members as they are to be named.
+
+use std::ops::Range;
+
+use braid_array::SECTOR_BYTES;
+use braid_host::member::{self, MemberFile, MemberName, Part};
+use braid_rescue::recover::{Arrays, Confidence, Hypothesis, Nested, Place, Ranked};
+
+use super::gather::Judged;
+use crate::args::RecoverArgs;
+use crate::cmd::given::Given;
+use crate::output::recovered::{Leg, Placed, Recovered};
+
+/// What was typed, and the members that were opened for it.
+#[derive(Clone, Copy)]
+pub(super) struct Typed<'a> {
+    pub(super) args: &'a RecoverArgs,
+    pub(super) devices: &'a [MemberFile],
+}
+
+impl Typed<'_> {
+    pub(super) fn all(self, judged: &Judged) -> Vec<Recovered> {
+        match judged {
+            Judged::One(ranked) => ranked.iter().map(|one| self.ranked(one, 1)).collect(),
+            Judged::Several(Arrays::Nested(nested)) => vec![self.nested(nested)],
+            Judged::Several(Arrays::Several(each)) => {
+                (1..).zip(each).map(|(array, one)| self.ranked(one, array)).collect()
+            }
+        }
+    }
+
+    fn ranked(self, ranked: &Ranked, array: u32) -> Recovered {
+        let evidence = ranked.evidence.clone();
+        let confidence = ranked.confidence;
+        let found = self.array(&ranked.hypothesis, ranked.needed_sectors);
+        Recovered { confidence, evidence, array, ..found }
+    }
+
+    /// A raid0, with what serves each of its members first.
+    fn nested(self, nested: &Nested) -> Recovered {
+        let needed = nested.needed_sectors.map(|sectors| {
+            nested.data_offset + sectors.div_ceil(u64::from(nested.shape.raid_disks.max(1)))
+        });
+        let legs = nested
+            .legs
+            .iter()
+            .enumerate()
+            .map(|(role, leg)| Leg { name: format!("leg{role}"), array: self.array(leg, needed) });
+        let legs: Vec<Leg> = legs.collect();
+        let place = |leg: &Leg| {
+            let data_offset_bytes = nested.data_offset * SECTOR_BYTES;
+            Some(Placed { member: Leg::member(&leg.name), data_offset_bytes })
+        };
+        Recovered {
+            confidence: nested.confidence,
+            shape: nested.shape,
+            roles: legs.iter().map(place).collect(),
+            evidence: nested.evidence.clone(),
+            needed_sectors: nested.needed_sectors,
+            options: String::new(),
+            array: 1,
+            legs,
+        }
+    }
+
+    /// A hypothesis: a member is a partition where the data lie in one.
+    fn array(self, one: &Hypothesis, needed_sectors: Option<u64>) -> Recovered {
+        let Self { args, devices } = self;
+        // What lies on the array has room in it.
+        let needed = needed_sectors.unwrap_or(0).div_ceil(one.shape.data_disks().max(1));
+        let place = |place: &Option<Place>| {
+            let place = (*place)?;
+            let device = &devices[place.member];
+            let data_offset_bytes = place.data_offset * SECTOR_BYTES;
+            let bytes = data_offset_bytes..data_offset_bytes.saturating_add(needed * SECTOR_BYTES);
+            Some(in_partition(device, &bytes).unwrap_or_else(|| Placed {
+                member: device.path.display().to_string(),
+                data_offset_bytes,
+            }))
+        };
+        let roles: Vec<Option<Placed>> = one.roles.iter().map(place).collect();
+        let members: Vec<&str> =
+            roles.iter().flatten().map(|place| place.member.as_str()).collect();
+        let given = Given { maps: &args.maps, overlay: args.overlay.dir(), reshape: None };
+        Recovered {
+            confidence: Confidence::Guess,
+            shape: one.shape,
+            evidence: Vec::new(),
+            needed_sectors,
+            options: given.maps_of(&members) + &args.overlay.words(),
+            roles,
+            array: 1,
+            legs: Vec::new(),
+        }
+    }
+}
+
+/// The partition of a disk in which these bytes of a member lie, all of them: somebody may have
+/// written a table over a member that is a whole disk.
+fn in_partition(disk: &MemberFile, member: &Range<u64>) -> Option<Placed> {
+    if disk.part.is_some() {
+        return None;
+    }
+    let table = member::partitions(disk).ok()?;
+    let within = |one: &&braid_rescue::partitions::Partition| {
+        let bytes = one.start_bytes..one.start_bytes.saturating_add(one.size_bytes);
+        let holds = bytes.contains(&member.start) && member.end <= bytes.end;
+        !one.kind.is_extended() && one.start_bytes > 0 && holds
+    };
+    let one = table.partitions.iter().find(within)?;
+    let part = Some(Part::Partition(one.number));
+    let name = MemberName { file: disk.path.clone(), part }.name();
+    Some(Placed {
+        member: name.display().to_string(),
+        data_offset_bytes: member.start - one.start_bytes,
+    })
+}

@@ -1,0 +1,114 @@
+//! What is read of an array by a hypothesis, and what comes of a walk through it.
+
+use std::collections::BTreeSet;
+
+use braid_array::geometry::{Geometry, Strip};
+use braid_array::{Role, SECTOR_BYTES};
+
+use crate::bytes::is_zero;
+use crate::recover::sums::Members;
+use crate::recover::votes::Hypothesis;
+
+/// Inodes that are looked at.
+pub(super) const MOST_INODES: usize = 240;
+
+/// What was found where it has to be, by the numbers of inodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::recover) struct Walked {
+    pub(in crate::recover) right: BTreeSet<u64>,
+    pub(super) wrong: usize,
+}
+
+impl Walked {
+    pub(in crate::recover) fn met(&self) -> usize {
+        self.right.len()
+    }
+
+    pub(in crate::recover) fn of(&self) -> usize {
+        self.right.len() + self.wrong
+    }
+
+    /// Notes what an inode proves, if it proves anything.
+    pub(super) fn note(&mut self, number: u64, proves: Option<bool>) {
+        match proves {
+            Some(true) => _ = self.right.insert(number),
+            Some(false) => self.wrong += 1,
+            None => {}
+        }
+    }
+}
+
+/// An array as a hypothesis has it.
+pub(super) struct Array<'a, 'b, 'c> {
+    members: &'a mut Members<'b, 'c>,
+    one: &'a Hypothesis,
+    geometry: Geometry,
+}
+
+impl<'a, 'b, 'c> Array<'a, 'b, 'c> {
+    pub(super) fn of(one: &'a Hypothesis, members: &'a mut Members<'b, 'c>) -> Option<Self> {
+        let geometry = one.shape.geometry(one.member_sectors(&members.sizes()))?;
+        Some(Self { members, one, geometry })
+    }
+}
+
+impl Array<'_, '_, '_> {
+    /// Where in the array the file system begins, in sectors.
+    pub(super) const fn origin(&self) -> u64 {
+        self.one.origin
+    }
+
+    /// So many sectors of the array.
+    pub(super) fn read(&mut self, sector: u64, sectors: u64) -> Option<Vec<u8>> {
+        let chunk = u64::from(self.geometry.chunk_sectors().max(8));
+        let mut bytes = Vec::new();
+        let mut at = sector;
+        while at < sector + sectors {
+            let count = (sector + sectors - at).min(chunk - at % chunk);
+            bytes.extend(self.piece(at, count)?);
+            at += count;
+        }
+        Some(bytes)
+    }
+
+    /// A part of a chunk: of the member that has it, or of the others by the sum of their row.
+    fn piece(&mut self, sector: u64, sectors: u64) -> Option<Vec<u8>> {
+        if sector >= self.geometry.array_sectors() {
+            return None;
+        }
+        let length = (sectors * SECTOR_BYTES) as usize;
+        for copy in 0..self.geometry.copies() {
+            let strip = self.geometry.copy(sector, copy);
+            if self.one.roles.get(strip.role.index())?.is_some() {
+                return self.strip(strip, length);
+            }
+        }
+        if self.one.shape.level.parity_disks() == 0 {
+            return None;
+        }
+        let strip = self.geometry.copy(sector, 0);
+        let stripe = strip.sector / u64::from(self.geometry.chunk_sectors());
+        let (_, q) = self.geometry.parity_roles(stripe);
+        let mut strips = Vec::new();
+        for role in (0..self.geometry.raid_disks() as u16).map(Role) {
+            if role != strip.role && Some(role) != q {
+                strips.push(self.strip(Strip { role, sector: strip.sector }, length)?);
+            }
+        }
+        let strips: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
+        let mut sum = vec![0; length];
+        braid_parity::xor(&mut sum, &strips);
+        Some(sum)
+    }
+
+    fn strip(&mut self, strip: Strip, length: usize) -> Option<Vec<u8>> {
+        let place = (*self.one.roles.get(strip.role.index())?)?;
+        self.members.bytes(place.member, place.data_offset + strip.sector, length)
+    }
+}
+
+/// Does a file end so many bytes from the beginning of its last block, with zeroes behind?
+pub(super) fn ends_here(block: &[u8], length: u64) -> bool {
+    let (text, rest) = block.split_at((length as usize).min(block.len()));
+    is_zero(rest) && !is_zero(text)
+}
