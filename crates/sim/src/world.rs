@@ -369,6 +369,9 @@ impl<M: Subject> World<M> {
         }
         self.members_changed |=
             matches!(told, ArrayEvent::MemberFailed { .. } | ArrayEvent::MemberActive(_));
+        // A member that had no room did not get what was written: sums there may not fit, and what
+        // goes with another one before a resync is over is lost.
+        self.lost_in_doubt |= self.was_tight && matches!(told, ArrayEvent::DataLost { .. });
         let doubtful = part.scenario.has_parity() && !part.synced;
         part.notified(told);
         let ended = doubtful && part.synced;

@@ -17,6 +17,7 @@ const BLOCK_SECTORS: u32 = 8;
 pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
     let mut rng = Rng::new(session.cluster.world.trace.hash());
     let whole = !session.promises.troubled
+        && !session.promises.told_lost
         && session.promises.dropped.is_empty()
         && !session.syncing()
         && session.cluster.scenario.params.family.is_redundant()

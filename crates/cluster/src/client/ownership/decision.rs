@@ -140,6 +140,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
         && !fits
         && findings.parities
         && !findings.ppl
+        && !recorded
         && !braid_array::broken("dirty-degraded");
     if doubtful && !whole && !findings.vouched {
         return Err(Refusal::new(DOUBT, "bring the others back, or accept the risk with --force"));

@@ -109,13 +109,17 @@ fn parities_are_in_doubt_where_too_few_never_died() {
 }
 
 #[test]
-fn copies_are_not_in_doubt_where_journals_do_not_hold_all() {
+fn what_journals_do_not_hold_keeps_nobody_from_starting() {
     let grants = grants(&[0, 1, 2, 3], &[0, 1, 2, 3], true);
-    let recorded = Findings { recorded: true, ..findings(&grants, true, false) };
-    decide(&recorded).expect_err("parities are in doubt");
-    let copies = decide(&Findings { parities: false, ..recorded }).expect("each copy counts");
-    assert!(copies.view.torn && !copies.fits, "a resync is due");
-    assert_eq!(holders(&copies), [0, 1, 2, 3]);
+    let neither = findings(&grants, true, false);
+    decide(&neither).expect_err("parities are in doubt");
+    let recorded = Findings { recorded: true, ..neither };
+    let copies = Findings { parities: false, ..neither };
+    for findings in [recorded, copies] {
+        let decision = decide(&findings).expect("it starts");
+        assert!(decision.view.torn && !decision.fits, "a resync is due, or much is lost");
+        assert_eq!(holders(&decision), [0, 1, 2, 3]);
+    }
 }
 
 /// A mirror of two whose witness is node 9; these roles are there, and it is.
