@@ -161,7 +161,7 @@ impl<'a> Runner<'a> {
 /// The chapters of everything that the folder holds, made again from what the tools said.
 pub fn chapters(folder: &Folder) -> Result<Vec<Chapter>, Failure> {
     let mut chapters = Vec::new();
-    for name in crate::compare::NAMES {
+    for name in crate::compare::names() {
         let Some(options) = folder.options(name) else { continue };
         let comparison = crate::compare::read(name, options)?;
         let found = folder.found(name);

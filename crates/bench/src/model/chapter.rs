@@ -46,6 +46,15 @@ pub struct Published {
     pub value: f64,
 }
 
+impl Published {
+    /// A number that was published of a case and a job.
+    #[must_use]
+    pub fn new(case: &str, job: &str, metric: &str, value: f64) -> Self {
+        let [case, job, metric] = [case, job, metric].map(str::to_owned);
+        Self { case, job, metric, value }
+    }
+}
+
 /// A number with everything that belongs to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
@@ -114,6 +123,29 @@ pub struct Table {
     pub note: String,
 }
 
+impl Table {
+    /// A table of these rows.
+    pub fn new(
+        title: impl Into<String>,
+        head: impl IntoIterator<Item = impl Into<String>>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+        note: impl Into<String>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            head: head.into_iter().map(Into::into).collect(),
+            rows: rows.into_iter().collect(),
+            note: note.into(),
+        }
+    }
+
+    /// The table, unless it has no rows.
+    #[must_use]
+    pub fn unless_empty(self) -> Option<Self> {
+        (!self.rows.is_empty()).then_some(self)
+    }
+}
+
 /// Lines or bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
@@ -131,6 +163,32 @@ pub struct Plot {
     pub rules: Vec<Rule>,
 }
 
+impl Plot {
+    /// A plot over these axes, from left to right and upwards, without rules.
+    pub fn new(
+        id: impl Into<String>,
+        title: impl Into<String>,
+        [x, y]: [Axis; 2],
+        series: impl IntoIterator<Item = Series>,
+    ) -> Self {
+        let series = series.into_iter().collect();
+        Self { id: id.into(), title: title.into(), x, y, series, rules: Vec::new() }
+    }
+
+    /// The same with values that are the same everywhere.
+    #[must_use]
+    pub fn with_rules(self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        Self { rules: rules.into_iter().collect(), ..self }
+    }
+
+    /// The plot, unless nothing in it was measured.
+    #[must_use]
+    pub fn if_measured(self) -> Option<Self> {
+        let has_points = |one: &Series| one.style == Style::Measured && !one.points.is_empty();
+        self.series.iter().any(has_points).then_some(self)
+    }
+}
+
 /// What an axis shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
@@ -138,6 +196,27 @@ pub struct Axis {
     pub label: String,
     /// How numbers become places.
     pub scale: Scale,
+}
+
+impl Axis {
+    /// From 0.
+    pub fn linear(label: impl Into<String>) -> Self {
+        Self { label: label.into(), scale: Scale::Linear }
+    }
+
+    /// Each step doubles.
+    pub fn log2(label: impl Into<String>) -> Self {
+        Self { label: label.into(), scale: Scale::Log2 }
+    }
+
+    /// Places with names.
+    pub fn names(
+        label: impl Into<String>,
+        names: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        Self { label: label.into(), scale: Scale::Names(names) }
+    }
 }
 
 /// How numbers become places.
@@ -162,6 +241,22 @@ pub struct Series {
     pub style: Style,
     /// From left to right.
     pub points: Vec<Point>,
+}
+
+impl Series {
+    /// Numbers of one kind under a name.
+    pub fn new(
+        name: impl Into<String>,
+        style: Style,
+        points: impl IntoIterator<Item = Point>,
+    ) -> Self {
+        Self { name: name.into(), style, points: points.into_iter().collect() }
+    }
+
+    /// What was measured here.
+    pub fn measured(name: impl Into<String>, points: impl IntoIterator<Item = Point>) -> Self {
+        Self::new(name, Style::Measured, points)
+    }
 }
 
 /// What kind of number a series shows: each kind looks different from the others.
@@ -207,4 +302,11 @@ pub struct Rule {
     pub name: String,
     /// On the upward axis.
     pub value: f64,
+}
+
+impl Rule {
+    /// A value under a name.
+    pub fn new(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), value }
+    }
 }

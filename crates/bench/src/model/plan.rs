@@ -67,6 +67,13 @@ pub struct Job {
     pub takes: Duration,
 }
 
+impl Job {
+    /// A job of this name, which takes about so long.
+    pub fn new(name: impl Into<String>, takes: Duration) -> Self {
+        Self { name: name.into(), takes }
+    }
+}
+
 impl Group {
     /// About how long all of it takes.
     #[must_use]

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::leftovers::{Guard, Leftover};
 use super::room::{Room, file_name};
+use super::server::Target;
 use crate::failure::Failure;
 
 /// Until an array is served, or has stopped.
@@ -131,17 +132,17 @@ impl Array {
         self.directory.join("mnt").join(&self.name)
     }
 
-    /// Where it is served over NBD.
+    /// Where it is served: over NBD or vhost-user, if it is, else as a file.
     #[must_use]
-    pub fn nbd_uri(&self) -> Option<String> {
-        let socket = self.directory.join("nbd");
-        self.nbd.then(|| format!("nbd+unix:///?socket={}", socket.display()))
-    }
-
-    /// Where it is served over vhost-user.
-    #[must_use]
-    pub fn vhost_user_socket(&self) -> Option<PathBuf> {
-        self.vhost_user.then(|| self.directory.join("vhost"))
+    pub fn target(&self) -> Target {
+        if self.nbd {
+            let socket = self.directory.join("nbd");
+            return Target::Nbd(format!("nbd+unix:///?socket={}", socket.display()));
+        }
+        if self.vhost_user {
+            return Target::VhostUser(self.directory.join("vhost"));
+        }
+        Target::Path(self.file())
     }
 
     /// The process that serves it.

@@ -142,14 +142,6 @@ impl Room {
     }
 }
 
-impl MemberFiles {
-    /// Names as words of a command.
-    #[must_use]
-    pub fn words(&self) -> Vec<String> {
-        self.paths.iter().map(|path| path.display().to_string()).collect()
-    }
-}
-
 /// A name of a file for something that has a name for people.
 pub(crate) fn file_name(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };

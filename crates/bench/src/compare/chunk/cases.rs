@@ -1,8 +1,8 @@
-//! What is set up and what is run on it. Names stand in the journal of a report: those of jobs and
-//! cases are made here and nowhere else.
+//! What is set up and what is run on it.
 
-use super::words::size;
-use super::{Options, Rival};
+use super::Options;
+use crate::compare::rivals::Rival;
+use crate::compare::words::size;
 use crate::rig::Kind;
 use crate::tool::qemu_img::Load;
 
@@ -10,15 +10,24 @@ use crate::tool::qemu_img::Load;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     Sweep(Sweep),
-    Counted(Counted),
+    /// The same, with members that count what they move.
+    Counted(Sweep),
     Disk(Disk),
 }
 
 impl Case {
+    /// In the order in which they are measured.
+    pub(super) fn all(options: &Options) -> Vec<Self> {
+        let sweeps = Sweep::all(options).into_iter().map(Self::Sweep);
+        let counted = Sweep::all(options).into_iter().map(Self::Counted);
+        let disks = Disk::all(options).into_iter().map(Self::Disk);
+        sweeps.chain(counted).chain(disks).collect()
+    }
+
     pub(super) fn name(&self) -> String {
         match self {
             Self::Sweep(sweep) => sweep.name(),
-            Self::Counted(counted) => counted.name(),
+            Self::Counted(sweep) => sweep.counted(),
             Self::Disk(disk) => disk.name(),
         }
     }
@@ -33,34 +42,27 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub(super) fn all(options: &Options) -> Vec<Self> {
-        let of_level = |level: &String| {
-            let level = level.clone();
-            options
-                .chunks_bytes
-                .iter()
-                .map(move |&chunk_bytes| Self { level: level.clone(), chunk_bytes })
-        };
-        options.levels.iter().flat_map(of_level).collect()
+        options.levels.iter().flat_map(|level| Self::of(options, level)).collect()
+    }
+
+    /// With every chunk.
+    pub(super) fn of(options: &Options, level: &str) -> Vec<Self> {
+        let with = |&chunk_bytes| Self { level: level.to_owned(), chunk_bytes };
+        options.chunks_bytes.iter().map(with).collect()
     }
 
     pub(super) fn name(&self) -> String {
         format!("RAID {}, chunk {}", self.level, size(self.chunk_bytes))
     }
-}
 
-/// The same, with members that count what they move.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counted(pub(super) Sweep);
-
-impl Counted {
-    pub(super) fn all(options: &Options) -> Vec<Self> {
-        Sweep::all(options).into_iter().map(Self).collect()
-    }
-
-    pub(super) fn name(&self) -> String {
-        format!("{}, counted", self.0.name())
+    /// The name of the case whose members count.
+    pub(super) fn counted(&self) -> String {
+        format!("{}, counted", self.name())
     }
 }
+
+/// Reading and writing.
+pub(super) const WAYS: [bool; 2] = [false, true];
 
 /// The job that counts.
 pub(super) const fn counted_job(write: bool) -> &'static str {
@@ -78,12 +80,9 @@ pub(super) enum SweepJob {
 
 impl SweepJob {
     pub(super) fn all(options: &Options) -> Vec<Self> {
-        let both = [false, true];
-        let requests = options
-            .depths
-            .iter()
-            .flat_map(|&depth| both.into_iter().map(move |write| Self::Requests { write, depth }));
-        requests.chain(both.map(|write| Self::Streams { write })).collect()
+        let requests = |&depth: &u32| WAYS.map(|write| Self::Requests { write, depth });
+        let requests = options.depths.iter().flat_map(requests);
+        requests.chain(WAYS.map(|write| Self::Streams { write })).collect()
     }
 
     pub(super) const fn write(self) -> bool {
@@ -159,13 +158,12 @@ impl Disk {
         all
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Self::Array => "array".to_owned(),
             Self::Device => "array, loop device".to_owned(),
             Self::Image { format, kind: Kind::Ext4 } => format!("{format} image on ext4"),
             Self::Image { format, kind: Kind::Xfs } => format!("{format} image on XFS"),
-            Self::Image { format, kind: Kind::Ext3 } => format!("{format} image on ext3"),
             Self::Nbd => "array over NBD".to_owned(),
             Self::File => "bare file".to_owned(),
             Self::Nbdkit => "bare file over nbdkit".to_owned(),
@@ -202,7 +200,7 @@ impl DiskJob {
         disk_job(TESTS[3], 4 << 10, 32, true),
     ];
 
-    pub(super) fn name(&self) -> String {
+    pub(super) fn name(self) -> String {
         job_name(self.test, self.load.write)
     }
 }

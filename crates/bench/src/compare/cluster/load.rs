@@ -9,6 +9,7 @@ use braid_host::door::{Door, Message};
 
 use super::setting::Done;
 use super::words::Pattern;
+use crate::compare::scramble;
 
 const PIECE_BYTES: u64 = 1 << 20;
 const SMALL_BYTES: u64 = 4096;
@@ -70,14 +71,6 @@ impl Load {
         let pieces = (0..unit).step_by(PIECE_BYTES as usize);
         pieces.map(move |at| (start + at, PIECE_BYTES.min(unit - at)))
     }
-}
-
-/// A number without relation to its neighbours (the finalizer of `SplitMix64`).
-const fn scramble(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// Counts what is answered within a measurement.

@@ -20,14 +20,15 @@ mod words;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use self::gluster::Volume;
 use self::nodes::Nodes;
 use self::options::Case;
 use self::rig::{Kind, Rig, Turns};
+use crate::compare::Plan;
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Note, Standing};
+use crate::model::{Chapter, Found, Group, Note, Standing};
 use crate::rig::Room;
 
 pub use options::{Options, Sweep};
@@ -38,10 +39,12 @@ pub use words::{Pattern, Policy, Storage, WriteSchedule};
 const RAW: &str = "counted.json";
 
 /// The comparison.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Cluster {
     options: Options,
     /// The nodes that stand: those who write them in different ways share them.
+    #[serde(skip)]
     standing: RefCell<Option<(Setting, Shared<Nodes>)>>,
 }
 
@@ -69,13 +72,15 @@ impl Cluster {
     }
 }
 
-impl Comparison for Cluster {
-    fn name(&self) -> &'static str {
-        "cluster"
+impl Plan for Cluster {
+    const NAME: &'static str = "cluster";
+
+    fn usual(quick: bool) -> Self {
+        Self::new(if quick { Options::quick() } else { Options::full() })
     }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
+    fn runs(&mut self) -> &mut u16 {
+        &mut self.options.runs
     }
 
     fn groups(&self) -> Vec<Group> {

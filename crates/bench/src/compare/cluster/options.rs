@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::gluster;
 use super::rig::Kind;
-use super::setting::{Setting, size};
+use super::setting::Setting;
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
+use crate::compare::words::size;
 use crate::model::{Group, Job};
 
 const LINK_BIT_S: u64 = 500_000_000;

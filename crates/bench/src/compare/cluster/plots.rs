@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::Entry;
 use super::published::Figures;
-use super::setting::{link, number, size};
+use super::setting::{link, number};
 use super::words::{Pattern, Storage, WriteSchedule};
+use crate::compare::words::size;
 use crate::model::{Axis, Plot, Point, Rule, Scale, Series, Style};
 use crate::rig::file_name;
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bounds;
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
+use crate::compare::words::size;
 use crate::rig::lab::Traffic;
 use crate::rig::spaces::Host;
 
@@ -262,16 +263,6 @@ pub(super) fn number(count: u16, one: &str) -> String {
 /// `500 Mbit/s`.
 pub(super) fn link(bit_s: Option<u64>) -> String {
     bit_s.map_or_else(|| "loopback".to_owned(), |rate| format!("{} Mbit/s", rate / 1_000_000))
-}
-
-/// The shortest exact form that can be typed: `64K`.
-pub(super) fn size(bytes: u64) -> String {
-    let units = [(30, "G"), (20, "M"), (10, "K")];
-    let fits = |shift: u32| bytes != 0 && bytes.trailing_zeros() >= shift;
-    match units.into_iter().find(|&(shift, _)| fits(shift)) {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
 }
 
 #[cfg(test)]

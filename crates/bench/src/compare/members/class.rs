@@ -85,11 +85,6 @@ impl Class {
         Some(self.published[row][column])
     }
 
-    /// The same as a multiple of one volume.
-    pub(super) fn published_ratio(&self, members: u16, metric: Column) -> Option<f64> {
-        Some(self.published(members, metric)? / self.published(1, metric)?)
-    }
-
     /// The most that was published for any number of volumes.
     fn most(&self, metric: Column) -> f64 {
         let all = MEMBERS.iter().filter_map(|&members| self.published(members, metric));
@@ -174,8 +169,6 @@ mod tests {
         assert_eq!((ratio(large), ratio(of("m1.xlarge"))), (2.0, 2.0));
         assert!((ratio(of("t1.micro")) - 1.29).abs() < 0.01);
         assert!((ratio(of("m2.2xlarge")) - 1.93).abs() < 0.01);
-        let published = of("t1.micro").published_ratio(2, SEEKS).expect("a number");
-        assert!((published - 0.60).abs() < 0.01);
         assert_eq!((large.bound(4, READ), large.published(3, WRITE)), (None, None));
     }
 

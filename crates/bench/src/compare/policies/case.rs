@@ -1,7 +1,6 @@
-//! What is set up and what is sent to it. Names stand in the journal of a report: those of cases
-//! and jobs are made here and nowhere else.
+//! What is set up and what is sent to it.
 
-use crate::compare::under_fio::Requests;
+use crate::compare::stands::Requests;
 
 pub(super) const CHUNK_BYTES: u64 = 512 << 10;
 pub(super) const MEMBERS: usize = 4;
@@ -82,17 +81,17 @@ impl Place {
 }
 
 impl Case {
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Place::ALL.into_iter().flat_map(Place::cases).find(|case| case.name() == name)
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Place::ALL.into_iter().flat_map(Place::cases)
     }
 
     pub(super) fn name(self) -> String {
         format!("{} on {}", self.policy.name(), self.place.name())
     }
 
-    /// What it is compared with.
-    pub(super) const fn anchor(self) -> Self {
-        Self { policy: Policy::Resync, place: self.place }
+    /// The name of what it is compared with.
+    pub(super) fn anchor(self) -> String {
+        Self { policy: Policy::Resync, ..self }.name()
     }
 }
 

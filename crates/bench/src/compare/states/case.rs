@@ -64,12 +64,24 @@ impl Case {
         }
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    /// Of all levels: in each state, going from state to state, and the others.
+    pub(super) fn all() -> Vec<Self> {
         let states = |level| State::ALL.map(|state| Self::Array { level, state });
         let arrays = Level::ALL.into_iter().flat_map(states);
         let traces = Level::ALL.into_iter().map(|level| Self::Trace { level });
-        arrays.chain(traces).chain([Self::Alone, Self::Limited]).find(|case| case.name() == name)
+        arrays.chain(traces).chain([Self::Alone, Self::Limited]).collect()
     }
+}
+
+/// The states of an array, as cases.
+pub(super) fn states(level: Level) -> [Case; 3] {
+    State::ALL.map(|state| Case::Array { level, state })
+}
+
+/// The cases of the first sweep, as published, and their names there.
+pub(super) fn mirror() -> [(Case, &'static str); 4] {
+    let [in_sync, degraded, recovering] = states(Level::ALL[0]);
+    [(in_sync, "UU"), (degraded, "U_"), (recovering, "UI"), (Case::Alone, "no RAID")]
 }
 
 /// Which way data goes.
@@ -120,25 +132,25 @@ impl Task {
             Self::TwoReaders => "two-readers".to_owned(),
             Self::Trace(flow) => format!("trace-{}", flow.name()),
             Self::Limits(index) => {
-                let (min, max) = LIMITS.get(index).copied().unwrap_or(LIMITS[0]);
+                let (min, max) = LIMITS[index];
                 format!("min-{min}-max-{max}")
             }
         }
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
-        let (word, rest) = name.rsplit_once('-')?;
-        let sized = |task: fn(u64) -> Self| rest.parse().ok().map(task);
-        match word {
-            "write" => sized(Self::Write),
-            "cached" => sized(Self::Cached),
-            "read" => sized(Self::Read),
-            _ => {
-                let traces = Flow::ALL.map(Self::Trace);
-                let limits = (0..LIMITS.len()).map(Self::Limits);
-                let mut all = traces.into_iter().chain(limits).chain([Self::TwoReaders]);
-                all.find(|task| task.name() == name)
-            }
+    /// All tasks that move so many MB, and those that move what they do.
+    pub(super) fn all(sizes_mb: &[u64]) -> Vec<Self> {
+        let sized = |&mb: &u64| [Self::Write(mb), Self::Cached(mb), Self::Read(mb)];
+        let sized = sizes_mb.iter().flat_map(sized);
+        let limits = (0..LIMITS.len()).map(Self::Limits);
+        sized.chain([Self::TwoReaders]).chain(Flow::ALL.map(Self::Trace)).chain(limits).collect()
+    }
+
+    /// The task that moves so much.
+    pub(super) const fn sized(flow: Flow, mb: u64) -> Self {
+        match flow {
+            Flow::Write => Self::Write(mb),
+            Flow::Read => Self::Read(mb),
         }
     }
 
@@ -148,26 +160,5 @@ impl Task {
             Self::Write(mb) | Self::Cached(mb) | Self::Read(mb) => Some(mb),
             _ => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_lead_back() {
-        let level = Level::ALL[2];
-        let case = Case::Array { level, state: State::Recovering };
-        assert_eq!(case.name(), "RAID 6 UUUI");
-        for case in [case, Case::Alone, Case::Trace { level }, Case::Limited] {
-            assert_eq!(Case::named(&case.name()), Some(case));
-        }
-        let tasks = [Task::Write(4), Task::Cached(64), Task::Read(2048), Task::TwoReaders];
-        let more = [Task::Trace(Flow::Read), Task::Limits(1), Task::Limits(4)];
-        for task in tasks.into_iter().chain(more) {
-            assert_eq!(Task::named(&task.name()), Some(task));
-        }
-        assert!(Case::named("RAID 7").is_none() && Task::named("write-x").is_none());
     }
 }
