@@ -251,10 +251,8 @@ mod tests {
         file.write_all(b"{\"comparison\":\"states\",\"ru").expect("written");
         let found = folder.found("states");
         assert_eq!((found.runs.len(), found.gaps.len()), (2, 1));
-        let number = |text: &str| text.split(' ').next()?.parse().ok();
-        let measured = found.measured("UU", "write 4 MB", "dd.txt", number).expect("a number");
-        assert_eq!((measured.spread.median, measured.runs), (6.0, 2));
-        assert_eq!(measured.raw[1], "raw/states/uu/write-4-mb.2.dd.txt");
+        assert_eq!(found.runs[1].file("dd.txt"), Some("raw/states/uu/write-4-mb.2.dd.txt"));
+        assert_eq!(found.text(&found.runs[1], "dd.txt").as_deref(), Some("7.0 MB/s"));
         assert_eq!(found.server_cores("UU", "write 4 MB").expect("cores").median, 0.5);
     }
 

@@ -92,41 +92,11 @@ impl Found {
         std::fs::read_to_string(self.folder.join(file)).ok()
     }
 
-    /// A number out of a file of each run. Runs without it do not count.
-    pub fn measured(
-        &self,
-        case: &str,
-        job: &str,
-        file: &str,
-        read: impl Fn(&str) -> Option<f64>,
-    ) -> Option<Measured> {
-        let mut numbers = Vec::new();
-        let mut raw = Vec::new();
-        for run in self.runs(case, job) {
-            let Some(number) = self.text(run, file).and_then(|text| read(&text)) else { continue };
-            numbers.push(number);
-            raw.extend(run.file(file).map(str::to_owned));
-        }
-        Some(Measured { spread: Spread::of(&numbers)?, runs: numbers.len(), raw })
-    }
-
     /// CPU seconds a second of the process that serves a case.
     #[must_use]
     pub fn server_cores(&self, case: &str, job: &str) -> Option<Spread> {
         let cores = |run: &Run| Some(run.server_cpu_s? / run.seconds);
         Spread::of(&self.runs(case, job).filter_map(cores).collect::<Vec<f64>>())
-    }
-
-    /// The cases there are, in the order in which they were first measured.
-    #[must_use]
-    pub fn cases(&self) -> Vec<&str> {
-        let mut cases: Vec<&str> = Vec::new();
-        for run in &self.runs {
-            if !cases.contains(&run.case.as_str()) {
-                cases.push(&run.case);
-            }
-        }
-        cases
     }
 }
 

@@ -300,45 +300,4 @@ pub(super) mod tests {
         assert_eq!(all[2].gluster(&all).map(|entry| entry.nodes), Some(5));
         assert!(all[2].is_made_by_nodes() && !all[3].is_made_by_nodes());
     }
-
-    /// Scripts rely on these names.
-    #[test]
-    fn the_schema_stands() {
-        let entry = around(&setting(), "encoder", 0.9);
-        let json = serde_json::to_value(&entry).expect("JSON");
-        let fields = [
-            "level",
-            "layout",
-            "nodes",
-            "schedule",
-            "clients",
-            "block_bytes",
-            "policy",
-            "storage",
-            "fabric",
-            "link_bit_s",
-            "pattern",
-            "data_bytes_s",
-            "line_bytes_s",
-            "bound_bytes_s",
-            "client_bytes_per_data_byte",
-            "node_bytes_per_data_byte",
-            "bound_node_bytes_per_data_byte",
-            "cpu_s_per_gib",
-            "node_memory_bytes",
-            "idle_nodes_cpu",
-            "seconds",
-            "runs",
-        ];
-        for field in fields {
-            assert!(!json[field].is_null(), "{field}");
-        }
-        for field in ["median", "min", "max"] {
-            assert!(json["data_bytes_s"][field].is_number(), "{field}");
-        }
-        for field in ["client", "nodes"] {
-            assert!(json["cpu_s_per_gib"][field].is_number(), "{field}");
-        }
-        assert_eq!((&json["pattern"], &json["storage"]), (&"write".into(), &"memory".into()));
-    }
 }

@@ -320,7 +320,6 @@ fn two_and_one(made_by_nodes: &[WriteSchedule]) -> Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Comparison;
 
     fn seconds(options: &Options) -> u64 {
         options.groups().iter().map(|group| group.takes().as_secs()).sum()
@@ -339,24 +338,6 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_lead_back_to_their_cases() {
-        let mut full = Options::full();
-        full.sweeps.iter_mut().for_each(|sweep| sweep.gluster = true);
-        let mut seen = BTreeSet::new();
-        for group in full.groups() {
-            for name in &group.cases {
-                assert_eq!(full.case(name).map(|case| case.name()).as_ref(), Some(name));
-                for job in &group.jobs {
-                    assert!(seen.insert((name.clone(), job.name.clone())), "{name} {}", job.name);
-                }
-            }
-        }
-        assert_eq!(full.case("raid7"), None);
-        let beside = |(name, _): &&(String, String)| name.ends_with("gluster");
-        assert_eq!(seen.iter().filter(beside).count(), 4, "write and read, in memory and on disk");
-    }
-
-    #[test]
     fn what_does_not_depend_on_the_schedule_is_measured_with_one() {
         let sweep = Sweep {
             others: vec![Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost],
@@ -366,10 +347,6 @@ mod tests {
         let shape = |group: &Group| (group.cases.len(), group.jobs.len());
         // Without two of its nodes the array cannot be read.
         assert_eq!(groups.iter().map(shape).collect::<Vec<_>>(), [(3, 1), (1, 2)]);
-        let back: Options =
-            serde_json::from_value(super::super::Cluster::new(Options::quick()).options())
-                .expect("the same");
-        assert_eq!(back, Options::quick());
     }
 
     #[test]

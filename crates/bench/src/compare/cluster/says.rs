@@ -5,6 +5,7 @@ use super::published::Figures;
 use super::setting::{link, number};
 use super::tables::percent;
 use super::words::{Pattern, Storage};
+use crate::compare::words::{between, range, two};
 
 /// At least so much of what was published counts as seen.
 const SEEN: f64 = 0.9;
@@ -42,10 +43,9 @@ fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
         (false, false) => "is not seen",
     };
     let clients = made.iter().filter_map(|entry| entry.client(all)).map(Entry::of_line);
-    let client = range(clients).map_or_else(String::new, |(low, high)| {
-        format!("; the client alone {}", shares(low, high))
-    });
-    let (least, most) = range(made.iter().map(|entry| entry.of_line()))?;
+    let client = range(clients).map(|ends| format!("; the client alone {}", shares(ends)));
+    let client = client.unwrap_or_default();
+    let made = range(made.iter().map(|entry| entry.of_line()))?;
     Some(format!(
         "{}, {}: a client that sends the parity, too, sends {:.0} % more, and {} came back where \
          parity made by nodes was first published. That {verdict}: here it is {} over the client's \
@@ -54,9 +54,9 @@ fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
         number(first.nodes, "node"),
         figures.costs() * 100.0,
         percent(figures.gain),
-        percents(low, high),
+        between((low, high), percent),
         figures.ceiling,
-        shares(least, most),
+        shares(made),
     ))
 }
 
@@ -96,8 +96,8 @@ fn reads(entries: &[Entry]) -> Option<String> {
     for pattern in [Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost] {
         let reads = reads.clone().filter(|entry| entry.pattern == pattern);
         let parts_of_bound = reads.filter_map(|entry| Some(entry.of_line() / entry.bound_lines()?));
-        let Some((low, high)) = range(parts_of_bound) else { continue };
-        let part = between(format!("{low:.2}"), format!("{high:.2}"));
+        let Some(ends) = range(parts_of_bound) else { continue };
+        let part = between(ends, two);
         let without = match pattern.lost() {
             0 => "with all nodes",
             1 => "without one",
@@ -124,9 +124,8 @@ fn on_disk(entries: &[Entry]) -> Option<String> {
         Some(entry.data_bytes_s.median / entries.iter().find(same)?.data_bytes_s.median)
     };
     let of = |pattern: &dyn Fn(Pattern) -> bool, what: &str| {
-        let (low, high) =
-            range(entries.iter().filter(|entry| pattern(entry.pattern)).filter_map(ratio))?;
-        Some(format!("{what} are {}", times(low, high)))
+        let of_pattern = entries.iter().filter(|entry| pattern(entry.pattern));
+        Some(format!("{what} are {}", times(range(of_pattern.filter_map(ratio))?)))
     };
     let parts = [
         of(&|pattern| pattern == Pattern::Write, "writes of whole stripes"),
@@ -147,8 +146,7 @@ fn beside_gluster(entries: &[Entry]) -> Option<String> {
         Some(entry.data_bytes_s.median / beside.data_bytes_s.median)
     };
     let writes = entries.iter().filter(|entry| entry.pattern == Pattern::Write);
-    let (low, high) = range(writes.filter_map(ratio))?;
-    let times = times(low, high);
+    let times = times(range(writes.filter_map(ratio))?);
     Some(format!("Beside a dispersed GlusterFS volume on the same links, writes are {times}."))
 }
 
@@ -205,28 +203,13 @@ fn unlimited(entries: &[Entry]) -> Option<String> {
     })
 }
 
-fn range(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    numbers.fold(None, |found, number| {
-        let (low, high) = found.unwrap_or((number, number));
-        Some((low.min(number), high.max(number)))
-    })
-}
-
 /// `0.95 to 0.98 of the line`, or one number if they say the same.
-fn shares(low: f64, high: f64) -> String {
-    format!("{} of the line", between(format!("{low:.2}"), format!("{high:.2}")))
+fn shares(ends: (f64, f64)) -> String {
+    format!("{} of the line", between(ends, two))
 }
 
-fn percents(low: f64, high: f64) -> String {
-    between(percent(low), percent(high))
-}
-
-fn times(low: f64, high: f64) -> String {
-    format!("{} times as fast", between(format!("{low:.2}"), format!("{high:.2}")))
-}
-
-fn between(low: String, high: String) -> String {
-    if low == high { low } else { format!("{low} to {high}") }
+fn times(ends: (f64, f64)) -> String {
+    format!("{} times as fast", between(ends, two))
 }
 
 #[cfg(test)]
