@@ -1,6 +1,5 @@
 //! What is to be measured.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,6 +8,7 @@ use super::chapter::Chapter;
 use super::found::Found;
 use crate::failure::Failure;
 use crate::rig::Room;
+use crate::tool::Note;
 
 /// One comparison: what it measures and what it makes of the findings. Each is one file, or folder.
 pub trait Comparison {
@@ -92,23 +92,5 @@ pub trait Standing {
     /// The process that serves it, whose CPU time counts.
     fn server(&self) -> Option<u32> {
         None
-    }
-}
-
-/// What a run of a job leaves: the commands, and what they said, as files.
-#[derive(Debug, Default)]
-pub struct Note {
-    /// As they were typed.
-    pub commands: Vec<String>,
-    /// Name (`fio.json`, `dd.txt`: the same in every run of the job) and content.
-    pub files: Vec<(String, Vec<u8>)>,
-    /// Where tools may write; gone afterwards.
-    pub scratch: PathBuf,
-}
-
-impl Note {
-    /// Notes what a tool said.
-    pub fn file(&mut self, name: &str, content: impl Into<Vec<u8>>) {
-        self.files.push((name.to_owned(), content.into()));
     }
 }

@@ -1,7 +1,7 @@
 //! bonnie++: keeps what it says, and reads the line of comma-separated values that it ends with.
 
+use super::Note;
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// The file of a run that holds the line, complete, as `bon_csv2html` takes it.
 pub const OUTPUT: &str = "bonnie.csv";

@@ -2,9 +2,8 @@
 
 use std::process::{Child, Stdio};
 
-use super::Tool;
+use super::{Note, Tool};
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// Says what csh's `time` says first: seconds of user, system and clock, and a share.
 const TIME_SCRIPT: &str = "TIMEFORMAT='%Uu %Ss %R %P%%'; time dd \"$@\"";

@@ -5,9 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::Tool;
+use super::{Note, Tool};
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// The file of a run that holds what fio said.
 pub const OUTPUT: &str = "fio.json";

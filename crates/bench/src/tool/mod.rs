@@ -4,13 +4,14 @@ pub mod bonnie;
 pub mod dd;
 pub mod fio;
 pub mod mdstat;
+mod note;
 pub mod qemu_img;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+pub use self::note::Note;
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// Where Debian puts what only root needs, which is not on everybody's path.
 const MORE_PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];

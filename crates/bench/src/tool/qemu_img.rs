@@ -1,9 +1,8 @@
 //! `qemu-img bench`: requests through qemu's block layer, which is what lies under the disk of a
 //! virtual machine.
 
-use super::Tool;
+use super::{Note, Tool};
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// The file of a run that holds what `qemu-img bench` said.
 pub const OUTPUT: &str = "qemu-img.txt";

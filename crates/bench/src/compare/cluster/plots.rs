@@ -181,9 +181,11 @@ fn rules(varied: Varied, group: &[&Entry], all: &[Entry]) -> Vec<Rule> {
     }
     if varied == Varied::Block {
         let beside = group.iter().find_map(|entry| entry.gluster(all));
-        rules.extend(beside.map(|beside| {
-            Rule::new("GlusterFS 3+2, parity made by its client", beside.of_line())
-        }));
+        rules.extend(
+            beside.map(|beside| {
+                Rule::new("GlusterFS 3+2, parity made by its client", beside.of_line())
+            }),
+        );
     }
     rules
 }

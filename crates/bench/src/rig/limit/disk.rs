@@ -13,7 +13,7 @@ use braid_host::export::fuse::proto::Answer;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::meter::{Meter, Rate};
-use super::session::Reply;
+use super::reply::Reply;
 
 /// A request, with the way to answer it.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ use disk::{Disk, Host};
 
 mod disk;
 mod meter;
+mod reply;
 mod session;
 #[cfg(test)]
 mod tests;
