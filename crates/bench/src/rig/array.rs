@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use serde_json::Value;
 use super::leftovers::{Guard, Leftover};
 use super::room::{Room, file_name};
 use super::server::Target;
+use super::talk::Talk;
 use crate::failure::Failure;
 
 /// Until an array is served, or has stopped.
@@ -54,7 +54,7 @@ pub struct Array {
     name: String,
     room: Room,
     directory: PathBuf,
-    child: Child,
+    process: Talk,
     nbd: bool,
     vhost_user: bool,
     commands: Vec<String>,
@@ -81,16 +81,15 @@ impl Array {
         };
         let serve = commands.last().cloned().unwrap_or_default();
         let mount = Guard::new(Leftover::Mount(directory.join("mnt")));
-        let log = fs::File::create(directory.join("log")).map_err(system)?;
         let mut command = room.braid.command();
-        command.args(&serve).stdout(Stdio::null()).stderr(log);
-        let child = command.spawn().map_err(system)?;
+        command.args(&serve);
+        let process = Talk::start(command, directory.join("log")).map_err(system)?;
         let typed = commands.iter().map(|words| format!("braid {}", words.join(" ")));
         let mut array = Self {
             name,
             room: room.clone(),
             directory,
-            child,
+            process,
             nbd: spec.nbd,
             vhost_user: spec.vhost_user,
             commands: typed.collect(),
@@ -105,8 +104,8 @@ impl Array {
     fn wait(&mut self) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         while self.file().metadata().is_err() || self.braid(&["status"]).is_err() {
-            if let Ok(Some(_)) = self.child.try_wait() {
-                return Err(self.refused(&self.last_words()));
+            if self.process.has_ended() {
+                return Err(self.refused(&self.process.last_words()));
             }
             if Instant::now() > until {
                 return Err(self.refused("it is not served after 30 seconds"));
@@ -118,12 +117,6 @@ impl Array {
 
     fn refused(&self, reason: &str) -> Failure {
         Failure::refused(&self.name, reason, "see what is said, and try with --quick")
-    }
-
-    fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-        let last = log.lines().rfind(|line| !line.trim().is_empty());
-        last.map_or_else(|| "its process has ended".to_owned(), |line| format!("'{line}'"))
     }
 
     /// The file that is the array.
@@ -148,7 +141,7 @@ impl Array {
     /// The process that serves it.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// How long it is.
@@ -188,11 +181,9 @@ impl Array {
 impl Drop for Array {
     fn drop(&mut self) {
         // What does not stop by itself is ended; its members go anyway.
-        let stopped = self.braid(&["stop", "--force"]).is_ok();
-        if !stopped {
-            let _ = self.child.kill();
+        if self.braid(&["stop", "--force"]).is_ok() {
+            let _ = self.process.farewell(PATIENCE);
         }
-        let _ = self.child.wait();
     }
 }
 

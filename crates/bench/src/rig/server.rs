@@ -4,12 +4,12 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::leftovers::{Guard, Leftover};
 use super::room::{Room, file_name};
+use super::talk::Talk;
 use crate::failure::Failure;
 use crate::tool::Tool;
 
@@ -52,10 +52,11 @@ pub enum Program {
 #[derive(Debug)]
 pub struct Server {
     program: Program,
-    child: Child,
     served: PathBuf,
-    // In this order: the directory goes when nothing in it is mounted any more.
-    mount: Option<Guard>,
+    // In this order: the process ends when nothing of it is mounted any more, then its directory
+    // goes.
+    _mount: Option<Guard>,
+    process: Talk,
     _directory: Guard,
 }
 
@@ -147,17 +148,14 @@ impl Server {
             }
             _ => {}
         }
-        let log = fs::File::create(directory.join("log")).map_err(system)?;
         let mut command = tool.command();
-        command.args(program.words(what, &served)).stdout(Stdio::null()).stderr(log);
-        let child = command.spawn().map_err(system)?;
-        let mut server = Self { program, child, served, mount, _directory: guard };
+        command.args(program.words(what, &served));
+        let process = Talk::start(command, directory.join("log")).map_err(system)?;
+        let mut server = Self { program, served, _mount: mount, process, _directory: guard };
         if server.is_ready(what) {
             return Ok(server);
         }
-        let said = fs::read_to_string(directory.join("log")).unwrap_or_default();
-        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        let reason = format!("it does not serve {what}: '{}'", last.trim());
+        let reason = format!("it does not serve {what}: {}", server.process.last_words());
         Err(Failure::refused(tool.name(), reason, "see what it says"))
     }
 
@@ -172,7 +170,7 @@ impl Server {
                 Program::DaemonFuse => len(&self.served) == len(Path::new(what)),
                 _ => UnixStream::connect(&self.served).is_ok(),
             };
-            let running = self.child.try_wait().is_ok_and(|end| end.is_none());
+            let running = !self.process.has_ended();
             if !running || ready || Instant::now() > until {
                 return ready && running;
             }
@@ -183,7 +181,7 @@ impl Server {
     /// The process.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// Where it is served.
@@ -199,15 +197,6 @@ impl Server {
             Program::DaemonVhostUser => Target::VhostUser(served),
             Program::NbdFuse | Program::DaemonFuse => Target::Path(served),
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.mount.take());
-        // One that has ended already needs no more than to be waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

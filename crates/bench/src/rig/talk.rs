@@ -68,6 +68,12 @@ impl Talk {
         if status.success() { Ok(()) } else { Err(last_line(&self.log)) }
     }
 
+    /// The last line that it said on stderr.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        last_line(&self.log)
+    }
+
     /// Of the process.
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -4,15 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 
 use braid_array::refusal::Refusal;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $what:literal:
      $($(#[$each:meta])* $variant:ident = $word:literal,)+) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Serialize, Deserialize, ValueEnum)]
         pub enum $name {
-            $($(#[$each])* #[serde(rename = $word)] $variant,)+
+            $($(#[$each])* #[serde(rename = $word)] #[value(name = $word)] $variant,)+
         }
 
         impl $name {
@@ -89,9 +91,9 @@ words! {
     Resync = "resync",
     /// Those that a bitmap marks.
     Bitmap = "bitmap",
-    /// Parts of stripes are recorded before they are stored.
+    /// Parts of stripes are recorded first.
     Ppl = "ppl",
-    /// All is recorded.
+    /// All is recorded first.
     Journal = "journal",
 }
 
