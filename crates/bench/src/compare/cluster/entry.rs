@@ -116,7 +116,8 @@ fn entry(raws: &[Raw]) -> Option<Entry> {
     let of_lines =
         |of: &dyn Fn(&Line) -> Option<f64>| self::median(raws.iter().map(|raw| of(&raw.line)));
     let line_bytes_s = of_lines(&|line| Some(line.bytes_s))?;
-    let made_by: WriteSchedule = schedule.parse().unwrap_or(WriteSchedule::Client);
+    let made_by = WriteSchedule::ALL.iter().find(|one| one.name() == schedule);
+    let made_by = made_by.copied().unwrap_or(WriteSchedule::Client);
     let exchanged = if *pattern == Pattern::Write { setting.family() } else { None };
     let exchanged = exchanged.and_then(|f| bounds::exchanged(f, setting.nodes, made_by));
     let bound = setting.bound(made_by, *pattern);

@@ -26,7 +26,7 @@ use self::gluster::Volume;
 use self::nodes::Nodes;
 use self::options::Case;
 use self::rig::{Kind, Rig, Turns};
-use crate::compare::Plan;
+use crate::compare::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Note, Standing};
 use crate::rig::Room;
@@ -88,9 +88,7 @@ impl Plan for Cluster {
     }
 
     fn set_up(&self, name: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let case = self.options.case(name).ok_or_else(|| {
-            Failure::usage(name, "there is no such case", "see braid bench cluster --help")
-        })?;
+        let case = named(self.options.cases(), Case::name, name)?;
         let seconds = self.options.seconds;
         Ok(match &case {
             Case::Ours(setting, _) => {
@@ -118,8 +116,7 @@ struct Stands<R> {
 
 impl<R: Rig> Standing for Stands<R> {
     fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let pattern =
-            job.parse().map_err(|why| Failure::explained(format_args!("pattern {job}"), why))?;
+        let pattern = named(Pattern::ALL.iter().copied(), |one| one.name().to_owned(), job)?;
         let schedule = match self.case {
             Case::Ours(_, schedule) => schedule,
             Case::Gluster(_) => WriteSchedule::Client,

@@ -99,17 +99,8 @@ impl Case {
         }
         words.push(format!("--clients {clients} --storage {storage} --fabric {fabric}"));
         words.extend(setting.link_bit_s.map(|rate| format!("--link {}M", rate / 1_000_000)));
-        words.push(format!("--schedules {schedule} --seconds {seconds}"));
-        words.extend(match kind.pattern {
-            Pattern::Write => None,
-            Pattern::Read => Some("--reads".to_owned()),
-            Pattern::ReadOneLost | Pattern::ReadTwoLost => Some("--degraded-reads".to_owned()),
-            Pattern::WriteOneLost | Pattern::WriteTwoLost => Some("--degraded-writes".to_owned()),
-            Pattern::WriteAlone => Some("--lone-writes".to_owned()),
-            Pattern::Write4k => Some("--small-writes".to_owned()),
-            Pattern::Write4kDurable => Some("--durable-writes".to_owned()),
-            Pattern::Rebuild => Some("--rebuild".to_owned()),
-        });
+        let option = kind.pattern.facts().option;
+        words.push(format!("--schedules {schedule} --seconds {seconds}{option}"));
         words.join(" ")
     }
 }
@@ -276,13 +267,13 @@ impl Options {
         }
     }
 
-    /// The case of this name.
-    pub(super) fn case(&self, name: &str) -> Option<Case> {
-        let all = self.sweeps.iter().flat_map(|sweep| {
-            let settings = sweep.settings().into_iter();
-            settings.flat_map(|setting| sweep.groups(&setting)).flat_map(|(_, cases)| cases)
-        });
-        all.into_iter().find(|case| case.name() == name)
+    /// All cases.
+    pub(super) fn cases(&self) -> Vec<Case> {
+        let of_sweep = |sweep: &Sweep| {
+            let groups = sweep.settings().into_iter().flat_map(|setting| sweep.groups(&setting));
+            groups.flat_map(|(_, cases)| cases).collect::<Vec<Case>>()
+        };
+        self.sweeps.iter().flat_map(of_sweep).collect()
     }
 }
 
@@ -351,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_case_says_how_it_is_measured() {
-        let case = Options::quick().case(&Options::quick().groups()[0].cases[1]).expect("a case");
+        let case = Options::quick().cases().swap_remove(1);
         let Case::Ours(mut setting, schedule) = case else { panic!("not ours") };
         setting.link_bit_s = Some(LINK_BIT_S);
         let kind = Kind { pattern: Pattern::Read, schedule };

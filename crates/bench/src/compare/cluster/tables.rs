@@ -32,7 +32,8 @@ const PUBLISHED_HEAD: [&str; 7] = [
 pub(super) fn tables(entries: &[Entry]) -> Vec<Table> {
     let of_pattern = |&pattern: &Pattern| {
         let same = entries.iter().filter(|entry| entry.pattern == pattern);
-        Table::new(title(pattern), HEAD, same.map(|entry| row(entry, entries)), "").unless_empty()
+        Table::new(pattern.facts().title, HEAD, same.map(|entry| row(entry, entries)), "")
+            .unless_empty()
     };
     let published = as_published(entries).unless_empty();
     let of_patterns = Pattern::ALL.iter().filter_map(of_pattern);
@@ -41,21 +42,6 @@ pub(super) fn tables(entries: &[Entry]) -> Vec<Table> {
         last.note = notes(entries);
     }
     tables
-}
-
-const fn title(pattern: Pattern) -> &'static str {
-    match pattern {
-        Pattern::Write => "Writes of whole stripes",
-        Pattern::Read => "Reads",
-        Pattern::ReadOneLost => "Reads without one node",
-        Pattern::ReadTwoLost => "Reads without two nodes",
-        Pattern::WriteOneLost => "Writes of whole stripes without one node",
-        Pattern::WriteTwoLost => "Writes of whole stripes without two nodes",
-        Pattern::WriteAlone => "Writes of 1M in sequence, each answered before the next",
-        Pattern::Write4k => "Writes of 4K at random places, 64 at once",
-        Pattern::Write4kDurable => "Writes of 4K at random places, each durable before the next",
-        Pattern::Rebuild => "Rebuilding one node",
-    }
 }
 
 /// The arrays of the publication.
