@@ -41,16 +41,16 @@ struct Line {
     gap: Option<Gap>,
 }
 
-/// What a run belongs to.
+/// Address of a run in the journal.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The name of the comparison.
     pub comparison: &'a str,
-    /// What was set up.
+    /// Name of the case.
     pub case: &'a str,
-    /// What was run.
+    /// Name of the job.
     pub job: &'a str,
-    /// Which time, from 0.
+    /// Number of the round, from 0.
     pub round: u16,
 }
 
@@ -82,7 +82,7 @@ impl Folder {
         Err(Failure::usage(path.display(), reason, "name a directory that bench has made"))
     }
 
-    /// Where it is.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -147,7 +147,7 @@ impl Folder {
         self.replace(&format!("raw/{name}/options.json"), &text)
     }
 
-    /// What a comparison was asked for.
+    /// Returns the options of a comparison.
     #[must_use]
     pub fn options(&self, name: &str) -> Option<Value> {
         let file = self.path.join("raw").join(name).join("options.json");

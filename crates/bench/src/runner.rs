@@ -23,7 +23,7 @@ pub fn takes(comparisons: &[Box<dyn Comparison>]) -> Duration {
     comparisons.iter().flat_map(|one| one.groups()).map(|group| group.takes()).sum()
 }
 
-/// What remains of a group: (job, case, round), in the order in which they are run.
+/// Remainder of a group: what is not done yet.
 struct Left<'a> {
     comparison: &'a dyn Comparison,
     group: &'a Group,
@@ -42,7 +42,7 @@ impl Left<'_> {
 }
 
 impl<'a> Runner<'a> {
-    /// With a bar of progress on stderr, or without.
+    /// Creates a runner that shows its progress with this bar.
     #[must_use]
     pub fn new(folder: &'a Folder, room: &'a Room, bar: ProgressBar) -> Self {
         Self { folder, room, bar }

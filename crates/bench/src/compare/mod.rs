@@ -25,43 +25,43 @@ use crate::failure::Failure;
 use crate::model::{Chapter, Comparison, Found, Group, Standing};
 use crate::rig::Room;
 
-/// What a comparison consists of. Its fields are the options that decide about the findings, as the
-/// report's folder keeps them.
+/// Plan of a comparison. Its fields are the options that decide about the findings, as the report's
+/// folder keeps them.
 pub trait Plan: Clone + Serialize + DeserializeOwned + 'static {
-    /// As [`Comparison::name`].
+    /// See [`Comparison::name`].
     const NAME: &'static str;
 
-    /// At its usual sizes, or short and small.
+    /// Returns the plan at its usual sizes, or short and small.
     fn usual(quick: bool) -> Self;
 
-    /// How often everything is measured.
+    /// Number of rounds.
     fn runs(&mut self) -> &mut u16;
 
     /// Measures those of these rivals beside it that it can be compared with.
     fn beside(&mut self, _rivals: &[Rival]) {}
 
-    /// As [`Comparison::groups`].
+    /// See [`Comparison::groups`].
     fn groups(&self) -> Vec<Group>;
 
-    /// As [`Comparison::needs_bytes`].
+    /// See [`Comparison::needs_bytes`].
     fn needs_bytes(&self) -> u64 {
         0
     }
 
-    /// As [`Comparison::needs_memory_bytes`].
+    /// See [`Comparison::needs_memory_bytes`].
     fn needs_memory_bytes(&self) -> u64 {
         0
     }
 
-    /// As [`Comparison::smaller`].
+    /// See [`Comparison::smaller`].
     fn smaller(&self) -> Option<Self> {
         None
     }
 
-    /// As [`Comparison::set_up`].
+    /// See [`Comparison::set_up`].
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure>;
 
-    /// As [`Comparison::chapter`].
+    /// See [`Comparison::chapter`].
     fn chapter(&self, found: &Found) -> Chapter;
 }
 
@@ -99,14 +99,14 @@ impl<P: Plan> Comparison for P {
     }
 }
 
-/// What may be asked of all comparisons.
+/// Wishes that all comparisons understand.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
     /// Short and small.
     pub quick: bool,
-    /// How often each; `None`: as often as usual.
+    /// Number of rounds; `None`: as often as usual.
     pub runs: Option<u16>,
-    /// What else is measured, by those that can.
+    /// Rivals, measured where that makes sense.
     pub against: Vec<Rival>,
 }
 
@@ -138,7 +138,7 @@ const fn entry<P: Plan>() -> Entry {
     }
 }
 
-/// In the order of the report: those that others have published first, then ours.
+/// Comparisons in the order of the report: those that others have published first, then ours.
 const ALL: [Entry; 7] = [
     entry::<levels::Options>(),
     entry::<states::Options>(),

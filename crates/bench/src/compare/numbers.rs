@@ -68,7 +68,7 @@ impl Numbers {
         Self(all.into_iter().map(number).collect())
     }
 
-    /// These and others.
+    /// Joins these numbers and others.
     pub(super) fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
@@ -86,7 +86,7 @@ impl Numbers {
         })
     }
 
-    /// Whether something was measured on a case.
+    /// Returns whether something was measured on a case.
     pub(super) fn has(&self, case: &str) -> bool {
         self.0.iter().any(|number| number.case == case)
     }

@@ -17,12 +17,12 @@ pub(super) const TIME: &str = "time per request";
 pub(super) const COLUMNS: [(&str, &str); 5] =
     [(RATE, "1/s"), (CPU, "us"), ("p50", "us"), ("p99", "us"), ("p99.9", "us")];
 
-/// What came of one load on one case.
+/// Figures of one load on one case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Figures {
     /// Requests that were answered.
     pub(super) requests: f64,
-    /// So many in a second.
+    /// Requests a second.
     pub(super) iops: f64,
     /// CPU time of who served them meanwhile, by the kernel's accounts.
     pub(super) cpu_s: Option<f64>,
@@ -43,7 +43,7 @@ impl Figures {
     }
 }
 
-/// What fio said of runs of one job each.
+/// Reads what fio said of runs of one job each.
 pub(super) fn of_fio(found: &Found) -> Numbers {
     Numbers::read(found, [fio::OUTPUT], |run, [text]| {
         let jobs = fio::parse(text);

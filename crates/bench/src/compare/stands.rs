@@ -13,7 +13,7 @@ pub(super) struct Stands<R> {
     // What runs jobs goes before what they run on.
     run: R,
     stack: Stack,
-    /// It is somebody else's fault if it fails: the others go on.
+    /// Failures leave a gap, and the other cases go on: the program is somebody else's.
     pub(super) forgiven: bool,
 }
 
@@ -37,7 +37,7 @@ impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>> Standing for 
     }
 }
 
-/// What goes wrong with somebody else's program leaves a gap.
+/// Makes a failure of somebody else's program a gap.
 pub(super) fn forgive(failure: Failure) -> Failure {
     Failure { ends: Ends::Part, ..failure }
 }
@@ -45,7 +45,7 @@ pub(super) fn forgive(failure: Failure) -> Failure {
 /// Requests at random places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Requests {
-    /// Of 100 requests so many read, the others write.
+    /// Share of requests that read; the others write.
     pub(super) read_percent: u8,
     /// Length of a request.
     pub(super) bytes: u64,
@@ -56,7 +56,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// As `rw` of fio's takes it.
+    /// Lines of a job file.
     fn lines(&self) -> String {
         let mut lines = match self.read_percent {
             100 => "rw=randread\n".to_owned(),
@@ -71,7 +71,7 @@ impl Requests {
     }
 }
 
-/// Where fio sends requests. Over vhost-user it cannot: it has no engine for that.
+/// Lines of a job file that say where fio sends requests. It has no engine for vhost-user.
 pub(super) fn target_lines(target: &Target) -> String {
     match target {
         Target::Nbd(uri) => format!("ioengine=nbd\nuri={uri}\n"),

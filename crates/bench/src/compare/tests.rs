@@ -1,4 +1,4 @@
-//! What holds for all comparisons.
+//! Tests of all comparisons.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn names_are_unique() {
     }
 }
 
-/// What is too large for a disk is halved until it fits, or cannot be smaller.
+/// Comparisons that are too large for a disk are halved until they fit, or cannot be smaller.
 #[test]
 fn they_become_smaller_until_they_are_as_small_as_they_can_be() {
     for mut comparison in all(false) {

@@ -2,7 +2,7 @@
 
 use crate::model::{Measured, Spread};
 
-/// What stands in a table where nothing was measured.
+/// Word of a table where nothing was measured.
 pub(super) const NOTHING: &str = "-";
 
 /// Three digits, or as many as there are before the point.

@@ -1,4 +1,4 @@
-//! What a comparison says: the same data become HTML, Markdown, CSV and JSON.
+//! Chapter of a comparison: the same data become HTML, Markdown, CSV and JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,38 +11,39 @@ use super::spread::Spread;
 pub struct Chapter {
     /// The name of the comparison.
     pub name: String,
-    /// For people.
+    /// Title for people.
     pub title: String,
-    /// What is compared, who published it first, and on what kind of machine.
+    /// Subject, first publication, and its machine.
     pub about: Vec<String>,
-    /// What the numbers say, derived from them: two or three sentences, and where Braid loses.
+    /// Sentences, derived from the numbers: two or three sentences, and where Braid loses.
     pub says: Vec<String>,
-    /// In the shape in which they were published, with what was published beside what was found.
+    /// Tables in the shape in which they were published, with what was published beside what was
+    /// found.
     pub tables: Vec<Table>,
-    /// For what is better seen.
+    /// Plots.
     pub plots: Vec<Plot>,
     /// Every number of the tables, for machines.
     pub cells: Vec<Cell>,
-    /// What could not be measured.
+    /// Gaps: what could not be measured.
     pub gaps: Vec<Gap>,
     /// The command lines that were run, each once.
     pub commands: Vec<String>,
     /// Everything that was published, whether there is a cell for it or not.
     pub published: Vec<Published>,
-    /// What else it gives to machines: an array, whose entries join `results` of `results.json`.
+    /// Values for machines: an array, whose entries join `results` of `results.json`.
     pub extra: Option<Value>,
 }
 
 /// A number as it was published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// What was set up.
+    /// Name of the case.
     pub case: String,
-    /// What was run.
+    /// Name of the job.
     pub job: String,
-    /// What of it: `bandwidth`, `iops`, `resync` ...
+    /// Metric: `bandwidth`, `iops`, `resync` ...
     pub metric: String,
-    /// In the unit of the cell with the same case, job and metric.
+    /// Value in the unit of the cell with the same case, job and metric.
     pub value: f64,
 }
 
@@ -58,26 +59,26 @@ impl Published {
 /// A number with everything that belongs to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What was set up.
+    /// Name of the case.
     pub case: String,
-    /// What was run.
+    /// Name of the job.
     pub job: String,
-    /// What of it: `bandwidth`, `iops`, `resync` ...
+    /// Metric: `bandwidth`, `iops`, `resync` ...
     pub metric: String,
     /// `MB/s`, `1/s` ...
     pub unit: String,
     /// All rounds.
     #[serde(flatten)]
     pub spread: Spread,
-    /// How many.
+    /// Count.
     pub runs: usize,
     /// The same cell where it was published.
     pub published: Option<f64>,
-    /// To the case that the others are compared with.
+    /// Ratio to the case that the others are compared with.
     pub ratio: Option<f64>,
     /// The same, as published.
     pub published_ratio: Option<f64>,
-    /// What the machine allows at best, computed beforehand.
+    /// Most that the machine allows, computed beforehand.
     pub bound: Option<f64>,
     /// The rounds lie too far apart.
     pub noisy: bool,
@@ -115,9 +116,9 @@ impl Cell {
 pub struct Table {
     /// Above it.
     pub title: String,
-    /// Of the columns. The first column is words, the others are numbers.
+    /// Heads of the columns. The first column is words, the others are numbers.
     pub head: Vec<String>,
-    /// As many words each as the head has. `-` stands for nothing.
+    /// Rows of as many words as the head has. `-` stands for nothing.
     pub rows: Vec<Vec<String>>,
     /// Below it.
     pub note: String,
@@ -153,11 +154,11 @@ pub struct Plot {
     pub id: String,
     /// Above it.
     pub title: String,
-    /// From left to right.
+    /// Direction from left to right.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// In the order of the legend.
+    /// Series in the order of the legend.
     pub series: Vec<Series>,
     /// Values that are the same everywhere.
     pub rules: Vec<Rule>,
@@ -189,17 +190,17 @@ impl Plot {
     }
 }
 
-/// What an axis shows.
+/// Axis of a plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// With the unit.
+    /// Label with the unit.
     pub label: String,
-    /// How numbers become places.
+    /// Scale of the numbers.
     pub scale: Scale,
 }
 
 impl Axis {
-    /// From 0.
+    /// Scale from 0.
     pub fn linear(label: impl Into<String>) -> Self {
         Self { label: label.into(), scale: Scale::Linear }
     }
@@ -219,10 +220,10 @@ impl Axis {
     }
 }
 
-/// How numbers become places.
+/// Scale of the numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// From 0.
+    /// Scale from 0.
     Linear,
     /// Each step doubles.
     Log2,
@@ -235,11 +236,11 @@ pub enum Scale {
 /// One line, or the bars of one colour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// What kind of number it is.
+    /// Kind of number.
     pub style: Style,
-    /// From left to right.
+    /// Direction from left to right.
     pub points: Vec<Point>,
 }
 
@@ -253,13 +254,13 @@ impl Series {
         Self { name: name.into(), style, points: points.into_iter().collect() }
     }
 
-    /// What was measured here.
+    /// Creates a series of what was measured here.
     pub fn measured(name: impl Into<String>, points: impl IntoIterator<Item = Point>) -> Self {
         Self::new(name, Style::Measured, points)
     }
 }
 
-/// What kind of number a series shows: each kind looks different from the others.
+/// Kind of number that a series shows: each kind looks different from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Measured here: solid, with least and most.
@@ -277,7 +278,7 @@ pub struct Point {
     pub x: f64,
     /// The median, or the only value.
     pub y: f64,
-    /// Of the least and the most.
+    /// Range from the least to the most.
     pub range: Option<(f64, f64)>,
 }
 
@@ -298,9 +299,9 @@ impl Point {
 /// A value with a name, the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// On the upward axis.
+    /// Value on the upward axis.
     pub value: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What is to be measured.
+//! Plans: what is to be measured.
 
 use std::time::Duration;
 
@@ -15,18 +15,20 @@ pub trait Comparison {
     /// `levels`, `states` ...: the name on the command line and of the folder of raw output.
     fn name(&self) -> &'static str;
 
-    /// What decides about the findings, so that the chapter can be made again from the folder.
+    /// Returns what decides about the findings, so that the chapter can be made again from the
+    /// folder.
     fn options(&self) -> Value;
 
     /// Everything that is measured, in the order in which it is.
     fn groups(&self) -> Vec<Group>;
 
-    /// What all cases that stand at the same time may need at the most; 0: little.
+    /// Returns the most that all cases need that stand at the same time; 0: little.
     fn needs_bytes(&self) -> u64 {
         0
     }
 
-    /// What members of memory may need of all cases that stand at the same time; 0: little.
+    /// Returns the most that members of memory need of all cases that stand at the same time; 0:
+    /// little.
     fn needs_memory_bytes(&self) -> u64 {
         0
     }
@@ -46,13 +48,13 @@ pub trait Comparison {
 /// Cases that stand side by side and take turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// For people who wait.
+    /// Title for people who wait.
     pub title: String,
     /// Names, unique within the comparison.
     pub cases: Vec<String>,
-    /// In this order.
+    /// Jobs in their order.
     pub jobs: Vec<Job>,
-    /// How often each job is run on each case: a round is job by job, case by case.
+    /// Number of runs of each job on each case: a round is job by job, case by case.
     pub rounds: u16,
     /// About how long it takes to set a case up and to take it down.
     pub set_up: Duration,

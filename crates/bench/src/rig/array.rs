@@ -13,24 +13,25 @@ use super::server::Target;
 use super::talk::Talk;
 use crate::failure::Failure;
 
-/// Until an array is served, or has stopped.
+/// Time until an array is served, or has stopped.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(5);
 
-/// What `braid create` and `braid assemble` are told.
+/// Specification of an array, for `braid create` and `braid assemble`.
 #[derive(Clone, Debug, Default)]
 pub struct ArraySpec {
     /// Unique among those that stand at the same time; letters and digits are kept.
     pub name: String,
-    /// As `--level` takes it.
+    /// Word for `--level`.
     pub level: String,
-    /// As `--layout` takes it.
+    /// Word for `--layout`.
     pub layout: Option<String>,
-    /// As `--chunk` takes it.
+    /// Value of `--chunk`.
     pub chunk_bytes: Option<u64>,
-    /// In the order of the roles. Either all of them are memory of its own, `mem:SIZE`, or none.
+    /// Members in the order of the roles. Either all of them are memory of its own, `mem:SIZE`, or
+    /// none.
     pub members: Vec<PathBuf>,
-    /// What holds the journal, if there is one.
+    /// Device of the journal, if there is one.
     pub journal: Option<PathBuf>,
     /// More words for `braid create`.
     pub create: Vec<String>,
@@ -100,7 +101,7 @@ impl Array {
         Ok(array)
     }
 
-    /// Until it is served.
+    /// Waits until it is served.
     fn wait(&mut self) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         while self.file().metadata().is_err() || self.braid(&["status"]).is_err() {
@@ -125,7 +126,7 @@ impl Array {
         self.directory.join("mnt").join(&self.name)
     }
 
-    /// Where it is served: over NBD or vhost-user, if it is, else as a file.
+    /// Place where it is served: over NBD or vhost-user, if it is, else as a file.
     #[must_use]
     pub fn target(&self) -> Target {
         if self.nbd {
@@ -144,7 +145,7 @@ impl Array {
         self.process.id()
     }
 
-    /// How long it is.
+    /// Length in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.file().metadata().map_or(0, |data| data.len())

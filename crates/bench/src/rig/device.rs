@@ -45,7 +45,7 @@ impl LoopDevice {
     }
 }
 
-/// What `mkfs` makes.
+/// Kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// ext4.
@@ -75,7 +75,7 @@ impl Kind {
 /// A file system on a device, mounted; unmounted when it goes.
 #[derive(Debug)]
 pub struct FileSystem {
-    /// Where it is mounted.
+    /// Directory on which it is mounted.
     pub dir: PathBuf,
     device: PathBuf,
     options: String,

@@ -19,7 +19,7 @@ pub struct Md {
 }
 
 impl Md {
-    /// Whether this kernel can.
+    /// Checks that this kernel has it.
     pub fn exists() -> Result<(), Failure> {
         let there = || Path::new("/proc/mdstat").exists();
         if !there()

@@ -1,5 +1,5 @@
-//! What is set up to be measured: files, devices, arrays, file systems, networks; and taken down,
-//! always.
+//! Rig: files, devices, arrays, file systems, networks, set up to be measured, and always taken
+//! down.
 
 mod array;
 mod device;

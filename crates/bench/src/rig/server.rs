@@ -13,20 +13,20 @@ use super::talk::Talk;
 use crate::failure::Failure;
 use crate::tool::Tool;
 
-/// Until something is served.
+/// Time until something is served.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
-/// What the storage daemon serves, as it names it.
+/// Name of what the storage daemon serves.
 const NODE: &str = "disk";
 
-/// Where requests go.
+/// Target of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To a file, a directory or a block device.
+    /// A file, a directory or a block device.
     Path(PathBuf),
-    /// To the server of NBD at this address.
+    /// The server of NBD at this address.
     Nbd(String),
-    /// Over this socket.
+    /// The socket of vhost-user.
     VhostUser(PathBuf),
 }
 
@@ -184,7 +184,7 @@ impl Server {
         self.process.id()
     }
 
-    /// Where it is served.
+    /// Place where it is served.
     #[must_use]
     pub fn target(&self) -> Target {
         let served = self.served.clone();

@@ -18,13 +18,13 @@ use crate::failure::Failure;
 pub struct Stack {
     /// Unique among those that stand at the same time.
     pub name: String,
-    /// What an array is made of, in the order of the roles.
+    /// Files or devices that an array is made of, in the order of the roles.
     pub members: Vec<PathBuf>,
     /// The uppermost: what is measured.
     pub top: Target,
     /// The process whose CPU time counts.
     pub server: Option<u32>,
-    /// How all of it was set up, as it would be typed.
+    /// Commands that set it up, as they would be typed.
     pub commands: Vec<String>,
     room: Room,
     layers: Vec<Box<dyn Any>>,

@@ -22,7 +22,8 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// To be called on the main thread: the process ends with the thread that starts it.
+    /// Starts a process. Call this on the main thread: the process ends with the thread that starts
+    /// it.
     pub fn start(mut command: Command, log: PathBuf) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
         let mut child = command.spawn()?;
@@ -74,13 +75,13 @@ impl Talk {
         last_line(&self.log)
     }
 
-    /// Of the process.
+    /// Number of the process.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// It is no longer running.
+    /// Returns whether it is no longer running.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().map_or(true, |status| status.is_some())
     }

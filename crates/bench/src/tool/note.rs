@@ -5,11 +5,11 @@ use std::path::PathBuf;
 /// The record of a run of a job: the commands, and what they said, as files.
 #[derive(Debug, Default)]
 pub struct Note {
-    /// As they were typed.
+    /// Commands as they were typed.
     pub commands: Vec<String>,
     /// Name (`fio.json`, `dd.txt`: the same in every run of the job) and content.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Where tools may write; gone afterwards.
+    /// Directory in which tools may write; gone afterwards.
     pub scratch: PathBuf,
 }
 

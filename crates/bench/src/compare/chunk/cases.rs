@@ -1,4 +1,4 @@
-//! What is set up and what is run on it.
+//! Cases and jobs.
 
 use super::Options;
 use crate::compare::rivals::Rival;
@@ -16,7 +16,7 @@ pub(super) enum Case {
 }
 
 impl Case {
-    /// In the order in which they are measured.
+    /// Returns all cases in the order in which they are measured.
     pub(super) fn all(options: &Options) -> Vec<Self> {
         let sweeps = Sweep::all(options).into_iter().map(Self::Sweep);
         let counted = Sweep::all(options).into_iter().map(Self::Counted);
@@ -45,7 +45,7 @@ impl Sweep {
         options.levels.iter().flat_map(|level| Self::of(options, level)).collect()
     }
 
-    /// With every chunk.
+    /// Returns the arrays of a level, with every chunk.
     pub(super) fn of(options: &Options, level: &str) -> Vec<Self> {
         let with = |&chunk_bytes| Self { level: level.to_owned(), chunk_bytes };
         options.chunks_bytes.iter().map(with).collect()
@@ -69,7 +69,7 @@ pub(super) const fn counted_job(write: bool) -> &'static str {
     if write { "4K writes" } else { "4K reads" }
 }
 
-/// What is run on an array with a chunk.
+/// Jobs on an array with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SweepJob {
     /// Requests of every length at random places.
@@ -91,7 +91,7 @@ impl SweepJob {
         }
     }
 
-    /// As the journal has it.
+    /// Name in the journal.
     pub(super) fn name(self) -> String {
         let verb = verb(self.write());
         match self {
@@ -108,7 +108,7 @@ impl SweepJob {
         }
     }
 
-    /// What the number of a section is called in the report.
+    /// Name of a section's number in the report.
     pub(super) fn number(self, section: &str) -> String {
         let verb = verb(self.write());
         match self {
@@ -123,7 +123,7 @@ pub(super) const fn verb(write: bool) -> &'static str {
     if write { "write" } else { "read" }
 }
 
-/// What holds the disk of a virtual machine.
+/// Place of a virtual machine's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disk {
     /// The file that is the array: what the host sees of it.
@@ -136,13 +136,13 @@ pub(super) enum Disk {
     Nbd,
     /// A file where a member would be, without an array.
     File,
-    /// That over nbdkit.
+    /// The bare file over nbdkit.
     Nbdkit,
 }
 
-/// What the others are compared with.
+/// Disk that the others are compared with.
 pub(super) const ARRAY: Disk = Disk::Array;
-/// As published: the image on a file system, and the array mapped raw.
+/// Disk image of the publication: on a file system.
 pub(super) const IMAGE: Disk = Disk::Image { format: "raw", kind: Kind::Ext4 };
 
 impl Disk {
@@ -174,7 +174,7 @@ impl Disk {
 /// The tests of CrystalDiskMark, one direction each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DiskJob {
-    /// As it calls them.
+    /// Name of the test, as CrystalDiskMark calls it.
     pub(super) test: &'static str,
     pub(super) load: Load,
 }
@@ -188,7 +188,7 @@ const fn disk_job(test: &'static str, bytes: u64, depth: u32, write: bool) -> Di
 pub(super) const TESTS: [&str; 4] = ["Seq", "512K", "4K", "4K QD32"];
 
 impl DiskJob {
-    /// In the order in which it runs them.
+    /// Tests in the order in which CrystalDiskMark runs them.
     pub(super) const ALL: [Self; 8] = [
         disk_job(TESTS[0], 1 << 20, 1, false),
         disk_job(TESTS[1], 512 << 10, 1, false),

@@ -10,13 +10,13 @@ use crate::model::{
 
 /// Random requests of 512K on the bare array, in MB/s, as published ("about 2 GB/s").
 const PUBLISHED_512K: f64 = 2000.0;
-/// What the image file kept of that: "2.5 to 3 tenths less".
+/// Share of that which the image file kept: "2.5 to 3 tenths less".
 const PUBLISHED_IMAGE: f64 = 0.725;
-/// What the array mapped raw kept: "about 2 tenths less".
+/// Share of that which the array mapped raw kept: "about 2 tenths less".
 const PUBLISHED_RAW: f64 = 0.8;
-/// What is compared with what is not an array.
+/// Disks on an array, each with one that is not.
 const RIVALS: [(Disk, Disk); 2] = [(ARRAY, Disk::File), (Disk::Nbd, Disk::Nbdkit)];
-/// What an image file should keep here, and the array over NBD.
+/// Shares that an image file and the array over NBD should keep here.
 const IMAGE_GOAL: f64 = 0.85;
 const RAW_GOAL: f64 = 0.95;
 
@@ -90,7 +90,7 @@ fn rate(numbers: &Chunks<'_>, disk: Disk, job: &str) -> Option<Spread> {
     numbers.rate(&disk.name(), job)
 }
 
-/// What a disk keeps of the array as the host sees it.
+/// Share that a disk keeps of the array as the host sees it.
 fn kept(numbers: &Chunks<'_>, disk: Disk, job: &str) -> Option<f64> {
     numbers.ratio(&disk.name(), &ARRAY.name(), job)
 }
@@ -150,7 +150,7 @@ fn ratios_table(numbers: &Chunks<'_>) -> Table {
     )
 }
 
-/// What is not an array, beside what is.
+/// Compares disks on arrays with those that are not.
 fn rivals_table(numbers: &Chunks<'_>) -> Table {
     let row = |(ours, rival): (Disk, Disk)| {
         let word = |job: DiskJob| {
@@ -240,7 +240,7 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Of what an image file loses, which layer takes how much: the layers are cases of their own.
+/// Says which layer takes how much of what an image file loses: the layers are cases of their own.
 fn where_it_goes(numbers: &Chunks<'_>) -> Option<String> {
     let mut parts = Vec::new();
     for job in DiskJob::ALL {
@@ -262,8 +262,7 @@ fn where_it_goes(numbers: &Chunks<'_>) -> Option<String> {
     })
 }
 
-/// Whether it is the array's process that takes longer over NBD: by the CPU time that it needs for
-/// what it moves.
+/// Says whether the array's process takes longer over NBD, by its CPU time for each byte.
 fn where_nbd_loses(numbers: &Chunks<'_>) -> Option<String> {
     let cpu_a_byte = |disk: Disk, job: &str| {
         let cores = numbers.found.server_cores(&disk.name(), job)?.median;
@@ -293,7 +292,7 @@ fn where_nbd_loses(numbers: &Chunks<'_>) -> Option<String> {
     })
 }
 
-/// Where an array wins and loses most against what is none.
+/// Says where an array wins and loses most against a disk that is none.
 fn rival_sentence(numbers: &Chunks<'_>, (ours, rival): (Disk, Disk)) -> Option<String> {
     let ratio = |job: &DiskJob| {
         let rate = |disk: Disk| Some(rate(numbers, disk, &job.name())?.median);

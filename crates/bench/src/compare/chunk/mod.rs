@@ -1,6 +1,6 @@
-//! Which chunk, and what a virtual machine's disk keeps of an array: chunk sizes against requests
-//! of every size and against many sequential streams, what members really move for a small
-//! request, and disks of virtual machines as files, as the array itself and over NBD.
+//! `chunk`: chunks of arrays, and disks of virtual machines on them: chunk sizes against requests
+//! of every size and against many sequential streams, what members really move for a small request,
+//! and disks of virtual machines as files, as the array itself and over NBD.
 
 mod cases;
 mod disks;
@@ -26,35 +26,35 @@ use crate::rig::{Kind, Room};
 const PUBLISHED_CHUNK_BYTES: u64 = 256 << 10;
 const PUBLISHED_MEMBERS: usize = 6;
 
-/// What disks of virtual machines can be compared with.
+/// Rivals of disks of virtual machines.
 const RIVALS: [Rival; 2] = [Rival::File, Rival::Nbdkit];
 
-/// What is measured, at which sizes.
+/// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Whose chunks are compared: `0`, `5`, `6`.
+    /// Levels whose chunks are compared: `0`, `5`, `6`.
     pub levels: Vec<String>,
-    /// Of every array.
+    /// Members of every array.
     pub members: usize,
     /// Powers of two, from small to large.
     pub chunks_bytes: Vec<u64>,
     /// Lengths of requests at random places.
     pub requests_bytes: Vec<u64>,
-    /// How many of them are under way at once.
+    /// Numbers of requests under way at once.
     pub depths: Vec<u32>,
-    /// How many sequential streams there are at once.
+    /// Numbers of sequential streams at once.
     pub streams: Vec<u32>,
-    /// How much of an array the chunks are compared on.
+    /// Area of an array on which chunks are compared.
     pub area_bytes: u64,
     /// The disk of a virtual machine.
     pub image_bytes: u64,
     /// The images lie on XFS, too.
     pub xfs: bool,
-    /// Of each measurement.
+    /// Length of each measurement.
     pub seconds: f64,
-    /// How often all of it is measured.
+    /// Number of rounds.
     pub rounds: u16,
-    /// What is measured beside the disks of virtual machines.
+    /// Rivals, measured beside the disks of virtual machines.
     pub against: Vec<Rival>,
 }
 

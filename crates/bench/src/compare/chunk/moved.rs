@@ -1,4 +1,4 @@
-//! What members move for requests of 4K: the claim that it is the whole chunk.
+//! Bytes that members move for requests of 4K, and the claim that these are the whole chunk.
 
 use super::cases::{Sweep, WAYS, counted_job};
 use super::numbers::{Chunks, MOVED};
@@ -6,11 +6,11 @@ use super::set_up::COUNTED_REQUEST_BYTES;
 use crate::compare::words::{between, median, number, plain, range, size};
 use crate::model::{Axis, Cell, Chapter, Plot, Point, Series, Spread, Style, Table};
 
-/// What an array writes down about itself may come on top.
+/// Share that an array may write about itself on top.
 const OWN: f64 = 0.1;
 
-/// What must be moved for each byte of a request that is smaller than a chunk: on RAID 0 itself,
-/// with parity the old bytes and the old parity are read, and the new ones written.
+/// Returns the bytes to be moved for each byte of a request that is smaller than a chunk: on RAID 0
+/// itself, with parity the old bytes and the old parity are read, and the new ones written.
 fn bound(level: &str, write: bool) -> Option<f64> {
     match (level, write) {
         ("0", _) | (_, false) => Some(1.0),
@@ -78,7 +78,7 @@ fn plot(numbers: &Chunks<'_>) -> Plot {
     Plot::new("chunk-moved", "Bytes moved for each byte of a random 4K write", axes, series)
 }
 
-/// What became of the claim on a level: the verdict, and what was moved.
+/// Judges the claim on a level: the verdict, and what was moved.
 fn judged(numbers: &Chunks<'_>, level: &str) -> Option<(&'static str, String)> {
     let write = |sweep: &Sweep| Some((sweep.chunk_bytes, moved(numbers, sweep, true)?.median));
     let all: Vec<(u64, f64)> = Sweep::of(numbers.options, level).iter().filter_map(write).collect();

@@ -1,4 +1,4 @@
-//! What the tools said of all runs.
+//! Numbers of all runs, as the tools said them.
 
 use super::Options;
 use super::cases::SweepJob;
@@ -11,7 +11,7 @@ use crate::tool::{fio, qemu_img};
 pub(super) const RATE: &str = "bandwidth";
 /// Bytes that members moved for each byte asked for.
 pub(super) const MOVED: &str = "moved";
-/// What the kernel counts a block device's traffic in.
+/// Unit in which the kernel counts a block device's traffic.
 const SECTOR_BYTES: f64 = 512.0;
 
 /// The numbers of all runs.
@@ -101,7 +101,7 @@ fn moved_bytes(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// What the kernel said of two members around 512 writes of 4K on RAID 0.
+    /// Counters of the kernel for two members around 512 writes of 4K on RAID 0.
     const COUNTERS: &str = "\
 before loop4 214 0 12000 11 290 0 45056 15 0 24 27 0 0 0 0 0 0
 before loop5 214 0 12000 11 290 0 45056 15 0 24 27 0 0 0 0 0 0

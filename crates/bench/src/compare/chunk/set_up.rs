@@ -13,17 +13,17 @@ use crate::rig::{Array, ArraySpec, LoopDevice, Program, Room, Stack, Target};
 use crate::tool::qemu_img::{self, Image, Load};
 use crate::tool::{Tool, fio};
 
-/// Of one sequential stream, as programs read and write files.
+/// Length of a request of a sequential stream, as programs read and write files.
 const STREAM_REQUEST_BYTES: u64 = 64 << 10;
-/// How many requests are counted.
+/// Number of requests that are counted.
 const COUNTED_REQUESTS: u64 = 512;
 pub(super) const COUNTED_REQUEST_BYTES: u64 = 4096;
 /// The file of a run that holds what members moved before and after.
 pub(super) const COUNTERS: &str = "members.txt";
-/// What members keep for themselves, and what a chunk leaves over.
+/// Bytes that a member keeps for itself, and that a chunk leaves over.
 const MEMBER_OWN_BYTES: u64 = 8 << 20;
 
-/// As long as `count` members of an array have to be that holds so much.
+/// Returns the length of `count` members of an array that holds so much.
 fn member_bytes(level: &str, count: usize, bytes: u64) -> u64 {
     let parities = match level {
         "5" => 1,

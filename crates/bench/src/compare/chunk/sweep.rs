@@ -137,7 +137,7 @@ fn streams_plot(numbers: &Chunks<'_>, level: &str, write: bool) -> Option<Plot> 
     Plot::new(id, title, axes, options.chunks_bytes.iter().map(line)).if_measured()
 }
 
-/// What the chunk does to the smallest and to the largest requests.
+/// Says what the chunk does to the smallest and to the largest requests.
 fn requests_sentence(numbers: &Chunks<'_>, level: &str) -> Option<String> {
     let options = numbers.options;
     let mut parts = Vec::new();
@@ -175,7 +175,7 @@ fn chunks_compared(numbers: &Chunks<'_>, level: &str, job: &str) -> Option<Strin
     ))
 }
 
-/// What many virtual machines keep of what one had.
+/// Says what many virtual machines keep of what one had.
 fn streams_sentence(numbers: &Chunks<'_>) -> Option<String> {
     let options = numbers.options;
     let one = options.streams.iter().min()?;

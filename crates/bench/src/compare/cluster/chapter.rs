@@ -1,4 +1,4 @@
-//! What the report says of arrays over nodes.
+//! Chapter of arrays over nodes.
 
 use super::entry::{self, Entry};
 use super::published::Figures;
@@ -83,7 +83,7 @@ fn cells(entry: &Entry, all: &[Entry]) -> Vec<Cell> {
     cells
 }
 
-/// What was published of the same.
+/// Figures that were published of the same.
 fn published(entry: &Entry) -> Vec<Published> {
     let figures = Figures::of(entry);
     let made_by_nodes = if entry.is_made_by_nodes() { figures } else { None };

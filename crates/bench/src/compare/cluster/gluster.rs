@@ -25,11 +25,11 @@ use crate::rig::spaces::{self, Host};
 use crate::rig::talk::{self, Talk};
 use crate::tool::Tool;
 
-/// What its entries have as their schedule.
+/// Schedule of its entries.
 pub(super) const NAME: &str = "gluster";
 pub(super) const NODES: u16 = 5;
 const CLIENT: Host = Host::Client(0);
-/// Of a brick's part of a stripe.
+/// Length of a brick's part of a stripe.
 const FRAGMENT_BYTES: u64 = 512;
 /// Share of the line at which it writes, about.
 const LIKELY: f64 = 0.57;
@@ -44,7 +44,7 @@ const ALONE: &str = "set -e; dir=$1; shift
     [ $1 = disk ] || mount -t tmpfs data $dir/data
     shift; exec \"$@\"";
 
-/// On the same links, with the same storage.
+/// Returns its setting on the same links, with the same storage.
 pub(super) fn beside(setting: &Setting) -> Setting {
     Setting {
         level: "raid6".to_owned(),
@@ -65,7 +65,7 @@ pub(super) struct Volume {
     seconds: f64,
     scratch: PathBuf,
     file: PathBuf,
-    /// Of the file.
+    /// Length of the file.
     mebibytes: u64,
     client: Talk,
     _daemons: Vec<Talk>,

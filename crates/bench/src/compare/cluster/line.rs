@@ -13,18 +13,18 @@ use crate::rig::place::Site;
 use crate::rig::spaces::Host;
 use crate::rig::talk::Talk;
 
-/// Until the stream has its full window and the burst that the shaping allows is over.
+/// Time until the stream has its full window and the burst that the shaping allows is over.
 const WARM_UP: Duration = Duration::from_millis(300);
 const PIECE_BYTES: usize = 256 << 10;
-/// Until a process has to say something.
+/// Time until a process has to say something.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What came, and how long it took.
+/// Bytes that came, and their time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Received {
     /// All that came in that time.
     pub bytes: u64,
-    /// How long it was.
+    /// Length of that time.
     pub seconds: f64,
 }
 
@@ -73,7 +73,7 @@ impl Receiver {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens.
+    /// Address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address

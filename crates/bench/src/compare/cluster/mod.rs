@@ -35,7 +35,7 @@ pub use options::{Options, Sweep};
 pub use setting::{Done, Setting};
 pub use words::{Pattern, Policy, Storage, WriteSchedule};
 
-/// What one run of a job leaves.
+/// File that a run of a job leaves.
 const RAW: &str = "counted.json";
 
 /// The comparison.
@@ -51,7 +51,7 @@ pub struct Cluster {
 type Shared<R> = Weak<RefCell<Turns<R>>>;
 
 impl Cluster {
-    /// As it is asked for.
+    /// Creates the comparison with these options.
     #[must_use]
     pub const fn new(options: Options) -> Self {
         Self { options, standing: RefCell::new(None) }

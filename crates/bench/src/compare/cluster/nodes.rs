@@ -22,17 +22,17 @@ use crate::rig::place::Site;
 use crate::rig::spaces::Host;
 use crate::rig::talk::Talk;
 
-/// Until a process that was started has to be ready.
+/// Time until a process that was started has to be ready.
 const START: Duration = Duration::from_secs(30);
-/// Until the rate of a client is steady.
+/// Time until the rate of a client is steady.
 const WARM_UP: Duration = Duration::from_millis(700);
-/// At least so much data in an array.
+/// Least data in an array.
 const ARRAY_BYTES: u64 = 256 << 20;
-/// What a node's memory may be cut up by.
+/// Bytes that a node's memory may lose by being cut up.
 const SLACK_BYTES: u64 = 4 << 20;
 /// Whole stripes in flight: some being sent, some being closed.
 const STRIPES_IN_FLIGHT: u64 = 4;
-/// How many bytes in flight are at least enough, and at most possible.
+/// Bytes in flight: the least that is enough, and the most that is possible.
 const IN_FLIGHT: (u64, u64) = (24 << 20, 56 << 20);
 
 /// The node processes of one setting, with their stores, and a volume for each client. `start`
@@ -84,7 +84,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// What nodes are left behind by has arrays of its own.
+    /// Creates arrays for a pattern that leaves nodes behind.
     fn create_for(&mut self, pattern: Pattern) -> Result<(), Failure> {
         if pattern.leaves_some_behind() && self.made.insert(pattern) {
             let mut clients = 0..self.setting.clients;

@@ -1,4 +1,4 @@
-//! What a run of the comparison consists of.
+//! Options of the comparison, and its cases.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,56 +14,57 @@ use crate::compare::words::size;
 use crate::model::{Group, Job};
 
 const LINK_BIT_S: u64 = 500_000_000;
-/// What a measurement takes beside its length: clients start, and their rate becomes steady.
+/// Seconds that a measurement takes beside its length: clients start, and their rate becomes
+/// steady.
 const AROUND_S: f64 = 1.3;
 /// The same for the line.
 const AROUND_LINE_S: f64 = 0.5;
-/// To start the nodes, and for each of them.
+/// Seconds to start the nodes, and for each of them.
 const START_S: (f64, f64) = (0.4, 0.04);
 const START_GLUSTER_S: f64 = 15.0;
 
-/// What decides about the findings.
+/// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Measured one after the other.
     pub sweeps: Vec<Sweep>,
     /// Length of one measurement, after it has warmed up.
     pub seconds: f64,
-    /// How often what is compared takes turns.
+    /// Number of rounds.
     pub runs: u16,
 }
 
 /// Settings that differ in what is varied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
-    /// As it is typed.
+    /// Name as it is typed.
     pub level: String,
-    /// As it is typed; `None`: as `braid create` has it.
+    /// Layout as it is typed; `None`: as `braid create` has it.
     pub layout: Option<String>,
-    /// How many.
+    /// Count.
     pub nodes: Vec<u16>,
-    /// How many, each with a volume of its own.
+    /// Numbers of clients, each with a volume of its own.
     pub clients: Vec<u16>,
     /// The array's chunk; none: the one that suits the array.
     pub block_bytes: Vec<u64>,
-    /// How an unclean stop is repaired: these are compared, too.
+    /// Policies that are compared, too.
     #[serde(default = "resync")]
     pub policies: Vec<Policy>,
-    /// Where nodes keep their volumes.
+    /// Places of nodes' volumes.
     pub storage: Vec<Storage>,
-    /// How data travels.
+    /// Fabric over which data travels.
     pub fabric: String,
-    /// Of every link, in bits a second; `None`: loopback, as fast as it goes.
+    /// Rate of every link, in bits a second; `None`: loopback, as fast as it goes.
     pub link_bit_s: Option<u64>,
-    /// Which writes are compared.
+    /// Schedules of writes that are compared.
     pub schedules: Vec<WriteSchedule>,
-    /// What is measured beside writes, with one schedule: it does not depend on it.
+    /// Patterns measured beside writes, with one schedule: they do not depend on it.
     pub others: Vec<Pattern>,
     /// A dispersed volume of GlusterFS beside it.
     pub gluster: bool,
 }
 
-/// What can be set up: an array with who makes its parities, or GlusterFS.
+/// Case: an array with the schedule of its writes, or GlusterFS.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Case {
     Ours(Setting, WriteSchedule),
@@ -139,7 +140,7 @@ impl Sweep {
         settings
     }
 
-    /// What is set up for a pattern. Writes are made with every schedule, the rest with one.
+    /// Returns the cases of a pattern. Writes are made with every schedule, the rest with one.
     fn cases(&self, setting: &Setting, pattern: Pattern) -> Vec<Case> {
         let mut schedules = self.schedules.clone();
         schedules.retain(|&schedule| setting.has(schedule));
@@ -277,7 +278,7 @@ impl Options {
     }
 }
 
-/// What was measured before there was a choice.
+/// Policy of measurements from before there was a choice.
 fn resync() -> Vec<Policy> {
     vec![Policy::Resync]
 }

@@ -1,6 +1,6 @@
-//! Which plots entries make: for everything that was varied alone, one with it along the axis.
-//! Values are in lines, so that runs on different links and busy machines compare; over loopback,
-//! which has none, in MB/s.
+//! Plots of entries: one for everything that was varied alone, with it along the axis. Values are
+//! in lines, so that runs on different links and busy machines compare; over loopback, which has
+//! none, in MB/s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::compare::words::size;
 use crate::model::{Axis, Plot, Point, Rule, Series, Style};
 use crate::rig::file_name;
 
-/// What is varied in a plot.
+/// Quantity that is varied in a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Varied {
     Block,
@@ -64,8 +64,8 @@ impl Varied {
         }
     }
 
-    /// What is varied, and what all entries of a plot have in common: a block, or that each has the
-    /// one that suits its number of nodes.
+    /// Names the quantity that is varied, and what all entries of a plot have in common: a block,
+    /// or that each has the one that suits its number of nodes.
     fn title(self, entry: &Entry, suits: bool) -> String {
         let mut words = vec![entry.array()];
         let block = if suits {
@@ -128,7 +128,8 @@ fn measured(varied: Varied, group: &[&Entry], schedule: &str) -> Option<Series> 
     (!series.points.is_empty()).then_some(series)
 }
 
-/// What the links allow; schedules with the same bound share one line. That of one link is a rule.
+/// Draws what the links allow; schedules with the same bound share one line. That of one link is a
+/// rule.
 fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
     let mut found: Vec<(Vec<&str>, Vec<Point>)> = Vec::new();
     for schedule in WriteSchedule::ALL {
@@ -150,7 +151,7 @@ fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
     found.into_iter().map(series).collect()
 }
 
-/// What was published of the same array: a figure for all blocks.
+/// Draws what was published of the same array: a figure for all blocks.
 fn published(varied: Varied, group: &[&Entry]) -> Vec<Series> {
     let figures = group.iter().find_map(|entry| Figures::of(entry));
     if varied != Varied::Block {

@@ -1,4 +1,4 @@
-//! What the figures show, in sentences that come out of them.
+//! Sentences that follow from the figures.
 
 use super::entry::Entry;
 use super::published::Figures;
@@ -7,9 +7,9 @@ use super::tables::percent;
 use super::words::{Pattern, Storage};
 use crate::compare::words::{between, range, two};
 
-/// At least so much of what was published counts as seen.
+/// Least share of what was published that counts as seen.
 const SEEN: f64 = 0.9;
-/// So much of what the links allow counts as all of it.
+/// Share of what the links allow that counts as all of it.
 const ALL_OF_IT: f64 = 0.9;
 
 /// The sentences.
@@ -29,7 +29,7 @@ pub(super) fn says(entries: &[Entry]) -> Vec<String> {
     says
 }
 
-/// Whether what was published is seen here.
+/// Says whether what was published is seen here.
 fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
     let comparable = |entry: &&&Entry| entry.is_made_by_nodes() && Figures::of(entry).is_some();
     let made: Vec<&&Entry> = array.iter().filter(comparable).collect();
@@ -60,7 +60,7 @@ fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
     ))
 }
 
-/// What becomes of it with more nodes.
+/// Says what becomes of it with more nodes.
 fn over_nodes(entries: &[Entry]) -> Option<String> {
     let sweep = |entry: &&Entry| {
         let alone = entry.clients == 1 && entry.pattern == Pattern::Write;
@@ -150,7 +150,7 @@ fn beside_gluster(entries: &[Entry]) -> Option<String> {
     Some(format!("Beside a dispersed GlusterFS volume on the same links, writes are {times}."))
 }
 
-/// Where Braid loses: against what the links allow, and against the client alone.
+/// Says where Braid loses: against what the links allow, and against the client alone.
 fn losses(entries: &[Entry]) -> Vec<String> {
     let ours = || entries.iter().filter(|entry| entry.schedule != "gluster");
     let of_bound = |entry: &&Entry| Some(entry.of_line() / entry.bound_lines()?);
@@ -189,7 +189,7 @@ fn losses(entries: &[Entry]) -> Vec<String> {
     losses
 }
 
-/// What the figures of loopback are good for.
+/// Says what the figures of loopback are good for.
 fn unlimited(entries: &[Entry]) -> Option<String> {
     let loopback = entries.iter().filter(|entry| entry.link_bit_s.is_none()).count();
     (loopback > 0).then(|| {

@@ -28,7 +28,7 @@ const PUBLISHED_HEAD: [&str; 7] = [
     "published gain",
 ];
 
-/// What has been published, and a table for each pattern.
+/// Returns the table of what has been published, and one for each pattern.
 pub(super) fn tables(entries: &[Entry]) -> Vec<Table> {
     let of_pattern = |&pattern: &Pattern| {
         let same = entries.iter().filter(|entry| entry.pattern == pattern);
@@ -107,7 +107,7 @@ pub(super) fn percent(times: f64) -> String {
     format!("{:+.0} %", (times - 1.0) * 100.0)
 }
 
-/// What the tables do not show: line, memory and idle CPU time.
+/// Notes what the tables do not show: line, memory and idle CPU time.
 fn notes(entries: &[Entry]) -> String {
     let most = |of: &dyn Fn(&Entry) -> Option<f64>| entries.iter().filter_map(of).reduce(f64::max);
     let mut notes = Vec::new();

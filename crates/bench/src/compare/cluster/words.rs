@@ -19,7 +19,7 @@ macro_rules! words {
             /// All there are.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// As it is typed.
+            /// Name as it is typed.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -37,7 +37,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What clients do.
+    /// Requests of clients.
     Pattern:
     /// Full stripes, one after the other.
     Write = "write",
@@ -62,7 +62,7 @@ words! {
 }
 
 words! {
-    /// Where nodes keep their volumes.
+    /// Places of nodes' volumes.
     Storage:
     /// In memory.
     Memory = "memory",
@@ -71,7 +71,7 @@ words! {
 }
 
 words! {
-    /// How an unclean stop is repaired.
+    /// Policy after an unclean stop.
     Policy:
     /// All parities are made anew.
     Resync = "resync",
@@ -84,7 +84,7 @@ words! {
 }
 
 words! {
-    /// Who makes the parities.
+    /// Maker of the parities.
     WriteSchedule:
     /// The client, which sends them as it sends data.
     Client = "client",
@@ -100,7 +100,7 @@ words! {
 
 /// The facts of a pattern.
 pub(super) struct Facts {
-    /// For people.
+    /// Title for people.
     pub(super) title: &'static str,
     /// The option that asks for it; writes are always measured.
     pub(super) option: &'static str,

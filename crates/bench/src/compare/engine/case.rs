@@ -1,4 +1,4 @@
-//! What is set up: a level within the process, a level over an export, or something without RAID.
+//! Cases: a level within the process, a level over an export, or something without RAID.
 
 use std::path::PathBuf;
 
@@ -17,20 +17,20 @@ const LEVELS: [(&str, Level); 5] = [
     ("10", Level::Raid10),
 ];
 pub(super) const CHUNK_BYTES: u64 = 512 << 10;
-/// What members keep for themselves.
+/// Bytes that members keep for themselves.
 const MEMBER_OWN_BYTES: u64 = 16 << 20;
 
 /// Something without RAID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub(super) name: &'static str,
-    /// What it is compared with itself.
+    /// Name of what it is compared with itself.
     to: &'static str,
     /// Its file is in memory; otherwise where members are files.
     in_memory: bool,
     /// A loop device over the file is measured.
     device: bool,
-    /// What serves the file.
+    /// Program that serves the file.
     pub(super) program: Option<Program>,
 }
 
@@ -61,8 +61,7 @@ const DAEMON_VHOST_USER: Anchor = served(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Export {
     pub(super) name: &'static str,
-    /// What others serve in the same way, without RAID; the first one is what arrays are compared
-    /// with.
+    /// Servers of others, without RAID; arrays are compared with the first one.
     beside: &'static [Anchor],
 }
 
@@ -73,14 +72,14 @@ const NBD: Export = Export { name: "NBD", beside: &[NBDKIT, DAEMON_NBD] };
 pub(super) const EXPORTS: [Export; 4] =
     [NBD, Export { name: "FUSE", beside: &[DAEMON_FUSE] }, FUSE_LOOP, VHOST_USER];
 
-/// Where members are.
+/// Place of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In memory.
+    /// Memory.
     Memory,
-    /// In files, or on the devices that were named.
+    /// Files, or the devices that were named.
     Files,
-    /// On block devices: loop devices over such files.
+    /// Block devices: loop devices over such files.
     Blocks,
 }
 
@@ -93,7 +92,7 @@ pub(super) enum Case {
     Stripes,
     /// A level on members of memory, served by a process of its own and asked by fio.
     Over(Level, Export),
-    /// What has no RAID, asked by fio.
+    /// Something without RAID, asked by fio.
     Beside(Anchor),
     /// Copies by one thread, within the process.
     Copies,
@@ -110,7 +109,7 @@ impl Place {
         }
     }
 
-    /// What a member itself can do there.
+    /// Returns the case of a member itself.
     const fn anchor(self) -> Case {
         match self {
             Self::Memory => Case::Copies,
@@ -119,7 +118,7 @@ impl Place {
         }
     }
 
-    /// What is asked from within the process.
+    /// Returns what is asked from within the process.
     pub(super) fn within(self, options: &Options) -> impl Iterator<Item = Case> {
         let is_asked = self == Self::Memory && levels(options).any(|level| level == Level::Raid5);
         levels(options)
@@ -127,7 +126,7 @@ impl Place {
             .chain(is_asked.then_some(Case::Stripes))
     }
 
-    /// What takes turns on members of one kind.
+    /// Returns what takes turns on members of one kind.
     pub(super) fn cases(self, options: &Options) -> Vec<Case> {
         let mut cases = vec![self.anchor()];
         cases.extend(self.within(options));
@@ -168,12 +167,12 @@ impl Case {
         }
     }
 
-    /// It is asked from within the process, without a program.
+    /// Returns whether it is asked from within the process, without a program.
     pub(super) const fn is_within(self) -> bool {
         matches!(self, Self::Within(..) | Self::Stripes | Self::Copies)
     }
 
-    /// What is served that holds so much, for programs that ask.
+    /// Serves so much for programs that ask.
     pub(super) fn serve(self, room: &Room, area_bytes: u64) -> Result<Stack, Failure> {
         match self {
             Self::Beside(anchor) => anchor.serve(room, area_bytes),
@@ -219,7 +218,7 @@ pub(super) fn levels(options: &Options) -> impl Iterator<Item = Level> {
     LEVELS.into_iter().filter(move |(word, _)| asked(word)).map(|(_, level)| level)
 }
 
-/// As `braid create --level` takes it.
+/// Word for `braid create --level`.
 pub(super) fn word(level: Level) -> &'static str {
     LEVELS.iter().find(|(_, other)| *other == level).map_or("linear", |(word, _)| word)
 }
@@ -229,7 +228,7 @@ pub(super) const fn members(level: Level) -> usize {
     if matches!(level, Level::Raid1) { 2 } else { 4 }
 }
 
-/// As long as a member has to be for an array that holds so much.
+/// Returns the length of a member of an array that holds so much.
 pub(super) const fn member_bytes(level: Level, area_bytes: u64) -> u64 {
     let data = match level {
         Level::Raid0 => 4,

@@ -28,7 +28,7 @@ fn ways(options: &Options) -> Vec<Way> {
     places.chain(exports).collect()
 }
 
-/// What runs left: the histogram's figures, or fio's.
+/// Reads what runs left: the histogram's figures, or fio's.
 fn read(found: &Found) -> Numbers {
     let within = Numbers::read(found, [OUTPUT], |run, [text]| {
         serde_json::from_str(text).map_or_else(|_| Vec::new(), |it: Figures| it.readings(run))
@@ -126,7 +126,7 @@ fn about(options: &Options) -> Vec<String> {
     ]
 }
 
-/// What levels keep of what has no RAID.
+/// Compares levels with what has no RAID.
 fn ratios(numbers: &Numbers, way: &Way) -> Table {
     let anchor = way.cases.first().map(|case| case.anchor()).unwrap_or_default();
     let row = |load: Load| {
@@ -148,7 +148,7 @@ fn ratios(numbers: &Numbers, way: &Way) -> Table {
     )
 }
 
-/// Where a way is fastest and slowest beside what has no RAID, and what small requests cost.
+/// Says where a way is fastest and slowest beside what has no RAID, and what small requests cost.
 fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
     let Some(anchor) = way.cases.first().map(|case| case.anchor()) else {
         return Vec::new();

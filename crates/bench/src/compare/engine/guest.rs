@@ -45,7 +45,7 @@ impl Guest {
         Ok(())
     }
 
-    /// How long each request took, and all of them.
+    /// Makes requests; returns how long each took, and all of them.
     fn ask_for(&mut self, load: Load, length: Duration) -> Result<(Histogram<u64>, f64), String> {
         let Self { disk, area_bytes, .. } = self;
         let mut latencies = latencies();

@@ -1,5 +1,5 @@
-//! What is measured within this process: an array, and copies between an area and the buffers of
-//! requests. No engine of one thread over memory can do more than these.
+//! Cases within this process: an array, and copies between an area and the buffers of requests. No
+//! engine of one thread over memory can do more than these.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::rig::{LoopDevice, Room, Stack};
 /// The clock is read after so much, as often as it costs nothing.
 const BETWEEN_BYTES: u32 = 1 << 20;
 
-/// How an array within the process is made.
+/// Shape of an array within the process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) level: Level,
@@ -178,7 +178,7 @@ fn write(blueprint: &Blueprint, members: &[MemberFile]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a new array is started with: all members are in sync.
+/// Configures a new array: all members are in sync.
 fn config(blueprint: &Blueprint, members: &[MemberFile]) -> Config {
     let superblocks: Vec<_> = blueprint.superblocks.iter().flatten().cloned().collect();
     let member = |((role, member), superblock): ((u16, &MemberFile), _)| MemberConfig {

@@ -25,7 +25,7 @@ const LOADS: [(u32, usize); 6] =
 /// The name under which each run keeps what was measured.
 pub(super) const OUTPUT: &str = "engine.json";
 
-/// How long to wait for an answer.
+/// Time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Latencies are counted in nanoseconds, to three digits, up to this.
 const LONGEST_NANOS: u64 = 60_000_000_000;
@@ -50,7 +50,7 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// What is asked for, at random places.
+/// Requests at random places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) writes: bool,
@@ -116,12 +116,12 @@ pub(super) fn measure(
     })
 }
 
-/// Of no requests yet.
+/// Creates a histogram.
 pub(super) fn latencies() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute")
 }
 
-/// How long each request took, and all of them.
+/// Makes requests; returns how long each took, and all of them.
 fn ask_for(
     array: &Private,
     area_bytes: u64,

@@ -25,9 +25,9 @@ use crate::model::{Chapter, Found, Group, Job, Note, Standing};
 use crate::rig::{Room, Stack, Target};
 use crate::tool::{Tool, fio};
 
-/// What fio takes to start and to end.
+/// Time that fio takes to start and to end.
 const FIO: Duration = Duration::from_millis(550);
-/// What has no RAID and is in memory.
+/// Number of cases without RAID in memory.
 const WITHOUT_RAID: u64 = 7;
 const LEAST_BYTES: u64 = 16 << 20;
 
@@ -38,14 +38,14 @@ pub struct Options {
     pub levels: Vec<String>,
     /// Length of one measurement.
     pub run_ms: u64,
-    /// How much of an array, a file or a server is read and written.
+    /// Area of an array, a file or a server that is read and written.
     pub area_bytes: u64,
-    /// How often each.
+    /// Number of rounds.
     pub runs: u16,
 }
 
 impl Options {
-    /// What the members of so many arrays of each level take.
+    /// Returns what the members of so many arrays of each level take.
     fn members_bytes(&self, arrays: u64) -> u64 {
         let of = |level| members(level) as u64 * member_bytes(level, self.area_bytes);
         arrays * levels(self).map(of).sum::<u64>()
@@ -82,7 +82,7 @@ impl Options {
         }))
     }
 
-    /// What is asked by a program, or as a virtual machine asks.
+    /// Sets up what is asked by a program, or as a virtual machine asks.
     fn served(&self, case: Case, room: &Room) -> Result<Box<dyn Standing>, Failure> {
         let Self { area_bytes, run_ms, .. } = *self;
         let stack = case.serve(room, area_bytes)?;

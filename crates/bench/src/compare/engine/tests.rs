@@ -81,7 +81,7 @@ fn a_load_that_cannot_be_carried_out_says_why_and_the_next_one_runs() {
     assert!(figures.requests > 0.0);
 }
 
-/// What is compared with something is measured in turns with it.
+/// Cases are measured in turns with what they are compared with.
 #[test]
 fn what_a_case_is_compared_with_is_in_its_group() {
     let engine = Options::usual(false);

@@ -1,18 +1,18 @@
-//! What a level can reach at best where its members share one medium, computed beforehand from what
-//! the medium does without RAID.
+//! Bounds of levels where its members share one medium, computed beforehand from what the medium
+//! does without RAID.
 
 use super::level::Level;
 use crate::tool::fio;
 
-/// What md and mdadm take for a chunk unless told otherwise, and Braid too.
+/// Chunk that md and mdadm take unless told otherwise, and Braid too.
 const CHUNK_BYTES: f64 = 512.0 * 1024.0;
 
-/// What a job asks for.
+/// Requests of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     direction: String,
     block_bytes: f64,
-    /// Of all processes together.
+    /// Depth of all processes together.
     depth: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What is set up: something that stores, below a file system, with or without the page cache.
+//! Cases: something that stores, below a file system, with or without the page cache.
 
 use super::Options;
 use super::level::Level;
@@ -7,13 +7,13 @@ use crate::failure::Failure;
 use crate::rig::{ArraySpec, Kind, LoopDevice, Md, Program, Room, Stack, file_name};
 use crate::tool::Tool;
 
-/// What a file system and the superblocks of members need on top.
+/// Bytes that a file system and the superblocks of members need on top.
 const OVERHEAD_BYTES: u64 = 32 << 20;
-/// What btrfs needs on top on each device: it takes space in large pieces.
+/// Bytes that btrfs needs on top on each device: it takes space in large pieces.
 const BTRFS_OVERHEAD_BYTES: u64 = 384 << 20;
 const MEMBER_OVERHEAD_BYTES: u64 = 16 << 20;
 
-/// What stores.
+/// Store below the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Built {
     /// The file system that is there already: nothing is built.
@@ -30,7 +30,7 @@ pub(super) enum Built {
     Nbdkit,
 }
 
-/// Whether the page cache lies below what is built.
+/// Page cache below what is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cache {
     /// All I/O goes to the members.
@@ -47,7 +47,7 @@ pub(super) struct Case {
 }
 
 impl Built {
-    /// For people.
+    /// Title for people.
     pub(super) fn name(self) -> String {
         match self {
             Self::Bare => "bare host".to_owned(),
@@ -102,7 +102,7 @@ impl Case {
         format!("{}, {}", self.built.name(), self.cache.name())
     }
 
-    /// What it is compared with.
+    /// Case that it is compared with.
     pub(super) const fn plain(self) -> Self {
         Self { built: Built::Plain, ..self }
     }
@@ -166,7 +166,7 @@ fn btrfs(stack: Stack, mkfs: &Tool, profile: &str) -> Result<Stack, Failure> {
 }
 
 impl Options {
-    /// What stands side by side, without RAID first.
+    /// Returns what stands side by side, without RAID first.
     pub(super) fn cases(&self, cache: Cache) -> Vec<Case> {
         // Levels that were not published have nothing to be compared with in a cache.
         let compared =
@@ -191,13 +191,13 @@ impl Options {
         all.into_iter().map(|built| Case { built, cache }).collect()
     }
 
-    /// With a cold cache, then with a warm one.
+    /// Returns the cases with a cold cache, then those with a warm one.
     pub(super) fn all_cases(&self) -> Vec<Case> {
         Cache::ALL.into_iter().flat_map(|cache| self.cases(cache)).collect()
     }
 
-    /// How many members a level has. One that needs more than were asked for has as many as it
-    /// needs.
+    /// Returns the number of members of a level. One that needs more than were asked for has as
+    /// many as it needs.
     pub(super) fn members(&self, level: Level) -> u16 {
         let least = level.facts().members;
         self.members.map_or(least, |members| members.max(least))

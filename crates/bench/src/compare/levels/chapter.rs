@@ -169,7 +169,7 @@ fn against(numbers: &Levels<'_>, cache: Cache) -> Vec<Table> {
     numbers.options.against.iter().filter_map(table).collect()
 }
 
-/// What has to be known of a rival.
+/// Note on a rival.
 const fn how(rival: Rival) -> &'static str {
     match rival {
         Rival::Btrfs => {

@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 pub struct Level(usize);
 
-/// What is known of a level.
+/// Facts of a level.
 pub(super) struct Facts {
-    /// As it is typed.
+    /// Name as it is typed.
     word: &'static str,
-    /// For people.
+    /// Title for people.
     pub(super) name: &'static str,
-    /// As `--level` takes it, and `--layout` where it is not the usual one.
+    /// Words for `--level`, and for `--layout` where it is not the usual one.
     pub(super) level: &'static str,
     pub(super) layout: Option<&'static str>,
     /// The profile of btrfs that does the same.
     pub(super) profile: Option<&'static str>,
-    /// As many as were published; without that, as few as do.
+    /// Members, as many as were published; without that, as few as do.
     pub(super) members: u16,
     /// Members' worth of parity.
     pub(super) parities: u16,
-    /// How often each byte of data is stored, parity apart; `None`: on each member.
+    /// Copies of each byte of data, parity apart; `None`: on each member.
     copies: Option<u16>,
 }
 
@@ -63,7 +63,7 @@ impl Level {
         &FACTS[self.0]
     }
 
-    /// There are published figures of it.
+    /// Returns whether there are published figures of it.
     pub(super) const fn is_published(self) -> bool {
         self.0 <= Self::NEAR_2.0
     }

@@ -26,7 +26,7 @@ use crate::model::{Chapter, Found, Group, Job, Standing};
 use crate::rig::{Room, drop_caches};
 use crate::tool::{Tool, fio};
 
-/// What fio's published job file is called.
+/// Name of fio's published job file.
 const PUBLISHED_JOB: &str = "cdm";
 
 const MOST_MEMBERS: u16 = 32;
@@ -38,17 +38,17 @@ const MOST_BYTES: u64 = 1 << 40;
 pub struct Options {
     /// Which, in this order.
     pub levels: Vec<Level>,
-    /// How many members each level has that can do with so many; `None`: as published.
+    /// Members of each level that can do with so many; `None`: as published.
     pub members: Option<u16>,
-    /// Of the file that is read and written.
+    /// Size of the file that is read and written.
     pub size_bytes: u64,
-    /// How often a job goes through it.
+    /// Number of times that a job goes through it.
     pub loops: u32,
     /// After which a job ends in any case.
     pub runtime_ms: u64,
-    /// How often the cases take turns.
+    /// Number of rounds.
     pub runs: u16,
-    /// What else is measured.
+    /// Rivals that are measured, too.
     pub against: Vec<Rival>,
     /// Instead of the published job file. It says itself how long its jobs are.
     pub job: Option<JobFile>,

@@ -1,4 +1,4 @@
-//! What fio said of all runs, and what is computed of it.
+//! Numbers of all runs, as fio said them, and what is computed of them.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::compare::rivals::Rival;
 use crate::model::{Found, Measured};
 use crate::tool::fio;
 
-/// In units of 1000 KiB a second, as the published table has it.
+/// Rate in units of 1000 KiB a second, as the published table has it.
 pub(super) const RATE: &str = "bandwidth";
 pub(super) const IOPS: &str = "iops";
 pub(super) const P99: &str = "latency p99";
 pub(super) const CPU: &str = "cpu";
-/// Of the process that serves, over the whole job file.
+/// Cores of the process that serves, over the whole job file.
 const CORES: &str = "cores";
-/// What a cell is made of.
+/// Metrics of cells.
 pub(super) const METRICS: [&str; 5] = [RATE, IOPS, "latency p50", P99, CPU];
 
 /// All runs of the job file.
@@ -81,7 +81,7 @@ impl<'a> Levels<'a> {
         self.numbers.ratio(&case.name(), &to.name(), job, RATE)
     }
 
-    /// To the rate without RAID and with the same cache.
+    /// Rate by that without RAID and with the same cache.
     pub(super) fn to_plain(&self, case: Case, job: &str) -> Option<Measured> {
         if case == case.plain() { None } else { self.ratio(case, case.plain(), job) }
     }
@@ -91,7 +91,7 @@ impl<'a> Levels<'a> {
         Some(self.to_plain(case, job)?.spread.median)
     }
 
-    /// What was published, which is not about anybody else's job file.
+    /// Published figures, which are not about anybody else's job file.
     pub(super) fn published(&self, case: Case, job: &str) -> Option<(f64, f64)> {
         let asked = self.options.job.is_none();
         if asked { published::figures(case.built, job) } else { None }
@@ -103,7 +103,7 @@ impl<'a> Levels<'a> {
         if wanted { published::ratio(case.built, job) } else { None }
     }
 
-    /// To the rate without RAID at best, where all members share one medium.
+    /// Bound of the rate by that without RAID, where all members share one medium.
     pub(super) fn bound(&self, case: Case, job: &str) -> Option<f64> {
         let level = case.built.level()?;
         let requests =

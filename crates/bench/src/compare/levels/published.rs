@@ -1,4 +1,4 @@
-//! What was published, and the job file that it was measured with.
+//! Published figures, and the job file that they were measured with.
 
 use super::case::Built;
 use super::level::Level;
@@ -61,7 +61,7 @@ pub(super) fn figures(built: Built, job: &str) -> Option<(f64, f64)> {
     Some((RATES[row][column], REQUESTS[row][column]))
 }
 
-/// To the rate without RAID.
+/// Published rate by that without RAID.
 pub(super) fn ratio(built: Built, job: &str) -> Option<f64> {
     Some(figures(built, job)?.0 / figures(Built::Plain, job)?.0)
 }

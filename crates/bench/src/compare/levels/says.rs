@@ -1,4 +1,4 @@
-//! What the numbers say, in sentences that are different when the numbers are.
+//! Sentences that follow from the numbers.
 
 use super::case::{Built, Cache, Case};
 use super::level::Level;
@@ -10,7 +10,7 @@ use crate::compare::words::number;
 const SAME: f64 = 0.05;
 /// A cache is so many times as fast as what is not in memory.
 const CACHED: f64 = 2.0;
-/// What is furthest is named so often.
+/// Number of ratios that are named, the furthest first.
 const NAMED: usize = 3;
 
 /// The published figures that were the worst: the job, what it is, and the levels.
@@ -43,7 +43,7 @@ const fn braid(level: Level, cache: Cache) -> Case {
     Case { built: Built::Braid(level), cache }
 }
 
-/// What was lost most when it was published.
+/// Says what became of the worst that was published.
 fn worst(numbers: &Levels<'_>, job: &str, what: &str, levels: &[Level]) -> Option<String> {
     let of = |cache: Cache| -> Vec<(Level, f64, f64)> {
         let one = |level: &Level| {
@@ -85,7 +85,7 @@ fn worst(numbers: &Levels<'_>, job: &str, what: &str, levels: &[Level]) -> Optio
     Some(text)
 }
 
-/// What the page cache does to the figures.
+/// Says what the page cache does to the figures.
 fn cached(numbers: &Levels<'_>) -> Option<String> {
     let job = published::JOBS[0].0;
     let case = |cache| Case { built: Built::Plain, cache };
@@ -106,7 +106,7 @@ fn cached(numbers: &Levels<'_>) -> Option<String> {
     ))
 }
 
-/// How much of one disk each level keeps under a job file of one's own.
+/// Says how much of one disk each level keeps under a job file of one's own.
 fn kept(numbers: &Levels<'_>) -> Vec<String> {
     let mut says = Vec::new();
     for cache in Cache::ALL {
@@ -143,7 +143,7 @@ fn figures(
     all
 }
 
-/// Whether RAID makes anything faster on one divided medium.
+/// Says whether RAID makes anything faster on one divided medium.
 fn gained(numbers: &Levels<'_>, cache: Cache) -> Option<String> {
     let all = figures(numbers, cache, |case, job| numbers.kept(case, job));
     let (job, level, most) = all.last()?;
@@ -164,7 +164,7 @@ fn gained(numbers: &Levels<'_>, cache: Cache) -> Option<String> {
     })
 }
 
-/// Where Braid keeps less than was published.
+/// Says where Braid keeps less than was published.
 fn below_published(numbers: &Levels<'_>) -> Option<String> {
     let share = |case: Case, job: &str| {
         Some(numbers.kept(case, job)? / numbers.published_ratio(case, job)?)
@@ -193,7 +193,7 @@ fn below_published(numbers: &Levels<'_>) -> Option<String> {
     ))
 }
 
-/// Where most is left of what the medium allows.
+/// Says where most is left of what the medium allows.
 fn below_bound(numbers: &Levels<'_>, cache: Cache) -> Option<String> {
     let share = |case: Case, job: &str| Some(numbers.kept(case, job)? / numbers.bound(case, job)?);
     let all = figures(numbers, cache, share);

@@ -11,7 +11,7 @@ use crate::compare::numbers::Numbers;
 const RAID_5: Built = Built::Braid(Level::RAID_5);
 const RANDOM: &str = "RND4KQ32T16-Write";
 
-/// What is said of every published case, as fast as published times a factor.
+/// Sentences on every published case, as fast as published times a factor.
 fn said(options: &Options, cache: Cache, factor: impl Fn(Built, &str) -> f64) -> String {
     let mut rates = Vec::new();
     for built in [Built::Bare, Built::Plain].into_iter().chain(Level::ALL.map(Built::Braid)) {

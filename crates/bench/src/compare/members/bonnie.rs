@@ -11,9 +11,9 @@ use crate::model::Note;
 use crate::rig::talk::Talk;
 use crate::tool::{Tool, bonnie};
 
-/// What it says on stderr when the sequential part is over.
+/// Words on stderr when the sequential part is over.
 const RESTS: &str = "Reading intelligently...done";
-/// Until a part of it is over.
+/// Time until a part of it is over.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const POLL: Duration = Duration::from_millis(5);
 

@@ -105,7 +105,7 @@ fn table(
     Table::new(title, head, cases.into_iter().map(row), note)
 }
 
-/// In the shape of the document.
+/// Table in the shape of the document.
 fn as_published(numbers: &Members<'_>) -> Table {
     let heads = METRICS.into_iter().flat_map(|column| {
         let unit = if column.unit == "1/s" { "/s" } else { column.unit };
@@ -172,7 +172,7 @@ fn cpu_table(numbers: &Members<'_>) -> Table {
     table("CPU time", heads, numbers.cases(), words, note)
 }
 
-/// What else bonnie++ found.
+/// Table of what else bonnie++ found.
 fn more_table(numbers: &Members<'_>) -> Option<Table> {
     let value =
         |case: Case, column: Column| numbers.numbers.spread(&case.name(), BONNIE, column.name);

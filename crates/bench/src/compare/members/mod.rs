@@ -32,16 +32,16 @@ const BEGIN: &str = "bonnie++ begins";
 const WARM: &str = "warm read";
 /// A file read once after the file system was mounted anew: from the members.
 const COLD: &str = "cold read";
-/// What fio calls both.
+/// Name of both for fio.
 const READS: &str = "reads";
 
-/// As its author made the array.
+/// Chunk of the author's array.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// In sectors, as its author set it.
+/// Read-ahead of the author, in sectors.
 const READ_AHEAD: &str = "65536";
 /// XFS itself needs so much at least.
 const XFS_BYTES: u64 = 512 << 20;
-/// What an array keeps of a member for itself.
+/// Bytes that an array keeps of a member for itself.
 const METADATA_BYTES: u64 = 16 << 20;
 const MIB: u64 = 1 << 20;
 
@@ -55,11 +55,11 @@ pub struct Options {
     pub read_ms: u64,
     /// Characters one by one, and creating files, as the author ran it, too.
     pub whole: bool,
-    /// How often the cases take turns.
+    /// Number of rounds.
     pub runs: u16,
 }
 
-/// So many members on such a machine.
+/// Members on a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Case {
     class: &'static Class,
@@ -164,8 +164,8 @@ impl Plan for Options {
 }
 
 impl Options {
-    /// As its author ran it, but for what says how large the file is and what it is called. Without
-    /// `-q` it says how far it is.
+    /// Command line of the author, but for the size and the name of the file. Without `-q` bonnie++
+    /// says how far it is.
     fn words(&self, name: &str, file_mib: u64, dir: &str) -> Vec<String> {
         let ram_mib = file_mib / 2;
         let mut words = ["-d", dir, "-m", name].map(str::to_owned).to_vec();
@@ -178,7 +178,7 @@ impl Options {
     }
 }
 
-/// What is run on a case.
+/// Jobs on a case.
 struct Jobs {
     running: Option<Bonnie>,
     words: Vec<String>,

@@ -1,4 +1,4 @@
-//! What was found, beside what was published and what the limits let through.
+//! Numbers beside what was published and what the limits let through.
 
 use super::class::{CLASSES, Class, KB};
 use super::{BONNIE, COLD, Case, WARM};
@@ -7,7 +7,7 @@ use crate::model::{Cell, Found, Spread};
 use crate::tool::bonnie::{self, Column, READ, REWRITE, SEEKS, WRITE};
 use crate::tool::fio;
 
-/// What is measured of a case.
+/// Kind of number of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
@@ -25,7 +25,7 @@ pub(super) const WARM_READS: Kind =
     Kind { name: "read from memory", column: READ, jobs: &[BONNIE, WARM] };
 pub(super) const COLD_READS: Kind =
     Kind { name: "read from the members", column: READ, jobs: &[COLD] };
-/// In the order of the published table, and the one that is not in it.
+/// Kinds in the order of the published table, and the one that is not in it.
 pub(super) const KINDS: [Kind; 5] =
     [WRITES, of_bonnie(REWRITE), WARM_READS, of_bonnie(SEEKS), COLD_READS];
 
@@ -34,7 +34,7 @@ impl Kind {
         if self == COLD_READS { None } else { case.class.published(case.members, self.column) }
     }
 
-    /// By one member.
+    /// Published ratio to one member.
     pub(super) fn published_ratio(self, case: Case) -> Option<f64> {
         Some(self.published(case)? / self.published(case.one())?)
     }
@@ -44,7 +44,7 @@ impl Kind {
         case.class.bound(case.members, column)
     }
 
-    /// Whether its bound is more than an estimate.
+    /// Returns whether its bound is more than an estimate.
     pub(super) fn is_bounded(self) -> bool {
         self != WARM_READS
     }
@@ -96,12 +96,12 @@ impl<'a> Members<'a> {
         kind.jobs.iter().find_map(|job| self.numbers.spread(&name, job, kind.column.name))
     }
 
-    /// To one member of the same class.
+    /// Ratio to one member of the same class.
     pub(super) fn ratio(&self, case: Case, kind: Kind) -> Option<f64> {
         Some(self.spread(case, kind)?.median / self.spread(case.one(), kind)?.median)
     }
 
-    /// How much of what the limits let through came through.
+    /// Share of what the limits let through.
     pub(super) fn share(&self, case: Case, kind: Kind) -> Option<f64> {
         Some(self.spread(case, kind)?.median / kind.bound(case)?)
     }

@@ -1,15 +1,15 @@
-//! What the numbers say, in sentences.
+//! Sentences that follow from the numbers.
 
 use super::Case;
 use super::class::Class;
 use super::numbers::{COLD_READS, KINDS, Kind, Members, WARM_READS, WRITES};
 use crate::compare::words::{between, list, range as ends, two};
 
-/// From here on two members count as writing twice as much as one.
+/// Least ratio at which two members count as writing twice as much as one.
 const DOUBLES: f64 = 1.8;
-/// From here on what the limits let through counts as reached.
+/// Least share of what the limits let through that counts as reached.
 const REACHED: f64 = 0.9;
-/// So much less than one volume counts as a loss.
+/// Ratio to one volume below which it counts as a loss.
 const LOSS: f64 = 0.9;
 
 pub(super) fn says(numbers: &Members<'_>) -> Vec<String> {
@@ -140,7 +140,8 @@ fn seeks(numbers: &Members<'_>) -> Option<String> {
     Some(sentence)
 }
 
-/// Where least of what the limits let through came through: over an array, and over one volume.
+/// Says where least of what the limits let through came through: over an array, and over one
+/// volume.
 fn loses(numbers: &Members<'_>) -> Option<String> {
     let least = |arrays: bool| {
         let cases = numbers.classes().into_iter().flat_map(Case::of);

@@ -1,13 +1,13 @@
-//! What is set up and what is sent to it.
+//! Cases and loads.
 
 use crate::compare::stands::Requests;
 
 pub(super) const CHUNK_BYTES: u64 = 512 << 10;
 pub(super) const MEMBERS: usize = 4;
-/// What a stripe of RAID 5 holds.
+/// Data of a stripe of RAID 5.
 pub(super) const STRIPE_BYTES: u64 = CHUNK_BYTES * (MEMBERS as u64 - 1);
 
-/// What is done about the write hole.
+/// Policy about the write hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     Resync,
@@ -18,7 +18,7 @@ pub(super) enum Policy {
     WrittenBack,
 }
 
-/// Where members are, and the journal.
+/// Place of members, and of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Memory,
@@ -32,7 +32,7 @@ pub(super) struct Case {
     pub(super) place: Place,
 }
 
-/// What is sent to it.
+/// Load on an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     Stripes,
@@ -59,7 +59,7 @@ impl Policy {
         matches!(self, Self::Journal | Self::WrittenBack)
     }
 
-    /// As `braid create --consistency-policy` takes it.
+    /// Word for `braid create --consistency-policy`.
     pub(super) const fn word(self) -> &'static str {
         if self.has_journal() { "journal" } else { self.name() }
     }

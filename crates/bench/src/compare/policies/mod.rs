@@ -16,10 +16,10 @@ use crate::model::{Chapter, Found, Group, Job, Note, Standing};
 use crate::rig::{Array, ArraySpec, Room, Stack};
 use crate::tool::{Tool, fio};
 
-/// What fio takes to start and to end, and a journal to bring its content in place.
+/// Time that fio takes to start and to end, and a journal to bring its content in place.
 const BESIDE: Duration = Duration::from_millis(700);
 const LEAST_BYTES: u64 = 32 << 20;
-/// Until what a journal has is in place.
+/// Time until what a journal has is in place.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -30,12 +30,12 @@ pub struct Options {
     pub run_ms: u64,
     /// Size of a member and of a journal.
     pub member_bytes: u64,
-    /// How often each.
+    /// Number of rounds.
     pub runs: u16,
 }
 
 impl Options {
-    /// What the members and journals on one medium take.
+    /// Returns what the members and journals on one medium take.
     fn place_bytes(&self) -> u64 {
         let journals = Policy::ALL.iter().filter(|policy| policy.has_journal()).count();
         (Policy::ALL.len() * MEMBERS + journals) as u64 * self.member_bytes

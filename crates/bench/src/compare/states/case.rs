@@ -17,7 +17,7 @@ impl Level {
     ];
 }
 
-/// What has become of its last member.
+/// State of the last member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     InSync,
@@ -37,7 +37,7 @@ impl State {
     }
 }
 
-/// What is set up.
+/// Case that is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// An array that stays in a state.
@@ -51,7 +51,7 @@ pub(super) enum Case {
 }
 
 impl Case {
-    /// As its members' marks would be, with `I` for the one that is being made right.
+    /// Name with its members' marks, `I` for the one that is being made right.
     pub(super) fn name(self) -> String {
         match self {
             Self::Array { level, state } => {
@@ -64,7 +64,7 @@ impl Case {
         }
     }
 
-    /// Of all levels: in each state, going from state to state, and the others.
+    /// Returns all cases: levels in each state, levels that go from state to state, and the others.
     pub(super) fn all() -> Vec<Self> {
         let states = |level| State::ALL.map(|state| Self::Array { level, state });
         let arrays = Level::ALL.into_iter().flat_map(states);
@@ -84,7 +84,7 @@ pub(super) fn mirror() -> [(Case, &'static str); 4] {
     [(in_sync, "UU"), (degraded, "U_"), (recovering, "UI"), (Case::Alone, "no RAID")]
 }
 
-/// Which way data goes.
+/// Direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Write,
@@ -106,18 +106,18 @@ impl Flow {
 pub(super) const LIMITS: [(&str, &str); 5] =
     [("10M", "none"), ("1M", "none"), ("20M", "none"), ("40M", "none"), ("1M", "5M")];
 
-/// What is run.
+/// Task on a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// So many 10^6 bytes, each on the disk before the next.
+    /// Written: so many 10^6 bytes, each on the disk before the next.
     Write(u64),
-    /// So many, left to the page cache.
+    /// Written: so many, left to the page cache.
     Cached(u64),
-    /// So many, of a file system that was just mounted.
+    /// Read: so many, of a file system that was just mounted.
     Read(u64),
     /// The halves of a file, at once.
     TwoReaders,
-    /// From state to state, in use all the time.
+    /// Use all the time, from state to state.
     Trace(Flow),
     /// A recovery that is held to one of [`LIMITS`].
     Limits(usize),
@@ -154,7 +154,7 @@ impl Task {
         }
     }
 
-    /// How much is written or read, where the name says so.
+    /// Returns how much is written or read, where the name says so.
     pub(super) const fn mb(self) -> Option<u64> {
         match self {
             Self::Write(mb) | Self::Cached(mb) | Self::Read(mb) => Some(mb),

@@ -61,7 +61,7 @@ fn about(numbers: &States<'_>) -> Vec<String> {
     about
 }
 
-/// What the page cache was allowed, as the runs noted it.
+/// Says what the page cache was allowed, as the runs noted it.
 fn cache(numbers: &States<'_>) -> Option<String> {
     let text = |run| numbers.found.text(run, "cache.txt");
     let said = numbers.found.runs.iter().find_map(text)?;
@@ -116,7 +116,7 @@ fn cells(numbers: &States<'_>) -> Vec<Cell> {
     cells
 }
 
-/// What was found of a case of the sweep.
+/// Cells of a case of the sweep.
 fn swept(numbers: &States<'_>, case: Case) -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut push = |task: Task, fill: &dyn Fn(&mut Cell)| {
@@ -145,7 +145,7 @@ fn swept(numbers: &States<'_>, case: Case) -> Vec<Cell> {
     cells
 }
 
-/// What was found of a trace.
+/// Cells of a trace.
 fn traced(numbers: &States<'_>, level: Level, flow: Flow) -> Vec<Cell> {
     let case = Case::Trace { level };
     let cell = |metric: &str, bound, published: Option<f64>| {

@@ -1,5 +1,5 @@
-//! What the states of an array cost: in sync, degraded, recovering, and a member on its own; and
-//! what a recovery and those who use the array take from each other.
+//! `states`: the cost of an array's states: in sync, degraded, recovering, and a member on its own;
+//! and what a recovery and those who use the array take from each other.
 
 mod case;
 mod chapter;
@@ -25,31 +25,31 @@ use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Job, Standing};
 use crate::rig::{Room, Stack};
 
-/// What comes before and after a measurement: commands to the array, mounting.
+/// Time before and after a measurement: commands to the array, mounting.
 const ABOUT_IT: Duration = Duration::from_millis(100);
-/// What it takes to set up and take down an array with a file system.
+/// Time to set up and take down an array with a file system.
 const SET_UP: Duration = Duration::from_millis(700);
 
-/// What is measured, and on what.
+/// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// What is written and read at once, in 10^6 bytes, ascending.
+    /// Sizes that are written and read at once, in 10^6 bytes, ascending.
     pub sizes_mb: Vec<u64>,
-    /// How often each.
+    /// Number of rounds.
     pub runs: u16,
     /// The levels that are measured with every size, state by state.
     pub swept_levels: Vec<u8>,
-    /// Of each member there.
+    /// Size of each member there.
     pub swept_member_bytes: u64,
     /// The levels that go from state to state while they are used.
     pub traced_levels: Vec<u8>,
-    /// Of each member there.
+    /// Size of each member there.
     pub traced_member_bytes: u64,
-    /// How long a state lasts at the least there.
+    /// Least length of a state there.
     pub phase_s: f64,
-    /// What a member gives at the most. Members that were named are taken as they are.
+    /// Most that a member gives. Members that were named are taken as they are.
     pub member_bytes_per_s: u64,
-    /// What may wait in memory to be written, where nobody asks for `oflag=sync`.
+    /// Bytes that may wait in memory to be written, where nobody asks for `oflag=sync`.
     pub dirty_bytes: u64,
 }
 

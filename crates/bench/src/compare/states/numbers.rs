@@ -1,4 +1,4 @@
-//! What the files of the runs say, as numbers.
+//! Numbers of all runs.
 
 use super::Options;
 use super::case::{Case, Flow, LIMITS, Level, State, Task};
@@ -9,17 +9,17 @@ use crate::compare::words::{NOTHING, marked};
 use crate::model::{Found, Spread};
 use crate::tool::dd;
 
-/// How fast dd was.
+/// Speed of dd.
 pub(super) const SPEED: &str = "bandwidth";
-/// How much of a core dd used.
+/// Share of a core that dd used.
 pub(super) const DD_CORES: &str = "dd-cores";
 
-/// How fast those were who used an array in a phase.
+/// Name of the speed of use in a phase.
 pub(super) fn used(phase: Phase) -> String {
     format!("use {}", phase.name())
 }
 
-/// How far the array was from knowing when a recovery ends.
+/// Name of the error of what the array said was left.
 pub(super) fn finish_error(phase: Phase) -> String {
     format!("finish-error {}", phase.name())
 }
@@ -108,8 +108,8 @@ impl<'a> States<'a> {
         Some(bytes / 1e6)
     }
 
-    /// What the members allow at the most, in MB/s of the array's content: of a write, each member
-    /// takes its part; a read comes from all that can be read, also from what has been recovered.
+    /// Most that the members allow, in MB/s of the array's content: of a write, each member takes
+    /// its part; a read comes from all that can be read, also from what has been recovered.
     pub(super) fn bound_mb_s(&self, case: Case, flow: Flow) -> Option<f64> {
         let members = match (case, flow) {
             (Case::Alone | Case::Limited, _) => 1,
@@ -120,12 +120,13 @@ impl<'a> States<'a> {
         Some(self.member_mb_s()? * members as f64)
     }
 
-    /// To a member on its own.
+    /// Ratio to a member on its own.
     pub(super) fn ratio(&self, case: Case, task: Task) -> Option<f64> {
         Some(self.dd(case, task)?.median / self.dd(Case::Alone, task)?.median)
     }
 
-    /// To a member on its own, of all sizes that were measured: here and as published.
+    /// Mean of the ratios to a member on its own, of all sizes that were measured: here and as
+    /// published.
     pub(super) fn mean_ratio(&self, case: Case, flow: Flow) -> Option<(f64, f64)> {
         let of = |&mb: &u64| {
             let ours = self.ratio(case, Task::sized(flow, mb))?;
@@ -153,12 +154,12 @@ impl<'a> States<'a> {
     }
 }
 
-/// To a member on its own, as published.
+/// Published ratio to a member on its own.
 pub(super) fn published_ratio(case: Case, flow: Flow, mb: u64) -> Option<f64> {
     Some(published::mb_s(case, flow, mb)? / published::mb_s(Case::Alone, flow, mb)?)
 }
 
-/// For people: three figures, and a mark where the rounds lie far apart.
+/// Writes a median for people: three figures, and a mark where the rounds lie far apart.
 pub(super) fn text(spread: Option<Spread>) -> String {
     let word = |spread: Spread| marked(figure(Some(spread.median)), spread.is_noisy());
     spread.map_or_else(|| NOTHING.to_owned(), word)

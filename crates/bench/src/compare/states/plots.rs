@@ -1,4 +1,4 @@
-//! What is better seen.
+//! Plots of the chapter.
 
 use super::case::{Flow, LIMITS, Level, Task, mirror};
 use super::course::Phase;
@@ -90,7 +90,7 @@ fn limits(numbers: &States<'_>) -> Plot {
         .with_rules(member_rule(numbers))
 }
 
-/// What was said to be left of a mirror's recovery, and what was.
+/// Draws what was said to be left of a mirror's recovery, and what was.
 fn estimates(numbers: &States<'_>, flow: Flow) -> Option<Plot> {
     let all = numbers.course(Level::ALL[0], flow)?.estimates();
     let said = all.iter().map(|(at, said, _)| Point::at(*at, *said));

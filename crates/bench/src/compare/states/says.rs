@@ -1,4 +1,4 @@
-//! What the numbers say, in words.
+//! Sentences that follow from the numbers.
 
 use super::case::{Case, Flow, Level, Task, states};
 use super::course::Phase;
@@ -7,7 +7,7 @@ use super::published;
 
 /// The default of `braid sync --min`, in MB/s.
 const DEFAULT_MIN_MB_S: f64 = 10.485_76;
-/// What is asked for: what dd keeps, and what the recovery keeps.
+/// Shares that are asked for: of dd, and of the recovery.
 const WANTED: (f64, f64) = (0.95, 0.3);
 const WANTED_READERS: f64 = 1.5;
 
@@ -23,7 +23,7 @@ pub(super) fn says(numbers: &States<'_>) -> Vec<String> {
     says
 }
 
-/// What the states of a mirror cost.
+/// Says what the states of a mirror cost.
 fn cost(numbers: &States<'_>, flow: Flow) -> Option<String> {
     let of = |case| {
         let (ours, theirs) = numbers.mean_ratio(case, flow)?;
@@ -41,7 +41,7 @@ fn cost(numbers: &States<'_>, flow: Flow) -> Option<String> {
     ))
 }
 
-/// What dd and a recovery leave to each other.
+/// Says what dd and a recovery leave to each other.
 fn give_and_take(numbers: &States<'_>, flow: Flow) -> Option<String> {
     let level = Level::ALL[0];
     let dd = numbers.middle(level, flow, &kept(&used(Phase::Both)))?;
@@ -68,7 +68,7 @@ fn give_and_take(numbers: &States<'_>, flow: Flow) -> Option<String> {
     Some(text)
 }
 
-/// Why they do not get what was wanted.
+/// Says why they do not get what was wanted.
 fn why(numbers: &States<'_>, flow: Flow) -> Option<String> {
     let level = Level::ALL[0];
     let speed = numbers.middle(level, flow, Phase::Both.name())?;
@@ -109,7 +109,7 @@ fn readers(numbers: &States<'_>) -> Option<String> {
     ))
 }
 
-/// Where the page cache takes no more.
+/// Says where the page cache takes no more.
 fn cliff(numbers: &States<'_>) -> Option<String> {
     let mirror = states(Level::ALL[0])[0];
     let speed = |&mb: &u64| Some((mb, numbers.dd(mirror, Task::Cached(mb))?.median));
@@ -145,7 +145,7 @@ fn estimate(numbers: &States<'_>) -> Option<String> {
     ))
 }
 
-/// Where most is lost.
+/// Says where most is lost.
 fn worst(numbers: &States<'_>) -> Option<String> {
     let mut all = Vec::new();
     for flow in Flow::ALL {

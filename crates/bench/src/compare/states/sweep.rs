@@ -16,7 +16,7 @@ use crate::tool::mdstat::Recovery;
 
 /// No thread of the kernel's goes on making the file system while it is measured.
 const MOUNT: &str = "noatime,noinit_itable";
-/// What is read, in the file system.
+/// Name of the file that is read.
 const DATA: &str = "data";
 
 /// A file system on an array that is in sync, over files that behave like the disks on which this
@@ -51,7 +51,7 @@ pub(super) fn alone(room: &Room, options: &Options) -> Result<Stack, Failure> {
     Ok(stack)
 }
 
-/// Where a member has its data, and how much, as words.
+/// Returns where a member has its data, and how much, as words.
 fn data_area(room: &Room, member: &Path) -> Result<(String, String), Failure> {
     let member = member.display().to_string();
     let output = room.braid.output(&["examine", "--json", &member])?;
@@ -73,7 +73,7 @@ pub(super) fn member(stack: &Stack, verb: &str, note: &mut Note) -> Result<(), F
     Ok(())
 }
 
-/// Where what is read lies.
+/// Path of the file that is read.
 pub(super) fn data(stack: &Stack) -> String {
     stack.top.path().join(DATA).display().to_string()
 }

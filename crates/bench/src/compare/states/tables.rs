@@ -156,7 +156,7 @@ fn parity(numbers: &States<'_>, level: Level, flow: Flow) -> Table {
     )
 }
 
-/// What a recovery and those who use the array take from each other.
+/// Table of what a recovery and a use of the array take from each other.
 fn give_and_take(numbers: &States<'_>) -> Table {
     let of_trace = |(level, flow): (Level, Flow)| {
         let of = |metric: &str| numbers.traced(level, flow, metric);
@@ -203,7 +203,7 @@ fn give_and_take(numbers: &States<'_>) -> Table {
     Table::new("What a recovery and a dd take from each other, MB/s", head, rows, note)
 }
 
-/// What is left of a member for the recovery.
+/// Returns what is left of a member for the recovery.
 fn left_mb_s(numbers: &States<'_>, level: Level, flow: Flow, used_mb_s: f64) -> Option<f64> {
     let member = numbers.member_mb_s()?;
     let share = used_mb_s / (numbers.bound_mb_s(Case::Trace { level }, flow)? / member);

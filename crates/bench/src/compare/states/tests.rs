@@ -6,7 +6,7 @@ use super::numbers::{SPEED, States, finish_error, kept, used};
 use super::*;
 use crate::compare::numbers::Numbers;
 
-/// What is said of a mirror: dd alone, in sync, and while it recovers; what dd and the recovery do
+/// Sentences on a mirror: dd alone, in sync, and while it recovers; what dd and the recovery do
 /// beside each other, and what these keep of their speed.
 fn said(alone: f64, in_sync: f64, dd: [f64; 2], recovery: [f64; 2]) -> String {
     let options = Options::usual(true);

@@ -16,10 +16,10 @@ use crate::rig::{Array, Stack};
 use crate::tool::dd;
 use crate::tool::mdstat::Recovery;
 
-/// How often the array is asked.
+/// Time between two questions to the array.
 const SAMPLE: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(1);
-/// Of one `dd`: short against a phase, long against its beginning and end. It is 16 MiB.
+/// Length of one `dd`: short against a phase, long against its beginning and end. It is 16 MiB.
 const PIECE: &str = "bs=16M";
 const PIECES: u64 = 2;
 const PIECES_MB: u64 = 34;
@@ -111,7 +111,7 @@ impl<'a> Trace<'a> {
         Ok(Self { stack, array, note, start, until, sampled: None, text: String::new() })
     }
 
-    /// What follows was said at this time.
+    /// Writes the time at which what follows was said.
     fn head(&mut self, at: Instant, what: &str) {
         let seconds = at.duration_since(self.start).as_secs_f64();
         let _ = writeln!(self.text, "# {seconds:.3} {what}");

@@ -14,7 +14,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// With what was read, where the answer says that it follows.
+    /// Answers with what was read, where the answer says that it follows.
     pub(super) fn give(&self, answer: &Answer, data: &[u8]) {
         let mut head = Vec::new();
         answer.encode(self.unique, &mut head);
