@@ -8,9 +8,9 @@ pub mod levels;
 pub mod members;
 mod numbers;
 pub mod policies;
+mod prepared;
 mod rates;
 pub mod rivals;
-mod stands;
 pub mod states;
 #[cfg(test)]
 mod tests;

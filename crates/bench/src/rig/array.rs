@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::leftovers::{Guard, Leftover};
+use super::process::Process;
 use super::room::{Room, file_name};
 use super::server::Target;
-use super::talk::Talk;
 use crate::failure::Failure;
 
 /// Time until an array is served, or has stopped.
@@ -55,7 +55,7 @@ pub struct Array {
     name: String,
     room: Room,
     directory: PathBuf,
-    process: Talk,
+    process: Process,
     nbd: bool,
     vhost_user: bool,
     commands: Vec<String>,
@@ -84,7 +84,7 @@ impl Array {
         let mount = Guard::new(Leftover::Mount(directory.join("mnt")));
         let mut command = room.braid.command();
         command.args(&serve);
-        let process = Talk::start(command, directory.join("log")).map_err(system)?;
+        let process = Process::start(command, directory.join("log")).map_err(system)?;
         let typed = commands.iter().map(|words| format!("braid {}", words.join(" ")));
         let mut array = Self {
             name,
@@ -106,7 +106,7 @@ impl Array {
         let until = Instant::now() + PATIENCE;
         while self.file().metadata().is_err() || self.braid(&["status"]).is_err() {
             if self.process.has_ended() {
-                return Err(self.refused(&self.process.last_words()));
+                return Err(self.refused(&self.process.last_error()));
             }
             if Instant::now() > until {
                 return Err(self.refused("it is not served after 30 seconds"));
@@ -183,7 +183,7 @@ impl Drop for Array {
     fn drop(&mut self) {
         // What does not stop by itself is ended; its members go anyway.
         if self.braid(&["stop", "--force"]).is_ok() {
-            let _ = self.process.farewell(PATIENCE);
+            let _ = self.process.finish(PATIENCE);
         }
     }
 }

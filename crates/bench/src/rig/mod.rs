@@ -8,11 +8,11 @@ pub mod leftovers;
 mod limit;
 mod md;
 pub mod place;
+pub mod process;
 mod room;
 mod server;
 pub mod spaces;
 mod stack;
-pub mod talk;
 mod virtual_disk;
 
 pub use array::{Array, ArraySpec};

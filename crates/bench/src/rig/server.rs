@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::leftovers::{Guard, Leftover};
+use super::process::Process;
 use super::room::{Room, file_name};
-use super::talk::Talk;
 use crate::failure::Failure;
 use crate::tool::Tool;
 
@@ -56,7 +56,7 @@ pub struct Server {
     // In this order: the process ends when nothing of it is mounted any more, then its directory
     // goes.
     _mount: Option<Guard>,
-    process: Talk,
+    process: Process,
     _directory: Guard,
 }
 
@@ -150,12 +150,12 @@ impl Server {
         }
         let mut command = tool.command();
         command.args(program.words(what, &served));
-        let process = Talk::start(command, directory.join("log")).map_err(system)?;
+        let process = Process::start(command, directory.join("log")).map_err(system)?;
         let mut server = Self { program, served, _mount: mount, process, _directory: guard };
         if server.is_ready(what) {
             return Ok(server);
         }
-        let reason = format!("it does not serve {what}: {}", server.process.last_words());
+        let reason = format!("it does not serve {what}: {}", server.process.last_error());
         Err(Failure::refused(tool.name(), reason, "see what it says"))
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use super::cases::{Disk, DiskJob, Sweep, SweepJob, WAYS, counted_job, verb};
 use super::{Options, PUBLISHED_CHUNK_BYTES};
 use crate::compare::named;
-use crate::compare::stands::{Stands, fill, target_lines};
+use crate::compare::prepared::{Prepared, fill, target_lines};
 use crate::failure::Failure;
 use crate::model::{Note, Standing};
 use crate::rig::{Array, ArraySpec, LoopDevice, Program, Room, Stack, Target};
@@ -58,7 +58,7 @@ pub(super) fn sweep(
     let area_bytes = options.area_bytes.min(array_bytes(&stack));
     fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
     let options = options.clone();
-    Ok(Stands::on(stack, move |stack, job, note| {
+    Ok(Prepared::on(stack, move |stack, job, note| {
         let job = named(SweepJob::all(&options), |one| one.name(), job)?;
         fio::run(&tool, &job_file(&options, job, &stack.top, area_bytes), note)
     }))
@@ -100,7 +100,7 @@ pub(super) fn counted(
     let stack = stack.loops(LoopDevice::DIRECT)?.array(sweep.spec())?;
     let image = whole(&stack);
     qemu_img::fill(&qemu_img, &image)?;
-    Ok(Stands::on(stack, move |stack, job, note| {
+    Ok(Prepared::on(stack, move |stack, job, note| {
         let write = named(WAYS, |write| counted_job(*write).to_owned(), job)?;
         let load = Load { bytes: COUNTED_REQUEST_BYTES, depth: 1, write, scattered: true };
         let before = counters(stack, "before")?;
@@ -149,7 +149,7 @@ pub(super) fn disk(
     };
     qemu_img::fill(&qemu_img, &image)?;
     let seconds = options.seconds;
-    Ok(Stands::on(stack, move |_, job, note| {
+    Ok(Prepared::on(stack, move |_, job, note| {
         let job = named(DiskJob::ALL, |one| one.name(), job)?;
         qemu_img::run(&qemu_img, &image, job.load, seconds, note)
     }))

@@ -2,7 +2,7 @@
 
 use super::entry::{self, Entry};
 use super::published::Figures;
-use super::{plots, says, tables};
+use super::{plots, sentences, tables};
 use crate::model::{Cell, Chapter, Found, Measured, Published, Spread};
 
 /// The chapter, out of what was counted.
@@ -11,7 +11,7 @@ pub(super) fn chapter(found: &Found) -> Chapter {
     Chapter {
         title: "Parity over nodes: made by the client, or by the nodes".to_owned(),
         about: about(),
-        says: says::says(&entries),
+        says: sentences::sentences(&entries),
         tables: tables::tables(&entries),
         plots: plots::plots(&entries),
         cells: entries.iter().flat_map(|entry| cells(entry, &entries)).collect(),

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, system_error};
 use crate::rig::place::Site;
+use crate::rig::process::Process;
 use crate::rig::spaces::Host;
-use crate::rig::talk::Talk;
 
 /// Time until the stream has its full window and the burst that the shaping allows is over.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -44,17 +44,17 @@ pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, 
         "--seconds",
         &length,
     ]);
-    let mut receiver = Talk::start(command, scratch.join("receiver.log")).map_err(system)?;
+    let mut receiver = Process::start(command, scratch.join("receiver.log")).map_err(system)?;
     // It says where it listens, then what it received.
-    let address = receiver.hear(PATIENCE)?;
+    let address = receiver.read_line(PATIENCE)?;
     let mut command = site.braid(from);
     command.args(["bench", "line", "--connect", &address]);
-    let mut sender = Talk::start(command, scratch.join("sender.log")).map_err(system)?;
-    let said = receiver.hear(PATIENCE + Duration::from_secs_f64(seconds))?;
+    let mut sender = Process::start(command, scratch.join("sender.log")).map_err(system)?;
+    let said = receiver.read_line(PATIENCE + Duration::from_secs_f64(seconds))?;
     let received: Received = serde_json::from_str(&said).map_err(|error| error.to_string())?;
     // Nothing of it is on the links any more when the next measurement begins.
-    receiver.farewell(PATIENCE)?;
-    sender.farewell(PATIENCE)?;
+    receiver.finish(PATIENCE)?;
+    sender.finish(PATIENCE)?;
     Ok(received.bytes as f64 / received.seconds)
 }
 

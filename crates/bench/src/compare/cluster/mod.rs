@@ -12,7 +12,7 @@ mod plots;
 mod published;
 pub mod rebuild;
 mod rig;
-mod says;
+mod sentences;
 mod setting;
 mod tables;
 mod words;
@@ -93,11 +93,11 @@ impl Plan for Cluster {
         Ok(match &case {
             Case::Ours(setting, _) => {
                 let shared = self.nodes(setting, room)?;
-                Box::new(Stands { case, seconds, shared })
+                Box::new(Prepared { case, seconds, shared })
             }
             Case::Gluster(setting) => {
                 let volume = Turns::of(Volume::start(setting, seconds, room)?);
-                Box::new(Stands { case, seconds, shared: Rc::new(RefCell::new(volume)) })
+                Box::new(Prepared { case, seconds, shared: Rc::new(RefCell::new(volume)) })
             }
         })
     }
@@ -108,13 +108,13 @@ impl Plan for Cluster {
 }
 
 /// A case that is set up.
-struct Stands<R> {
+struct Prepared<R> {
     case: Case,
     seconds: f64,
     shared: Rc<RefCell<Turns<R>>>,
 }
 
-impl<R: Rig> Standing for Stands<R> {
+impl<R: Rig> Standing for Prepared<R> {
     fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
         let pattern = named(Pattern::ALL.iter().copied(), |one| one.name().to_owned(), job)?;
         let schedule = match self.case {

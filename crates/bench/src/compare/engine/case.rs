@@ -22,7 +22,7 @@ const MEMBER_OWN_BYTES: u64 = 16 << 20;
 
 /// Something without RAID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Anchor {
+pub(super) struct Baseline {
     pub(super) name: &'static str,
     /// Name of what it is compared with itself.
     to: &'static str,
@@ -34,24 +34,25 @@ pub(super) struct Anchor {
     pub(super) program: Option<Program>,
 }
 
-const fn bare(name: &'static str, in_memory: bool, device: bool) -> Anchor {
-    Anchor { name, to: name, in_memory, device, program: None }
+const fn bare(name: &'static str, in_memory: bool, device: bool) -> Baseline {
+    Baseline { name, to: name, in_memory, device, program: None }
 }
 
-const fn served(name: &'static str, to: &'static str, program: Program) -> Anchor {
-    Anchor { name, to, in_memory: true, device: false, program: Some(program) }
+const fn served(name: &'static str, to: &'static str, program: Program) -> Baseline {
+    Baseline { name, to, in_memory: true, device: false, program: Some(program) }
 }
 
-const MEMORY_FILE: Anchor = bare("bare file in memory", true, false);
-const MEMORY_LOOP: Anchor =
-    Anchor { to: MEMORY_FILE.name, ..bare("bare loop device in memory", true, true) };
-const FILE: Anchor = bare("bare file", false, false);
-const LOOP: Anchor = bare("bare loop device", false, true);
-const NBDKIT: Anchor = served("nbdkit memory", MEMORY_FILE.name, Program::NbdkitMemory(0));
-const DAEMON_NBD: Anchor = served("qemu-storage-daemon over NBD", NBDKIT.name, Program::DaemonNbd);
-const DAEMON_FUSE: Anchor =
+const MEMORY_FILE: Baseline = bare("bare file in memory", true, false);
+const MEMORY_LOOP: Baseline =
+    Baseline { to: MEMORY_FILE.name, ..bare("bare loop device in memory", true, true) };
+const FILE: Baseline = bare("bare file", false, false);
+const LOOP: Baseline = bare("bare loop device", false, true);
+const NBDKIT: Baseline = served("nbdkit memory", MEMORY_FILE.name, Program::NbdkitMemory(0));
+const DAEMON_NBD: Baseline =
+    served("qemu-storage-daemon over NBD", NBDKIT.name, Program::DaemonNbd);
+const DAEMON_FUSE: Baseline =
     served("qemu-storage-daemon over FUSE", MEMORY_FILE.name, Program::DaemonFuse);
-const DAEMON_VHOST_USER: Anchor = served(
+const DAEMON_VHOST_USER: Baseline = served(
     "qemu-storage-daemon over vhost-user",
     "qemu-storage-daemon over vhost-user",
     Program::DaemonVhostUser,
@@ -62,7 +63,7 @@ const DAEMON_VHOST_USER: Anchor = served(
 pub(super) struct Export {
     pub(super) name: &'static str,
     /// Servers of others, without RAID; arrays are compared with the first one.
-    beside: &'static [Anchor],
+    beside: &'static [Baseline],
 }
 
 const VHOST_USER: Export = Export { name: "vhost-user", beside: &[DAEMON_VHOST_USER] };
@@ -93,7 +94,7 @@ pub(super) enum Case {
     /// A level on members of memory, served by a process of its own and asked by fio.
     Over(Level, Export),
     /// Something without RAID, asked by fio.
-    Beside(Anchor),
+    Beside(Baseline),
     /// Copies by one thread, within the process.
     Copies,
 }
@@ -110,7 +111,7 @@ impl Place {
     }
 
     /// Returns the case of a member itself.
-    const fn anchor(self) -> Case {
+    const fn baseline(self) -> Case {
         match self {
             Self::Memory => Case::Copies,
             Self::Files => Case::Beside(FILE),
@@ -128,7 +129,7 @@ impl Place {
 
     /// Returns what takes turns on members of one kind.
     pub(super) fn cases(self, options: &Options) -> Vec<Case> {
-        let mut cases = vec![self.anchor()];
+        let mut cases = vec![self.baseline()];
         cases.extend(self.within(options));
         if self == Self::Memory {
             cases.push(Case::Beside(MEMORY_FILE));
@@ -152,18 +153,18 @@ impl Case {
             Self::Within(level, place) => format!("{} on {}", level.name(), place.name()),
             Self::Stripes => "raid5 of five with chunks of 256K on memory".to_owned(),
             Self::Over(level, export) => format!("{} over {}", level.name(), export.name),
-            Self::Beside(anchor) => anchor.name.to_owned(),
+            Self::Beside(baseline) => baseline.name.to_owned(),
             Self::Copies => "copies by one thread".to_owned(),
         }
     }
 
     /// The name of what it is compared with.
-    pub(super) fn anchor(self) -> String {
+    pub(super) fn baseline(self) -> String {
         match self {
-            Self::Within(_, place) => place.anchor().name(),
+            Self::Within(_, place) => place.baseline().name(),
             Self::Stripes | Self::Copies => Self::Copies.name(),
             Self::Over(_, export) => export.beside[0].name.to_owned(),
-            Self::Beside(anchor) => anchor.to.to_owned(),
+            Self::Beside(baseline) => baseline.to.to_owned(),
         }
     }
 
@@ -175,7 +176,7 @@ impl Case {
     /// Serves so much for programs that ask.
     pub(super) fn serve(self, room: &Room, area_bytes: u64) -> Result<Stack, Failure> {
         match self {
-            Self::Beside(anchor) => anchor.serve(room, area_bytes),
+            Self::Beside(baseline) => baseline.serve(room, area_bytes),
             Self::Over(level, export) => {
                 let stack = Stack::new(&room.in_memory()?, &self.name());
                 let bytes = member_bytes(level, area_bytes);
@@ -196,7 +197,7 @@ impl Case {
     }
 }
 
-impl Anchor {
+impl Baseline {
     fn serve(self, room: &Room, area_bytes: u64) -> Result<Stack, Failure> {
         let room = if self.in_memory { room.in_memory()? } else { room.clone() };
         let stack = Stack::new(&room, self.name);

@@ -44,7 +44,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
         let case = *case;
         loads().map(move |load| Compared {
             case: case.name(),
-            to: case.anchor(),
+            to: case.baseline(),
             load: load.name(),
         })
     };
@@ -87,8 +87,8 @@ fn plot(options: &Options, numbers: &Numbers, load: Load) -> Option<Plot> {
     }
     let rule = |case: Case| match case {
         // What is no server is so much faster that a plot cannot show both.
-        Case::Beside(anchor) if anchor.program.is_some() => {
-            Some(Rule::new(anchor.name, rate(anchor.name)?.median))
+        Case::Beside(baseline) if baseline.program.is_some() => {
+            Some(Rule::new(baseline.name, rate(baseline.name)?.median))
         }
         _ => None,
     };
@@ -128,10 +128,10 @@ fn about(options: &Options) -> Vec<String> {
 
 /// Compares levels with what has no RAID.
 fn ratios(numbers: &Numbers, way: &Way) -> Table {
-    let anchor = way.cases.first().map(|case| case.anchor()).unwrap_or_default();
+    let baseline = way.cases.first().map(|case| case.baseline()).unwrap_or_default();
     let row = |load: Load| {
         let ratio = |case: &Case| {
-            with_range(numbers.ratio(&case.name(), &anchor, &load.name(), RATE).as_ref())
+            with_range(numbers.ratio(&case.name(), &baseline, &load.name(), RATE).as_ref())
         };
         std::iter::once(load.name()).chain(way.cases.iter().map(ratio)).collect()
     };
@@ -141,7 +141,7 @@ fn ratios(numbers: &Numbers, way: &Way) -> Table {
         Case::Beside(_) | Case::Copies => case.name(),
     };
     Table::new(
-        format!("Rate {}, by that of {anchor}", way.title),
+        format!("Rate {}, by that of {baseline}", way.title),
         std::iter::once("load".to_owned()).chain(way.cases.iter().map(name)),
         loads().map(row),
         "Medians of the ratios of all rounds, in brackets the least and the most.",
@@ -150,13 +150,13 @@ fn ratios(numbers: &Numbers, way: &Way) -> Table {
 
 /// Says where a way is fastest and slowest beside what has no RAID, and what small requests cost.
 fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
-    let Some(anchor) = way.cases.first().map(|case| case.anchor()) else {
+    let Some(baseline) = way.cases.first().map(|case| case.baseline()) else {
         return Vec::new();
     };
     let mut all = Vec::new();
     for case in &way.cases {
         for load in loads() {
-            if let Some(ratio) = numbers.ratio(&case.name(), &anchor, &load.name(), RATE) {
+            if let Some(ratio) = numbers.ratio(&case.name(), &baseline, &load.name(), RATE) {
                 let what = format!("{}, {}", case.name(), load.name());
                 all.push((ratio.spread.median, what));
             }
@@ -166,7 +166,7 @@ fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
     let mut says = Vec::new();
     if let Some(((least, slowest), (most, fastest))) = all.first().zip(all.last()) {
         says.push(format!(
-            "Rates {} are from {} ({slowest}) to {} ({fastest}) of those of {anchor}.",
+            "Rates {} are from {} ({slowest}) to {} ({fastest}) of those of {baseline}.",
             way.title,
             number(*least),
             number(*most)

@@ -18,7 +18,7 @@ use super::case::{CHUNK_BYTES, Place, member_bytes, members};
 use super::load::{Load, drive, fill};
 use crate::compare::rates::Figures;
 use crate::failure::Failure;
-use crate::rig::talk::cpu_seconds;
+use crate::rig::process::cpu_seconds;
 use crate::rig::{LoopDevice, Room, Stack};
 
 /// The clock is read after so much, as often as it costs nothing.

@@ -9,12 +9,12 @@ use braid_host::export::load;
 use braid_host::serve::Private;
 use hdrhistogram::Histogram;
 
+use crate::compare::prepared::Requests;
 use crate::compare::rates::Figures;
-use crate::compare::stands::Requests;
 use crate::compare::{named, scramble};
 use crate::failure::Failure;
 use crate::model::Note;
-use crate::rig::talk::cpu_seconds;
+use crate::rig::process::cpu_seconds;
 
 const KIB: u32 = 1024;
 pub(super) const MIB: u32 = 1024 * KIB;

@@ -4,7 +4,7 @@
 
 mod case;
 mod chapter;
-mod guest;
+mod driver;
 mod inside;
 mod load;
 #[cfg(test)]
@@ -15,10 +15,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::case::{Case, EXPORTS, Place, all, levels, member_bytes, members};
-use self::guest::Guest;
+use self::driver::Driver;
 use self::inside::{Inside, Shape, copy};
 use self::load::{Load, keep, loads};
-use super::stands::{Stands, fill, forgive, job_file};
+use super::prepared::{Prepared, fill, forgive, job_file};
 use super::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Job, Note, Standing};
@@ -77,7 +77,7 @@ impl Options {
         let stack = Stack::new(room, &case.name());
         let (inside, stack) = Inside::start(self, stack, shape, place, room)?;
         let length = Duration::from_millis(self.run_ms);
-        Ok(Stands::on(stack, move |_, job, note| {
+        Ok(Prepared::on(stack, move |_, job, note| {
             keep(job, note, |load| inside.drive(load, length))
         }))
     }
@@ -87,9 +87,9 @@ impl Options {
         let Self { area_bytes, run_ms, .. } = *self;
         let stack = case.serve(room, area_bytes)?;
         if matches!(stack.top, Target::VhostUser(_)) {
-            let mut guest = Guest::on(&stack, area_bytes)?;
+            let mut guest = Driver::on(&stack, area_bytes)?;
             let length = Duration::from_millis(run_ms);
-            let mut stands = Stands::on(stack, move |_, job, note| {
+            let mut stands = Prepared::on(stack, move |_, job, note| {
                 keep(job, note, |load| guest.drive(load, length))
             });
             stands.forgiven = matches!(case, Case::Beside(_));
@@ -97,7 +97,7 @@ impl Options {
         }
         fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
         let tool = Tool::find("fio", "fio")?;
-        let mut stands = Stands::on(stack, move |stack, job, note| {
+        let mut stands = Prepared::on(stack, move |stack, job, note| {
             let load: Load = named(loads(), |load| load.name(), job)?;
             let text = job_file(job, &stack.top, load.requests(), (area_bytes, run_ms));
             fio::run(&tool, &text, note)
@@ -157,7 +157,7 @@ impl Plan for Options {
                 // All of it was written once.
                 let mut area = vec![0xb7; usize::try_from(self.area_bytes).unwrap_or(0)];
                 let length = Duration::from_millis(self.run_ms);
-                Ok(Stands::on(Stack::new(room, &case.name()), move |_, job, note| {
+                Ok(Prepared::on(Stack::new(room, &case.name()), move |_, job, note| {
                     keep(job, note, |load| Ok(copy(&mut area, load, length)))
                 }))
             }

@@ -3,7 +3,7 @@
 use super::case::{Built, Cache, Case};
 use super::level::Level;
 use super::numbers::{CPU, IOPS, Levels, METRICS, P99, RATE};
-use super::{Options, published, says};
+use super::{Options, published, sentences};
 use crate::compare::rivals::Rival;
 use crate::compare::words::{NOTHING, median, number, plain};
 use crate::model::{
@@ -26,7 +26,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     Chapter {
         title: "RAID levels under one job file".to_owned(),
         about: about(options),
-        says: says::says(&numbers),
+        says: sentences::sentences(&numbers),
         tables,
         plots: options.levels.iter().filter_map(|level| plot(&numbers, *level)).collect(),
         cells,

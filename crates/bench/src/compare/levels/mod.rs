@@ -7,7 +7,7 @@ mod job_file;
 mod level;
 mod numbers;
 mod published;
-mod says;
+mod sentences;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use self::case::{Cache, Case};
 pub use self::job_file::JobFile;
 pub use self::level::Level;
+use super::prepared::{Prepared, forgive};
 use super::rivals::Rival;
-use super::stands::{Stands, forgive};
 use super::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Job, Standing};
@@ -154,7 +154,7 @@ impl Plan for Options {
             }
         };
         let text = job_file::in_directory(text, &directory);
-        let mut stands = Stands::on(stack, move |_, _, note| {
+        let mut stands = Prepared::on(stack, move |_, _, note| {
             // What others have left to be written would be written meanwhile.
             match case.cache {
                 Cache::Cold => drop_caches()?,

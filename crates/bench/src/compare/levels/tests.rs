@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::case::{Built, Cache, Case};
 use super::numbers::{Levels, RATE};
-use super::{Level, Options, Rival, published, says};
+use super::{Level, Options, Rival, published, sentences};
 use crate::compare::Plan;
 use crate::compare::numbers::Numbers;
 
@@ -27,7 +27,7 @@ fn said(options: &Options, cache: Cache, factor: impl Fn(Built, &str) -> f64) ->
 fn said_of(options: &Options, rates: &[(String, &str, f64)]) -> String {
     let all = rates.iter().map(|(case, job, rate)| (case.as_str(), *job, RATE, *rate));
     let numbers = Numbers::made(all);
-    says::says(&Levels { options, numbers, jobs: BTreeMap::new() }).join("\n")
+    sentences::sentences(&Levels { options, numbers, jobs: BTreeMap::new() }).join("\n")
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::class::METRICS;
 use super::numbers::{COLD_READS, KINDS, Kind, Members, cpu};
-use super::{BONNIE, Case, Options, says};
+use super::{BONNIE, Case, Options, sentences};
 use crate::compare::words::{NOTHING, marked};
 use crate::model::{
     Axis, Cell, Chapter, Found, Plot, Point, Published, Series, Spread, Style, Table,
@@ -34,7 +34,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     Chapter {
         title: "More members on machines with limits".to_owned(),
         about: about(options),
-        says: says::says(&numbers),
+        says: sentences::sentences(&numbers),
         tables,
         plots: KINDS.into_iter().filter_map(|kind| plot(&numbers, kind)).collect(),
         cells,

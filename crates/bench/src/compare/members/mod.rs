@@ -5,7 +5,7 @@ mod bonnie;
 mod chapter;
 mod class;
 mod numbers;
-mod says;
+mod sentences;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use self::bonnie::Bonnie;
 use self::class::{CLASSES, Class, KB, MEMBERS};
-use super::stands::Stands;
+use super::prepared::Prepared;
 use super::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Job, Note, Standing};
@@ -155,7 +155,7 @@ impl Plan for Options {
             reads_bytes,
             warm_ms: self.read_ms,
         };
-        Ok(Stands::on(stack, move |stack, job, note| jobs.run(stack, job, note)))
+        Ok(Prepared::on(stack, move |stack, job, note| jobs.run(stack, job, note)))
     }
 
     fn chapter(&self, found: &Found) -> Chapter {

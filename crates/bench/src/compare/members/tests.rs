@@ -35,7 +35,7 @@ fn said(share: impl Fn(Case) -> f64, seeks: impl Fn(Case) -> f64) -> String {
         });
     }
     let all = all.iter().map(|(case, job, metric, value)| (case.as_str(), *job, *metric, *value));
-    says::says(&Members { numbers: Numbers::made(all), found: &found }).join("\n")
+    sentences::sentences(&Members { numbers: Numbers::made(all), found: &found }).join("\n")
 }
 
 #[test]

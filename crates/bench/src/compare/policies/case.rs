@@ -1,6 +1,6 @@
 //! Cases and loads.
 
-use crate::compare::stands::Requests;
+use crate::compare::prepared::Requests;
 
 pub(super) const CHUNK_BYTES: u64 = 512 << 10;
 pub(super) const MEMBERS: usize = 4;
@@ -90,7 +90,7 @@ impl Case {
     }
 
     /// The name of what it is compared with.
-    pub(super) fn anchor(self) -> String {
+    pub(super) fn baseline(self) -> String {
         Self { policy: Policy::Resync, ..self }.name()
     }
 }

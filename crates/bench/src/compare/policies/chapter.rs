@@ -13,7 +13,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     cases.retain(|case| numbers.has(&case.name()));
     let row = |case: &Case, load: Load| Compared {
         case: case.name(),
-        to: case.anchor(),
+        to: case.baseline(),
         load: load.name().to_owned(),
     };
     let rows: Vec<Compared> =
@@ -54,7 +54,7 @@ fn others(place: Place) -> impl Iterator<Item = Case> {
 }
 
 fn cost(numbers: &Numbers, case: Case, load: Load) -> Option<Measured> {
-    numbers.ratio(&case.name(), &case.anchor(), load.name(), TIME)
+    numbers.ratio(&case.name(), &case.baseline(), load.name(), TIME)
 }
 
 fn costs(numbers: &Numbers, place: Place) -> Table {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use self::case::{CHUNK_BYTES, Case, Load, MEMBERS, Place, Policy, STRIPE_BYTES};
-use super::stands::{Stands, fill, job_file};
+use super::prepared::{Prepared, fill, job_file};
 use super::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Job, Note, Standing};
@@ -105,7 +105,7 @@ impl Plan for Options {
         fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
         let tool = Tool::find("fio", "fio")?;
         let run_ms = self.run_ms;
-        Ok(Stands::on(stack, move |stack, job, note| {
+        Ok(Prepared::on(stack, move |stack, job, note| {
             let load = named(Load::ALL, |load| load.name().to_owned(), job)?;
             let text = job_file(job, &stack.top, load.requests(place), (area_bytes, run_ms));
             if policy != Policy::WrittenBack {

@@ -4,7 +4,7 @@ use super::Options;
 use super::case::{Case, Flow, Level, Task, states};
 use super::course::Phase;
 use super::numbers::{DD_CORES, SPEED, States, finish_error, kept, published_ratio, used};
-use super::{plots, published, says, tables};
+use super::{plots, published, sentences, tables};
 use crate::model::{Cell, Chapter, Found, Published};
 
 /// The chapter of the comparison `states`, from its options and from what was found.
@@ -13,7 +13,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     Chapter {
         title: "What the states of an array cost".to_owned(),
         about: about(&numbers),
-        says: says::says(&numbers),
+        says: sentences::sentences(&numbers),
         tables: tables::tables(&numbers),
         plots: plots::plots(&numbers),
         cells: cells(&numbers),

@@ -7,7 +7,7 @@ mod course;
 mod numbers;
 mod plots;
 mod published;
-mod says;
+mod sentences;
 mod sweep;
 mod tables;
 mod trace;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use self::case::{Case, Flow, LIMITS, Level, State, Task, states};
 use self::sweep::Sweep;
 use self::trace::Tracing;
-use super::stands::Stands;
+use super::prepared::Prepared;
 use super::{Plan, named};
 use crate::failure::Failure;
 use crate::model::{Chapter, Found, Group, Job, Standing};
@@ -175,7 +175,7 @@ impl Plan for Options {
         };
         let swept = |stack: Stack, state, members: String| {
             let jobs = Sweep::new(&stack, state, self)?;
-            Ok(Stands::on(stack, move |stack, job, note| {
+            Ok(Prepared::on(stack, move |stack, job, note| {
                 note.file("members.txt", members.as_str());
                 jobs.run(stack, job, note)
             }) as Box<dyn Standing>)
@@ -184,7 +184,7 @@ impl Plan for Options {
             let name = if limited { "limited".to_owned() } else { format!("raid{}", level.number) };
             let stack = sweep::array(room, self, level, (&name, self.traced_member_bytes))?;
             let jobs = Tracing::new(&stack, self, limited)?;
-            Ok(Stands::on(stack, move |stack, job, note| {
+            Ok(Prepared::on(stack, move |stack, job, note| {
                 note.file("members.txt", members.as_str());
                 jobs.run(stack, job, note)
             }) as Box<dyn Standing>)

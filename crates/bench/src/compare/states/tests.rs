@@ -53,7 +53,7 @@ fn said(alone: f64, in_sync: f64, dd: [f64; 2], recovery: [f64; 2]) -> String {
         server_cpu_s: None,
     };
     let found = Found { runs: vec![run], folder: folder.path().to_owned(), ..Found::default() };
-    says::says(&States { options: &options, numbers, found: &found }).join("\n")
+    sentences::sentences(&States { options: &options, numbers, found: &found }).join("\n")
 }
 
 #[test]

@@ -20,7 +20,7 @@ const WORST: [(&str, &str, &[Level]); 3] = [
     ("SEQ128KQ32T1-Write", "Long writes in pieces of 128K", &[Level::RAID_6]),
 ];
 
-pub(super) fn says(numbers: &Levels<'_>) -> Vec<String> {
+pub(super) fn sentences(numbers: &Levels<'_>) -> Vec<String> {
     let mut says: Vec<String> =
         WORST.iter().filter_map(|(job, what, levels)| worst(numbers, job, what, levels)).collect();
     let lost = says.len().min(2);

@@ -12,7 +12,7 @@ const REACHED: f64 = 0.9;
 /// Ratio to one volume below which it counts as a loss.
 const LOSS: f64 = 0.9;
 
-pub(super) fn says(numbers: &Members<'_>) -> Vec<String> {
+pub(super) fn sentences(numbers: &Members<'_>) -> Vec<String> {
     let all = [doubling(numbers), plateau(numbers), reads(numbers), seeks(numbers), loses(numbers)];
     all.into_iter().flatten().collect()
 }

@@ -7,17 +7,17 @@ use hdrhistogram::Histogram;
 use super::load::{Load, MIB, latencies, measure};
 use crate::compare::rates::Figures;
 use crate::failure::Failure;
-use crate::rig::talk::cpu_seconds;
+use crate::rig::process::cpu_seconds;
 use crate::rig::{Stack, VirtualDisk};
 
 /// A disk over vhost-user, as the driver of a virtual machine uses it.
-pub(super) struct Guest {
+pub(super) struct Driver {
     disk: VirtualDisk,
     server: u32,
     area_bytes: u64,
 }
 
-impl Guest {
+impl Driver {
     /// The disk that is served there, all of whose area was written once.
     pub(super) fn on(stack: &Stack, area_bytes: u64) -> Result<Self, Failure> {
         let socket = stack.top.path();

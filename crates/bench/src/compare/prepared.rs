@@ -9,7 +9,7 @@ use crate::rig::{Stack, Target};
 use crate::tool::{Tool, fio};
 
 /// A case that stands.
-pub(super) struct Stands<R> {
+pub(super) struct Prepared<R> {
     // What runs jobs goes before what they run on.
     run: R,
     stack: Stack,
@@ -17,14 +17,14 @@ pub(super) struct Stands<R> {
     pub(super) forgiven: bool,
 }
 
-impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure> + 'static> Stands<R> {
+impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure> + 'static> Prepared<R> {
     /// Layers, on which jobs are run so.
     pub(super) fn on(stack: Stack, run: R) -> Box<Self> {
         Box::new(Self { run, stack, forgiven: false })
     }
 }
 
-impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>> Standing for Stands<R> {
+impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>> Standing for Prepared<R> {
     fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
         let ran = (self.run)(&mut self.stack, job, note);
         // How it was set up comes before what was run first.

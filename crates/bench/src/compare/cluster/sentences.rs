@@ -13,7 +13,7 @@ const SEEN: f64 = 0.9;
 const ALL_OF_IT: f64 = 0.9;
 
 /// The sentences.
-pub(super) fn says(entries: &[Entry]) -> Vec<String> {
+pub(super) fn sentences(entries: &[Entry]) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (level, nodes) in [("raid4", 3), ("raid6", 5)] {
         let array: Vec<&Entry> =
@@ -231,16 +231,16 @@ mod tests {
             around(&setting(), "encoder", 0.98),
             around(&small(), "encoder", 0.84),
         ];
-        let text = says(&entries).join("\n");
+        let text = sentences(&entries).join("\n");
         assert!(text.contains("raid6 xor2d, 5 nodes: a client that sends the parity"), "{text}");
         assert!(text.contains("sends 67 % more") && text.contains("+38 % came back"), "{text}");
         assert!(text.contains("That is seen: here it is +40 % to +63 % over"), "{text}");
         assert!(text.contains("0.84 to 0.98 of the line"), "{text}");
         assert!(text.contains("the client alone 0.59 of the line"), "{text}");
         entries[2] = around(&small(), "encoder", 0.5);
-        assert!(says(&entries)[0].contains("is seen with some blocks only"));
+        assert!(sentences(&entries)[0].contains("is seen with some blocks only"));
         let entries = [around(&small(), "encoder", 0.6)];
-        assert!(says(&entries)[0].contains("That is not seen: here it is +0 %"));
+        assert!(sentences(&entries)[0].contains("That is not seen: here it is +0 %"));
     }
 
     #[test]
@@ -250,13 +250,13 @@ mod tests {
             around(&setting(), "encoder", 0.55),
             around(&gluster::beside(&setting()), "gluster", 0.5),
         ];
-        let text = says(&entries).join("\n");
+        let text = sentences(&entries).join("\n");
         assert!(text.contains("1 of 2 figures stay below 0.9"), "{text}");
         assert!(text.contains("256K, 500 Mbit/s, encoder (write), 0.55 of it"), "{text}");
         assert!(text.contains("In 1 case parity made by nodes is slower"), "{text}");
         assert!(text.contains("same links, writes are 1.10 times as fast"), "{text}");
         let fine = [around(&setting(), "encoder", 0.97)];
-        assert!(!says(&fine).join("\n").contains("loses"));
+        assert!(!sentences(&fine).join("\n").contains("loses"));
     }
 
     #[test]
@@ -271,11 +271,11 @@ mod tests {
             around(&disk, "encoder", 0.8),
             around(&Setting { link_bit_s: None, ..setting() }, "encoder", 5.0),
         ];
-        let text = says(&entries).join("\n");
+        let text = sentences(&entries).join("\n");
         assert!(text.contains("From 4 to 34 nodes"), "{text}");
         assert!(text.contains("0.90 of the line (34 nodes) and 0.97 (4 nodes)"), "{text}");
         assert!(text.contains("writes of whole stripes are 0.80 times as fast"), "{text}");
         assert!(text.contains("1 of 5 figures are of loopback"), "{text}");
-        assert!(says(&[]).is_empty());
+        assert!(sentences(&[]).is_empty());
     }
 }

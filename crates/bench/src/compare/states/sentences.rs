@@ -12,7 +12,7 @@ const WANTED: (f64, f64) = (0.95, 0.3);
 const WANTED_READERS: f64 = 1.5;
 
 /// The sentences of the chapter, each of them where there are numbers for it.
-pub(super) fn says(numbers: &States<'_>) -> Vec<String> {
+pub(super) fn sentences(numbers: &States<'_>) -> Vec<String> {
     let mut says = Vec::new();
     says.extend(Flow::ALL.into_iter().filter_map(|flow| cost(numbers, flow)));
     says.extend(Flow::ALL.into_iter().filter_map(|flow| give_and_take(numbers, flow)));
