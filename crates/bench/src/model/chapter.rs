@@ -124,7 +124,22 @@ pub struct Table {
     pub note: String,
 }
 
+/// Head of a column, and the word of each row.
+pub type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
+
 impl Table {
+    /// A table of columns.
+    pub fn of_columns<R>(
+        title: impl Into<String>,
+        rows: impl IntoIterator<Item = R>,
+        columns: &[Column<'_, R>],
+        note: impl Into<String>,
+    ) -> Self {
+        let row = |row: R| columns.iter().map(|(_, word)| word(&row)).collect();
+        let head = columns.iter().map(|(head, _)| *head);
+        Self::new(title, head, rows.into_iter().map(row), note)
+    }
+
     /// A table of these rows.
     pub fn new(
         title: impl Into<String>,

@@ -1,6 +1,6 @@
 //! Measurements as tables: bound beside measured, and published beside both.
 
-use super::entry::Entry;
+use super::entry::{CpuSeconds, Entry};
 use super::published::Figures;
 use super::words::Pattern;
 use crate::compare::words::{NOTHING, marked, range, two};
@@ -8,33 +8,11 @@ use crate::model::{Spread, Table};
 
 const SMALL_BYTES: f64 = 4096.0;
 const MEBIBYTE: f64 = (1 << 20) as f64;
-const HEAD: [&str; 8] = [
-    "array, on what, parity made by",
-    "MB/s (min-max)",
-    "of line",
-    "bound",
-    "x client",
-    "client B/B",
-    "node B/B (bound)",
-    "CPU s/GiB client, nodes",
-];
-const PUBLISHED_HEAD: [&str; 7] = [
-    "array, on what, parity made by",
-    "of line",
-    "published",
-    "client alone, of line",
-    "its ceiling",
-    "gain over the ceiling",
-    "published gain",
-];
 
 /// Returns the table of what has been published, and one for each pattern.
 pub(super) fn tables(entries: &[Entry]) -> Vec<Table> {
-    let of_pattern = |&pattern: &Pattern| {
-        let same = entries.iter().filter(|entry| entry.pattern == pattern);
-        Table::new(pattern.facts().title, HEAD, same.map(|entry| row(entry, entries)), "")
-            .unless_empty()
-    };
+    let of_pattern =
+        |&pattern: &Pattern| table(entries, pattern, pattern.facts().title).unless_empty();
     let published = as_published(entries).unless_empty();
     let of_patterns = Pattern::ALL.iter().filter_map(of_pattern);
     let mut tables: Vec<Table> = published.into_iter().chain(of_patterns).collect();
@@ -47,50 +25,62 @@ pub(super) fn tables(entries: &[Entry]) -> Vec<Table> {
 /// The arrays of the publication.
 fn as_published(entries: &[Entry]) -> Table {
     let share = |spread: Spread| marked(three(spread.median), spread.is_noisy());
-    let row = |entry: &Entry| {
-        if !entry.is_made_by_nodes() {
-            return None;
-        }
-        let figures = Figures::of(entry)?;
-        let client = entry.client(entries).map(Entry::lines);
-        Some(vec![
-            entry.case.clone(),
-            share(entry.lines()),
-            two(figures.made_by_nodes()),
-            word(client, share),
-            two(figures.ceiling),
-            percent(entry.of_line() / figures.ceiling),
-            percent(figures.gain),
-        ])
-    };
-    Table::new(
+    let of = |entry: &&Entry| Figures::of(entry);
+    let made = entries.iter().filter(|entry| entry.is_made_by_nodes());
+    let made = made.filter_map(|entry| Some((entry, of(&entry)?)));
+    Table::of_columns(
         "Parity made by nodes, as published and here",
-        PUBLISHED_HEAD,
-        entries.iter().filter_map(row),
+        made,
+        &[
+            ("array, on what, parity made by", &|(entry, _)| entry.case.clone()),
+            ("of line", &|(entry, _)| share(entry.lines())),
+            ("published", &|(_, figures)| two(figures.made_by_nodes())),
+            ("client alone, of line", &|(entry, _)| {
+                word(entry.client(entries).map(Entry::lines), share)
+            }),
+            ("its ceiling", &|(_, figures)| two(figures.ceiling)),
+            ("gain over the ceiling", &|(entry, figures)| {
+                percent(entry.of_line() / figures.ceiling)
+            }),
+            ("published gain", &|(_, figures)| percent(figures.gain)),
+        ],
         "Shares of the line: what one plain TCP stream carries on the same link, in the same run. \
          The ceiling is what a client can write at best that sends the parity, too.",
     )
 }
 
-fn row(entry: &Entry, all: &[Entry]) -> Vec<String> {
-    let rate = entry.data_bytes_s.times(1e-6);
-    let found = entry.node_bytes_per_data_byte;
-    let exchanged = match entry.bound_node_bytes_per_data_byte {
-        Some(bound) => word(found, |found| format!("{} ({})", three(found), three(bound))),
-        None => word(found, three),
+/// All entries of a pattern.
+fn table(entries: &[Entry], pattern: Pattern, title: &str) -> Table {
+    let rate = |entry: &Entry| {
+        let rate = entry.data_bytes_s.times(1e-6);
+        let median = marked(format!("{:.1}", rate.median), rate.is_noisy());
+        format!("{median} ({:.1}-{:.1})", rate.min, rate.max)
     };
-    let cpu = entry.cpu_s_per_gib;
-    let median = marked(format!("{:.1}", rate.median), rate.is_noisy());
-    vec![
-        entry.case.clone(),
-        format!("{median} ({:.1}-{:.1})", rate.min, rate.max),
-        three(entry.of_line()),
-        word(entry.bound_lines(), two),
-        word(entry.times_client(all), two),
-        word(entry.client_bytes_per_data_byte, three),
-        exchanged,
-        format!("{}, {}", word(cpu.client, two), word(cpu.nodes, two)),
-    ]
+    let exchanged = |entry: &Entry| match entry.bound_node_bytes_per_data_byte {
+        Some(bound) => word(entry.node_bytes_per_data_byte, |found| {
+            format!("{} ({})", three(found), three(bound))
+        }),
+        None => word(entry.node_bytes_per_data_byte, three),
+    };
+    let cpu = |entry: &Entry| {
+        let CpuSeconds { client, nodes } = entry.cpu_s_per_gib;
+        format!("{}, {}", word(client, two), word(nodes, two))
+    };
+    Table::of_columns(
+        title,
+        entries.iter().filter(|entry| entry.pattern == pattern),
+        &[
+            ("array, on what, parity made by", &|entry| entry.case.clone()),
+            ("MB/s (min-max)", &|entry| rate(entry)),
+            ("of line", &|entry| three(entry.of_line())),
+            ("bound", &|entry| word(entry.bound_lines(), two)),
+            ("x client", &|entry| word(entry.times_client(entries), two)),
+            ("client B/B", &|entry| word(entry.client_bytes_per_data_byte, three)),
+            ("node B/B (bound)", &|entry| exchanged(entry)),
+            ("CPU s/GiB client, nodes", &|entry| cpu(entry)),
+        ],
+        "",
+    )
 }
 
 fn word<T>(value: Option<T>, word: impl Fn(T) -> String) -> String {

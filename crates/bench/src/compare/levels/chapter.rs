@@ -111,41 +111,27 @@ fn ratios(numbers: &Levels<'_>, cache: Cache) -> Option<Table> {
 
 /// One case as it was published.
 fn table(numbers: &Levels<'_>, case: Case) -> Table {
-    let head = [
-        "JOB",
-        "MB/s",
-        "published",
-        "IOPS",
-        "published",
-        "of no RAID",
-        "published",
-        "bound",
-        "p99 ms",
-        "CPU %",
-    ];
-    let row = |job: &str| {
-        let of = |metric| median(numbers.numbers.spread(&case.name(), job, metric));
-        let published = numbers.published(case, job);
-        vec![
-            job.to_owned(),
-            of(RATE),
-            plain(published.map(|(rate, _)| rate)),
-            of(IOPS),
-            plain(published.map(|(_, iops)| iops)),
-            median(spread(numbers.to_plain(case, job).as_ref())),
-            plain(numbers.published_ratio(case, job)),
-            plain(numbers.bound(case, job)),
-            of(P99),
-            of(CPU),
-        ]
-    };
+    let name = case.name();
+    let of = |job: &str, metric| median(numbers.numbers.spread(&name, job, metric));
+    let published = |job: &str| numbers.published(case, job);
     let cores = numbers.cores(case).map_or_else(String::new, |cores| {
         format!(" The process that serves it took {cores:.2} cores meanwhile, on average.")
     });
-    without_empty_columns(Table::new(
-        format!("{} cache", case.name()),
-        head,
-        numbers.jobs().into_iter().map(row),
+    without_empty_columns(Table::of_columns(
+        format!("{name} cache"),
+        numbers.jobs(),
+        &[
+            ("JOB", &|job| (*job).to_owned()),
+            ("MB/s", &|job| of(job, RATE)),
+            ("published", &|job| plain(published(job).map(|(rate, _)| rate))),
+            ("IOPS", &|job| of(job, IOPS)),
+            ("published", &|job| plain(published(job).map(|(_, iops)| iops))),
+            ("of no RAID", &|job| median(spread(numbers.to_plain(case, job).as_ref()))),
+            ("published", &|job| plain(numbers.published_ratio(case, job))),
+            ("bound", &|job| plain(numbers.bound(case, job))),
+            ("p99 ms", &|job| of(job, P99)),
+            ("CPU %", &|job| of(job, CPU)),
+        ],
         format!("{MB_S} CPU is that of each process of fio's.{cores}"),
     ))
 }

@@ -158,39 +158,15 @@ fn parity(numbers: &States<'_>, level: Level, flow: Flow) -> Table {
 
 /// Table of what a recovery and a use of the array take from each other.
 fn give_and_take(numbers: &States<'_>) -> Table {
-    let of_trace = |(level, flow): (Level, Flow)| {
-        let of = |metric: &str| numbers.traced(level, flow, metric);
-        let share = |metric: &str| figure(numbers.middle(level, flow, &kept(metric)));
-        let both = of(&used(Phase::Both))?;
-        let left = figure(left_mb_s(numbers, level, flow, both.median));
-        let [alone, with, after] =
-            [Phase::Alone, Phase::Both, Phase::After].map(|phase| text(of(phase.name())));
-        let dd = [Phase::InSync, Phase::Degraded, Phase::Both].map(|phase| text(of(&used(phase))));
-        let more = [
-            share(&used(Phase::Both)),
-            alone,
-            with,
-            share(Phase::Both.name()),
-            left,
-            after,
-            share(Phase::After.name()),
-        ];
-        let name = format!("RAID {}, {}", level.number, flow.name());
-        Some(row(name, dd.into_iter().chain(more)))
+    type Trace = (Level, Flow);
+    let of = |(level, flow): &Trace, metric: &str| numbers.traced(*level, *flow, metric);
+    let speed = |trace: &Trace, metric: &str| text(of(trace, metric));
+    let share =
+        |(level, flow): &Trace, metric: &str| figure(numbers.middle(*level, *flow, &kept(metric)));
+    let left = |trace: &Trace| {
+        let used = of(trace, &used(Phase::Both))?;
+        left_mb_s(numbers, trace.0, trace.1, used.median)
     };
-    let head = [
-        "",
-        "dd in sync",
-        "dd degraded",
-        "dd in recovery",
-        "of degraded",
-        "recovery alone",
-        "with dd",
-        "of alone",
-        "members allow",
-        "after dd",
-        "of alone",
-    ];
     let note = format!(
         "At the default limits. Published for RAID 1: dd keeps {} at the least from 64 MB on; the \
          recovery {:.2} of its speed with dd and {:.2} after it. 'Members allow' is what dd leaves \
@@ -199,8 +175,26 @@ fn give_and_take(numbers: &States<'_>) -> Table {
         published::RECOVERY_IN_USE,
         published::RECOVERY_AFTER
     );
-    let rows = numbers.traces().into_iter().filter_map(of_trace);
-    Table::new("What a recovery and a dd take from each other, MB/s", head, rows, note)
+    let mut traces = numbers.traces();
+    traces.retain(|trace| of(trace, &used(Phase::Both)).is_some());
+    Table::of_columns(
+        "What a recovery and a dd take from each other, MB/s",
+        traces,
+        &[
+            ("", &|(level, flow)| format!("RAID {}, {}", level.number, flow.name())),
+            ("dd in sync", &|trace| speed(trace, &used(Phase::InSync))),
+            ("dd degraded", &|trace| speed(trace, &used(Phase::Degraded))),
+            ("dd in recovery", &|trace| speed(trace, &used(Phase::Both))),
+            ("of degraded", &|trace| share(trace, &used(Phase::Both))),
+            ("recovery alone", &|trace| speed(trace, Phase::Alone.name())),
+            ("with dd", &|trace| speed(trace, Phase::Both.name())),
+            ("of alone", &|trace| share(trace, Phase::Both.name())),
+            ("members allow", &|trace| figure(left(trace))),
+            ("after dd", &|trace| speed(trace, Phase::After.name())),
+            ("of alone", &|trace| share(trace, Phase::After.name())),
+        ],
+        note,
+    )
 }
 
 /// Returns what is left of a member for the recovery.
