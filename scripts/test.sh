@@ -13,7 +13,6 @@ cd "$(dirname "$(realpath "$0")")/.."
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
 first=(fmt clippy deny build)
-# The comparisons write most, and are over long before the nodes of `survive` are counted on.
 waiting=(unit judges survive)
 measuring=(comparisons fuzz model)
 computing=(sim)

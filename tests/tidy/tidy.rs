@@ -36,8 +36,13 @@ const MAX_METHODS: usize = 60;
 const MAX_FIELDS: usize = 25;
 /// The crates and folders whose types are so small, and whose methods call from file to file in one
 /// direction.
-const SMALL_TYPES: &[&str] =
-    &["crates/array/src", "crates/cluster/src", "crates/host/src", "crates/rescue/src"];
+const SMALL_TYPES: &[&str] = &[
+    "crates/array/src",
+    "crates/bench/src",
+    "crates/cluster/src",
+    "crates/host/src",
+    "crates/rescue/src",
+];
 /// What lies on members has the fields that md's formats have.
 const FORMATS: &str = "crates/array/src/format";
 
@@ -50,8 +55,22 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/array/src/keeper/sync", &[]),
     ("crates/array/src/level", &[]),
     ("crates/array/src/plan", &[]),
+    ("crates/bench/src", &[]),
     ("crates/bench/src/command", &[]),
+    ("crates/bench/src/compare", &[]),
+    ("crates/bench/src/compare/chunk", &[]),
+    ("crates/bench/src/compare/cluster", &[]),
+    ("crates/bench/src/compare/engine", &[]),
+    ("crates/bench/src/compare/levels", &[]),
+    ("crates/bench/src/compare/members", &[]),
+    ("crates/bench/src/compare/policies", &[]),
+    ("crates/bench/src/compare/states", &[]),
+    ("crates/bench/src/model", &[]),
+    ("crates/bench/src/report", &[]),
+    ("crates/bench/src/report/plot", &[]),
     ("crates/bench/src/rig", &[]),
+    ("crates/bench/src/rig/limit", &[]),
+    ("crates/bench/src/tool", &[]),
     ("crates/cli/src", &[]),
     ("crates/cli/src/args", &[]),
     ("crates/cli/src/cmd/assemble", &[]),

@@ -1,22 +1,22 @@
-//! Why a measurement was not made.
+//! Reasons why a measurement was not made.
 
 use std::fmt;
 use std::io;
 
 use braid_array::refusal::{Next, Refusal};
 
-/// What ends a comparison, or leaves a gap in it.
+/// Reason that ends a comparison, or leaves a gap in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What could not be measured, or with what.
+    /// Thing that could not be measured, or tool that could not be used.
     pub object: String,
     /// Why, and what to do.
     pub why: Refusal,
-    /// What happens to the rest.
+    /// Extent of the failure.
     pub ends: Ends,
 }
 
-/// What a failure puts an end to.
+/// Extent of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// The case or the job: the report has a gap there. Something is not installed or not allowed.
@@ -38,12 +38,12 @@ impl Failure {
         Self { object: object.to_string(), why, ends: Ends::Run }
     }
 
-    /// As [`Failure::refused`] with a reason that knows the next step already.
+    /// Same as [`Failure::refused`], with a reason that knows the next step already.
     pub fn explained(object: impl fmt::Display, why: impl Into<Refusal>) -> Self {
         Self { object: object.to_string(), why: why.into(), ends: Ends::Run }
     }
 
-    /// This part cannot be measured here; the others can.
+    /// Leaves a gap: this part cannot be measured here; the others can.
     pub fn gap(
         object: impl fmt::Display,
         reason: impl fmt::Display,
@@ -52,7 +52,7 @@ impl Failure {
         Self { ends: Ends::Part, ..Self::refused(object, reason, next) }
     }
 
-    /// What was asked for makes no sense.
+    /// Refuses a request that makes no sense.
     pub fn usage(
         object: impl fmt::Display,
         reason: impl fmt::Display,
@@ -61,7 +61,7 @@ impl Failure {
         Self { ends: Ends::Usage, ..Self::refused(object, reason, next) }
     }
 
-    /// What the system said about a file, a device or a program.
+    /// Reports an error of the system about a file, a device or a program.
     pub fn system(object: impl fmt::Display, error: &io::Error, next: impl Into<Next>) -> Self {
         Self::refused(object, system_error(error), next)
     }

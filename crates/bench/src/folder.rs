@@ -41,16 +41,16 @@ struct Line {
     gap: Option<Gap>,
 }
 
-/// What a run belongs to.
+/// Address of a run in the journal.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The name of the comparison.
     pub comparison: &'a str,
-    /// What was set up.
+    /// Name of the case.
     pub case: &'a str,
-    /// What was run.
+    /// Name of the job.
     pub job: &'a str,
-    /// Which time, from 0.
+    /// Number of the round, from 0.
     pub round: u16,
 }
 
@@ -82,7 +82,7 @@ impl Folder {
         Err(Failure::usage(path.display(), reason, "name a directory that bench has made"))
     }
 
-    /// Where it is.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -147,7 +147,7 @@ impl Folder {
         self.replace(&format!("raw/{name}/options.json"), &text)
     }
 
-    /// What a comparison was asked for.
+    /// Returns the options of a comparison.
     #[must_use]
     pub fn options(&self, name: &str) -> Option<Value> {
         let file = self.path.join("raw").join(name).join("options.json");
@@ -251,10 +251,8 @@ mod tests {
         file.write_all(b"{\"comparison\":\"states\",\"ru").expect("written");
         let found = folder.found("states");
         assert_eq!((found.runs.len(), found.gaps.len()), (2, 1));
-        let number = |text: &str| text.split(' ').next()?.parse().ok();
-        let measured = found.measured("UU", "write 4 MB", "dd.txt", number).expect("a number");
-        assert_eq!((measured.spread.median, measured.runs), (6.0, 2));
-        assert_eq!(measured.raw[1], "raw/states/uu/write-4-mb.2.dd.txt");
+        assert_eq!(found.runs[1].file("dd.txt"), Some("raw/states/uu/write-4-mb.2.dd.txt"));
+        assert_eq!(found.text(&found.runs[1], "dd.txt").as_deref(), Some("7.0 MB/s"));
         assert_eq!(found.server_cores("UU", "write 4 MB").expect("cores").median, 0.5);
     }
 

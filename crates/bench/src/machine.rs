@@ -4,12 +4,12 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// What a reader has to know of it.
+/// Facts of a machine that a reader has to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// As the system names it.
+    /// Model of the processor, as the system names it.
     pub cpu: String,
-    /// That this process may use.
+    /// Cores that this process may use.
     pub cores: usize,
     /// All of it.
     pub memory_bytes: u64,
@@ -17,16 +17,16 @@ pub struct Machine {
     pub kernel: String,
     /// The version of Braid.
     pub braid: String,
-    /// What the tools say of themselves, one line each.
+    /// Versions of the tools, one line each.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Where the members lay, and on what file system.
+    /// Place of the members, and its file system.
     #[serde(default)]
     pub storage: String,
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     #[must_use]
     pub fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::failure::{Ends, Failure};
 use crate::folder::{Folder, Place};
 use crate::model::{Chapter, Comparison, Gap, Group, Note, Standing};
-use crate::rig::{Room, talk};
+use crate::rig::{Room, process};
 
 /// One run of one or several comparisons.
 pub struct Runner<'a> {
@@ -23,7 +23,7 @@ pub fn takes(comparisons: &[Box<dyn Comparison>]) -> Duration {
     comparisons.iter().flat_map(|one| one.groups()).map(|group| group.takes()).sum()
 }
 
-/// What remains of a group: (job, case, round), in the order in which they are run.
+/// Remainder of a group: what is not done yet.
 struct Left<'a> {
     comparison: &'a dyn Comparison,
     group: &'a Group,
@@ -42,7 +42,7 @@ impl Left<'_> {
 }
 
 impl<'a> Runner<'a> {
-    /// With a bar of progress on stderr, or without.
+    /// Creates a runner that shows its progress with this bar.
     #[must_use]
     pub fn new(folder: &'a Folder, room: &'a Room, bar: ProgressBar) -> Self {
         Self { folder, room, bar }
@@ -128,7 +128,7 @@ impl<'a> Runner<'a> {
         std::fs::create_dir_all(&scratch).map_err(system)?;
         let mut note = Note { scratch: scratch.clone(), ..Note::default() };
         let server = standing.server();
-        let cpu = || server.and_then(talk::cpu_seconds);
+        let cpu = || server.and_then(process::cpu_seconds);
         let before = cpu();
         let start = Instant::now();
         let result = standing.run(place.job, &mut note);
@@ -161,7 +161,7 @@ impl<'a> Runner<'a> {
 /// The chapters of everything that the folder holds, made again from what the tools said.
 pub fn chapters(folder: &Folder) -> Result<Vec<Chapter>, Failure> {
     let mut chapters = Vec::new();
-    for name in crate::compare::NAMES {
+    for name in crate::compare::names() {
         let Some(options) = folder.options(name) else { continue };
         let comparison = crate::compare::read(name, options)?;
         let found = folder.found(name);
@@ -208,7 +208,7 @@ mod tests {
         ends: Ends,
     }
 
-    struct Stands {
+    struct Prepared {
         case: String,
         asked: Asked,
         ends: Ends,
@@ -237,14 +237,14 @@ mod tests {
             }
             let asked = self.asked.clone();
             let ends = self.ends;
-            Ok(Box::new(Stands { case: case.to_owned(), asked, ends }))
+            Ok(Box::new(Prepared { case: case.to_owned(), asked, ends }))
         }
         fn chapter(&self, _: &Found) -> Chapter {
             Chapter::default()
         }
     }
 
-    impl Standing for Stands {
+    impl Standing for Prepared {
         fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
             self.asked.borrow_mut().push(format!("{} {job}", self.case));
             if (self.case.as_str(), job) == ("b", "hard") {

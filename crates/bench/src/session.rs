@@ -20,7 +20,7 @@ use crate::tool::Tool;
 const MEMORY: &str = "/dev/shm";
 /// Short comparisons fit into it.
 const MEMORY_BYTES: u64 = 4 << 30;
-/// What is used, and how it tells its version.
+/// Programs, and the option with which each tells its version.
 const TOOLS: [(&str, &str); 11] = [
     ("fio", "--version"),
     ("dd", "--version"),
@@ -35,13 +35,13 @@ const TOOLS: [(&str, &str); 11] = [
     ("mdadm", "--version"),
 ];
 
-/// What is asked for.
+/// Request of a caller.
 pub struct Ask {
-    /// In the order in which they are run.
+    /// Comparisons, in the order in which they are run.
     pub comparisons: Vec<Box<dyn Comparison>>,
     /// The report's folder; `None`: nothing is kept.
     pub report: Option<PathBuf>,
-    /// Where files of members go; `None`: into memory if `small`, else where temporary files go.
+    /// Directory of member files; `None`: into memory if `small`, else where temporary files go.
     pub dir: Option<PathBuf>,
     /// All of it is short and small.
     pub small: bool,
@@ -49,7 +49,7 @@ pub struct Ask {
     pub members: Vec<PathBuf>,
     /// Members may hold something.
     pub force: bool,
-    /// What the folder holds already is not measured again.
+    /// Runs that the folder holds already are not made again.
     pub resume: bool,
     /// Shows how far it is.
     pub bar: ProgressBar,
@@ -57,10 +57,10 @@ pub struct Ask {
     pub when_interrupted: Box<dyn FnOnce() + Send>,
 }
 
-/// What came out.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Reported {
-    /// For a terminal.
+    /// Text for a terminal.
     pub text: String,
     /// `results.json`.
     pub json: String,
@@ -95,7 +95,7 @@ pub fn run(ask: Ask) -> Result<Reported, Failure> {
     ended.map(|()| reported)
 }
 
-/// As large as there is room for; one that is resumed, as large as it was.
+/// Makes a comparison as large as there is room for; a resumed one, as large as it was.
 fn fitted(
     mut comparison: Box<dyn Comparison>,
     room: &Room,
@@ -125,7 +125,7 @@ pub fn write(folder: &Folder) -> Result<Reported, Failure> {
     Ok(Reported { text: report::text(&chapters), json: json.unwrap_or_default() })
 }
 
-/// What somebody put on a disk is not overwritten.
+/// Refuses members that hold something.
 fn check_member(path: &Path, force: bool) -> Result<(), Failure> {
     let file = member::peek(path)
         .map_err(|why| Failure::usage(path.display(), why, "name another member"))?;

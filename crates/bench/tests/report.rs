@@ -4,9 +4,11 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
+use braid_bench::folder::Folder;
 use braid_bench::model::{Chapter, Plot};
-use braid_bench::report;
+use braid_bench::{report, session};
 use roxmltree::Document;
 use serde_json::{Value, json};
 
@@ -186,4 +188,26 @@ fn a_report_takes_the_place_of_the_one_before() {
 fn a_report_that_cannot_be_written_says_where() {
     let failure = report::write(Path::new("/dev/null/x"), &machine(), &[]).expect_err("no folder");
     assert_eq!(failure.object, "/dev/null/x/plots");
+}
+
+/// `measured.tar.gz` has what the tools said in short runs of all comparisons, some of it cut out,
+/// and the report of that: its text, and the sums of its files.
+#[test]
+fn the_report_of_what_was_measured_once_stays_the_same() {
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/measured.tar.gz");
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |command: &mut Command| {
+        let output = command.current_dir(folder.path()).output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert!(run(Command::new("tar").arg("-xzf").arg(archive)).0, "it is unpacked");
+    let measured = Folder::of_report(folder.path()).expect("what was measured");
+    let text = session::write(&measured).expect("a report").text;
+    let expected = fs::read_to_string(folder.path().join("expected/report.txt")).expect("a text");
+    for (number, (found, expected)) in text.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "line {} of the report", number + 1);
+    }
+    assert_eq!(text.len(), expected.len());
+    let (same, said) = run(Command::new("sha256sum").args(["--check", "expected/sums"]));
+    assert!(same, "{said}");
 }

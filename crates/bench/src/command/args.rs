@@ -98,11 +98,11 @@ pub(crate) struct ClusterArgs {
     /// What the arrays do about unclean stops; several are compared
     #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "resync")]
     #[arg(requires = "level")]
-    pub(crate) policies: Vec<PolicyName>,
+    pub(crate) policies: Vec<Policy>,
     /// Where the nodes keep their volumes
     #[arg(long, value_name = "STORAGE", value_delimiter = ',', default_value = "memory")]
     #[arg(requires = "level")]
-    pub(crate) storage: Vec<StorageName>,
+    pub(crate) storage: Vec<Storage>,
     /// How data travels: tcp, ofi or ofi:PROVIDER
     #[arg(long, value_name = "FABRIC", default_value = "tcp", requires = "level")]
     pub(crate) fabric: String,
@@ -144,50 +144,10 @@ pub(crate) struct ClusterArgs {
     pub(crate) run: RunArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum StorageName {
-    /// In memory
-    Memory,
-    /// In files
-    Disk,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum PolicyName {
-    /// All parities are made anew
-    Resync,
-    /// Those that a bitmap marks
-    Bitmap,
-    /// Parts of stripes are recorded first
-    Ppl,
-    /// All is recorded first
-    Journal,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PeerName {
     /// GlusterFS, dispersed volume 3+2
     Gluster,
-}
-
-impl From<StorageName> for Storage {
-    fn from(name: StorageName) -> Self {
-        match name {
-            StorageName::Memory => Self::Memory,
-            StorageName::Disk => Self::Disk,
-        }
-    }
-}
-
-impl From<PolicyName> for Policy {
-    fn from(name: PolicyName) -> Self {
-        match name {
-            PolicyName::Resync => Self::Resync,
-            PolicyName::Bitmap => Self::Bitmap,
-            PolicyName::Ppl => Self::Ppl,
-            PolicyName::Journal => Self::Journal,
-        }
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -322,9 +282,9 @@ mod tests {
             let typed = schedule.to_possible_value().expect("a name");
             assert_eq!(typed.get_name(), cluster::WriteSchedule::from(*schedule).name());
         }
-        for storage in StorageName::value_variants() {
+        for storage in Storage::value_variants() {
             let typed = storage.to_possible_value().expect("a name");
-            assert_eq!(typed.get_name(), Storage::from(*storage).name());
+            assert_eq!(typed.get_name(), storage.name());
         }
     }
 }

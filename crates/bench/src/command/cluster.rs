@@ -8,7 +8,7 @@ use braid_cluster::family::XOR2D_NAME;
 
 use super::args::{ClusterArgs, PeerName};
 use super::compare;
-use super::runs::RunArgs;
+use super::runs::{RunArgs, RunsArgs};
 
 const RUNS: std::ops::RangeInclusive<u16> = 1..=99;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=600.0;
@@ -17,7 +17,7 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Failure> {
     let dir = args.run.dir.clone().or_else(|| args.store.clone());
     let run = RunArgs { dir, ..args.run.clone() };
     let Some(level) = &args.level else {
-        return compare::one(&run, "cluster");
+        return compare::usual::<Cluster>(&RunsArgs { run, runs: None });
     };
     let options = options(args, level)?;
     if args.link.is_none() {
@@ -68,8 +68,8 @@ fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
         nodes: args.nodes.clone(),
         clients: args.clients.clone(),
         block_bytes: args.block.iter().map(|block| block.0).collect(),
-        policies: args.policies.iter().copied().map(Into::into).collect(),
-        storage: args.storage.iter().copied().map(Into::into).collect(),
+        policies: args.policies.clone(),
+        storage: args.storage.clone(),
         fabric: args.fabric.clone(),
         link_bit_s: args.link,
         schedules: args.schedules.iter().copied().map(Into::into).collect(),

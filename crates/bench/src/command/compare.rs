@@ -3,15 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use braid_bench::compare::chunk;
-use braid_bench::compare::engine::{self, Engine};
-use braid_bench::compare::levels::{self, Levels};
-use braid_bench::compare::members::{self, Members};
-use braid_bench::compare::states::{self, States};
+use braid_bench::compare::rivals::Rival;
+use braid_bench::compare::{self, Plan, Wishes, chunk, engine, levels, policies};
 use braid_bench::folder::Folder;
 use braid_bench::model::Comparison;
+use braid_bench::runner;
 use braid_bench::session::{self, Ask};
-use braid_bench::{compare, runner};
 use braid_cli::{Failure, output, system_error};
 use indicatif::ProgressBar;
 
@@ -23,45 +20,34 @@ const REPORT: &str = "braid-bench";
 /// All comparisons that were published first by others, at their standard sizes.
 pub(super) fn all(args: &AllArgs) -> Result<(), Failure> {
     let AllArgs { run: common, runs, against } = args;
-    let wishes = compare::Wishes { quick: common.quick, runs: *runs, against: against.clone() };
-    let standard = |&name| Ok(compare::standard(name, &wishes)?);
-    let all = compare::PUBLISHED.iter().map(standard).collect::<Result<Vec<_>, Failure>>()?;
-    run(common, all)
+    run(common, compare::published(&wishes(common, *runs, against)))
 }
 
-pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
-    let standard = if args.run.quick { chunk::Options::quick() } else { chunk::Options::full() };
-    let levels = if args.levels.is_empty() { standard.levels } else { args.levels.clone() };
-    let rounds = args.runs.unwrap_or(standard.rounds);
-    let against = args.against.clone();
-    let chunk = chunk::Chunk::of(chunk::Options { levels, rounds, against, ..standard })?;
-    run(&args.run, vec![Box::new(chunk)])
+fn wishes(args: &RunArgs, runs: Option<u16>, against: &[Rival]) -> Wishes {
+    Wishes { quick: args.quick, runs, against: against.to_vec() }
 }
 
-pub(super) fn states(args: &RunsArgs) -> Result<(), Failure> {
-    let standard = if args.run.quick { states::Options::quick() } else { states::Options::full() };
-    let runs = args.runs.unwrap_or(standard.runs);
-    run(&args.run, vec![Box::new(States(states::Options { runs, ..standard }))])
-}
-
-/// One comparison, at its standard sizes.
-pub(super) fn one(args: &RunArgs, name: &str) -> Result<(), Failure> {
-    let wishes = compare::Wishes { quick: args.quick, ..compare::Wishes::default() };
-    run(args, vec![compare::standard(name, &wishes)?])
-}
-
-pub(super) fn engine(args: &EngineArgs) -> Result<(), Failure> {
-    let standard = if args.run.quick { engine::Options::quick() } else { engine::Options::full() };
-    let levels = if args.levels.is_empty() { standard.levels } else { args.levels.clone() };
-    let runs = args.runs.unwrap_or(standard.runs);
-    let options = engine::Options { levels, runs, ..standard };
-    run(&beside_memory(&args.run), vec![Box::new(Engine(options))])
+/// A comparison at its standard sizes.
+pub(super) fn usual<P: Plan>(args: &RunsArgs) -> Result<(), Failure> {
+    run(&args.run, vec![Box::new(wishes(&args.run, args.runs, &[]).plan::<P>())])
 }
 
 pub(super) fn policies(args: &RunsArgs) -> Result<(), Failure> {
-    let wishes =
-        compare::Wishes { quick: args.run.quick, runs: args.runs, ..compare::Wishes::default() };
-    run(&beside_memory(&args.run), vec![compare::standard("policies", &wishes)?])
+    let run = beside_memory(&args.run);
+    usual::<policies::Options>(&RunsArgs { run, runs: args.runs })
+}
+
+pub(super) fn chunk(args: &ChunkArgs) -> Result<(), Failure> {
+    let usual: chunk::Options = wishes(&args.run, args.runs, &[]).plan();
+    let levels = if args.levels.is_empty() { usual.levels } else { args.levels.clone() };
+    let options = chunk::Options { levels, against: args.against.clone(), ..usual };
+    run(&args.run, vec![Box::new(options.checked()?)])
+}
+
+pub(super) fn engine(args: &EngineArgs) -> Result<(), Failure> {
+    let usual: engine::Options = wishes(&args.run, args.runs, &[]).plan();
+    let levels = if args.levels.is_empty() { usual.levels } else { args.levels.clone() };
+    run(&beside_memory(&args.run), vec![Box::new(engine::Options { levels, ..usual })])
 }
 
 /// Files of comparisons that have members of memory beside them do not go into memory, too.
@@ -70,33 +56,26 @@ fn beside_memory(args: &RunArgs) -> RunArgs {
     RunArgs { dir: Some(dir), ..args.clone() }
 }
 
-pub(super) fn members(args: &RunsArgs) -> Result<(), Failure> {
-    let quick = args.run.quick;
-    let options = if quick { members::Options::quick() } else { members::Options::full() };
-    let runs = args.runs.unwrap_or(options.runs);
-    run(&args.run, vec![Box::new(Members(members::Options { runs, ..options }))])
-}
-
 pub(super) fn levels(args: &LevelsArgs) -> Result<(), Failure> {
-    let standard = if args.run.quick { levels::Options::quick() } else { levels::Options::full() };
+    let usual: levels::Options = wishes(&args.run, args.runs, &[]).plan();
     let job = args.job.as_deref().map(job_file).transpose()?;
     // A job file of somebody's own does not know that all is small.
-    let published = if job.is_some() { levels::Options::full() } else { standard.clone() };
+    let full = levels::Options::usual(false);
+    let size_bytes = if job.is_some() { full.size_bytes } else { usual.size_bytes };
     let members = count(&args.run.members);
     let options = levels::Options {
-        levels: if args.levels.is_empty() { standard.levels } else { args.levels.clone() },
+        levels: if args.levels.is_empty() { usual.levels } else { args.levels.clone() },
         members,
-        size_bytes: args.size.map_or(published.size_bytes, |size| size.0),
-        runs: args.runs.unwrap_or(standard.runs),
+        size_bytes: args.size.map_or(size_bytes, |size| size.0),
         against: args.against.clone(),
         job,
-        ..standard
+        ..usual
     };
     let mut common = args.run.clone();
     if members.is_some() {
         common.members.clear();
     }
-    run(&common, vec![Box::new(Levels::of(options)?)])
+    run(&common, vec![Box::new(options.checked()?)])
 }
 
 /// `--members 4` is a number, unless there is a file of that name.

@@ -1,5 +1,6 @@
 //! `braid bench`: measurements, side by side in one run, beside the bound computed first.
 
+use braid_bench::compare::{members, states};
 use braid_bench::rig::{lab, leftovers, place, spaces};
 
 use braid_cli::{Failure, output, parse_as, system_error};
@@ -21,8 +22,8 @@ pub(crate) fn run() -> Result<(), Failure> {
         BenchCommand::Levels(args) => compare::levels(args),
         BenchCommand::Cluster(args) => cluster::run(args),
         BenchCommand::Chunk(args) => compare::chunk(args),
-        BenchCommand::States(args) => compare::states(args),
-        BenchCommand::Members(args) => compare::members(args),
+        BenchCommand::States(args) => compare::usual::<states::Options>(args),
+        BenchCommand::Members(args) => compare::usual::<members::Options>(args),
         BenchCommand::Engine(args) => compare::engine(args),
         BenchCommand::Policies(args) => compare::policies(args),
         BenchCommand::All(args) => compare::all(args),

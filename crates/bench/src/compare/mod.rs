@@ -1,117 +1,193 @@
-//! The comparisons, each in a file or folder of its own.
+//! The comparisons. Each is data, its [`Plan`]: cases, jobs, what was published and what is
+//! compared with what. Setting up, running and reading numbers are the same for all.
 
 pub mod chunk;
 pub mod cluster;
 pub mod engine;
-mod figures;
 pub mod levels;
 pub mod members;
+mod numbers;
 pub mod policies;
+mod prepared;
+mod rates;
 pub mod rivals;
 pub mod states;
-mod under_fio;
+#[cfg(test)]
+mod tests;
+mod words;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::chunk::Chunk;
-use self::cluster::Cluster;
-use self::engine::Engine;
-use self::levels::Levels;
-use self::members::Members;
-use self::policies::Policies;
 use self::rivals::Rival;
-use self::states::States;
 use crate::failure::Failure;
-use crate::model::Comparison;
+use crate::model::{Chapter, Comparison, Found, Group, Standing};
+use crate::rig::Room;
 
-/// Their names, in the order of the report.
-pub const NAMES: [&str; 7] =
-    ["levels", "states", "members", "cluster", "chunk", "engine", "policies"];
-/// Those of them that others have published first.
-pub const PUBLISHED: [&str; 5] = ["levels", "states", "members", "cluster", "chunk"];
+/// Plan of a comparison. Its fields are the options that decide about the findings, as the report's
+/// folder keeps them.
+pub trait Plan: Clone + Serialize + DeserializeOwned + 'static {
+    /// See [`Comparison::name`].
+    const NAME: &'static str;
 
-/// A comparison as a report's folder has it.
-pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> {
-    match name {
-        "levels" => Ok(Box::new(Levels(from_folder(name, options)?))),
-        "cluster" => Ok(Box::new(Cluster::new(from_folder(name, options)?))),
-        "chunk" => Ok(Box::new(Chunk::new(from_folder(name, options)?))),
-        "states" => Ok(Box::new(States(from_folder(name, options)?))),
-        "members" => Ok(Box::new(Members(from_folder(name, options)?))),
-        "engine" => Ok(Box::new(Engine(from_folder(name, options)?))),
-        "policies" => Ok(Box::new(Policies(from_folder(name, options)?))),
-        _ => Err(unknown(name)),
+    /// Returns the plan at its usual sizes, or short and small.
+    fn usual(quick: bool) -> Self;
+
+    /// Number of rounds.
+    fn runs(&mut self) -> &mut u16;
+
+    /// Measures those of these rivals beside it that it can be compared with.
+    fn beside(&mut self, _rivals: &[Rival]) {}
+
+    /// See [`Comparison::groups`].
+    fn groups(&self) -> Vec<Group>;
+
+    /// See [`Comparison::needs_bytes`].
+    fn needs_bytes(&self) -> u64 {
+        0
+    }
+
+    /// See [`Comparison::needs_memory_bytes`].
+    fn needs_memory_bytes(&self) -> u64 {
+        0
+    }
+
+    /// See [`Comparison::smaller`].
+    fn smaller(&self) -> Option<Self> {
+        None
+    }
+
+    /// See [`Comparison::set_up`].
+    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure>;
+
+    /// See [`Comparison::chapter`].
+    fn chapter(&self, found: &Found) -> Chapter;
+}
+
+impl<P: Plan> Comparison for P {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn options(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        Plan::groups(self)
+    }
+
+    fn needs_bytes(&self) -> u64 {
+        Plan::needs_bytes(self)
+    }
+
+    fn needs_memory_bytes(&self) -> u64 {
+        Plan::needs_memory_bytes(self)
+    }
+
+    fn smaller(&self) -> Option<Box<dyn Comparison>> {
+        Plan::smaller(self).map(|smaller| Box::new(smaller) as _)
+    }
+
+    fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
+        Plan::set_up(self, case, room)
+    }
+
+    fn chapter(&self, found: &Found) -> Chapter {
+        Plan::chapter(self, found)
     }
 }
 
-/// What may be asked of all comparisons.
+/// Wishes that all comparisons understand.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
     /// Short and small.
     pub quick: bool,
-    /// How often each; `None`: as often as usual.
+    /// Number of rounds; `None`: as often as usual.
     pub runs: Option<u16>,
-    /// What else is measured, by those that can.
+    /// Rivals, measured where that makes sense.
     pub against: Vec<Rival>,
 }
 
-/// A comparison at its usual sizes.
-pub fn standard(name: &str, wishes: &Wishes) -> Result<Box<dyn Comparison>, Failure> {
-    let Wishes { quick, runs, against } = wishes;
-    let known = |rivals: &[Rival]| {
-        against.iter().copied().filter(|rival| rivals.contains(rival)).collect::<Vec<Rival>>()
-    };
-    macro_rules! usual {
-        ($of:ident) => {
-            if *quick { $of::Options::quick() } else { $of::Options::full() }
-        };
-    }
-    match name {
-        "levels" => {
-            let usual = usual!(levels);
-            let runs = runs.unwrap_or(usual.runs);
-            let against = known(&levels::RIVALS);
-            Ok(Box::new(Levels(levels::Options { runs, against, ..usual })))
+impl Wishes {
+    /// A comparison as it is wished for.
+    #[must_use]
+    pub fn plan<P: Plan>(&self) -> P {
+        let mut plan = P::usual(self.quick);
+        if let Some(runs) = self.runs {
+            *plan.runs() = runs;
         }
-        "states" => {
-            let usual = usual!(states);
-            Ok(Box::new(States(states::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
-        }
-        "members" => {
-            let usual = usual!(members);
-            Ok(Box::new(Members(members::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
-        }
-        "engine" => {
-            let usual = usual!(engine);
-            Ok(Box::new(Engine(engine::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
-        }
-        "policies" => {
-            let usual = usual!(policies);
-            Ok(Box::new(Policies(policies::Options { runs: runs.unwrap_or(usual.runs), ..usual })))
-        }
-        "cluster" => {
-            let usual = usual!(cluster);
-            let runs = runs.unwrap_or(usual.runs);
-            Ok(Box::new(Cluster::new(cluster::Options { runs, ..usual })))
-        }
-        "chunk" => {
-            let usual = usual!(chunk);
-            let rounds = runs.unwrap_or(usual.rounds);
-            let against = known(&chunk::RIVALS);
-            Ok(Box::new(Chunk::new(chunk::Options { rounds, against, ..usual })))
-        }
-        _ => Err(unknown(name)),
+        plan.beside(&self.against);
+        plan
     }
 }
 
-fn from_folder<T: DeserializeOwned>(name: &str, options: Value) -> Result<T, Failure> {
-    serde_json::from_value(options).map_err(|error| {
+/// A comparison by its name, and how it comes to be.
+struct Entry {
+    name: &'static str,
+    read: fn(Value) -> Result<Box<dyn Comparison>, serde_json::Error>,
+    plan: fn(&Wishes) -> Box<dyn Comparison>,
+}
+
+const fn entry<P: Plan>() -> Entry {
+    Entry {
+        name: P::NAME,
+        read: |options| Ok(Box::new(serde_json::from_value::<P>(options)?)),
+        plan: |wishes| Box::new(wishes.plan::<P>()),
+    }
+}
+
+/// Comparisons in the order of the report: those that others have published first, then ours.
+const ALL: [Entry; 7] = [
+    entry::<levels::Options>(),
+    entry::<states::Options>(),
+    entry::<members::Options>(),
+    entry::<cluster::Cluster>(),
+    entry::<chunk::Options>(),
+    entry::<engine::Options>(),
+    entry::<policies::Options>(),
+];
+const PUBLISHED: usize = 5;
+
+/// The names of all comparisons, in the order of the report.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|entry| entry.name)
+}
+
+/// A comparison as a report's folder has it.
+pub fn read(name: &str, options: Value) -> Result<Box<dyn Comparison>, Failure> {
+    let Some(entry) = ALL.iter().find(|entry| entry.name == name) else {
+        return Err(Failure::usage(name, "no comparison has this name", "try all"));
+    };
+    (entry.read)(options).map_err(|error| {
         let reason = format!("its options in the report's folder cannot be read: {error}");
         Failure::usage(name, reason, "name a new folder")
     })
 }
 
-fn unknown(name: &str) -> Failure {
-    Failure::usage(name, "no comparison has this name", "try all")
+/// All comparisons that others have published first.
+#[must_use]
+pub fn published(wishes: &Wishes) -> Vec<Box<dyn Comparison>> {
+    ALL[..PUBLISHED].iter().map(|entry| (entry.plan)(wishes)).collect()
+}
+
+/// The one of these that has a name. Names of cases and jobs stand in the journal of a report.
+fn named<T>(
+    all: impl IntoIterator<Item = T>,
+    name: impl Fn(&T) -> String,
+    wanted: &str,
+) -> Result<T, Failure> {
+    let found = all.into_iter().find(|one| name(one) == wanted);
+    found.ok_or_else(|| {
+        Failure::usage(wanted, "no case or job has this name", "begin the report anew")
+    })
+}
+
+/// A number without relation to its neighbours (the finalizer of `SplitMix64`).
+const fn scramble(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }

@@ -1,4 +1,4 @@
-//! What else can do the job, measured in the same run.
+//! Rivals: other programs that can do the job, measured in the same run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ impl Rival {
     /// All there are.
     pub const ALL: [Self; 5] = [Self::Btrfs, Self::Md, Self::File, Self::Nbdkit, Self::Gluster];
 
-    /// As it is typed.
+    /// Name as it is typed.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

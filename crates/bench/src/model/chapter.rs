@@ -1,4 +1,4 @@
-//! What a comparison says: the same data become HTML, Markdown, CSV and JSON.
+//! Chapter of a comparison: the same data become HTML, Markdown, CSV and JSON.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,64 +11,74 @@ use super::spread::Spread;
 pub struct Chapter {
     /// The name of the comparison.
     pub name: String,
-    /// For people.
+    /// Title for people.
     pub title: String,
-    /// What is compared, who published it first, and on what kind of machine.
+    /// Subject, first publication, and its machine.
     pub about: Vec<String>,
-    /// What the numbers say, derived from them: two or three sentences, and where Braid loses.
+    /// Sentences, derived from the numbers: two or three sentences, and where Braid loses.
     pub says: Vec<String>,
-    /// In the shape in which they were published, with what was published beside what was found.
+    /// Tables in the shape in which they were published, with what was published beside what was
+    /// found.
     pub tables: Vec<Table>,
-    /// For what is better seen.
+    /// Plots.
     pub plots: Vec<Plot>,
     /// Every number of the tables, for machines.
     pub cells: Vec<Cell>,
-    /// What could not be measured.
+    /// Gaps: what could not be measured.
     pub gaps: Vec<Gap>,
     /// The command lines that were run, each once.
     pub commands: Vec<String>,
     /// Everything that was published, whether there is a cell for it or not.
     pub published: Vec<Published>,
-    /// What else it gives to machines: an array, whose entries join `results` of `results.json`.
+    /// Values for machines: an array, whose entries join `results` of `results.json`.
     pub extra: Option<Value>,
 }
 
 /// A number as it was published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// What was set up.
+    /// Name of the case.
     pub case: String,
-    /// What was run.
+    /// Name of the job.
     pub job: String,
-    /// What of it: `bandwidth`, `iops`, `resync` ...
+    /// Metric: `bandwidth`, `iops`, `resync` ...
     pub metric: String,
-    /// In the unit of the cell with the same case, job and metric.
+    /// Value in the unit of the cell with the same case, job and metric.
     pub value: f64,
+}
+
+impl Published {
+    /// A number that was published of a case and a job.
+    #[must_use]
+    pub fn new(case: &str, job: &str, metric: &str, value: f64) -> Self {
+        let [case, job, metric] = [case, job, metric].map(str::to_owned);
+        Self { case, job, metric, value }
+    }
 }
 
 /// A number with everything that belongs to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What was set up.
+    /// Name of the case.
     pub case: String,
-    /// What was run.
+    /// Name of the job.
     pub job: String,
-    /// What of it: `bandwidth`, `iops`, `resync` ...
+    /// Metric: `bandwidth`, `iops`, `resync` ...
     pub metric: String,
     /// `MB/s`, `1/s` ...
     pub unit: String,
     /// All rounds.
     #[serde(flatten)]
     pub spread: Spread,
-    /// How many.
+    /// Count.
     pub runs: usize,
     /// The same cell where it was published.
     pub published: Option<f64>,
-    /// To the case that the others are compared with.
+    /// Ratio to the case that the others are compared with.
     pub ratio: Option<f64>,
     /// The same, as published.
     pub published_ratio: Option<f64>,
-    /// What the machine allows at best, computed beforehand.
+    /// Most that the machine allows, computed beforehand.
     pub bound: Option<f64>,
     /// The rounds lie too far apart.
     pub noisy: bool,
@@ -106,12 +116,50 @@ impl Cell {
 pub struct Table {
     /// Above it.
     pub title: String,
-    /// Of the columns. The first column is words, the others are numbers.
+    /// Heads of the columns. The first column is words, the others are numbers.
     pub head: Vec<String>,
-    /// As many words each as the head has. `-` stands for nothing.
+    /// Rows of as many words as the head has. `-` stands for nothing.
     pub rows: Vec<Vec<String>>,
     /// Below it.
     pub note: String,
+}
+
+/// Head of a column, and the word of each row.
+pub type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> String);
+
+impl Table {
+    /// A table of columns.
+    pub fn of_columns<R>(
+        title: impl Into<String>,
+        rows: impl IntoIterator<Item = R>,
+        columns: &[Column<'_, R>],
+        note: impl Into<String>,
+    ) -> Self {
+        let row = |row: R| columns.iter().map(|(_, word)| word(&row)).collect();
+        let head = columns.iter().map(|(head, _)| *head);
+        Self::new(title, head, rows.into_iter().map(row), note)
+    }
+
+    /// A table of these rows.
+    pub fn new(
+        title: impl Into<String>,
+        head: impl IntoIterator<Item = impl Into<String>>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+        note: impl Into<String>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            head: head.into_iter().map(Into::into).collect(),
+            rows: rows.into_iter().collect(),
+            note: note.into(),
+        }
+    }
+
+    /// The table, unless it has no rows.
+    #[must_use]
+    pub fn unless_empty(self) -> Option<Self> {
+        (!self.rows.is_empty()).then_some(self)
+    }
 }
 
 /// Lines or bars.
@@ -121,29 +169,76 @@ pub struct Plot {
     pub id: String,
     /// Above it.
     pub title: String,
-    /// From left to right.
+    /// Direction from left to right.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// In the order of the legend.
+    /// Series in the order of the legend.
     pub series: Vec<Series>,
     /// Values that are the same everywhere.
     pub rules: Vec<Rule>,
 }
 
-/// What an axis shows.
+impl Plot {
+    /// A plot over these axes, from left to right and upwards, without rules.
+    pub fn new(
+        id: impl Into<String>,
+        title: impl Into<String>,
+        [x, y]: [Axis; 2],
+        series: impl IntoIterator<Item = Series>,
+    ) -> Self {
+        let series = series.into_iter().collect();
+        Self { id: id.into(), title: title.into(), x, y, series, rules: Vec::new() }
+    }
+
+    /// The same with values that are the same everywhere.
+    #[must_use]
+    pub fn with_rules(self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        Self { rules: rules.into_iter().collect(), ..self }
+    }
+
+    /// The plot, unless nothing in it was measured.
+    #[must_use]
+    pub fn if_measured(self) -> Option<Self> {
+        let has_points = |one: &Series| one.style == Style::Measured && !one.points.is_empty();
+        self.series.iter().any(has_points).then_some(self)
+    }
+}
+
+/// Axis of a plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// With the unit.
+    /// Label with the unit.
     pub label: String,
-    /// How numbers become places.
+    /// Scale of the numbers.
     pub scale: Scale,
 }
 
-/// How numbers become places.
+impl Axis {
+    /// Scale from 0.
+    pub fn linear(label: impl Into<String>) -> Self {
+        Self { label: label.into(), scale: Scale::Linear }
+    }
+
+    /// Each step doubles.
+    pub fn log2(label: impl Into<String>) -> Self {
+        Self { label: label.into(), scale: Scale::Log2 }
+    }
+
+    /// Places with names.
+    pub fn names(
+        label: impl Into<String>,
+        names: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        Self { label: label.into(), scale: Scale::Names(names) }
+    }
+}
+
+/// Scale of the numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// From 0.
+    /// Scale from 0.
     Linear,
     /// Each step doubles.
     Log2,
@@ -156,15 +251,31 @@ pub enum Scale {
 /// One line, or the bars of one colour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// What kind of number it is.
+    /// Kind of number.
     pub style: Style,
-    /// From left to right.
+    /// Direction from left to right.
     pub points: Vec<Point>,
 }
 
-/// What kind of number a series shows: each kind looks different from the others.
+impl Series {
+    /// Numbers of one kind under a name.
+    pub fn new(
+        name: impl Into<String>,
+        style: Style,
+        points: impl IntoIterator<Item = Point>,
+    ) -> Self {
+        Self { name: name.into(), style, points: points.into_iter().collect() }
+    }
+
+    /// Creates a series of what was measured here.
+    pub fn measured(name: impl Into<String>, points: impl IntoIterator<Item = Point>) -> Self {
+        Self::new(name, Style::Measured, points)
+    }
+}
+
+/// Kind of number that a series shows: each kind looks different from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Measured here: solid, with least and most.
@@ -182,7 +293,7 @@ pub struct Point {
     pub x: f64,
     /// The median, or the only value.
     pub y: f64,
-    /// Of the least and the most.
+    /// Range from the least to the most.
     pub range: Option<(f64, f64)>,
 }
 
@@ -203,8 +314,15 @@ impl Point {
 /// A value with a name, the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// On the upward axis.
+    /// Value on the upward axis.
     pub value: f64,
+}
+
+impl Rule {
+    /// A value under a name.
+    pub fn new(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), value }
+    }
 }

@@ -1,4 +1,4 @@
-//! What was found, as the report's folder holds it.
+//! Findings, as the report's folder holds them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use super::spread::Spread;
 /// All runs of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// In the order in which they were made.
+    /// Runs in the order in which they were made.
     pub runs: Vec<Run>,
-    /// What could not be measured.
+    /// Gaps: what could not be measured.
     pub gaps: Vec<Gap>,
     /// The report's folder.
     pub folder: PathBuf,
@@ -21,17 +21,17 @@ pub struct Found {
 /// One run of a job on a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What was set up.
+    /// Name of the case.
     pub case: String,
-    /// What was run.
+    /// Name of the job.
     pub job: String,
-    /// Which time, from 0.
+    /// Number of the round, from 0.
     pub round: u16,
-    /// As they were typed.
+    /// Commands as they were typed.
     pub commands: Vec<String>,
     /// Paths from the report's folder.
     pub files: Vec<String>,
-    /// How long it took.
+    /// Time that it took.
     pub seconds: f64,
     /// CPU time of the process that served the case, meanwhile.
     pub server_cpu_s: Option<f64>,
@@ -46,12 +46,12 @@ pub struct Gap {
     pub job: Option<String>,
     /// Why.
     pub reason: String,
-    /// What to do about it.
+    /// Next step.
     pub next: String,
 }
 
 impl Gap {
-    /// What a failure leaves.
+    /// Makes the gap that a failure leaves.
     #[must_use]
     pub fn of(case: Option<&str>, job: Option<&str>, object: &str, why: &Refusal) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Gap {
 /// A number of a case and a job, and where it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Of all rounds.
+    /// Spread of all rounds.
     pub spread: Spread,
     /// One for each round.
     pub runs: usize,
@@ -85,29 +85,11 @@ impl Found {
         self.runs.iter().filter(move |run| run.case == case && run.job == job)
     }
 
-    /// What a file of a run says; the name is the one it was noted under.
+    /// Reads a file of a run; the name is the one it was noted under.
     #[must_use]
     pub fn text(&self, run: &Run, name: &str) -> Option<String> {
         let file = run.file(name)?;
         std::fs::read_to_string(self.folder.join(file)).ok()
-    }
-
-    /// A number out of a file of each run. Runs without it do not count.
-    pub fn measured(
-        &self,
-        case: &str,
-        job: &str,
-        file: &str,
-        read: impl Fn(&str) -> Option<f64>,
-    ) -> Option<Measured> {
-        let mut numbers = Vec::new();
-        let mut raw = Vec::new();
-        for run in self.runs(case, job) {
-            let Some(number) = self.text(run, file).and_then(|text| read(&text)) else { continue };
-            numbers.push(number);
-            raw.extend(run.file(file).map(str::to_owned));
-        }
-        Some(Measured { spread: Spread::of(&numbers)?, runs: numbers.len(), raw })
     }
 
     /// CPU seconds a second of the process that serves a case.
@@ -115,18 +97,6 @@ impl Found {
     pub fn server_cores(&self, case: &str, job: &str) -> Option<Spread> {
         let cores = |run: &Run| Some(run.server_cpu_s? / run.seconds);
         Spread::of(&self.runs(case, job).filter_map(cores).collect::<Vec<f64>>())
-    }
-
-    /// The cases there are, in the order in which they were first measured.
-    #[must_use]
-    pub fn cases(&self) -> Vec<&str> {
-        let mut cases: Vec<&str> = Vec::new();
-        for run in &self.runs {
-            if !cases.contains(&run.case.as_str()) {
-                cases.push(&run.case);
-            }
-        }
-        cases
     }
 }
 

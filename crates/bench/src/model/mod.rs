@@ -12,5 +12,7 @@ pub mod spread;
 
 pub use chapter::{Axis, Cell, Chapter, Plot, Point, Published, Rule, Scale, Series, Style, Table};
 pub use found::{Found, Gap, Measured, Run};
-pub use plan::{Comparison, Group, Job, Note, Standing};
+pub use plan::{Comparison, Group, Job, Standing};
 pub use spread::Spread;
+
+pub use crate::tool::Note;

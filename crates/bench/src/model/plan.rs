@@ -1,6 +1,5 @@
-//! What is to be measured.
+//! Plans: what is to be measured.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,24 +8,27 @@ use super::chapter::Chapter;
 use super::found::Found;
 use crate::failure::Failure;
 use crate::rig::Room;
+use crate::tool::Note;
 
 /// One comparison: what it measures and what it makes of the findings. Each is one file, or folder.
 pub trait Comparison {
     /// `levels`, `states` ...: the name on the command line and of the folder of raw output.
     fn name(&self) -> &'static str;
 
-    /// What decides about the findings, so that the chapter can be made again from the folder.
+    /// Returns what decides about the findings, so that the chapter can be made again from the
+    /// folder.
     fn options(&self) -> Value;
 
     /// Everything that is measured, in the order in which it is.
     fn groups(&self) -> Vec<Group>;
 
-    /// What all cases that stand at the same time may need at the most; 0: little.
+    /// Returns the most that all cases need that stand at the same time; 0: little.
     fn needs_bytes(&self) -> u64 {
         0
     }
 
-    /// What members of memory may need of all cases that stand at the same time; 0: little.
+    /// Returns the most that members of memory need of all cases that stand at the same time; 0:
+    /// little.
     fn needs_memory_bytes(&self) -> u64 {
         0
     }
@@ -46,13 +48,13 @@ pub trait Comparison {
 /// Cases that stand side by side and take turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// For people who wait.
+    /// Title for people who wait.
     pub title: String,
     /// Names, unique within the comparison.
     pub cases: Vec<String>,
-    /// In this order.
+    /// Jobs in their order.
     pub jobs: Vec<Job>,
-    /// How often each job is run on each case: a round is job by job, case by case.
+    /// Number of runs of each job on each case: a round is job by job, case by case.
     pub rounds: u16,
     /// About how long it takes to set a case up and to take it down.
     pub set_up: Duration,
@@ -65,6 +67,13 @@ pub struct Job {
     pub name: String,
     /// About how long it takes.
     pub takes: Duration,
+}
+
+impl Job {
+    /// A job of this name, which takes about so long.
+    pub fn new(name: impl Into<String>, takes: Duration) -> Self {
+        Self { name: name.into(), takes }
+    }
 }
 
 impl Group {
@@ -85,23 +94,5 @@ pub trait Standing {
     /// The process that serves it, whose CPU time counts.
     fn server(&self) -> Option<u32> {
         None
-    }
-}
-
-/// What a run of a job leaves: the commands, and what they said, as files.
-#[derive(Debug, Default)]
-pub struct Note {
-    /// As they were typed.
-    pub commands: Vec<String>,
-    /// Name (`fio.json`, `dd.txt`: the same in every run of the job) and content.
-    pub files: Vec<(String, Vec<u8>)>,
-    /// Where tools may write; gone afterwards.
-    pub scratch: PathBuf,
-}
-
-impl Note {
-    /// Notes what a tool said.
-    pub fn file(&mut self, name: &str, content: impl Into<Vec<u8>>) {
-        self.files.push((name.to_owned(), content.into()));
     }
 }

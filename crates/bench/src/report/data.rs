@@ -45,7 +45,7 @@ pub(super) fn json(machine: &Machine, chapters: &[Chapter]) -> String {
     serde_json::to_string_pretty(&results).expect("numbers and words") + "\n"
 }
 
-/// What the chapter gives, and what its cells bear beyond that.
+/// Collects what the chapter gives, and what its cells bear beyond that.
 fn published(chapter: &Chapter) -> Vec<Published> {
     let mut all = chapter.published.clone();
     for cell in &chapter.cells {

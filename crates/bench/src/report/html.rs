@@ -72,7 +72,7 @@ fn contents(chapters: &[Chapter]) -> Markup {
     }
 }
 
-/// So many sentences are read; those after them are unfolded by who wants to know more.
+/// Number of sentences that are shown; the others are unfolded.
 const FIRST: usize = 3;
 
 fn section(chapter: &Chapter) -> Result<Markup, Failure> {

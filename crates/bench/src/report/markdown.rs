@@ -7,7 +7,7 @@ use super::{clean, wrap};
 use crate::machine::Machine;
 use crate::model::{Chapter, Table};
 
-/// Of sentences.
+/// Width of sentences.
 const WIDTH: usize = 100;
 
 pub(super) fn page(machine: &Machine, chapters: &[Chapter]) -> String {
@@ -106,7 +106,7 @@ pub(super) fn terminal(chapters: &[Chapter]) -> String {
     text
 }
 
-/// What Markdown would take for its own.
+/// Escapes what Markdown would take for its own.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in clean(text).chars() {
@@ -118,7 +118,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// How the line between the head and the rows ends at a column of words, and of numbers.
+/// Ends of the line between the head and the rows, at a column of words and of numbers.
 const RULE: (&str, &str) = (":-", "-:");
 
 /// The rows, one below the other: words at the left, numbers at the right.

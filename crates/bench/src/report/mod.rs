@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::model::Chapter;
 
-/// What scripts read.
+/// File that scripts read.
 pub const RESULTS: &str = "results.json";
 
 /// Writes the files of the report into its folder, beside `raw/`.

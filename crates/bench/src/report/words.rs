@@ -1,4 +1,4 @@
-//! What every form of the report says in the same words.
+//! Words that are the same in every form of the report.
 
 use crate::machine::Machine;
 use crate::model::{Gap, spread};
@@ -22,7 +22,7 @@ pub(super) fn about_machine(machine: &Machine) -> Vec<(&'static str, String)> {
     all
 }
 
-/// What the mark behind a number means.
+/// Explains the mark behind a number.
 pub(super) fn noise() -> String {
     let percent = spread::NOISY * 100.0;
     format!(

@@ -2,34 +2,36 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::leftovers::{Guard, Leftover};
+use super::process::Process;
 use super::room::{Room, file_name};
+use super::server::Target;
 use crate::failure::Failure;
 
-/// Until an array is served, or has stopped.
+/// Time until an array is served, or has stopped.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(5);
 
-/// What `braid create` and `braid assemble` are told.
+/// Specification of an array, for `braid create` and `braid assemble`.
 #[derive(Clone, Debug, Default)]
 pub struct ArraySpec {
     /// Unique among those that stand at the same time; letters and digits are kept.
     pub name: String,
-    /// As `--level` takes it.
+    /// Word for `--level`.
     pub level: String,
-    /// As `--layout` takes it.
+    /// Word for `--layout`.
     pub layout: Option<String>,
-    /// As `--chunk` takes it.
+    /// Value of `--chunk`.
     pub chunk_bytes: Option<u64>,
-    /// In the order of the roles. Either all of them are memory of its own, `mem:SIZE`, or none.
+    /// Members in the order of the roles. Either all of them are memory of its own, `mem:SIZE`, or
+    /// none.
     pub members: Vec<PathBuf>,
-    /// What holds the journal, if there is one.
+    /// Device of the journal, if there is one.
     pub journal: Option<PathBuf>,
     /// More words for `braid create`.
     pub create: Vec<String>,
@@ -53,7 +55,7 @@ pub struct Array {
     name: String,
     room: Room,
     directory: PathBuf,
-    child: Child,
+    process: Process,
     nbd: bool,
     vhost_user: bool,
     commands: Vec<String>,
@@ -80,16 +82,15 @@ impl Array {
         };
         let serve = commands.last().cloned().unwrap_or_default();
         let mount = Guard::new(Leftover::Mount(directory.join("mnt")));
-        let log = fs::File::create(directory.join("log")).map_err(system)?;
         let mut command = room.braid.command();
-        command.args(&serve).stdout(Stdio::null()).stderr(log);
-        let child = command.spawn().map_err(system)?;
+        command.args(&serve);
+        let process = Process::start(command, directory.join("log")).map_err(system)?;
         let typed = commands.iter().map(|words| format!("braid {}", words.join(" ")));
         let mut array = Self {
             name,
             room: room.clone(),
             directory,
-            child,
+            process,
             nbd: spec.nbd,
             vhost_user: spec.vhost_user,
             commands: typed.collect(),
@@ -100,12 +101,12 @@ impl Array {
         Ok(array)
     }
 
-    /// Until it is served.
+    /// Waits until it is served.
     fn wait(&mut self) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         while self.file().metadata().is_err() || self.braid(&["status"]).is_err() {
-            if let Ok(Some(_)) = self.child.try_wait() {
-                return Err(self.refused(&self.last_words()));
+            if self.process.has_ended() {
+                return Err(self.refused(&self.process.last_error()));
             }
             if Instant::now() > until {
                 return Err(self.refused("it is not served after 30 seconds"));
@@ -119,38 +120,32 @@ impl Array {
         Failure::refused(&self.name, reason, "see what is said, and try with --quick")
     }
 
-    fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-        let last = log.lines().rfind(|line| !line.trim().is_empty());
-        last.map_or_else(|| "its process has ended".to_owned(), |line| format!("'{line}'"))
-    }
-
     /// The file that is the array.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.directory.join("mnt").join(&self.name)
     }
 
-    /// Where it is served over NBD.
+    /// Place where it is served: over NBD or vhost-user, if it is, else as a file.
     #[must_use]
-    pub fn nbd_uri(&self) -> Option<String> {
-        let socket = self.directory.join("nbd");
-        self.nbd.then(|| format!("nbd+unix:///?socket={}", socket.display()))
-    }
-
-    /// Where it is served over vhost-user.
-    #[must_use]
-    pub fn vhost_user_socket(&self) -> Option<PathBuf> {
-        self.vhost_user.then(|| self.directory.join("vhost"))
+    pub fn target(&self) -> Target {
+        if self.nbd {
+            let socket = self.directory.join("nbd");
+            return Target::Nbd(format!("nbd+unix:///?socket={}", socket.display()));
+        }
+        if self.vhost_user {
+            return Target::VhostUser(self.directory.join("vhost"));
+        }
+        Target::Path(self.file())
     }
 
     /// The process that serves it.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
-    /// How long it is.
+    /// Length in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.file().metadata().map_or(0, |data| data.len())
@@ -187,11 +182,9 @@ impl Array {
 impl Drop for Array {
     fn drop(&mut self) {
         // What does not stop by itself is ended; its members go anyway.
-        let stopped = self.braid(&["stop", "--force"]).is_ok();
-        if !stopped {
-            let _ = self.child.kill();
+        if self.braid(&["stop", "--force"]).is_ok() {
+            let _ = self.process.finish(PATIENCE);
         }
-        let _ = self.child.wait();
     }
 }
 

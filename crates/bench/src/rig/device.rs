@@ -21,13 +21,13 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Over the whole file.
-    pub fn over(room: &Room, file: &Path) -> Result<Self, Failure> {
-        Self::with(room, file, &["--direct-io=on"])
-    }
+    /// Words for `losetup`: past the page cache below, or through it.
+    pub const DIRECT: &[&str] = &["--direct-io=on"];
+    /// See [`DIRECT`](Self::DIRECT).
+    pub const CACHED: &[&str] = &["--direct-io=off"];
 
-    /// With other words for `losetup`.
-    pub fn with(_room: &Room, file: &Path, words: &[&str]) -> Result<Self, Failure> {
+    /// Over a file, with these words for `losetup`.
+    pub fn with(file: &Path, words: &[&str]) -> Result<Self, Failure> {
         need_root("loop devices")?;
         if !Path::new(LOOP_CONTROL).exists() {
             let reason = format!("there is no {LOOP_CONTROL}");
@@ -45,11 +45,9 @@ impl LoopDevice {
     }
 }
 
-/// What `mkfs` makes.
+/// Kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// ext3.
-    Ext3,
     /// ext4.
     Ext4,
     /// XFS.
@@ -59,7 +57,6 @@ pub enum Kind {
 impl Kind {
     const fn name(self) -> &'static str {
         match self {
-            Self::Ext3 => "ext3",
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
         }
@@ -69,7 +66,6 @@ impl Kind {
     const fn mkfs(self) -> (&'static str, &'static str, &'static [&'static str]) {
         const WHOLE: &[&str] = &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         match self {
-            Self::Ext3 => ("mkfs.ext3", "e2fsprogs", WHOLE),
             Self::Ext4 => ("mkfs.ext4", "e2fsprogs", WHOLE),
             Self::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
         }
@@ -79,7 +75,7 @@ impl Kind {
 /// A file system on a device, mounted; unmounted when it goes.
 #[derive(Debug)]
 pub struct FileSystem {
-    /// Where it is mounted.
+    /// Directory on which it is mounted.
     pub dir: PathBuf,
     device: PathBuf,
     options: String,

@@ -27,10 +27,10 @@ use crate::failure::Failure;
 /// Labs of processes are called after them.
 const PROCESS: &str = "bench";
 const BURST: &str = "burst 128kb cburst 128kb quantum 60000";
-/// For each peer: what overflows it is dropped.
+/// Queue for each peer; what overflows it is dropped.
 const QUEUE_BYTES: u32 = 1 << 20;
-/// What a link has carried since the lab is up, as its network devices count: the headers of a
-/// segment that the kernel hands down in one piece count once.
+/// Bytes that a link has carried since the lab is up, as its network devices count: the headers of
+/// a segment that the kernel hands down in one piece count once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Bytes that the host sent.
@@ -39,7 +39,7 @@ pub struct Traffic {
     pub received: u64,
 }
 
-/// What a lab looks like.
+/// Blueprint of a lab.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
     /// Letters and digits.
@@ -48,7 +48,7 @@ pub struct Blueprint {
     pub clients: u16,
     /// `n0`, `n1` ...
     pub nodes: u16,
-    /// Of every link, in bits a second; `None`: as fast as it goes.
+    /// Rate of every link, in bits a second; `None`: as fast as it goes.
     pub link_bit_s: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// As it was given.
+    /// Name of the lab.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -241,7 +241,7 @@ fn shape(device: &str, rate: u64, key: &str, hosts: &[Host]) -> String {
     script
 }
 
-/// What the links of a lab have carried.
+/// Reads what the links of a lab have carried.
 pub fn traffic(name: &str) -> io::Result<Vec<(Host, Traffic)>> {
     let counters = || fs::read_to_string("/proc/thread-self/net/dev");
     let mut found = parse_counters(&inside(&namespace(name, "sw"), counters)?);

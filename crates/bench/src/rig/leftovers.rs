@@ -1,7 +1,7 @@
-//! What a measurement leaves on the machine until it is taken away. Each is taken away when its
-//! guard goes, or when a signal ends the command early. What a process could not take away, because
-//! it was killed, is written down in the run directory, and the next one takes it away. Processes
-//! need no guard: they are started so that they end with the command.
+//! Leftovers of a measurement on the machine. Each is taken away when its guard goes, or when a
+//! signal ends the command early. What a process could not take away, because it was killed, is
+//! written down in the run directory, and the next one takes it away. Processes need no guard: they
+//! are started so that they end with the command.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 /// Something to take away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leftover {
-    /// What is mounted there.
+    /// A mount.
     Mount(PathBuf),
     /// A loop device.
     Loop(PathBuf),
@@ -38,7 +38,7 @@ pub enum Leftover {
 }
 
 impl Leftover {
-    /// What cannot be taken away now stays: the next run tries again.
+    /// Takes it away. What stays is tried again by the next run.
     fn take_away(&self) -> bool {
         match self {
             Self::Mount(path) => unmount(path),
@@ -56,7 +56,7 @@ fn gone(path: &Path, removed: std::io::Result<()>) -> bool {
     removed.is_ok() || matches!(path.try_exists(), Ok(false))
 }
 
-/// What is busy for a moment (a program that is just ending) is unmounted as soon as it is not.
+/// Unmounts it; what is busy for a moment (a program that is just ending), as soon as it is not.
 fn unmount(path: &Path) -> bool {
     if !is_mounted(path) {
         return true;
@@ -88,7 +88,7 @@ fn leftovers() -> MutexGuard<'static, Vec<Leftover>> {
 pub struct Guard(Leftover);
 
 impl Guard {
-    /// To be called before the thing is made: it may be left half made.
+    /// Creates a guard. Call this before the thing is made: it may be left half made.
     #[must_use]
     pub fn new(leftover: Leftover) -> Self {
         let mut all = leftovers();
@@ -117,7 +117,7 @@ fn forget(leftover: &Leftover) {
     write_down(&all);
 }
 
-/// Where processes write down what they would leave.
+/// Directory in which processes write down what they would leave.
 fn registry() -> PathBuf {
     run_dir::run_dir(None).join("bench")
 }
@@ -171,8 +171,8 @@ pub fn scratch_directory(parent: Option<&Path>) -> Result<(PathBuf, Guard), Fail
     Ok((path, guard))
 }
 
-/// From here on SIGINT, SIGTERM and SIGHUP take everything away, do what is to be done at the end
-/// (the report of what there is), and end the process.
+/// Has SIGINT, SIGTERM and SIGHUP take everything away from here on, do what is to be done at the
+/// end (the report of what there is), and end the process.
 pub fn watch_signals(at_the_end: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let refused = |error| Failure::system("signals", &error, "check the system's limits");
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;

@@ -9,17 +9,6 @@ use crate::tool::Tool;
 /// Above these are those that mdadm chooses itself when it finds arrays.
 const NUMBERS: std::ops::Range<u32> = 32..120;
 
-/// What `mdadm --create` is told.
-#[derive(Clone, Debug)]
-pub struct MdSpec<'a> {
-    /// As `--level` takes it.
-    pub level: &'a str,
-    /// As `--layout` takes it.
-    pub layout: Option<&'a str>,
-    /// Block devices, in the order of the roles.
-    pub members: &'a [PathBuf],
-}
-
 /// A running array of the kernel's, over block devices. [`exists`](Self::exists) says whether the
 /// kernel has md, [`start`](Self::start) creates the array; dropped, it is stopped.
 #[derive(Debug)]
@@ -30,7 +19,7 @@ pub struct Md {
 }
 
 impl Md {
-    /// Whether this kernel can.
+    /// Checks that this kernel has it.
     pub fn exists() -> Result<(), Failure> {
         let there = || Path::new("/proc/mdstat").exists();
         if !there()
@@ -50,7 +39,7 @@ impl Md {
     }
 
     /// Creates and starts it. Members are taken to be in sync.
-    pub fn start(spec: &MdSpec<'_>) -> Result<Self, Failure> {
+    pub fn start(level: &str, layout: Option<&str>, members: &[PathBuf]) -> Result<Self, Failure> {
         let mdadm = Tool::find("mdadm", "mdadm")?;
         let free = |number: &u32| !Path::new(&format!("/sys/block/md{number}")).exists();
         let number = NUMBERS.into_iter().find(free).ok_or_else(|| {
@@ -58,12 +47,12 @@ impl Md {
         })?;
         let device = PathBuf::from(format!("/dev/md{number}"));
         let name = device.display().to_string();
-        let count = spec.members.len().to_string();
+        let count = members.len().to_string();
         let mut words = vec!["--create", &name, "--run", "--quiet", "--assume-clean"];
-        words.extend(["--metadata=1.2", "--bitmap=none", "--level", spec.level]);
-        words.extend(spec.layout.iter().flat_map(|layout| ["--layout", *layout]));
+        words.extend(["--metadata=1.2", "--bitmap=none", "--level", level]);
+        words.extend(layout.iter().flat_map(|layout| ["--layout", *layout]));
         words.extend(["--raid-devices", &count]);
-        let members: Vec<String> = spec.members.iter().map(|m| m.display().to_string()).collect();
+        let members: Vec<String> = members.iter().map(|m| m.display().to_string()).collect();
         words.extend(members.iter().map(String::as_str));
         let guard = Guard::new(Leftover::Md(device.clone()));
         mdadm.output(&words)?;

@@ -1,5 +1,5 @@
-//! What is set up to be measured: files, devices, arrays, file systems, networks; and taken down,
-//! always.
+//! Rig: files, devices, arrays, file systems, networks, set up to be measured, and always taken
+//! down.
 
 mod array;
 mod device;
@@ -7,20 +7,20 @@ pub mod lab;
 pub mod leftovers;
 mod limit;
 mod md;
-mod nbdkit;
 pub mod place;
+pub mod process;
 mod room;
+mod server;
 pub mod spaces;
-mod storage_daemon;
-pub mod talk;
+mod stack;
 mod virtual_disk;
 
 pub use array::{Array, ArraySpec};
 pub use device::{FileSystem, Kind, LoopDevice, drop_caches};
 pub use limit::{LimitedDisks, Limits, Rate};
-pub use md::{Md, MdSpec};
-pub use nbdkit::{NbdFuse, Nbdkit};
+pub use md::Md;
 pub use room::{MemberFiles, Room};
 pub(crate) use room::{file_name, memory_available_bytes};
-pub use storage_daemon::StorageDaemon;
+pub use server::{Program, Server, Target};
+pub use stack::Stack;
 pub use virtual_disk::VirtualDisk;

@@ -1,4 +1,5 @@
-//! Where the processes of a measurement run: in the hosts of a lab, or all on this machine.
+//! Sites at which the processes of a measurement run: in the hosts of a lab, or all on this
+//! machine.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +24,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Where a host can be reached.
+    /// Address of a host.
     #[must_use]
     pub const fn ip(&self, host: Host) -> Ipv4Addr {
         match self.lab {

@@ -1,4 +1,4 @@
-//! Where a run may put things: below directories it was told of, and nowhere else.
+//! Room of a run: below directories it was told of, and nowhere else.
 
 use std::cell::Cell;
 use std::fs;
@@ -12,14 +12,14 @@ use crate::failure::Failure;
 use crate::tool::Tool;
 
 const TMPFS: i64 = 0x0102_1994;
-/// What the rest of the machine keeps of its memory.
+/// Memory that the rest of the machine keeps.
 const MEMORY_KEPT_BYTES: u64 = 512 << 20;
 
 /// The places and programs that a run may use. Copies share the count of bytes that are promised to
 /// files of members, so that no two use the same free space.
 #[derive(Clone, Debug)]
 pub struct Room {
-    /// Of this run: files of members, mount points, sockets, logs; gone afterwards.
+    /// Directory of this run: files of members, mount points, sockets, logs; gone afterwards.
     pub scratch: PathBuf,
     /// Disks and files that were named to be used as members; none: files below `scratch`.
     pub members: Vec<PathBuf>,
@@ -27,14 +27,14 @@ pub struct Room {
     pub braid: Tool,
     /// The same in memory, where a file system is.
     memory: Option<Rc<Self>>,
-    /// What files of members may still come to need.
+    /// Bytes that files of members may still come to need.
     reserved_bytes: Rc<Cell<u64>>,
 }
 
 /// Files to be used as members. Those that were made here go with this.
 #[derive(Debug)]
 pub struct MemberFiles {
-    /// In the order of the roles.
+    /// Files in the order of the roles.
     pub paths: Vec<PathBuf>,
     _made: Option<Guard>,
     _reserved: Reserved,
@@ -59,7 +59,7 @@ impl Room {
         Self { scratch, members, braid, memory: None, reserved_bytes: Rc::default() }
     }
 
-    /// With room for files in memory, too, below another directory of this process's own.
+    /// Adds room for files in memory, too, below another directory of this process's own.
     #[must_use]
     pub fn with_memory(self, scratch: PathBuf) -> Self {
         let memory = Self::new(scratch, Vec::new(), self.braid.clone());
@@ -126,7 +126,7 @@ impl Room {
         Ok(Reserved { bytes, of: self.reserved_bytes.clone() })
     }
 
-    /// What its disk, or the memory that stands for one, has left.
+    /// Bytes that are left on its disk, or in the memory that stands for one.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         let disk = statvfs(&self.scratch);
@@ -135,18 +135,10 @@ impl Room {
         if in_memory { disk.min(memory_left_bytes()) } else { disk }
     }
 
-    /// What members of memory may take.
+    /// Bytes that members of memory may take.
     #[must_use]
     pub fn free_memory_bytes(&self) -> u64 {
         self.memory.as_ref().map_or_else(memory_left_bytes, |memory| memory.free_bytes())
-    }
-}
-
-impl MemberFiles {
-    /// Names as words of a command.
-    #[must_use]
-    pub fn words(&self) -> Vec<String> {
-        self.paths.iter().map(|path| path.display().to_string()).collect()
     }
 }
 
@@ -161,7 +153,7 @@ fn memory_left_bytes() -> u64 {
     memory_available_bytes().saturating_sub(MEMORY_KEPT_BYTES)
 }
 
-/// What programs may still ask for.
+/// Memory that programs may still ask for.
 pub(crate) fn memory_available_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

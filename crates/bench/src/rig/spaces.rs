@@ -17,7 +17,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
 const NAMESPACES: &str = "/run/netns";
-/// As many clients, and as many nodes.
+/// Most clients, and most nodes.
 pub const MAX_HOSTS: u16 = 64;
 
 /// A machine of the lab.

@@ -17,7 +17,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 /// Descriptors of the ring, three for each request.
 const SIZE: u16 = 128;
-/// Where things lie in the memory: descriptors, what is available, what is used, headers, data.
+/// Layout of the memory: descriptors, what is available, what is used, headers, data.
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
 const HEADERS: u64 = 0x4000;
@@ -29,7 +29,7 @@ const BASE: u64 = 1 << 30;
 const DATA_BYTES: u64 = 8 << 20;
 /// Requests at a time.
 const SLOTS: u16 = SIZE / 3;
-/// Until an answer comes.
+/// Time until an answer comes.
 const PATIENCE_MS: i32 = 60_000;
 
 /// VIRTIO_RING_F_EVENT_IDX, VHOST_USER_F_PROTOCOL_FEATURES, VIRTIO_F_VERSION_1.

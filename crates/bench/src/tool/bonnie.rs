@@ -1,7 +1,7 @@
 //! bonnie++: keeps what it says, and reads the line of comma-separated values that it ends with.
 
+use super::Note;
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// The file of a run that holds the line, complete, as `bon_csv2html` takes it.
 pub const OUTPUT: &str = "bonnie.csv";
@@ -14,11 +14,11 @@ const FORMAT: &str = "1.98";
 /// A number that bonnie++ finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// For people.
+    /// Title for people.
     pub name: &'static str,
     /// `kB/s`, of 1024 bytes each, or `1/s`.
     pub unit: &'static str,
-    /// Where it stands. The CPU time that it took follows it.
+    /// Position in the line. The CPU time that it took follows it.
     at: usize,
 }
 
@@ -38,7 +38,7 @@ pub const REWRITE: Column = kb_s("rewrite", 13);
 pub const READ: Column = kb_s("read", 17);
 /// Blocks read at random, one of ten of which is written back.
 pub const SEEKS: Column = per_s("seeks", 19);
-/// What else it may find.
+/// Numbers that it may find, too.
 pub const MORE: [Column; 8] = [
     kb_s("write, per character", 9),
     kb_s("read, per character", 15),
@@ -62,7 +62,7 @@ pub fn keep(said: &str, note: &mut Note) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a column says; `None`: it was not measured, or was over too soon to be measured (`+++++`).
+/// Reads a column; `None`: it was not measured, or was over too soon to be measured (`+++++`).
 #[must_use]
 pub fn value(text: &str, column: Column) -> Option<f64> {
     number(text, column.at)
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::tool::Tool;
 
-    /// What bonnie++ 2.00a printed: a whole run, and one without characters and files.
+    /// Lines that bonnie++ 2.00a printed: a whole run, and one without characters and files.
     const WHOLE: &str = "1.98,2.00a,vm,1,1795327179,64M,,8192,5,715,99,54435,34,29092,31,1584,99,\
         +++++,+++,12176,297,1,,,,,3012,12,+++++,+++,+++++,+++,4113,17,+++++,+++,+++++,+++,13911us,\
         294us,167us,9024us,425us,4090us,285us,28us,2619us,980us,24us,766us\n";

@@ -2,19 +2,18 @@
 
 use std::process::{Child, Stdio};
 
-use super::Tool;
+use super::{Note, Tool};
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// Says what csh's `time` says first: seconds of user, system and clock, and a share.
 const TIME_SCRIPT: &str = "TIMEFORMAT='%Uu %Ss %R %P%%'; time dd \"$@\"";
 
-/// What `dd` says when it is done.
+/// Last words of `dd`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Said {
-    /// That were copied.
+    /// Bytes that were copied.
     pub bytes: u64,
-    /// That it took.
+    /// Time that it took.
     pub seconds: f64,
 }
 
@@ -48,7 +47,7 @@ pub fn at_once_mb_s(text: &str) -> Option<f64> {
     (seconds > 0.0).then(|| Said { bytes, seconds }.mb_s())
 }
 
-/// How much of a core the `dd`s used: `0.004u 7.900s 75.500 10.47%`.
+/// Reads how much of a core the `dd`s used: `0.004u 7.900s 75.500 10.47%`.
 #[must_use]
 pub fn cores(text: &str) -> Option<f64> {
     let percent = |line: &str| {
@@ -79,7 +78,7 @@ pub fn run(words: &[&str], note: &mut Note) -> Result<String, Failure> {
 }
 
 impl Copying {
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }

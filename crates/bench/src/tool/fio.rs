@@ -5,9 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::Tool;
+use super::{Note, Tool};
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// The file of a run that holds what fio said.
 pub const OUTPUT: &str = "fio.json";
@@ -17,13 +16,13 @@ pub const OUTPUT: &str = "fio.json";
 pub struct Figures {
     /// The title of its section.
     pub name: String,
-    /// What the job file says of it, with what it says of all.
+    /// Options of the job, with those of all.
     pub options: BTreeMap<String, String>,
-    /// What the system said when it failed; 0 for nothing.
+    /// Error of the system; 0 for none.
     pub error: i64,
-    /// What it read.
+    /// Reads.
     pub read: Side,
-    /// What it wrote.
+    /// Writes.
     pub write: Side,
     /// Share of one core that its processes took each on average, outside the kernel: 0 to 100.
     pub user_cpu_percent: f64,
@@ -36,13 +35,13 @@ pub struct Figures {
 pub struct Side {
     /// Bytes moved.
     pub bytes: f64,
-    /// By so many requests.
+    /// Number of requests.
     pub requests: f64,
     /// Bytes a second.
     pub bytes_s: f64,
     /// Requests a second.
     pub iops: f64,
-    /// How long it moved them.
+    /// Time in which it moved them.
     pub runtime_s: f64,
     /// Half of the requests took at most so long.
     pub p50_s: Option<f64>,
@@ -192,7 +191,7 @@ fn worst(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// What fio 3.33 printed, without what is not read.
+    /// Output of fio 3.33, without what is not read.
     const PRINTED: &str = r#"note: iodepth >= 1 with a synchronous engine: depth is capped at 1
 {"fio version":"fio-3.33"
 ,"global options":{"ioengine":"psync","size":"1m","loops":"200","directory":"/srv/bench",

@@ -3,13 +3,13 @@
 /// `recovery =  0.3% (68480/19551040) finish=9.4min speed=34240K/sec`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recovery {
-    /// Of each member.
+    /// Amount of each member.
     pub done_kib: u64,
-    /// Of each member.
+    /// Amount of each member.
     pub total_kib: u64,
-    /// When it ends, as it says itself.
+    /// Time until its end, as it says itself.
     pub finish_min: f64,
-    /// Of each member, in a second.
+    /// Speed of each member, in a second.
     pub speed_kib: u64,
 }
 
@@ -37,7 +37,7 @@ impl Recovery {
         })
     }
 
-    /// What `finish` says, before it is rounded to tenths of a minute.
+    /// Time that `finish` says, before it is rounded to tenths of a minute.
     #[must_use]
     pub fn finish_s(&self) -> Option<f64> {
         let left = self.total_kib.checked_sub(self.done_kib)?;

@@ -4,15 +4,16 @@ pub mod bonnie;
 pub mod dd;
 pub mod fio;
 pub mod mdstat;
+mod note;
 pub mod qemu_img;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+pub use self::note::Note;
 use crate::failure::Failure;
-use crate::model::Note;
 
-/// Where Debian puts what only root needs, which is not on everybody's path.
+/// Directories in which Debian puts what only root needs, which is not on everybody's path.
 const MORE_PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// A program.
@@ -53,7 +54,7 @@ impl Tool {
         &self.name
     }
 
-    /// Where it lies.
+    /// Path of the program.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -86,7 +87,7 @@ impl Tool {
         self.output(&args)
     }
 
-    /// As [`Tool::run`], for what sets things up.
+    /// Runs it like [`Tool::run`], without noting it.
     pub fn output<S: AsRef<str>>(&self, args: &[S]) -> Result<Output, Failure> {
         let mut command = self.command();
         command.args(args.iter().map(AsRef::as_ref));
@@ -104,8 +105,8 @@ impl Tool {
         typed(&self.name, args)
     }
 
-    /// What it says of its version: its first line, or the one that is named so (bonnie++ tells it
-    /// at the end of its usage only).
+    /// Asks for its version: its first line, or the one that is named so (bonnie++ tells it at the
+    /// end of its usage only).
     #[must_use]
     pub fn version(&self, word: &str) -> Option<String> {
         let output = Command::new(&self.path).arg(word).stdin(Stdio::null()).output().ok()?;
@@ -117,7 +118,7 @@ impl Tool {
     }
 }
 
-/// Where a program lies.
+/// Finds a program.
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(MORE_PLACES.iter().map(PathBuf::from));

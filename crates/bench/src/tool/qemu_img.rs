@@ -1,31 +1,30 @@
 //! `qemu-img bench`: requests through qemu's block layer, which is what lies under the disk of a
 //! virtual machine.
 
-use super::Tool;
+use super::{Note, Tool};
 use crate::failure::Failure;
-use crate::model::Note;
 
 /// The file of a run that holds what `qemu-img bench` said.
 pub const OUTPUT: &str = "qemu-img.txt";
 
-/// It prints milliseconds.
+/// Resolution of what it prints.
 const TICK_S: f64 = 0.001;
-/// How often it is measured at most until it took long enough.
+/// Most tries until it took long enough.
 const TRIES: usize = 4;
-/// What the first try moves.
+/// Bytes that the first try moves.
 const FIRST_BYTES: u64 = 16 << 20;
 const FIRST_REQUESTS: u64 = 4096;
-/// It takes a number of 31 bits.
+/// Most requests: it takes a number of 31 bits.
 const MOST_REQUESTS: u64 = 1 << 30;
 
-/// What is opened, past the host's page cache.
+/// Image that is opened, past the host's page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// A file, a device or a URI.
     pub name: String,
-    /// As `-f` takes it: `raw`, `qcow2`.
+    /// Word for `-f`: `raw`, `qcow2`.
     pub format: &'static str,
-    /// How long the disk is that it holds.
+    /// Length of the disk that it holds.
     pub bytes: u64,
 }
 
@@ -34,22 +33,22 @@ pub struct Image {
 pub struct Load {
     /// Length of each.
     pub bytes: u64,
-    /// How many are under way at once.
+    /// Requests under way at once.
     pub depth: u32,
-    /// They write.
+    /// True if they write.
     pub write: bool,
     /// Each is somewhere else; otherwise one follows the other.
     pub scattered: bool,
 }
 
-/// What it said.
+/// Outcome of a bench.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bench {
-    /// How many were sent.
+    /// Requests that were sent.
     pub requests: f64,
     /// Length of each.
     pub bytes: f64,
-    /// Until the last one was answered.
+    /// Time until the last one was answered.
     pub seconds: f64,
 }
 
@@ -145,7 +144,7 @@ const fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// What `qemu-img bench` printed; `None` for anything else.
+/// Reads what `qemu-img bench` printed; `None` for anything else.
 #[must_use]
 pub fn parse(text: &str) -> Option<Bench> {
     let sending = text.lines().find_map(|line| line.strip_prefix("Sending "))?;
@@ -164,7 +163,7 @@ pub fn parse(text: &str) -> Option<Bench> {
 mod tests {
     use super::*;
 
-    /// What qemu-img 7.2.22 printed.
+    /// Output of qemu-img 7.2.22.
     const PRINTED: &str = "Sending 256 write requests, 1048576 bytes each, 4 in parallel \
         (starting at offset 0, step size 1048576)\nRun completed in 0.345 seconds.\n";
 

@@ -5,6 +5,7 @@ mod cut_off;
 mod engine;
 mod lab;
 mod levels;
+mod once;
 mod policies;
 mod rig;
 mod spaces;

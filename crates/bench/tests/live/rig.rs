@@ -41,8 +41,8 @@ fn a_file_system_on_an_array_stands_and_goes() {
     assert!(array.size_bytes() > 100 << 20, "{}", array.size_bytes());
     assert!(array.mdstat().expect("text").contains("raid5"));
     assert_eq!(array.status().expect("JSON")["raid_devices"], 3);
-    assert!(array.nbd_uri().is_some_and(|uri| uri.contains("socket")));
-    let device = LoopDevice::over(&room, &array.file()).expect("a loop device");
+    assert!(array.target().word().contains("socket"));
+    let device = LoopDevice::with(&array.file(), LoopDevice::DIRECT).expect("a loop device");
     let mut fs_on_it =
         FileSystem::make(&room, Kind::Ext4, &device.device, "noatime").expect("ext4");
     fs::write(fs_on_it.dir.join("file"), "content").expect("written");

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::{program, skip};
-use braid_bench::compare::states::{Options, States};
+use braid_bench::compare::Plan;
+use braid_bench::compare::states::Options;
 use braid_bench::folder::{Folder, Place};
-use braid_bench::model::{Comparison, Note};
+use braid_bench::model::Note;
 use braid_bench::rig::Room;
 use braid_bench::tool::Tool;
 
@@ -32,13 +33,13 @@ fn a_recovery_goes_on_while_it_is_measured_and_a_leg_is_readable_alone() {
     let room = Room::new(scratch.clone(), Vec::new(), braid);
     let folder = Folder::open(&directory.path().join("report")).expect("a folder");
     let member_bytes = 96 << 20;
-    let states = States(Options {
+    let states = Options {
         sizes_mb: vec![4],
         swept_member_bytes: member_bytes,
         traced_member_bytes: member_bytes,
         phase_s: 0.3,
-        ..Options::quick()
-    });
+        ..Options::usual(true)
+    };
     for case in ["RAID 1 UI", "no RAID", "RAID 1"] {
         let mut standing = states.set_up(case, &room).expect(case);
         for (_, job) in JOBS.into_iter().filter(|(of, _)| *of == case) {

@@ -2,7 +2,7 @@
 
 use braid_bench::folder::{Folder, Place};
 use braid_bench::model::{Comparison, Found, Note, Run};
-use braid_bench::rig::{Room, talk};
+use braid_bench::rig::{Room, process};
 use serde_json::Value;
 
 /// Runs these jobs of a comparison on these cases, and keeps what they leave.
@@ -21,7 +21,7 @@ pub(crate) fn measure(
         for (case, stands) in &mut standing {
             let mut note = Note { scratch: room.scratch.clone(), ..Note::default() };
             let server = stands.server();
-            let cpu = || server.and_then(talk::cpu_seconds);
+            let cpu = || server.and_then(process::cpu_seconds);
             let before = cpu();
             stands.run(job, &mut note).expect(case);
             let used = before.zip(cpu()).map(|(before, after)| after - before);

@@ -1,8 +1,8 @@
-//! What is set up and what is run on it. Names stand in the journal of a report: those of jobs and
-//! cases are made here and nowhere else.
+//! Cases and jobs.
 
-use super::words::size;
-use super::{Options, Rival};
+use super::Options;
+use crate::compare::rivals::Rival;
+use crate::compare::words::size;
 use crate::rig::Kind;
 use crate::tool::qemu_img::Load;
 
@@ -10,15 +10,24 @@ use crate::tool::qemu_img::Load;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     Sweep(Sweep),
-    Counted(Counted),
+    /// The same, with members that count what they move.
+    Counted(Sweep),
     Disk(Disk),
 }
 
 impl Case {
+    /// Returns all cases in the order in which they are measured.
+    pub(super) fn all(options: &Options) -> Vec<Self> {
+        let sweeps = Sweep::all(options).into_iter().map(Self::Sweep);
+        let counted = Sweep::all(options).into_iter().map(Self::Counted);
+        let disks = Disk::all(options).into_iter().map(Self::Disk);
+        sweeps.chain(counted).chain(disks).collect()
+    }
+
     pub(super) fn name(&self) -> String {
         match self {
             Self::Sweep(sweep) => sweep.name(),
-            Self::Counted(counted) => counted.name(),
+            Self::Counted(sweep) => sweep.counted(),
             Self::Disk(disk) => disk.name(),
         }
     }
@@ -33,41 +42,34 @@ pub(super) struct Sweep {
 
 impl Sweep {
     pub(super) fn all(options: &Options) -> Vec<Self> {
-        let of_level = |level: &String| {
-            let level = level.clone();
-            options
-                .chunks_bytes
-                .iter()
-                .map(move |&chunk_bytes| Self { level: level.clone(), chunk_bytes })
-        };
-        options.levels.iter().flat_map(of_level).collect()
+        options.levels.iter().flat_map(|level| Self::of(options, level)).collect()
+    }
+
+    /// Returns the arrays of a level, with every chunk.
+    pub(super) fn of(options: &Options, level: &str) -> Vec<Self> {
+        let with = |&chunk_bytes| Self { level: level.to_owned(), chunk_bytes };
+        options.chunks_bytes.iter().map(with).collect()
     }
 
     pub(super) fn name(&self) -> String {
         format!("RAID {}, chunk {}", self.level, size(self.chunk_bytes))
     }
-}
 
-/// The same, with members that count what they move.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counted(pub(super) Sweep);
-
-impl Counted {
-    pub(super) fn all(options: &Options) -> Vec<Self> {
-        Sweep::all(options).into_iter().map(Self).collect()
-    }
-
-    pub(super) fn name(&self) -> String {
-        format!("{}, counted", self.0.name())
+    /// The name of the case whose members count.
+    pub(super) fn counted(&self) -> String {
+        format!("{}, counted", self.name())
     }
 }
+
+/// Reading and writing.
+pub(super) const WAYS: [bool; 2] = [false, true];
 
 /// The job that counts.
 pub(super) const fn counted_job(write: bool) -> &'static str {
     if write { "4K writes" } else { "4K reads" }
 }
 
-/// What is run on an array with a chunk.
+/// Jobs on an array with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SweepJob {
     /// Requests of every length at random places.
@@ -78,12 +80,9 @@ pub(super) enum SweepJob {
 
 impl SweepJob {
     pub(super) fn all(options: &Options) -> Vec<Self> {
-        let both = [false, true];
-        let requests = options
-            .depths
-            .iter()
-            .flat_map(|&depth| both.into_iter().map(move |write| Self::Requests { write, depth }));
-        requests.chain(both.map(|write| Self::Streams { write })).collect()
+        let requests = |&depth: &u32| WAYS.map(|write| Self::Requests { write, depth });
+        let requests = options.depths.iter().flat_map(requests);
+        requests.chain(WAYS.map(|write| Self::Streams { write })).collect()
     }
 
     pub(super) const fn write(self) -> bool {
@@ -92,7 +91,7 @@ impl SweepJob {
         }
     }
 
-    /// As the journal has it.
+    /// Name in the journal.
     pub(super) fn name(self) -> String {
         let verb = verb(self.write());
         match self {
@@ -109,7 +108,7 @@ impl SweepJob {
         }
     }
 
-    /// What the number of a section is called in the report.
+    /// Name of a section's number in the report.
     pub(super) fn number(self, section: &str) -> String {
         let verb = verb(self.write());
         match self {
@@ -124,7 +123,7 @@ pub(super) const fn verb(write: bool) -> &'static str {
     if write { "write" } else { "read" }
 }
 
-/// What holds the disk of a virtual machine.
+/// Place of a virtual machine's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disk {
     /// The file that is the array: what the host sees of it.
@@ -137,13 +136,13 @@ pub(super) enum Disk {
     Nbd,
     /// A file where a member would be, without an array.
     File,
-    /// That over nbdkit.
+    /// The bare file over nbdkit.
     Nbdkit,
 }
 
-/// What the others are compared with.
+/// Disk that the others are compared with.
 pub(super) const ARRAY: Disk = Disk::Array;
-/// As published: the image on a file system, and the array mapped raw.
+/// Disk image of the publication: on a file system.
 pub(super) const IMAGE: Disk = Disk::Image { format: "raw", kind: Kind::Ext4 };
 
 impl Disk {
@@ -159,13 +158,12 @@ impl Disk {
         all
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Self::Array => "array".to_owned(),
             Self::Device => "array, loop device".to_owned(),
             Self::Image { format, kind: Kind::Ext4 } => format!("{format} image on ext4"),
             Self::Image { format, kind: Kind::Xfs } => format!("{format} image on XFS"),
-            Self::Image { format, kind: Kind::Ext3 } => format!("{format} image on ext3"),
             Self::Nbd => "array over NBD".to_owned(),
             Self::File => "bare file".to_owned(),
             Self::Nbdkit => "bare file over nbdkit".to_owned(),
@@ -176,7 +174,7 @@ impl Disk {
 /// The tests of CrystalDiskMark, one direction each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DiskJob {
-    /// As it calls them.
+    /// Name of the test, as CrystalDiskMark calls it.
     pub(super) test: &'static str,
     pub(super) load: Load,
 }
@@ -190,7 +188,7 @@ const fn disk_job(test: &'static str, bytes: u64, depth: u32, write: bool) -> Di
 pub(super) const TESTS: [&str; 4] = ["Seq", "512K", "4K", "4K QD32"];
 
 impl DiskJob {
-    /// In the order in which it runs them.
+    /// Tests in the order in which CrystalDiskMark runs them.
     pub(super) const ALL: [Self; 8] = [
         disk_job(TESTS[0], 1 << 20, 1, false),
         disk_job(TESTS[1], 512 << 10, 1, false),
@@ -202,7 +200,7 @@ impl DiskJob {
         disk_job(TESTS[3], 4 << 10, 32, true),
     ];
 
-    pub(super) fn name(&self) -> String {
+    pub(super) fn name(self) -> String {
         job_name(self.test, self.load.write)
     }
 }

@@ -1,23 +1,22 @@
 //! Disks of virtual machines: as published, the array itself, an image file on it, and the array
 //! handed through.
 
-use super::Options;
-use super::cases::{ARRAY, Disk, DiskJob, IMAGE, TESTS, job_name};
-use super::words::{cell, median, number, ratio};
+use super::cases::{ARRAY, Disk, DiskJob, IMAGE, TESTS, WAYS, job_name};
+use super::numbers::{Chunks, RATE};
+use crate::compare::words::{NOTHING, median, number, plain};
 use crate::model::{
-    Axis, Cell, Chapter, Found, Plot, Point, Published, Rule, Scale, Series, Style, Table,
+    Axis, Cell, Chapter, Plot, Point, Published, Rule, Series, Spread, Style, Table,
 };
-use crate::tool::qemu_img;
 
 /// Random requests of 512K on the bare array, in MB/s, as published ("about 2 GB/s").
 const PUBLISHED_512K: f64 = 2000.0;
-/// What the image file kept of that: "2.5 to 3 tenths less".
+/// Share of that which the image file kept: "2.5 to 3 tenths less".
 const PUBLISHED_IMAGE: f64 = 0.725;
-/// What the array mapped raw kept: "about 2 tenths less".
+/// Share of that which the array mapped raw kept: "about 2 tenths less".
 const PUBLISHED_RAW: f64 = 0.8;
-/// What is compared with what is not an array.
+/// Disks on an array, each with one that is not.
 const RIVALS: [(Disk, Disk); 2] = [(ARRAY, Disk::File), (Disk::Nbd, Disk::Nbdkit)];
-/// What an image file should keep here, and the array over NBD.
+/// Shares that an image file and the array over NBD should keep here.
 const IMAGE_GOAL: f64 = 0.85;
 const RAW_GOAL: f64 = 0.95;
 
@@ -46,34 +45,35 @@ fn goal(disk: Disk) -> Option<f64> {
     }
 }
 
-pub(super) fn add(chapter: &mut Chapter, options: &Options, found: &Found) {
-    let first = chapter.cells.len();
-    for disk in Disk::all(options) {
-        for job in DiskJob::ALL {
-            add_cell(chapter, found, disk, job);
-        }
+pub(super) fn add(chapter: &mut Chapter, numbers: &Chunks<'_>) {
+    for disk in Disk::all(numbers.options) {
+        chapter.cells.extend(DiskJob::ALL.iter().filter_map(|job| cell(numbers, disk, *job)));
     }
-    add_ratios(&mut chapter.cells[first..]);
-    add_published(chapter);
-    if chapter.cells.len() == first {
+    for disk in [ARRAY, IMAGE, Disk::Nbd] {
+        chapter.published.extend(WAYS.into_iter().filter_map(|write| {
+            let value = published(disk)? * PUBLISHED_512K;
+            Some(Published::new(&disk.name(), &job_name("512K", write), RATE, value))
+        }));
+    }
+    if !is_measured(numbers) {
         return;
     }
-    for write in [false, true] {
-        chapter.tables.push(rates_table(chapter, options, write));
+    chapter.tables.extend(WAYS.map(|write| rates_table(numbers, write)));
+    chapter.tables.push(ratios_table(numbers));
+    chapter.tables.extend(rivals_table(numbers).unless_empty());
+    chapter.plots.extend(WAYS.map(|write| plot(numbers, write)));
+}
+
+pub(super) fn says(chapter: &mut Chapter, numbers: &Chunks<'_>) {
+    if !is_measured(numbers) {
+        return;
     }
-    chapter.tables.push(ratios_table(chapter, options));
-    chapter.tables.extend(rivals_table(chapter, options));
-    for write in [false, true] {
-        chapter.plots.push(plot(chapter, options, write));
-    }
-    chapter.says.extend(kept_sentence(chapter, IMAGE));
-    chapter.says.extend(kept_sentence(chapter, Disk::Nbd));
-    chapter.says.extend(where_it_goes(chapter));
-    chapter.says.extend(where_nbd_loses(chapter));
-    for pair in RIVALS {
-        chapter.says.extend(rival_sentence(chapter, pair));
-    }
-    if options.rounds == 1 {
+    let kept = [IMAGE, Disk::Nbd].map(|disk| kept_sentence(numbers, disk));
+    chapter.says.extend(kept.into_iter().flatten());
+    chapter.says.extend(where_it_goes(numbers));
+    chapter.says.extend(where_nbd_loses(numbers));
+    chapter.says.extend(RIVALS.into_iter().filter_map(|pair| rival_sentence(numbers, pair)));
+    if numbers.options.rounds == 1 {
         chapter.says.push(
             "Each number was measured once: what differs little may differ the other way round \
              the next time."
@@ -82,166 +82,132 @@ pub(super) fn add(chapter: &mut Chapter, options: &Options, found: &Found) {
     }
 }
 
-fn add_cell(chapter: &mut Chapter, found: &Found, disk: Disk, job: DiskJob) {
+fn is_measured(numbers: &Chunks<'_>) -> bool {
+    Disk::all(numbers.options).iter().any(|disk| numbers.numbers.has(&disk.name()))
+}
+
+fn rate(numbers: &Chunks<'_>, disk: Disk, job: &str) -> Option<Spread> {
+    numbers.rate(&disk.name(), job)
+}
+
+/// Share that a disk keeps of the array as the host sees it.
+fn kept(numbers: &Chunks<'_>, disk: Disk, job: &str) -> Option<f64> {
+    numbers.ratio(&disk.name(), &ARRAY.name(), job)
+}
+
+fn cell(numbers: &Chunks<'_>, disk: Disk, job: DiskJob) -> Option<Cell> {
     let case = disk.name();
     let name = job.name();
-    let rate = |text: &str| Some(qemu_img::parse(text)?.bytes_s() / 1e6);
-    let Some(measured) = found.measured(&case, &name, qemu_img::OUTPUT, rate) else { return };
-    let cell = Cell::new(&case, &name, "bandwidth", "MB/s", measured);
+    let cell = numbers.cell(&case, Some(&ARRAY.name()), &name)?;
     let share = if job.test == "512K" { published(disk) } else { None };
-    chapter.cells.push(Cell {
-        server_cores: found.server_cores(&case, &name).map(|cores| cores.median),
+    Some(Cell {
+        server_cores: numbers.found.server_cores(&case, &name).map(|cores| cores.median),
         published: share.map(|share| share * PUBLISHED_512K),
         published_ratio: share,
         ..cell
-    });
-}
-
-fn add_ratios(cells: &mut [Cell]) {
-    let array: Vec<(String, f64)> = cells
-        .iter()
-        .filter(|cell| cell.case == ARRAY.name())
-        .map(|cell| (cell.job.clone(), cell.spread.median))
-        .collect();
-    for cell in cells {
-        let of = array.iter().find(|(job, _)| *job == cell.job);
-        cell.ratio = of.map(|(_, median)| cell.spread.median / median);
-    }
-}
-
-fn add_published(chapter: &mut Chapter) {
-    for disk in [ARRAY, IMAGE, Disk::Nbd] {
-        for write in [false, true] {
-            chapter.published.extend(published(disk).map(|share| Published {
-                case: disk.name(),
-                job: job_name("512K", write),
-                metric: "bandwidth".to_owned(),
-                value: share * PUBLISHED_512K,
-            }));
-        }
-    }
-}
-
-fn rates_table(chapter: &Chapter, options: &Options, write: bool) -> Table {
-    let disks = Disk::all(options);
-    let row = |test: &&str| {
-        let job = job_name(test, write);
-        let mut row = vec![(*test).to_owned()];
-        if *test == "512K" {
-            row.push(number(PUBLISHED_512K));
-        } else {
-            row.push("-".to_owned());
-        }
-        row.extend(disks.iter().map(|disk| median(cell(chapter, &disk.name(), &job))));
-        row
-    };
-    let mut head = vec!["test".to_owned(), "published, bare".to_owned()];
-    head.extend(disks.iter().map(Disk::name));
-    let what = if write { "written" } else { "read" };
-    Table {
-        title: format!("Disks of virtual machines, {what}, MB/s"),
-        head,
-        rows: TESTS.iter().map(row).collect(),
-        note: "Seq: requests of 1M one after the other; the others are scattered. QD32: 32 under \
-               way at once, else one."
-            .into(),
-    }
-}
-
-fn ratios_table(chapter: &Chapter, options: &Options) -> Table {
-    let jobs: Vec<String> = DiskJob::ALL.iter().map(DiskJob::name).collect();
-    let row = |disk: &Disk| {
-        let or_none = |word: Option<String>| word.unwrap_or_else(|| "-".to_owned());
-        let mut row =
-            vec![disk.name(), or_none(as_published(*disk)), or_none(goal(*disk).map(number))];
-        row.extend(jobs.iter().map(|job| ratio(cell(chapter, &disk.name(), job))));
-        row
-    };
-    let head = ["case", "published 512K", "goal"].into_iter().map(str::to_owned);
-    Table {
-        title: "What disks of virtual machines keep of the array as the host sees it".to_owned(),
-        head: head.chain(jobs.iter().cloned()).collect(),
-        rows: Disk::all(options).iter().filter(|disk| **disk != ARRAY).map(row).collect(),
-        note: "Ratios to the array's file. Published: an image on the hypervisor's file system, \
-               and the array mapped raw into the guest, which NBD stands for here."
-            .into(),
-    }
-}
-
-/// What is not an array, beside what is.
-fn rivals_table(chapter: &Chapter, options: &Options) -> Option<Table> {
-    let all = Disk::all(options);
-    let asked = RIVALS.into_iter().filter(|(_, rival)| all.contains(rival));
-    let jobs: Vec<String> = DiskJob::ALL.iter().map(DiskJob::name).collect();
-    let row = |(ours, rival): (Disk, Disk)| {
-        let ratio = |job: &String| {
-            let ours = cell(chapter, &ours.name(), job);
-            let rival = cell(chapter, &rival.name(), job);
-            let Some((ours, rival)) = ours.zip(rival) else { return "-".to_owned() };
-            let runs = ours.runs.min(rival.runs);
-            let ours = ours.spread;
-            let rival = rival.spread;
-            let median = number(ours.median / rival.median);
-            if runs == 1 {
-                return median;
-            }
-            let worst = ours.min / rival.max;
-            let best = ours.max / rival.min;
-            format!("{median} ({}-{})", number(worst), number(best))
-        };
-        let name = format!("{} / {}", ours.name(), rival.name());
-        std::iter::once(name).chain(jobs.iter().map(ratio)).collect::<Vec<String>>()
-    };
-    let rows: Vec<Vec<String>> = asked.map(row).collect();
-    (!rows.is_empty()).then(|| Table {
-        title: "An array against one bare file, and our server of NBD against nbdkit".to_owned(),
-        head: std::iter::once("ratio".to_owned()).chain(jobs.iter().cloned()).collect(),
-        rows,
-        note: "In parentheses: the worst of ours to the best of the other, and the other way \
-               round. nbdkit serves one file through the page cache, without RAID."
-            .into(),
     })
 }
 
-fn plot(chapter: &Chapter, options: &Options, write: bool) -> Plot {
+fn rates_table(numbers: &Chunks<'_>, write: bool) -> Table {
+    let disks = Disk::all(numbers.options);
+    let row = |test: &str| {
+        let job = job_name(test, write);
+        let published = plain((test == "512K").then_some(PUBLISHED_512K));
+        let rates = disks.iter().map(|disk| median(rate(numbers, *disk, &job)));
+        [test.to_owned(), published].into_iter().chain(rates).collect()
+    };
+    let head = ["test".to_owned(), "published, bare".to_owned()];
+    let what = if write { "written" } else { "read" };
+    Table::new(
+        format!("Disks of virtual machines, {what}, MB/s"),
+        head.into_iter().chain(disks.iter().map(|disk| disk.name())),
+        TESTS.map(row),
+        "Seq: requests of 1M one after the other; the others are scattered. QD32: 32 under way at \
+         once, else one.",
+    )
+}
+
+/// The head of a table with a column for each job.
+fn head(first: &[&str]) -> Vec<String> {
+    let first = first.iter().map(|&word| word.to_owned());
+    first.chain(DiskJob::ALL.map(DiskJob::name)).collect()
+}
+
+fn ratios_table(numbers: &Chunks<'_>) -> Table {
+    let row = |disk: Disk| {
+        let published = as_published(disk).unwrap_or_else(|| NOTHING.to_owned());
+        let first = [disk.name(), published, plain(goal(disk))];
+        let word = |job: DiskJob| numbers.ratio_word(&disk.name(), &ARRAY.name(), &job.name());
+        first.into_iter().chain(DiskJob::ALL.map(word)).collect()
+    };
+    let disks = Disk::all(numbers.options).into_iter().filter(|disk| *disk != ARRAY);
+    Table::new(
+        "What disks of virtual machines keep of the array as the host sees it",
+        head(&["case", "published 512K", "goal"]),
+        disks.map(row),
+        "Ratios to the array's file. Published: an image on the hypervisor's file system, and the \
+         array mapped raw into the guest, which NBD stands for here.",
+    )
+}
+
+/// Compares disks on arrays with those that are not.
+fn rivals_table(numbers: &Chunks<'_>) -> Table {
+    let row = |(ours, rival): (Disk, Disk)| {
+        let word = |job: DiskJob| {
+            let of = |disk: Disk| numbers.numbers.measured(&disk.name(), &job.name(), RATE);
+            let Some((ours, rival)) = of(ours).zip(of(rival)) else { return NOTHING.to_owned() };
+            let median = number(ours.spread.median / rival.spread.median);
+            if ours.runs.min(rival.runs) == 1 {
+                return median;
+            }
+            let worst = ours.spread.min / rival.spread.max;
+            let best = ours.spread.max / rival.spread.min;
+            format!("{median} ({}-{})", number(worst), number(best))
+        };
+        let name = format!("{} / {}", ours.name(), rival.name());
+        std::iter::once(name).chain(DiskJob::ALL.map(word)).collect()
+    };
+    let all = Disk::all(numbers.options);
+    Table::new(
+        "An array against one bare file, and our server of NBD against nbdkit",
+        head(&["ratio"]),
+        RIVALS.into_iter().filter(|(_, rival)| all.contains(rival)).map(row),
+        "In parentheses: the worst of ours to the best of the other, and the other way round. \
+         nbdkit serves one file through the page cache, without RAID.",
+    )
+}
+
+fn plot(numbers: &Chunks<'_>, write: bool) -> Plot {
     let bars = |disk: Disk| {
         let point = |(i, test): (usize, &&str)| {
-            let cell = cell(chapter, &disk.name(), &job_name(test, write))?;
-            Some(Point::of(i as f64, cell.spread.times(cell.ratio? / cell.spread.median)))
+            let job = job_name(test, write);
+            Some(Point::of(i as f64, numbers.ratios(&disk.name(), &ARRAY.name(), &job)?))
         };
-        let points = TESTS.iter().enumerate().filter_map(point).collect();
-        Series { name: disk.name(), style: Style::Measured, points }
+        Series::measured(disk.name(), TESTS.iter().enumerate().filter_map(point))
     };
-    let published = |name: &str, share| Series {
-        name: format!("{name}, published"),
-        style: Style::Published,
-        points: vec![Point::at(1.0, share)],
+    let published = |name: &str, share| {
+        let name = format!("{name}, published");
+        Series::new(name, Style::Published, [Point::at(1.0, share)])
     };
     // What is no array has a scale of its own, and a table.
     let no_bars = |disk: &Disk| *disk == ARRAY || RIVALS.iter().any(|(_, rival)| rival == disk);
-    let disks = Disk::all(options).into_iter().filter(|disk| !no_bars(disk));
-    let mut series: Vec<Series> = disks.map(bars).collect();
-    series.push(published("image file", PUBLISHED_IMAGE));
-    series.push(published("mapped raw", PUBLISHED_RAW));
-    let rule = |name: &str, value| Rule { name: name.to_owned(), value };
+    let disks = Disk::all(numbers.options).into_iter().filter(|disk| !no_bars(disk));
+    let series = disks
+        .map(bars)
+        .chain([published("image file", PUBLISHED_IMAGE), published("mapped raw", PUBLISHED_RAW)]);
     let what = if write { "writes" } else { "reads" };
-    Plot {
-        id: format!("chunk-disks-{what}"),
-        title: format!("Disks of virtual machines: {what}, against the array seen from the host"),
-        x: Axis { label: "test".to_owned(), scale: Scale::Names(TESTS.map(str::to_owned).into()) },
-        y: Axis { label: "ratio to the array".to_owned(), scale: Scale::Linear },
-        series,
-        rules: vec![rule("the array", 1.0), rule("goal, image file", IMAGE_GOAL)],
-    }
+    let title = format!("Disks of virtual machines: {what}, against the array seen from the host");
+    let axes = [Axis::names("test", TESTS), Axis::linear("ratio to the array")];
+    Plot::new(format!("chunk-disks-{what}"), title, axes, series)
+        .with_rules([Rule::new("the array", 1.0), Rule::new("goal, image file", IMAGE_GOAL)])
 }
 
 /// The worst and the best of what a disk keeps, against what was published and what is the goal.
-fn kept_sentence(chapter: &Chapter, disk: Disk) -> Option<String> {
-    let name = disk.name();
+fn kept_sentence(numbers: &Chunks<'_>, disk: Disk) -> Option<String> {
     let goal = goal(disk)?;
     let ratios: Vec<(String, f64)> = DiskJob::ALL
         .iter()
-        .filter_map(|job| Some((job.name(), cell(chapter, &name, &job.name())?.ratio?)))
+        .filter_map(|job| Some((job.name(), kept(numbers, disk, &job.name())?)))
         .collect();
     let of = |job: &str| ratios.iter().find(|(name, _)| name == job).map(|(_, ratio)| *ratio);
     let read = of("512K read")?;
@@ -262,7 +228,7 @@ fn kept_sentence(chapter: &Chapter, disk: Disk) -> Option<String> {
     Some(format!(
         "{}: 512K requests keep {} (reads) and {} (writes) of what the host sees of the array, \
          published {as_published}. The goal is {}; it {verdict}.",
-        capital(&name),
+        capital(&disk.name()),
         number(read),
         number(write),
         number(goal)
@@ -274,12 +240,11 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Of what an image file loses, which layer takes how much: the layers are cases of their own.
-fn where_it_goes(chapter: &Chapter) -> Option<String> {
+/// Says which layer takes how much of what an image file loses: the layers are cases of their own.
+fn where_it_goes(numbers: &Chunks<'_>) -> Option<String> {
     let mut parts = Vec::new();
     for job in DiskJob::ALL {
-        let seconds_a_byte =
-            |disk: Disk| Some(1.0 / cell(chapter, &disk.name(), &job.name())?.spread.median);
+        let seconds_a_byte = |disk: Disk| Some(1.0 / rate(numbers, disk, &job.name())?.median);
         let array = seconds_a_byte(ARRAY)?;
         let device = seconds_a_byte(Disk::Device)?;
         let image = seconds_a_byte(IMAGE)?;
@@ -297,16 +262,15 @@ fn where_it_goes(chapter: &Chapter) -> Option<String> {
     })
 }
 
-/// Whether it is the array's process that takes longer over NBD: by the CPU time that it needs for
-/// what it moves.
-fn where_nbd_loses(chapter: &Chapter) -> Option<String> {
+/// Says whether the array's process takes longer over NBD, by its CPU time for each byte.
+fn where_nbd_loses(numbers: &Chunks<'_>) -> Option<String> {
     let cpu_a_byte = |disk: Disk, job: &str| {
-        let cell = cell(chapter, &disk.name(), job)?;
-        Some(cell.server_cores? / cell.spread.median)
+        let cores = numbers.found.server_cores(&disk.name(), job)?.median;
+        Some(cores / rate(numbers, disk, job)?.median)
     };
     let times = |job: &DiskJob| {
         let job = job.name();
-        let lost = cell(chapter, &Disk::Nbd.name(), &job)?.ratio? < RAW_GOAL;
+        let lost = kept(numbers, Disk::Nbd, &job)? < RAW_GOAL;
         let times = cpu_a_byte(Disk::Nbd, &job)? / cpu_a_byte(ARRAY, &job)?;
         (lost && times.is_finite()).then_some((job, times))
     };
@@ -328,10 +292,10 @@ fn where_nbd_loses(chapter: &Chapter) -> Option<String> {
     })
 }
 
-/// Where an array wins and loses most against what is none.
-fn rival_sentence(chapter: &Chapter, (ours, rival): (Disk, Disk)) -> Option<String> {
+/// Says where an array wins and loses most against a disk that is none.
+fn rival_sentence(numbers: &Chunks<'_>, (ours, rival): (Disk, Disk)) -> Option<String> {
     let ratio = |job: &DiskJob| {
-        let rate = |disk: Disk| Some(cell(chapter, &disk.name(), &job.name())?.spread.median);
+        let rate = |disk: Disk| Some(rate(numbers, disk, &job.name())?.median);
         Some((job.name(), rate(ours)? / rate(rival)?))
     };
     let ratios: Vec<(String, f64)> = DiskJob::ALL.iter().filter_map(ratio).collect();
@@ -352,78 +316,4 @@ fn rival_sentence(chapter: &Chapter, (ours, rival): (Disk, Disk)) -> Option<Stri
         number(most.1),
         most.0
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::{Measured, Spread};
-
-    fn made(options: &Options, rate: impl Fn(Disk, &str) -> f64) -> Chapter {
-        let mut chapter = Chapter::default();
-        for disk in Disk::all(options) {
-            for job in DiskJob::ALL {
-                let spread = Spread::of(&[rate(disk, &job.name())]).expect("a number");
-                let measured = Measured { spread, runs: 1, raw: Vec::new() };
-                let cell = Cell::new(&disk.name(), &job.name(), "bandwidth", "MB/s", measured);
-                chapter.cells.push(cell);
-            }
-        }
-        add_ratios(&mut chapter.cells);
-        chapter
-    }
-
-    #[test]
-    fn goals_are_judged_by_the_numbers() {
-        let options = Options::quick();
-        let kept = made(&options, |_, _| 1000.0);
-        let said = kept_sentence(&kept, Disk::Nbd).expect("a sentence");
-        assert!(said.ends_with("published 0.80. The goal is 0.95; it keeps that everywhere."));
-        assert!(said.starts_with("Array over NBD: 512K requests keep 1.00 (reads)"), "{said}");
-        assert_eq!(where_it_goes(&kept), None);
-        let mut slow = made(&options, |disk, _| if disk == Disk::Nbd { 500.0 } else { 1000.0 });
-        assert_eq!(where_nbd_loses(&slow), None, "nothing is known of the CPU");
-        slow.cells.iter_mut().for_each(|cell| cell.server_cores = Some(0.8));
-        let said = where_nbd_loses(&slow).expect("a sentence");
-        assert!(said.contains("CPU: 2.00 times at Seq read,"), "{said}");
-        slow.cells.iter_mut().for_each(|cell| cell.server_cores = Some(cell.spread.median));
-        assert!(where_nbd_loses(&slow).is_some_and(|said| said.contains("so the time goes")));
-        // The image at half the speed; a quarter of what it loses is lost by the device already.
-        let lost = made(&options, |disk, job| match disk {
-            IMAGE if job == "4K write" => 500.0,
-            Disk::Device => 800.0,
-            _ => 1000.0,
-        });
-        let said = kept_sentence(&lost, IMAGE).expect("a sentence");
-        assert!(said.ends_with("it loses more than that at 4K write (0.50)."), "{said}");
-        let said = where_it_goes(&lost).expect("a sentence");
-        assert!(said.contains("takes 4K write 25% of what is lost"), "{said}");
-        assert_eq!(kept_sentence(&Chapter::default(), IMAGE), None);
-    }
-
-    #[test]
-    fn tables_have_the_published_numbers_beside_ours() {
-        let options = Options { against: vec![super::super::Rival::Nbdkit], ..Options::full() };
-        let chapter = made(&options, |disk, _| if disk == IMAGE { 600.0 } else { 800.0 });
-        let rates = rates_table(&chapter, &options, false);
-        assert_eq!(rates.rows[1][..3], ["512K", "2000", "800"]);
-        let ratios = ratios_table(&chapter, &options);
-        let image = ratios.rows.iter().find(|row| row[0] == IMAGE.name()).expect("a row");
-        assert_eq!(image[1..4], ["0.70-0.75", "0.85", "0.75"]);
-        assert!([rates, ratios].iter().all(|t| t.rows.iter().all(|r| r.len() == t.head.len())));
-        let rivals = rivals_table(&chapter, &options).expect("a rival was asked for");
-        assert_eq!(
-            rivals.rows,
-            [[
-                vec!["array over NBD / bare file over nbdkit".to_owned()],
-                vec!["1.00".to_owned(); 8]
-            ]
-            .concat()]
-        );
-        assert_eq!(rivals_table(&chapter, &Options::quick()), None);
-        let said = rival_sentence(&chapter, RIVALS[1]).expect("it was measured");
-        assert!(said.contains("it wins everywhere, from 1.00 of its rate (Seq read)"), "{said}");
-        assert_eq!(rival_sentence(&chapter, RIVALS[0]), None);
-        assert!(plot(&chapter, &options, true).series.len() > 5);
-    }
 }

@@ -1,5 +1,5 @@
-//! What links of equal rates allow, computed from the schedules before anything is measured.
-//! All results are in lines: 1 is what one link carries in one direction.
+//! Bounds of links of equal rates, computed from the schedules before anything is measured. All
+//! results are in lines: 1 is what one link carries in one direction.
 //!
 //! For a schedule let `c` be the blocks that a client sends for each block of data, and `v` what
 //! the busiest node receives or sends of it, on average over stripes and encoders. Then `k` clients
@@ -16,14 +16,14 @@ use super::words::WriteSchedule;
 #[derive(Clone, Debug, PartialEq)]
 struct Loads {
     client: f64,
-    /// By node: received, and sent.
+    /// Blocks by node: received, and sent.
     nodes: Vec<[f64; 2]>,
     /// Among the nodes, in all.
     exchanged: f64,
 }
 
 impl Loads {
-    /// On average over a period of stripes, and over all encoders.
+    /// Averages over a period of stripes, and over all encoders.
     fn of(family: Family, nodes: u16, schedule: WriteSchedule) -> Option<Self> {
         let planners = match schedule {
             WriteSchedule::Client => vec![Planner::Client],
@@ -89,7 +89,7 @@ impl Loads {
     }
 }
 
-/// Whether the code has such a schedule.
+/// Returns whether the code has such a schedule.
 pub(super) fn has(family: Family, nodes: u16, schedule: WriteSchedule) -> bool {
     let planner = match schedule {
         WriteSchedule::Client => Planner::Client,
@@ -100,7 +100,7 @@ pub(super) fn has(family: Family, nodes: u16, schedule: WriteSchedule) -> bool {
     family.schedule(nodes, 0, planner).is_some()
 }
 
-/// What `clients` can write in all; `None` when the code has no such schedule.
+/// Returns what `clients` can write in all; `None` when the code has no such schedule.
 pub(super) fn write(
     family: Family,
     nodes: u16,
@@ -117,8 +117,8 @@ pub(super) fn write(
     Some((0..=STEPS).map(rate).fold(0.0, f64::max))
 }
 
-/// What `clients` can read in all without `lost` nodes: from a whole stripe as many blocks as it
-/// has of data, whichever those are. While no node is missing, they are the data themselves.
+/// Returns what `clients` can read in all without `lost` nodes: from a whole stripe as many blocks
+/// as it has of data, whichever those are. While no node is missing, they are the data themselves.
 pub(super) fn read(family: Family, nodes: u16, lost: u16, clients: u16) -> Option<f64> {
     if lost > 0 {
         return Some(f64::from(clients.min(nodes - lost)));
@@ -134,7 +134,7 @@ pub(super) fn read(family: Family, nodes: u16, lost: u16, clients: u16) -> Optio
     Some(f64::from(clients).min(f64::from(all) / f64::from(*most)))
 }
 
-/// Whether all can be read without the first so many nodes.
+/// Returns whether all can be read without the first so many nodes.
 pub(super) fn survives(family: Family, nodes: u16, lost: u16) -> bool {
     family.losses(nodes).is_ok_and(|losses| losses.survives(|node| node.0 < lost))
 }

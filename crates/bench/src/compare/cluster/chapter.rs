@@ -1,18 +1,17 @@
-//! What the report says of arrays over nodes.
+//! Chapter of arrays over nodes.
 
 use super::entry::{self, Entry};
 use super::published::Figures;
-use super::{plots, says, tables};
+use super::{plots, sentences, tables};
 use crate::model::{Cell, Chapter, Found, Measured, Published, Spread};
 
 /// The chapter, out of what was counted.
 pub(super) fn chapter(found: &Found) -> Chapter {
     let entries = entry::entries(found);
     Chapter {
-        name: "cluster".to_owned(),
         title: "Parity over nodes: made by the client, or by the nodes".to_owned(),
         about: about(),
-        says: says::says(&entries),
+        says: sentences::sentences(&entries),
         tables: tables::tables(&entries),
         plots: plots::plots(&entries),
         cells: entries.iter().flat_map(|entry| cells(entry, &entries)).collect(),
@@ -84,44 +83,14 @@ fn cells(entry: &Entry, all: &[Entry]) -> Vec<Cell> {
     cells
 }
 
-/// What was published of the same.
+/// Figures that were published of the same.
 fn published(entry: &Entry) -> Vec<Published> {
     let figures = Figures::of(entry);
     let made_by_nodes = if entry.is_made_by_nodes() { figures } else { None };
-    let metrics = [
-        ("share", figures.and_then(|figures| figures.share(entry))),
-        ("gain", made_by_nodes.map(|figures| figures.gain)),
-    ];
+    let share = figures.and_then(|figures| figures.share(entry));
+    let gain = made_by_nodes.map(|figures| figures.gain);
     let one = |(metric, value): (&str, Option<f64>)| {
-        let case = entry.case.clone();
-        let job = entry.pattern.name().to_owned();
-        Some(Published { case, job, metric: metric.to_owned(), value: value? })
+        Some(Published::new(&entry.case, entry.pattern.name(), metric, value?))
     };
-    metrics.into_iter().filter_map(one).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::entry::tests::around;
-    use super::super::setting::tests::setting;
-    use super::*;
-
-    #[test]
-    fn cells_hold_the_numbers_of_the_tables_and_what_was_published() {
-        let all = [around(&setting(), "client", 0.5), around(&setting(), "encoder", 0.9)];
-        let cells = cells(&all[1], &all);
-        let find = |metric: &str| cells.iter().find(|cell| cell.metric == metric).expect(metric);
-        let rate = find("bandwidth");
-        assert_eq!((rate.spread.median.round(), rate.bound), (54.0, Some(60.0)));
-        assert_eq!(rate.ratio.map(|ratio| (ratio * 10.0).round()), Some(18.0));
-        let gain = find("gain");
-        assert!((gain.spread.median - 1.5).abs() < 1e-6 && gain.published == Some(1.38));
-        assert!((find("share").published.expect("a figure") - 0.828).abs() < 1e-9);
-        assert_eq!(find("node-bytes").bound.map(|bound| (bound * 3.0).round()), Some(4.0));
-        let values: Vec<f64> = published(&all[0]).iter().map(|published| published.value).collect();
-        assert_eq!(values, [0.6]);
-        let empty = chapter(&Found::default());
-        assert!(empty.tables.is_empty() && empty.cells.is_empty() && !empty.about.is_empty());
-        assert_eq!(empty.extra, Some(serde_json::json!([])));
-    }
+    [("share", share), ("gain", gain)].into_iter().filter_map(one).collect()
 }

@@ -21,15 +21,15 @@ use crate::rig::Room;
 use crate::rig::lab;
 use crate::rig::leftovers::Guard;
 use crate::rig::place::Site;
+use crate::rig::process::{self, Process};
 use crate::rig::spaces::{self, Host};
-use crate::rig::talk::{self, Talk};
 use crate::tool::Tool;
 
-/// What its entries have as their schedule.
+/// Schedule of its entries.
 pub(super) const NAME: &str = "gluster";
 pub(super) const NODES: u16 = 5;
 const CLIENT: Host = Host::Client(0);
-/// Of a brick's part of a stripe.
+/// Length of a brick's part of a stripe.
 const FRAGMENT_BYTES: u64 = 512;
 /// Share of the line at which it writes, about.
 const LIKELY: f64 = 0.57;
@@ -44,7 +44,7 @@ const ALONE: &str = "set -e; dir=$1; shift
     [ $1 = disk ] || mount -t tmpfs data $dir/data
     shift; exec \"$@\"";
 
-/// On the same links, with the same storage.
+/// Returns its setting on the same links, with the same storage.
 pub(super) fn beside(setting: &Setting) -> Setting {
     Setting {
         level: "raid6".to_owned(),
@@ -65,10 +65,10 @@ pub(super) struct Volume {
     seconds: f64,
     scratch: PathBuf,
     file: PathBuf,
-    /// Of the file.
+    /// Length of the file.
     mebibytes: u64,
-    client: Talk,
-    _daemons: Vec<Talk>,
+    client: Process,
+    _daemons: Vec<Process>,
     /// Ends what runs in it.
     site: Site,
     /// Goes last, when nothing writes there any more.
@@ -158,7 +158,7 @@ impl Volume {
         let traffic = lab::traffic(lab.name()).ok()?;
         let cpu = |host| -> Option<f64> {
             let pids = spaces::processes(lab.name(), host);
-            pids.into_iter().map(|pid| talk::cpu_seconds(pid.as_raw_nonzero().get())).sum()
+            pids.into_iter().map(|pid| process::cpu_seconds(pid.as_raw_nonzero().get())).sum()
         };
         let nodes_cpu_s = (0..NODES).map(|number| cpu(Host::Node(number))).sum();
         Some(Counters { traffic: Some(traffic), clients_cpu_s: cpu(CLIENT), nodes_cpu_s })
@@ -215,16 +215,16 @@ fn alone(
     scratch: &Path,
     storage: Storage,
     words: &[String],
-) -> Result<Talk, String> {
+) -> Result<Process, String> {
     let system = |error: io::Error| system_error(&error);
     let mut command = site.command(host, "unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", ALONE, "sh"]);
     command.arg(scratch.join(host.to_string())).arg(storage.name()).args(words);
-    Talk::start(command, scratch.join(format!("{host}.log"))).map_err(system)
+    Process::start(command, scratch.join(format!("{host}.log"))).map_err(system)
 }
 
 /// The client, with the volume mounted.
-fn mount(site: &Site, scratch: &Path) -> Result<(Talk, PathBuf), String> {
+fn mount(site: &Site, scratch: &Path) -> Result<(Process, PathBuf), String> {
     let mountpoint = scratch.join("mountpoint");
     fs::create_dir_all(&mountpoint).map_err(|error| system_error(&error))?;
     let server = Host::Node(0).address().to_string();
@@ -243,13 +243,13 @@ fn mount(site: &Site, scratch: &Path) -> Result<(Talk, PathBuf), String> {
 }
 
 /// A command where that process is.
-fn within(process: &Talk) -> Command {
+fn within(process: &Process) -> Command {
     let mut command = Command::new("nsenter");
     command.args(["--mount", "--net", "--target", &process.id().to_string()]);
     command
 }
 
-fn gluster(daemon: &Talk, words: &str) -> Result<String, String> {
+fn gluster(daemon: &Process, words: &str) -> Result<String, String> {
     let mut command = within(daemon);
     said(command.args(["gluster", "--mode=script"]).args(words.split(' ')))
 }

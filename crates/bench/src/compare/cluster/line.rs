@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, system_error};
 use crate::rig::place::Site;
+use crate::rig::process::Process;
 use crate::rig::spaces::Host;
-use crate::rig::talk::Talk;
 
-/// Until the stream has its full window and the burst that the shaping allows is over.
+/// Time until the stream has its full window and the burst that the shaping allows is over.
 const WARM_UP: Duration = Duration::from_millis(300);
 const PIECE_BYTES: usize = 256 << 10;
-/// Until a process has to say something.
+/// Time until a process has to say something.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What came, and how long it took.
+/// Bytes that came, and their time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Received {
     /// All that came in that time.
     pub bytes: u64,
-    /// How long it was.
+    /// Length of that time.
     pub seconds: f64,
 }
 
@@ -44,17 +44,17 @@ pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, 
         "--seconds",
         &length,
     ]);
-    let mut receiver = Talk::start(command, scratch.join("receiver.log")).map_err(system)?;
+    let mut receiver = Process::start(command, scratch.join("receiver.log")).map_err(system)?;
     // It says where it listens, then what it received.
-    let address = receiver.hear(PATIENCE)?;
+    let address = receiver.read_line(PATIENCE)?;
     let mut command = site.braid(from);
     command.args(["bench", "line", "--connect", &address]);
-    let mut sender = Talk::start(command, scratch.join("sender.log")).map_err(system)?;
-    let said = receiver.hear(PATIENCE + Duration::from_secs_f64(seconds))?;
+    let mut sender = Process::start(command, scratch.join("sender.log")).map_err(system)?;
+    let said = receiver.read_line(PATIENCE + Duration::from_secs_f64(seconds))?;
     let received: Received = serde_json::from_str(&said).map_err(|error| error.to_string())?;
     // Nothing of it is on the links any more when the next measurement begins.
-    receiver.farewell(PATIENCE)?;
-    sender.farewell(PATIENCE)?;
+    receiver.finish(PATIENCE)?;
+    sender.finish(PATIENCE)?;
     Ok(received.bytes as f64 / received.seconds)
 }
 
@@ -73,7 +73,7 @@ impl Receiver {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens.
+    /// Address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address

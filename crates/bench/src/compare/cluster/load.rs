@@ -9,34 +9,35 @@ use braid_host::door::{Door, Message};
 
 use super::setting::Done;
 use super::words::Pattern;
+use crate::compare::scramble;
 
 const PIECE_BYTES: u64 = 1 << 20;
 const SMALL_BYTES: u64 = 4096;
 /// Small writes at once.
 const SMALL_DEPTH: u64 = 64;
-/// How long to wait for an answer.
+/// Time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What to do, and how long.
+/// Requests to be made, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What to do.
+    /// Kind of requests.
     pub pattern: Pattern,
-    /// What comes before the measurement.
+    /// Time before the measurement.
     pub warm_up: Duration,
-    /// Of the measurement.
+    /// Length of the measurement.
     pub length: Duration,
     /// Data in flight, unless writes are small.
     pub in_flight_bytes: u64,
     /// Data of a stripe.
     pub stripe_bytes: u64,
-    /// Of the array.
+    /// Length of the array.
     pub array_bytes: u64,
 }
 
 impl Load {
-    /// What is asked for at once: a stripe, written in pieces sent one right after the other; or
-    /// one request.
+    /// Returns what is asked for at once: a stripe, written in pieces sent one right after the
+    /// other; or one request.
     const fn unit_bytes(&self) -> u64 {
         match self.pattern {
             Pattern::Write | Pattern::WriteOneLost | Pattern::WriteTwoLost => self.stripe_bytes,
@@ -72,14 +73,6 @@ impl Load {
     }
 }
 
-/// A number without relation to its neighbours (the finalizer of `SplitMix64`).
-const fn scramble(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 /// Counts what is answered within a measurement.
 ///
 /// Answers come in bursts, a stripe at a time. A measurement that began or ended with a burst would
@@ -90,9 +83,9 @@ struct Window {
     from: Instant,
     until: Instant,
     unit_bytes: u64,
-    /// When the last unit was complete, and how much that was in all.
+    /// Moment at which the last unit was complete, and how much that was in all.
     mark: (Instant, u64),
-    /// What was answered when the measurement began.
+    /// Bytes that were answered when the measurement began.
     before: Option<f64>,
     over: bool,
     done: Done,
@@ -129,13 +122,13 @@ impl Window {
     }
 }
 
-/// How far it was at some moment between two, if progress was even.
+/// Interpolates the progress at a moment between two.
 fn between(start: (Instant, u64), end: (Instant, u64), at: Instant) -> f64 {
     let seconds = |until: Instant| (until - start.0).as_secs_f64();
     (end.1 - start.1) as f64 * seconds(at) / seconds(end.0) + start.1 as f64
 }
 
-/// When a request was answered, how long it was, and the answer.
+/// Answer to a request: its moment, the length of the request, and the result.
 type Answer = (Instant, u64, Result<(), RequestError>);
 
 /// Sends requests until the measurement is over, then waits for those in flight.

@@ -12,7 +12,7 @@ mod plots;
 mod published;
 pub mod rebuild;
 mod rig;
-mod says;
+mod sentences;
 mod setting;
 mod tables;
 mod words;
@@ -20,35 +20,38 @@ mod words;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use self::gluster::Volume;
 use self::nodes::Nodes;
 use self::options::Case;
 use self::rig::{Kind, Rig, Turns};
+use crate::compare::{Plan, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Note, Standing};
+use crate::model::{Chapter, Found, Group, Note, Standing};
 use crate::rig::Room;
 
 pub use options::{Options, Sweep};
 pub use setting::{Done, Setting};
 pub use words::{Pattern, Policy, Storage, WriteSchedule};
 
-/// What one run of a job leaves.
+/// File that a run of a job leaves.
 const RAW: &str = "counted.json";
 
 /// The comparison.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Cluster {
     options: Options,
     /// The nodes that stand: those who write them in different ways share them.
+    #[serde(skip)]
     standing: RefCell<Option<(Setting, Shared<Nodes>)>>,
 }
 
 type Shared<R> = Weak<RefCell<Turns<R>>>;
 
 impl Cluster {
-    /// As it is asked for.
+    /// Creates the comparison with these options.
     #[must_use]
     pub const fn new(options: Options) -> Self {
         Self { options, standing: RefCell::new(None) }
@@ -69,13 +72,15 @@ impl Cluster {
     }
 }
 
-impl Comparison for Cluster {
-    fn name(&self) -> &'static str {
-        "cluster"
+impl Plan for Cluster {
+    const NAME: &'static str = "cluster";
+
+    fn usual(quick: bool) -> Self {
+        Self::new(if quick { Options::quick() } else { Options::full() })
     }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
+    fn runs(&mut self) -> &mut u16 {
+        &mut self.options.runs
     }
 
     fn groups(&self) -> Vec<Group> {
@@ -83,18 +88,16 @@ impl Comparison for Cluster {
     }
 
     fn set_up(&self, name: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let case = self.options.case(name).ok_or_else(|| {
-            Failure::usage(name, "there is no such case", "see braid bench cluster --help")
-        })?;
+        let case = named(self.options.cases(), Case::name, name)?;
         let seconds = self.options.seconds;
         Ok(match &case {
             Case::Ours(setting, _) => {
                 let shared = self.nodes(setting, room)?;
-                Box::new(Stands { case, seconds, shared })
+                Box::new(Prepared { case, seconds, shared })
             }
             Case::Gluster(setting) => {
                 let volume = Turns::of(Volume::start(setting, seconds, room)?);
-                Box::new(Stands { case, seconds, shared: Rc::new(RefCell::new(volume)) })
+                Box::new(Prepared { case, seconds, shared: Rc::new(RefCell::new(volume)) })
             }
         })
     }
@@ -105,16 +108,15 @@ impl Comparison for Cluster {
 }
 
 /// A case that is set up.
-struct Stands<R> {
+struct Prepared<R> {
     case: Case,
     seconds: f64,
     shared: Rc<RefCell<Turns<R>>>,
 }
 
-impl<R: Rig> Standing for Stands<R> {
+impl<R: Rig> Standing for Prepared<R> {
     fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        let pattern =
-            job.parse().map_err(|why| Failure::explained(format_args!("pattern {job}"), why))?;
+        let pattern = named(Pattern::ALL.iter().copied(), |one| one.name().to_owned(), job)?;
         let schedule = match self.case {
             Case::Ours(_, schedule) => schedule,
             Case::Gluster(_) => WriteSchedule::Client,

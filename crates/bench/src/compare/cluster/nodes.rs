@@ -19,20 +19,20 @@ use crate::rig::Room;
 use crate::rig::lab::{self, Blueprint, Lab};
 use crate::rig::leftovers::{Guard, Leftover};
 use crate::rig::place::Site;
+use crate::rig::process::Process;
 use crate::rig::spaces::Host;
-use crate::rig::talk::Talk;
 
-/// Until a process that was started has to be ready.
+/// Time until a process that was started has to be ready.
 const START: Duration = Duration::from_secs(30);
-/// Until the rate of a client is steady.
+/// Time until the rate of a client is steady.
 const WARM_UP: Duration = Duration::from_millis(700);
-/// At least so much data in an array.
+/// Least data in an array.
 const ARRAY_BYTES: u64 = 256 << 20;
-/// What a node's memory may be cut up by.
+/// Bytes that a node's memory may lose by being cut up.
 const SLACK_BYTES: u64 = 4 << 20;
 /// Whole stripes in flight: some being sent, some being closed.
 const STRIPES_IN_FLIGHT: u64 = 4;
-/// How many bytes in flight are at least enough, and at most possible.
+/// Bytes in flight: the least that is enough, and the most that is possible.
 const IN_FLIGHT: (u64, u64) = (24 << 20, 56 << 20);
 
 /// The node processes of one setting, with their stores, and a volume for each client. `start`
@@ -44,7 +44,7 @@ pub(super) struct Nodes {
     family: Family,
     seconds: f64,
     scratch: PathBuf,
-    nodes: Vec<Talk>,
+    nodes: Vec<Process>,
     addresses: Vec<String>,
     /// Patterns that have arrays of their own by now.
     made: BTreeSet<Pattern>,
@@ -84,7 +84,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// What nodes are left behind by has arrays of its own.
+    /// Creates arrays for a pattern that leaves nodes behind.
     fn create_for(&mut self, pattern: Pattern) -> Result<(), Failure> {
         if pattern.leaves_some_behind() && self.made.insert(pattern) {
             let mut clients = 0..self.setting.clients;
@@ -110,9 +110,9 @@ impl Nodes {
             }
         };
         let log = self.scratch.join(format!("{host}.log"));
-        let node = Talk::start(command, log).map_err(system)?;
+        let node = Process::start(command, log).map_err(system)?;
         // It says where it listens once it does.
-        let address = node.hear(START)?;
+        let address = node.read_line(START)?;
         self.nodes.push(node);
         self.addresses.push(address);
         Ok(())
@@ -143,14 +143,14 @@ impl Nodes {
         command.args(self.setting.layout.iter().flat_map(|layout| ["--layout", layout]));
         command.args(self.members(volume));
         let log = self.scratch.join(format!("create-{volume}.log"));
-        Talk::start(command, log).map_err(|error| system_error(&error))?.farewell(START)
+        Process::start(command, log).map_err(|error| system_error(&error))?.finish(START)
     }
 
     fn members(&self, volume: &str) -> impl Iterator<Item = String> {
         self.addresses.iter().map(move |address| format!("node://{address}/{volume}"))
     }
 
-    fn start_client(&self, client: u16, kind: Kind) -> Result<Talk, String> {
+    fn start_client(&self, client: u16, kind: Kind) -> Result<Process, String> {
         let host = Host::Client(client);
         let mut command = self.site.braid(host);
         command.args(["bench", "load", "--pattern", kind.pattern.name()]);
@@ -163,9 +163,9 @@ impl Nodes {
         let volume = volume(client, kind.pattern);
         command.args(self.members(&volume).skip(kind.pattern.lost().into()));
         let log = self.scratch.join(format!("{host}.log"));
-        let client = Talk::start(command, log).map_err(|error| system_error(&error))?;
+        let client = Process::start(command, log).map_err(|error| system_error(&error))?;
         // It says when the array is assembled, then waits to be told to begin.
-        client.hear(START)?;
+        client.read_line(START)?;
         Ok(client)
     }
 
@@ -173,8 +173,8 @@ impl Nodes {
         (STRIPES_IN_FLIGHT * self.setting.stripe_bytes()).clamp(IN_FLIGHT.0, IN_FLIGHT.1)
     }
 
-    fn count(&self, clients: &[Talk]) -> Counters {
-        let cpu = |processes: &[Talk]| processes.iter().map(Talk::cpu_seconds).sum();
+    fn count(&self, clients: &[Process]) -> Counters {
+        let cpu = |processes: &[Process]| processes.iter().map(Process::cpu_seconds).sum();
         let lab = self.site.lab.as_ref();
         let traffic = lab.and_then(|lab| lab::traffic(lab.name()).ok());
         Counters { traffic, clients_cpu_s: cpu(clients), nodes_cpu_s: cpu(&self.nodes) }
@@ -200,23 +200,23 @@ impl Rig for Nodes {
             let client = self.start_client(number, kind);
             client.map_err(|reason| failed(Host::Client(number), &reason))
         });
-        let mut clients = started.collect::<Result<Vec<Talk>, Failure>>()?;
+        let mut clients = started.collect::<Result<Vec<Process>, Failure>>()?;
         let before = self.count(&clients);
         let patience = START + WARM_UP + Duration::from_secs_f64(self.seconds);
         // All begin together.
         for client in &mut clients {
             // One that has ended is found out below.
-            let _ = client.say("go");
+            let _ = client.write_line("go");
         }
         let mut done = Vec::new();
         for (number, client) in (0..).zip(&clients) {
             let failed = |reason: String| failed(Host::Client(number), &reason);
-            let said = client.hear(patience).map_err(failed)?;
+            let said = client.read_line(patience).map_err(failed)?;
             done.push(serde_json::from_str(&said).map_err(|error| failed(error.to_string()))?);
         }
         let after = self.count(&clients);
         for (number, client) in (0..).zip(&mut clients) {
-            client.farewell(START).map_err(|reason| failed(Host::Client(number), &reason))?;
+            client.finish(START).map_err(|reason| failed(Host::Client(number), &reason))?;
         }
         Ok(Raw {
             setting: self.setting.clone(),
@@ -227,7 +227,7 @@ impl Rig for Nodes {
             clients: done,
             before,
             after,
-            node_memory_bytes: self.nodes.iter().filter_map(Talk::peak_memory_bytes).max(),
+            node_memory_bytes: self.nodes.iter().filter_map(Process::peak_memory_bytes).max(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What a run of the comparison consists of.
+//! Options of the comparison, and its cases.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,61 +8,63 @@ use serde::{Deserialize, Serialize};
 
 use super::gluster;
 use super::rig::Kind;
-use super::setting::{Setting, size};
+use super::setting::Setting;
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
+use crate::compare::words::size;
 use crate::model::{Group, Job};
 
 const LINK_BIT_S: u64 = 500_000_000;
-/// What a measurement takes beside its length: clients start, and their rate becomes steady.
+/// Seconds that a measurement takes beside its length: clients start, and their rate becomes
+/// steady.
 const AROUND_S: f64 = 1.3;
 /// The same for the line.
 const AROUND_LINE_S: f64 = 0.5;
-/// To start the nodes, and for each of them.
+/// Seconds to start the nodes, and for each of them.
 const START_S: (f64, f64) = (0.4, 0.04);
 const START_GLUSTER_S: f64 = 15.0;
 
-/// What decides about the findings.
+/// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Measured one after the other.
     pub sweeps: Vec<Sweep>,
     /// Length of one measurement, after it has warmed up.
     pub seconds: f64,
-    /// How often what is compared takes turns.
+    /// Number of rounds.
     pub runs: u16,
 }
 
 /// Settings that differ in what is varied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
-    /// As it is typed.
+    /// Name as it is typed.
     pub level: String,
-    /// As it is typed; `None`: as `braid create` has it.
+    /// Layout as it is typed; `None`: as `braid create` has it.
     pub layout: Option<String>,
-    /// How many.
+    /// Count.
     pub nodes: Vec<u16>,
-    /// How many, each with a volume of its own.
+    /// Numbers of clients, each with a volume of its own.
     pub clients: Vec<u16>,
     /// The array's chunk; none: the one that suits the array.
     pub block_bytes: Vec<u64>,
-    /// How an unclean stop is repaired: these are compared, too.
+    /// Policies that are compared, too.
     #[serde(default = "resync")]
     pub policies: Vec<Policy>,
-    /// Where nodes keep their volumes.
+    /// Places of nodes' volumes.
     pub storage: Vec<Storage>,
-    /// How data travels.
+    /// Fabric over which data travels.
     pub fabric: String,
-    /// Of every link, in bits a second; `None`: loopback, as fast as it goes.
+    /// Rate of every link, in bits a second; `None`: loopback, as fast as it goes.
     pub link_bit_s: Option<u64>,
-    /// Which writes are compared.
+    /// Schedules of writes that are compared.
     pub schedules: Vec<WriteSchedule>,
-    /// What is measured beside writes, with one schedule: it does not depend on it.
+    /// Patterns measured beside writes, with one schedule: they do not depend on it.
     pub others: Vec<Pattern>,
     /// A dispersed volume of GlusterFS beside it.
     pub gluster: bool,
 }
 
-/// What can be set up: an array with who makes its parities, or GlusterFS.
+/// Case: an array with the schedule of its writes, or GlusterFS.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Case {
     Ours(Setting, WriteSchedule),
@@ -98,17 +100,8 @@ impl Case {
         }
         words.push(format!("--clients {clients} --storage {storage} --fabric {fabric}"));
         words.extend(setting.link_bit_s.map(|rate| format!("--link {}M", rate / 1_000_000)));
-        words.push(format!("--schedules {schedule} --seconds {seconds}"));
-        words.extend(match kind.pattern {
-            Pattern::Write => None,
-            Pattern::Read => Some("--reads".to_owned()),
-            Pattern::ReadOneLost | Pattern::ReadTwoLost => Some("--degraded-reads".to_owned()),
-            Pattern::WriteOneLost | Pattern::WriteTwoLost => Some("--degraded-writes".to_owned()),
-            Pattern::WriteAlone => Some("--lone-writes".to_owned()),
-            Pattern::Write4k => Some("--small-writes".to_owned()),
-            Pattern::Write4kDurable => Some("--durable-writes".to_owned()),
-            Pattern::Rebuild => Some("--rebuild".to_owned()),
-        });
+        let option = kind.pattern.facts().option;
+        words.push(format!("--schedules {schedule} --seconds {seconds}{option}"));
         words.join(" ")
     }
 }
@@ -147,7 +140,7 @@ impl Sweep {
         settings
     }
 
-    /// What is set up for a pattern. Writes are made with every schedule, the rest with one.
+    /// Returns the cases of a pattern. Writes are made with every schedule, the rest with one.
     fn cases(&self, setting: &Setting, pattern: Pattern) -> Vec<Case> {
         let mut schedules = self.schedules.clone();
         schedules.retain(|&schedule| setting.has(schedule));
@@ -275,17 +268,17 @@ impl Options {
         }
     }
 
-    /// The case of this name.
-    pub(super) fn case(&self, name: &str) -> Option<Case> {
-        let all = self.sweeps.iter().flat_map(|sweep| {
-            let settings = sweep.settings().into_iter();
-            settings.flat_map(|setting| sweep.groups(&setting)).flat_map(|(_, cases)| cases)
-        });
-        all.into_iter().find(|case| case.name() == name)
+    /// All cases.
+    pub(super) fn cases(&self) -> Vec<Case> {
+        let of_sweep = |sweep: &Sweep| {
+            let groups = sweep.settings().into_iter().flat_map(|setting| sweep.groups(&setting));
+            groups.flat_map(|(_, cases)| cases).collect::<Vec<Case>>()
+        };
+        self.sweeps.iter().flat_map(of_sweep).collect()
     }
 }
 
-/// What was measured before there was a choice.
+/// Policy of measurements from before there was a choice.
 fn resync() -> Vec<Policy> {
     vec![Policy::Resync]
 }
@@ -319,7 +312,6 @@ fn two_and_one(made_by_nodes: &[WriteSchedule]) -> Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Comparison;
 
     fn seconds(options: &Options) -> u64 {
         options.groups().iter().map(|group| group.takes().as_secs()).sum()
@@ -338,24 +330,6 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_lead_back_to_their_cases() {
-        let mut full = Options::full();
-        full.sweeps.iter_mut().for_each(|sweep| sweep.gluster = true);
-        let mut seen = BTreeSet::new();
-        for group in full.groups() {
-            for name in &group.cases {
-                assert_eq!(full.case(name).map(|case| case.name()).as_ref(), Some(name));
-                for job in &group.jobs {
-                    assert!(seen.insert((name.clone(), job.name.clone())), "{name} {}", job.name);
-                }
-            }
-        }
-        assert_eq!(full.case("raid7"), None);
-        let beside = |(name, _): &&(String, String)| name.ends_with("gluster");
-        assert_eq!(seen.iter().filter(beside).count(), 4, "write and read, in memory and on disk");
-    }
-
-    #[test]
     fn what_does_not_depend_on_the_schedule_is_measured_with_one() {
         let sweep = Sweep {
             others: vec![Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost],
@@ -365,15 +339,11 @@ mod tests {
         let shape = |group: &Group| (group.cases.len(), group.jobs.len());
         // Without two of its nodes the array cannot be read.
         assert_eq!(groups.iter().map(shape).collect::<Vec<_>>(), [(3, 1), (1, 2)]);
-        let back: Options =
-            serde_json::from_value(super::super::Cluster::new(Options::quick()).options())
-                .expect("the same");
-        assert_eq!(back, Options::quick());
     }
 
     #[test]
     fn a_case_says_how_it_is_measured() {
-        let case = Options::quick().case(&Options::quick().groups()[0].cases[1]).expect("a case");
+        let case = Options::quick().cases().swap_remove(1);
         let Case::Ours(mut setting, schedule) = case else { panic!("not ours") };
         setting.link_bit_s = Some(LINK_BIT_S);
         let kind = Kind { pattern: Pattern::Read, schedule };

@@ -1,17 +1,18 @@
-//! Which plots entries make: for everything that was varied alone, one with it along the axis.
-//! Values are in lines, so that runs on different links and busy machines compare; over loopback,
-//! which has none, in MB/s.
+//! Plots of entries: one for everything that was varied alone, with it along the axis. Values are
+//! in lines, so that runs on different links and busy machines compare; over loopback, which has
+//! none, in MB/s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::Entry;
 use super::published::Figures;
-use super::setting::{link, number, size};
+use super::setting::{link, number};
 use super::words::{Pattern, Storage, WriteSchedule};
-use crate::model::{Axis, Plot, Point, Rule, Scale, Series, Style};
+use crate::compare::words::size;
+use crate::model::{Axis, Plot, Point, Rule, Series, Style};
 use crate::rig::file_name;
 
-/// What is varied in a plot.
+/// Quantity that is varied in a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Varied {
     Block,
@@ -55,19 +56,16 @@ impl Varied {
     }
 
     fn axis(self) -> Axis {
-        let (label, scale) = match self {
-            Self::Block => ("block, bytes", Scale::Log2),
-            Self::Nodes => ("nodes", Scale::Linear),
-            Self::Clients => ("clients", Scale::Linear),
-            Self::Storage => {
-                ("volumes in", Scale::Names(["memory", "files on disk"].map(str::to_owned).into()))
-            }
-        };
-        Axis { label: label.to_owned(), scale }
+        match self {
+            Self::Block => Axis::log2("block, bytes"),
+            Self::Nodes => Axis::linear("nodes"),
+            Self::Clients => Axis::linear("clients"),
+            Self::Storage => Axis::names("volumes in", ["memory", "files on disk"]),
+        }
     }
 
-    /// What is varied, and what all entries of a plot have in common: a block, or that each has the
-    /// one that suits its number of nodes.
+    /// Names the quantity that is varied, and what all entries of a plot have in common: a block,
+    /// or that each has the one that suits its number of nodes.
     fn title(self, entry: &Entry, suits: bool) -> String {
         let mut words = vec![entry.array()];
         let block = if suits {
@@ -103,26 +101,16 @@ const fn storage(storage: Storage) -> &'static str {
 }
 
 fn plot(varied: Varied, title: String, group: &[&Entry], all: &[Entry]) -> Plot {
-    let shaped = group[0].link_bit_s.is_some();
-    let mut series: Vec<Series> = WriteSchedule::ALL
-        .iter()
-        .filter_map(|schedule| measured(varied, group, schedule.name()))
-        .collect();
-    series.extend(bounds(varied, group));
-    series.extend(published(varied, group));
-    let label = if shaped {
-        "data, in lines (1 = one plain TCP stream on the same link)"
-    } else {
-        "data, MB/s"
+    let schedules = WriteSchedule::ALL.iter();
+    let measured = schedules.filter_map(|schedule| measured(varied, group, schedule.name()));
+    let series = measured.chain(bounds(varied, group)).chain(published(varied, group));
+    let label = match group[0].link_bit_s {
+        Some(_) => "data, in lines (1 = one plain TCP stream on the same link)",
+        None => "data, MB/s",
     };
-    Plot {
-        id: file_name(&format!("cluster {title}")),
-        title,
-        x: varied.axis(),
-        y: Axis { label: label.to_owned(), scale: Scale::Linear },
-        series,
-        rules: rules(varied, group, all),
-    }
+    let id = file_name(&format!("cluster {title}"));
+    Plot::new(id, title, [varied.axis(), Axis::linear(label)], series)
+        .with_rules(rules(varied, group, all))
 }
 
 fn places<'a>(varied: Varied, group: &[&'a Entry], schedule: &str) -> BTreeMap<u64, &'a Entry> {
@@ -135,12 +123,13 @@ fn measured(varied: Varied, group: &[&Entry], schedule: &str) -> Option<Series> 
         Some(_) => Point::of(place as f64, entry.lines()),
         None => Point::of(place as f64, entry.data_bytes_s.times(1e-6)),
     };
-    let points: Vec<Point> = places(varied, group, schedule).into_iter().map(point).collect();
-    let name = format!("parity made by {schedule}");
-    (!points.is_empty()).then_some(Series { name, style: Style::Measured, points })
+    let points = places(varied, group, schedule).into_iter().map(point);
+    let series = Series::measured(format!("parity made by {schedule}"), points);
+    (!series.points.is_empty()).then_some(series)
 }
 
-/// What the links allow; schedules with the same bound share one line. That of one link is a rule.
+/// Draws what the links allow; schedules with the same bound share one line. That of one link is a
+/// rule.
 fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
     let mut found: Vec<(Vec<&str>, Vec<Point>)> = Vec::new();
     for schedule in WriteSchedule::ALL {
@@ -156,15 +145,13 @@ fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
             None => found.push((vec![schedule.name()], points)),
         }
     }
-    let series = |(names, points): (Vec<&str>, _)| Series {
-        name: format!("bound: {}", names.join(", ")),
-        style: Style::Bound,
-        points,
+    let series = |(names, points): (Vec<&str>, Vec<Point>)| {
+        Series::new(format!("bound: {}", names.join(", ")), Style::Bound, points)
     };
     found.into_iter().map(series).collect()
 }
 
-/// What was published of the same array: a figure for all blocks.
+/// Draws what was published of the same array: a figure for all blocks.
 fn published(varied: Varied, group: &[&Entry]) -> Vec<Series> {
     let figures = group.iter().find_map(|entry| Figures::of(entry));
     if varied != Varied::Block {
@@ -172,10 +159,9 @@ fn published(varied: Varied, group: &[&Entry]) -> Vec<Series> {
     }
     let Some(figures) = figures else { return Vec::new() };
     let places: BTreeSet<u64> = group.iter().map(|entry| varied.place(entry)).collect();
-    let flat = |name: String, y: f64| Series {
-        name,
-        style: Style::Published,
-        points: places.iter().map(|&place| Point::at(place as f64, y)).collect(),
+    let flat = |name: String, y: f64| {
+        let points = places.iter().map(|&place| Point::at(place as f64, y));
+        Series::new(name, Style::Published, points)
     };
     let gain = (figures.gain - 1.0) * 100.0;
     vec![
@@ -192,14 +178,15 @@ fn rules(varied: Varied, group: &[&Entry], all: &[Entry]) -> Vec<Rule> {
     }
     let mut rules = Vec::new();
     if first.pattern != Pattern::Write4k {
-        rules.push(Rule { name: "one link".to_owned(), value: 1.0 });
+        rules.push(Rule::new("one link", 1.0));
     }
     if varied == Varied::Block {
         let beside = group.iter().find_map(|entry| entry.gluster(all));
-        rules.extend(beside.map(|beside| {
-            let name = "GlusterFS 3+2, parity made by its client".to_owned();
-            Rule { name, value: beside.of_line() }
-        }));
+        rules.extend(
+            beside.map(|beside| {
+                Rule::new("GlusterFS 3+2, parity made by its client", beside.of_line())
+            }),
+        );
     }
     rules
 }
@@ -210,49 +197,7 @@ mod tests {
     use super::super::setting::Setting;
     use super::super::setting::tests::setting;
     use super::*;
-
-    fn made() -> Vec<Entry> {
-        let mut entries = Vec::new();
-        for (nodes, lines) in [(4, 0.92), (5, 0.95), (6, 0.97)] {
-            let nodes = Setting { nodes, ..setting() };
-            entries.push(around(&nodes, "client", lines / 2.0));
-            entries.push(around(&nodes, "encoder", lines));
-        }
-        entries.push(around(&Setting { block_bytes: 16 << 10, ..setting() }, "encoder", 0.8));
-        entries
-    }
-
-    #[test]
-    fn what_varies_alone_makes_a_plot() {
-        let plots = plots(&made());
-        let ids: Vec<&str> = plots.iter().map(|plot| plot.id.as_str()).collect();
-        let by_nodes = "raid6-xor2d-1-client-blocks-of-256k-in-memory-500-mbit-s";
-        let by_block = "raid6-xor2d-5-nodes-1-client-in-memory-500-mbit-s";
-        assert_eq!(
-            ids,
-            [
-                format!("cluster-write-against-the-block-{by_block}"),
-                format!("cluster-write-against-the-number-of-nodes-{by_nodes}"),
-            ]
-        );
-        let names: Vec<&str> = plots[0].series.iter().map(|series| series.name.as_str()).collect();
-        let expected = [
-            "parity made by client",
-            "parity made by encoder",
-            "bound: client",
-            "published: nodes, +38 %",
-            "published: client, computed",
-        ];
-        assert_eq!(names, expected);
-        let encoder = &plots[0].series[1];
-        let x: Vec<f64> = encoder.points.iter().map(|point| point.x).collect();
-        assert_eq!(x, [16384.0, 262144.0]);
-        assert!(encoder.points.iter().all(|point| point.range.is_some()));
-        assert_eq!(plots[0].series[0].points.len(), 1, "the client's other was not measured");
-        assert_eq!(plots[0].series[3].points[1], Point::at(262144.0, 0.6 * 1.38));
-        assert_eq!(plots[1].series[1].points.len(), 3);
-        assert_eq!(plots[1].rules.len(), 1);
-    }
+    use crate::model::Scale;
 
     #[test]
     fn blocks_that_suit_make_one_plot_and_not_several_parts_of_it() {

@@ -1,5 +1,6 @@
-//! What H. Otsuji and O. Tatebe published of parity made by nodes ("Implementation and evaluation
-//! of cluster-wide RAID", University of Tsukuba): figures for two arrays, as shares of the link.
+//! Figures that H. Otsuji and O. Tatebe published of parity made by nodes ("Implementation and
+//! evaluation of cluster-wide RAID", University of Tsukuba): figures for two arrays, as shares of
+//! the link.
 
 use super::entry::Entry;
 use super::words::{Pattern, Storage};
@@ -7,12 +8,12 @@ use super::words::{Pattern, Storage};
 /// Figures of one array.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figures {
-    /// As entries have it.
+    /// Level as entries have it.
     level: &'static str,
     nodes: u16,
-    /// What the client can do at best when it sends the parity, too: computed.
+    /// Share that the client reaches at best when it sends the parity, too: computed.
     pub(super) ceiling: f64,
-    /// How many times as much it was with parity made by nodes.
+    /// Factor by which it was more with parity made by nodes.
     pub(super) gain: f64,
 }
 
@@ -38,7 +39,7 @@ impl Figures {
         ALL.into_iter().find(|one| (one.level, one.nodes) == (entry.level.as_str(), entry.nodes))
     }
 
-    /// What was measured there with parity made by nodes, of the link.
+    /// Share of the link that was measured there with parity made by nodes.
     pub(super) const fn made_by_nodes(self) -> f64 {
         self.ceiling * self.gain
     }
@@ -51,7 +52,7 @@ impl Figures {
         }
     }
 
-    /// What the client could do less, if it has to send the parity.
+    /// Share that the client loses if it has to send the parity.
     pub(super) fn costs(self) -> f64 {
         1.0 / self.ceiling - 1.0
     }

@@ -12,11 +12,11 @@ use braid_host::door::{Door, Message};
 
 use super::setting::Done;
 
-/// How often the progress is looked at.
+/// Time between two looks at the progress.
 const LOOK: Duration = Duration::from_millis(5);
-/// Until it is over.
+/// Time until it is over.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// As large as any volume.
+/// Size larger than any volume.
 const MOST_SECTORS: u64 = 1 << 50;
 /// The member's id in its new superblock.
 const DEVICE: [u8; 16] = [0xbd; 16];

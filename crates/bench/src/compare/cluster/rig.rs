@@ -1,10 +1,10 @@
-//! Where measurements are made, and how those that share it take turns.
+//! Rigs on which measurements are made, and the turns of those that share one.
 
 use super::setting::{Line, Raw};
 use super::words::{Pattern, WriteSchedule};
 use crate::failure::Failure;
 
-/// What is measured.
+/// Kind of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) pattern: Pattern,
@@ -24,7 +24,7 @@ pub(super) trait Rig {
 pub(super) struct Turns<R> {
     rig: R,
     line: Option<Line>,
-    /// What this round has measured.
+    /// Kinds that this round has measured.
     done: Vec<Kind>,
 }
 

@@ -8,52 +8,54 @@ use serde::{Deserialize, Serialize};
 
 use super::bounds;
 use super::words::{Pattern, Policy, Storage, WriteSchedule};
+use crate::compare::words::size;
 use crate::rig::lab::Traffic;
 use crate::rig::spaces::Host;
 
-/// How the layout of a dispersed GlusterFS volume is called here: any code that survives two losses
-/// and is made by the client has its bounds.
+/// Name of the layout of a dispersed GlusterFS volume: any code that survives two losses and is
+/// made by the client has its bounds.
 pub(super) const DISPERSE: &str = "disperse";
 
 /// The array, and what it is on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Setting {
-    /// As it is typed.
+    /// Name as it is typed.
     pub level: String,
-    /// As it is typed; `None`: as `braid create` has it.
+    /// Layout as it is typed; `None`: as `braid create` has it.
     pub layout: Option<String>,
-    /// How many.
+    /// Count.
     pub nodes: u16,
     /// Each with a volume of its own.
     pub clients: u16,
     /// The array's chunk.
     pub block_bytes: u64,
-    /// How an unclean stop is repaired.
+    /// Policy after an unclean stop.
     #[serde(default = "resync")]
     pub policy: Policy,
-    /// Where nodes keep their volumes.
+    /// Places of nodes' volumes.
     pub storage: Storage,
-    /// How data travels: `tcp`, `ofi` ...
+    /// Fabric: `tcp`, `ofi` ...
     pub fabric: String,
-    /// Of every link, in both directions, in bits a second; `None`: loopback, as fast as it goes.
+    /// Rate of every link, in both directions, in bits a second; `None`: loopback, as fast as it
+    /// goes.
     pub link_bit_s: Option<u64>,
 }
 
-/// What was measured before there was a choice.
+/// Policy of measurements from before there was a choice.
 pub(super) const fn resync() -> Policy {
     Policy::Resync
 }
 
-/// What one measurement has counted, before and after.
+/// Counters of one measurement, before and after.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Raw {
     pub(super) setting: Setting,
     /// One of [`WriteSchedule`], or `gluster`.
     pub(super) schedule: String,
     pub(super) pattern: Pattern,
-    /// How long it was meant to be, after it had warmed up.
+    /// Length that was meant, after it had warmed up.
     pub(super) seconds: f64,
-    /// In the same round.
+    /// Line in the same round.
     pub(super) line: Line,
     pub(super) clients: Vec<Done>,
     pub(super) before: Counters,
@@ -62,18 +64,18 @@ pub(super) struct Raw {
     pub(super) node_memory_bytes: Option<u64>,
 }
 
-/// What a client has done.
+/// Work of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// Answered within the measurement.
     pub window_bytes: u64,
-    /// How long that was.
+    /// Length of the measurement.
     pub window_seconds: f64,
     /// Answered from the beginning to the end.
     pub total_bytes: u64,
 }
 
-/// What one plain TCP stream carries on the same link, and what nodes did meanwhile.
+/// Rate of one plain TCP stream on the same link, and what nodes did meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) bytes_s: f64,
@@ -81,26 +83,26 @@ pub(super) struct Line {
     pub(super) idle_nodes_cpu: Option<f64>,
 }
 
-/// What was counted so far.
+/// Counters at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Counters {
-    /// By link; `None` where links are not counted.
+    /// Traffic by link; `None` where links are not counted.
     pub(super) traffic: Option<Vec<(Host, Traffic)>>,
     /// CPU seconds.
     pub(super) clients_cpu_s: Option<f64>,
     pub(super) nodes_cpu_s: Option<f64>,
 }
 
-/// What a measurement says.
+/// Numbers of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     /// Data of all clients.
     pub(super) data_bytes_s: f64,
-    /// On all clients' links, in the direction in which the data go, for each byte of data.
+    /// Bytes on all clients' links, in the direction in which the data go, for each byte of data.
     pub(super) client_bytes: Option<f64>,
     /// Among nodes.
     pub(super) node_bytes: Option<f64>,
-    /// For each byte of data.
+    /// CPU seconds for each byte of data.
     pub(super) client_cpu_s: Option<f64>,
     pub(super) nodes_cpu_s: Option<f64>,
 }
@@ -134,8 +136,8 @@ impl Setting {
         code.map_or(1, |code| code.data().len() as u64) * self.block_bytes
     }
 
-    /// What the links allow, in lines; `None` where they are no limit, and where there is no such
-    /// schedule.
+    /// Returns what the links allow, in lines; `None` where they are no limit, and where there is
+    /// no such schedule.
     #[must_use]
     pub fn bound(&self, schedule: WriteSchedule, pattern: Pattern) -> Option<f64> {
         // Loopback has no links.
@@ -153,13 +155,13 @@ impl Setting {
         }
     }
 
-    /// Whether it can be written in this way.
+    /// Returns whether it can be written in this way.
     #[must_use]
     pub fn has(&self, schedule: WriteSchedule) -> bool {
         self.family().is_some_and(|family| bounds::has(family, self.nodes, schedule))
     }
 
-    /// Whether it can be repaired in this way.
+    /// Returns whether it can be repaired in this way.
     pub(super) fn has_policy(&self) -> bool {
         self.family().is_some_and(|family| match self.policy {
             Policy::Resync => true,
@@ -168,13 +170,13 @@ impl Setting {
         })
     }
 
-    /// Whether all can be read without so many nodes.
+    /// Returns whether all can be read without so many nodes.
     #[must_use]
     pub fn survives(&self, lost: u16) -> bool {
         self.family().is_some_and(|family| bounds::survives(family, self.nodes, lost))
     }
 
-    /// Whether enough nodes are left to vote without so many.
+    /// Returns whether enough nodes are left to vote without so many.
     pub(super) fn starts_without(&self, lost: u16) -> bool {
         usize::from(self.nodes - lost) >= majority(self.nodes.into())
     }
@@ -212,7 +214,7 @@ impl Setting {
 }
 
 impl Raw {
-    /// What happened between the two counts.
+    /// Computes what happened between the two counts.
     pub(super) fn sample(&self) -> Sample {
         let total: f64 = self.clients.iter().map(|done| done.total_bytes as f64).sum();
         let total = total.max(1.0);
@@ -246,7 +248,7 @@ impl Raw {
     }
 }
 
-/// What a counter that only grows has grown by.
+/// Returns the growth of a counter that only grows.
 pub(super) fn difference(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     Some((after? - before?).max(0.0))
 }
@@ -262,16 +264,6 @@ pub(super) fn number(count: u16, one: &str) -> String {
 /// `500 Mbit/s`.
 pub(super) fn link(bit_s: Option<u64>) -> String {
     bit_s.map_or_else(|| "loopback".to_owned(), |rate| format!("{} Mbit/s", rate / 1_000_000))
-}
-
-/// The shortest exact form that can be typed: `64K`.
-pub(super) fn size(bytes: u64) -> String {
-    let units = [(30, "G"), (20, "M"), (10, "K")];
-    let fits = |shift: u32| bytes != 0 && bytes.trailing_zeros() >= shift;
-    match units.into_iter().find(|&(shift, _)| fits(shift)) {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
 //! The words in which a measurement is asked for: as they are typed, and as they are kept.
 
 use std::fmt;
-use std::str::FromStr;
 
-use braid_array::refusal::Refusal;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $what:literal:
+    ($(#[$doc:meta])* $name:ident:
      $($(#[$each:meta])* $variant:ident = $word:literal,)+) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Serialize, Deserialize, ValueEnum)]
         pub enum $name {
-            $($(#[$each])* #[serde(rename = $word)] $variant,)+
+            $($(#[$each])* #[serde(rename = $word)] #[value(name = $word)] $variant,)+
         }
 
         impl $name {
             /// All there are.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// As it is typed.
+            /// Name as it is typed.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -33,24 +33,12 @@ macro_rules! words {
                 f.write_str(self.name())
             }
         }
-
-        impl FromStr for $name {
-            type Err = Refusal;
-
-            fn from_str(text: &str) -> Result<Self, Refusal> {
-                Self::ALL.iter().copied().find(|word| word.name() == text).ok_or_else(|| {
-                    let names: Vec<&str> = Self::ALL.iter().map(|word| word.name()).collect();
-                    let next = format!("use one of {}", names.join(", "));
-                    Refusal::new(concat!("there is no such ", $what), next)
-                })
-            }
-        }
     };
 }
 
 words! {
-    /// What clients do.
-    Pattern, "pattern":
+    /// Requests of clients.
+    Pattern:
     /// Full stripes, one after the other.
     Write = "write",
     /// Long reads, one after the other.
@@ -74,8 +62,8 @@ words! {
 }
 
 words! {
-    /// Where nodes keep their volumes.
-    Storage, "storage":
+    /// Places of nodes' volumes.
+    Storage:
     /// In memory.
     Memory = "memory",
     /// In files.
@@ -83,21 +71,21 @@ words! {
 }
 
 words! {
-    /// How an unclean stop is repaired.
-    Policy, "policy":
+    /// Policy after an unclean stop.
+    Policy:
     /// All parities are made anew.
     Resync = "resync",
     /// Those that a bitmap marks.
     Bitmap = "bitmap",
-    /// Parts of stripes are recorded before they are stored.
+    /// Parts of stripes are recorded first.
     Ppl = "ppl",
-    /// All is recorded.
+    /// All is recorded first.
     Journal = "journal",
 }
 
 words! {
-    /// Who makes the parities.
-    WriteSchedule, "schedule":
+    /// Maker of the parities.
+    WriteSchedule:
     /// The client, which sends them as it sends data.
     Client = "client",
     /// The nodes, each parity along a chain through them.
@@ -110,23 +98,61 @@ words! {
     Mix = "mix",
 }
 
-impl Pattern {
+/// The facts of a pattern.
+pub(super) struct Facts {
+    /// Title for people.
+    pub(super) title: &'static str,
+    /// The option that asks for it; writes are always measured.
+    pub(super) option: &'static str,
     /// Nodes that the client does without.
-    #[must_use]
-    pub const fn lost(self) -> u16 {
+    lost: u16,
+    /// Data go to the client.
+    reads: bool,
+}
+
+const fn reads(title: &'static str, option: &'static str, lost: u16) -> Facts {
+    Facts { title, option, lost, reads: true }
+}
+
+const fn writes(title: &'static str, option: &'static str, lost: u16) -> Facts {
+    Facts { title, option, lost, reads: false }
+}
+
+impl Pattern {
+    pub(super) const fn facts(self) -> Facts {
         match self {
-            Self::Write
-            | Self::Read
-            | Self::WriteAlone
-            | Self::Write4k
-            | Self::Write4kDurable
-            | Self::Rebuild => 0,
-            Self::ReadOneLost | Self::WriteOneLost => 1,
-            Self::ReadTwoLost | Self::WriteTwoLost => 2,
+            Self::Write => writes("Writes of whole stripes", "", 0),
+            Self::Read => reads("Reads", " --reads", 0),
+            Self::ReadOneLost => reads("Reads without one node", " --degraded-reads", 1),
+            Self::ReadTwoLost => reads("Reads without two nodes", " --degraded-reads", 2),
+            Self::WriteOneLost => {
+                writes("Writes of whole stripes without one node", " --degraded-writes", 1)
+            }
+            Self::WriteTwoLost => {
+                writes("Writes of whole stripes without two nodes", " --degraded-writes", 2)
+            }
+            Self::WriteAlone => {
+                let title = "Writes of 1M in sequence, each answered before the next";
+                writes(title, " --lone-writes", 0)
+            }
+            Self::Write4k => {
+                writes("Writes of 4K at random places, 64 at once", " --small-writes", 0)
+            }
+            Self::Write4kDurable => {
+                let title = "Writes of 4K at random places, each durable before the next";
+                writes(title, " --durable-writes", 0)
+            }
+            Self::Rebuild => writes("Rebuilding one node", " --rebuild", 0),
         }
     }
 
-    /// It changes what others measure later, whose members all have the same.
+    /// Nodes that the client does without.
+    #[must_use]
+    pub const fn lost(self) -> u16 {
+        self.facts().lost
+    }
+
+    /// Returns whether it changes what others measure later, whose members all have the same.
     #[must_use]
     pub const fn leaves_some_behind(self) -> bool {
         !self.reads() && self.lost() > 0
@@ -138,10 +164,10 @@ impl Pattern {
         self.lost().max(u16::from(self == Self::Rebuild))
     }
 
-    /// Data go to the client.
+    /// Returns whether data go to the client.
     #[must_use]
     pub const fn reads(self) -> bool {
-        matches!(self, Self::Read | Self::ReadOneLost | Self::ReadTwoLost)
+        self.facts().reads
     }
 }
 
@@ -155,21 +181,5 @@ impl From<braid_cli::WriteSchedule> for WriteSchedule {
             Typed::Static => Self::Static,
             Typed::Client => Self::Client,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_kept_as_they_are_typed() {
-        for &pattern in Pattern::ALL {
-            assert_eq!(pattern.name().parse(), Ok(pattern));
-            assert_eq!(serde_json::to_value(pattern).expect("JSON"), pattern.name());
-        }
-        let refused = "disc".parse::<Storage>().expect_err("not one of them");
-        assert_eq!(refused.next.advice, "use one of memory, disk");
-        assert_eq!("encoder".parse(), Ok(WriteSchedule::Encoder));
     }
 }

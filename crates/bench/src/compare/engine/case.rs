@@ -1,11 +1,12 @@
-//! What is set up: a level within the process, a level over an export, or a server without RAID.
-//! Names stand in the journal of a report: those of cases are made here and nowhere else.
+//! Cases: a level within the process, a level over an export, or something without RAID.
+
+use std::path::PathBuf;
 
 use braid_array::level::Level;
 
 use super::Options;
-use super::anchors::Anchor;
-use super::exports::Export;
+use crate::failure::Failure;
+use crate::rig::{ArraySpec, Program, Room, Stack};
 
 /// All levels there are, as they are typed.
 const LEVELS: [(&str, Level); 5] = [
@@ -16,17 +17,70 @@ const LEVELS: [(&str, Level); 5] = [
     ("10", Level::Raid10),
 ];
 pub(super) const CHUNK_BYTES: u64 = 512 << 10;
-/// What members keep for themselves.
+/// Bytes that members keep for themselves.
 const MEMBER_OWN_BYTES: u64 = 16 << 20;
 
-/// Where members are.
+/// Something without RAID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Baseline {
+    pub(super) name: &'static str,
+    /// Name of what it is compared with itself.
+    to: &'static str,
+    /// Its file is in memory; otherwise where members are files.
+    in_memory: bool,
+    /// A loop device over the file is measured.
+    device: bool,
+    /// Program that serves the file.
+    pub(super) program: Option<Program>,
+}
+
+const fn bare(name: &'static str, in_memory: bool, device: bool) -> Baseline {
+    Baseline { name, to: name, in_memory, device, program: None }
+}
+
+const fn served(name: &'static str, to: &'static str, program: Program) -> Baseline {
+    Baseline { name, to, in_memory: true, device: false, program: Some(program) }
+}
+
+const MEMORY_FILE: Baseline = bare("bare file in memory", true, false);
+const MEMORY_LOOP: Baseline =
+    Baseline { to: MEMORY_FILE.name, ..bare("bare loop device in memory", true, true) };
+const FILE: Baseline = bare("bare file", false, false);
+const LOOP: Baseline = bare("bare loop device", false, true);
+const NBDKIT: Baseline = served("nbdkit memory", MEMORY_FILE.name, Program::NbdkitMemory(0));
+const DAEMON_NBD: Baseline =
+    served("qemu-storage-daemon over NBD", NBDKIT.name, Program::DaemonNbd);
+const DAEMON_FUSE: Baseline =
+    served("qemu-storage-daemon over FUSE", MEMORY_FILE.name, Program::DaemonFuse);
+const DAEMON_VHOST_USER: Baseline = served(
+    "qemu-storage-daemon over vhost-user",
+    "qemu-storage-daemon over vhost-user",
+    Program::DaemonVhostUser,
+);
+
+/// A way to an array for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Export {
+    pub(super) name: &'static str,
+    /// Servers of others, without RAID; arrays are compared with the first one.
+    beside: &'static [Baseline],
+}
+
+const VHOST_USER: Export = Export { name: "vhost-user", beside: &[DAEMON_VHOST_USER] };
+const FUSE_LOOP: Export = Export { name: "FUSE and loop", beside: &[MEMORY_LOOP] };
+const NBD: Export = Export { name: "NBD", beside: &[NBDKIT, DAEMON_NBD] };
+/// The exports over which arrays are measured.
+pub(super) const EXPORTS: [Export; 4] =
+    [NBD, Export { name: "FUSE", beside: &[DAEMON_FUSE] }, FUSE_LOOP, VHOST_USER];
+
+/// Place of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In memory.
+    /// Memory.
     Memory,
-    /// In files, or on the devices that were named.
+    /// Files, or the devices that were named.
     Files,
-    /// On block devices: loop devices over such files.
+    /// Block devices: loop devices over such files.
     Blocks,
 }
 
@@ -39,8 +93,8 @@ pub(super) enum Case {
     Stripes,
     /// A level on members of memory, served by a process of its own and asked by fio.
     Over(Level, Export),
-    /// What has no RAID, asked by fio.
-    Beside(Anchor),
+    /// Something without RAID, asked by fio.
+    Beside(Baseline),
     /// Copies by one thread, within the process.
     Copies,
 }
@@ -56,16 +110,16 @@ impl Place {
         }
     }
 
-    /// What a member itself can do there.
-    const fn anchor(self) -> Case {
+    /// Returns the case of a member itself.
+    const fn baseline(self) -> Case {
         match self {
             Self::Memory => Case::Copies,
-            Self::Files => Case::Beside(Anchor::File),
-            Self::Blocks => Case::Beside(Anchor::Loop),
+            Self::Files => Case::Beside(FILE),
+            Self::Blocks => Case::Beside(LOOP),
         }
     }
 
-    /// What is asked from within the process.
+    /// Returns what is asked from within the process.
     pub(super) fn within(self, options: &Options) -> impl Iterator<Item = Case> {
         let is_asked = self == Self::Memory && levels(options).any(|level| level == Level::Raid5);
         levels(options)
@@ -73,14 +127,14 @@ impl Place {
             .chain(is_asked.then_some(Case::Stripes))
     }
 
-    /// What takes turns on members of one kind.
+    /// Returns what takes turns on members of one kind.
     pub(super) fn cases(self, options: &Options) -> Vec<Case> {
-        let mut cases = vec![self.anchor()];
+        let mut cases = vec![self.baseline()];
         cases.extend(self.within(options));
         if self == Self::Memory {
-            cases.push(Case::Beside(Anchor::MemoryFile));
-            for export in Export::ALL {
-                cases.extend(export.beside().iter().copied().map(Case::Beside));
+            cases.push(Case::Beside(MEMORY_FILE));
+            for export in EXPORTS {
+                cases.extend(export.beside.iter().copied().map(Case::Beside));
                 cases.extend(levels(options).map(|level| Case::Over(level, export)));
             }
         }
@@ -88,37 +142,74 @@ impl Place {
     }
 }
 
-impl Case {
-    /// One that has this name.
-    pub(super) fn named(options: &Options, name: &str) -> Option<Self> {
-        let mut all = Place::ALL.into_iter().flat_map(|place| place.cases(options));
-        all.find(|case| case.name() == name)
-    }
+/// All cases of all places.
+pub(super) fn all(options: &Options) -> Vec<Case> {
+    Place::ALL.into_iter().flat_map(|place| place.cases(options)).collect()
+}
 
+impl Case {
     pub(super) fn name(self) -> String {
         match self {
             Self::Within(level, place) => format!("{} on {}", level.name(), place.name()),
             Self::Stripes => "raid5 of five with chunks of 256K on memory".to_owned(),
-            Self::Over(level, export) => format!("{} over {}", level.name(), export.name()),
-            Self::Beside(anchor) => anchor.name().to_owned(),
+            Self::Over(level, export) => format!("{} over {}", level.name(), export.name),
+            Self::Beside(baseline) => baseline.name.to_owned(),
             Self::Copies => "copies by one thread".to_owned(),
         }
     }
 
-    /// What it is compared with.
-    pub(super) const fn anchor(self) -> Self {
+    /// The name of what it is compared with.
+    pub(super) fn baseline(self) -> String {
         match self {
-            Self::Within(_, place) => place.anchor(),
-            Self::Stripes => Place::Memory.anchor(),
-            Self::Over(_, export) => Self::Beside(export.anchor()),
-            Self::Beside(anchor) => Self::Beside(anchor.anchor()),
-            Self::Copies => Self::Copies,
+            Self::Within(_, place) => place.baseline().name(),
+            Self::Stripes | Self::Copies => Self::Copies.name(),
+            Self::Over(_, export) => export.beside[0].name.to_owned(),
+            Self::Beside(baseline) => baseline.to.to_owned(),
         }
     }
 
-    /// It is asked from within the process, without a program.
+    /// Returns whether it is asked from within the process, without a program.
     pub(super) const fn is_within(self) -> bool {
         matches!(self, Self::Within(..) | Self::Stripes | Self::Copies)
+    }
+
+    /// Serves so much for programs that ask.
+    pub(super) fn serve(self, room: &Room, area_bytes: u64) -> Result<Stack, Failure> {
+        match self {
+            Self::Beside(baseline) => baseline.serve(room, area_bytes),
+            Self::Over(level, export) => {
+                let stack = Stack::new(&room.in_memory()?, &self.name());
+                let bytes = member_bytes(level, area_bytes);
+                let spec = ArraySpec {
+                    level: word(level).to_owned(),
+                    chunk_bytes: (level != Level::Raid1).then_some(CHUNK_BYTES),
+                    // Memory of its own, as the servers beside it have.
+                    members: vec![PathBuf::from(format!("mem:{bytes}")); members(level)],
+                    nbd: export == NBD,
+                    vhost_user: export == VHOST_USER,
+                    ..ArraySpec::default()
+                };
+                let stack = stack.array(spec)?;
+                if export == FUSE_LOOP { stack.device() } else { Ok(stack) }
+            }
+            _ => Ok(Stack::new(room, &self.name())),
+        }
+    }
+}
+
+impl Baseline {
+    fn serve(self, room: &Room, area_bytes: u64) -> Result<Stack, Failure> {
+        let room = if self.in_memory { room.in_memory()? } else { room.clone() };
+        let stack = Stack::new(&room, self.name);
+        if self == NBDKIT {
+            return stack.served(Program::NbdkitMemory(area_bytes));
+        }
+        let stack = stack.files(1, area_bytes)?;
+        match self.program {
+            Some(program) => stack.served(program),
+            None if self.device => stack.device(),
+            None => Ok(stack),
+        }
     }
 }
 
@@ -128,7 +219,7 @@ pub(super) fn levels(options: &Options) -> impl Iterator<Item = Level> {
     LEVELS.into_iter().filter(move |(word, _)| asked(word)).map(|(_, level)| level)
 }
 
-/// As `braid create --level` takes it.
+/// Word for `braid create --level`.
 pub(super) fn word(level: Level) -> &'static str {
     LEVELS.iter().find(|(_, other)| *other == level).map_or("linear", |(word, _)| word)
 }
@@ -138,25 +229,7 @@ pub(super) const fn members(level: Level) -> usize {
     if matches!(level, Level::Raid1) { 2 } else { 4 }
 }
 
-/// How an array within the process is made.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub(super) level: Level,
-    pub(super) members: usize,
-    pub(super) chunk_bytes: u64,
-}
-
-impl Shape {
-    /// Four chunks of data are 1M.
-    pub(super) const STRIPES: Self =
-        Self { level: Level::Raid5, members: 5, chunk_bytes: CHUNK_BYTES / 2 };
-
-    pub(super) const fn usual(level: Level) -> Self {
-        Self { level, members: members(level), chunk_bytes: CHUNK_BYTES }
-    }
-}
-
-/// As long as a member has to be for an array that holds so much.
+/// Returns the length of a member of an array that holds so much.
 pub(super) const fn member_bytes(level: Level, area_bytes: u64) -> u64 {
     let data = match level {
         Level::Raid0 => 4,

@@ -1,12 +1,14 @@
 //! The chapter of `engine`: what levels keep of what has no RAID, and every number.
 
+use braid_array::level::Level;
+
 use super::Options;
-use super::case::{Case, Place, levels, word};
-use super::exports::Export;
+use super::case::{Case, EXPORTS, Place, all, levels, word};
 use super::load::{Load, OUTPUT, loads};
-use super::plots::plots;
-use crate::compare::figures::{CPU, Figures, Numbers, RATE, heads, number, of_fio, spread_words};
-use crate::model::{Chapter, Found, Run, Table};
+use crate::compare::numbers::Numbers;
+use crate::compare::rates::{CPU, Compared, Figures, RATE, cells, every_number, of_fio};
+use crate::compare::words::{number, with_range};
+use crate::model::{Axis, Chapter, Found, Plot, Point, Rule, Series, Table};
 
 /// Levels that are asked in the same way and compared with the same.
 struct Way {
@@ -19,52 +21,85 @@ fn ways(options: &Options) -> Vec<Way> {
         title: format!("within the process, on {}", place.name()),
         cases: place.within(options).collect(),
     });
-    let exports = Export::ALL.into_iter().map(|export| Way {
-        title: format!("over {}", export.name()),
+    let exports = EXPORTS.into_iter().map(|export| Way {
+        title: format!("over {}", export.name),
         cases: levels(options).map(|level| Case::Over(level, export)).collect(),
     });
     places.chain(exports).collect()
 }
 
-/// What a run left: the histogram's figures, or fio's.
-fn read(found: &Found, run: &Run) -> Option<(String, Figures)> {
-    let within = || {
-        let figures = serde_json::from_str(&found.text(run, OUTPUT)?).ok()?;
-        Some((run.file(OUTPUT)?.to_owned(), figures))
-    };
-    within().or_else(|| of_fio(found, run))
+/// Reads what runs left: the histogram's figures, or fio's.
+fn read(found: &Found) -> Numbers {
+    let within = Numbers::read(found, [OUTPUT], |run, [text]| {
+        serde_json::from_str(text).map_or_else(|_| Vec::new(), |it: Figures| it.readings(run))
+    });
+    within.and(of_fio(found))
 }
 
 pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
-    let numbers = Numbers::of(found, read);
-    let cases: Vec<Case> = Place::ALL
-        .into_iter()
-        .flat_map(|place| place.cases(options))
-        .filter(|case| numbers.has(&case.name()))
-        .collect();
-    let cells = cases.iter().flat_map(|case| {
-        let of_load = |load: Load| numbers.cells(&case.name(), &case.anchor().name(), &load.name());
-        loads().flat_map(of_load)
-    });
+    let numbers = read(found);
+    let mut cases = all(options);
+    cases.retain(|case| numbers.has(&case.name()));
+    let rows = |case: &Case| {
+        let case = *case;
+        loads().map(move |load| Compared {
+            case: case.name(),
+            to: case.baseline(),
+            load: load.name(),
+        })
+    };
     let ways = ways(options);
     let measured = || ways.iter().filter(|way| way.cases.iter().any(|case| cases.contains(case)));
     let mut tables: Vec<Table> = measured().map(|way| ratios(&numbers, way)).collect();
-    let (within, over): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.is_within());
+    let (within, over): (Vec<Case>, Vec<Case>) = cases.iter().partition(|case| case.is_within());
+    let note = "Medians of all rounds; ~ marks those whose rounds lie far apart.";
     for (title, cases) in [("Within the process", within), ("Over exports", over)] {
-        if !cases.is_empty() {
-            tables.push(every_number(&numbers, title, &cases));
-        }
+        let rows: Vec<Compared> = cases.iter().flat_map(rows).collect();
+        let words = (title, "case and load", &["ratio", "to"][..]);
+        tables.extend(every_number(&numbers, words, &rows, note).unless_empty());
     }
     Chapter {
-        name: "engine".to_owned(),
         title: "The engine alone, and over its exports".to_owned(),
         about: about(options),
         says: measured().flat_map(|way| says(&numbers, way)).collect(),
-        cells: cells.collect(),
+        cells: cases.iter().flat_map(rows).flat_map(|one| cells(&numbers, &one)).collect(),
         tables,
-        plots: plots(options, &numbers),
+        plots: loads().filter_map(|load| plot(options, &numbers, load)).collect(),
         ..Chapter::default()
     }
+}
+
+/// Levels beside each other under a load.
+fn plot(options: &Options, numbers: &Numbers, load: Load) -> Option<Plot> {
+    let name = load.name();
+    let rate = |case: &str| numbers.spread(case, &name, RATE);
+    let bars = |title: String, case: &dyn Fn(Level) -> Case| {
+        let point = |(place, level): (usize, Level)| {
+            Some(Point::of(place as f64, rate(&case(level).name())?))
+        };
+        Series::measured(title, levels(options).enumerate().filter_map(point))
+    };
+    let within = |level| Case::Within(level, Place::Memory);
+    let mut series = vec![bars("within the process".to_owned(), &within)];
+    for export in EXPORTS {
+        let title = format!("over {}", export.name);
+        series.push(bars(title, &|level| Case::Over(level, export)));
+    }
+    let rule = |case: Case| match case {
+        // What is no server is so much faster that a plot cannot show both.
+        Case::Beside(baseline) if baseline.program.is_some() => {
+            Some(Rule::new(baseline.name, rate(baseline.name)?.median))
+        }
+        _ => None,
+    };
+    let id = format!("engine-{}", name.to_lowercase().replace(' ', "-"));
+    let title = format!("{name}, members of memory");
+    let axes = [
+        Axis::names("", levels(options).map(|level| level.name())),
+        Axis::linear("requests a second"),
+    ];
+    let rules = Place::Memory.cases(options).into_iter().filter_map(rule);
+    Plot::new(id, title, axes, series).with_rules(rules).if_measured()
 }
 
 fn about(options: &Options) -> Vec<String> {
@@ -91,13 +126,12 @@ fn about(options: &Options) -> Vec<String> {
     ]
 }
 
-/// What levels keep of what has no RAID.
+/// Compares levels with what has no RAID.
 fn ratios(numbers: &Numbers, way: &Way) -> Table {
-    let anchor = way.cases.first().map(|case| case.anchor().name()).unwrap_or_default();
+    let baseline = way.cases.first().map(|case| case.baseline()).unwrap_or_default();
     let row = |load: Load| {
         let ratio = |case: &Case| {
-            let ratio = numbers.ratio(&case.name(), &anchor, &load.name(), RATE);
-            spread_words(ratio.as_ref())
+            with_range(numbers.ratio(&case.name(), &baseline, &load.name(), RATE).as_ref())
         };
         std::iter::once(load.name()).chain(way.cases.iter().map(ratio)).collect()
     };
@@ -106,45 +140,23 @@ fn ratios(numbers: &Numbers, way: &Way) -> Table {
         Case::Stripes => "RAID 5, 1M a stripe".to_owned(),
         Case::Beside(_) | Case::Copies => case.name(),
     };
-    Table {
-        title: format!("Rate {}, by that of {anchor}", way.title),
-        head: std::iter::once("load".to_owned()).chain(way.cases.iter().map(name)).collect(),
-        rows: loads().map(row).collect(),
-        note: "Medians of the ratios of all rounds, in brackets the least and the most.".to_owned(),
-    }
+    Table::new(
+        format!("Rate {}, by that of {baseline}", way.title),
+        std::iter::once("load".to_owned()).chain(way.cases.iter().map(name)),
+        loads().map(row),
+        "Medians of the ratios of all rounds, in brackets the least and the most.",
+    )
 }
 
-/// A row for each case and load.
-fn every_number(numbers: &Numbers, title: &str, cases: &[&Case]) -> Table {
-    let row = |case: &Case, load: Load| {
-        let anchor = case.anchor().name();
-        let ratio = numbers.ratio(&case.name(), &anchor, &load.name(), RATE);
-        let mut row = vec![format!("{}, {}", case.name(), load.name())];
-        row.extend(numbers.row(&case.name(), &load.name()));
-        row.push(spread_words(ratio.as_ref()));
-        row.push(anchor);
-        row
-    };
-    let mut head = vec!["case and load".to_owned()];
-    head.extend(heads());
-    head.extend(["ratio", "to"].map(str::to_owned));
-    Table {
-        title: title.to_owned(),
-        head,
-        rows: cases.iter().flat_map(|case| loads().map(|load| row(case, load))).collect(),
-        note: "Medians of all rounds; ~ marks those whose rounds lie far apart.".to_owned(),
-    }
-}
-
-/// Where a way is fastest and slowest beside what has no RAID, and what small requests cost.
+/// Says where a way is fastest and slowest beside what has no RAID, and what small requests cost.
 fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
-    let Some(anchor) = way.cases.first().map(|case| case.anchor().name()) else {
+    let Some(baseline) = way.cases.first().map(|case| case.baseline()) else {
         return Vec::new();
     };
     let mut all = Vec::new();
     for case in &way.cases {
         for load in loads() {
-            if let Some(ratio) = numbers.ratio(&case.name(), &anchor, &load.name(), RATE) {
+            if let Some(ratio) = numbers.ratio(&case.name(), &baseline, &load.name(), RATE) {
                 let what = format!("{}, {}", case.name(), load.name());
                 all.push((ratio.spread.median, what));
             }
@@ -154,7 +166,7 @@ fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
     let mut says = Vec::new();
     if let Some(((least, slowest), (most, fastest))) = all.first().zip(all.last()) {
         says.push(format!(
-            "Rates {} are from {} ({slowest}) to {} ({fastest}) of those of {anchor}.",
+            "Rates {} are from {} ({slowest}) to {} ({fastest}) of those of {baseline}.",
             way.title,
             number(*least),
             number(*most)
@@ -163,7 +175,7 @@ fn says(numbers: &Numbers, way: &Way) -> Vec<String> {
     let cost = |case: &Case| {
         let [read, written] = [false, true].map(|writes| {
             let load = loads().find(|load| load.writes == writes)?;
-            Some(numbers.measured(&case.name(), &load.name(), CPU)?.spread.median)
+            numbers.median(&case.name(), &load.name(), CPU)
         });
         Some(format!("{} and {} by {}", number(read?), number(written?), case.name()))
     };

@@ -9,11 +9,12 @@ use braid_host::export::load;
 use braid_host::serve::Private;
 use hdrhistogram::Histogram;
 
-use crate::compare::figures::Figures;
-use crate::compare::under_fio::Requests;
+use crate::compare::prepared::Requests;
+use crate::compare::rates::Figures;
+use crate::compare::{named, scramble};
 use crate::failure::Failure;
 use crate::model::Note;
-use crate::rig::talk::cpu_seconds;
+use crate::rig::process::cpu_seconds;
 
 const KIB: u32 = 1024;
 pub(super) const MIB: u32 = 1024 * KIB;
@@ -24,7 +25,7 @@ const LOADS: [(u32, usize); 6] =
 /// The name under which each run keeps what was measured.
 pub(super) const OUTPUT: &str = "engine.json";
 
-/// How long to wait for an answer.
+/// Time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Latencies are counted in nanoseconds, to three digits, up to this.
 const LONGEST_NANOS: u64 = 60_000_000_000;
@@ -42,16 +43,14 @@ pub(super) fn keep(
     note: &mut Note,
     drive: impl FnOnce(Load) -> Result<Figures, String>,
 ) -> Result<(), Failure> {
-    let Some(load) = loads().find(|load| load.name() == job) else {
-        return Err(Failure::usage(job, "no load has this name", "see the names of engine"));
-    };
+    let load = named(loads(), |load| load.name(), job)?;
     let measured = drive(load)
         .map_err(|reason| Failure::refused(job, reason, "see the kernel's log for why"))?;
     note.file(OUTPUT, serde_json::to_vec_pretty(&measured).unwrap_or_default());
     Ok(())
 }
 
-/// What is asked for, at random places.
+/// Requests at random places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) writes: bool,
@@ -82,14 +81,6 @@ impl Load {
         let places = area_bytes / self.bytes as u64;
         scramble(number) % places * self.bytes as u64
     }
-}
-
-/// A number without relation to its neighbours (the finalizer of `SplitMix64`).
-const fn scramble(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// Has the engine make requests for so long.
@@ -125,12 +116,12 @@ pub(super) fn measure(
     })
 }
 
-/// Of no requests yet.
+/// Creates a histogram.
 pub(super) fn latencies() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute")
 }
 
-/// How long each request took, and all of them.
+/// Makes requests; returns how long each took, and all of them.
 fn ask_for(
     array: &Private,
     area_bytes: u64,

@@ -1,23 +1,30 @@
-//! All levels and loads within the process, for a moment; `tests/live/engine.rs` has those that
-//! need the command and fio.
+//! Loads within the process, for a moment; `tests/live/engine.rs` has those that need the command
+//! and fio.
 
 use braid_array::level::Level;
 
 use super::*;
-use crate::compare::figures::COLUMNS;
+use crate::compare::rates::COLUMNS;
 use crate::folder::{self, Folder};
-use crate::model::{Cell, Note};
-use crate::tool::Tool;
+use crate::model::Cell;
+
+fn options() -> Options {
+    Options { run_ms: 5, area_bytes: 16 << 20, ..Options::usual(false) }
+}
+
+fn room(scratch: &std::path::Path) -> Room {
+    std::fs::create_dir(scratch).expect("a directory");
+    Room::new(scratch.to_owned(), Vec::new(), Tool::at("braid", "no".into()))
+}
 
 #[test]
 fn every_level_is_measured_within_the_process_and_has_its_rows() {
     let place = tempfile::tempdir().expect("a directory");
     let folder = Folder::open(&place.path().join("report")).expect("a folder");
-    let room = Room::new(place.path().join("scratch"), Vec::new(), Tool::at("braid", "no".into()));
-    let engine = Engine(Options { run_ms: 5, area_bytes: 16 << 20, ..Options::full() });
-    std::fs::create_dir(&room.scratch).expect("a directory");
+    let room = room(&place.path().join("scratch"));
+    let engine = options();
     let mut cases = vec![Case::Copies];
-    for level in levels(&engine.0) {
+    for level in levels(&engine) {
         cases.extend([Place::Memory, Place::Files].map(|members| Case::Within(level, members)));
     }
     cases.push(Case::Stripes);
@@ -49,7 +56,6 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
     let of = |metric: &str| -> Vec<&Cell> {
         chapter.cells.iter().filter(|cell| cell.metric == metric).collect()
     };
-    assert!(of("iops").len() == rows.len() + loads().count());
     assert!(of("iops").iter().all(|c| c.spread.min > 0.0));
     for (low, high) in [("p50", "p99"), ("p99", "p99.9")] {
         let pairs = of(low).into_iter().zip(of(high));
@@ -60,61 +66,30 @@ fn every_level_is_measured_within_the_process_and_has_its_rows() {
 #[test]
 fn a_load_that_cannot_be_carried_out_says_why_and_the_next_one_runs() {
     let place = tempfile::tempdir().expect("a directory");
-    let room = Room::new(place.path().join("scratch"), Vec::new(), Tool::at("braid", "no".into()));
-    let options = Options { run_ms: 5, area_bytes: 16 << 20, ..Options::full() };
+    let room = room(&place.path().join("scratch"));
+    let stack = Stack::new(&room, "x");
     let shape = Shape::usual(Level::Raid5);
-    let stand = array::Stand::set_up(&options, "x".to_owned(), shape, Place::Memory, &room);
-    let stand = stand.expect("set up");
-    let load = |bytes, depth| load::Load { writes: true, bytes, depth };
+    let (inside, _stack) =
+        Inside::start(&options(), stack, shape, Place::Memory, &room).expect("set up");
+    let load = |bytes, depth| Load { writes: true, bytes, depth };
     let length = Duration::from_millis(5);
-    let long = stand.drive(load(2 << 20, 1), length).expect_err("longer than a request may be");
+    let long = inside.drive(load(2 << 20, 1), length).expect_err("longer than a request may be");
     assert!(long.contains("a request failed"), "{long}");
-    let many = stand.drive(load(1 << 20, 100_000), length).expect_err("too much memory");
+    let many = inside.drive(load(1 << 20, 100_000), length).expect_err("too much memory");
     assert!(many.contains("memory"), "{many}");
-    let figures = stand.drive(load(4096, 4), length).expect("it runs");
+    let figures = inside.drive(load(4096, 4), length).expect("it runs");
     assert!(figures.requests > 0.0);
 }
 
-#[test]
-fn names_are_unique_and_both_forms_keep_to_their_time() {
-    for (options, minutes) in [(Options::quick(), 4), (Options::full(), 25)] {
-        let engine = Engine(options);
-        let groups = engine.groups();
-        let takes: Duration = groups.iter().map(Group::takes).sum();
-        assert!(takes < Duration::from_secs(minutes * 60), "{takes:?}");
-        let mut files = Vec::new();
-        for name in groups.iter().flat_map(|group| &group.cases) {
-            assert_eq!(Case::named(&engine.0, name).map(Case::name).as_ref(), Some(name));
-            files.push(crate::rig::file_name(name));
-        }
-        let all = files.len();
-        files.sort();
-        files.dedup();
-        assert_eq!(files.len(), all);
-        let again: Options = serde_json::from_value(engine.options()).expect("options");
-        assert_eq!(again, engine.0);
-    }
-}
-
-/// What is compared with something is measured in turns with it.
+/// Cases are measured in turns with what they are compared with.
 #[test]
 fn what_a_case_is_compared_with_is_in_its_group() {
-    let engine = Engine(Options::full());
-    for group in engine.groups() {
-        for name in &group.cases {
-            let anchor = Case::named(&engine.0, name).expect("a case").anchor().name();
-            assert!(group.cases.contains(&anchor), "{name} and {anchor}");
+    let engine = Options::usual(false);
+    for place in Place::ALL {
+        let cases = place.cases(&engine);
+        for case in &cases {
+            let baseline = case.baseline();
+            assert!(cases.iter().any(|other| other.name() == baseline), "{case:?} and {baseline}");
         }
     }
-}
-
-#[test]
-fn it_becomes_smaller_until_it_is_as_small_as_it_can_be() {
-    let mut engine: Box<dyn Comparison> = Box::new(Engine(Options::full()));
-    while let Some(smaller) = engine.smaller() {
-        assert!(smaller.needs_memory_bytes() < engine.needs_memory_bytes());
-        assert!(smaller.needs_bytes() < engine.needs_bytes());
-        engine = smaller;
-    }
-    assert_eq!(engine.options()["area_bytes"], LEAST_BYTES);
 }

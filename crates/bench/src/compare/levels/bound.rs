@@ -1,18 +1,18 @@
-//! What a level can reach at best where its members share one medium, computed beforehand from what
-//! the medium does without RAID.
+//! Bounds of levels where its members share one medium, computed beforehand from what the medium
+//! does without RAID.
 
 use super::level::Level;
 use crate::tool::fio;
 
-/// What md and mdadm take for a chunk unless told otherwise, and Braid too.
+/// Chunk that md and mdadm take unless told otherwise, and Braid too.
 const CHUNK_BYTES: f64 = 512.0 * 1024.0;
 
-/// What a job asks for.
+/// Requests of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     direction: String,
     block_bytes: f64,
-    /// Of all processes together.
+    /// Depth of all processes together.
     depth: f64,
 }
 
@@ -40,11 +40,11 @@ impl Shape {
 /// The rate by that without RAID, where that does `reads` requests a second of the same kind, and
 /// `writes`.
 pub(super) fn ratio(level: Level, members: u16, shape: &Shape, reads: f64, writes: f64) -> f64 {
-    let data = f64::from(members.saturating_sub(level.parities()).max(1));
+    let data = f64::from(members.saturating_sub(level.facts().parities).max(1));
     match shape.direction.as_str() {
         "write" => 1.0 / level.stored(members),
-        "randwrite" if level.parities() > 0 && shape.block_bytes < CHUNK_BYTES * data => {
-            let parities = f64::from(level.parities());
+        "randwrite" if level.facts().parities > 0 && shape.block_bytes < CHUNK_BYTES * data => {
+            let parities = f64::from(level.facts().parities);
             // Either what is overwritten and its parities are read, or what stays as it is.
             let read = (1.0 + parities).min(data - 1.0);
             let written = 1.0 + parities;
@@ -75,30 +75,30 @@ mod tests {
         let deep = |level: Level, members| {
             ratio(level, members, &shape("randwrite", 4096.0, 512.0), 312_312.0, 145_832.0)
         };
-        assert!((deep(Level::Raid5, 3) - 0.405).abs() < 0.001);
-        assert!((deep(Level::Raid6, 4) - 0.288).abs() < 0.001);
-        let one = ratio(Level::Raid5, 3, &shape("randwrite", 4096.0, 1.0), 39405.0, 31083.0);
+        assert!((deep(Level::RAID_5, 3) - 0.405).abs() < 0.001);
+        assert!((deep(Level::RAID_6, 4) - 0.288).abs() < 0.001);
+        let one = ratio(Level::RAID_5, 3, &shape("randwrite", 4096.0, 1.0), 39405.0, 31083.0);
         assert!((one - 0.559).abs() < 0.001);
     }
 
     #[test]
     fn long_writes_cost_what_is_stored_and_reads_nothing() {
         let write = shape("write", 131_072.0, 32.0);
-        let bound = |level: Level| ratio(level, level.members(), &write, 9.0, 5.0);
-        assert_eq!(bound(Level::Raid5), 1.0 / 1.5);
-        assert_eq!(bound(Level::Raid6), 0.5);
-        assert_eq!(bound(Level::Raid0), 1.0);
-        assert_eq!(ratio(Level::Raid6, 4, &write.reading(), 9.0, 5.0), 1.0);
+        let bound = |level: Level| ratio(level, level.facts().members, &write, 9.0, 5.0);
+        assert_eq!(bound(Level::RAID_5), 1.0 / 1.5);
+        assert_eq!(bound(Level::RAID_6), 0.5);
+        assert_eq!(bound(Level::ALL[6]), 1.0);
+        assert_eq!(ratio(Level::RAID_6, 4, &write.reading(), 9.0, 5.0), 1.0);
         // Whole stripes at random places are long writes, too.
         let stripes = shape("randwrite", 2.0 * CHUNK_BYTES, 8.0);
-        assert_eq!(ratio(Level::Raid5, 3, &stripes, 9.0, 5.0), 1.0 / 1.5);
+        assert_eq!(ratio(Level::RAID_5, 3, &stripes, 9.0, 5.0), 1.0 / 1.5);
     }
 
     #[test]
     fn a_wide_array_reads_what_it_overwrites() {
         let small = shape("randwrite", 4096.0, 32.0);
-        assert_eq!(ratio(Level::Raid5, 10, &small, 1.0, 1.0), 0.25);
-        assert!((ratio(Level::Raid6, 10, &small, 1.0, 1.0) - 1.0 / 6.0).abs() < 1e-12);
-        assert_eq!(ratio(Level::Raid1, 2, &small, 1.0, 1.0), 0.5);
+        assert_eq!(ratio(Level::RAID_5, 10, &small, 1.0, 1.0), 0.25);
+        assert!((ratio(Level::RAID_6, 10, &small, 1.0, 1.0) - 1.0 / 6.0).abs() < 1e-12);
+        assert_eq!(ratio(Level::ALL[0], 2, &small, 1.0, 1.0), 0.5);
     }
 }

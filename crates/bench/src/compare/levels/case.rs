@@ -1,10 +1,19 @@
-//! What is set up: something that stores, below a file system, with or without the page cache.
+//! Cases: something that stores, below a file system, with or without the page cache.
 
 use super::Options;
 use super::level::Level;
 use crate::compare::rivals::Rival;
+use crate::failure::Failure;
+use crate::rig::{ArraySpec, Kind, LoopDevice, Md, Program, Room, Stack, file_name};
+use crate::tool::Tool;
 
-/// What stores.
+/// Bytes that a file system and the superblocks of members need on top.
+const OVERHEAD_BYTES: u64 = 32 << 20;
+/// Bytes that btrfs needs on top on each device: it takes space in large pieces.
+const BTRFS_OVERHEAD_BYTES: u64 = 384 << 20;
+const MEMBER_OVERHEAD_BYTES: u64 = 16 << 20;
+
+/// Store below the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Built {
     /// The file system that is there already: nothing is built.
@@ -21,7 +30,7 @@ pub(super) enum Built {
     Nbdkit,
 }
 
-/// Whether the page cache lies below what is built.
+/// Page cache below what is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cache {
     /// All I/O goes to the members.
@@ -38,25 +47,26 @@ pub(super) struct Case {
 }
 
 impl Built {
-    /// For people.
+    /// Title for people.
     pub(super) fn name(self) -> String {
         match self {
             Self::Bare => "bare host".to_owned(),
             Self::Plain => "no RAID".to_owned(),
-            Self::Braid(level) => level.name().to_owned(),
-            Self::Md(level) => format!("md {}", level.name()),
-            Self::Btrfs(level) => format!("btrfs {}", level.name()),
+            Self::Braid(level) => level.facts().name.to_owned(),
+            Self::Md(level) => format!("md {}", level.facts().name),
+            Self::Btrfs(level) => format!("btrfs {}", level.facts().name),
             Self::Nbdkit => "nbdkit".to_owned(),
         }
     }
 
-    pub(super) const fn rival(self) -> Option<Rival> {
-        match self {
-            Self::Bare => Some(Rival::File),
-            Self::Md(_) => Some(Rival::Md),
-            Self::Btrfs(_) => Some(Rival::Btrfs),
-            Self::Nbdkit => Some(Rival::Nbdkit),
-            Self::Plain | Self::Braid(_) => None,
+    /// A rival's, at this level.
+    pub(super) const fn of(rival: Rival, level: Level) -> Option<Self> {
+        match rival {
+            Rival::Md => Some(Self::Md(level)),
+            Rival::Btrfs => Some(Self::Btrfs(level)),
+            Rival::File => Some(Self::Bare),
+            Rival::Nbdkit => Some(Self::Nbdkit),
+            Rival::Gluster => None,
         }
     }
 
@@ -77,6 +87,13 @@ impl Cache {
             Self::Warm => "warm",
         }
     }
+
+    const fn losetup(self) -> &'static [&'static str] {
+        match self {
+            Self::Cold => LoopDevice::DIRECT,
+            Self::Warm => LoopDevice::CACHED,
+        }
+    }
 }
 
 impl Case {
@@ -84,10 +101,72 @@ impl Case {
     pub(super) fn name(self) -> String {
         format!("{}, {}", self.built.name(), self.cache.name())
     }
+
+    /// Case that it is compared with.
+    pub(super) const fn plain(self) -> Self {
+        Self { built: Built::Plain, ..self }
+    }
+
+    pub(super) const fn is_of_others(self) -> bool {
+        !matches!(self.built, Built::Plain | Built::Braid(_))
+    }
+
+    /// Sets it up, to the directory in which files are written.
+    pub(super) fn stack(self, options: &Options, room: &Room) -> Result<Stack, Failure> {
+        let stack = Stack::new(room, &self.name());
+        let words = self.cache.losetup();
+        let bytes = options.data_bytes();
+        match self.built {
+            Built::Bare => stack.directory(),
+            Built::Plain => stack.files(1, bytes)?.loops(words)?.file_system(Kind::Ext4, ""),
+            Built::Nbdkit => stack
+                .files(1, bytes)?
+                .served(Program::Nbdkit)?
+                .served(Program::NbdFuse)?
+                .device()?
+                .file_system(Kind::Ext4, ""),
+            Built::Braid(level) => {
+                let facts = level.facts();
+                let mut stack = options.files(stack, level, 0)?;
+                // Braid opens files past the page cache; over it they are devices that go
+                // through it.
+                if self.cache == Cache::Warm {
+                    stack = stack.loops(words)?;
+                }
+                let layout = facts.layout.map(str::to_owned);
+                let level = facts.level.to_owned();
+                let spec = ArraySpec { level, layout, ..ArraySpec::default() };
+                stack.array(spec)?.device()?.file_system(Kind::Ext4, "")
+            }
+            Built::Md(level) => {
+                Md::exists()?;
+                let facts = level.facts();
+                let stack = options.files(stack, level, 0)?.loops(words)?;
+                stack.md(facts.level, facts.layout)?.file_system(Kind::Ext4, "")
+            }
+            Built::Btrfs(level) => {
+                let mkfs = Tool::find("mkfs.btrfs", "btrfs-progs")?;
+                let stack = options.files(stack, level, BTRFS_OVERHEAD_BYTES)?.loops(words)?;
+                btrfs(stack, &mkfs, level.facts().profile.unwrap_or("single"))
+            }
+        }
+    }
+}
+
+fn btrfs(stack: Stack, mkfs: &Tool, profile: &str) -> Result<Stack, Failure> {
+    let names: Vec<String> = stack.members.iter().map(|path| path.display().to_string()).collect();
+    let mut words = vec!["--quiet", "--force", "--data", profile, "--metadata", profile];
+    words.extend(names.iter().map(String::as_str));
+    mkfs.output(&words)?;
+    let others = names.iter().skip(1).map(|name| format!("device={name}"));
+    // Copies on write would be measured instead of the profile.
+    let options: Vec<String> = std::iter::once("nodatacow".to_owned()).chain(others).collect();
+    let name = file_name(&stack.name);
+    stack.mounted(&name, &options.join(","))
 }
 
 impl Options {
-    /// What stands side by side, without RAID first.
+    /// Returns what stands side by side, without RAID first.
     pub(super) fn cases(&self, cache: Cache) -> Vec<Case> {
         // Levels that were not published have nothing to be compared with in a cache.
         let compared =
@@ -100,7 +179,7 @@ impl Options {
             all.extend(levels().map(Built::Md));
         }
         if against(Rival::Btrfs) {
-            all.extend(levels().filter(|level| level.profile().is_some()).map(Built::Btrfs));
+            all.extend(levels().filter(|one| one.facts().profile.is_some()).map(Built::Btrfs));
         }
         match cache {
             // Nothing of the page cache can lie below the host's own file system,
@@ -112,15 +191,29 @@ impl Options {
         all.into_iter().map(|built| Case { built, cache }).collect()
     }
 
-    /// The case of this name.
-    pub(super) fn case(&self, name: &str) -> Option<Case> {
-        let all = Cache::ALL.into_iter().flat_map(|cache| self.cases(cache));
-        all.into_iter().find(|case| case.name() == name)
+    /// Returns the cases with a cold cache, then those with a warm one.
+    pub(super) fn all_cases(&self) -> Vec<Case> {
+        Cache::ALL.into_iter().flat_map(|cache| self.cases(cache)).collect()
     }
 
-    /// How many members a level has. One that needs more than were asked for has as many as it
-    /// needs.
+    /// Returns the number of members of a level. One that needs more than were asked for has as
+    /// many as it needs.
     pub(super) fn members(&self, level: Level) -> u16 {
-        self.members.map_or(level.members(), |members| members.max(level.members()))
+        let least = level.facts().members;
+        self.members.map_or(least, |members| members.max(least))
+    }
+
+    /// The size of the file system that everything is measured on.
+    fn data_bytes(&self) -> u64 {
+        let size = self.size_bytes;
+        (size + size / 8 + OVERHEAD_BYTES).next_multiple_of(1 << 20)
+    }
+
+    /// Files for the members of a level, so much larger than they need to be.
+    fn files(&self, stack: Stack, level: Level, more_bytes: u64) -> Result<Stack, Failure> {
+        let members = self.members(level);
+        let stored = self.data_bytes() as f64 * level.stored(members);
+        let share = (stored / f64::from(members)) as u64 + MEMBER_OVERHEAD_BYTES;
+        stack.files(members.into(), share.next_multiple_of(1 << 20) + more_bytes)
     }
 }

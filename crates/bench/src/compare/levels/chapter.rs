@@ -2,35 +2,31 @@
 
 use super::case::{Built, Cache, Case};
 use super::level::Level;
-use super::numbers::{Numbers, number, rate};
-use super::{Options, published, says};
+use super::numbers::{CPU, IOPS, Levels, METRICS, P99, RATE};
+use super::{Options, published, sentences};
 use crate::compare::rivals::Rival;
-use crate::model::chapter::Published;
+use crate::compare::words::{NOTHING, median, number, plain};
 use crate::model::{
-    Axis, Cell, Chapter, Found, Plot, Point, Rule, Scale, Series, Spread, Style, Table,
+    Axis, Cell, Chapter, Found, Plot, Point, Published, Rule, Series, Spread, Style, Table,
 };
 use crate::rig::file_name;
-use crate::tool::fio;
 
-const RATE: &str = "bandwidth";
-const RATE_UNIT: &str = "1000 KiB/s";
 const MB_S: &str = "MB/s are units of 1000 KiB a second, as published.";
 
 pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
-    let numbers = Numbers::of(options, found);
-    let cases: Vec<Case> = Cache::ALL.into_iter().flat_map(|cache| options.cases(cache)).collect();
+    let numbers = Levels::of(options, found);
+    let cases = options.all_cases();
     let measured: Vec<Case> = cases.iter().copied().filter(|case| numbers.has(*case)).collect();
     let mut tables: Vec<Table> =
-        Cache::ALL.iter().filter_map(|cache| ratios(&numbers, *cache)).collect();
+        Cache::ALL.iter().filter_map(|one| ratios(&numbers, *one)).collect();
     tables.extend(measured.iter().map(|case| table(&numbers, *case)));
     tables.extend(Cache::ALL.iter().flat_map(|cache| against(&numbers, *cache)));
     let mut cells: Vec<Cell> = measured.iter().flat_map(|case| cells(&numbers, *case)).collect();
     cells.extend(Cache::ALL.iter().flat_map(|cache| rival_cells(&numbers, *cache)));
     Chapter {
-        name: "levels".to_owned(),
         title: "RAID levels under one job file".to_owned(),
         about: about(options),
-        says: says::says(&numbers),
+        says: sentences::sentences(&numbers),
         tables,
         plots: options.levels.iter().filter_map(|level| plot(&numbers, *level)).collect(),
         cells,
@@ -40,7 +36,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
 }
 
 fn about(options: &Options) -> Vec<String> {
-    let count = |level: &Level| format!("{} of {}", level.name(), options.members(*level));
+    let count = |level: &Level| format!("{} of {}", level.facts().name, options.members(*level));
     let counts: Vec<String> = options.levels.iter().map(count).collect();
     let mut about = vec![format!(
         "A job file of fio's on ext4 over one disk without RAID, and over {} members. \
@@ -87,109 +83,79 @@ fn about(options: &Options) -> Vec<String> {
     about
 }
 
+fn spread(spread: Option<&crate::model::Measured>) -> Option<Spread> {
+    spread.map(|measured| measured.spread)
+}
+
 /// All levels side by side.
-fn ratios(numbers: &Numbers<'_>, cache: Cache) -> Option<Table> {
-    let case = |built| Case { built, cache };
-    let levels = numbers.options.levels.iter().map(|level| case(Built::Braid(*level)));
+fn ratios(numbers: &Levels<'_>, cache: Cache) -> Option<Table> {
+    let case = |level: &Level| Case { built: Built::Braid(*level), cache };
+    let levels = numbers.options.levels.iter().map(case);
     let cases: Vec<Case> = levels.filter(|case| numbers.has(*case)).collect();
-    let mut head = vec!["JOB".to_owned()];
-    head.extend(cases.iter().flat_map(|case| [case.built.name(), "published".to_owned()]));
+    let heads = cases.iter().flat_map(|case| [case.built.name(), "published".to_owned()]);
     let row = |job: &str| {
-        let mut row = vec![job.to_owned()];
-        for &case in &cases {
-            row.push(spread(numbers.to_plain(case, job)));
-            row.push(plain(numbers.published_ratio(case, job)));
-        }
-        row
+        let pair = |&case: &Case| {
+            let kept = median(spread(numbers.to_plain(case, job).as_ref()));
+            [kept, plain(numbers.published_ratio(case, job))]
+        };
+        std::iter::once(job.to_owned()).chain(cases.iter().flat_map(pair)).collect()
     };
-    let table = Table {
-        title: format!("Rate by that without RAID, {} cache", cache.name()),
-        head,
-        rows: numbers.jobs().into_iter().map(row).collect(),
-        note: "Published is by the published rate without RAID, with a warm cache.".to_owned(),
-    };
+    let table = Table::new(
+        format!("Rate by that without RAID, {} cache", cache.name()),
+        std::iter::once("JOB".to_owned()).chain(heads),
+        numbers.jobs().into_iter().map(row),
+        "Published is by the published rate without RAID, with a warm cache.",
+    );
     (!cases.is_empty()).then(|| without_empty_columns(table))
 }
 
-fn cpu_percent(job: &fio::Figures) -> Option<f64> {
-    Some(job.user_cpu_percent + job.system_cpu_percent)
-}
-
 /// One case as it was published.
-fn table(numbers: &Numbers<'_>, case: Case) -> Table {
-    let head = [
-        "JOB",
-        "MB/s",
-        "published",
-        "IOPS",
-        "published",
-        "of no RAID",
-        "published",
-        "bound",
-        "p99 ms",
-        "CPU %",
-    ];
-    let row = |job: &str| {
-        let of = |read: fn(&fio::Figures) -> Option<f64>| {
-            spread(numbers.measured(case, job, read).map(|measured| measured.spread))
-        };
-        let published = numbers.published(case, job);
-        vec![
-            job.to_owned(),
-            of(rate),
-            plain(published.map(|(rate, _)| rate)),
-            of(|job| Some(job.side().iops)),
-            plain(published.map(|(_, iops)| iops)),
-            spread(numbers.to_plain(case, job)),
-            plain(numbers.published_ratio(case, job)),
-            plain(numbers.bound(case, job)),
-            of(|job| Some(job.side().p99_s? * 1e3)),
-            of(cpu_percent),
-        ]
-    };
+fn table(numbers: &Levels<'_>, case: Case) -> Table {
+    let name = case.name();
+    let of = |job: &str, metric| median(numbers.numbers.spread(&name, job, metric));
+    let published = |job: &str| numbers.published(case, job);
     let cores = numbers.cores(case).map_or_else(String::new, |cores| {
         format!(" The process that serves it took {cores:.2} cores meanwhile, on average.")
     });
-    without_empty_columns(Table {
-        title: format!("{} cache", case.name()),
-        head: head.map(str::to_owned).to_vec(),
-        rows: numbers.jobs().into_iter().map(row).collect(),
-        note: format!("{MB_S} CPU is that of each process of fio's.{cores}"),
-    })
+    without_empty_columns(Table::of_columns(
+        format!("{name} cache"),
+        numbers.jobs(),
+        &[
+            ("JOB", &|job| (*job).to_owned()),
+            ("MB/s", &|job| of(job, RATE)),
+            ("published", &|job| plain(published(job).map(|(rate, _)| rate))),
+            ("IOPS", &|job| of(job, IOPS)),
+            ("published", &|job| plain(published(job).map(|(_, iops)| iops))),
+            ("of no RAID", &|job| median(spread(numbers.to_plain(case, job).as_ref()))),
+            ("published", &|job| plain(numbers.published_ratio(case, job))),
+            ("bound", &|job| plain(numbers.bound(case, job))),
+            ("p99 ms", &|job| of(job, P99)),
+            ("CPU %", &|job| of(job, CPU)),
+        ],
+        format!("{MB_S} CPU is that of each process of fio's.{cores}"),
+    ))
 }
 
-fn against(numbers: &Numbers<'_>, cache: Cache) -> Vec<Table> {
-    let mut tables = Vec::new();
-    for &rival in &numbers.options.against {
-        let mut rows = Vec::new();
-        for (ours, theirs) in numbers.pairs(rival, cache) {
-            for job in numbers.jobs() {
-                let Some(ratio) = numbers.ratio(ours, theirs, job) else { continue };
-                let of = |case| numbers.measured(case, job, rate).map(|measured| measured.spread);
-                rows.push(vec![
-                    format!("{}, {job}", ours.built.name()),
-                    spread(of(ours)),
-                    spread(of(theirs)),
-                    spread(Some(ratio.spread)),
-                    number(ratio.spread.min),
-                    number(ratio.spread.max),
-                ]);
-            }
-        }
-        if !rows.is_empty() {
-            let head = ["LEVEL AND JOB", "MB/s", rival.name(), "ratio", "least", "most"];
-            tables.push(Table {
-                title: format!("Braid by {rival}, {} cache", cache.name()),
-                head: head.map(str::to_owned).to_vec(),
-                rows,
-                note: format!("{MB_S} {}", how(rival)),
-            });
-        }
-    }
-    tables
+fn against(numbers: &Levels<'_>, cache: Cache) -> Vec<Table> {
+    let row = |ours: Case, theirs: Case, job: &str| {
+        let ratio = numbers.ratio(ours, theirs, job)?.spread;
+        let of = |case: Case| median(numbers.numbers.spread(&case.name(), job, RATE));
+        let name = format!("{}, {job}", ours.built.name());
+        let ends = [number(ratio.min), number(ratio.max)];
+        Some([&[name, of(ours), of(theirs), median(Some(ratio))][..], &ends].concat())
+    };
+    let table = |&rival: &Rival| {
+        let rows = numbers.pairs(rival, cache).into_iter().flat_map(|(ours, theirs)| {
+            numbers.jobs().into_iter().filter_map(move |job| row(ours, theirs, job))
+        });
+        let head = ["LEVEL AND JOB", "MB/s", rival.name(), "ratio", "least", "most"];
+        let title = format!("Braid by {rival}, {} cache", cache.name());
+        Table::new(title, head, rows, format!("{MB_S} {}", how(rival))).unless_empty()
+    };
+    numbers.options.against.iter().filter_map(table).collect()
 }
 
-/// What has to be known of a rival.
+/// Note on a rival.
 const fn how(rival: Rival) -> &'static str {
     match rival {
         Rival::Btrfs => {
@@ -205,131 +171,90 @@ const fn how(rival: Rival) -> &'static str {
     }
 }
 
-fn plot(numbers: &Numbers<'_>, level: Level) -> Option<Plot> {
+fn plot(numbers: &Levels<'_>, level: Level) -> Option<Plot> {
     let jobs = numbers.jobs();
     let case = |cache| Case { built: Built::Braid(level), cache };
-    let points = |value: &dyn Fn(&str) -> Option<Point>| -> Vec<Point> {
+    let series = |name: &str, style, value: &dyn Fn(&str) -> Option<Point>| {
         let at = |(x, job): (usize, &&str)| Some(Point { x: x as f64, ..value(job)? });
-        jobs.iter().enumerate().filter_map(at).collect()
+        Series::new(name, style, jobs.iter().enumerate().filter_map(at))
     };
-    let mut series = Vec::new();
-    for cache in Cache::ALL {
-        let of = |job: &str| Some(Point::of(0.0, numbers.to_plain(case(cache), job)?));
-        let name = cache.name().to_owned();
-        series.push(Series { name, style: Style::Measured, points: points(&of) });
-    }
+    let measured = |cache: Cache| {
+        series(cache.name(), Style::Measured, &|job| {
+            Some(Point::of(0.0, numbers.to_plain(case(cache), job)?.spread))
+        })
+    };
     let warm = case(Cache::Warm);
     let published = |job: &str| Some(Point::at(0.0, numbers.published_ratio(warm, job)?));
     let bound = |job: &str| {
         let bound = numbers.bound(case(Cache::Cold), job).or_else(|| numbers.bound(warm, job));
         Some(Point::at(0.0, bound?))
     };
-    let name = "published (warm)".to_owned();
-    let style = Style::Published;
-    series.push(Series { name, style, points: points(&published) });
-    let name = "bound".to_owned();
-    let style = Style::Bound;
-    series.push(Series { name, style, points: points(&bound) });
-    let measured = series[..2].iter().any(|series| !series.points.is_empty());
-    series.retain(|series| !series.points.is_empty());
-    measured.then(|| Plot {
-        id: format!("levels-{}", file_name(level.name())),
-        title: format!("{}: rate by that without RAID", level.name()),
-        x: Axis {
-            label: "job".to_owned(),
-            scale: Scale::Names(jobs.iter().map(|&job| job.to_owned()).collect()),
-        },
-        y: Axis { label: "rate / rate without RAID".to_owned(), scale: Scale::Linear },
-        series,
-        rules: vec![Rule { name: "no RAID".to_owned(), value: 1.0 }],
-    })
+    let mut all = Cache::ALL.map(measured).to_vec();
+    all.push(series("published (warm)", Style::Published, &published));
+    all.push(series("bound", Style::Bound, &bound));
+    all.retain(|series| !series.points.is_empty());
+    let name = level.facts().name;
+    let title = format!("{name}: rate by that without RAID");
+    let axes = [Axis::names("job", jobs.clone()), Axis::linear("rate / rate without RAID")];
+    let plot = Plot::new(format!("levels-{}", file_name(name)), title, axes, all);
+    plot.with_rules([Rule::new("no RAID", 1.0)]).if_measured()
 }
 
-fn cells(numbers: &Numbers<'_>, case: Case) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    let cores = numbers.cores(case);
-    for job in numbers.jobs() {
+fn cells(numbers: &Levels<'_>, case: Case) -> Vec<Cell> {
+    let cell = |job: &str, metric: &str| {
+        let cell = numbers.numbers.cell(&case.name(), job, metric)?;
         let published = numbers.published(case, job);
-        let cell = |metric: &str, unit: &str, read: fn(&fio::Figures) -> Option<f64>| {
-            let measured = numbers.measured(case, job, read)?;
-            Some(Cell::new(&case.name(), job, metric, unit, measured))
-        };
-        // Of requests it is the same: they are as long there as here.
-        let ratio = numbers.to_plain(case, job).map(|ratio| ratio.median);
-        let ratio = if case.built == Built::Plain { Some(1.0) } else { ratio };
-        let bound = numbers.bound(case, job).and_then(|ratio| {
-            let plain = Case { built: Built::Plain, ..case };
-            Some(ratio * numbers.measured(plain, job, rate)?.spread.median)
-        });
-        cells.extend(cell(RATE, RATE_UNIT, rate).map(|cell| Cell {
+        if metric == IOPS {
+            return Some(Cell { published: published.map(|(_, iops)| iops), ..cell });
+        }
+        if metric != RATE {
+            return Some(cell);
+        }
+        let of_plain = |ratio| Some(ratio * numbers.median(case.plain(), job, RATE)?);
+        let is_plain = case == case.plain();
+        Some(Cell {
             published: published.map(|(rate, _)| rate),
-            ratio,
+            ratio: if is_plain { Some(1.0) } else { numbers.kept(case, job) },
             published_ratio: numbers.published_ratio(case, job),
-            bound,
-            server_cores: cores,
+            bound: numbers.bound(case, job).and_then(of_plain),
+            server_cores: numbers.cores(case),
             ..cell
-        }));
-        cells.extend(
-            cell("iops", "1/s", |job| Some(job.side().iops))
-                .map(|cell| Cell { published: published.map(|(_, iops)| iops), ..cell }),
-        );
-        cells.extend(cell("latency p50", "ms", |job| Some(job.side().p50_s? * 1e3)));
-        cells.extend(cell("latency p99", "ms", |job| Some(job.side().p99_s? * 1e3)));
-        cells.extend(cell("cpu", "%", cpu_percent));
-    }
-    cells
+        })
+    };
+    let jobs = numbers.jobs().into_iter();
+    jobs.flat_map(|job| METRICS.map(|metric| cell(job, metric))).flatten().collect()
 }
 
-fn rival_cells(numbers: &Numbers<'_>, cache: Cache) -> Vec<Cell> {
+fn rival_cells(numbers: &Levels<'_>, cache: Cache) -> Vec<Cell> {
     let mut cells = Vec::new();
     for &rival in &numbers.options.against {
         for (ours, theirs) in numbers.pairs(rival, cache) {
             for job in numbers.jobs() {
-                let Some(ratio) = numbers.ratio(ours, theirs, job) else { continue };
                 let metric = format!("bandwidth by {rival}'s");
-                cells.push(Cell::new(&ours.name(), job, &metric, "1", ratio));
+                let ratio = numbers.ratio(ours, theirs, job);
+                cells.extend(ratio.map(|ratio| Cell::new(&ours.name(), job, &metric, "1", ratio)));
             }
         }
     }
     cells
 }
 
-fn published_cells(numbers: &Numbers<'_>, case: Case) -> Vec<Published> {
-    let mut all = Vec::new();
-    for (job, ..) in published::JOBS {
-        let Some((rate, iops)) = numbers.published(case, job) else { continue };
-        for (metric, value) in [(RATE, rate), ("iops", iops)] {
-            let case = case.name();
-            let job = job.to_owned();
-            let metric = metric.to_owned();
-            all.push(Published { case, job, metric, value });
-        }
-    }
-    all
+fn published_cells(numbers: &Levels<'_>, case: Case) -> Vec<Published> {
+    let of_job = |(job, ..): (&str, &str, u16, u16, &str, bool)| {
+        let (rate, iops) = numbers.published(case, job)?;
+        let one = |(metric, value)| Published::new(&case.name(), job, metric, value);
+        Some([(RATE, rate), (IOPS, iops)].map(one))
+    };
+    published::JOBS.into_iter().filter_map(of_job).flatten().collect()
 }
 
 /// Columns that say nothing only take room.
 fn without_empty_columns(mut table: Table) -> Table {
-    let says = |at: usize| at == 0 || table.rows.iter().any(|row| row[at] != "-");
+    let says = |at: usize| at == 0 || table.rows.iter().any(|row| row[at] != NOTHING);
     let kept: Vec<bool> = (0..table.head.len()).map(says).collect();
     for row in table.rows.iter_mut().chain([&mut table.head]) {
         let mut at = kept.iter();
         row.retain(|_| at.next() == Some(&true));
     }
     table
-}
-
-fn plain(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), number)
-}
-
-/// The median, marked where it says little.
-fn spread(spread: Option<Spread>) -> String {
-    spread.map_or_else(
-        || "-".to_owned(),
-        |spread| {
-            let mark = if spread.is_noisy() { "~" } else { "" };
-            format!("{}{mark}", number(spread.median))
-        },
-    )
 }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::published;
 use crate::failure::Failure;
 
-/// What fio does around a job, at least.
+/// Least time that fio takes around a job.
 const AROUND: Duration = Duration::from_millis(350);
-/// What a job is thought to take that does not say.
+/// Time of a job that does not say how long it takes.
 const UNKNOWN: Duration = Duration::from_secs(30);
 /// Options that name files.
 const NAMES: [&str; 3] = ["filename", "filename_format", "opendir"];
@@ -19,9 +19,9 @@ const PROGRAMS: [&str; 3] = ["exec_prerun", "exec_postrun", "include"];
 /// A job file of fio's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
-    /// What it goes by.
+    /// Name of the file.
     pub name: String,
-    /// What it says.
+    /// Content.
     pub text: String,
 }
 
@@ -45,7 +45,7 @@ impl JobFile {
         Ok(Self { name: name.to_owned(), text: text.to_owned() })
     }
 
-    /// How long all of it takes, as far as it says.
+    /// Returns how long all of it takes, as far as it says.
     pub(super) fn takes(&self) -> Duration {
         let options = || self.text.lines().filter_map(option);
         let runtime = options().filter(|(name, _)| *name == "runtime");
@@ -94,7 +94,7 @@ fn sections(text: &str) -> impl Iterator<Item = &str> {
     titles.filter(|title| !title.eq_ignore_ascii_case("[global]"))
 }
 
-/// As fio reads it: seconds without a unit.
+/// Reads a time as fio does: seconds without a unit.
 fn duration(text: &str) -> Option<Duration> {
     let text = text.to_ascii_lowercase();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

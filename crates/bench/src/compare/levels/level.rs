@@ -6,138 +6,93 @@ use std::str::FromStr;
 use braid_array::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// One level in one layout.
+/// One level in one layout, by its place among [`FACTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Level {
-    /// RAID 1.
-    #[serde(rename = "1")]
-    Raid1,
-    /// RAID 5, left-symmetric.
-    #[serde(rename = "5")]
-    Raid5,
-    /// RAID 6, left-symmetric.
-    #[serde(rename = "6")]
-    Raid6,
-    /// RAID 10, two near copies.
-    #[serde(rename = "10")]
-    Near2,
-    /// RAID 10, two far copies.
-    #[serde(rename = "10f2")]
-    Far2,
-    /// RAID 10, two offset copies.
-    #[serde(rename = "10o2")]
-    Offset2,
-    /// RAID 0.
-    #[serde(rename = "0")]
-    Raid0,
+#[serde(into = "String", try_from = "String")]
+pub struct Level(usize);
+
+/// Facts of a level.
+pub(super) struct Facts {
+    /// Name as it is typed.
+    word: &'static str,
+    /// Title for people.
+    pub(super) name: &'static str,
+    /// Words for `--level`, and for `--layout` where it is not the usual one.
+    pub(super) level: &'static str,
+    pub(super) layout: Option<&'static str>,
+    /// The profile of btrfs that does the same.
+    pub(super) profile: Option<&'static str>,
+    /// Members, as many as were published; without that, as few as do.
+    pub(super) members: u16,
+    /// Members' worth of parity.
+    pub(super) parities: u16,
+    /// Copies of each byte of data, parity apart; `None`: on each member.
+    copies: Option<u16>,
 }
 
+const fn raid(word: &'static str, name: &'static str, members: u16, copies: u16) -> Facts {
+    let profile = None;
+    let layout = None;
+    let parities = 0;
+    Facts { word, name, level: word, layout, profile, members, parities, copies: Some(copies) }
+}
+
+const fn raid10(word: &'static str, name: &'static str, layout: Option<&'static str>) -> Facts {
+    Facts { level: "10", layout, ..raid(word, name, 4, 2) }
+}
+
+/// All there are, those that were published first.
+const FACTS: [Facts; 7] = [
+    Facts { profile: Some("raid1"), copies: None, ..raid("1", "RAID 1", 2, 2) },
+    Facts { profile: Some("raid5"), parities: 1, ..raid("5", "RAID 5", 3, 1) },
+    Facts { profile: Some("raid6"), parities: 2, ..raid("6", "RAID 6", 4, 1) },
+    Facts { profile: Some("raid10"), ..raid10("10", "RAID 10 near2", None) },
+    raid10("10f2", "RAID 10 far2", Some("f2")),
+    raid10("10o2", "RAID 10 offset2", Some("o2")),
+    Facts { profile: Some("raid0"), ..raid("0", "RAID 0", 2, 1) },
+];
+
 impl Level {
+    pub(super) const RAID_5: Self = Self(1);
+    pub(super) const RAID_6: Self = Self(2);
+    pub(super) const NEAR_2: Self = Self(3);
     /// All there are, those that were published first.
-    pub const ALL: [Self; 7] = [
-        Self::Raid1,
-        Self::Raid5,
-        Self::Raid6,
-        Self::Near2,
-        Self::Far2,
-        Self::Offset2,
-        Self::Raid0,
-    ];
+    pub const ALL: [Self; 7] = [Self(0), Self(1), Self(2), Self(3), Self(4), Self(5), Self(6)];
 
-    /// As it is typed.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Raid1 => "1",
-            Self::Raid5 => "5",
-            Self::Raid6 => "6",
-            Self::Near2 => "10",
-            Self::Far2 => "10f2",
-            Self::Offset2 => "10o2",
-            Self::Raid0 => "0",
-        }
+    pub(super) const fn facts(self) -> &'static Facts {
+        &FACTS[self.0]
     }
 
-    /// There are published figures of it.
+    /// Returns whether there are published figures of it.
     pub(super) const fn is_published(self) -> bool {
-        matches!(self, Self::Raid1 | Self::Raid5 | Self::Raid6 | Self::Near2)
-    }
-
-    /// For people.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Raid1 => "RAID 1",
-            Self::Raid5 => "RAID 5",
-            Self::Raid6 => "RAID 6",
-            Self::Near2 => "RAID 10 near2",
-            Self::Far2 => "RAID 10 far2",
-            Self::Offset2 => "RAID 10 offset2",
-            Self::Raid0 => "RAID 0",
-        }
-    }
-
-    /// As `--level` takes it, and `--layout` where it is not the usual one.
-    pub(super) const fn words(self) -> (&'static str, Option<&'static str>) {
-        match self {
-            Self::Raid0 => ("0", None),
-            Self::Raid1 => ("1", None),
-            Self::Raid5 => ("5", None),
-            Self::Raid6 => ("6", None),
-            Self::Near2 => ("10", None),
-            Self::Far2 => ("10", Some("f2")),
-            Self::Offset2 => ("10", Some("o2")),
-        }
-    }
-
-    /// The profile of btrfs that does the same.
-    pub(super) const fn profile(self) -> Option<&'static str> {
-        match self {
-            Self::Raid0 => Some("raid0"),
-            Self::Raid1 => Some("raid1"),
-            Self::Raid5 => Some("raid5"),
-            Self::Raid6 => Some("raid6"),
-            Self::Near2 => Some("raid10"),
-            Self::Far2 | Self::Offset2 => None,
-        }
-    }
-
-    /// As many as were published; without that, as few as do.
-    pub(super) const fn members(self) -> u16 {
-        match self {
-            Self::Raid0 | Self::Raid1 => 2,
-            Self::Raid5 => 3,
-            Self::Raid6 | Self::Near2 | Self::Far2 | Self::Offset2 => 4,
-        }
-    }
-
-    /// Members' worth of parity.
-    pub(super) const fn parities(self) -> u16 {
-        match self {
-            Self::Raid5 => 1,
-            Self::Raid6 => 2,
-            _ => 0,
-        }
-    }
-
-    /// How often each byte of data is stored, parity apart.
-    pub(super) const fn copies(self, members: u16) -> u16 {
-        match self {
-            Self::Raid1 => members,
-            Self::Near2 | Self::Far2 | Self::Offset2 => 2,
-            Self::Raid0 | Self::Raid5 | Self::Raid6 => 1,
-        }
+        self.0 <= Self::NEAR_2.0
     }
 
     /// Bytes stored for each byte of data.
     pub(super) fn stored(self, members: u16) -> f64 {
-        let data = f64::from(members.saturating_sub(self.parities()).max(1));
-        f64::from(self.copies(members)) * f64::from(members) / data
+        let Facts { parities, copies, .. } = self.facts();
+        let data = f64::from(members.saturating_sub(*parities).max(1));
+        f64::from(copies.unwrap_or(members)) * f64::from(members) / data
     }
 }
 
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.facts().word)
+    }
+}
+
+impl From<Level> for String {
+    fn from(level: Level) -> Self {
+        level.to_string()
+    }
+}
+
+impl TryFrom<String> for Level {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
     }
 }
 
@@ -146,8 +101,8 @@ impl FromStr for Level {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         let text = if text == "10n2" { "10" } else { text };
-        Self::ALL.into_iter().find(|level| level.word() == text).ok_or_else(|| {
-            let words = Self::ALL.map(Self::word).join(" ");
+        FACTS.iter().position(|facts| facts.word == text).map(Self).ok_or_else(|| {
+            let words = FACTS.map(|facts| facts.word).join(" ");
             Refusal::new("not a level that is compared", format!("name some of {words}"))
         })
     }
@@ -160,18 +115,20 @@ mod tests {
     #[test]
     fn words_are_those_that_are_typed_and_stored() {
         for level in Level::ALL {
-            assert_eq!(level.word().parse(), Ok(level));
-            assert_eq!(serde_json::to_value(level).expect("JSON"), level.word());
+            assert_eq!(level.to_string().parse(), Ok(level));
+            assert_eq!(serde_json::to_value(level).expect("JSON"), level.to_string());
         }
-        assert_eq!("10n2".parse(), Ok(Level::Near2));
+        assert_eq!("10n2".parse(), Ok(Level::NEAR_2));
         assert!("7".parse::<Level>().is_err());
+        let named = [Level::ALL[0], Level::RAID_5, Level::RAID_6].map(|level| level.facts().name);
+        assert_eq!(named, ["RAID 1", "RAID 5", "RAID 6"]);
     }
 
     #[test]
     fn bytes_are_stored_as_often_as_the_level_says() {
-        let stored = |level: Level| level.stored(level.members());
+        let stored = |level: Level| level.stored(level.facts().members);
         assert_eq!(Level::ALL.map(stored), [2.0, 1.5, 2.0, 2.0, 2.0, 2.0, 1.0]);
-        assert_eq!(Level::Raid1.stored(3), 3.0);
-        assert_eq!(Level::Raid6.stored(10), 1.25);
+        assert_eq!(Level::ALL[0].stored(3), 3.0);
+        assert_eq!(Level::RAID_6.stored(10), 1.25);
     }
 }

@@ -7,78 +7,54 @@ mod job_file;
 mod level;
 mod numbers;
 mod published;
-mod says;
-mod standing;
+mod sentences;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use self::case::Cache;
+use self::case::{Cache, Case};
 pub use self::job_file::JobFile;
 pub use self::level::Level;
+use super::prepared::{Prepared, forgive};
 use super::rivals::Rival;
+use super::{Plan, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
-use crate::rig::Room;
+use crate::model::{Chapter, Found, Group, Job, Standing};
+use crate::rig::{Room, drop_caches};
+use crate::tool::{Tool, fio};
 
-/// What fio's published job file is called.
+/// Name of fio's published job file.
 const PUBLISHED_JOB: &str = "cdm";
 
 const MOST_MEMBERS: u16 = 32;
 const LEAST_BYTES: u64 = 4 << 20;
 const MOST_BYTES: u64 = 1 << 40;
 
-/// What else file systems can lie on.
-pub const RIVALS: [Rival; 4] = [Rival::Btrfs, Rival::Md, Rival::File, Rival::Nbdkit];
-
-/// What decides about the findings.
+/// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Which, in this order.
     pub levels: Vec<Level>,
-    /// How many members each level has that can do with so many; `None`: as published.
+    /// Members of each level that can do with so many; `None`: as published.
     pub members: Option<u16>,
-    /// Of the file that is read and written.
+    /// Size of the file that is read and written.
     pub size_bytes: u64,
-    /// How often a job goes through it.
+    /// Number of times that a job goes through it.
     pub loops: u32,
     /// After which a job ends in any case.
     pub runtime_ms: u64,
-    /// How often the cases take turns.
+    /// Number of rounds.
     pub runs: u16,
-    /// What else is measured.
+    /// Rivals that are measured, too.
     pub against: Vec<Rival>,
     /// Instead of the published job file. It says itself how long its jobs are.
     pub job: Option<JobFile>,
 }
 
 impl Options {
-    /// All cases once, each job for a moment.
-    #[must_use]
-    pub fn quick() -> Self {
-        // More loops than fit into the time: the time ends each job.
-        Self { size_bytes: 16 << 20, loops: 1000, runtime_ms: 120, runs: 1, ..Self::full() }
-    }
-
-    /// As published.
-    #[must_use]
-    pub fn full() -> Self {
-        Self {
-            levels: Level::ALL.to_vec(),
-            members: None,
-            size_bytes: published::SIZE_BYTES,
-            loops: published::LOOPS,
-            runtime_ms: published::RUNTIME_MS,
-            runs: 3,
-            against: Vec::new(),
-            job: None,
-        }
-    }
-
     fn job_name(&self) -> &str {
         self.job.as_ref().map_or(PUBLISHED_JOB, |job| &job.name)
     }
@@ -89,48 +65,62 @@ impl Options {
             None => job_file::takes(self.size_bytes, self.loops, self.runtime_ms),
         }
     }
-}
 
-/// The comparison `levels`, with its options: they decide about cases, jobs and how often these
-/// run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Levels(pub Options);
-
-impl Levels {
-    /// With options that somebody chose.
-    pub fn of(options: Options) -> Result<Self, Failure> {
+    /// The same, if they make sense.
+    pub fn checked(self) -> Result<Self, Failure> {
         let refused =
             |reason: String, next: &'static str| Err(Failure::usage("levels", reason, next));
-        if options.against.contains(&Rival::Gluster) {
+        if self.against.contains(&Rival::Gluster) {
             return refused("gluster stores over nodes".to_owned(), "compare it with cluster");
         }
-        let most = options.levels.iter().map(|level| options.members(*level)).max();
+        let most = self.levels.iter().map(|level| self.members(*level)).max();
         if most.is_some_and(|most| most > MOST_MEMBERS) {
             let reason = format!("more than {MOST_MEMBERS} members are not compared");
             return refused(reason, "name fewer");
         }
-        if !(LEAST_BYTES..=MOST_BYTES).contains(&options.size_bytes) {
+        if !(LEAST_BYTES..=MOST_BYTES).contains(&self.size_bytes) {
             return refused("no size from 4M to 1T".to_owned(), "name another --size");
         }
-        Ok(Self(options))
+        Ok(self)
     }
 }
 
-impl Comparison for Levels {
-    fn name(&self) -> &'static str {
-        "levels"
+impl Plan for Options {
+    const NAME: &'static str = "levels";
+
+    fn usual(quick: bool) -> Self {
+        let published = Self {
+            levels: Level::ALL.to_vec(),
+            members: None,
+            size_bytes: published::SIZE_BYTES,
+            loops: published::LOOPS,
+            runtime_ms: published::RUNTIME_MS,
+            runs: 3,
+            against: Vec::new(),
+            job: None,
+        };
+        if quick {
+            // More loops than fit into the time: the time ends each job.
+            Self { size_bytes: 16 << 20, loops: 1000, runtime_ms: 120, runs: 1, ..published }
+        } else {
+            published
+        }
     }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(&self.0).unwrap_or_default()
+    fn runs(&mut self) -> &mut u16 {
+        &mut self.runs
+    }
+
+    fn beside(&mut self, rivals: &[Rival]) {
+        self.against = rivals.iter().copied().filter(|rival| *rival != Rival::Gluster).collect();
     }
 
     fn groups(&self) -> Vec<Group> {
         let group = |cache: Cache| Group {
             title: format!("levels, {} cache", cache.name()),
-            cases: self.0.cases(cache).into_iter().map(case::Case::name).collect(),
-            jobs: vec![Job { name: self.0.job_name().to_owned(), takes: self.0.job_takes() }],
-            rounds: self.0.runs,
+            cases: self.cases(cache).into_iter().map(Case::name).collect(),
+            jobs: vec![Job::new(self.job_name(), self.job_takes())],
+            rounds: self.runs,
             set_up: Duration::from_millis(700),
         };
         Cache::ALL.map(group).to_vec()
@@ -138,25 +128,46 @@ impl Comparison for Levels {
 
     fn needs_bytes(&self) -> u64 {
         // Mirrors hold everything twice, and file systems want room of their own.
-        let of_a_case = 2 * self.0.size_bytes + (256 << 20);
-        let cases = Cache::ALL.map(|cache| self.0.cases(cache).len() as u64);
+        let of_a_case = 2 * self.size_bytes + (256 << 20);
+        let cases = Cache::ALL.map(|cache| self.cases(cache).len() as u64);
         cases.into_iter().max().unwrap_or(0) * of_a_case
     }
 
-    fn smaller(&self) -> Option<Box<dyn Comparison>> {
-        let size_bytes = self.0.size_bytes / 2;
-        let published = self.0.job.is_none() && size_bytes >= LEAST_BYTES;
-        published.then(|| Box::new(Self(Options { size_bytes, ..self.0.clone() })) as _)
+    fn smaller(&self) -> Option<Self> {
+        let size_bytes = self.size_bytes / 2;
+        let published = self.job.is_none() && size_bytes >= LEAST_BYTES;
+        published.then(|| Self { size_bytes, ..self.clone() })
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let Some(case) = self.0.case(case) else {
-            return Err(Failure::usage(case, "no case has this name", "see the names of levels"));
+        let case = named(self.all_cases(), |case| case.name(), case)?;
+        let tool = Tool::find("fio", "fio")?;
+        let stack = case.stack(self, room);
+        let stack = if case.is_of_others() { stack.map_err(forgive)? } else { stack? };
+        let directory = stack.top.word();
+        let published;
+        let text = match &self.job {
+            Some(job) => &job.text,
+            None => {
+                published = published::job_file(self.size_bytes, self.loops, self.runtime_ms);
+                &published
+            }
         };
-        Ok(Box::new(standing::set_up(&self.0, case, room)?))
+        let text = job_file::in_directory(text, &directory);
+        let mut stands = Prepared::on(stack, move |_, _, note| {
+            // What others have left to be written would be written meanwhile.
+            match case.cache {
+                Cache::Cold => drop_caches()?,
+                Cache::Warm => rustix::fs::sync(),
+            }
+            fio::run(&tool, &text, note)
+                .map_err(|failure| Failure { object: format!("fio in {directory}"), ..failure })
+        });
+        stands.forgiven = case.is_of_others();
+        Ok(stands)
     }
 
     fn chapter(&self, found: &Found) -> Chapter {
-        chapter::chapter(&self.0, found)
+        chapter::chapter(self, found)
     }
 }

@@ -1,170 +1,134 @@
-//! What fio said of all runs, and what is computed of it.
+//! Numbers of all runs, as fio said them, and what is computed of them.
+
+use std::collections::BTreeMap;
 
 use super::Options;
 use super::bound::{self, Shape};
 use super::case::{Built, Cache, Case};
 use super::published;
+use crate::compare::numbers::{Numbers, reading};
 use crate::compare::rivals::Rival;
-use crate::model::{Found, Measured, Spread};
+use crate::model::{Found, Measured};
 use crate::tool::fio;
 
+/// Rate in units of 1000 KiB a second, as the published table has it.
+pub(super) const RATE: &str = "bandwidth";
+pub(super) const IOPS: &str = "iops";
+pub(super) const P99: &str = "latency p99";
+pub(super) const CPU: &str = "cpu";
+/// Cores of the process that serves, over the whole job file.
+const CORES: &str = "cores";
+/// Metrics of cells.
+pub(super) const METRICS: [&str; 5] = [RATE, IOPS, "latency p50", P99, CPU];
+
 /// All runs of the job file.
-pub(super) struct Numbers<'a> {
+pub(super) struct Levels<'a> {
     pub(super) options: &'a Options,
-    runs: Vec<OneRun>,
+    pub(super) numbers: Numbers,
+    /// The jobs of the first run of each case.
+    pub(super) jobs: BTreeMap<String, Vec<fio::Figures>>,
 }
 
-struct OneRun {
-    case: String,
-    round: u16,
-    raw: String,
-    jobs: Vec<fio::Figures>,
-    cores: Option<f64>,
-}
-
-/// As the published table has it: units of 1000 KiB a second.
-pub(super) fn rate(job: &fio::Figures) -> Option<f64> {
-    Some(job.side().bytes_s / 1_024_000.0)
-}
-
-impl<'a> Numbers<'a> {
+impl<'a> Levels<'a> {
     pub(super) fn of(options: &'a Options, found: &Found) -> Self {
-        let of_job = found.runs.iter().filter(|run| run.job == options.job_name());
-        let runs = of_job.filter_map(|run| {
-            Some(OneRun {
-                case: run.case.clone(),
-                round: run.round,
-                raw: run.file(fio::OUTPUT)?.to_owned(),
-                jobs: fio::parse(&found.text(run, fio::OUTPUT)?),
-                cores: run.server_cpu_s.map(|cpu_s| cpu_s / run.seconds),
-            })
+        let of_job = |run: &&crate::model::Run| run.job == options.job_name();
+        let mut jobs = BTreeMap::new();
+        for run in found.runs.iter().filter(of_job).rev() {
+            let said = found.text(run, fio::OUTPUT).map(|text| fio::parse(&text));
+            jobs.extend(said.map(|said| (run.case.clone(), said)));
+        }
+        let numbers = Numbers::read(found, [fio::OUTPUT], |run, [text]| {
+            let mut readings = Vec::new();
+            if !of_job(&run) {
+                return readings;
+            }
+            for job in fio::parse(text) {
+                let side = job.side();
+                let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
+                let cpu = job.user_cpu_percent + job.system_cpu_percent;
+                readings.extend([
+                    reading(&job.name, RATE, "1000 KiB/s", Some(side.bytes_s / 1_024_000.0)),
+                    reading(&job.name, IOPS, "1/s", Some(side.iops)),
+                    reading(&job.name, METRICS[2], "ms", ms(side.p50_s)),
+                    reading(&job.name, P99, "ms", ms(side.p99_s)),
+                    reading(&job.name, CPU, "%", Some(cpu)),
+                ]);
+            }
+            let cores = run.server_cpu_s.map(|cpu_s| cpu_s / run.seconds);
+            readings.push(reading("", CORES, "cores", cores));
+            readings
         });
-        Self { options, runs: runs.collect() }
-    }
-
-    fn of_case(&self, case: Case) -> impl Iterator<Item = &OneRun> {
-        let name = case.name();
-        self.runs.iter().filter(move |run| run.case == name)
+        Self { options, numbers, jobs }
     }
 
     /// Something was measured on it.
     pub(super) fn has(&self, case: Case) -> bool {
-        self.of_case(case).any(|run| !run.jobs.is_empty())
+        self.numbers.has(&case.name())
     }
 
     /// The names of the jobs, as the job file has them.
     pub(super) fn jobs(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for job in self.runs.iter().flat_map(|run| &run.jobs) {
-            if !names.contains(&job.name.as_str()) {
-                names.push(&job.name);
-            }
-        }
-        names
+        self.numbers.jobs().into_iter().filter(|job| !job.is_empty()).collect()
     }
 
-    /// A number of each round.
-    pub(super) fn measured(
-        &self,
-        case: Case,
-        job: &str,
-        read: impl Fn(&fio::Figures) -> Option<f64>,
-    ) -> Option<Measured> {
-        let mut numbers = Vec::new();
-        let mut raw = Vec::new();
-        for run in self.of_case(case) {
-            let job = run.jobs.iter().find(|other| other.name == job);
-            if let Some(number) = job.and_then(&read) {
-                numbers.push(number);
-                raw.push(run.raw.clone());
-            }
-        }
-        Some(Measured { spread: Spread::of(&numbers)?, runs: numbers.len(), raw })
+    /// The round in the middle.
+    pub(super) fn median(&self, case: Case, job: &str, metric: &str) -> Option<f64> {
+        self.numbers.median(&case.name(), job, metric)
     }
 
     /// The rate of one case by that of another in the same round.
     pub(super) fn ratio(&self, case: Case, to: Case, job: &str) -> Option<Measured> {
-        let mut numbers = Vec::new();
-        let mut raw = Vec::new();
-        for run in self.of_case(case) {
-            let Some(other) = self.of_case(to).find(|other| other.round == run.round) else {
-                continue;
-            };
-            let rate = |run: &OneRun| rate(run.jobs.iter().find(|one| one.name == job)?);
-            let Some((over, under)) = rate(run).zip(rate(other)) else { continue };
-            if under > 0.0 {
-                numbers.push(over / under);
-                raw.extend([run.raw.clone(), other.raw.clone()]);
-            }
-        }
-        Some(Measured { spread: Spread::of(&numbers)?, runs: numbers.len(), raw })
+        self.numbers.ratio(&case.name(), &to.name(), job, RATE)
     }
 
-    /// To the rate without RAID and with the same cache.
-    pub(super) fn to_plain(&self, case: Case, job: &str) -> Option<Spread> {
-        let plain = Case { built: Built::Plain, ..case };
-        (case != plain).then(|| self.ratio(case, plain, job))?.map(|ratio| ratio.spread)
+    /// Rate by that without RAID and with the same cache.
+    pub(super) fn to_plain(&self, case: Case, job: &str) -> Option<Measured> {
+        if case == case.plain() { None } else { self.ratio(case, case.plain(), job) }
     }
 
-    /// What was published, which is not about anybody else's job file.
+    /// The same, of the round in the middle.
+    pub(super) fn kept(&self, case: Case, job: &str) -> Option<f64> {
+        Some(self.to_plain(case, job)?.spread.median)
+    }
+
+    /// Published figures, which are not about anybody else's job file.
     pub(super) fn published(&self, case: Case, job: &str) -> Option<(f64, f64)> {
-        self.options.job.is_none().then(|| published::figures(case.built, job))?
+        let asked = self.options.job.is_none();
+        if asked { published::figures(case.built, job) } else { None }
     }
 
     /// The same to the rate without RAID.
     pub(super) fn published_ratio(&self, case: Case, job: &str) -> Option<f64> {
         let wanted = self.options.job.is_none() && case.built != Built::Plain;
-        wanted.then(|| published::ratio(case.built, job))?
+        if wanted { published::ratio(case.built, job) } else { None }
     }
 
-    /// To the rate without RAID at best, where all members share one medium.
+    /// Bound of the rate by that without RAID, where all members share one medium.
     pub(super) fn bound(&self, case: Case, job: &str) -> Option<f64> {
         let level = case.built.level()?;
-        let plain = Case { built: Built::Plain, ..case };
-        let requests = |name: &str| {
-            let measured = self.measured(plain, name, |job| Some(job.side().iops))?;
-            Some(measured.spread.median).filter(|median| *median > 0.0)
-        };
-        let first = self.of_case(plain).next()?;
-        let shape = Shape::of(first.jobs.iter().find(|one| one.name == job)?)?;
+        let requests =
+            |name: &str| self.median(case.plain(), name, IOPS).filter(|requests| *requests > 0.0);
+        let jobs = self.jobs.get(&case.plain().name())?;
+        let shape = Shape::of(jobs.iter().find(|one| one.name == job)?)?;
         let reading = shape.reading();
-        let reads = first.jobs.iter().find(|one| Shape::of(one).as_ref() == Some(&reading));
+        let reads = jobs.iter().find(|one| Shape::of(one).as_ref() == Some(&reading));
         let writes = requests(job)?;
         let reads = reads.and_then(|job| requests(&job.name)).unwrap_or(writes);
         Some(bound::ratio(level, self.options.members(level), &shape, reads, writes))
     }
 
-    /// CPU seconds a second of the process that serves a case, over the whole job file.
+    /// CPU seconds a second of the process that serves a case.
     pub(super) fn cores(&self, case: Case) -> Option<f64> {
-        let all: Vec<f64> = self.of_case(case).filter_map(|run| run.cores).collect();
-        Some(Spread::of(&all)?.median)
+        self.median(case, "", CORES)
     }
 
     /// Each case of Braid's with what stands against it.
     pub(super) fn pairs(&self, rival: Rival, cache: Cache) -> Vec<(Case, Case)> {
-        let mut pairs = Vec::new();
-        for level in &self.options.levels {
-            let built = match rival {
-                Rival::Md => Built::Md(*level),
-                Rival::Btrfs => Built::Btrfs(*level),
-                Rival::File => Built::Bare,
-                Rival::Nbdkit => Built::Nbdkit,
-                Rival::Gluster => continue,
-            };
-            let pair = (Case { built: Built::Braid(*level), cache }, Case { built, cache });
-            if self.has(pair.0) && self.has(pair.1) {
-                pairs.push(pair);
-            }
-        }
-        pairs
-    }
-}
-
-/// Three digits, or as many as there are before the point.
-pub(super) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        let pair = |level| {
+            let built = Built::of(rival, level)?;
+            Some((Case { built: Built::Braid(level), cache }, Case { built, cache }))
+        };
+        let pairs = self.options.levels.iter().copied().filter_map(pair);
+        pairs.filter(|(ours, theirs)| self.has(*ours) && self.has(*theirs)).collect()
     }
 }

@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::model::Note;
-use crate::rig::talk::Talk;
+use crate::rig::process::Process;
 use crate::tool::{Tool, bonnie};
 
-/// What it says on stderr when the sequential part is over.
+/// Words on stderr when the sequential part is over.
 const RESTS: &str = "Reading intelligently...done";
-/// Until a part of it is over.
+/// Time until a part of it is over.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const POLL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(super) struct Bonnie {
-    talk: Talk,
+    process: Process,
     log: PathBuf,
     command: String,
 }
@@ -30,9 +30,9 @@ impl Bonnie {
         let tool = Tool::find("bonnie++", "bonnie++")?;
         let mut command = tool.command();
         command.args(words);
-        let talk = Talk::start(command, log.clone())
+        let process = Process::start(command, log.clone())
             .map_err(|error| Failure::system(tool.name(), &error, "check that it can be run"))?;
-        Ok(Self { talk, log, command: tool.typed(words) })
+        Ok(Self { process, log, command: tool.typed(words) })
     }
 
     /// Waits until it rests, or has ended: how, is known later.
@@ -40,7 +40,7 @@ impl Bonnie {
         let until = Instant::now() + PATIENCE;
         let log = &self.log;
         let rests = || fs::read_to_string(log).is_ok_and(|said| said.contains(RESTS));
-        while !rests() && !self.talk.has_ended() && Instant::now() < until {
+        while !rests() && !self.process.has_ended() && Instant::now() < until {
             thread::sleep(POLL);
         }
     }
@@ -49,12 +49,12 @@ impl Bonnie {
     pub(super) fn finish(mut self, note: &mut Note) -> Result<(), Failure> {
         note.commands.push(self.command.clone());
         let mut said = String::new();
-        while let Ok(line) = self.talk.hear(PATIENCE) {
+        while let Ok(line) = self.process.read_line(PATIENCE) {
             said.push_str(&line);
             said.push('\n');
         }
         let refused = |reason: String| Failure::refused("bonnie++", reason, "see what it works on");
-        self.talk.farewell(PATIENCE).map_err(refused)?;
+        self.process.finish(PATIENCE).map_err(refused)?;
         bonnie::keep(&said, note)
     }
 }

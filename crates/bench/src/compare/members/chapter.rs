@@ -1,42 +1,42 @@
 //! Tables, plots and cells.
 
-use super::class::{Class, METRICS};
-use super::numbers::{Numbers, What, of};
-use super::{BONNIE, Case, Options, says};
-use crate::model::chapter::Published;
-use crate::model::{Axis, Cell, Chapter, Found, Plot, Point, Scale, Series, Spread, Style, Table};
+use super::class::METRICS;
+use super::numbers::{COLD_READS, KINDS, Kind, Members, cpu};
+use super::{BONNIE, Case, Options, sentences};
+use crate::compare::words::{NOTHING, marked};
+use crate::model::{
+    Axis, Cell, Chapter, Found, Plot, Point, Published, Series, Spread, Style, Table,
+};
 use crate::rig::file_name;
-use crate::tool::bonnie::{self, Column, READ};
+use crate::tool::bonnie::{self, Column};
 
 const SOURCE: &str = "\"Amazon EBS as RAID 0 for faster disk I/O\" (Classmethod, in Japanese, \
                       2011-10-19)";
-const NOTHING: &str = "-";
 
 pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
-    let numbers = Numbers(found);
+    let numbers = Members::of(found);
     let mut cells: Vec<Cell> = Vec::new();
     let mut published: Vec<Published> = Vec::new();
     for case in Case::all() {
-        cells.extend(What::all().filter_map(|what| numbers.cell(case, what)));
-        cells.extend(more(found, case));
-        cells.extend(METRICS.into_iter().filter_map(|column| cpu(&numbers, case, column)));
+        let name = case.name();
+        let cell = |metric: &str| numbers.numbers.cell(&name, BONNIE, metric);
+        cells.extend(KINDS.into_iter().filter_map(|kind| numbers.cell(case, kind)));
+        cells.extend(bonnie::MORE.into_iter().filter_map(|column| cell(column.name)));
+        cells.extend(METRICS.into_iter().filter_map(|column| cell(&cpu(column))));
         published.extend(METRICS.into_iter().filter_map(|column| {
             let value = case.class.published(case.members, column)?;
-            let case = case.name();
-            let job = BONNIE.to_owned();
-            Some(Published { case, job, metric: column.name.to_owned(), value })
+            Some(Published::new(&name, BONNIE, column.name, value))
         }));
     }
     let mut tables = vec![as_published(&numbers), ratios(&numbers), bounds(&numbers)];
     tables.push(cpu_table(&numbers));
-    tables.extend(more_table(found, &numbers));
+    tables.extend(more_table(&numbers));
     Chapter {
-        name: "members".to_owned(),
         title: "More members on machines with limits".to_owned(),
         about: about(options),
-        says: says::says(&numbers),
+        says: sentences::sentences(&numbers),
         tables,
-        plots: What::all().filter_map(|what| plot(&numbers, what)).collect(),
+        plots: KINDS.into_iter().filter_map(|kind| plot(&numbers, kind)).collect(),
         cells,
         published,
         ..Chapter::default()
@@ -88,189 +88,133 @@ fn about(options: &Options) -> Vec<String> {
     about
 }
 
-/// In the shape of the document.
-fn as_published(numbers: &Numbers<'_>) -> Table {
-    let mut head = vec!["machine and volumes".to_owned()];
-    for column in METRICS {
-        let unit = if column.unit == "1/s" { "/s" } else { column.unit };
-        head.extend([format!("{}, {unit}", column.name), "published".to_owned()]);
-    }
-    head.push("$/h, published".to_owned());
+/// A table whose rows are cases.
+fn table(
+    title: &str,
+    heads: impl IntoIterator<Item = String>,
+    cases: Vec<Case>,
+    words: impl Fn(Case) -> Vec<String>,
+    note: &str,
+) -> Table {
+    let head = std::iter::once("machine and volumes".to_owned()).chain(heads);
     let row = |case: Case| {
-        let mut row = vec![called(case)];
-        for column in METRICS {
-            row.push(whole(numbers.spread(case, What::Of(column))));
-            row.push(plain(case.class.published(case.members, column), 0));
+        let volumes = if case.members == 1 { "volume" } else { "volumes" };
+        let called = format!("{}, {} {volumes}", case.class.name, case.members);
+        [vec![called], words(case)].concat()
+    };
+    Table::new(title, head, cases.into_iter().map(row), note)
+}
+
+/// Table in the shape of the document.
+fn as_published(numbers: &Members<'_>) -> Table {
+    let heads = METRICS.into_iter().flat_map(|column| {
+        let unit = if column.unit == "1/s" { "/s" } else { column.unit };
+        [format!("{}, {unit}", column.name), "published".to_owned()]
+    });
+    let words = |case: Case| {
+        let mut row = Vec::new();
+        for kind in &KINDS[..4] {
+            row.push(whole(numbers.spread(case, *kind)));
+            row.push(plain(kind.published(case), 0));
         }
         row.push(plain((case.members == 1).then_some(case.class.dollars), 3));
         row
     };
-    Table {
-        title: "Found and published".to_owned(),
-        head,
-        rows: numbers.cases().into_iter().map(row).collect(),
-        note: "kB are 1024 bytes. read: from memory, as published.".to_owned(),
-    }
+    let heads = heads.chain(["$/h, published".to_owned()]);
+    let note = "kB are 1024 bytes. read: from memory, as published.";
+    table("Found and published", heads, numbers.cases(), words, note)
 }
 
-fn ratios(numbers: &Numbers<'_>) -> Table {
-    let mut head = vec!["machine and volumes".to_owned()];
-    head.extend(METRICS.iter().flat_map(|column| [column.name.to_owned(), "published".to_owned()]));
-    let several = numbers.cases().into_iter().filter(|case| case.members > 1);
-    let row = |case: Case| {
-        let mut row = vec![called(case)];
-        for column in METRICS {
-            row.push(plain(numbers.ratio(case, What::Of(column)), 2));
-            row.push(plain(case.class.published_ratio(case.members, column), 2));
-        }
-        row
+fn ratios(numbers: &Members<'_>) -> Table {
+    let heads = METRICS.into_iter().flat_map(|column| [column.name, "published"]);
+    let several = numbers.cases().into_iter().filter(|case| case.members > 1).collect();
+    let words = |case: Case| {
+        let pair = |kind: &Kind| {
+            [plain(numbers.ratio(case, *kind), 2), plain(kind.published_ratio(case), 2)]
+        };
+        KINDS[..4].iter().flat_map(pair).collect()
     };
-    Table {
-        title: "By one volume".to_owned(),
-        head,
-        rows: several.map(row).collect(),
-        note: "How many times as much as one volume of the same machine.".to_owned(),
-    }
+    let note = "How many times as much as one volume of the same machine.";
+    table("By one volume", heads.map(str::to_owned), several, words, note)
 }
 
-/// Those that have one.
-fn bounded() -> impl Iterator<Item = What> {
-    What::all().filter(|what| *what != What::Of(READ))
-}
-
-fn bounds(numbers: &Numbers<'_>) -> Table {
-    let mut head = vec!["machine and volumes".to_owned(), "bound, kB/s".to_owned()];
-    let of_bytes = || bounded().filter(|what| what.column().unit != "1/s");
-    head.extend(of_bytes().map(|what| format!("{}, share", what.name())));
-    head.extend(
-        ["read from the members, kB/s", "bound, seeks/s", "seeks, share"].map(str::to_owned),
-    );
-    let seeks = What::Of(bonnie::SEEKS);
-    let row = |case: Case| {
-        let mut row = vec![called(case), plain(Some(case.class.bound_kb_s(case.members)), 0)];
-        row.extend(of_bytes().map(|what| plain(numbers.share(case, what), 2)));
-        row.push(whole(numbers.spread(case, What::ColdRead)));
-        row.push(plain(Numbers::bound(case, seeks), 0));
+fn bounds(numbers: &Members<'_>) -> Table {
+    let of_bytes = [KINDS[0], KINDS[1], COLD_READS];
+    let seeks = KINDS[3];
+    let last = ["read from the members, kB/s", "bound, seeks/s", "seeks, share"];
+    let heads = std::iter::once("bound, kB/s".to_owned())
+        .chain(of_bytes.map(|kind| format!("{}, share", kind.name)))
+        .chain(last.map(str::to_owned));
+    let words = |case: Case| {
+        let mut row = vec![plain(Some(case.class.bound_kb_s(case.members)), 0)];
+        row.extend(of_bytes.map(|kind| plain(numbers.share(case, kind), 2)));
+        row.push(whole(numbers.spread(case, COLD_READS)));
+        row.push(plain(seeks.bound(case), 0));
         row.push(plain(numbers.share(case, seeks), 2));
         row
     };
-    Table {
-        title: "Share of what the limits let through".to_owned(),
-        head,
-        rows: numbers.cases().into_iter().map(row).collect(),
-        note: "The bound is computed beforehand: the lesser of members x limit of a member and \
+    let note = "The bound is computed beforehand: the lesser of members x limit of a member and \
                the limit of the host. Of seeks it is an estimate: how many of their writes lie \
-               side by side is chance."
-            .to_owned(),
-    }
+               side by side is chance.";
+    table("Share of what the limits let through", heads, numbers.cases(), words, note)
 }
 
-fn cpu_table(numbers: &Numbers<'_>) -> Table {
-    let mut head = vec!["machine and volumes".to_owned()];
-    head.extend(METRICS.map(|column| format!("{}, %", column.name)));
-    head.push("Braid, %".to_owned());
-    let row = |case: Case| {
-        let mut row = vec![called(case)];
-        for column in METRICS {
-            row.push(whole(numbers.cpu(case, column).map(|found| found.spread)));
-        }
-        row.push(plain(numbers.server_cores(case).map(|cores| cores.median * 100.0), 1));
-        row
+fn cpu_table(numbers: &Members<'_>) -> Table {
+    let heads = METRICS.map(|column| format!("{}, %", column.name));
+    let words = |case: Case| {
+        let cpu = |column| whole(numbers.numbers.spread(&case.name(), BONNIE, &cpu(column)));
+        let served = plain(numbers.server_cores(case).map(|cores| cores * 100.0), 1);
+        METRICS.map(cpu).into_iter().chain([served]).collect()
     };
-    Table {
-        title: "CPU time".to_owned(),
-        head,
-        rows: numbers.cases().into_iter().map(row).collect(),
-        note: "In percent of one core: of bonnie++, as it says, and of the process of the array \
-               while a file is read from the members (none where there is no array)."
-            .to_owned(),
-    }
+    let note = "In percent of one core: of bonnie++, as it says, and of the process of the array \
+               while a file is read from the members (none where there is no array).";
+    let heads = heads.into_iter().chain(["Braid, %".to_owned()]);
+    table("CPU time", heads, numbers.cases(), words, note)
 }
 
-/// What else bonnie++ found.
-fn more(found: &Found, case: Case) -> Vec<Cell> {
-    let cell = |column: Column| {
-        let read = |text: &str| bonnie::value(text, column);
-        let measured = found.measured(&case.name(), BONNIE, bonnie::OUTPUT, read)?;
-        Some(Cell::new(&case.name(), BONNIE, column.name, column.unit, measured))
-    };
-    bonnie::MORE.into_iter().filter_map(cell).collect()
-}
-
-fn more_table(found: &Found, numbers: &Numbers<'_>) -> Option<Table> {
-    let value = |case: Case, column: Column| {
-        let cells = more(found, case);
-        cells.into_iter().find(|cell| cell.metric == column.name).map(|cell| cell.spread)
-    };
+/// Table of what else bonnie++ found.
+fn more_table(numbers: &Members<'_>) -> Option<Table> {
+    let value =
+        |case: Case, column: Column| numbers.numbers.spread(&case.name(), BONNIE, column.name);
     let mut columns = bonnie::MORE.to_vec();
     columns.retain(|&column| numbers.cases().iter().any(|&case| value(case, column).is_some()));
-    let names = columns.iter().map(|column| format!("{}, {}", column.name, column.unit));
-    let row = |case: Case| {
-        let values = columns.iter().map(|&column| whole(value(case, column)));
-        std::iter::once(called(case)).chain(values).collect()
-    };
-    (!columns.is_empty()).then(|| Table {
-        title: "What else bonnie++ says".to_owned(),
-        head: std::iter::once("machine and volumes".to_owned()).chain(names).collect(),
-        rows: numbers.cases().into_iter().map(row).collect(),
-        note: "- was over too soon to be measured.".to_owned(),
-    })
+    let heads = columns.iter().map(|column| format!("{}, {}", column.name, column.unit));
+    let words = |case| columns.iter().map(|&column| whole(value(case, column))).collect();
+    let note = "- was over too soon to be measured.";
+    let table = table("What else bonnie++ says", heads, numbers.cases(), words, note);
+    (!columns.is_empty()).then_some(table)
 }
 
-fn cpu(numbers: &Numbers<'_>, case: Case, column: Column) -> Option<Cell> {
-    let metric = format!("{}, CPU", column.name);
-    Some(Cell::new(&case.name(), BONNIE, &metric, "%", numbers.cpu(case, column)?))
-}
-
-fn plot(numbers: &Numbers<'_>, what: What) -> Option<Plot> {
-    let classes = numbers.classes();
+fn plot(numbers: &Members<'_>, kind: Kind) -> Option<Plot> {
+    let styles =
+        [(Style::Measured, ""), (Style::Published, ", published"), (Style::Bound, ", bound")];
     let mut series: Vec<Series> = Vec::new();
-    for (style, after) in
-        [(Style::Measured, ""), (Style::Published, ", published"), (Style::Bound, ", bound")]
-    {
-        // Seeks have none that is more than an estimate.
-        let has_style = style != Style::Bound || bounded().any(|other| other == what);
-        if !has_style {
+    for (style, after) in styles {
+        if style == Style::Bound && !kind.is_bounded() {
             continue;
         }
-        for &class in &classes {
-            let points = points(numbers, class, what, style);
-            let name = format!("{}{after}", class.name);
-            series.extend((!points.is_empty()).then_some(Series { name, style, points }));
+        for class in numbers.classes() {
+            let point = |case: Case| {
+                let x = f64::from(case.members);
+                match style {
+                    Style::Measured => Some(Point::of(x, numbers.spread(case, kind)?)),
+                    Style::Published => Some(Point::at(x, kind.published(case)?)),
+                    Style::Bound => Some(Point::at(x, kind.bound(case)?)),
+                }
+            };
+            let points = Case::of(class).into_iter().filter_map(point);
+            series.push(Series::new(format!("{}{after}", class.name), style, points));
         }
     }
-    series.iter().any(|series| series.style == Style::Measured).then(|| Plot {
-        id: format!("members-{}", file_name(what.name())),
-        title: format!("More members: {}", what.name()),
-        x: Axis { label: "members".to_owned(), scale: Scale::Log2 },
-        y: Axis { label: what.column().unit.to_owned(), scale: Scale::Linear },
-        series,
-        rules: Vec::new(),
-    })
-}
-
-fn points(numbers: &Numbers<'_>, class: &'static Class, what: What, style: Style) -> Vec<Point> {
-    let point = |case: Case| {
-        let x = f64::from(case.members);
-        match style {
-            Style::Measured => Some(Point::of(x, numbers.spread(case, what)?)),
-            Style::Published => Some(Point::at(x, Numbers::published(case, what)?)),
-            Style::Bound => Some(Point::at(x, Numbers::bound(case, what)?)),
-        }
-    };
-    of(class).into_iter().filter_map(point).collect()
-}
-
-fn called(case: Case) -> String {
-    let volumes = if case.members == 1 { "volume" } else { "volumes" };
-    format!("{}, {} {volumes}", case.class.name, case.members)
+    series.retain(|series| !series.points.is_empty());
+    let axes = [Axis::log2("members"), Axis::linear(kind.column.unit)];
+    let id = format!("members-{}", file_name(kind.name));
+    Plot::new(id, format!("More members: {}", kind.name), axes, series).if_measured()
 }
 
 fn whole(spread: Option<Spread>) -> String {
-    spread.map_or_else(
-        || NOTHING.to_owned(),
-        |spread| format!("{:.0}{}", spread.median, if spread.is_noisy() { "~" } else { "" }),
-    )
+    let word = |spread: Spread| marked(format!("{:.0}", spread.median), spread.is_noisy());
+    spread.map_or_else(|| NOTHING.to_owned(), word)
 }
 
 fn plain(number: Option<f64>, places: usize) -> String {

@@ -10,13 +10,13 @@
 use crate::rig::{Limits, Rate};
 use crate::tool::bonnie::{Column, READ, REWRITE, SEEKS, WRITE};
 
-/// How many volumes there were.
+/// Numbers of volumes.
 pub(super) const MEMBERS: [u16; 3] = [1, 2, 4];
-/// What was published of each, in this order.
+/// Metrics that were published of each, in this order.
 pub(super) const METRICS: [Column; 4] = [WRITE, REWRITE, READ, SEEKS];
 /// Bytes of the kB of bonnie++.
 pub(super) const KB: f64 = 1024.0;
-/// As many as bonnie++ makes.
+/// Seeks that bonnie++ makes.
 const SEEKS_MADE: f64 = 8192.0;
 /// One of so many writes.
 const SEEKS_FOR_A_WRITE: f64 = 10.0;
@@ -29,15 +29,15 @@ const SEEKERS: u64 = 5;
 /// A type of machine.
 #[derive(Debug, PartialEq)]
 pub(super) struct Class {
-    /// As its provider calls it.
+    /// Name as its provider has it.
     pub(super) name: &'static str,
     /// Price an hour in 2011, with Linux, in Tokyo.
     pub(super) dollars: f64,
-    /// For [`MEMBERS`] and [`METRICS`].
+    /// Figures for [`MEMBERS`] and [`METRICS`].
     published: [[f64; 4]; 3],
 }
 
-/// In the order of the document.
+/// Machines in the order of the document.
 pub(super) const CLASSES: [Class; 4] = [
     Class {
         name: "t1.micro",
@@ -78,16 +78,11 @@ pub(super) const CLASSES: [Class; 4] = [
 ];
 
 impl Class {
-    /// What was published for so many volumes.
+    /// Published figure for so many volumes.
     pub(super) fn published(&self, members: u16, metric: Column) -> Option<f64> {
         let row = MEMBERS.iter().position(|&other| other == members)?;
         let column = METRICS.iter().position(|&other| other == metric)?;
         Some(self.published[row][column])
-    }
-
-    /// The same as a multiple of one volume.
-    pub(super) fn published_ratio(&self, members: u16, metric: Column) -> Option<f64> {
-        Some(self.published(members, metric)? / self.published(1, metric)?)
     }
 
     /// The most that was published for any number of volumes.
@@ -100,7 +95,7 @@ impl Class {
         self.published(1, metric).unwrap_or_default()
     }
 
-    /// What makes it of this machine, if seeks go to a file of this size.
+    /// Limits that make it of this machine, if seeks go to a file of this size.
     pub(super) fn limits(&self, file_mib: u64) -> Limits {
         let writes = requests_a_seek(file_mib);
         let rate =
@@ -119,8 +114,8 @@ impl Class {
         if even_mib.is_multiple_of(SEEKERS) { even_mib + 2 } else { even_mib }
     }
 
-    /// What the limits let through at best; `None` for what is served from memory. Rewriting reads
-    /// from memory, too: only its writes count.
+    /// Bound of the limits; `None` for what is served from memory. Rewriting reads from memory,
+    /// too: only its writes count.
     pub(super) fn bound(&self, members: u16, metric: Column) -> Option<f64> {
         let limited = if metric == SEEKS { SEEKS } else { WRITE };
         let bound = (f64::from(members) * self.one(limited)).min(self.most(limited));
@@ -174,8 +169,6 @@ mod tests {
         assert_eq!((ratio(large), ratio(of("m1.xlarge"))), (2.0, 2.0));
         assert!((ratio(of("t1.micro")) - 1.29).abs() < 0.01);
         assert!((ratio(of("m2.2xlarge")) - 1.93).abs() < 0.01);
-        let published = of("t1.micro").published_ratio(2, SEEKS).expect("a number");
-        assert!((published - 0.60).abs() < 0.01);
         assert_eq!((large.bound(4, READ), large.published(3, WRITE)), (None, None));
     }
 

@@ -5,21 +5,24 @@ mod bonnie;
 mod chapter;
 mod class;
 mod numbers;
-mod says;
-mod stand;
+mod sentences;
 #[cfg(test)]
 mod tests;
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use self::class::{CLASSES, Class, MEMBERS};
-use self::stand::Stand;
+use self::bonnie::Bonnie;
+use self::class::{CLASSES, Class, KB, MEMBERS};
+use super::prepared::Prepared;
+use super::{Plan, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
-use crate::rig::Room;
+use crate::model::{Chapter, Found, Group, Job, Note, Standing};
+use crate::rig::{ArraySpec, Kind, Room, Stack, file_name};
+use crate::tool::{Tool, fio};
 
 /// bonnie++ as a whole, or what is left of it.
 const BONNIE: &str = "bonnie++";
@@ -29,10 +32,20 @@ const BEGIN: &str = "bonnie++ begins";
 const WARM: &str = "warm read";
 /// A file read once after the file system was mounted anew: from the members.
 const COLD: &str = "cold read";
-/// What fio calls both.
+/// Name of both for fio.
 const READS: &str = "reads";
 
-/// What decides about the findings.
+/// Chunk of the author's array.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// Read-ahead of the author, in sectors.
+const READ_AHEAD: &str = "65536";
+/// XFS itself needs so much at least.
+const XFS_BYTES: u64 = 512 << 20;
+/// Bytes that an array keeps of a member for itself.
+const METADATA_BYTES: u64 = 16 << 20;
+const MIB: u64 = 1 << 20;
+
+/// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// The file is as large as what the host lets through in so many milliseconds.
@@ -42,31 +55,11 @@ pub struct Options {
     pub read_ms: u64,
     /// Characters one by one, and creating files, as the author ran it, too.
     pub whole: bool,
-    /// How often the cases take turns.
+    /// Number of rounds.
     pub runs: u16,
 }
 
-impl Options {
-    /// Blocks and seeks once, each for a moment: bonnie++ gives no number for what is over within
-    /// half a second.
-    #[must_use]
-    pub fn quick() -> Self {
-        Self { write_ms: 540, read_ms: 150, whole: false, runs: 1 }
-    }
-
-    /// All that the author ran. How large his files were he does not say; they fitted into memory.
-    #[must_use]
-    pub fn full() -> Self {
-        Self { write_ms: 15_000, read_ms: 5000, whole: true, runs: 3 }
-    }
-}
-
-/// The comparison `members`, with its options: they decide about cases, jobs and how often these
-/// run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Members(pub Options);
-
-/// So many members on such a machine.
+/// Members on a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Case {
     class: &'static Class,
@@ -74,9 +67,17 @@ struct Case {
 }
 
 impl Case {
+    fn of(class: &'static Class) -> [Self; 3] {
+        MEMBERS.map(|members| Self { class, members })
+    }
+
     fn all() -> impl Iterator<Item = Self> {
-        let of = |class| MEMBERS.map(|members| Self { class, members });
-        CLASSES.iter().flat_map(of)
+        CLASSES.iter().flat_map(Self::of)
+    }
+
+    /// One member on the same machine.
+    const fn one(self) -> Self {
+        Self { members: 1, ..self }
     }
 
     fn name(self) -> String {
@@ -84,21 +85,26 @@ impl Case {
     }
 }
 
-impl Comparison for Members {
-    fn name(&self) -> &'static str {
-        "members"
+impl Plan for Options {
+    const NAME: &'static str = "members";
+
+    fn usual(quick: bool) -> Self {
+        if quick {
+            // bonnie++ gives no number for what is over within half a second.
+            Self { write_ms: 540, read_ms: 150, whole: false, runs: 1 }
+        } else {
+            // How large his files were the author does not say; they fitted into memory.
+            Self { write_ms: 15_000, read_ms: 5000, whole: true, runs: 3 }
+        }
     }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(&self.0).unwrap_or_default()
+    fn runs(&mut self) -> &mut u16 {
+        &mut self.runs
     }
 
     fn groups(&self) -> Vec<Group> {
-        let Options { write_ms, read_ms, whole, runs } = self.0;
-        let job = |name: &str, takes_ms| Job {
-            name: name.to_owned(),
-            takes: Duration::from_millis(takes_ms),
-        };
+        let Self { write_ms, read_ms, whole, runs } = *self;
+        let job = |name: &str, takes_ms| Job::new(name, Duration::from_millis(takes_ms));
         // Writing and rewriting, on average over what binds; three seconds of rest and one of
         // seeks; then 20 MiB one character at a time, twice, and 16384 files made and removed.
         let blocks_ms = write_ms * 3;
@@ -109,9 +115,9 @@ impl Comparison for Members {
         };
         let reads = [job(WARM, read_ms + 400), job(COLD, 2 * read_ms + 500)];
         let jobs = [bonnie.as_slice(), &reads].concat();
-        let group = |class: &Class| Group {
+        let group = |class: &'static Class| Group {
             title: format!("members, {}", class.name),
-            cases: MEMBERS.map(|members| format!("{} x{members}", class.name)).to_vec(),
+            cases: Case::of(class).map(Case::name).to_vec(),
             jobs: jobs.clone(),
             rounds: runs,
             set_up: Duration::from_millis(700),
@@ -120,13 +126,118 @@ impl Comparison for Members {
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let Some(case) = Case::all().find(|other| other.name() == case) else {
-            return Err(Failure::usage(case, "no case has this name", "see the names of members"));
+        // What is missing is said before anything is set up.
+        Tool::find("bonnie++", "bonnie++")?;
+        let blockdev = Tool::find("blockdev", "util-linux")?;
+        let Case { class, members } = named(Case::all(), |case| case.name(), case)?;
+        let file_mib = class.file_mib(self.write_ms);
+        let bound_bytes_s = (class.bound_kb_s(members) * KB) as u64;
+        let reads_bytes = (bound_bytes_s * self.read_ms / 1000).next_multiple_of(MIB);
+        let array_bytes = XFS_BYTES + 2 * (file_mib * MIB + reads_bytes);
+        let member_bytes = array_bytes / u64::from(members) + METADATA_BYTES;
+        let mut stack = Stack::new(room, case)
+            .files(members.into(), member_bytes.next_multiple_of(MIB))?
+            .limited(class.limits(file_mib))?;
+        if members > 1 {
+            let level = "0".to_owned();
+            let chunk_bytes = Some(CHUNK_BYTES);
+            stack = stack.array(ArraySpec { level, chunk_bytes, ..ArraySpec::default() })?;
+        }
+        let mut stack = stack.device()?;
+        let mut note = Note::default();
+        blockdev.run(["--setra", READ_AHEAD, &stack.top.word()], &mut note)?;
+        stack.commands.append(&mut note.commands);
+        let stack = stack.file_system(Kind::Xfs, "noatime")?;
+        let mut jobs = Jobs {
+            running: None,
+            words: self.words(case, file_mib, &stack.top.word()),
+            log: room.scratch.join(format!("{}.bonnie", file_name(case))),
+            reads_bytes,
+            warm_ms: self.read_ms,
         };
-        Ok(Box::new(Stand::set_up(&self.0, case, room)?))
+        Ok(Prepared::on(stack, move |stack, job, note| jobs.run(stack, job, note)))
     }
 
     fn chapter(&self, found: &Found) -> Chapter {
-        chapter::chapter(&self.0, found)
+        chapter::chapter(self, found)
+    }
+}
+
+impl Options {
+    /// Command line of the author, but for the size and the name of the file. Without `-q` bonnie++
+    /// says how far it is.
+    fn words(&self, name: &str, file_mib: u64, dir: &str) -> Vec<String> {
+        let ram_mib = file_mib / 2;
+        let mut words = ["-d", dir, "-m", name].map(str::to_owned).to_vec();
+        let mut say = |more: &str| words.extend(more.split(' ').map(str::to_owned));
+        say(&format!("-u root -s {file_mib} -r {ram_mib}"));
+        if !self.whole {
+            say("-f -n 0");
+        }
+        words
+    }
+}
+
+/// Jobs on a case.
+struct Jobs {
+    running: Option<Bonnie>,
+    words: Vec<String>,
+    log: PathBuf,
+    reads_bytes: u64,
+    warm_ms: u64,
+}
+
+impl Jobs {
+    fn run(&mut self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
+        match job {
+            WARM => {
+                let time = format!("time_based\nruntime={}ms\n", self.warm_ms);
+                self.read(&self.file(stack)?, &time, note)
+            }
+            COLD => {
+                let file = self.file(stack)?;
+                // Nothing of it is in memory any more.
+                stack.remount()?;
+                self.read(&file, "", note)
+            }
+            BEGIN => {
+                let mut running = self.bonnie()?;
+                running.wait_until_it_rests();
+                self.running = Some(running);
+                Ok(())
+            }
+            _ => self.bonnie()?.finish(note),
+        }
+    }
+
+    fn bonnie(&mut self) -> Result<Bonnie, Failure> {
+        match self.running.take() {
+            Some(running) => Ok(running),
+            None => Bonnie::start(&self.words, self.log.clone()),
+        }
+    }
+
+    /// The file that is read: written, unless it is there.
+    fn file(&self, stack: &Stack) -> Result<PathBuf, Failure> {
+        let file = stack.top.path().join("reads");
+        let bytes = self.reads_bytes as usize;
+        if file.metadata().is_ok_and(|data| data.len() == bytes as u64) {
+            return Ok(file);
+        }
+        // Anything but zeroes, which might be kept as a hole.
+        let content: Vec<u8> = (0..bytes).map(|at| (at % 251 + 1) as u8).collect();
+        fs::write(&file, content)
+            .map_err(|error| Failure::system(file.display(), &error, "name another --dir"))?;
+        Ok(file)
+    }
+
+    fn read(&self, file: &std::path::Path, more: &str, note: &mut Note) -> Result<(), Failure> {
+        let bytes = self.reads_bytes;
+        let job = format!(
+            "[{READS}]\nioengine=psync\nrw=read\nbs=8k\nfilename={}\nsize={bytes}\ninvalidate=0\n\
+             {more}",
+            file.display()
+        );
+        fio::run(&Tool::find("fio", "fio")?, &job, note)
     }
 }

@@ -1,49 +1,89 @@
-//! What was found, beside what was published and what the limits let through.
+//! Numbers beside what was published and what the limits let through.
 
-use super::class::{CLASSES, Class, KB, MEMBERS, METRICS};
+use super::class::{CLASSES, Class, KB};
 use super::{BONNIE, COLD, Case, WARM};
-use crate::model::{Cell, Found, Measured, Spread};
-use crate::tool::bonnie::{self, Column, READ};
+use crate::compare::numbers::{Numbers, reading};
+use crate::model::{Cell, Found, Spread};
+use crate::tool::bonnie::{self, Column, READ, REWRITE, SEEKS, WRITE};
 use crate::tool::fio;
 
-/// What is measured of a case.
+/// Kind of number of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// By bonnie++; its reads by fio if they were over too soon.
-    Of(Column),
-    /// From the members.
-    ColdRead,
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) column: Column,
+    /// The jobs that say it: the second one where the first was over too soon.
+    jobs: &'static [&'static str],
 }
 
-impl What {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Of(column) if column == READ => "read from memory",
-            Self::Of(column) => column.name,
-            Self::ColdRead => "read from the members",
-        }
+const fn of_bonnie(column: Column) -> Kind {
+    Kind { name: column.name, column, jobs: &[BONNIE] }
+}
+
+pub(super) const WRITES: Kind = of_bonnie(WRITE);
+pub(super) const WARM_READS: Kind =
+    Kind { name: "read from memory", column: READ, jobs: &[BONNIE, WARM] };
+pub(super) const COLD_READS: Kind =
+    Kind { name: "read from the members", column: READ, jobs: &[COLD] };
+/// Kinds in the order of the published table, and the one that is not in it.
+pub(super) const KINDS: [Kind; 5] =
+    [WRITES, of_bonnie(REWRITE), WARM_READS, of_bonnie(SEEKS), COLD_READS];
+
+impl Kind {
+    pub(super) fn published(self, case: Case) -> Option<f64> {
+        if self == COLD_READS { None } else { case.class.published(case.members, self.column) }
     }
 
-    pub(super) const fn column(self) -> Column {
-        match self {
-            Self::Of(column) => column,
-            Self::ColdRead => READ,
-        }
+    /// Published ratio to one member.
+    pub(super) fn published_ratio(self, case: Case) -> Option<f64> {
+        Some(self.published(case)? / self.published(case.one())?)
     }
 
-    /// In the order of the published table, and the one that is not in it.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        METRICS.into_iter().map(Self::Of).chain([Self::ColdRead])
+    pub(super) fn bound(self, case: Case) -> Option<f64> {
+        let column = if self == COLD_READS { WRITE } else { self.column };
+        case.class.bound(case.members, column)
+    }
+
+    /// Returns whether its bound is more than an estimate.
+    pub(super) fn is_bounded(self) -> bool {
+        self != WARM_READS
     }
 }
 
-pub(super) struct Numbers<'a>(pub(super) &'a Found);
+/// The metric of the CPU time of a column.
+pub(super) fn cpu(column: Column) -> String {
+    format!("{}, CPU", column.name)
+}
 
-impl Numbers<'_> {
+pub(super) struct Members<'a> {
+    pub(super) numbers: Numbers,
+    pub(super) found: &'a Found,
+}
+
+impl<'a> Members<'a> {
+    pub(super) fn of(found: &'a Found) -> Self {
+        let of_bonnie = Numbers::read(found, [bonnie::OUTPUT], |run, [text]| {
+            let value = |column: Column| {
+                reading(&run.job, column.name, column.unit, bonnie::value(text, column))
+            };
+            let share = |kind: Kind| {
+                let percent = bonnie::cpu_percent(text, kind.column);
+                reading(&run.job, cpu(kind.column), "%", percent)
+            };
+            let all = KINDS[..4].iter().map(|kind| kind.column).chain(bonnie::MORE);
+            all.map(value).chain(KINDS[..4].iter().copied().map(share)).collect()
+        });
+        let of_fio = Numbers::read(found, [fio::OUTPUT], |run, [text]| {
+            let rate = fio::parse(text).first().map(|job| job.read.bytes_s / KB);
+            vec![reading(&run.job, READ.name, READ.unit, rate)]
+        });
+        Self { numbers: of_bonnie.and(of_fio), found }
+    }
+
     /// Cases of which something was found.
     pub(super) fn cases(&self) -> Vec<Case> {
-        let all = Case::all();
-        all.filter(|case| self.0.runs.iter().any(|run| run.case == case.name())).collect()
+        let found = |case: &Case| self.found.runs.iter().any(|run| run.case == case.name());
+        Case::all().filter(found).collect()
     }
 
     pub(super) fn classes(&self) -> Vec<&'static Class> {
@@ -51,87 +91,38 @@ impl Numbers<'_> {
         CLASSES.iter().filter(|class| cases.iter().any(|case| case.class == *class)).collect()
     }
 
-    /// The job that a number comes from, and the number.
-    fn measured(&self, case: Case, what: What) -> Option<(&'static str, Measured)> {
+    pub(super) fn spread(&self, case: Case, kind: Kind) -> Option<Spread> {
         let name = case.name();
-        let fio = |job: &'static str| {
-            let read = |text: &str| Some(fio::parse(text).first()?.read.bytes_s / KB);
-            Some((job, self.0.measured(&name, job, fio::OUTPUT, read)?))
-        };
-        match what {
-            What::ColdRead => fio(COLD),
-            What::Of(column) => {
-                let read = |text: &str| bonnie::value(text, column);
-                let found = self.0.measured(&name, BONNIE, bonnie::OUTPUT, read);
-                let found = found.map(|found| (BONNIE, found));
-                if column == READ { found.or_else(|| fio(WARM)) } else { found }
-            }
-        }
+        kind.jobs.iter().find_map(|job| self.numbers.spread(&name, job, kind.column.name))
     }
 
-    pub(super) fn spread(&self, case: Case, what: What) -> Option<Spread> {
-        Some(self.measured(case, what)?.1.spread)
+    /// Ratio to one member of the same class.
+    pub(super) fn ratio(&self, case: Case, kind: Kind) -> Option<f64> {
+        Some(self.spread(case, kind)?.median / self.spread(case.one(), kind)?.median)
     }
 
-    pub(super) fn published(case: Case, what: What) -> Option<f64> {
-        match what {
-            What::Of(column) => case.class.published(case.members, column),
-            What::ColdRead => None,
-        }
-    }
-
-    pub(super) fn published_ratio(case: Case, what: What) -> Option<f64> {
-        match what {
-            What::Of(column) => case.class.published_ratio(case.members, column),
-            What::ColdRead => None,
-        }
-    }
-
-    pub(super) fn bound(case: Case, what: What) -> Option<f64> {
-        match what {
-            What::Of(column) => case.class.bound(case.members, column),
-            What::ColdRead => Some(case.class.bound_kb_s(case.members)),
-        }
-    }
-
-    /// To one member of the same class.
-    pub(super) fn ratio(&self, case: Case, what: What) -> Option<f64> {
-        let one = Case { members: 1, ..case };
-        Some(self.spread(case, what)?.median / self.spread(one, what)?.median)
-    }
-
-    /// How much of what the limits let through came through.
-    pub(super) fn share(&self, case: Case, what: What) -> Option<f64> {
-        Some(self.spread(case, what)?.median / Self::bound(case, what)?)
-    }
-
-    /// CPU time that bonnie++ says it took, in percent of one core.
-    pub(super) fn cpu(&self, case: Case, column: Column) -> Option<Measured> {
-        let read = |text: &str| bonnie::cpu_percent(text, column);
-        self.0.measured(&case.name(), BONNIE, bonnie::OUTPUT, read)
+    /// Share of what the limits let through.
+    pub(super) fn share(&self, case: Case, kind: Kind) -> Option<f64> {
+        Some(self.spread(case, kind)?.median / kind.bound(case)?)
     }
 
     /// CPU seconds a second of Braid's process while the members are read.
-    pub(super) fn server_cores(&self, case: Case) -> Option<Spread> {
-        self.0.server_cores(&case.name(), COLD)
+    pub(super) fn server_cores(&self, case: Case) -> Option<f64> {
+        self.found.server_cores(&case.name(), COLD).map(|cores| cores.median)
     }
 
-    pub(super) fn cell(&self, case: Case, what: What) -> Option<Cell> {
-        let (job, measured) = self.measured(case, what)?;
-        let column = what.column();
-        let mut cell = Cell::new(&case.name(), job, column.name, column.unit, measured);
-        cell.published = Self::published(case, what);
-        cell.ratio = self.ratio(case, what);
-        cell.published_ratio = Self::published_ratio(case, what);
-        cell.bound = Self::bound(case, what);
-        if what == What::ColdRead {
-            cell.server_cores = self.server_cores(case).map(|spread| spread.median);
-        }
-        Some(cell)
+    pub(super) fn cell(&self, case: Case, kind: Kind) -> Option<Cell> {
+        let name = case.name();
+        let cell = |job: &&str| self.numbers.cell(&name, job, kind.column.name);
+        let cell = kind.jobs.iter().find_map(cell)?;
+        let is_cold = kind == COLD_READS;
+        Some(Cell {
+            published: kind.published(case),
+            ratio: self.ratio(case, kind),
+            published_ratio: kind.published_ratio(case),
+            bound: kind.bound(case),
+            server_cores: if is_cold { self.server_cores(case) } else { None },
+            ..cell
+        })
     }
-}
-
-/// All cases of a class.
-pub(super) fn of(class: &'static Class) -> [Case; 3] {
-    MEMBERS.map(|members| Case { class, members })
 }

@@ -1,14 +1,13 @@
-//! What is set up and what is sent to it. Names stand in the journal of a report: those of cases
-//! and jobs are made here and nowhere else.
+//! Cases and loads.
 
-use crate::compare::under_fio::Requests;
+use crate::compare::prepared::Requests;
 
 pub(super) const CHUNK_BYTES: u64 = 512 << 10;
 pub(super) const MEMBERS: usize = 4;
-/// What a stripe of RAID 5 holds.
+/// Data of a stripe of RAID 5.
 pub(super) const STRIPE_BYTES: u64 = CHUNK_BYTES * (MEMBERS as u64 - 1);
 
-/// What is done about the write hole.
+/// Policy about the write hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     Resync,
@@ -19,7 +18,7 @@ pub(super) enum Policy {
     WrittenBack,
 }
 
-/// Where members are, and the journal.
+/// Place of members, and of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Memory,
@@ -33,7 +32,7 @@ pub(super) struct Case {
     pub(super) place: Place,
 }
 
-/// What is sent to it.
+/// Load on an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     Stripes,
@@ -60,7 +59,7 @@ impl Policy {
         matches!(self, Self::Journal | Self::WrittenBack)
     }
 
-    /// As `braid create --consistency-policy` takes it.
+    /// Word for `braid create --consistency-policy`.
     pub(super) const fn word(self) -> &'static str {
         if self.has_journal() { "journal" } else { self.name() }
     }
@@ -82,17 +81,17 @@ impl Place {
 }
 
 impl Case {
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Place::ALL.into_iter().flat_map(Place::cases).find(|case| case.name() == name)
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Place::ALL.into_iter().flat_map(Place::cases)
     }
 
     pub(super) fn name(self) -> String {
         format!("{} on {}", self.policy.name(), self.place.name())
     }
 
-    /// What it is compared with.
-    pub(super) const fn anchor(self) -> Self {
-        Self { policy: Policy::Resync, place: self.place }
+    /// The name of what it is compared with.
+    pub(super) fn baseline(self) -> String {
+        Self { policy: Policy::Resync, ..self }.name()
     }
 }
 

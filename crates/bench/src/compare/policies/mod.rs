@@ -2,103 +2,138 @@
 
 mod case;
 mod chapter;
-mod stand;
-#[cfg(test)]
-mod tests;
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use self::case::{Case, Load, MEMBERS, Place, Policy};
-use self::stand::Stand;
+use self::case::{CHUNK_BYTES, Case, Load, MEMBERS, Place, Policy, STRIPE_BYTES};
+use super::prepared::{Prepared, fill, job_file};
+use super::{Plan, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
-use crate::rig::Room;
+use crate::model::{Chapter, Found, Group, Job, Note, Standing};
+use crate::rig::{Array, ArraySpec, Room, Stack};
+use crate::tool::{Tool, fio};
 
-/// What fio takes to start and to end, and a journal to bring its content in place.
+/// Time that fio takes to start and to end, and a journal to bring its content in place.
 const BESIDE: Duration = Duration::from_millis(700);
 const LEAST_BYTES: u64 = 32 << 20;
+/// Time until what a journal has is in place.
+const PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(20);
 
-/// What decides about the findings.
+/// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Length of one measurement.
     pub run_ms: u64,
     /// Size of a member and of a journal.
     pub member_bytes: u64,
-    /// How often each.
+    /// Number of rounds.
     pub runs: u16,
 }
 
 impl Options {
-    /// Each once, for a moment.
-    #[must_use]
-    pub const fn quick() -> Self {
-        Self { run_ms: 500, member_bytes: 64 << 20, runs: 1 }
-    }
-
-    /// Each for some seconds.
-    #[must_use]
-    pub const fn full() -> Self {
-        Self { run_ms: 3000, member_bytes: 128 << 20, runs: 3 }
-    }
-
-    /// What the members and journals on one medium take.
+    /// Returns what the members and journals on one medium take.
     fn place_bytes(&self) -> u64 {
         let journals = Policy::ALL.iter().filter(|policy| policy.has_journal()).count();
         (Policy::ALL.len() * MEMBERS + journals) as u64 * self.member_bytes
     }
 }
 
-/// The comparison `policies`, with its options.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policies(pub Options);
+impl Plan for Options {
+    const NAME: &'static str = "policies";
 
-impl Comparison for Policies {
-    fn name(&self) -> &'static str {
-        "policies"
+    fn usual(quick: bool) -> Self {
+        if quick {
+            Self { run_ms: 500, member_bytes: 64 << 20, runs: 1 }
+        } else {
+            Self { run_ms: 3000, member_bytes: 128 << 20, runs: 3 }
+        }
     }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(&self.0).unwrap_or_default()
+    fn runs(&mut self) -> &mut u16 {
+        &mut self.runs
     }
 
     fn groups(&self) -> Vec<Group> {
-        let takes = Duration::from_millis(self.0.run_ms) + BESIDE;
+        let takes = Duration::from_millis(self.run_ms) + BESIDE;
         let group = |place: Place| Group {
             title: format!("policies, {}", place.name()),
             cases: place.cases().map(Case::name).to_vec(),
-            jobs: Load::ALL.map(|load| Job { name: load.name().to_owned(), takes }).to_vec(),
-            rounds: self.0.runs,
+            jobs: Load::ALL.map(|load| Job::new(load.name(), takes)).to_vec(),
+            rounds: self.runs,
             set_up: Duration::from_millis(1500),
         };
         Place::ALL.map(group).to_vec()
     }
 
     fn needs_bytes(&self) -> u64 {
-        self.0.place_bytes()
+        self.place_bytes()
     }
 
     fn needs_memory_bytes(&self) -> u64 {
-        self.0.place_bytes()
+        self.place_bytes()
     }
 
-    fn smaller(&self) -> Option<Box<dyn Comparison>> {
-        let member_bytes = self.0.member_bytes / 2;
-        let smaller = || Box::new(Self(Options { member_bytes, ..self.0.clone() })) as _;
-        (member_bytes >= LEAST_BYTES).then(smaller)
+    fn smaller(&self) -> Option<Self> {
+        let member_bytes = self.member_bytes / 2;
+        (member_bytes >= LEAST_BYTES).then(|| Self { member_bytes, ..self.clone() })
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let Some(case) = Case::named(case) else {
-            return Err(Failure::usage(case, "no case has this name", "begin the report anew"));
+        let Case { policy, place } = named(Case::all(), |case| case.name(), case)?;
+        let room = match place {
+            Place::Memory => room.in_memory()?,
+            Place::Files => room.clone(),
         };
-        Ok(Box::new(Stand::set_up(&self.0, case, room)?))
+        let files = MEMBERS + usize::from(policy.has_journal());
+        let mut stack = Stack::new(&room, case).files(files, self.member_bytes)?;
+        let journal = stack.members.split_off(MEMBERS).pop();
+        let spec = ArraySpec {
+            level: "5".to_owned(),
+            chunk_bytes: Some(CHUNK_BYTES),
+            journal,
+            create: vec!["--consistency-policy".to_owned(), policy.word().to_owned()],
+            nbd: true,
+            ..ArraySpec::default()
+        };
+        let stack = stack.array(spec)?;
+        let bytes = stack.running_array().map_or(0, Array::size_bytes);
+        let area_bytes = bytes / STRIPE_BYTES * STRIPE_BYTES;
+        fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
+        let tool = Tool::find("fio", "fio")?;
+        let run_ms = self.run_ms;
+        Ok(Prepared::on(stack, move |stack, job, note| {
+            let load = named(Load::ALL, |load| load.name().to_owned(), job)?;
+            let text = job_file(job, &stack.top, load.requests(place), (area_bytes, run_ms));
+            if policy != Policy::WrittenBack {
+                return fio::run(&tool, &text, note);
+            }
+            let Some(array) = stack.running_array() else { return Ok(()) };
+            array.braid(&["sync", "--journal-mode", "write-back"])?;
+            note.commands.push("braid sync NAME --journal-mode write-back".to_owned());
+            fio::run(&tool, &text, note)?;
+            bring_in_place(array)
+        }))
     }
 
     fn chapter(&self, found: &Found) -> Chapter {
-        chapter::chapter(&self.0, found)
+        chapter::chapter(self, found)
     }
+}
+
+/// Has all that a journal holds brought in place, so that the next case is measured by itself.
+fn bring_in_place(array: &Array) -> Result<(), Failure> {
+    array.braid(&["sync", "--journal-mode", "write-through"])?;
+    let until = Instant::now() + PATIENCE;
+    while array.status()?["journal"]["dirty_bytes"] != 0 {
+        if Instant::now() > until {
+            let reason = format!("not in place after {} s", PATIENCE.as_secs());
+            return Err(Failure::refused("journal", reason, "see what braid status says"));
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
 }

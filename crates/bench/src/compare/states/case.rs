@@ -17,7 +17,7 @@ impl Level {
     ];
 }
 
-/// What has become of its last member.
+/// State of the last member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     InSync,
@@ -37,7 +37,7 @@ impl State {
     }
 }
 
-/// What is set up.
+/// Case that is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// An array that stays in a state.
@@ -51,7 +51,7 @@ pub(super) enum Case {
 }
 
 impl Case {
-    /// As its members' marks would be, with `I` for the one that is being made right.
+    /// Name with its members' marks, `I` for the one that is being made right.
     pub(super) fn name(self) -> String {
         match self {
             Self::Array { level, state } => {
@@ -64,15 +64,27 @@ impl Case {
         }
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    /// Returns all cases: levels in each state, levels that go from state to state, and the others.
+    pub(super) fn all() -> Vec<Self> {
         let states = |level| State::ALL.map(|state| Self::Array { level, state });
         let arrays = Level::ALL.into_iter().flat_map(states);
         let traces = Level::ALL.into_iter().map(|level| Self::Trace { level });
-        arrays.chain(traces).chain([Self::Alone, Self::Limited]).find(|case| case.name() == name)
+        arrays.chain(traces).chain([Self::Alone, Self::Limited]).collect()
     }
 }
 
-/// Which way data goes.
+/// The states of an array, as cases.
+pub(super) fn states(level: Level) -> [Case; 3] {
+    State::ALL.map(|state| Case::Array { level, state })
+}
+
+/// The cases of the first sweep, as published, and their names there.
+pub(super) fn mirror() -> [(Case, &'static str); 4] {
+    let [in_sync, degraded, recovering] = states(Level::ALL[0]);
+    [(in_sync, "UU"), (degraded, "U_"), (recovering, "UI"), (Case::Alone, "no RAID")]
+}
+
+/// Direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Write,
@@ -94,18 +106,18 @@ impl Flow {
 pub(super) const LIMITS: [(&str, &str); 5] =
     [("10M", "none"), ("1M", "none"), ("20M", "none"), ("40M", "none"), ("1M", "5M")];
 
-/// What is run.
+/// Task on a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// So many 10^6 bytes, each on the disk before the next.
+    /// Written: so many 10^6 bytes, each on the disk before the next.
     Write(u64),
-    /// So many, left to the page cache.
+    /// Written: so many, left to the page cache.
     Cached(u64),
-    /// So many, of a file system that was just mounted.
+    /// Read: so many, of a file system that was just mounted.
     Read(u64),
     /// The halves of a file, at once.
     TwoReaders,
-    /// From state to state, in use all the time.
+    /// Use all the time, from state to state.
     Trace(Flow),
     /// A recovery that is held to one of [`LIMITS`].
     Limits(usize),
@@ -120,54 +132,33 @@ impl Task {
             Self::TwoReaders => "two-readers".to_owned(),
             Self::Trace(flow) => format!("trace-{}", flow.name()),
             Self::Limits(index) => {
-                let (min, max) = LIMITS.get(index).copied().unwrap_or(LIMITS[0]);
+                let (min, max) = LIMITS[index];
                 format!("min-{min}-max-{max}")
             }
         }
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
-        let (word, rest) = name.rsplit_once('-')?;
-        let sized = |task: fn(u64) -> Self| rest.parse().ok().map(task);
-        match word {
-            "write" => sized(Self::Write),
-            "cached" => sized(Self::Cached),
-            "read" => sized(Self::Read),
-            _ => {
-                let traces = Flow::ALL.map(Self::Trace);
-                let limits = (0..LIMITS.len()).map(Self::Limits);
-                let mut all = traces.into_iter().chain(limits).chain([Self::TwoReaders]);
-                all.find(|task| task.name() == name)
-            }
+    /// All tasks that move so many MB, and those that move what they do.
+    pub(super) fn all(sizes_mb: &[u64]) -> Vec<Self> {
+        let sized = |&mb: &u64| [Self::Write(mb), Self::Cached(mb), Self::Read(mb)];
+        let sized = sizes_mb.iter().flat_map(sized);
+        let limits = (0..LIMITS.len()).map(Self::Limits);
+        sized.chain([Self::TwoReaders]).chain(Flow::ALL.map(Self::Trace)).chain(limits).collect()
+    }
+
+    /// The task that moves so much.
+    pub(super) const fn sized(flow: Flow, mb: u64) -> Self {
+        match flow {
+            Flow::Write => Self::Write(mb),
+            Flow::Read => Self::Read(mb),
         }
     }
 
-    /// How much is written or read, where the name says so.
+    /// Returns how much is written or read, where the name says so.
     pub(super) const fn mb(self) -> Option<u64> {
         match self {
             Self::Write(mb) | Self::Cached(mb) | Self::Read(mb) => Some(mb),
             _ => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_lead_back() {
-        let level = Level::ALL[2];
-        let case = Case::Array { level, state: State::Recovering };
-        assert_eq!(case.name(), "RAID 6 UUUI");
-        for case in [case, Case::Alone, Case::Trace { level }, Case::Limited] {
-            assert_eq!(Case::named(&case.name()), Some(case));
-        }
-        let tasks = [Task::Write(4), Task::Cached(64), Task::Read(2048), Task::TwoReaders];
-        let more = [Task::Trace(Flow::Read), Task::Limits(1), Task::Limits(4)];
-        for task in tasks.into_iter().chain(more) {
-            assert_eq!(Task::named(&task.name()), Some(task));
-        }
-        assert!(Case::named("RAID 7").is_none() && Task::named("write-x").is_none());
     }
 }

@@ -1,20 +1,19 @@
 //! The chapter of the report.
 
 use super::Options;
-use super::case::{Case, Flow, LIMITS, Level, Task};
+use super::case::{Case, Flow, Level, Task, states};
 use super::course::Phase;
-use super::numbers::{Numbers, published_ratio, sized, states};
-use super::{plots, published, says, tables};
-use crate::model::{Cell, Chapter, Found, Measured, Published};
+use super::numbers::{DD_CORES, SPEED, States, finish_error, kept, published_ratio, used};
+use super::{plots, published, sentences, tables};
+use crate::model::{Cell, Chapter, Found, Published};
 
 /// The chapter of the comparison `states`, from its options and from what was found.
 pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
-    let numbers = Numbers { options, found };
+    let numbers = States::of(options, found);
     Chapter {
-        name: "states".to_owned(),
         title: "What the states of an array cost".to_owned(),
         about: about(&numbers),
-        says: says::says(&numbers),
+        says: sentences::sentences(&numbers),
         tables: tables::tables(&numbers),
         plots: plots::plots(&numbers),
         cells: cells(&numbers),
@@ -23,7 +22,7 @@ pub(super) fn chapter(options: &Options, found: &Found) -> Chapter {
     }
 }
 
-fn about(numbers: &Numbers<'_>) -> Vec<String> {
+fn about(numbers: &States<'_>) -> Vec<String> {
     let options = numbers.options;
     let members = numbers.member_mb_s().map_or_else(
         || "Here the members are those that were named, as they are.".to_owned(),
@@ -62,8 +61,8 @@ fn about(numbers: &Numbers<'_>) -> Vec<String> {
     about
 }
 
-/// What the page cache was allowed, as the runs noted it.
-fn cache(numbers: &Numbers<'_>) -> Option<String> {
+/// Says what the page cache was allowed, as the runs noted it.
+fn cache(numbers: &States<'_>) -> Option<String> {
     let text = |run| numbers.found.text(run, "cache.txt");
     let said = numbers.found.runs.iter().find_map(text)?;
     let bytes = said.split(' ').next()?.parse::<f64>().ok();
@@ -80,28 +79,24 @@ fn cache(numbers: &Numbers<'_>) -> Option<String> {
 }
 
 fn everything_published() -> Vec<Published> {
-    let speed = |case: Case, task: Task, value: f64| Published {
-        case: case.name(),
-        job: task.name(),
-        metric: "bandwidth".to_owned(),
-        value,
-    };
-    let in_sync = states(Level::ALL[0])[0];
+    let speed =
+        |case: Case, task: Task, value| Published::new(&case.name(), &task.name(), SPEED, value);
+    let mirror = states(Level::ALL[0]);
     let mut all = Vec::new();
     for mb in published::SIZES_MB {
-        for case in states(Level::ALL[0]).into_iter().chain([Case::Alone]) {
+        for case in mirror.into_iter().chain([Case::Alone]) {
             for flow in Flow::ALL {
                 let value = published::mb_s(case, flow, mb);
-                all.extend(value.map(|value| speed(case, sized(flow, mb), value)));
+                all.extend(value.map(|value| speed(case, Task::sized(flow, mb), value)));
             }
         }
         let cached = published::cached_mb_s(mb);
-        all.extend(cached.map(|value| speed(in_sync, Task::Cached(mb), value)));
+        all.extend(cached.map(|value| speed(mirror[0], Task::Cached(mb), value)));
     }
     all
 }
 
-fn cells(numbers: &Numbers<'_>) -> Vec<Cell> {
+fn cells(numbers: &States<'_>) -> Vec<Cell> {
     let mut cells = Vec::new();
     for level in Level::ALL {
         let alone = (level.number == 1).then_some(Case::Alone);
@@ -109,35 +104,33 @@ fn cells(numbers: &Numbers<'_>) -> Vec<Cell> {
             cells.extend(swept(numbers, case));
         }
     }
-    for level in numbers.traced_levels() {
-        for flow in Flow::ALL {
-            cells.extend(traced(numbers, level, flow));
-        }
+    for (level, flow) in numbers.traces() {
+        cells.extend(traced(numbers, level, flow));
     }
-    cells.extend((0..LIMITS.len()).flat_map(|index| limited(numbers, index)));
+    for index in States::limits() {
+        let metrics = [used(Phase::Both), Phase::Both.name().to_owned()];
+        let job = Task::Limits(index).name();
+        let cell = |metric: &String| numbers.numbers.cell(&Case::Limited.name(), &job, metric);
+        cells.extend(metrics.iter().filter_map(cell));
+    }
     cells
 }
 
-/// What was found of a case of the sweep.
-fn swept(numbers: &Numbers<'_>, case: Case) -> Vec<Cell> {
+/// Cells of a case of the sweep.
+fn swept(numbers: &States<'_>, case: Case) -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut push = |task: Task, fill: &dyn Fn(&mut Cell)| {
-        let Some(measured) = numbers.dd(case, task) else { return };
-        let raw = measured.raw.clone();
-        let mut cell = Cell::new(&case.name(), &task.name(), "bandwidth", "MB/s", measured);
-        cell.ratio = numbers.ratio(case, task);
-        let server = numbers.found.server_cores(&case.name(), &task.name());
-        cell.server_cores = server.map(|cores| cores.median);
-        fill(&mut cell);
-        cells.push(cell);
-        if let Some(spread) = numbers.dd_cores(case, task) {
-            let measured = Measured { spread, runs: raw.len(), raw };
-            cells.push(Cell::new(&case.name(), &task.name(), "dd-cores", "cores", measured));
-        }
+        let cell = |metric| numbers.numbers.cell(&case.name(), &task.name(), metric);
+        let Some(mut speed) = cell(SPEED) else { return };
+        speed.ratio = numbers.ratio(case, task);
+        speed.server_cores = numbers.server_cores(case, task).map(|cores| cores.median);
+        fill(&mut speed);
+        cells.push(speed);
+        cells.extend(cell(DD_CORES));
     };
     for &mb in &numbers.options.sizes_mb {
         for flow in Flow::ALL {
-            push(sized(flow, mb), &|cell| {
+            push(Task::sized(flow, mb), &|cell| {
                 cell.published = published::mb_s(case, flow, mb);
                 cell.published_ratio = published_ratio(case, flow, mb);
                 cell.bound = numbers.bound_mb_s(case, flow);
@@ -152,56 +145,27 @@ fn swept(numbers: &Numbers<'_>, case: Case) -> Vec<Cell> {
     cells
 }
 
-/// What was found of a trace.
-fn traced(numbers: &Numbers<'_>, level: Level, flow: Flow) -> Vec<Cell> {
-    let case = Case::Trace { level }.name();
-    let task = Task::Trace(flow);
-    let mut cells = Vec::new();
-    for phase in [Phase::InSync, Phase::Degraded, Phase::Both] {
-        let measured = numbers.traced(level, task, |course| course.use_mb_s(phase));
-        cells.extend(measured.map(|measured| {
-            let metric = format!("use {}", phase.name());
-            let mut cell = Cell::new(&case, &task.name(), &metric, "MB/s", measured);
-            cell.bound = numbers.bound_mb_s(Case::Trace { level }, flow);
-            cell.ratio = numbers.share(level, task, |course| {
-                Some(course.use_mb_s(phase)? / course.use_mb_s(Phase::Degraded)?)
-            });
-            if phase == Phase::Both && level.number == 1 {
-                cell.published_ratio = Some(published::USE_KEPT);
-            }
-            cell
-        }));
-    }
-    let published = [(Phase::Alone, 1.0)]
-        .into_iter()
-        .chain([(Phase::Both, published::RECOVERY_IN_USE)])
-        .chain([(Phase::After, published::RECOVERY_AFTER)]);
-    for (phase, published) in published {
-        let measured = numbers.traced(level, task, |course| course.recovery_mb_s(phase));
-        cells.extend(measured.map(|measured| {
-            let mut cell = Cell::new(&case, &task.name(), phase.name(), "MB/s", measured);
-            cell.bound = numbers.member_mb_s();
-            cell.ratio = numbers.share(level, task, |course| {
-                Some(course.recovery_mb_s(phase)? / course.recovery_mb_s(Phase::Alone)?)
-            });
-            cell.published_ratio = (level.number == 1).then_some(published);
-            cell
-        }));
-        let error = numbers.traced(level, task, |course| course.estimate_error(phase));
-        let metric = format!("finish-error {}", phase.name());
-        cells.extend(error.map(|error| Cell::new(&case, &task.name(), &metric, "share", error)));
-    }
-    cells
-}
-
-fn limited(numbers: &Numbers<'_>, index: usize) -> Vec<Cell> {
-    let case = Case::Limited.name();
-    let task = Task::Limits(index).name();
-    let cell = |metric: &str, measured: Option<Measured>| {
-        Some(Cell::new(&case, &task, metric, "MB/s", measured?))
+/// Cells of a trace.
+fn traced(numbers: &States<'_>, level: Level, flow: Flow) -> Vec<Cell> {
+    let case = Case::Trace { level };
+    let cell = |metric: &str, bound, published: Option<f64>| {
+        let cell = numbers.numbers.cell(&case.name(), &Task::Trace(flow).name(), metric)?;
+        let published_ratio = if level.number == 1 { published } else { None };
+        let ratio = numbers.middle(level, flow, &kept(metric));
+        Some(Cell { bound, ratio, published_ratio, ..cell })
     };
-    let used = numbers.limited(index, |course| course.use_mb_s(Phase::Both));
-    let recovery = numbers.limited(index, |course| course.recovery_mb_s(Phase::Both));
-    let both = [cell("use recovery-in-use", used), cell(Phase::Both.name(), recovery)];
-    both.into_iter().flatten().collect()
+    let mut cells = Vec::new();
+    let by_use = [(Phase::InSync, None), (Phase::Degraded, None)];
+    for (phase, published) in by_use.into_iter().chain([(Phase::Both, Some(published::USE_KEPT))]) {
+        cells.push(cell(&used(phase), numbers.bound_mb_s(case, flow), published));
+    }
+    for (phase, published) in [
+        (Phase::Alone, 1.0),
+        (Phase::Both, published::RECOVERY_IN_USE),
+        (Phase::After, published::RECOVERY_AFTER),
+    ] {
+        cells.push(cell(phase.name(), numbers.member_mb_s(), Some(published)));
+        cells.push(cell(&finish_error(phase), None, None));
+    }
+    cells.into_iter().flatten().collect()
 }

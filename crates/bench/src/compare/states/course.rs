@@ -1,4 +1,4 @@
-//! What a trace says: who was how fast when, and how well the array knew when it would be done.
+//! Course of a trace: speeds over time, and how well the array knew when it would be done.
 
 use std::ops::Range;
 
@@ -10,18 +10,18 @@ const FIRST_S: f64 = 1.0;
 /// ... and to here before the end: less than a sample is left.
 const LAST_S: f64 = 0.3;
 
-/// What was going on.
+/// Phase of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The array is used; it is in sync.
     InSync,
-    /// It is used; a member is missing.
+    /// The array is used; a member is missing.
     Degraded,
-    /// It recovers and nobody uses it.
+    /// The array recovers and nobody uses it.
     Alone,
-    /// It recovers and is used.
+    /// The array recovers and is used.
     Both,
-    /// It recovers and is used no more.
+    /// The array recovers and is used no more.
     After,
 }
 
@@ -29,7 +29,7 @@ impl Phase {
     pub(super) const ALL: [Self; 5] =
         [Self::InSync, Self::Degraded, Self::Alone, Self::Both, Self::After];
 
-    /// In the trace.
+    /// Name in the trace.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::InSync => "in-sync",
@@ -45,15 +45,15 @@ impl Phase {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Course {
     phases: Vec<(f64, Phase)>,
-    /// What the array said; `None`: no recovery.
+    /// Answers of the array; `None`: no recovery.
     samples: Vec<(f64, Option<Recovery>)>,
-    /// When each `dd` began, and what it said.
+    /// Start of each `dd`, and what it said.
     pieces: Vec<(f64, Said)>,
 }
 
 impl Course {
-    /// Of a trace: lines `# TIME phase NAME`, `# TIME mdstat` and `# TIME dd`, and after the latter
-    /// two what was said.
+    /// Reads a trace: lines `# TIME phase NAME`, `# TIME mdstat` and `# TIME dd`, and after the
+    /// latter two what was said.
     pub(super) fn of(text: &str) -> Self {
         let mut course = Self::default();
         for part in text.split("# ").filter(|part| !part.is_empty()) {
@@ -79,7 +79,7 @@ impl Course {
         Some(self.phases[index].0..end)
     }
 
-    /// How fast those were who used the array, in MB/s: all that they moved in all their time.
+    /// Speed of use in a phase, in MB/s: all that was moved in all its time.
     pub(super) fn use_mb_s(&self, phase: Phase) -> Option<f64> {
         let time = self.time(phase)?;
         let within = self.pieces.iter().filter(|(at, _)| time.contains(at));
@@ -89,7 +89,7 @@ impl Course {
         (seconds > 0.0).then(|| Said { bytes, seconds }.mb_s())
     }
 
-    /// How fast the recovery was, in MB/s of each member: from the first to the last that it said.
+    /// Speed of the recovery, in MB/s of each member: from the first to the last that it said.
     pub(super) fn recovery_mb_s(&self, phase: Phase) -> Option<f64> {
         let time = self.time(phase)?;
         let mut within = self.progress().filter(|(at, _)| time.contains(at));
@@ -117,7 +117,7 @@ impl Course {
         all.windows(2).filter(|pair| pair[1].0 - pair[0].0 > 0.05).map(speed).collect()
     }
 
-    /// When the recovery was found to have ended.
+    /// Time at which the recovery was found to have ended.
     fn end(&self) -> Option<f64> {
         let last = self.samples.iter().rposition(|(_, recovery)| recovery.is_some())?;
         self.samples.get(last + 1).map(|(at, _)| *at)
@@ -132,7 +132,7 @@ impl Course {
         self.progress().filter_map(estimate).filter(judged).collect()
     }
 
-    /// How far what it said was from what was left, as a share of that: the median in a phase.
+    /// Error of what the array said was left, as a share of that: the median in a phase.
     pub(super) fn estimate_error(&self, phase: Phase) -> Option<f64> {
         let time = self.time(phase)?;
         let all = self.estimates();

@@ -1,5 +1,5 @@
-//! What the states of an array cost: in sync, degraded, recovering, and a member on its own; and
-//! what a recovery and those who use the array take from each other.
+//! `states`: the cost of an array's states: in sync, degraded, recovering, and a member on its own;
+//! and what a recovery and those who use the array take from each other.
 
 mod case;
 mod chapter;
@@ -7,8 +7,7 @@ mod course;
 mod numbers;
 mod plots;
 mod published;
-mod says;
-mod stand;
+mod sentences;
 mod sweep;
 mod tables;
 mod trace;
@@ -16,73 +15,45 @@ mod trace;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use self::case::{Case, Flow, LIMITS, Level, State, Task, states};
+use self::sweep::Sweep;
+use self::trace::Tracing;
+use super::prepared::Prepared;
+use super::{Plan, named};
 use crate::failure::Failure;
-use crate::model::{Chapter, Comparison, Found, Group, Job, Standing};
-use crate::rig::Room;
-use case::{Case, Flow, LIMITS, Level, State, Task};
+use crate::model::{Chapter, Found, Group, Job, Standing};
+use crate::rig::{Room, Stack};
 
-/// What comes before and after a measurement: commands to the array, mounting.
+/// Time before and after a measurement: commands to the array, mounting.
 const ABOUT_IT: Duration = Duration::from_millis(100);
-/// What it takes to set up and take down an array with a file system.
+/// Time to set up and take down an array with a file system.
 const SET_UP: Duration = Duration::from_millis(700);
 
-/// What is measured, and on what.
+/// Options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// What is written and read at once, in 10^6 bytes, ascending.
+    /// Sizes that are written and read at once, in 10^6 bytes, ascending.
     pub sizes_mb: Vec<u64>,
-    /// How often each.
+    /// Number of rounds.
     pub runs: u16,
     /// The levels that are measured with every size, state by state.
     pub swept_levels: Vec<u8>,
-    /// Of each member there.
+    /// Size of each member there.
     pub swept_member_bytes: u64,
     /// The levels that go from state to state while they are used.
     pub traced_levels: Vec<u8>,
-    /// Of each member there.
+    /// Size of each member there.
     pub traced_member_bytes: u64,
-    /// How long a state lasts at the least there.
+    /// Least length of a state there.
     pub phase_s: f64,
-    /// What a member gives at the most. Members that were named are taken as they are.
+    /// Most that a member gives. Members that were named are taken as they are.
     pub member_bytes_per_s: u64,
-    /// What may wait in memory to be written, where nobody asks for `oflag=sync`.
+    /// Bytes that may wait in memory to be written, where nobody asks for `oflag=sync`.
     pub dirty_bytes: u64,
 }
 
 impl Options {
-    /// Small files and members: half a minute.
-    #[must_use]
-    pub fn quick() -> Self {
-        Self {
-            sizes_mb: vec![2, 4, 16, 64],
-            runs: 1,
-            swept_levels: vec![1],
-            swept_member_bytes: 256 << 20,
-            traced_levels: vec![1, 5, 6],
-            traced_member_bytes: 96 << 20,
-            phase_s: 0.4,
-            member_bytes_per_s: 80_000_000,
-            dirty_bytes: 26_000_000,
-        }
-    }
-
-    /// The sizes that were published. What waited in memory was 40 % of 2 GB in Linux of that time.
-    #[must_use]
-    pub fn full() -> Self {
-        Self {
-            sizes_mb: published::SIZES_MB.to_vec(),
-            runs: 3,
-            swept_levels: vec![1, 5, 6],
-            swept_member_bytes: 6 << 30,
-            traced_member_bytes: 4 << 30,
-            phase_s: 10.0,
-            dirty_bytes: 819_000_000,
-            ..Self::quick()
-        }
-    }
-
     /// The largest size.
     fn largest_mb(&self) -> u64 {
         self.sizes_mb.iter().copied().max().unwrap_or(0)
@@ -91,30 +62,22 @@ impl Options {
     fn member_takes(&self, bytes: u64) -> Duration {
         Duration::from_secs_f64(bytes as f64 / self.member_bytes_per_s.max(1) as f64)
     }
-}
 
-/// The comparison `states`, with its options: they decide about cases, jobs and how often these
-/// run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct States(pub Options);
-
-impl States {
     fn sweep(&self, level: Level) -> Group {
-        let states = State::ALL.map(|state| Case::Array { level, state });
         let alone = (level.number == 1).then_some(Case::Alone);
-        let largest = self.0.largest_mb();
-        let set_up = self.0.member_takes(largest * 1_000_000);
+        let largest = self.largest_mb();
+        let set_up = self.member_takes(largest * 1_000_000);
         Group {
             title: format!("RAID {} in its states", level.number),
-            cases: states.into_iter().chain(alone).map(|case| case.name()).collect(),
+            cases: states(level).into_iter().chain(alone).map(|case| case.name()).collect(),
             jobs: self.sweep_jobs(level),
-            rounds: self.0.runs,
+            rounds: self.runs,
             set_up: set_up + SET_UP,
         }
     }
 
     fn sweep_jobs(&self, level: Level) -> Vec<Job> {
-        let sizes = &self.0.sizes_mb;
+        let sizes = &self.sizes_mb;
         // Nothing was written with the smallest size that was read.
         let written: Vec<u64> = sizes.iter().copied().filter(|&mb| mb > 2).collect();
         let mut tasks: Vec<Task> = written.iter().copied().map(Task::Write).collect();
@@ -124,47 +87,72 @@ impl States {
         tasks.extend(sizes.iter().copied().map(Task::Read));
         tasks.push(Task::TwoReaders);
         let job = |task: Task| {
-            let mb = task.mb().unwrap_or_else(|| self.0.largest_mb());
+            let mb = task.mb().unwrap_or_else(|| self.largest_mb());
             // What a member gives: arrays are a little faster or slower.
-            Job { name: task.name(), takes: self.0.member_takes(mb * 1_000_000) + ABOUT_IT }
+            Job::new(task.name(), self.member_takes(mb * 1_000_000) + ABOUT_IT)
         };
         tasks.into_iter().map(job).collect()
     }
 
     fn traces(&self, level: Level) -> Group {
-        let recovery = self.0.member_takes(self.0.traced_member_bytes);
-        let phase = Duration::from_secs_f64(self.0.phase_s);
-        let trace =
-            |flow| Job { name: Task::Trace(flow).name(), takes: phase * 4 + recovery + ABOUT_IT };
+        let recovery = self.member_takes(self.traced_member_bytes);
+        let phase = Duration::from_secs_f64(self.phase_s);
+        let trace = |flow| Job::new(Task::Trace(flow).name(), phase * 4 + recovery + ABOUT_IT);
         Group {
             title: format!("RAID {} from state to state", level.number),
             cases: vec![Case::Trace { level }.name()],
             jobs: Flow::ALL.map(trace).into(),
-            rounds: self.0.runs,
+            rounds: self.runs,
             set_up: SET_UP * 2,
         }
     }
 
     fn limits(&self) -> Group {
-        let takes = Duration::from_secs_f64(self.0.phase_s * 2.0) + ABOUT_IT;
-        let limit = |index| Job { name: Task::Limits(index).name(), takes };
+        let takes = Duration::from_secs_f64(self.phase_s * 2.0) + ABOUT_IT;
+        let limit = |index| Job::new(Task::Limits(index).name(), takes);
         Group {
             title: "A recovery under limits".to_owned(),
             cases: vec![Case::Limited.name()],
             jobs: (0..LIMITS.len()).map(limit).collect(),
-            rounds: self.0.runs,
+            rounds: self.runs,
             set_up: SET_UP * 2,
         }
     }
 }
 
-impl Comparison for States {
-    fn name(&self) -> &'static str {
-        "states"
+impl Plan for Options {
+    const NAME: &'static str = "states";
+
+    fn usual(quick: bool) -> Self {
+        let short = Self {
+            sizes_mb: vec![2, 4, 16, 64],
+            runs: 1,
+            swept_levels: vec![1],
+            swept_member_bytes: 256 << 20,
+            traced_levels: vec![1, 5, 6],
+            traced_member_bytes: 96 << 20,
+            phase_s: 0.4,
+            member_bytes_per_s: 80_000_000,
+            dirty_bytes: 26_000_000,
+        };
+        if quick {
+            return short;
+        }
+        Self {
+            sizes_mb: published::SIZES_MB.to_vec(),
+            runs: 3,
+            swept_levels: vec![1, 5, 6],
+            swept_member_bytes: 6 << 30,
+            traced_member_bytes: 4 << 30,
+            phase_s: 10.0,
+            // 40 % of 2 GB in Linux of that time.
+            dirty_bytes: 819_000_000,
+            ..short
+        }
     }
 
-    fn options(&self) -> Value {
-        serde_json::to_value(&self.0).unwrap_or_default()
+    fn runs(&mut self) -> &mut u16 {
+        &mut self.runs
     }
 
     fn groups(&self) -> Vec<Group> {
@@ -172,24 +160,49 @@ impl Comparison for States {
             let wanted = |level: &Level| numbers.contains(&level.number);
             Level::ALL.into_iter().filter(wanted).collect::<Vec<Level>>()
         };
-        let swept = levels(&self.0.swept_levels).into_iter().map(|one| self.sweep(one));
-        let traced = levels(&self.0.traced_levels).into_iter().map(|one| self.traces(one));
+        let swept = levels(&self.swept_levels).into_iter().map(|one| self.sweep(one));
+        let traced = levels(&self.traced_levels).into_iter().map(|one| self.traces(one));
         swept.chain(traced).chain([self.limits()]).collect()
     }
 
     fn set_up(&self, case: &str, room: &Room) -> Result<Box<dyn Standing>, Failure> {
-        let unknown = || Failure::usage(case, "no case has this name", "see the report's names");
-        let options = &self.0;
-        Ok(match Case::named(case).ok_or_else(unknown)? {
-            Case::Array { level, state } => Box::new(sweep::array(room, options, level, state)?),
-            Case::Alone => Box::new(sweep::alone(room, options)?),
-            Case::Trace { level } => Box::new(trace::Tracing::new(room, options, level)?),
-            Case::Limited => Box::new(trace::Tracing::degraded(room, options, Level::ALL[0])?),
-        })
+        // What a member gives at the most.
+        let limit = self.member_bytes_per_s;
+        let members = if room.members.is_empty() {
+            format!("{limit} bytes/s each\n")
+        } else {
+            "as they are\n".to_owned()
+        };
+        let swept = |stack: Stack, state, members: String| {
+            let jobs = Sweep::new(&stack, state, self)?;
+            Ok(Prepared::on(stack, move |stack, job, note| {
+                note.file("members.txt", members.as_str());
+                jobs.run(stack, job, note)
+            }) as Box<dyn Standing>)
+        };
+        let traced = |level: Level, limited: bool, members: String| {
+            let name = if limited { "limited".to_owned() } else { format!("raid{}", level.number) };
+            let stack = sweep::array(room, self, level, (&name, self.traced_member_bytes))?;
+            let jobs = Tracing::new(&stack, self, limited)?;
+            Ok(Prepared::on(stack, move |stack, job, note| {
+                note.file("members.txt", members.as_str());
+                jobs.run(stack, job, note)
+            }) as Box<dyn Standing>)
+        };
+        match named(Case::all(), |case| case.name(), case)? {
+            Case::Array { level, state } => {
+                let name = format!("raid{}{state:?}", level.number);
+                let name = (name.as_str(), self.swept_member_bytes);
+                swept(sweep::array(room, self, level, name)?, state, members)
+            }
+            Case::Alone => swept(sweep::alone(room, self)?, State::InSync, members),
+            Case::Trace { level } => traced(level, false, members),
+            Case::Limited => traced(Level::ALL[0], true, members),
+        }
     }
 
     fn chapter(&self, found: &Found) -> Chapter {
-        chapter::chapter(&self.0, found)
+        chapter::chapter(self, found)
     }
 }
 

@@ -1,76 +1,103 @@
-//! What the files of the runs say, as numbers.
+//! Numbers of all runs.
 
 use super::Options;
-use super::case::{Case, Flow, Level, State, Task};
-use super::course::Course;
+use super::case::{Case, Flow, LIMITS, Level, State, Task};
+use super::course::{Course, Phase};
 use super::published;
-use crate::model::{Found, Measured, Spread};
+use crate::compare::numbers::{Numbers, reading};
+use crate::compare::words::{NOTHING, marked};
+use crate::model::{Found, Spread};
 use crate::tool::dd;
 
-/// The options of a run and what it found, from which the methods read numbers: speeds in MB/s,
-/// shares and ratios. `None` where nothing was found.
-pub(super) struct Numbers<'a> {
+/// Speed of dd.
+pub(super) const SPEED: &str = "bandwidth";
+/// Share of a core that dd used.
+pub(super) const DD_CORES: &str = "dd-cores";
+
+/// Name of the speed of use in a phase.
+pub(super) fn used(phase: Phase) -> String {
+    format!("use {}", phase.name())
+}
+
+/// Name of the error of what the array said was left.
+pub(super) fn finish_error(phase: Phase) -> String {
+    format!("finish-error {}", phase.name())
+}
+
+/// The share of its speed that a metric keeps: dd of that in a degraded array, a recovery of that
+/// alone.
+pub(super) fn kept(metric: &str) -> String {
+    format!("{metric}, kept")
+}
+
+/// The options of a run and what it found. Speeds are in MB/s; `None` where nothing was found.
+pub(super) struct States<'a> {
     pub(super) options: &'a Options,
+    pub(super) numbers: Numbers,
     pub(super) found: &'a Found,
 }
 
-impl Numbers<'_> {
+impl<'a> States<'a> {
+    pub(super) fn of(options: &'a Options, found: &'a Found) -> Self {
+        let of_dd = Numbers::read(found, ["dd.txt"], |run, [text]| {
+            vec![
+                reading(&run.job, SPEED, "MB/s", dd::at_once_mb_s(text)),
+                reading(&run.job, DD_CORES, "cores", dd::cores(text)),
+            ]
+        });
+        let traced = Numbers::read(found, ["trace.txt"], |run, [text]| {
+            let course = Course::of(text);
+            let mut all = Vec::new();
+            let mut speed = |name: String, value: Option<f64>, to: Option<f64>| {
+                let share = value.zip(to).map(|(value, to)| value / to);
+                all.push(reading(&run.job, kept(&name), "share", share));
+                all.push(reading(&run.job, name, "MB/s", value));
+            };
+            for phase in Phase::ALL {
+                speed(used(phase), course.use_mb_s(phase), course.use_mb_s(Phase::Degraded));
+                let alone = course.recovery_mb_s(Phase::Alone);
+                speed(phase.name().to_owned(), course.recovery_mb_s(phase), alone);
+            }
+            for phase in Phase::ALL {
+                let error = course.estimate_error(phase);
+                all.push(reading(&run.job, finish_error(phase), "share", error));
+            }
+            all
+        });
+        Self { options, numbers: of_dd.and(traced), found }
+    }
+
     /// MB/s of all `dd`s of a job.
-    pub(super) fn dd(&self, case: Case, task: Task) -> Option<Measured> {
-        self.found.measured(&case.name(), &task.name(), "dd.txt", dd::at_once_mb_s)
+    pub(super) fn dd(&self, case: Case, task: Task) -> Option<Spread> {
+        self.numbers.spread(&case.name(), &task.name(), SPEED)
     }
 
-    /// How much of a core they used.
-    pub(super) fn dd_cores(&self, case: Case, task: Task) -> Option<Spread> {
-        let cores = self.found.measured(&case.name(), &task.name(), "dd.txt", dd::cores);
-        cores.map(|cores| cores.spread)
+    /// A number of the traces of a level.
+    pub(super) fn traced(&self, level: Level, flow: Flow, metric: &str) -> Option<Spread> {
+        self.numbers.spread(&Case::Trace { level }.name(), &Task::Trace(flow).name(), metric)
     }
 
-    /// Something of the traces of a job.
-    pub(super) fn traced(
-        &self,
-        level: Level,
-        task: Task,
-        read: impl Fn(&Course) -> Option<f64>,
-    ) -> Option<Measured> {
-        self.read_trace(Case::Trace { level }, task, read)
+    /// The same, of the round in the middle.
+    pub(super) fn middle(&self, level: Level, flow: Flow, metric: &str) -> Option<f64> {
+        self.traced(level, flow, metric).map(|spread| spread.median)
     }
 
-    /// Something of a mirror's recovery under one of the limits, while dd writes.
-    pub(super) fn limited(
-        &self,
-        index: usize,
-        read: impl Fn(&Course) -> Option<f64>,
-    ) -> Option<Measured> {
-        self.read_trace(Case::Limited, Task::Limits(index), read)
+    /// A number of a mirror's recovery under limits, while dd writes.
+    pub(super) fn limited(&self, index: usize, metric: &str) -> Option<Spread> {
+        self.numbers.spread(&Case::Limited.name(), &Task::Limits(index).name(), metric)
     }
 
-    fn read_trace(
-        &self,
-        case: Case,
-        task: Task,
-        read: impl Fn(&Course) -> Option<f64>,
-    ) -> Option<Measured> {
-        let read = |text: &str| read(&Course::of(text));
-        self.found.measured(&case.name(), &task.name(), "trace.txt", read)
-    }
-
-    /// The median over the rounds of something within a round.
-    pub(super) fn share(
-        &self,
-        level: Level,
-        task: Task,
-        read: impl Fn(&Course) -> Option<f64>,
-    ) -> Option<f64> {
-        self.traced(level, task, read).map(|measured| measured.spread.median)
-    }
-
-    /// The first trace of a job.
-    pub(super) fn course(&self, level: Level, task: Task) -> Option<Course> {
+    /// The first trace of a level.
+    pub(super) fn course(&self, level: Level, flow: Flow) -> Option<Course> {
         let case = Case::Trace { level }.name();
-        let job = task.name();
+        let job = Task::Trace(flow).name();
         let run = self.found.runs(&case, &job).next()?;
         Some(Course::of(&self.found.text(run, "trace.txt")?))
+    }
+
+    /// CPU seconds a second of the process that serves a case.
+    pub(super) fn server_cores(&self, case: Case, task: Task) -> Option<Spread> {
+        self.found.server_cores(&case.name(), &task.name())
     }
 
     /// What a member gives at the most, in MB/s, if it was limited.
@@ -81,8 +108,8 @@ impl Numbers<'_> {
         Some(bytes / 1e6)
     }
 
-    /// What the members allow at the most, in MB/s of the array's content: of a write, each member
-    /// takes its part; a read comes from all that can be read, also from what has been recovered.
+    /// Most that the members allow, in MB/s of the array's content: of a write, each member takes
+    /// its part; a read comes from all that can be read, also from what has been recovered.
     pub(super) fn bound_mb_s(&self, case: Case, flow: Flow) -> Option<f64> {
         let members = match (case, flow) {
             (Case::Alone | Case::Limited, _) => 1,
@@ -93,16 +120,16 @@ impl Numbers<'_> {
         Some(self.member_mb_s()? * members as f64)
     }
 
-    /// To a member on its own.
+    /// Ratio to a member on its own.
     pub(super) fn ratio(&self, case: Case, task: Task) -> Option<f64> {
-        let alone = self.dd(Case::Alone, task)?.spread.median;
-        Some(self.dd(case, task)?.spread.median / alone)
+        Some(self.dd(case, task)?.median / self.dd(Case::Alone, task)?.median)
     }
 
-    /// To a member on its own, of all sizes that were measured: here and as published.
+    /// Mean of the ratios to a member on its own, of all sizes that were measured: here and as
+    /// published.
     pub(super) fn mean_ratio(&self, case: Case, flow: Flow) -> Option<(f64, f64)> {
         let of = |&mb: &u64| {
-            let ours = self.ratio(case, sized(flow, mb))?;
+            let ours = self.ratio(case, Task::sized(flow, mb))?;
             Some((ours, published_ratio(case, flow, mb)?))
         };
         let all: Vec<(f64, f64)> = self.options.sizes_mb.iter().filter_map(of).collect();
@@ -111,45 +138,37 @@ impl Numbers<'_> {
         (count > 0.0).then(|| (ours / count, theirs / count))
     }
 
-    /// The levels whose traces there are.
-    pub(super) fn traced_levels(&self) -> Vec<Level> {
-        let traced = |level: &Level| {
+    /// The levels whose traces there are, each with both ways in which it is used.
+    pub(super) fn traces(&self) -> Vec<(Level, Flow)> {
+        let has = |level: &Level| {
             let name = Case::Trace { level: *level }.name();
             self.found.runs.iter().any(|run| run.case == name)
         };
-        Level::ALL.into_iter().filter(traced).collect()
+        let levels = Level::ALL.into_iter().filter(has);
+        levels.flat_map(|level| Flow::ALL.map(|flow| (level, flow))).collect()
+    }
+
+    /// All limits that a recovery was held to.
+    pub(super) fn limits() -> std::ops::Range<usize> {
+        0..LIMITS.len()
     }
 }
 
-/// The job that moves so much.
-pub(super) const fn sized(flow: Flow, mb: u64) -> Task {
-    match flow {
-        Flow::Write => Task::Write(mb),
-        Flow::Read => Task::Read(mb),
-    }
-}
-
-/// To a member on its own, as published.
+/// Published ratio to a member on its own.
 pub(super) fn published_ratio(case: Case, flow: Flow, mb: u64) -> Option<f64> {
     Some(published::mb_s(case, flow, mb)? / published::mb_s(Case::Alone, flow, mb)?)
 }
 
-/// The states of an array, as cases.
-pub(super) fn states(level: Level) -> [Case; 3] {
-    State::ALL.map(|state| Case::Array { level, state })
-}
-
-/// For people: three figures, and a mark where the rounds lie far apart.
+/// Writes a median for people: three figures, and a mark where the rounds lie far apart.
 pub(super) fn text(spread: Option<Spread>) -> String {
-    let Some(spread) = spread else { return "-".to_owned() };
-    let mark = if spread.is_noisy() { "~" } else { "" };
-    format!("{}{mark}", figure(Some(spread.median)))
+    let word = |spread: Spread| marked(figure(Some(spread.median)), spread.is_noisy());
+    spread.map_or_else(|| NOTHING.to_owned(), word)
 }
 
 /// The same without a spread.
 pub(super) fn figure(number: Option<f64>) -> String {
     match number {
-        None => "-".to_owned(),
+        None => NOTHING.to_owned(),
         Some(number) if number >= 99.5 => format!("{number:.0}"),
         Some(number) if number >= 9.95 => format!("{number:.1}"),
         Some(number) => format!("{number:.2}"),

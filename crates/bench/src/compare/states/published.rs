@@ -1,4 +1,4 @@
-//! What was published: "RAID 1 on Debian etch", two disks of 80 GB, `dd` on ext3; and the lines of
+//! Published figures: "RAID 1 on Debian etch", two disks of 80 GB, `dd` on ext3; and the lines of
 //! `/proc/mdstat` from the same page.
 
 use super::case::{Case, Flow, State};
@@ -25,13 +25,13 @@ const READ: [[f64; 8]; 4] = [
 /// Written without `oflag=sync`.
 const CACHED: [f64; 7] = [318.0, 313.0, 315.0, 291.0, 264.0, 30.1, 28.9];
 
-/// What a recovery did without, with and after a `dd`, in KiB/s.
+/// Speeds of a recovery without, with and after a `dd`, in KiB/s.
 const RECOVERY_KIB_S: [f64; 3] = [34_240.0, 4306.0, 26_031.0];
-/// Of its speed on its own.
+/// Share of its speed on its own.
 pub(super) const RECOVERY_IN_USE: f64 = RECOVERY_KIB_S[1] / RECOVERY_KIB_S[0];
-/// Of its speed on its own.
+/// Share of its speed on its own.
 pub(super) const RECOVERY_AFTER: f64 = RECOVERY_KIB_S[2] / RECOVERY_KIB_S[0];
-/// What a `dd` keeps of its speed while the array recovers, at the least, from 64 MB on.
+/// Share that a `dd` keeps of its speed while the array recovers, at the least, from 64 MB on.
 pub(super) const USE_KEPT: f64 = 0.95;
 /// The share of a core that a `dd` of 2048 MB used while it wrote to an array in sync.
 pub(super) const WRITE_CORES: f64 = 0.104;
@@ -63,7 +63,7 @@ mod tests {
     use super::super::case::Level;
     use super::*;
 
-    /// As their author could have worked them out.
+    /// Ratios that their author could have worked out.
     #[test]
     fn the_ratios_are_the_ones_known() {
         let level = Level::ALL[0];

@@ -1,76 +1,144 @@
-//! Every size, written and read, in one state.
+//! Members, an array over them, a loop device and a file system; and every size, written and read,
+//! in one state.
 
 use std::fs;
+use std::path::Path;
 
 use super::Options;
 use super::case::{Level, State, Task};
-use super::stand::Stand;
+use crate::compare::named;
 use crate::failure::Failure;
-use crate::model::{Note, Standing};
-use crate::rig::Room;
+use crate::model::Note;
 use crate::rig::leftovers::{Guard, Leftover};
+use crate::rig::{ArraySpec, Kind, Limits, Rate, Room, Stack};
 use crate::tool::dd;
 use crate::tool::mdstat::Recovery;
 
-/// A case whose state stays.
-struct Sweep {
-    stand: Stand,
-    state: State,
-    largest_mb: u64,
-    dirty_bytes: u64,
-}
+/// No thread of the kernel's goes on making the file system while it is measured.
+const MOUNT: &str = "noatime,noinit_itable";
+/// Name of the file that is read.
+const DATA: &str = "data";
 
-/// An array in a state.
+/// A file system on an array that is in sync, over files that behave like the disks on which this
+/// was first measured, or over the members that were named, as they are.
 pub(super) fn array(
     room: &Room,
     options: &Options,
     level: Level,
-    state: State,
-) -> Result<impl Standing + use<>, Failure> {
-    let tag = format!("raid{}{state:?}", level.number);
-    let stand = Stand::array(room, options, level, (&tag, options.swept_member_bytes))?;
-    let sweep = Sweep::new(stand, state, options)?;
-    if state != State::InSync {
-        sweep.stand.member("fail", &mut Note::default())?;
+    (name, bytes): (&str, u64),
+) -> Result<Stack, Failure> {
+    let mut stack = Stack::new(room, name).files(level.members, bytes)?;
+    if room.members.is_empty() {
+        let bytes_s = Some(options.member_bytes_per_s as f64);
+        let disk = Rate { bytes_s, iops: None };
+        stack = stack.limited(Limits { disk, ..Limits::default() })?;
     }
-    if state == State::Recovering {
-        sweep.stand.member("remove", &mut Note::default())?;
-    }
-    Ok(sweep)
+    let level = level.number.to_string();
+    let spec = ArraySpec { level, ..ArraySpec::default() };
+    stack.array(spec)?.device()?.file_system(Kind::Ext4, MOUNT)
 }
 
-/// A member without its array.
-pub(super) fn alone(room: &Room, options: &Options) -> Result<impl Standing + use<>, Failure> {
-    let stand = Stand::alone(room, options, options.swept_member_bytes)?;
-    Sweep::new(stand, State::InSync, options)
+/// A member of a mirror without the array: the file system lies where the superblock says that the
+/// data begin.
+pub(super) fn alone(room: &Room, options: &Options) -> Result<Stack, Failure> {
+    let name = ("alone", options.swept_member_bytes);
+    let stack = array(room, options, Level::ALL[0], name)?.down_to_members();
+    let member = stack.members[0].clone();
+    let (offset, size) = data_area(room, &member)?;
+    let words = ["--direct-io=on", "--offset", &offset, "--sizelimit", &size];
+    let mut stack = stack.device_over(&member, &words)?.mounted("alone.ext4", MOUNT)?;
+    stack.commands.push(format!("losetup --find {} MEMBER", words.join(" ")));
+    Ok(stack)
+}
+
+/// Returns where a member has its data, and how much, as words.
+fn data_area(room: &Room, member: &Path) -> Result<(String, String), Failure> {
+    let member = member.display().to_string();
+    let output = room.braid.output(&["examine", "--json", &member])?;
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let bytes = |field: &str| Some((said.get(0)?.get(field)?.as_u64()? * 512).to_string());
+    bytes("data_offset_sectors").zip(bytes("used_dev_size_sectors")).ok_or_else(|| {
+        Failure::refused(&member, "it does not say where its data begin", "see braid examine")
+    })
+}
+
+/// Gives an array a command about its last member: `fail`, `remove`, `add`.
+pub(super) fn member(stack: &Stack, verb: &str, note: &mut Note) -> Result<(), Failure> {
+    let (Some(array), Some(member)) = (stack.running_array(), stack.members.last()) else {
+        return Ok(());
+    };
+    array.braid(&[verb, &member.display().to_string()])?;
+    let name = member.file_name().unwrap_or_default().display();
+    note.commands.push(format!("braid {verb} ARRAY {name}"));
+    Ok(())
+}
+
+/// Path of the file that is read.
+pub(super) fn data(stack: &Stack) -> String {
+    stack.top.path().join(DATA).display().to_string()
+}
+
+/// Writes what will be read.
+pub(super) fn fill(stack: &Stack, mb: u64) -> Result<(), Failure> {
+    let of = format!("of={}", data(stack));
+    let count = format!("count={mb}");
+    let words = ["if=/dev/zero", of.as_str(), "bs=1MB", &count, "conv=fsync"];
+    dd::run(&words, &mut Note::default()).map(drop)
+}
+
+/// Jobs on an array whose state stays.
+pub(super) struct Sweep {
+    state: State,
+    sizes_mb: Vec<u64>,
+    dirty_bytes: u64,
 }
 
 impl Sweep {
-    fn new(stand: Stand, state: State, options: &Options) -> Result<Self, Failure> {
-        let largest_mb = options.largest_mb();
-        stand.fill(largest_mb)?;
-        Ok(Self { stand, state, largest_mb, dirty_bytes: options.dirty_bytes })
+    /// Writes what will be read, then brings the array into the state.
+    pub(super) fn new(stack: &Stack, state: State, options: &Options) -> Result<Self, Failure> {
+        fill(stack, options.largest_mb())?;
+        if state != State::InSync {
+            member(stack, "fail", &mut Note::default())?;
+        }
+        if state == State::Recovering {
+            member(stack, "remove", &mut Note::default())?;
+        }
+        let sizes_mb = options.sizes_mb.clone();
+        Ok(Self { state, sizes_mb, dirty_bytes: options.dirty_bytes })
+    }
+
+    pub(super) fn run(&self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
+        let said = match named(Task::all(&self.sizes_mb), |task| task.name(), job)? {
+            Task::Write(mb) => self.write(stack, mb, &["oflag=sync"], note)?,
+            Task::Cached(mb) => self.cached(stack, mb, note)?,
+            Task::Read(mb) => self.read(stack, mb, note)?,
+            Task::TwoReaders => self.two_readers(stack, note)?,
+            _ => return Err(Failure::usage(job, "no job has this name here", "see the report")),
+        };
+        note.file("dd.txt", said);
+        Ok(())
     }
 
     /// A recovery begins for each measurement, so that it is under way in all of it, and no other
     /// case is measured meanwhile.
     fn recovering(
         &self,
+        stack: &Stack,
         note: &mut Note,
         measure: impl FnOnce(&mut Note) -> Result<String, Failure>,
     ) -> Result<String, Failure> {
-        let Some(array) = &self.stand.array else { return measure(note) };
+        let Some(array) = stack.running_array() else { return measure(note) };
         let recovering = self.state == State::Recovering;
         if recovering {
-            self.stand.member("add", note)?;
+            member(stack, "add", note)?;
         }
         note.file("mdstat-before.txt", array.mdstat()?);
         let measured = measure(note);
         let after = array.mdstat()?;
         note.file("mdstat-after.txt", after.clone());
         if recovering {
-            self.stand.member("fail", note)?;
-            self.stand.member("remove", note)?;
+            member(stack, "fail", note)?;
+            member(stack, "remove", note)?;
         }
         let said = measured?;
         if recovering && Recovery::of(&after).is_none() {
@@ -80,12 +148,18 @@ impl Sweep {
         Ok(said)
     }
 
-    fn write(&self, mb: u64, flags: &[&str], note: &mut Note) -> Result<String, Failure> {
-        let file = self.stand.file("out");
+    fn write(
+        &self,
+        stack: &Stack,
+        mb: u64,
+        flags: &[&str],
+        note: &mut Note,
+    ) -> Result<String, Failure> {
+        let file = stack.top.path().join("out").display().to_string();
         let of = format!("of={file}");
         let bs = format!("bs={mb}MB");
         let words = [&["if=/dev/zero", &of, &bs, "count=1"], flags].concat();
-        let said = self.recovering(note, |note| dd::run(&words, note));
+        let said = self.recovering(stack, note, |note| dd::run(&words, note));
         // What still waits in memory goes with it.
         fs::remove_file(&file).map_err(|error| {
             Failure::system(&file, &error, "see whether something else uses the directory")
@@ -94,56 +168,36 @@ impl Sweep {
         said
     }
 
-    fn cached(&self, mb: u64, note: &mut Note) -> Result<String, Failure> {
-        let limit = DirtyLimit::set(&self.stand, self.dirty_bytes);
+    fn cached(&self, stack: &Stack, mb: u64, note: &mut Note) -> Result<String, Failure> {
+        let limit = DirtyLimit::set(stack, self.dirty_bytes);
         let text = limit.as_ref().map_or_else(
             || "as much may wait in memory as the kernel lets\n".to_owned(),
             |_| format!("{} bytes may wait in memory\n", self.dirty_bytes),
         );
         note.file("cache.txt", text);
-        self.write(mb, &[], note)
+        self.write(stack, mb, &[], note)
     }
 
-    fn read(&mut self, mb: u64, note: &mut Note) -> Result<String, Failure> {
-        self.stand.fs.remount()?;
-        let words =
-            [format!("if={}", self.stand.data()), "of=/dev/null".into(), format!("bs={mb}MB")];
+    fn read(&self, stack: &mut Stack, mb: u64, note: &mut Note) -> Result<String, Failure> {
+        stack.remount()?;
+        let words = [format!("if={}", data(stack)), "of=/dev/null".into(), format!("bs={mb}MB")];
         let words = words.iter().map(String::as_str).chain(["count=1"]).collect::<Vec<_>>();
-        self.recovering(note, |note| dd::run(&words, note))
+        self.recovering(stack, note, |note| dd::run(&words, note))
     }
 
     /// Each half of the file is read by one of its own.
-    fn two_readers(&mut self, note: &mut Note) -> Result<String, Failure> {
-        self.stand.fs.remount()?;
-        let half = self.largest_mb / 2;
-        let file = format!("if={}", self.stand.data());
+    fn two_readers(&self, stack: &mut Stack, note: &mut Note) -> Result<String, Failure> {
+        stack.remount()?;
+        let half = self.sizes_mb.iter().max().map_or(0, |mb| mb / 2);
+        let file = format!("if={}", data(stack));
         let count = format!("count={half}");
         let skip = format!("skip={half}");
         let first = [file.as_str(), "of=/dev/null", "bs=1MB", &count];
         let second = [&first[..], &[&skip]].concat();
-        self.recovering(note, |note| {
+        self.recovering(stack, note, |note| {
             let both = [dd::start(&first, note)?, dd::start(&second, note)?];
             both.into_iter().map(dd::Copying::end).collect()
         })
-    }
-}
-
-impl Standing for Sweep {
-    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        self.stand.introduce(note);
-        let said = match Task::named(job) {
-            Some(Task::Write(mb)) => self.write(mb, &["oflag=sync"], note)?,
-            Some(Task::Cached(mb)) => self.cached(mb, note)?,
-            Some(Task::Read(mb)) => self.read(mb, note)?,
-            Some(Task::TwoReaders) => self.two_readers(note)?,
-            _ => return Err(Failure::usage(job, "no job has this name here", "see the report")),
-        };
-        note.file("dd.txt", said);
-        Ok(())
-    }
-
-    fn server(&self) -> Option<u32> {
-        self.stand.array.as_ref().map(crate::rig::Array::pid)
     }
 }
 
@@ -155,13 +209,13 @@ struct DirtyLimit {
 
 impl DirtyLimit {
     /// `None` where the kernel cannot do that.
-    fn set(stand: &Stand, bytes: u64) -> Option<Self> {
-        let folder = stand.write_back();
+    fn set(stack: &Stack, bytes: u64) -> Option<Self> {
+        let device = stack.upper_device()?.file_name()?;
+        let folder = Path::new("/sys/block").join(device).join("bdi");
         let strict = folder.join("strict_limit");
         let share = folder.join("max_ratio");
         let before = |file| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
-        let keep =
-            |file: &std::path::Path, value| Guard::new(Leftover::Setting(file.to_owned(), value));
+        let keep = |file: &Path, value| Guard::new(Leftover::Setting(file.to_owned(), value));
         let guards = Self {
             _strict: keep(&strict, before(&strict)?),
             _share: keep(&share, before(&share)?),

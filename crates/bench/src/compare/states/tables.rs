@@ -1,37 +1,36 @@
 //! The tables: as published, with what was published beside what was found.
 
-use super::case::{Case, Flow, LIMITS, Level, State, Task};
-use super::course::{Course, Phase};
-use super::numbers::{Numbers, figure, published_ratio, sized, states, text};
+use super::case::{Case, Flow, LIMITS, Level, Task, mirror, states};
+use super::course::Phase;
+use super::numbers::{DD_CORES, States, figure, finish_error, kept, published_ratio, text, used};
 use super::published;
+use crate::compare::words::NOTHING;
 use crate::model::Table;
 
 /// The tables of the chapter, without those that have no rows.
-pub(super) fn tables(numbers: &Numbers<'_>) -> Vec<Table> {
+pub(super) fn tables(numbers: &States<'_>) -> Vec<Table> {
     let mut tables: Vec<Table> = Flow::ALL.map(|flow| speeds(numbers, flow)).into();
     tables.extend([ratios(numbers), cached(numbers), readers(numbers), cores(numbers)]);
     for level in &Level::ALL[1..] {
-        tables.extend(Flow::ALL.into_iter().filter_map(|flow| parity(numbers, *level, flow)));
+        tables.extend(Flow::ALL.map(|flow| parity(numbers, *level, flow)));
     }
     tables.extend([give_and_take(numbers), limits(numbers), estimates(numbers)]);
-    tables.retain(|table| !table.rows.is_empty());
-    tables
+    tables.into_iter().filter_map(Table::unless_empty).collect()
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
+fn row(first: impl Into<String>, words: impl IntoIterator<Item = String>) -> Vec<String> {
+    std::iter::once(first.into()).chain(words).collect()
 }
 
-/// The cases of the first sweep, as published.
-fn mirror() -> [Case; 4] {
-    let [in_sync, degraded, recovering] = states(Level::ALL[0]);
-    [in_sync, degraded, recovering, Case::Alone]
+/// All cases whose state stays, of all levels.
+fn all_states() -> impl Iterator<Item = Case> {
+    Level::ALL.into_iter().flat_map(states).chain([Case::Alone])
 }
 
 /// All sizes, published or measured here.
-fn sizes(numbers: &Numbers<'_>, flow: Flow) -> Vec<u64> {
+fn sizes(numbers: &States<'_>, flow: Flow) -> Vec<u64> {
     let published = |mb: &u64| published::mb_s(Case::Alone, flow, *mb).is_some();
-    let measured = |mb: &u64| numbers.dd(Case::Alone, sized(flow, *mb)).is_some();
+    let measured = |mb: &u64| numbers.dd(Case::Alone, Task::sized(flow, *mb)).is_some();
     let mut all: Vec<u64> = published::SIZES_MB.into_iter().filter(published).collect();
     all.extend(numbers.options.sizes_mb.iter().copied().filter(measured));
     all.sort_unstable();
@@ -39,13 +38,13 @@ fn sizes(numbers: &Numbers<'_>, flow: Flow) -> Vec<u64> {
     all
 }
 
-fn speeds(numbers: &Numbers<'_>, flow: Flow) -> Table {
-    let row = |mb: u64| {
-        let pair = |case: Case| {
-            let ours = numbers.dd(case, sized(flow, mb)).map(|measured| measured.spread);
-            [text(ours), figure(published::mb_s(case, flow, mb))]
+fn speeds(numbers: &States<'_>, flow: Flow) -> Table {
+    let of_size = |mb: u64| {
+        let pair = |(case, _)| {
+            let ours = text(numbers.dd(case, Task::sized(flow, mb)));
+            [ours, figure(published::mb_s(case, flow, mb))]
         };
-        [mb.to_string()].into_iter().chain(mirror().into_iter().flat_map(pair)).collect()
+        row(mb.to_string(), mirror().into_iter().flat_map(pair))
     };
     let (title, note) = match flow {
         Flow::Write => ("Written with oflag=sync, MB/s", "One dd of one block."),
@@ -54,248 +53,192 @@ fn speeds(numbers: &Numbers<'_>, flow: Flow) -> Table {
             "One dd of one block: one stream, which two members can serve.",
         ),
     };
-    let head =
-        ["MB", "UU", "published", "U_", "published", "UI", "published", "no RAID", "published"];
-    Table {
-        title: title.to_owned(),
-        head: words(&head),
-        rows: sizes(numbers, flow).into_iter().map(row).collect(),
-        note: note.to_owned(),
-    }
+    let heads = mirror().into_iter().flat_map(|(_, name)| [name, "published"]);
+    let head = std::iter::once("MB").chain(heads);
+    Table::new(title, head, sizes(numbers, flow).into_iter().map(of_size), note)
 }
 
-fn ratios(numbers: &Numbers<'_>) -> Table {
+fn ratios(numbers: &States<'_>) -> Table {
     let sizes = published::SIZES_MB;
-    let head = ["to no RAID".to_owned()].into_iter().chain(sizes.map(|mb| format!("{mb} MB")));
     let mut rows = Vec::new();
     for flow in Flow::ALL {
-        for (case, state) in states(Level::ALL[0]).into_iter().zip(["UU", "U_", "UI"]) {
-            let mean = numbers.mean_ratio(case, flow);
-            let row = |name: String, ratio: &dyn Fn(u64) -> Option<f64>, mean| {
-                let all = sizes.into_iter().map(ratio).chain([mean]).map(figure);
-                [name].into_iter().chain(all).collect::<Vec<String>>()
-            };
-            let ours = |mb| numbers.ratio(case, sized(flow, mb));
-            let name = format!("{} {state}", flow.name());
-            rows.push(row(name, &ours, mean.map(|mean| mean.0)));
-            let theirs = |mb| published_ratio(case, flow, mb);
-            rows.push(row("  published".to_owned(), &theirs, mean.map(|mean| mean.1)));
+        for (case, state) in &mirror()[..3] {
+            let mean = numbers.mean_ratio(*case, flow);
+            let ours = sizes.map(|mb| numbers.ratio(*case, Task::sized(flow, mb)));
+            let theirs = sizes.map(|mb| published_ratio(*case, flow, mb));
+            let all = ours.into_iter().chain([mean.map(|mean| mean.0)]);
+            rows.push(row(format!("{} {state}", flow.name()), all.map(figure)));
+            let all = theirs.into_iter().chain([mean.map(|mean| mean.1)]);
+            rows.push(row("  published", all.map(figure)));
         }
     }
-    Table {
-        title: "Beside a member on its own".to_owned(),
-        head: head.chain(["mean".to_owned()]).collect(),
+    let heads = sizes.into_iter().map(|mb| format!("{mb} MB")).chain(["mean".to_owned()]);
+    Table::new(
+        "Beside a member on its own",
+        row("to no RAID", heads),
         rows,
-        note:
-            "The mean is that of the sizes that were measured here, for both. A limited member may \
-               catch up on 20 ms, which are 1.6 MB: the smallest sizes say little."
-                .to_owned(),
-    }
+        "The mean is that of the sizes that were measured here, for both. A limited member may \
+         catch up on 20 ms, which are 1.6 MB: the smallest sizes say little.",
+    )
 }
 
-fn cached(numbers: &Numbers<'_>) -> Table {
-    let row = |mb: u64| {
-        let ours = mirror().map(|case| numbers.dd(case, Task::Cached(mb)));
-        let ours = ours.map(|measured| text(measured.map(|measured| measured.spread)));
+fn cached(numbers: &States<'_>) -> Table {
+    let of_size = |mb: u64| {
+        let ours = mirror().map(|(case, _)| text(numbers.dd(case, Task::Cached(mb))));
         let published = figure(published::cached_mb_s(mb));
-        [mb.to_string(), published].into_iter().chain(ours).collect()
+        row(mb.to_string(), std::iter::once(published).chain(ours))
     };
-    Table {
-        title: "Written without oflag=sync, MB/s".to_owned(),
-        head: words(&["MB", "published", "UU", "U_", "UI", "no RAID"]),
-        rows: sizes(numbers, Flow::Write).into_iter().map(row).collect(),
-        note: "What the page cache takes, until it takes no more.".to_owned(),
-    }
+    Table::new(
+        "Written without oflag=sync, MB/s",
+        ["MB", "published", "UU", "U_", "UI", "no RAID"],
+        sizes(numbers, Flow::Write).into_iter().map(of_size),
+        "What the page cache takes, until it takes no more.",
+    )
 }
 
-fn readers(numbers: &Numbers<'_>) -> Table {
+fn readers(numbers: &States<'_>) -> Table {
     let largest = Task::Read(numbers.options.largest_mb());
-    let one = numbers.dd(Case::Alone, largest).map(|measured| measured.spread.median);
-    let row = |case: Case| {
-        let two = numbers.dd(case, Task::TwoReaders)?.spread;
-        let single = numbers.dd(case, largest).map(|measured| measured.spread);
-        let bound = numbers.bound_mb_s(case, Flow::Read);
-        let ratio = one.map(|one| two.median / one);
-        Some(vec![case.name(), text(single), text(Some(two)), figure(ratio), figure(bound)])
+    let one = numbers.dd(Case::Alone, largest).map(|one| one.median);
+    let of_case = |case: Case| {
+        let two = numbers.dd(case, Task::TwoReaders)?;
+        let single = text(numbers.dd(case, largest));
+        let bound = figure(numbers.bound_mb_s(case, Flow::Read));
+        let ratio = figure(one.map(|one| two.median / one));
+        Some(row(case.name(), [single, text(Some(two)), ratio, bound]))
     };
-    let all = Level::ALL.into_iter().flat_map(states).chain([Case::Alone]);
-    Table {
-        title: "One reader and two at once, MB/s".to_owned(),
-        head: words(&["", "one", "two", "two to one on no RAID", "what members allow"]),
-        rows: all.filter_map(row).collect(),
-        note: "Two dd read a half of the largest file each. Not published.".to_owned(),
-    }
+    Table::new(
+        "One reader and two at once, MB/s",
+        ["", "one", "two", "two to one on no RAID", "what members allow"],
+        all_states().filter_map(of_case),
+        "Two dd read a half of the largest file each. Not published.",
+    )
 }
 
-fn cores(numbers: &Numbers<'_>) -> Table {
+fn cores(numbers: &States<'_>) -> Table {
     let largest = numbers.options.largest_mb();
-    let row = |case: Case| {
+    let of_case = |case: Case| {
         let pair = |task: Task| {
-            let server = numbers.found.server_cores(&case.name(), &task.name());
-            [text(numbers.dd_cores(case, task)), text(server)]
+            let dd = numbers.numbers.spread(&case.name(), &task.name(), DD_CORES);
+            [text(dd), text(numbers.server_cores(case, task))]
         };
         numbers.dd(case, Task::Write(largest))?;
-        let both = [pair(Task::Write(largest)), pair(Task::Read(largest))];
-        Some([case.name()].into_iter().chain(both.into_iter().flatten()).collect())
+        let both = [Task::Write(largest), Task::Read(largest)].map(pair);
+        Some(row(case.name(), both.into_iter().flatten()))
     };
-    let all = Level::ALL.into_iter().flat_map(states).chain([Case::Alone]);
-    Table {
-        title: format!("Cores in use with {largest} MB"),
-        head: words(&["", "write: dd", "write: Braid", "read: dd", "read: Braid"]),
-        rows: all.filter_map(row).collect(),
-        note: format!(
-            "CPU seconds a second. Published: {} for a dd that writes 2048 MB to a mirror in sync.",
-            published::WRITE_CORES
-        ),
-    }
+    let note = format!(
+        "CPU seconds a second. Published: {} for a dd that writes 2048 MB to a mirror in sync.",
+        published::WRITE_CORES
+    );
+    let head = ["", "write: dd", "write: Braid", "read: dd", "read: Braid"];
+    let rows = all_states().filter_map(of_case);
+    Table::new(format!("Cores in use with {largest} MB"), head, rows, note)
 }
 
 /// The same for a level with parity, where it was measured.
-fn parity(numbers: &Numbers<'_>, level: Level, flow: Flow) -> Option<Table> {
-    let row = |mb: u64| {
-        let found = states(level).map(|case| numbers.dd(case, sized(flow, mb)));
-        let alone = numbers.dd(Case::Alone, sized(flow, mb)).map(|alone| alone.spread.median);
-        let in_sync = found[0].as_ref().map(|found| found.spread.median);
-        let ratio = in_sync.zip(alone).map(|(array, alone)| array / alone);
-        let found = found.map(|found| text(found.map(|found| found.spread)));
-        [mb.to_string()].into_iter().chain(found).chain([figure(ratio)]).collect()
-    };
-    let measured =
-        |mb: &u64| states(level).iter().any(|case| numbers.dd(*case, sized(flow, *mb)).is_some());
-    let rows: Vec<Vec<String>> =
-        numbers.options.sizes_mb.iter().copied().filter(measured).map(row).collect();
-    let marks = |state: State| Case::Array { level, state }.name();
-    let names = State::ALL.map(marks);
-    let head = ["MB".to_owned()].into_iter().chain(names).chain(["in sync to no RAID".into()]);
-    let allow = State::ALL.map(|state| numbers.bound_mb_s(Case::Array { level, state }, flow));
-    let allow = allow.map(figure).join(", ");
-    (!rows.is_empty()).then(|| Table {
-        title: format!("RAID {}, {} with dd, MB/s", level.number, flow.name()),
-        head: head.collect(),
-        rows,
-        note: format!("What the members allow: {allow} MB/s. Not published."),
-    })
-}
-
-/// What a recovery and those who use the array take from each other.
-fn give_and_take(numbers: &Numbers<'_>) -> Table {
-    let mut rows = Vec::new();
-    for level in numbers.traced_levels() {
-        for flow in Flow::ALL {
-            rows.extend(give_and_take_row(numbers, level, flow));
+fn parity(numbers: &States<'_>, level: Level, flow: Flow) -> Table {
+    let of_size = |&mb: &u64| {
+        let task = Task::sized(flow, mb);
+        let found = states(level).map(|case| numbers.dd(case, task));
+        if found.iter().all(Option::is_none) {
+            return None;
         }
-    }
-    let kept = published::USE_KEPT;
-    let after = published::RECOVERY_AFTER;
-    Table {
-        title: "What a recovery and a dd take from each other, MB/s".to_owned(),
-        head: words(&[
-            "",
-            "dd in sync",
-            "dd degraded",
-            "dd in recovery",
-            "of degraded",
-            "recovery alone",
-            "with dd",
-            "of alone",
-            "members allow",
-            "after dd",
-            "of alone",
-        ]),
-        rows,
-        note: format!(
-            "At the default limits. Published for RAID 1: dd keeps {kept} at the least from 64 MB \
-             on; the recovery {:.2} of its speed with dd and {after:.2} after it. 'Members allow' \
-             is what dd leaves of a member.",
-            published::RECOVERY_IN_USE
-        ),
-    }
+        let alone = numbers.dd(Case::Alone, task);
+        let ratio = found[0].zip(alone).map(|(array, alone)| array.median / alone.median);
+        Some(row(mb.to_string(), found.map(text).into_iter().chain([figure(ratio)])))
+    };
+    let allow = states(level).map(|case| figure(numbers.bound_mb_s(case, flow))).join(", ");
+    let heads = states(level).map(Case::name).into_iter().chain(["in sync to no RAID".into()]);
+    Table::new(
+        format!("RAID {}, {} with dd, MB/s", level.number, flow.name()),
+        row("MB", heads),
+        numbers.options.sizes_mb.iter().filter_map(of_size),
+        format!("What the members allow: {allow} MB/s. Not published."),
+    )
 }
 
-fn give_and_take_row(numbers: &Numbers<'_>, level: Level, flow: Flow) -> Option<Vec<String>> {
-    let task = Task::Trace(flow);
-    let of = |read: &dyn Fn(&Course) -> Option<f64>| numbers.traced(level, task, read);
-    let used = |phase| of(&|course| course.use_mb_s(phase)).map(|found| found.spread);
-    let recovery = |phase| of(&|course| course.recovery_mb_s(phase)).map(|found| found.spread);
-    let kept = numbers.share(level, task, use_kept);
-    let slowed = |phase| numbers.share(level, task, |course| recovery_kept(course, phase));
-    let both = used(Phase::Both)?;
-    let left = left_mb_s(numbers, level, flow, both.median);
-    let name = format!("RAID {}, {}", level.number, flow.name());
-    let dd = [used(Phase::InSync), used(Phase::Degraded), Some(both)].map(text);
-    let with = [text(recovery(Phase::Alone)), text(recovery(Phase::Both))];
-    let end = [figure(slowed(Phase::Both)), figure(left), text(recovery(Phase::After))];
-    let row = [name].into_iter().chain(dd).chain([figure(kept)]).chain(with).chain(end);
-    Some(row.chain([figure(slowed(Phase::After))]).collect())
+/// Table of what a recovery and a use of the array take from each other.
+fn give_and_take(numbers: &States<'_>) -> Table {
+    type Trace = (Level, Flow);
+    let of = |(level, flow): &Trace, metric: &str| numbers.traced(*level, *flow, metric);
+    let speed = |trace: &Trace, metric: &str| text(of(trace, metric));
+    let share =
+        |(level, flow): &Trace, metric: &str| figure(numbers.middle(*level, *flow, &kept(metric)));
+    let left = |trace: &Trace| {
+        let used = of(trace, &used(Phase::Both))?;
+        left_mb_s(numbers, trace.0, trace.1, used.median)
+    };
+    let note = format!(
+        "At the default limits. Published for RAID 1: dd keeps {} at the least from 64 MB on; the \
+         recovery {:.2} of its speed with dd and {:.2} after it. 'Members allow' is what dd leaves \
+         of a member.",
+        published::USE_KEPT,
+        published::RECOVERY_IN_USE,
+        published::RECOVERY_AFTER
+    );
+    let mut traces = numbers.traces();
+    traces.retain(|trace| of(trace, &used(Phase::Both)).is_some());
+    Table::of_columns(
+        "What a recovery and a dd take from each other, MB/s",
+        traces,
+        &[
+            ("", &|(level, flow)| format!("RAID {}, {}", level.number, flow.name())),
+            ("dd in sync", &|trace| speed(trace, &used(Phase::InSync))),
+            ("dd degraded", &|trace| speed(trace, &used(Phase::Degraded))),
+            ("dd in recovery", &|trace| speed(trace, &used(Phase::Both))),
+            ("of degraded", &|trace| share(trace, &used(Phase::Both))),
+            ("recovery alone", &|trace| speed(trace, Phase::Alone.name())),
+            ("with dd", &|trace| speed(trace, Phase::Both.name())),
+            ("of alone", &|trace| share(trace, Phase::Both.name())),
+            ("members allow", &|trace| figure(left(trace))),
+            ("after dd", &|trace| speed(trace, Phase::After.name())),
+            ("of alone", &|trace| share(trace, Phase::After.name())),
+        ],
+        note,
+    )
 }
 
-/// What a dd keeps of its speed when a recovery goes on beside it.
-pub(super) fn use_kept(course: &Course) -> Option<f64> {
-    Some(course.use_mb_s(Phase::Both)? / course.use_mb_s(Phase::Degraded)?)
-}
-
-/// What a recovery keeps of its speed alone.
-pub(super) fn recovery_kept(course: &Course, phase: Phase) -> Option<f64> {
-    Some(course.recovery_mb_s(phase)? / course.recovery_mb_s(Phase::Alone)?)
-}
-
-/// What is left of a member for the recovery.
-pub(super) fn left_mb_s(
-    numbers: &Numbers<'_>,
-    level: Level,
-    flow: Flow,
-    used_mb_s: f64,
-) -> Option<f64> {
+/// Returns what is left of a member for the recovery.
+fn left_mb_s(numbers: &States<'_>, level: Level, flow: Flow, used_mb_s: f64) -> Option<f64> {
     let member = numbers.member_mb_s()?;
     let share = used_mb_s / (numbers.bound_mb_s(Case::Trace { level }, flow)? / member);
     Some((member - share).max(0.0))
 }
 
-fn limits(numbers: &Numbers<'_>) -> Table {
-    let row = |index: usize| {
+fn limits(numbers: &States<'_>) -> Table {
+    let of_limit = |index: usize| {
         let (min, max) = LIMITS[index];
-        let of = |read: &dyn Fn(&Course) -> Option<f64>| {
-            numbers.limited(index, read).map(|found| found.spread)
-        };
-        let used = of(&|course| course.use_mb_s(Phase::Both))?;
-        let recovery = of(&|course| course.recovery_mb_s(Phase::Both));
+        let used = numbers.limited(index, &used(Phase::Both))?;
+        let recovery = numbers.limited(index, Phase::Both.name());
         let sum = recovery.map(|recovery| recovery.median + used.median);
         let default = if index == 0 { " (default)" } else { "" };
         let name = format!("--min {min} --max {max}{default}");
-        Some(vec![name, text(Some(used)), text(recovery), figure(sum)])
+        Some(row(name, [text(Some(used)), text(recovery), figure(sum)]))
     };
-    Table {
-        title: "A mirror that recovers under limits while dd writes, MB/s".to_owned(),
-        head: words(&["braid sync", "dd", "recovery", "together"]),
-        rows: (0..LIMITS.len()).filter_map(row).collect(),
-        note: "--min holds for each member as long as somebody uses the array. M is 2^20.".into(),
-    }
+    Table::new(
+        "A mirror that recovers under limits while dd writes, MB/s",
+        ["braid sync", "dd", "recovery", "together"],
+        States::limits().filter_map(of_limit),
+        "--min holds for each member as long as somebody uses the array. M is 2^20.",
+    )
 }
 
-fn estimates(numbers: &Numbers<'_>) -> Table {
-    let mut rows = Vec::new();
-    for level in numbers.traced_levels() {
-        for flow in Flow::ALL {
-            let error = |phase: Phase| {
-                let read = |course: &Course| course.estimate_error(phase);
-                let found = numbers.traced(level, Task::Trace(flow), read)?;
-                Some(format!("{:.0} %", found.spread.median * 100.0))
-            };
-            let errors = [Phase::Alone, Phase::Both, Phase::After].map(error);
-            if errors.iter().any(Option::is_some) {
-                let name = format!("RAID {}, {}", level.number, flow.name());
-                let errors = errors.map(|error| error.unwrap_or_else(|| "-".to_owned()));
-                rows.push([name].into_iter().chain(errors).collect());
-            }
+fn estimates(numbers: &States<'_>) -> Table {
+    let of_trace = |(level, flow): (Level, Flow)| {
+        let error = |phase: Phase| numbers.middle(level, flow, &finish_error(phase));
+        let errors = [Phase::Alone, Phase::Both, Phase::After].map(error);
+        if errors.iter().all(Option::is_none) {
+            return None;
         }
-    }
-    Table {
-        title: "How far finish= in mdstat was from the end".to_owned(),
-        head: words(&["", "before dd", "with dd", "after dd"]),
-        rows,
-        note: "Of the time that was really left; medians. Before dd begins nobody can know of it, \
-               and with it nobody knows when it ends. As the kernel does, mdstat reckons with the \
-               mean speed of up to 30 s: short recoveries end before it notices."
-            .to_owned(),
-    }
+        let percent = |error: f64| format!("{:.0} %", error * 100.0);
+        let words = errors.map(|error| error.map_or_else(|| NOTHING.to_owned(), percent));
+        Some(row(format!("RAID {}, {}", level.number, flow.name()), words))
+    };
+    Table::new(
+        "How far finish= in mdstat was from the end",
+        ["", "before dd", "with dd", "after dd"],
+        numbers.traces().into_iter().filter_map(of_trace),
+        "Of the time that was really left; medians. Before dd begins nobody can know of it, and \
+         with it nobody knows when it ends. As the kernel does, mdstat reckons with the mean speed \
+         of up to 30 s: short recoveries end before it notices.",
+    )
 }

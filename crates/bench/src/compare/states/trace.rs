@@ -6,55 +6,63 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Options;
-use super::case::{Flow, LIMITS, Level, Task};
+use super::case::{Flow, LIMITS, Task};
 use super::course::Phase;
-use super::stand::Stand;
+use super::sweep::{data, fill, member};
+use crate::compare::named;
 use crate::failure::Failure;
-use crate::model::{Note, Standing};
-use crate::rig::{Array, Room};
+use crate::model::Note;
+use crate::rig::{Array, Stack};
 use crate::tool::dd;
 use crate::tool::mdstat::Recovery;
 
-/// How often the array is asked.
+/// Time between two questions to the array.
 const SAMPLE: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(1);
-/// Of one `dd`: short against a phase, long against its beginning and end. It is 16 MiB.
+/// Length of one `dd`: short against a phase, long against its beginning and end. It is 16 MiB.
 const PIECE: &str = "bs=16M";
 const PIECES: u64 = 2;
 const PIECES_MB: u64 = 34;
 
-/// An array in sync, or without its last member, on which jobs are run while it goes from state to
-/// state. Each job samples five times a second what the array says of its recovery, and notes when
-/// each state began.
+/// Jobs on an array that goes from state to state, or recovers. Each samples five times a second
+/// what the array says of its recovery, and notes when each state began.
 pub(super) struct Tracing {
-    stand: Stand,
     phase: Duration,
     /// Far longer than a recovery takes.
     patience: Duration,
 }
 
 impl Tracing {
-    /// An array in sync.
-    pub(super) fn new(room: &Room, options: &Options, level: Level) -> Result<Self, Failure> {
-        let bytes = options.traced_member_bytes;
-        let stand = Stand::array(room, options, level, (&format!("raid{}", level.number), bytes))?;
-        stand.fill(PIECES_MB)?;
-        let patience = options.member_takes(bytes) * 20 + Duration::from_secs(60);
-        Ok(Self { stand, phase: Duration::from_secs_f64(options.phase_s), patience })
+    /// Writes what will be read. The last member of one that is to be limited waits to be added.
+    pub(super) fn new(stack: &Stack, options: &Options, limited: bool) -> Result<Self, Failure> {
+        fill(stack, PIECES_MB)?;
+        let recovery = options.member_takes(options.traced_member_bytes);
+        let patience = recovery * 20 + Duration::from_secs(60);
+        if limited {
+            member(stack, "fail", &mut Note::default())?;
+            member(stack, "remove", &mut Note::default())?;
+        }
+        Ok(Self { phase: Duration::from_secs_f64(options.phase_s), patience })
     }
 
-    /// One whose last member waits to be added.
-    pub(super) fn degraded(room: &Room, options: &Options, level: Level) -> Result<Self, Failure> {
-        let tracing = Self::new(room, options, level)?;
-        tracing.stand.member("fail", &mut Note::default())?;
-        tracing.stand.member("remove", &mut Note::default())?;
-        Ok(tracing)
+    pub(super) fn run(&self, stack: &mut Stack, job: &str, note: &mut Note) -> Result<(), Failure> {
+        let text = match named(Task::all(&[]), |task| task.name(), job)? {
+            Task::Trace(flow) => {
+                stack.remount()?;
+                self.all_states(stack, flow, note)?
+            }
+            Task::Limits(index) => self.limited(stack, LIMITS[index], note)?,
+            _ => return Err(Failure::usage(job, "no job has this name here", "see the report")),
+        };
+        note.file("trace.txt", text);
+        let mut known = HashSet::new();
+        note.commands.retain(|command| known.insert(command.clone()));
+        Ok(())
     }
 
     /// Through all states, and back to the first.
-    fn all_states(&mut self, flow: Flow, note: &mut Note) -> Result<String, Failure> {
-        self.stand.fs.remount()?;
-        let mut trace = Trace::new(self, note)?;
+    fn all_states(&self, stack: &Stack, flow: Flow, note: &mut Note) -> Result<String, Failure> {
+        let mut trace = Trace::new(stack, self.patience, note)?;
         trace.used(Phase::InSync, flow, self.phase)?;
         trace.member(&["fail", "remove"])?;
         trace.used(Phase::Degraded, flow, self.phase)?;
@@ -66,8 +74,13 @@ impl Tracing {
     }
 
     /// A recovery under limits, begun for that and given up afterwards.
-    fn limited(&mut self, (min, max): (&str, &str), note: &mut Note) -> Result<String, Failure> {
-        let mut trace = Trace::new(self, note)?;
+    fn limited(
+        &self,
+        stack: &Stack,
+        (min, max): (&str, &str),
+        note: &mut Note,
+    ) -> Result<String, Failure> {
+        let mut trace = Trace::new(stack, self.patience, note)?;
         trace.sync(&["--min", min, "--max", max])?;
         trace.member(&["add"])?;
         trace.used(Phase::Both, Flow::Write, self.phase * 2)?;
@@ -78,28 +91,9 @@ impl Tracing {
     }
 }
 
-impl Standing for Tracing {
-    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        self.stand.introduce(note);
-        let text = match Task::named(job) {
-            Some(Task::Trace(flow)) => self.all_states(flow, note)?,
-            Some(Task::Limits(index)) => self.limited(LIMITS[index], note)?,
-            _ => return Err(Failure::usage(job, "no job has this name here", "see the report")),
-        };
-        note.file("trace.txt", text);
-        let mut known = HashSet::new();
-        note.commands.retain(|command| known.insert(command.clone()));
-        Ok(())
-    }
-
-    fn server(&self) -> Option<u32> {
-        self.stand.array.as_ref().map(Array::pid)
-    }
-}
-
 /// One that is being written.
 struct Trace<'a> {
-    stand: &'a Stand,
+    stack: &'a Stack,
     array: &'a Array,
     note: &'a mut Note,
     start: Instant,
@@ -109,24 +103,22 @@ struct Trace<'a> {
 }
 
 impl<'a> Trace<'a> {
-    fn new(tracing: &'a Tracing, note: &'a mut Note) -> Result<Self, Failure> {
+    fn new(stack: &'a Stack, patience: Duration, note: &'a mut Note) -> Result<Self, Failure> {
         let none = || Failure::refused("a trace", "there is no array", "see the report");
-        let stand = &tracing.stand;
-        let array = stand.array.as_ref().ok_or_else(none)?;
+        let array = stack.running_array().ok_or_else(none)?;
         let start = Instant::now();
-        let until = start + tracing.patience;
-        let text = String::new();
-        Ok(Self { stand, array, note, start, until, sampled: None, text })
+        let until = start + patience;
+        Ok(Self { stack, array, note, start, until, sampled: None, text: String::new() })
     }
 
-    /// What follows was said at this time.
+    /// Writes the time at which what follows was said.
     fn head(&mut self, at: Instant, what: &str) {
         let seconds = at.duration_since(self.start).as_secs_f64();
         let _ = writeln!(self.text, "# {seconds:.3} {what}");
     }
 
     fn member(&mut self, verbs: &[&str]) -> Result<(), Failure> {
-        verbs.iter().try_for_each(|verb| self.stand.member(verb, self.note))
+        verbs.iter().try_for_each(|verb| member(self.stack, verb, self.note))
     }
 
     fn sync(&mut self, words: &[&str]) -> Result<(), Failure> {
@@ -155,7 +147,7 @@ impl<'a> Trace<'a> {
     fn used(&mut self, phase: Phase, flow: Flow, time: Duration) -> Result<(), Failure> {
         let start = Instant::now();
         self.head(start, &format!("phase {}", phase.name()));
-        let data = self.stand.data();
+        let data = data(self.stack);
         let mut piece = 0;
         while start.elapsed() < time {
             let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What stands below a plot: what its lines and bars are.
+//! Legend below a plot.
 
 use plotters::element::{DashedPathElement, PathElement, Text};
 use plotters::style::{Color, RGBColor};
@@ -38,7 +38,7 @@ pub(super) fn entries(plot: &Plot, looks: &[Look], width: i32) -> Vec<Entry> {
     series.chain(rules).map(place).collect()
 }
 
-/// How high they stand.
+/// Height of the legend.
 pub(super) fn height(entries: &[Entry]) -> i32 {
     entries.last().map_or(0, |last| last.at.1 + ROW)
 }

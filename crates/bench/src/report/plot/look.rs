@@ -1,11 +1,11 @@
-//! What series look like: colours that people of every sight tell apart, and, where there is no
-//! colour, marks; what was measured is solid, what was published hollow, what was computed dashed.
+//! Looks of series: colours that people of every sight tell apart, and, where there is no colour,
+//! marks; what was measured is solid, what was published hollow, what was computed dashed.
 
 use plotters::style::RGBColor;
 
 use crate::model::{Plot, Series, Style};
 
-/// Of Okabe and Ito, without the yellow, which does not show on white.
+/// Colours of Okabe and Ito, without the yellow, which does not show on white.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -28,7 +28,7 @@ pub(super) enum Mark {
     Triangle,
 }
 
-/// What a series looks like.
+/// Look of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Look {
     pub(super) colour: RGBColor,
@@ -36,8 +36,8 @@ pub(super) struct Look {
     pub(super) style: Style,
 }
 
-/// Of all series of a plot. One that bears the name of a measured one, as in `RAID 5, published`,
-/// has its colour.
+/// Returns the looks of all series of a plot. One that bears the name of a measured one, as in
+/// `RAID 5, published`, has its colour.
 pub(super) fn looks(plot: &Plot) -> Vec<Look> {
     let series = &plot.series;
     let is_measured = |index: &usize| series[*index].style == Style::Measured;
@@ -59,7 +59,8 @@ pub(super) fn looks(plot: &Plot) -> Vec<Look> {
     series.iter().enumerate().map(look).collect()
 }
 
-/// Whether a name stands in another one as words of their own: `RAID 1` does not in `RAID 10`.
+/// Returns whether a name stands in another one as words of their own: `RAID 1` does not in `RAID
+/// 10`.
 fn names(text: &str, name: &str) -> bool {
     let is_end = |c: Option<char>| !c.is_some_and(char::is_alphanumeric);
     let stands = |at: usize| {

@@ -27,10 +27,10 @@ type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 const WIDTH: i32 = 600;
-/// Of a plot with many bars.
+/// Width of a plot with many bars.
 const WIDE: i32 = 960;
 const MANY_BARS: usize = 40;
-/// Of the field in which the lines or bars are.
+/// Height of the field in which the lines or bars are.
 const FIELD: i32 = 280;
 const LEFT: i32 = 66;
 const RIGHT: i32 = 18;
@@ -67,14 +67,14 @@ pub(super) fn is_wide(plot: &Plot) -> bool {
     matches!(&plot.x.scale, Scale::Names(names) if names.len() * plot.series.len() > MANY_BARS)
 }
 
-/// What stands where, in pixels.
+/// Layout of a plot, in pixels.
 struct Layout {
     width: i32,
     height: i32,
     title: Vec<String>,
-    /// Where the field begins.
+    /// Upper end of the field.
     top: i32,
-    /// How much there is between the field and the legend.
+    /// Distance between the field and the legend.
     below: i32,
     /// Below the field: the numbers or names of the axis.
     ticks: names::Names,

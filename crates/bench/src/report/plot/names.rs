@@ -1,4 +1,4 @@
-//! What stands below the field: numbers, or names, which need room.
+//! Words below the field: numbers, or names, which need room.
 
 use plotters::element::Text;
 use plotters::style::FontTransform;
@@ -12,13 +12,13 @@ use crate::report::{clean, wrap};
 
 const LINE: i32 = 18;
 const MOST_LINES: usize = 3;
-/// Of names that stand upright, in pixels.
+/// Height of names that stand upright, in pixels.
 const HIGHEST: i32 = 200;
 
 /// The words below the field, laid so that they do not touch each other.
 pub(super) struct Names {
     words: Vec<(f64, Vec<String>)>,
-    /// They do not fit side by side.
+    /// True if they do not fit side by side.
     upright: bool,
 }
 

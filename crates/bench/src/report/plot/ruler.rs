@@ -1,4 +1,4 @@
-//! How the numbers of an axis become places on it, and which of them are written beside it.
+//! Places of an axis's numbers, and those that are written beside it.
 
 use crate::model::{Axis, Scale};
 
@@ -12,7 +12,7 @@ pub(super) struct Ruler {
     pub(super) low: f64,
     /// The place of the highest value.
     pub(super) high: f64,
-    /// What is written beside it.
+    /// Values that are written beside it.
     pub(super) ticks: Vec<Tick>,
 }
 
@@ -94,7 +94,7 @@ impl Ruler {
         Self { scale: scale.clone(), low, high, ticks }
     }
 
-    /// Where a value lies; `None` for one that the axis cannot show.
+    /// Place of a value; `None` for one that the axis cannot show.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = place(&self.scale, value);
         (place.is_finite() && place >= self.low - 1e-9 && place <= self.high + 1e-9)

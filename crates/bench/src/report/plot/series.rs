@@ -10,7 +10,7 @@ use crate::model::{Plot, Point, Scale, Style};
 /// A line through more points than these has no marks: they would hide it.
 const MOST_MARKS: usize = 40;
 
-/// Where things are drawn, and what places are there.
+/// Field in which things are drawn.
 pub(super) struct Field<'a, 'b, 'c> {
     pub(super) area: &'a Area<'b>,
     pub(super) chart: &'a Chart<'c, 'b>,
@@ -81,7 +81,7 @@ impl Field<'_, '_, '_> {
         self.range(near.midpoint(far), point.range, INK)
     }
 
-    /// From the least to the most, where they are not the same.
+    /// Draws the range from the least to the most, where they are not the same.
     fn range(&self, x: i32, range: Option<(f64, f64)>, colour: RGBColor) -> Drawn {
         let height = |value: f64| {
             let place = self.layout.y.place(value)?;

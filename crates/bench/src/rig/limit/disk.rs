@@ -13,7 +13,7 @@ use braid_host::export::fuse::proto::Answer;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::meter::{Meter, Rate};
-use super::session::Reply;
+use super::reply::Reply;
 
 /// A request, with the way to answer it.
 #[derive(Debug)]
@@ -33,13 +33,13 @@ enum Request {
         bytes: u64,
         reply: Reply,
     },
-    /// Is answered when all that came before it is.
+    /// A flush, answered when all that came before it is.
     Flush {
         reply: Reply,
     },
 }
 
-/// What all disks of a host go through.
+/// Host that all disks go through.
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     meter: Arc<Mutex<Meter>>,
@@ -101,7 +101,7 @@ impl Disk {
         self.ask(Request::Flush { reply });
     }
 
-    /// For nothing, as are zeroes that are not sent.
+    /// Discards for nothing, as zeroes are that are not sent.
     pub(super) fn discard(&self, range: Range<u64>, reply: Reply) {
         let bytes = range.end - range.start;
         self.ask(Request::Discard { offset: range.start, bytes, reply });
@@ -127,7 +127,7 @@ fn serve(file: &File, requests: &Receiver<Request>, rate: Rate, host: &Host) {
 }
 
 impl Request {
-    /// What counts; `None`: it does not.
+    /// Range that counts; `None`: it does not.
     fn range(&self) -> Option<Range<u64>> {
         match self {
             Self::Read { offset, bytes, .. } => Some(*offset..offset + *bytes as u64),

@@ -1,4 +1,4 @@
-//! How much may go through, and when it may: computed from the time alone.
+//! Meter of what may go through, and when: computed from the time alone.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// being slower for it. Who rests longer begins anew: nothing is saved up.
 const LATE_S: f64 = 0.02;
 
-/// What goes through at most. `None`: as much as comes.
+/// Most that goes through. `None`: as much as comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Bytes a second, read or written.
@@ -16,13 +16,13 @@ pub struct Rate {
     pub iops: Option<f64>,
 }
 
-/// What has gone through. Times are in seconds since any moment.
+/// Meter of what has gone through. Times are in seconds since any moment.
 #[derive(Debug)]
 pub(super) struct Meter {
     rate: Rate,
-    /// When the last byte has gone through.
+    /// Time at which the last byte has gone through.
     bytes_until_s: f64,
-    /// When the last request has.
+    /// Time at which the last request has.
     requests_until_s: f64,
 }
 
@@ -54,7 +54,8 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// When requests are through that follow each other, each sent so long after the one before.
+    /// Time at which requests are through that follow each other, each sent so long after the one
+    /// before.
     fn last(rate: Rate, bytes: u64, count: u32, late_s: f64) -> f64 {
         let mut meter = Meter::new(rate, 0.0);
         (0..count).fold(0.0, |now, _| meter.take(bytes, false, now + late_s))

@@ -20,13 +20,14 @@ use disk::{Disk, Host};
 
 mod disk;
 mod meter;
+mod reply;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub use meter::Rate;
 
-/// What goes through disks.
+/// Limits of disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Through each of them.
@@ -38,7 +39,7 @@ pub struct Limits {
 /// Files with a limit. Dropped, they are unmounted.
 #[derive(Debug)]
 pub struct LimitedDisks {
-    /// In the order of the files below.
+    /// Disks in the order of the files below.
     pub paths: Vec<PathBuf>,
     // In this order. The disks end when nothing is mounted any more.
     _mount: Guard,

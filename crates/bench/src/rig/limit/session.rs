@@ -1,38 +1,18 @@
 //! The kernel's requests, handed to the disks they are for.
 
-use std::io::{self, IoSlice, Write};
+use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-use braid_host::export::fuse::proto::{Answer, HEAD_BYTES, MAX_TRANSFER_BYTES, Request};
+use braid_host::export::fuse::proto::{HEAD_BYTES, MAX_TRANSFER_BYTES, Request};
 use braid_host::export::fuse::{Ask, Outcome, Tree};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::disk::Disk;
-
-/// The way to answer a request.
-#[derive(Debug)]
-pub(super) struct Reply {
-    device: Arc<std::fs::File>,
-    unique: u64,
-}
-
-impl Reply {
-    /// With what was read, where the answer says that it follows.
-    pub(super) fn give(&self, answer: &Answer, data: &[u8]) {
-        let mut head = Vec::new();
-        answer.encode(self.unique, &mut head);
-        // Nobody hears it when nothing is mounted any more.
-        let _ = (&*self.device).write_vectored(&[IoSlice::new(&head), IoSlice::new(data)]);
-    }
-
-    pub(super) fn fail(&self, error: &io::Error) {
-        self.give(&Answer::Error(Errno::from_io_error(error).unwrap_or(Errno::IO)), &[]);
-    }
-}
+use super::reply::Reply;
 
 /// Serves what is mounted on a thread of its own, until nothing is any more: the files of the tree
 /// are these disks.

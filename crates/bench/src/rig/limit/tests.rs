@@ -86,7 +86,7 @@ fn is_rate(what: &str, expected: f64, measure: impl Fn() -> f64) {
     panic!("{what}: {found:?} instead of {expected}");
 }
 
-/// Where the next request goes: nowhere near the one before it.
+/// Place of the next request: nowhere near the one before it.
 fn place(at: u64, bytes: usize) -> u64 {
     let blocks = (64 * MIB / bytes) as u64;
     at * 77 % blocks * bytes as u64

@@ -14,15 +14,16 @@ const TICKS_A_SECOND: f64 = 100.0;
 
 /// A process that is killed when this goes. What it says on stderr goes into a file.
 #[derive(Debug)]
-pub struct Talk {
+pub struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<String>>,
     log: PathBuf,
 }
 
-impl Talk {
-    /// To be called on the main thread: the process ends with the thread that starts it.
+impl Process {
+    /// Starts a process. Call this on the main thread: the process ends with the thread that starts
+    /// it.
     pub fn start(mut command: Command, log: PathBuf) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
         let mut child = command.spawn()?;
@@ -38,7 +39,7 @@ impl Talk {
     }
 
     /// The next line that it says. An error says what it said last on stderr.
-    pub fn hear(&self, patience: Duration) -> Result<String, String> {
+    pub fn read_line(&self, patience: Duration) -> Result<String, String> {
         match self.lines.recv_timeout(patience) {
             Ok(Ok(line)) => Ok(line),
             Ok(Err(error)) => Err(error.to_string()),
@@ -50,12 +51,12 @@ impl Talk {
     }
 
     /// Says a line to it.
-    pub fn say(&mut self, line: &str) -> io::Result<()> {
+    pub fn write_line(&mut self, line: &str) -> io::Result<()> {
         self.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin, "{line}"))
     }
 
     /// Has nothing more to say to it, and waits until it has ended.
-    pub fn farewell(&mut self, patience: Duration) -> Result<(), String> {
+    pub fn finish(&mut self, patience: Duration) -> Result<(), String> {
         drop(self.stdin.take());
         loop {
             match self.lines.recv_timeout(patience) {
@@ -68,13 +69,19 @@ impl Talk {
         if status.success() { Ok(()) } else { Err(last_line(&self.log)) }
     }
 
-    /// Of the process.
+    /// The last line that it said on stderr.
+    #[must_use]
+    pub fn last_error(&self) -> String {
+        last_line(&self.log)
+    }
+
+    /// Number of the process.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// It is no longer running.
+    /// Returns whether it is no longer running.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().map_or(true, |status| status.is_some())
     }
@@ -92,7 +99,7 @@ impl Talk {
     }
 }
 
-impl Drop for Talk {
+impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -141,12 +148,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let mut command = Command::new("sh");
         command.args(["-c", "read word; echo got $word; echo broken >&2; exit 3"]);
-        let mut talk = Talk::start(command, directory.path().join("log")).expect("a process");
-        assert!(talk.cpu_seconds().is_some() && talk.peak_memory_bytes().is_some());
-        talk.say("this").expect("it listens");
+        let mut process = Process::start(command, directory.path().join("log")).expect("a process");
+        assert!(process.cpu_seconds().is_some() && process.peak_memory_bytes().is_some());
+        process.write_line("this").expect("it listens");
         let patience = Duration::from_secs(10);
-        assert_eq!(talk.hear(patience), Ok("got this".to_owned()));
-        assert_eq!(talk.hear(patience), Err("it says 'broken'".to_owned()));
-        assert_eq!(talk.farewell(patience), Err("it says 'broken'".to_owned()));
+        assert_eq!(process.read_line(patience), Ok("got this".to_owned()));
+        assert_eq!(process.read_line(patience), Err("it says 'broken'".to_owned()));
+        assert_eq!(process.finish(patience), Err("it says 'broken'".to_owned()));
     }
 }

@@ -1,7 +1,9 @@
-//! An array within this process.
+//! Cases within this process: an array, and copies between an area and the buffers of requests. No
+//! engine of one thread over memory can do more than these.
 
+use std::hint::black_box;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_array::assemble::{Config, MemberConfig, Standing as InArray, StartLog};
 use braid_array::create::{Blueprint, NewArray, NewBitmap, NewDevice, NewLog};
@@ -12,48 +14,60 @@ use braid_host::member::{self, MemberFile, Mode};
 use braid_host::serve::{Assembled, Private};
 
 use super::Options;
-use super::case::{Place, Shape, member_bytes};
-use super::load::{Load, drive, fill, keep};
-use crate::compare::figures::Figures;
+use super::case::{CHUNK_BYTES, Place, member_bytes, members};
+use super::load::{Load, drive, fill};
+use crate::compare::rates::Figures;
 use crate::failure::Failure;
-use crate::model::{Note, Standing};
-use crate::rig::{LoopDevice, MemberFiles, Room};
+use crate::rig::process::cpu_seconds;
+use crate::rig::{LoopDevice, Room, Stack};
 
-/// A case that stands.
-pub(super) struct Stand {
-    array: Option<Private>,
-    area_bytes: u64,
-    length: Duration,
-    // In this order: devices lie on files.
-    _devices: Vec<LoopDevice>,
-    _files: Option<MemberFiles>,
+/// The clock is read after so much, as often as it costs nothing.
+const BETWEEN_BYTES: u32 = 1 << 20;
+
+/// Shape of an array within the process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) level: Level,
+    pub(super) members: usize,
+    pub(super) chunk_bytes: u64,
 }
 
-impl Stand {
-    pub(super) fn set_up(
+impl Shape {
+    /// Four chunks of data are 1M.
+    pub(super) const STRIPES: Self =
+        Self { level: Level::Raid5, members: 5, chunk_bytes: CHUNK_BYTES / 2 };
+
+    pub(super) const fn usual(level: Level) -> Self {
+        Self { level, members: members(level), chunk_bytes: CHUNK_BYTES }
+    }
+}
+
+/// An array that runs.
+pub(super) struct Inside {
+    array: Option<Private>,
+    area_bytes: u64,
+}
+
+impl Inside {
+    /// Starts an array of a shape, all of whose area was written once; also what its members lie
+    /// on.
+    pub(super) fn start(
         options: &Options,
-        name: String,
+        stack: Stack,
         shape: Shape,
         place: Place,
         room: &Room,
-    ) -> Result<Self, Failure> {
-        let count = shape.members;
+    ) -> Result<(Self, Stack), Failure> {
+        let name = stack.name.clone();
         let bytes = member_bytes(shape.level, options.area_bytes);
-        let files = match place {
-            Place::Memory => None,
-            Place::Files | Place::Blocks => Some(room.member_files(&name, count, bytes)?),
+        let stack = match place {
+            Place::Memory => stack,
+            Place::Files => stack.files(shape.members, bytes)?,
+            Place::Blocks => stack.files(shape.members, bytes)?.loops(LoopDevice::DIRECT)?,
         };
-        let paths = files.as_ref().map_or(&[][..], |files| &files.paths);
-        let mut devices = Vec::new();
         let members = match place {
-            Place::Memory => memory(&name, room, count, bytes)?,
-            Place::Files => open(paths)?,
-            Place::Blocks => {
-                for path in paths {
-                    devices.push(LoopDevice::over(room, path)?);
-                }
-                open(&devices.iter().map(|one| one.device.clone()).collect::<Vec<PathBuf>>())?
-            }
+            Place::Memory => memory(&name, room, shape.members, bytes)?,
+            Place::Files | Place::Blocks => open(&stack.members)?,
         };
         let blueprint = blueprint(&name, shape, &members)?;
         write(&blueprint, &members)?;
@@ -62,11 +76,9 @@ impl Stand {
             .map_err(|why| Failure::explained(&name, why))?;
         let area_bytes = options.area_bytes.min(array.size_bytes());
         let filled = fill(array.door(), area_bytes);
-        let length = Duration::from_millis(options.run_ms);
-        let array = Some(array);
-        let stand = Self { array, area_bytes, length, _devices: devices, _files: files };
+        let inside = Self { array: Some(array), area_bytes };
         filled.map_err(|reason| Failure::refused(name, reason, "see the kernel's log for why"))?;
-        Ok(stand)
+        Ok((inside, stack))
     }
 
     /// Has the load carried out.
@@ -76,17 +88,38 @@ impl Stand {
     }
 }
 
-impl Drop for Stand {
+impl Drop for Inside {
     fn drop(&mut self) {
         // What it held goes as well.
         let _ = self.array.take().map(Private::stop);
     }
 }
 
-impl Standing for Stand {
-    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        keep(job, note, |load| self.drive(load, self.length))
+/// Copies from and to an area that was written once, for so long.
+pub(super) fn copy(area: &mut [u8], load: Load, length: Duration) -> Figures {
+    let bytes = load.bytes as usize;
+    let mut buffers = vec![vec![0xb7; bytes]; load.depth];
+    let at_a_time = u64::from((BETWEEN_BYTES / load.bytes).max(1));
+    let mut number = 0;
+    let before = cpu_seconds("thread-self");
+    let begun = Instant::now();
+    while begun.elapsed() < length {
+        for number in number..number + at_a_time {
+            let at = load.offset(number, area.len() as u64) as usize;
+            let there = &mut area[at..at + bytes];
+            let buffer = &mut buffers[number as usize % load.depth];
+            if load.writes {
+                there.copy_from_slice(black_box(buffer));
+            } else {
+                black_box(buffer).copy_from_slice(there);
+            }
+        }
+        number += at_a_time;
     }
+    let seconds = begun.elapsed().as_secs_f64();
+    let cpu_s = before.zip(cpu_seconds("thread-self")).map(|(before, now)| now - before);
+    let requests = number as f64;
+    Figures { requests, iops: requests / seconds, cpu_s, ..Figures::default() }
 }
 
 fn memory(name: &str, room: &Room, count: usize, bytes: u64) -> Result<Vec<MemberFile>, Failure> {
@@ -145,7 +178,7 @@ fn write(blueprint: &Blueprint, members: &[MemberFile]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a new array is started with: all members are in sync.
+/// Configures a new array: all members are in sync.
 fn config(blueprint: &Blueprint, members: &[MemberFile]) -> Config {
     let superblocks: Vec<_> = blueprint.superblocks.iter().flatten().cloned().collect();
     let member = |((role, member), superblock): ((u16, &MemberFile), _)| MemberConfig {

@@ -1,25 +1,26 @@
-//! What the numbers say, in sentences that are different when the numbers are.
+//! Sentences that follow from the numbers.
 
 use super::case::{Built, Cache, Case};
 use super::level::Level;
-use super::numbers::{Numbers, number, rate};
+use super::numbers::{Levels, RATE};
 use super::published;
+use crate::compare::words::number;
 
 /// Ratios closer than this are the same.
 const SAME: f64 = 0.05;
 /// A cache is so many times as fast as what is not in memory.
 const CACHED: f64 = 2.0;
-/// What is furthest is named so often.
+/// Number of ratios that are named, the furthest first.
 const NAMED: usize = 3;
 
 /// The published figures that were the worst: the job, what it is, and the levels.
 const WORST: [(&str, &str, &[Level]); 3] = [
-    ("RND4KQ32T16-Write", "Small random writes, many at once", &[Level::Raid5, Level::Raid6]),
-    ("RND4KQ1T1-Write", "Small random writes, one at a time", &[Level::Raid5, Level::Raid6]),
-    ("SEQ128KQ32T1-Write", "Long writes in pieces of 128K", &[Level::Raid6]),
+    ("RND4KQ32T16-Write", "Small random writes, many at once", &[Level::RAID_5, Level::RAID_6]),
+    ("RND4KQ1T1-Write", "Small random writes, one at a time", &[Level::RAID_5, Level::RAID_6]),
+    ("SEQ128KQ32T1-Write", "Long writes in pieces of 128K", &[Level::RAID_6]),
 ];
 
-pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
+pub(super) fn sentences(numbers: &Levels<'_>) -> Vec<String> {
     let mut says: Vec<String> =
         WORST.iter().filter_map(|(job, what, levels)| worst(numbers, job, what, levels)).collect();
     let lost = says.len().min(2);
@@ -42,16 +43,12 @@ const fn braid(level: Level, cache: Cache) -> Case {
     Case { built: Built::Braid(level), cache }
 }
 
-fn to_plain(numbers: &Numbers<'_>, case: Case, job: &str) -> Option<f64> {
-    Some(numbers.to_plain(case, job)?.median)
-}
-
-/// What was lost most when it was published.
-fn worst(numbers: &Numbers<'_>, job: &str, what: &str, levels: &[Level]) -> Option<String> {
+/// Says what became of the worst that was published.
+fn worst(numbers: &Levels<'_>, job: &str, what: &str, levels: &[Level]) -> Option<String> {
     let of = |cache: Cache| -> Vec<(Level, f64, f64)> {
         let one = |level: &Level| {
             let case = braid(*level, cache);
-            Some((*level, to_plain(numbers, case, job)?, numbers.published_ratio(case, job)?))
+            Some((*level, numbers.kept(case, job)?, numbers.published_ratio(case, job)?))
         };
         levels.iter().filter_map(one).collect()
     };
@@ -64,7 +61,8 @@ fn worst(numbers: &Numbers<'_>, job: &str, what: &str, levels: &[Level]) -> Opti
         (false, _) => (Cache::Warm, warm, cold),
     };
     let list = |all: &[(Level, f64, f64)], value: fn(&(Level, f64, f64)) -> f64| {
-        let one = |entry: &(Level, f64, f64)| format!("{:.2} on {}", value(entry), entry.0.name());
+        let one =
+            |entry: &(Level, f64, f64)| format!("{:.2} on {}", value(entry), entry.0.facts().name);
         all.iter().map(one).collect::<Vec<_>>().join(" and ")
     };
     let mut text = format!(
@@ -79,7 +77,7 @@ fn worst(numbers: &Numbers<'_>, job: &str, what: &str, levels: &[Level]) -> Opti
             ratio if ratio < 1.0 - SAME => "loses more than was published",
             _ => "loses as much as was published",
         };
-        text += &format!(" {} {word}.", level.name());
+        text += &format!(" {} {word}.", level.facts().name);
     }
     if !other.is_empty() {
         text += &format!(" Cold it is {}.", list(&other, |entry| entry.1));
@@ -87,11 +85,11 @@ fn worst(numbers: &Numbers<'_>, job: &str, what: &str, levels: &[Level]) -> Opti
     Some(text)
 }
 
-/// What the page cache does to the figures.
-fn cached(numbers: &Numbers<'_>) -> Option<String> {
+/// Says what the page cache does to the figures.
+fn cached(numbers: &Levels<'_>) -> Option<String> {
     let job = published::JOBS[0].0;
     let case = |cache| Case { built: Built::Plain, cache };
-    let of = |cache| Some(numbers.measured(case(cache), job, rate)?.spread.median);
+    let of = |cache| numbers.median(case(cache), job, RATE);
     let factor = of(Cache::Warm)? / of(Cache::Cold)?;
     let published = published::figures(Built::Plain, job)?.0;
     let published = published / published::figures(Built::Bare, job)?.0;
@@ -108,19 +106,19 @@ fn cached(numbers: &Numbers<'_>) -> Option<String> {
     ))
 }
 
-/// How much of one disk each level keeps under a job file of one's own.
-fn kept(numbers: &Numbers<'_>) -> Vec<String> {
+/// Says how much of one disk each level keeps under a job file of one's own.
+fn kept(numbers: &Levels<'_>) -> Vec<String> {
     let mut says = Vec::new();
     for cache in Cache::ALL {
         for &level in &numbers.options.levels {
             let all = figures(numbers, cache, |case, job| {
-                (case.built == Built::Braid(level)).then(|| to_plain(numbers, case, job))?
+                (case.built == Built::Braid(level)).then(|| numbers.kept(case, job))?
             });
             if let (Some((least, _, low)), Some((most, _, high))) = (all.first(), all.last()) {
                 says.push(format!(
                     "{} keeps from {low:.2} ({least}) to {high:.2} ({most}) of the rate without \
                      RAID, {} cache.",
-                    level.name(),
+                    level.facts().name,
                     cache.name()
                 ));
             }
@@ -131,7 +129,7 @@ fn kept(numbers: &Numbers<'_>) -> Vec<String> {
 
 /// All figures of Braid's with one cache, the least first: job, level and value.
 fn figures(
-    numbers: &Numbers<'_>,
+    numbers: &Levels<'_>,
     cache: Cache,
     value: impl Fn(Case, &str) -> Option<f64>,
 ) -> Vec<(String, Level, f64)> {
@@ -145,9 +143,9 @@ fn figures(
     all
 }
 
-/// Whether RAID makes anything faster on one divided medium.
-fn gained(numbers: &Numbers<'_>, cache: Cache) -> Option<String> {
-    let all = figures(numbers, cache, |case, job| to_plain(numbers, case, job));
+/// Says whether RAID makes anything faster on one divided medium.
+fn gained(numbers: &Levels<'_>, cache: Cache) -> Option<String> {
+    let all = figures(numbers, cache, |case, job| numbers.kept(case, job));
     let (job, level, most) = all.last()?;
     let count = all.iter().filter(|(_, _, ratio)| *ratio > 1.0 + SAME).count();
     let of = all.len();
@@ -161,15 +159,15 @@ fn gained(numbers: &Numbers<'_>, cache: Cache) -> Option<String> {
         format!(
             "Faster than one disk: {count} of {of} figures ({cache} cache), most of all {} on \
              {job}: {most:.2} times.",
-            level.name()
+            level.facts().name
         )
     })
 }
 
-/// Where Braid keeps less than was published.
-fn below_published(numbers: &Numbers<'_>) -> Option<String> {
+/// Says where Braid keeps less than was published.
+fn below_published(numbers: &Levels<'_>) -> Option<String> {
     let share = |case: Case, job: &str| {
-        Some(to_plain(numbers, case, job)? / numbers.published_ratio(case, job)?)
+        Some(numbers.kept(case, job)? / numbers.published_ratio(case, job)?)
     };
     let cache =
         Cache::ALL.into_iter().rev().find(|cache| !figures(numbers, *cache, share).is_empty())?;
@@ -180,9 +178,9 @@ fn below_published(numbers: &Numbers<'_>) -> Option<String> {
     }
     let one = |(job, level, _): &&(String, Level, f64)| {
         let case = braid(*level, cache);
-        let pair = to_plain(numbers, case, job).zip(numbers.published_ratio(case, job));
+        let pair = numbers.kept(case, job).zip(numbers.published_ratio(case, job));
         let (ours, theirs) = pair.unwrap_or_default();
-        format!("{} on {job} ({ours:.2} for {theirs:.2})", level.name())
+        format!("{} on {job} ({ours:.2} for {theirs:.2})", level.facts().name)
     };
     let named: Vec<String> = below.iter().take(NAMED).map(one).collect();
     Some(format!(
@@ -195,10 +193,9 @@ fn below_published(numbers: &Numbers<'_>) -> Option<String> {
     ))
 }
 
-/// Where most is left of what the medium allows.
-fn below_bound(numbers: &Numbers<'_>, cache: Cache) -> Option<String> {
-    let share =
-        |case: Case, job: &str| Some(to_plain(numbers, case, job)? / numbers.bound(case, job)?);
+/// Says where most is left of what the medium allows.
+fn below_bound(numbers: &Levels<'_>, cache: Cache) -> Option<String> {
+    let share = |case: Case, job: &str| Some(numbers.kept(case, job)? / numbers.bound(case, job)?);
     let all = figures(numbers, cache, share);
     let (job, level, least) = all.first()?;
     let middle = &all[all.len() / 2];
@@ -207,11 +204,11 @@ fn below_bound(numbers: &Numbers<'_>, cache: Cache) -> Option<String> {
          least with {} on {job}: {least:.2}.",
         middle.2,
         cache.name(),
-        level.name()
+        level.facts().name
     ))
 }
 
-fn rivals(numbers: &Numbers<'_>, cache: Cache) -> Vec<String> {
+fn rivals(numbers: &Levels<'_>, cache: Cache) -> Vec<String> {
     let mut says = Vec::new();
     for &rival in &numbers.options.against {
         let mut all = Vec::new();

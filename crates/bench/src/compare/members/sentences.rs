@@ -1,39 +1,39 @@
-//! What the numbers say, in sentences.
+//! Sentences that follow from the numbers.
 
 use super::Case;
 use super::class::Class;
-use super::numbers::{Numbers, What, of};
-use crate::tool::bonnie::{READ, REWRITE, SEEKS, WRITE};
+use super::numbers::{COLD_READS, KINDS, Kind, Members, WARM_READS, WRITES};
+use crate::compare::words::{between, list, range as ends, two};
 
-/// From here on two members count as writing twice as much as one.
+/// Least ratio at which two members count as writing twice as much as one.
 const DOUBLES: f64 = 1.8;
-/// From here on what the limits let through counts as reached.
+/// Least share of what the limits let through that counts as reached.
 const REACHED: f64 = 0.9;
-/// So much less than one volume counts as a loss.
+/// Ratio to one volume below which it counts as a loss.
 const LOSS: f64 = 0.9;
 
-pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
+pub(super) fn sentences(numbers: &Members<'_>) -> Vec<String> {
     let all = [doubling(numbers), plateau(numbers), reads(numbers), seeks(numbers), loses(numbers)];
     all.into_iter().flatten().collect()
 }
 
 /// The case of so many members, and the ratio to one, of the classes that have it.
-fn ratios(numbers: &Numbers<'_>, members: u16, what: What) -> Vec<(Case, f64)> {
+fn ratios(numbers: &Members<'_>, members: u16, what: Kind) -> Vec<(Case, f64)> {
     let case = |class: &&'static Class| Case { class, members };
     let cases = numbers.classes();
     cases.iter().map(case).filter_map(|case| Some((case, numbers.ratio(case, what)?))).collect()
 }
 
 /// `m1.large 1.93 times (published 1.93)`
-fn beside(case: Case, ratio: f64, what: What) -> String {
+fn beside(case: Case, ratio: f64, what: Kind) -> String {
     let name = case.class.name;
-    let published = Numbers::published_ratio(case, what);
+    let published = what.published_ratio(case);
     let published = published.map_or_else(String::new, |ratio| format!(" (published {ratio:.2})"));
     format!("{ratio:.2} times on {name}{published}")
 }
 
-fn doubling(numbers: &Numbers<'_>) -> Option<String> {
-    let what = What::Of(WRITE);
+fn doubling(numbers: &Members<'_>) -> Option<String> {
+    let what = WRITES;
     let all = ratios(numbers, 2, what);
     let (doubled, less): (Vec<_>, Vec<_>) = all.iter().partition(|(_, ratio)| *ratio >= DOUBLES);
     let words =
@@ -60,8 +60,8 @@ fn doubling(numbers: &Numbers<'_>) -> Option<String> {
     }
 }
 
-fn plateau(numbers: &Numbers<'_>) -> Option<String> {
-    let what = What::Of(WRITE);
+fn plateau(numbers: &Members<'_>) -> Option<String> {
+    let what = WRITES;
     let all = ratios(numbers, 4, what);
     let share = |case: Case| numbers.share(case, what).unwrap_or_default();
     let (reached, below): (Vec<_>, Vec<_>) =
@@ -89,13 +89,13 @@ fn plateau(numbers: &Numbers<'_>) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-fn reads(numbers: &Numbers<'_>) -> Option<String> {
+fn reads(numbers: &Members<'_>) -> Option<String> {
     let warm: Vec<f64> = [2, 4]
         .into_iter()
-        .flat_map(|members| ratios(numbers, members, What::Of(READ)))
+        .flat_map(|members| ratios(numbers, members, WARM_READS))
         .map(|(_, ratio)| ratio)
         .collect();
-    let cold = ratios(numbers, 2, What::ColdRead);
+    let cold = ratios(numbers, 2, COLD_READS);
     if warm.is_empty() || cold.is_empty() {
         return None;
     }
@@ -114,15 +114,15 @@ fn reads(numbers: &Numbers<'_>) -> Option<String> {
     ))
 }
 
-fn seeks(numbers: &Numbers<'_>) -> Option<String> {
-    let what = What::Of(SEEKS);
+fn seeks(numbers: &Members<'_>) -> Option<String> {
+    let what = KINDS[3];
     let all = ratios(numbers, 4, what);
     if all.is_empty() {
         return None;
     }
     let words = list(all.iter().map(|(case, ratio)| beside(*case, *ratio, what)));
     let published_loss =
-        |case: Case| Numbers::published_ratio(case, what).is_some_and(|published| published < LOSS);
+        |case: Case| what.published_ratio(case).is_some_and(|published| published < LOSS);
     let (seen, not): (Vec<_>, Vec<_>) =
         all.iter().filter(|(case, _)| published_loss(*case)).partition(|(_, ratio)| *ratio < LOSS);
     let mut sentence = format!("Four members seek {words}.");
@@ -140,12 +140,13 @@ fn seeks(numbers: &Numbers<'_>) -> Option<String> {
     Some(sentence)
 }
 
-/// Where least of what the limits let through came through: over an array, and over one volume.
-fn loses(numbers: &Numbers<'_>) -> Option<String> {
+/// Says where least of what the limits let through came through: over an array, and over one
+/// volume.
+fn loses(numbers: &Members<'_>) -> Option<String> {
     let least = |arrays: bool| {
-        let cases = numbers.classes().into_iter().flat_map(of);
+        let cases = numbers.classes().into_iter().flat_map(Case::of);
         let cases = cases.filter(move |case| (case.members > 1) == arrays);
-        let kinds = [What::Of(WRITE), What::Of(REWRITE), What::ColdRead];
+        let kinds = [WRITES, KINDS[1], COLD_READS];
         cases
             .flat_map(|case| kinds.map(|what| (case, what)))
             .filter_map(|(case, what)| Some((case, what, numbers.share(case, what)?)))
@@ -160,25 +161,11 @@ fn loses(numbers: &Numbers<'_>) -> Option<String> {
     Some(format!(
         "Braid loses most at \"{}\" over {members} members of {class}: {share:.2} of what the \
          limits let through.{alone}",
-        what.name()
+        what.name
     ))
-}
-
-/// `a`, `a and b`, `a, b and c`
-fn list(words: impl Iterator<Item = String>) -> String {
-    let words: Vec<String> = words.collect();
-    match words.as_slice() {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }
 
 /// `0.93 to 0.98`, or `0.98`
 fn range(numbers: &[f64]) -> String {
-    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = numbers.iter().copied().fold(0.0, f64::max);
-    let least = format!("{least:.2}");
-    let most = format!("{most:.2}");
-    if least == most { least } else { format!("{least} to {most}") }
+    ends(numbers.iter().copied()).map_or_else(String::new, |both| between(both, two))
 }

@@ -4,52 +4,34 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::load::{Load, MIB, keep, latencies, measure};
-use crate::compare::under_fio::{Served, Target, Under, forgive};
+use super::load::{Load, MIB, latencies, measure};
+use crate::compare::rates::Figures;
 use crate::failure::Failure;
-use crate::model::{Note, Standing};
-use crate::rig::VirtualDisk;
-use crate::rig::talk::cpu_seconds;
+use crate::rig::process::cpu_seconds;
+use crate::rig::{Stack, VirtualDisk};
 
-/// A disk over vhost-user, the process that serves it, and what lies below.
-pub(super) struct Guest {
+/// A disk over vhost-user, as the driver of a virtual machine uses it.
+pub(super) struct Driver {
     disk: VirtualDisk,
     server: u32,
     area_bytes: u64,
-    length: Duration,
-    commands: Vec<String>,
-    _under: Under,
-    /// It is somebody else's fault if it fails: the others go on.
-    forgiven: bool,
 }
 
-impl Guest {
-    /// What is served there, all of it written once.
-    pub(super) fn filled(
-        served: Served,
-        area_bytes: u64,
-        length: Duration,
-    ) -> Result<Self, Failure> {
-        let Served { target, server, commands, under } = served;
-        let Target::VhostUser(socket) = target else { unreachable!("it is served so") };
+impl Driver {
+    /// The disk that is served there, all of whose area was written once.
+    pub(super) fn on(stack: &Stack, area_bytes: u64) -> Result<Self, Failure> {
+        let socket = stack.top.path();
         let refused = |why| Failure::refused(socket.display(), why, "see what its process says");
         let disk = VirtualDisk::connect(&socket).map_err(refused)?;
-        let mut guest = Self {
-            disk,
-            server: server.unwrap_or_default(),
-            area_bytes,
-            length,
-            commands,
-            _under: under,
-            forgiven: false,
-        };
+        let mut guest = Self { disk, server: stack.server.unwrap_or_default(), area_bytes };
         guest.fill().map_err(refused)?;
         Ok(guest)
     }
 
-    /// What goes wrong with it leaves a gap.
-    pub(super) fn forgiven(self) -> Self {
-        Self { forgiven: true, ..self }
+    /// Has the load carried out.
+    pub(super) fn drive(&mut self, load: Load, length: Duration) -> Result<Figures, String> {
+        let server = self.server;
+        measure(length, || cpu_seconds(server), |length| self.ask_for(load, length))
     }
 
     /// Writes the area once, so that no hole is read.
@@ -63,7 +45,7 @@ impl Guest {
         Ok(())
     }
 
-    /// How long each request took, and all of them.
+    /// Makes requests; returns how long each took, and all of them.
     fn ask_for(&mut self, load: Load, length: Duration) -> Result<(Histogram<u64>, f64), String> {
         let Self { disk, area_bytes, .. } = self;
         let mut latencies = latencies();
@@ -97,17 +79,5 @@ impl Guest {
             }
         }
         Ok((latencies, begun.elapsed().as_secs_f64()))
-    }
-}
-
-impl Standing for Guest {
-    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
-        note.commands.append(&mut self.commands);
-        let length = self.length;
-        let server = self.server;
-        let cpu_s = || cpu_seconds(server);
-        let run =
-            keep(job, note, |load| measure(length, cpu_s, |length| self.ask_for(load, length)));
-        if self.forgiven { run.map_err(forgive) } else { run }
     }
 }

@@ -1,18 +1,19 @@
-//! What the figures show, in sentences that come out of them.
+//! Sentences that follow from the figures.
 
 use super::entry::Entry;
 use super::published::Figures;
 use super::setting::{link, number};
 use super::tables::percent;
 use super::words::{Pattern, Storage};
+use crate::compare::words::{between, range, two};
 
-/// At least so much of what was published counts as seen.
+/// Least share of what was published that counts as seen.
 const SEEN: f64 = 0.9;
-/// So much of what the links allow counts as all of it.
+/// Share of what the links allow that counts as all of it.
 const ALL_OF_IT: f64 = 0.9;
 
 /// The sentences.
-pub(super) fn says(entries: &[Entry]) -> Vec<String> {
+pub(super) fn sentences(entries: &[Entry]) -> Vec<String> {
     let mut says: Vec<String> = Vec::new();
     for (level, nodes) in [("raid4", 3), ("raid6", 5)] {
         let array: Vec<&Entry> =
@@ -28,7 +29,7 @@ pub(super) fn says(entries: &[Entry]) -> Vec<String> {
     says
 }
 
-/// Whether what was published is seen here.
+/// Says whether what was published is seen here.
 fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
     let comparable = |entry: &&&Entry| entry.is_made_by_nodes() && Figures::of(entry).is_some();
     let made: Vec<&&Entry> = array.iter().filter(comparable).collect();
@@ -42,10 +43,9 @@ fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
         (false, false) => "is not seen",
     };
     let clients = made.iter().filter_map(|entry| entry.client(all)).map(Entry::of_line);
-    let client = range(clients).map_or_else(String::new, |(low, high)| {
-        format!("; the client alone {}", shares(low, high))
-    });
-    let (least, most) = range(made.iter().map(|entry| entry.of_line()))?;
+    let client = range(clients).map(|ends| format!("; the client alone {}", shares(ends)));
+    let client = client.unwrap_or_default();
+    let made = range(made.iter().map(|entry| entry.of_line()))?;
     Some(format!(
         "{}, {}: a client that sends the parity, too, sends {:.0} % more, and {} came back where \
          parity made by nodes was first published. That {verdict}: here it is {} over the client's \
@@ -54,13 +54,13 @@ fn seen(array: &[&Entry], all: &[Entry]) -> Option<String> {
         number(first.nodes, "node"),
         figures.costs() * 100.0,
         percent(figures.gain),
-        percents(low, high),
+        between((low, high), percent),
         figures.ceiling,
-        shares(least, most),
+        shares(made),
     ))
 }
 
-/// What becomes of it with more nodes.
+/// Says what becomes of it with more nodes.
 fn over_nodes(entries: &[Entry]) -> Option<String> {
     let sweep = |entry: &&Entry| {
         let alone = entry.clients == 1 && entry.pattern == Pattern::Write;
@@ -96,8 +96,8 @@ fn reads(entries: &[Entry]) -> Option<String> {
     for pattern in [Pattern::Read, Pattern::ReadOneLost, Pattern::ReadTwoLost] {
         let reads = reads.clone().filter(|entry| entry.pattern == pattern);
         let parts_of_bound = reads.filter_map(|entry| Some(entry.of_line() / entry.bound_lines()?));
-        let Some((low, high)) = range(parts_of_bound) else { continue };
-        let part = between(format!("{low:.2}"), format!("{high:.2}"));
+        let Some(ends) = range(parts_of_bound) else { continue };
+        let part = between(ends, two);
         let without = match pattern.lost() {
             0 => "with all nodes",
             1 => "without one",
@@ -124,9 +124,8 @@ fn on_disk(entries: &[Entry]) -> Option<String> {
         Some(entry.data_bytes_s.median / entries.iter().find(same)?.data_bytes_s.median)
     };
     let of = |pattern: &dyn Fn(Pattern) -> bool, what: &str| {
-        let (low, high) =
-            range(entries.iter().filter(|entry| pattern(entry.pattern)).filter_map(ratio))?;
-        Some(format!("{what} are {}", times(low, high)))
+        let of_pattern = entries.iter().filter(|entry| pattern(entry.pattern));
+        Some(format!("{what} are {}", times(range(of_pattern.filter_map(ratio))?)))
     };
     let parts = [
         of(&|pattern| pattern == Pattern::Write, "writes of whole stripes"),
@@ -147,12 +146,11 @@ fn beside_gluster(entries: &[Entry]) -> Option<String> {
         Some(entry.data_bytes_s.median / beside.data_bytes_s.median)
     };
     let writes = entries.iter().filter(|entry| entry.pattern == Pattern::Write);
-    let (low, high) = range(writes.filter_map(ratio))?;
-    let times = times(low, high);
+    let times = times(range(writes.filter_map(ratio))?);
     Some(format!("Beside a dispersed GlusterFS volume on the same links, writes are {times}."))
 }
 
-/// Where Braid loses: against what the links allow, and against the client alone.
+/// Says where Braid loses: against what the links allow, and against the client alone.
 fn losses(entries: &[Entry]) -> Vec<String> {
     let ours = || entries.iter().filter(|entry| entry.schedule != "gluster");
     let of_bound = |entry: &&Entry| Some(entry.of_line() / entry.bound_lines()?);
@@ -191,7 +189,7 @@ fn losses(entries: &[Entry]) -> Vec<String> {
     losses
 }
 
-/// What the figures of loopback are good for.
+/// Says what the figures of loopback are good for.
 fn unlimited(entries: &[Entry]) -> Option<String> {
     let loopback = entries.iter().filter(|entry| entry.link_bit_s.is_none()).count();
     (loopback > 0).then(|| {
@@ -205,28 +203,13 @@ fn unlimited(entries: &[Entry]) -> Option<String> {
     })
 }
 
-fn range(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    numbers.fold(None, |found, number| {
-        let (low, high) = found.unwrap_or((number, number));
-        Some((low.min(number), high.max(number)))
-    })
-}
-
 /// `0.95 to 0.98 of the line`, or one number if they say the same.
-fn shares(low: f64, high: f64) -> String {
-    format!("{} of the line", between(format!("{low:.2}"), format!("{high:.2}")))
+fn shares(ends: (f64, f64)) -> String {
+    format!("{} of the line", between(ends, two))
 }
 
-fn percents(low: f64, high: f64) -> String {
-    between(percent(low), percent(high))
-}
-
-fn times(low: f64, high: f64) -> String {
-    format!("{} times as fast", between(format!("{low:.2}"), format!("{high:.2}")))
-}
-
-fn between(low: String, high: String) -> String {
-    if low == high { low } else { format!("{low} to {high}") }
+fn times(ends: (f64, f64)) -> String {
+    format!("{} times as fast", between(ends, two))
 }
 
 #[cfg(test)]
@@ -248,16 +231,16 @@ mod tests {
             around(&setting(), "encoder", 0.98),
             around(&small(), "encoder", 0.84),
         ];
-        let text = says(&entries).join("\n");
+        let text = sentences(&entries).join("\n");
         assert!(text.contains("raid6 xor2d, 5 nodes: a client that sends the parity"), "{text}");
         assert!(text.contains("sends 67 % more") && text.contains("+38 % came back"), "{text}");
         assert!(text.contains("That is seen: here it is +40 % to +63 % over"), "{text}");
         assert!(text.contains("0.84 to 0.98 of the line"), "{text}");
         assert!(text.contains("the client alone 0.59 of the line"), "{text}");
         entries[2] = around(&small(), "encoder", 0.5);
-        assert!(says(&entries)[0].contains("is seen with some blocks only"));
+        assert!(sentences(&entries)[0].contains("is seen with some blocks only"));
         let entries = [around(&small(), "encoder", 0.6)];
-        assert!(says(&entries)[0].contains("That is not seen: here it is +0 %"));
+        assert!(sentences(&entries)[0].contains("That is not seen: here it is +0 %"));
     }
 
     #[test]
@@ -267,13 +250,13 @@ mod tests {
             around(&setting(), "encoder", 0.55),
             around(&gluster::beside(&setting()), "gluster", 0.5),
         ];
-        let text = says(&entries).join("\n");
+        let text = sentences(&entries).join("\n");
         assert!(text.contains("1 of 2 figures stay below 0.9"), "{text}");
         assert!(text.contains("256K, 500 Mbit/s, encoder (write), 0.55 of it"), "{text}");
         assert!(text.contains("In 1 case parity made by nodes is slower"), "{text}");
         assert!(text.contains("same links, writes are 1.10 times as fast"), "{text}");
         let fine = [around(&setting(), "encoder", 0.97)];
-        assert!(!says(&fine).join("\n").contains("loses"));
+        assert!(!sentences(&fine).join("\n").contains("loses"));
     }
 
     #[test]
@@ -288,11 +271,11 @@ mod tests {
             around(&disk, "encoder", 0.8),
             around(&Setting { link_bit_s: None, ..setting() }, "encoder", 5.0),
         ];
-        let text = says(&entries).join("\n");
+        let text = sentences(&entries).join("\n");
         assert!(text.contains("From 4 to 34 nodes"), "{text}");
         assert!(text.contains("0.90 of the line (34 nodes) and 0.97 (4 nodes)"), "{text}");
         assert!(text.contains("writes of whole stripes are 0.80 times as fast"), "{text}");
         assert!(text.contains("1 of 5 figures are of loopback"), "{text}");
-        assert!(says(&[]).is_empty());
+        assert!(sentences(&[]).is_empty());
     }
 }

@@ -1,19 +1,18 @@
-//! What the numbers say, in words.
+//! Sentences that follow from the numbers.
 
-use super::case::{Case, Flow, Level, State, Task};
+use super::case::{Case, Flow, Level, Task, states};
 use super::course::Phase;
-use super::numbers::{Numbers, figure, sized, states};
+use super::numbers::{States, figure, finish_error, kept, used};
 use super::published;
-use super::tables::{recovery_kept, use_kept};
 
 /// The default of `braid sync --min`, in MB/s.
 const DEFAULT_MIN_MB_S: f64 = 10.485_76;
-/// What is asked for: what dd keeps, and what the recovery keeps.
+/// Shares that are asked for: of dd, and of the recovery.
 const WANTED: (f64, f64) = (0.95, 0.3);
 const WANTED_READERS: f64 = 1.5;
 
 /// The sentences of the chapter, each of them where there are numbers for it.
-pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
+pub(super) fn sentences(numbers: &States<'_>) -> Vec<String> {
     let mut says = Vec::new();
     says.extend(Flow::ALL.into_iter().filter_map(|flow| cost(numbers, flow)));
     says.extend(Flow::ALL.into_iter().filter_map(|flow| give_and_take(numbers, flow)));
@@ -24,8 +23,8 @@ pub(super) fn says(numbers: &Numbers<'_>) -> Vec<String> {
     says
 }
 
-/// What the states of a mirror cost.
-fn cost(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
+/// Says what the states of a mirror cost.
+fn cost(numbers: &States<'_>, flow: Flow) -> Option<String> {
     let of = |case| {
         let (ours, theirs) = numbers.mean_ratio(case, flow)?;
         Some(format!("{} (published {})", figure(Some(ours)), figure(Some(theirs))))
@@ -42,12 +41,11 @@ fn cost(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
     ))
 }
 
-/// What dd and a recovery leave to each other.
-fn give_and_take(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
+/// Says what dd and a recovery leave to each other.
+fn give_and_take(numbers: &States<'_>, flow: Flow) -> Option<String> {
     let level = Level::ALL[0];
-    let task = Task::Trace(flow);
-    let dd = numbers.share(level, task, use_kept)?;
-    let recovery = numbers.share(level, task, |course| recovery_kept(course, Phase::Both))?;
+    let dd = numbers.middle(level, flow, &kept(&used(Phase::Both)))?;
+    let recovery = numbers.middle(level, flow, &kept(Phase::Both.name()))?;
     let verb = match flow {
         Flow::Write => "writes",
         Flow::Read => "reads",
@@ -70,13 +68,12 @@ fn give_and_take(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
     Some(text)
 }
 
-/// Why they do not get what was wanted.
-fn why(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
+/// Says why they do not get what was wanted.
+fn why(numbers: &States<'_>, flow: Flow) -> Option<String> {
     let level = Level::ALL[0];
-    let task = Task::Trace(flow);
-    let speed = numbers.share(level, task, |course| course.recovery_mb_s(Phase::Both))?;
-    let alone = numbers.share(level, task, |course| course.recovery_mb_s(Phase::Alone))?;
-    let degraded = numbers.share(level, task, |course| course.use_mb_s(Phase::Degraded))?;
+    let speed = numbers.middle(level, flow, Phase::Both.name())?;
+    let alone = numbers.middle(level, flow, Phase::Alone.name())?;
+    let degraded = numbers.middle(level, flow, &used(Phase::Degraded))?;
     let mut text = String::new();
     if (speed / DEFAULT_MIN_MB_S - 1.0).abs() < 0.25 {
         text = format!(
@@ -97,12 +94,12 @@ fn why(numbers: &Numbers<'_>, flow: Flow) -> Option<String> {
     Some(text)
 }
 
-fn readers(numbers: &Numbers<'_>) -> Option<String> {
-    let mirror = Case::Array { level: Level::ALL[0], state: State::InSync };
+fn readers(numbers: &States<'_>) -> Option<String> {
+    let mirror = states(Level::ALL[0])[0];
     let largest = Task::Read(numbers.options.largest_mb());
-    let alone = numbers.dd(Case::Alone, largest)?.spread.median;
-    let two = numbers.dd(mirror, Task::TwoReaders)?.spread.median / alone;
-    let one = numbers.dd(mirror, largest)?.spread.median / alone;
+    let alone = numbers.dd(Case::Alone, largest)?.median;
+    let two = numbers.dd(mirror, Task::TwoReaders)?.median / alone;
+    let one = numbers.dd(mirror, largest)?.median / alone;
     let verdict = if two > WANTED_READERS { "both legs serve" } else { "the legs do not add up" };
     Some(format!(
         "Two readers of a mirror get {} of what one gets of a member on its own, and one reader \
@@ -112,10 +109,10 @@ fn readers(numbers: &Numbers<'_>) -> Option<String> {
     ))
 }
 
-/// Where the page cache takes no more.
-fn cliff(numbers: &Numbers<'_>) -> Option<String> {
-    let mirror = Case::Array { level: Level::ALL[0], state: State::InSync };
-    let speed = |&mb: &u64| Some((mb, numbers.dd(mirror, Task::Cached(mb))?.spread.median));
+/// Says where the page cache takes no more.
+fn cliff(numbers: &States<'_>) -> Option<String> {
+    let mirror = states(Level::ALL[0])[0];
+    let speed = |&mb: &u64| Some((mb, numbers.dd(mirror, Task::Cached(mb))?.median));
     let all: Vec<(u64, f64)> = numbers.options.sizes_mb.iter().filter_map(speed).collect();
     let (last, at_last) = all.last()?;
     let fall = all.windows(2).find(|pair| pair[1].1 < pair[0].1 / 2.0);
@@ -136,10 +133,8 @@ fn cliff(numbers: &Numbers<'_>) -> Option<String> {
     })
 }
 
-fn estimate(numbers: &Numbers<'_>) -> Option<String> {
-    let level = Level::ALL[0];
-    let task = Task::Trace(Flow::Write);
-    let error = |phase| numbers.share(level, task, |course| course.estimate_error(phase));
+fn estimate(numbers: &States<'_>) -> Option<String> {
+    let error = |phase| numbers.middle(Level::ALL[0], Flow::Write, &finish_error(phase));
     let with = error(Phase::Both)?;
     let after = error(Phase::After)?;
     Some(format!(
@@ -150,13 +145,13 @@ fn estimate(numbers: &Numbers<'_>) -> Option<String> {
     ))
 }
 
-/// Where most is lost.
-fn worst(numbers: &Numbers<'_>) -> Option<String> {
+/// Says where most is lost.
+fn worst(numbers: &States<'_>) -> Option<String> {
     let mut all = Vec::new();
     for flow in Flow::ALL {
         for case in states(Level::ALL[0]) {
             for &mb in &numbers.options.sizes_mb {
-                let ratio = numbers.ratio(case, sized(flow, mb));
+                let ratio = numbers.ratio(case, Task::sized(flow, mb));
                 all.extend(ratio.map(|ratio| (ratio, flow, case, mb)));
             }
         }

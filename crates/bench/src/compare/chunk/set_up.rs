@@ -1,0 +1,195 @@
+//! The cases, set up, and their jobs.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use super::cases::{Disk, DiskJob, Sweep, SweepJob, WAYS, counted_job, verb};
+use super::{Options, PUBLISHED_CHUNK_BYTES};
+use crate::compare::named;
+use crate::compare::prepared::{Prepared, fill, target_lines};
+use crate::failure::Failure;
+use crate::model::{Note, Standing};
+use crate::rig::{Array, ArraySpec, LoopDevice, Program, Room, Stack, Target};
+use crate::tool::qemu_img::{self, Image, Load};
+use crate::tool::{Tool, fio};
+
+/// Length of a request of a sequential stream, as programs read and write files.
+const STREAM_REQUEST_BYTES: u64 = 64 << 10;
+/// Number of requests that are counted.
+const COUNTED_REQUESTS: u64 = 512;
+pub(super) const COUNTED_REQUEST_BYTES: u64 = 4096;
+/// The file of a run that holds what members moved before and after.
+pub(super) const COUNTERS: &str = "members.txt";
+/// Bytes that a member keeps for itself, and that a chunk leaves over.
+const MEMBER_OWN_BYTES: u64 = 8 << 20;
+
+/// Returns the length of `count` members of an array that holds so much.
+fn member_bytes(level: &str, count: usize, bytes: u64) -> u64 {
+    let parities = match level {
+        "5" => 1,
+        "6" => 2,
+        _ => 0,
+    };
+    let data = count.saturating_sub(parities).max(1) as u64;
+    bytes.div_ceil(data).next_multiple_of(1 << 20) + MEMBER_OWN_BYTES
+}
+
+impl Sweep {
+    fn spec(&self) -> ArraySpec {
+        let level = self.level.clone();
+        ArraySpec { level, chunk_bytes: Some(self.chunk_bytes), ..ArraySpec::default() }
+    }
+}
+
+fn array_bytes(stack: &Stack) -> u64 {
+    stack.running_array().map_or(0, Array::size_bytes)
+}
+
+/// Requests of every length, and streams.
+pub(super) fn sweep(
+    sweep: &Sweep,
+    options: &Options,
+    room: &Room,
+) -> Result<Box<dyn Standing>, Failure> {
+    let tool = Tool::find("fio", "fio")?;
+    let bytes = member_bytes(&sweep.level, options.members, options.area_bytes);
+    let stack = Stack::new(room, &sweep.name()).files(options.members, bytes)?;
+    let stack = stack.array(sweep.spec())?;
+    let area_bytes = options.area_bytes.min(array_bytes(&stack));
+    fill(&stack, area_bytes, &mut Note { scratch: room.scratch.clone(), ..Note::default() })?;
+    let options = options.clone();
+    Ok(Prepared::on(stack, move |stack, job, note| {
+        let job = named(SweepJob::all(&options), |one| one.name(), job)?;
+        fio::run(&tool, &job_file(&options, job, &stack.top, area_bytes), note)
+    }))
+}
+
+/// A section for each length of requests, or number of streams.
+fn job_file(options: &Options, job: SweepJob, target: &Target, area_bytes: u64) -> String {
+    let runtime_ms = (options.seconds * 1e3).round();
+    let target = target_lines(target);
+    let mut text =
+        format!("[global]\n{target}group_reporting\ntime_based=1\nruntime={runtime_ms}ms\n");
+    let verb = verb(job.write());
+    let values: Vec<(&str, u64)> = if let SweepJob::Requests { depth, .. } = job {
+        let _ = writeln!(text, "iodepth={depth}\nnorandommap=1\nsize={area_bytes}\nrw=rand{verb}");
+        options.requests_bytes.iter().map(|&bytes| ("bs", bytes)).collect()
+    } else {
+        let most = options.streams.iter().max().copied().unwrap_or(1);
+        let bytes = STREAM_REQUEST_BYTES;
+        let region = area_bytes / u64::from(most) / bytes * bytes;
+        let _ = writeln!(text, "size={region}\noffset_increment={region}\nbs={bytes}\nrw={verb}");
+        options.streams.iter().map(|&number| ("numjobs", number.into())).collect()
+    };
+    for (section, (option, value)) in job.sections(options).iter().zip(values) {
+        let _ = writeln!(text, "[{section}]\nstonewall\n{option}={value}");
+    }
+    text
+}
+
+/// Members that are loop devices: the kernel counts what passes through them.
+pub(super) fn counted(
+    sweep: &Sweep,
+    options: &Options,
+    room: &Room,
+) -> Result<Box<dyn Standing>, Failure> {
+    let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
+    let bytes = options.area_bytes.min(64 << 20);
+    let bytes = member_bytes(&sweep.level, options.members, bytes);
+    let stack = Stack::new(room, &sweep.counted()).files(options.members, bytes)?;
+    let stack = stack.loops(LoopDevice::DIRECT)?.array(sweep.spec())?;
+    let image = whole(&stack);
+    qemu_img::fill(&qemu_img, &image)?;
+    Ok(Prepared::on(stack, move |stack, job, note| {
+        let write = named(WAYS, |write| counted_job(*write).to_owned(), job)?;
+        let load = Load { bytes: COUNTED_REQUEST_BYTES, depth: 1, write, scattered: true };
+        let before = counters(stack, "before")?;
+        let sent = qemu_img::send(&qemu_img, &image, load, COUNTED_REQUESTS, note)?;
+        note.file(qemu_img::OUTPUT, sent.1);
+        note.file(COUNTERS, before + &counters(stack, "after")?);
+        Ok(())
+    }))
+}
+
+/// A line for each member: when, which one, and what the kernel says of it.
+fn counters(stack: &Stack, when: &str) -> Result<String, Failure> {
+    let line = |device: &std::path::PathBuf| {
+        let name = device.file_name().unwrap_or_default().to_string_lossy();
+        let file = format!("/sys/block/{name}/stat");
+        let said = fs::read_to_string(&file)
+            .map_err(|error| Failure::system(&file, &error, "see that /sys is mounted"))?;
+        Ok(format!("{when} {name} {}\n", said.trim()))
+    };
+    stack.members.iter().map(line).collect()
+}
+
+/// All of an array as a disk.
+fn whole(stack: &Stack) -> Image {
+    Image { name: stack.top.word(), format: "raw", bytes: array_bytes(stack) >> 20 << 20 }
+}
+
+/// The disk of a virtual machine.
+pub(super) fn disk(
+    disk: Disk,
+    options: &Options,
+    room: &Room,
+) -> Result<Box<dyn Standing>, Failure> {
+    let qemu_img = Tool::find("qemu-img", "qemu-utils")?;
+    let stack = Stack::new(room, &disk.name());
+    let (stack, image) = match disk {
+        Disk::File | Disk::Nbdkit => {
+            let mut stack = stack.files(1, options.image_bytes)?;
+            if disk == Disk::Nbdkit {
+                stack = stack.served(Program::Nbdkit)?;
+            }
+            let image = Image { name: stack.top.word(), format: "raw", bytes: options.image_bytes };
+            (stack, image)
+        }
+        _ => on_array(stack, disk, options, &qemu_img)?,
+    };
+    qemu_img::fill(&qemu_img, &image)?;
+    let seconds = options.seconds;
+    Ok(Prepared::on(stack, move |_, job, note| {
+        let job = named(DiskJob::ALL, |one| one.name(), job)?;
+        qemu_img::run(&qemu_img, &image, job.load, seconds, note)
+    }))
+}
+
+fn on_array(
+    stack: Stack,
+    disk: Disk,
+    options: &Options,
+    qemu_img: &Tool,
+) -> Result<(Stack, Image), Failure> {
+    // A file system needs some for itself; so that all are alike, each array has it.
+    let own = if options.xfs { 320 << 20 } else { 64 << 20 };
+    let bytes = member_bytes("0", options.members, options.image_bytes / 8 * 9 + own);
+    let sweep = Sweep { level: "0".to_owned(), chunk_bytes: PUBLISHED_CHUNK_BYTES };
+    let spec = ArraySpec { nbd: disk == Disk::Nbd, ..sweep.spec() };
+    let mut stack = stack.files(options.members, bytes)?.array(spec)?;
+    if matches!(disk, Disk::Device | Disk::Image { .. }) {
+        stack = stack.device()?;
+    }
+    let mut image = whole(&stack);
+    if let Disk::Image { format, kind } = disk {
+        stack = stack.file_system(kind, "noatime")?;
+        let file = stack.top.path().join(format!("disk.{format}"));
+        image = Image { name: file.display().to_string(), format, bytes: options.image_bytes };
+        qemu_img::create(qemu_img, &image)?;
+    }
+    Ok((stack, image))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_large_enough_for_what_the_array_holds() {
+        let mib = |level, count, mib: u64| member_bytes(level, count, mib << 20) >> 20;
+        assert_eq!(mib("0", 6, 60), 10 + 8);
+        assert_eq!(mib("5", 6, 60), 12 + 8);
+        assert_eq!(mib("6", 6, 61), 16 + 8);
+        assert_eq!(mib("0", 1, 60), 60 + 8);
+    }
+}

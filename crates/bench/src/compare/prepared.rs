@@ -1,0 +1,128 @@
+//! A case that stands: its layers, and how a job is run on them; and requests of fio's at random
+//! places of anything that can be read and written.
+
+use std::fmt::Write as _;
+
+use crate::failure::{Ends, Failure};
+use crate::model::{Note, Standing};
+use crate::rig::{Stack, Target};
+use crate::tool::{Tool, fio};
+
+/// A case that stands.
+pub(super) struct Prepared<R> {
+    // What runs jobs goes before what they run on.
+    run: R,
+    stack: Stack,
+    /// Failures leave a gap, and the other cases go on: the program is somebody else's.
+    pub(super) forgiven: bool,
+}
+
+impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure> + 'static> Prepared<R> {
+    /// Layers, on which jobs are run so.
+    pub(super) fn on(stack: Stack, run: R) -> Box<Self> {
+        Box::new(Self { run, stack, forgiven: false })
+    }
+}
+
+impl<R: FnMut(&mut Stack, &str, &mut Note) -> Result<(), Failure>> Standing for Prepared<R> {
+    fn run(&mut self, job: &str, note: &mut Note) -> Result<(), Failure> {
+        let ran = (self.run)(&mut self.stack, job, note);
+        // How it was set up comes before what was run first.
+        note.commands.splice(0..0, self.stack.commands.drain(..));
+        if self.forgiven { ran.map_err(forgive) } else { ran }
+    }
+
+    fn server(&self) -> Option<u32> {
+        self.stack.server
+    }
+}
+
+/// Makes a failure of somebody else's program a gap.
+pub(super) fn forgive(failure: Failure) -> Failure {
+    Failure { ends: Ends::Part, ..failure }
+}
+
+/// Requests at random places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Requests {
+    /// Share of requests that read; the others write.
+    pub(super) read_percent: u8,
+    /// Length of a request.
+    pub(super) bytes: u64,
+    /// Requests at a time.
+    pub(super) depth: usize,
+    /// After so many writes comes a flush.
+    pub(super) writes_a_flush: Option<usize>,
+}
+
+impl Requests {
+    /// Lines of a job file.
+    fn lines(&self) -> String {
+        let mut lines = match self.read_percent {
+            100 => "rw=randread\n".to_owned(),
+            0 => "rw=randwrite\n".to_owned(),
+            percent => format!("rw=randrw\nrwmixread={percent}\n"),
+        };
+        let _ = writeln!(lines, "bs={}\niodepth={}", self.bytes, self.depth);
+        if let Some(writes) = self.writes_a_flush {
+            let _ = writeln!(lines, "fsync={writes}");
+        }
+        lines
+    }
+}
+
+/// Lines of a job file that say where fio sends requests. It has no engine for vhost-user.
+pub(super) fn target_lines(target: &Target) -> String {
+    match target {
+        Target::Nbd(uri) => format!("ioengine=nbd\nuri={uri}\n"),
+        // fio takes colons in a name for the end of it.
+        Target::Path(path) | Target::VhostUser(path) => {
+            let name = path.display().to_string().replace(':', "\\:");
+            format!("ioengine=libaio\ndirect=1\nfilename={name}\n")
+        }
+    }
+}
+
+/// Writes an area once, so that nothing has to be made room for later and no hole is read.
+pub(super) fn fill(stack: &Stack, area_bytes: u64, note: &mut Note) -> Result<(), Failure> {
+    let target = target_lines(&stack.top);
+    let text = format!("[fill]\n{target}rw=write\nbs=1m\niodepth=8\nsize={area_bytes}\n");
+    fio::run(&Tool::find("fio", "fio")?, &text, note)
+}
+
+/// The job file of requests within an area, for so long. All latencies count from sending a
+/// request.
+pub(super) fn job_file(
+    name: &str,
+    target: &Target,
+    requests: Requests,
+    (area_bytes, run_ms): (u64, u64),
+) -> String {
+    format!(
+        "[{name}]\n{}{}size={area_bytes}\ntime_based=1\nruntime={run_ms}ms\nnorandommap=1\n\
+         lat_percentiles=1\n",
+        target_lines(target),
+        requests.lines()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fio_is_told_where_and_what() {
+        let requests =
+            Requests { read_percent: 70, bytes: 4096, depth: 32, writes_a_flush: Some(32) };
+        let target = Target::Path("/a:b/c".into());
+        let text = job_file("mix", &target, requests, (1 << 20, 250));
+        let lines = "[mix]\nioengine=libaio\ndirect=1\nfilename=/a\\:b/c\nrw=randrw\nrwmixread=70\n\
+                     bs=4096\niodepth=32\nfsync=32\nsize=1048576\ntime_based=1\nruntime=250ms\n";
+        assert!(text.starts_with(lines), "{text}");
+        let requests = Requests { read_percent: 0, writes_a_flush: None, ..requests };
+        let target = Target::Nbd("nbd+unix:///?socket=/s".to_owned());
+        let text = job_file("write", &target, requests, (1 << 20, 250));
+        let lines = "[write]\nioengine=nbd\nuri=nbd+unix:///?socket=/s\nrw=randwrite\nbs=4096\n";
+        assert!(text.starts_with(lines) && !text.contains("fsync"), "{text}");
+    }
+}

@@ -1,0 +1,106 @@
+//! Rates, latencies and CPU time of requests, beside those of another case in the same round.
+
+use serde::{Deserialize, Serialize};
+
+use super::numbers::{Numbers, Reading, reading};
+use super::words::{median, with_range};
+use crate::model::{Cell, Found, Run, Table};
+use crate::tool::fio;
+
+/// Requests a second.
+pub(super) const RATE: &str = "iops";
+/// CPU time of the server.
+pub(super) const CPU: &str = "CPU per request";
+/// The reciprocal of the rate, whatever is under way at once.
+pub(super) const TIME: &str = "time per request";
+/// The numbers of a table, in its order, with their units.
+pub(super) const COLUMNS: [(&str, &str); 5] =
+    [(RATE, "1/s"), (CPU, "us"), ("p50", "us"), ("p99", "us"), ("p99.9", "us")];
+
+/// Figures of one load on one case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Figures {
+    /// Requests that were answered.
+    pub(super) requests: f64,
+    /// Requests a second.
+    pub(super) iops: f64,
+    /// CPU time of who served them meanwhile, by the kernel's accounts.
+    pub(super) cpu_s: Option<f64>,
+    /// Latencies: of so many in a hundred no request took longer. Of reads and writes, those of
+    /// writes.
+    pub(super) p50_us: Option<f64>,
+    pub(super) p99_us: Option<f64>,
+    pub(super) p999_us: Option<f64>,
+}
+
+impl Figures {
+    pub(super) fn readings(&self, run: &Run) -> Vec<Option<Reading>> {
+        let cpu = self.cpu_s.map(|cpu_s| cpu_s * 1e6 / self.requests.max(1.0));
+        let numbers = [Some(self.iops), cpu, self.p50_us, self.p99_us, self.p999_us];
+        let columns = COLUMNS.into_iter().zip(numbers);
+        let columns = columns.map(|((name, unit), value)| reading(&run.job, name, unit, value));
+        columns.chain([reading(&run.job, TIME, "us", Some(1e6 / self.iops))]).collect()
+    }
+}
+
+/// Reads what fio said of runs of one job each.
+pub(super) fn of_fio(found: &Found) -> Numbers {
+    Numbers::read(found, [fio::OUTPUT], |run, [text]| {
+        let jobs = fio::parse(text);
+        let [job] = jobs.as_slice() else { return Vec::new() };
+        let latencies = if job.write.requests > 0.0 { &job.write } else { &job.read };
+        let us = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e6);
+        let figures = Figures {
+            requests: job.read.requests + job.write.requests,
+            iops: job.read.iops + job.write.iops,
+            cpu_s: run.server_cpu_s,
+            p50_us: us(latencies.p50_s),
+            p99_us: us(latencies.p99_s),
+            p999_us: us(latencies.p999_s),
+        };
+        figures.readings(run)
+    })
+}
+
+/// A case under a load, and the case that it is compared with.
+#[derive(Clone, Debug)]
+pub(super) struct Compared {
+    pub(super) case: String,
+    pub(super) to: String,
+    pub(super) load: String,
+}
+
+/// A number for each column with its ratio to another case, and the ratio of the rates as a cell of
+/// its own, for its spread.
+pub(super) fn cells(numbers: &Numbers, Compared { case, to, load }: &Compared) -> Vec<Cell> {
+    let cell = |(metric, _): (&str, &str)| {
+        let ratio = numbers.ratio(case, to, load, metric).map(|ratio| ratio.spread.median);
+        Some(Cell { ratio, ..numbers.cell(case, load, metric)? })
+    };
+    let mut cells: Vec<Cell> = COLUMNS.into_iter().filter_map(cell).collect();
+    let ratio = numbers.ratio(case, to, load, RATE);
+    let unit = format!("of {to}");
+    cells.extend(ratio.map(|ratio| Cell::new(case, load, "iops ratio", &unit, ratio)));
+    cells
+}
+
+/// All numbers, a row for each case and load. The last columns are the ratio, and what it is to if
+/// there is a head for that.
+pub(super) fn every_number(
+    numbers: &Numbers,
+    (title, first, last): (&str, &str, &[&str]),
+    rows: &[Compared],
+    note: &str,
+) -> Table {
+    let row = |Compared { case, to, load }: &Compared| {
+        let mut row = vec![format!("{case}, {load}")];
+        row.extend(COLUMNS.map(|(metric, _)| median(numbers.spread(case, load, metric))));
+        row.push(with_range(numbers.ratio(case, to, load, RATE).as_ref()));
+        row.extend((last.len() > 1).then(|| to.clone()));
+        row
+    };
+    let columns = COLUMNS.map(|(name, unit)| format!("{name}, {unit}"));
+    let last = last.iter().map(|&word| word.to_owned());
+    let head = std::iter::once(first.to_owned()).chain(columns).chain(last);
+    Table::new(title, head, rows.iter().map(row), note)
+}

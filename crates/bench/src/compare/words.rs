@@ -1,0 +1,100 @@
+//! Numbers and sizes as tables and sentences have them.
+
+use crate::model::{Measured, Spread};
+
+/// Word of a table where nothing was measured.
+pub(super) const NOTHING: &str = "-";
+
+/// Three digits, or as many as there are before the point.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A number that may not be there.
+pub(super) fn plain(value: Option<f64>) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), number)
+}
+
+/// A text with the mark of numbers whose rounds lie far apart.
+pub(super) fn marked(text: String, noisy: bool) -> String {
+    if noisy { text + "~" } else { text }
+}
+
+/// A median, marked where the rounds lie far apart.
+pub(super) fn median(spread: Option<Spread>) -> String {
+    let word = |spread: Spread| marked(number(spread.median), spread.is_noisy());
+    spread.map_or_else(|| NOTHING.to_owned(), word)
+}
+
+/// A median with the least and the most of several rounds.
+pub(super) fn with_range(measured: Option<&Measured>) -> String {
+    let Some(Measured { spread, runs, .. }) = measured else { return NOTHING.to_owned() };
+    let median = number(spread.median);
+    if *runs < 2 {
+        return median;
+    }
+    format!("{median} ({}-{})", number(spread.min), number(spread.max))
+}
+
+/// The shortest exact form that can be typed: `64K`.
+pub(super) fn size(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let fits = |shift: u32| bytes != 0 && bytes.trailing_zeros() >= shift;
+    match units.into_iter().find(|&(shift, _)| fits(shift)) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn list(words: impl IntoIterator<Item = String>) -> String {
+    let words: Vec<String> = words.into_iter().collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// The least and the most.
+pub(super) fn range(numbers: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    numbers.into_iter().fold(None, |found, number| {
+        let (low, high) = found.unwrap_or((number, number));
+        Some((low.min(number), high.max(number)))
+    })
+}
+
+/// `0.95 to 0.98`, or one number if both are written alike.
+pub(super) fn between((low, high): (f64, f64), word: impl Fn(f64) -> String) -> String {
+    let low = word(low);
+    let high = word(high);
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+/// Two digits after the point.
+pub(super) fn two(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_numbers_and_lists_are_short() {
+        let sizes = [0, 4096, 1 << 20, 1000 << 20, 3 << 30].map(size);
+        assert_eq!(sizes, ["0", "4K", "1M", "1000M", "3G"]);
+        assert_eq!([1234.5, 45.67, 0.724].map(number), ["1234", "45.7", "0.72"]);
+        assert_eq!((plain(None), median(None)), ("-".to_owned(), "-".to_owned()));
+        assert_eq!(list(["a", "b", "c"].map(str::to_owned)), "a, b and c");
+        assert_eq!(
+            range([2.0, 1.0, 3.0]).map(|both| between(both, two)),
+            Some("1.00 to 3.00".into())
+        );
+        assert_eq!(between((0.951, 0.949), two), "0.95");
+    }
+}
