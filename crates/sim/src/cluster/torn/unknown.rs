@@ -25,7 +25,7 @@ struct Write {
 /// Which blocks may be I/O errors. Nothing here excuses wrong content.
 ///
 /// Where power was lost under writes sums may not fit: the slice is *torn*, until a resync with all
-/// members has ended, or one write to all of it is durable. A block of a torn slice may be an error
+/// members has ended while all of its blocks are known, or one write to all of it is durable. A block of a torn slice may be an error
 /// as long as the member it lies on is away. When that one comes back, or another one in its place,
 /// the block may be an error for good: it is *unknown*, unless it was written and made durable
 /// since, or the member had it all the time and nobody else was lost. A durable write ends that.
@@ -167,10 +167,12 @@ impl Unknown {
         }
     }
 
-    /// A resync has ended that had all it needed.
+    /// A resync has ended that had all it needed. A sum of a block that nobody knows stays unknown.
     pub(super) fn resynced(&mut self) {
         if self.away.is_empty() {
-            self.torn.clear();
+            let unknown: BTreeSet<_> =
+                self.unknown.iter().map(|&block| self.slice(block)).collect();
+            self.torn.retain(|slice| unknown.contains(slice));
         }
     }
 
