@@ -37,18 +37,18 @@ const LEAN_FABRIC_BYTES: u32 = 32 << 20;
 
 /// Clients that use the array at the same time.
 pub(crate) const MAX_CLIENTS: u16 = 64;
-/// What a connection receives into. Larger ones would copy more of large writes, smaller ones batch
-/// less.
+/// Size of a connection's receive buffer. Larger ones would copy more of large writes, smaller ones
+/// batch less.
 pub(crate) const INPUT_BYTES: u32 = 64 << 10;
 /// For so many connections, those that are coming and going included, if all have TLS: that has
 /// one more.
 const INPUTS: u64 = 192;
-/// What a mount has for its requests to land in, a MiB each: no more of its writes are under way,
-/// those included that may come at any moment.
+/// Number of receive buffers that a mount has for its requests, a MiB each. Writes in flight are
+/// limited to that number, which includes those that may arrive at any moment.
 pub(crate) const LANDINGS: u32 = 40;
 /// All mounts together are so many clients, beside the others.
 const MOUNTS_HOLDERS: u16 = 2;
-/// How many times more than a client has must be left of what is common.
+/// The common pool serves a client only while this many times the client's share stays free.
 const LEFT: u64 = 4;
 /// With less than this part left, what is common is short.
 const SHORT: u64 = 8;
@@ -64,19 +64,19 @@ pub struct Arena {
     free_homes: Vec<u16>,
     inputs: Pool,
     landings: Pool,
-    /// Somebody got nothing while what is common was short.
+    /// An allocation got nothing of the common pool while that was short.
     missed: bool,
     fabric: Buf,
     /// Stands in for buffers of requests that I/O which nobody waits for may still use.
     spare: Pool,
-    /// What that I/O may still use, which buffers were given back meanwhile, and which buffer of
-    /// the spare pool stands for which other.
+    /// Buffers that abandoned I/O may still use. `parked` lists those given back meanwhile, and
+    /// `stand_ins` the buffer of the spare pool that replaces each.
     lent: Vec<(IoId, Buf)>,
     parked: Vec<Buf>,
     stand_ins: Vec<(Buf, Buf)>,
 }
 
-/// What an arena is made for.
+/// Sizes from which an arena is made.
 struct Parts {
     scratch_bytes: u64,
     request_bytes: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// What it has of what is common.
+    /// Returns the bytes that it holds of the common pool.
     pub(crate) const fn common_bytes(&self) -> u64 {
         self.common_bytes
     }
@@ -225,7 +225,8 @@ impl Arena {
         self.zeroes
     }
 
-    /// What a fabric works with. Without room for one when the arena was not made for it.
+    /// Returns the memory that a fabric works with. It has no room of its own when the arena was
+    /// not made for a fabric.
     pub(crate) fn place(&self) -> Place {
         Place { memory: Arc::clone(&self.memory), own: self.fabric }
     }
@@ -353,12 +354,13 @@ impl Arena {
         pools.fold(false, |more, pool| pool.cool(&mut cold) | more)
     }
 
-    /// What lies between the machine's part and what is handed out: nothing but zeroes.
+    /// Returns the range between the machine's part and the buffers that are handed out. It
+    /// contains only zeroes.
     pub(crate) fn beyond_machine(&self) -> Range<u64> {
         self.scratch.bytes..self.zeroes.offset + u64::from(self.zeroes.len)
     }
 
-    /// What a connection receives into; `None` when there are too many.
+    /// Allocates a connection's receive buffer; `None` when there are too many.
     pub(crate) fn allocate_input(&mut self) -> Option<Buf> {
         self.inputs.allocate(INPUT_BYTES)
     }

@@ -39,7 +39,7 @@ use crate::member::MemberFile;
 use crate::store::Store;
 use crate::token::{ExportId, Owner, Token};
 
-/// How long clients get to take their last replies when the engine ends.
+/// Time that clients have to take their last replies when the engine ends.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Memory for requests that suits an array served to a handful of clients.
@@ -48,9 +48,9 @@ pub const REQUEST_BYTES: u64 = 64 << 20;
 /// Called with every event of the array, on the engine's thread; must not block.
 pub type EventHook = Box<dyn FnMut(&ArrayEvent) + Send>;
 
-/// The event loop of one process: a machine, its arena, what carries out its actions, exports and
-/// the door through which requests come. Made by [`new`](Self::new); exports, fabric and store are
-/// added; then [`run`](Self::run) has it until the machine has stopped.
+/// The event loop of one process: a machine, its arena, the executor of its actions, exports, and
+/// the submission queue for requests of other threads. Made by [`new`](Self::new); exports, fabric
+/// and store are added; then [`run`](Self::run) owns it until the machine has stopped.
 pub struct Engine {
     machine: AnyMachine,
     arena: Arena,
@@ -109,7 +109,7 @@ impl Engine {
         self.exports_door.clone()
     }
 
-    /// How exports reach what lies on the array in several pieces.
+    /// Returns the map from addresses behind the end of the array to scattered pieces of it.
     pub(crate) fn annexes(&self) -> Annexes {
         self.annexes.clone()
     }
@@ -216,7 +216,7 @@ struct Loop {
     cool_at: Option<Instant>,
     /// Something happened since the last look.
     used: bool,
-    /// The door is shut.
+    /// The submission queue is closed.
     leaving: bool,
 }
 
@@ -326,7 +326,7 @@ impl Loop {
         self.core.driver.start(Token::Wake, Op::Readable { file: Arc::clone(&self.wake) });
     }
 
-    /// Does all that can be done without waiting.
+    /// Does all work that needs no waiting.
     fn work(&mut self) {
         loop {
             self.exports.iter_mut().for_each(|export| export.work(&mut self.core));
@@ -497,7 +497,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Is anything in flight that will end?
+    /// Returns whether an operation is in flight that the end must wait for.
     fn is_waited_for(&self) -> bool {
         let handed_over = self.exports.are_handed_over();
         let lasts = |token: &&Token| handed_over && matches!(token, Token::Export(..));

@@ -37,7 +37,7 @@ use crate::member::{MemberFile, identity, identity_at};
 use crate::token::Token;
 use slab::Slab;
 
-/// How an I/O ended, for the machine.
+/// Result of an I/O, for the machine.
 pub(crate) type Answer = (IoId, Result<Outcome, IoError>);
 
 /// Carries out a machine's I/O: it has the members, and what is under way on them, which may take
@@ -51,7 +51,7 @@ pub(crate) struct Executor {
     backends: Backends,
     /// Reads that members' own threads have, for which their queue is looked at.
     reading: usize,
-    /// What is to be tried again, and when.
+    /// Operations to be tried again, each with its time.
     waiting: Vec<(Instant, Token)>,
     /// I/O on members that answer at once, to be begun; how much of it this turn does itself; and
     /// what came of that.
@@ -143,7 +143,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Is another write being received? Then the engine's thread has more to do.
+    /// Notes whether another write is being received. Then the engine's thread has more to do.
     pub(crate) const fn expect_writes(&mut self, more: bool) {
         self.more_comes = more;
     }
@@ -279,7 +279,7 @@ impl Executor {
         }
     }
 
-    /// Does what is ready to be begun, or hands it to the driver.
+    /// Does the operations that are ready, or hands them to the driver.
     fn begin_ready(&mut self, driver: &mut Driver<Token>) {
         let Self { ready, flights, budget, more_comes, given_bytes, done, .. } = self;
         let long_of = |mapped: bool| -> u64 {
@@ -388,7 +388,7 @@ impl Executor {
         }
     }
 
-    /// How many operations are in the kernel that nobody waits for.
+    /// Returns the number of abandoned operations that are still in the kernel.
     pub(crate) fn given_up(&self) -> usize {
         let idle = |token| self.waiting.iter().any(|(_, other)| *other == token);
         let flights = self.flights.iter().filter(|(i, f)| f.abandoned && !idle(Token::Io(*i)));
@@ -421,8 +421,8 @@ impl Executor {
     }
 }
 
-/// What an error says of the device once its size is known: writes behind the end of a device that
-/// has become smaller are refused as those on a full file system are.
+/// Corrects an error by the size of the device: a write behind the end of a device that has shrunk
+/// is refused as on a full file system.
 fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
     match error.kind {
         IoErrorKind::Full if size_bytes(file).is_some_and(|size| size < end) => {
@@ -432,7 +432,7 @@ fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
     }
 }
 
-/// What an error says of the device: is it these sectors, or all of it?
+/// Maps an errno to the kind of error: of single sectors, or of the whole device.
 pub(crate) fn error_of(errno: Errno) -> IoError {
     let kind = match errno {
         // EREMOTEIO and EBADE are what the block layer makes of target errors.

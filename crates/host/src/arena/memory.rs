@@ -13,7 +13,7 @@ use super::reserve::{ALIGNMENT, RESERVED_BYTES, Taken};
 pub(super) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 const HUGE_PAGE: usize = HUGE_PAGE_BYTES as usize;
 
-/// What is given back to the system at once.
+/// Unit in which memory is given back to the system.
 pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 
 /// A piece of the arena, by its number.
@@ -180,7 +180,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Does a buffer lie in memory of others?
+    /// Returns whether a buffer lies in memory that others own.
     pub(crate) const fn is_window(&self, buf: Buf) -> bool {
         self.reserved.start <= buf.offset && buf.offset < self.reserved.end
     }
@@ -216,8 +216,8 @@ impl Memory {
         }
     }
 
-    /// Gives a range of whole pages back to the system; it reads as zeroes then. Nobody holds any
-    /// of it.
+    /// Gives a range of whole pages back to the system; it reads as zeroes then. No buffer in it
+    /// may be in use.
     pub(crate) fn cool(&self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -241,8 +241,8 @@ impl Memory {
         Buf { offset, len: u32::try_from(len).expect("a piece is 1 MiB") }
     }
 
-    /// Gives the pages of a piece back to the system; it reads as zeroes then. Nobody holds any of
-    /// it, and no kernel has it pinned.
+    /// Gives the pages of a piece back to the system; it reads as zeroes then. No buffer in it may
+    /// be in use or pinned by a kernel.
     pub(crate) fn give_back(&self, piece: Piece) {
         let buf = self.piece(piece);
         let address = self.address(buf).cast();

@@ -11,8 +11,9 @@ use rustix::fs::{SealFlags, fcntl_get_seals};
 
 use super::memory::Memory;
 
-/// A part of a file, as buffers of the arena; until it is dropped. Whoever has the file may read
-/// and write it at any moment: nothing may be computed from what is there that must not change.
+/// A part of a file, mapped as buffers of the arena until it is dropped. Other processes that have
+/// the file open may read and write it at any moment, so no result that must not change may be
+/// computed from its content.
 #[derive(Debug)]
 pub(crate) struct Window {
     memory: Arc<Memory>,

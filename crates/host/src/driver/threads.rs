@@ -194,7 +194,7 @@ impl<T> Waiting<T> {
         matches!(self.op, Op::Accept { .. })
     }
 
-    /// Does what can be done without waiting; `None` when that was not all.
+    /// Does the part of the operation that needs no waiting; `None` when a part is left.
     fn attempt(
         &mut self,
         memory: &Memory,
@@ -232,7 +232,7 @@ impl<T> Waiting<T> {
 }
 
 impl Op {
-    /// What an operation on a socket waits for.
+    /// Returns the event that an operation on a socket waits for.
     fn poll_fd(&self) -> PollFd<'_> {
         match self {
             Self::Accept { socket } | Self::Receive { socket, .. } => {

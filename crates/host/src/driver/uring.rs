@@ -36,7 +36,7 @@ pub(crate) struct Ring<T> {
     slab: Slab<Pending<T>>,
     /// Slab indices to be put into the submission queue.
     queued: VecDeque<usize>,
-    /// How many operations on files have not completed.
+    /// Number of operations on files in flight.
     files: usize,
     patience: Patience,
     /// Operations to be ended, once all others are in the submission queue.

@@ -1,4 +1,5 @@
-//! The engine's side of the door: jobs of other threads, administrators' commands, status.
+//! The engine's side of the submission queue: jobs of other threads, administrators' commands,
+//! status.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
@@ -23,7 +24,7 @@ use slab::Slab;
 type Told = Done<Result<(), RequestError>>;
 pub(crate) type CommandDone = Done<Result<(), Refusal>>;
 
-/// Jobs and commands that came through the door.
+/// Jobs and commands received through the submission queue.
 pub(crate) struct DoorSide {
     receiver: Receiver<Message>,
     /// The memory of its jobs.
@@ -34,7 +35,7 @@ pub(crate) struct DoorSide {
     commands: Slab<(CommandDone, Effect)>,
 }
 
-/// What is left to do when the machine has answered a command.
+/// Work that is left once the machine has answered a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Nothing,

@@ -45,7 +45,7 @@ impl Loop {
         Piece::inside(range).for_each(|piece| self.core.driver.may_keep(piece));
     }
 
-    /// It does not use them any more.
+    /// Gives bytes that the machine no longer uses back to the system.
     pub(super) fn memory_given_back(&mut self, range: Range<u64>) {
         // One of which a part stays would keep the other part there.
         Piece::touching(range.clone()).for_each(|piece| self.core.driver.bar(piece));

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::driver;
 use crate::member::Backend;
 
-/// What is to be read, for a flight.
+/// A read to be done for a flight.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) index: usize,
@@ -21,7 +21,7 @@ pub(super) struct Wanted {
     pub(super) len: u32,
 }
 
-/// What was read for it.
+/// Result of a `Wanted` read.
 #[derive(Debug)]
 pub(super) struct Brought {
     pub(super) index: usize,
@@ -73,7 +73,7 @@ fn read(
     }
 }
 
-/// What the kernel would say of a device in this state.
+/// Returns the errno that the kernel would report of a device in this state.
 fn errno_of(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(match error.kind() {
         // The place of it in an image.

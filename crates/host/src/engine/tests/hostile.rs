@@ -64,7 +64,7 @@ fn works(client: &mut UnixStream, seed: u64) {
     assert!(found == data);
 }
 
-/// The same through the door.
+/// Writes and reads back a megabyte through the submission queue.
 fn works_at_the_door(served: &Served, seed: u64) {
     let data = noise(seed, 1 << 20);
     let written = write(&served.door, 4 * MIB, data.clone());
