@@ -71,13 +71,13 @@ struct World {
     core: Core,
     jobs: Jobs,
     machine: Taken,
-    /// What the array holds.
+    /// Content of the array.
     content: Vec<u8>,
     /// Reads of this fail.
     bad: Range<u64>,
-    /// Which request is answered next.
+    /// State of the random choice of the request that is answered next.
     random: u64,
-    /// What was answered: name, and what came.
+    /// Answers so far: name and result.
     answers: Vec<(u64, Result<Vec<u8>, RequestError>)>,
     /// Requests of the machine so far.
     requests: usize,
@@ -235,7 +235,8 @@ fn every_range_is_read_written_and_zeroed_as_in_a_plain_file() {
     }
 }
 
-/// What a journal keeps as a whole is a block of 4 KiB: one request has it all.
+/// Writes are cut at multiples of 4 KiB: a journal keeps such a block whole only if one request has
+/// all of it.
 #[test]
 fn long_writes_are_cut_where_such_blocks_begin() {
     let mut world = World::with_blocks(8 << 20, 512);

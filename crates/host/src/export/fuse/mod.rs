@@ -1,6 +1,5 @@
 //! The array as one file in a directory of its own, through FUSE, and what lies on it as files in
-//! another directory beside it. `losetup` makes a block device
-//! of it.
+//! another directory beside it. `losetup` makes a block device of it.
 //!
 //! The kernel caches nothing but what is mapped: the file is opened with direct I/O. Requests are
 //! taken off the kernel's device and answered there by operations in the engine's ring, beside the
@@ -8,8 +7,8 @@
 //! make requests for whole blocks of them, [`gate`] says which of them may write. [`proto`] and
 //! [`tree`] know the protocol and the file system, and do no I/O.
 //!
-//! What is to be written lands page-aligned in the engine's memory and goes to the members from
-//! there; what was read is sent from where it was read to.
+//! Data to be written land page-aligned in the engine's memory and go to the members from there;
+//! data read are sent from where they were read to.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -49,7 +48,7 @@ pub(crate) use error::MountError;
 pub(crate) use server::Server;
 pub use tree::{Ask, Outcome, Parts, Tree};
 
-/// What to mount.
+/// Settings of a mount.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     /// Name of the file.
@@ -60,11 +59,11 @@ pub(crate) struct Setup<'a> {
     pub(crate) size_bytes: u64,
     /// Requests are multiples of this.
     pub(crate) block_bytes: u32,
-    /// What lies on the array.
+    /// Files that lie on the array.
     pub(crate) parts: Parts,
     /// Refuse to open for writing.
     pub(crate) read_only: bool,
-    /// Who may open the file.
+    /// Users that may open the file.
     pub(crate) access: &'a Access,
 }
 
@@ -74,7 +73,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct Mount {
     mountpoint: PathBuf,
     stands: bool,
-    /// It was handed over to this program.
+    /// Inherited from the previous process.
     inherited: bool,
 }
 
@@ -121,7 +120,7 @@ fn inherited(mountpoint: &Path) -> Option<(PathBuf, OwnedFd)> {
     None
 }
 
-/// What the service manager is told to call a mount's device.
+/// Returns the name under which the service manager keeps a mount's device.
 fn kept_name(mountpoint: &Path) -> String {
     format!("mount-{:08x}", crc32c::crc32c(mountpoint.as_os_str().as_bytes()))
 }

@@ -62,7 +62,7 @@ mod code {
     pub(super) const RENAME2: u32 = 45;
 }
 
-/// What a file system and the kernel agree on; the second word of flags begins at bit 32.
+/// Features negotiated between a file system and the kernel. Bits from 32 on are the second word.
 mod init {
     pub(super) const ASYNC_READ: u64 = 1 << 0;
     pub(super) const BIG_WRITES: u64 = 1 << 5;
@@ -71,8 +71,8 @@ mod init {
     pub(super) const MAX_PAGES: u64 = 1 << 22;
     /// There is a second word of flags.
     pub(super) const EXT: u64 = 1 << 30;
-    /// Kernels before 6.6 let nobody share a mapping of a file with direct I/O. What is mapped is
-    /// cached, until the mapping ends.
+    /// Kernels before 6.6 cannot share a mapping of a file with direct I/O. Mapped data are cached
+    /// until the mapping ends.
     pub(super) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 
     /// None of them is needed, and the kernel may not know it. Never `WRITEBACK_CACHE`: what was
@@ -86,7 +86,7 @@ mod init {
         | DIRECT_IO_ALLOW_MMAP;
 }
 
-/// What of a file is to be changed.
+/// Attributes of a file to be changed.
 mod change {
     pub(super) const MODE: u32 = 1 << 0;
     pub(super) const UID: u32 = 1 << 1;
@@ -94,7 +94,7 @@ mod change {
     pub(super) const SIZE: u32 = 1 << 3;
 }
 
-/// How a file is opened.
+/// Flags of an open file.
 pub mod open {
     /// Nothing of it is cached.
     pub const DIRECT_IO: u32 = 1 << 0;
@@ -114,20 +114,20 @@ pub struct Request {
     pub unique: u64,
     /// The inode it is about.
     pub node: u64,
-    /// What it asks for.
+    /// Operation that it asks for.
     pub operation: Operation,
 }
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Agree on the protocol.
     Init {
         /// The kernel's version.
         version: (u32, u32),
-        /// How far the kernel reads ahead.
+        /// Kernel's limit of reading ahead.
         readahead: u32,
-        /// What it knows.
+        /// Features that the kernel knows.
         flags: u64,
     },
     /// Find a file in a directory.
@@ -155,14 +155,14 @@ pub enum Operation {
     Read {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes to read.
         len: u32,
     },
     /// Write what follows the first [`HEAD_BYTES`].
     Write {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes to write.
         len: u32,
         /// The flags of open(2).
         flags: u32,
@@ -173,9 +173,9 @@ pub enum Operation {
     Allocate {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes of the range.
         len: u64,
-        /// What is to become of it.
+        /// Flags of fallocate(2).
         mode: u32,
     },
     /// Tell names of a directory.
@@ -185,7 +185,7 @@ pub enum Operation {
         /// In so many bytes.
         len: u32,
     },
-    /// How full the file system is.
+    /// Report how full the file system is.
     FileSystem,
     /// Something ends, or is durable that is never written: it only wants to be answered.
     Nothing,
@@ -302,7 +302,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().copied().map(u64::from_ne_bytes)
 }
 
-/// What there is to know of a file or the directory.
+/// Attributes of a file or the directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Its inode.
@@ -311,7 +311,7 @@ pub struct Attributes {
     pub size: u64,
     /// Kind and permissions, as stat(2) has them.
     pub mode: u32,
-    /// How many names it has.
+    /// Number of its names.
     pub links: u32,
     /// User and group.
     pub owner: (u32, u32),
@@ -322,9 +322,9 @@ pub struct Attributes {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is refused, or has failed.
+    /// Refused or failed.
     Error(Errno),
-    /// It is done.
+    /// Done.
     Done,
     /// To `Init` of a kernel that reads so far ahead and knows all this.
     Init {
@@ -332,7 +332,7 @@ pub enum Answer {
         minor: u32,
         /// As the kernel said.
         readahead: u32,
-        /// What both know.
+        /// Features that both know.
         flags: u64,
     },
     /// The file that was looked up.
@@ -341,7 +341,7 @@ pub enum Answer {
     Attributes(Attributes),
     /// A file is open.
     Opened {
-        /// How: [`open`].
+        /// Flags of [`open`].
         flags: u32,
     },
     /// So much was written.
@@ -467,7 +467,8 @@ pub fn put_name(out: &mut Vec<u8>, most: usize, next: u64, name: &[u8], is: &Att
     true
 }
 
-/// What asks the kernel for the requests that were handed to a predecessor and not answered.
+/// Returns the message that makes the kernel repeat requests that a predecessor took and did not
+/// answer.
 #[must_use]
 pub fn resend() -> Vec<u8> {
     let mut out = Vec::new();

@@ -19,7 +19,7 @@ use crate::engine::export::Export;
 use crate::handover::Handover;
 use crate::token::{ExportId, ExportToken, JobRef, Token};
 
-/// What a token is of, beside those of connections: an answer that has all in itself, and one whose
+/// Kinds of tokens beside those of connections: an answer that is complete in itself, and one whose
 /// data lie in the memory of a job.
 const ANSWER: u8 = 2;
 const REPLY: u8 = 3;
@@ -117,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Is nothing under way of a mount?
+    /// Returns whether nothing of a mount is in flight.
     fn is_over(&self, core: &Core, number: usize) -> bool {
         let idle = self.mounts[number].as_ref().is_none_or(Connection::is_idle);
         let asked = self.jobs.as_ref().is_some_and(|jobs| jobs.serve(number));
@@ -199,7 +199,8 @@ impl Server {
         core.driver.start(Token::Export(self.id, token), Op::Give { device, message });
     }
 
-    /// An answer was given. Nobody hears it when the kernel wanted none any more.
+    /// Ends an answer, and keeps its memory for the next. The kernel may have dropped the answer if
+    /// its request was given up.
     fn given(&mut self, message: Option<Box<Outgoing>>) {
         let Some(mut message) = message else { return };
         message.clear();

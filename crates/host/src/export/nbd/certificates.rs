@@ -11,7 +11,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 const CERTIFICATE: &str = "server-cert.pem";
 const KEY: &str = "server-key.pem";
-/// Who signs what clients show.
+/// Certificate of the authority that signs the clients' certificates.
 const CLIENTS: &str = "ca-cert.pem";
 const REVOKED: &str = "ca-crl.pem";
 

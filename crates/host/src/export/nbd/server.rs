@@ -27,11 +27,11 @@ use crate::token::{ExportId, ExportToken, JobRef, Token};
 use crate::users::User;
 use slab::Slab;
 
-/// What the token of an accept is of.
+/// Kind of an accept's token.
 const ACCEPT: u8 = 0;
 /// Clients of one machine, or of one user of this one.
 const MAX_OF_ONE_ORIGIN: usize = MAX_CLIENTS as usize * 3 / 4;
-/// How long a client may take nothing while others need the memory of its replies.
+/// Time for which a client may take nothing while others need the memory of its replies.
 const SILENCE_MILLIS: u64 = 30_000;
 /// A Unix socket takes this much of a reply at once; by default it is about 200 KiB.
 const UNIX_SEND_BYTES: usize = 4 << 20;
@@ -65,7 +65,7 @@ struct Leaving {
     done: Done<()>,
 }
 
-/// How long clients are waited for, in milliseconds.
+/// Limits on waiting for clients, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// Until the handshake has ended.
@@ -104,7 +104,7 @@ pub(crate) struct Server {
     leaving: Vec<Leaving>,
     /// As the export is named.
     name: String,
-    /// Whom the process before this one has left, until it starts.
+    /// Clients left by the previous process, until the server starts.
     guests: Vec<(OwnedFd, Left)>,
     /// Nothing is taken for now.
     held: bool,
@@ -251,7 +251,7 @@ impl Server {
         core.arena.has_room() && self.present.count(origin) < MAX_OF_ONE_ORIGIN
     }
 
-    /// Does something to each client of a device.
+    /// Calls `act` for each client of a device.
     fn each_of(&mut self, part: &str, mut act: impl FnMut(&mut Connection)) {
         for (index, connection) in &mut self.connections {
             if connection.is_for(part) {
@@ -450,7 +450,7 @@ impl Export for Server {
         }
     }
 
-    /// Who speaks by way of TLS is hung up on later.
+    /// Hands over all clients except those with TLS, which are disconnected later.
     fn hand_over(&self, core: &Core, to: &mut Handover) -> io::Result<()> {
         for (_, connection) in &self.connections {
             if let Some(left) = connection.left(core) {

@@ -9,7 +9,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::arena::Memory;
 use crate::driver::Outgoing;
 
-/// What came of opening.
+/// Result of decrypting.
 #[derive(Debug)]
 pub(super) enum Opened {
     /// So many bytes of the client's, at least one.
@@ -24,7 +24,7 @@ pub(super) enum Opened {
 #[derive(Debug)]
 pub(super) struct Tls {
     connection: ServerConnection,
-    /// What has come from the socket; `start..end` has not been opened.
+    /// Bytes received from the socket; `start..end` has not been decrypted.
     input: Buf,
     start: u32,
     end: u32,
@@ -103,12 +103,12 @@ impl Tls {
         Ok(())
     }
 
-    /// Has something to say of its own.
+    /// Returns whether TLS has records of its own to send.
     pub(super) fn wants_to_send(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Is the next message one that goes out as it is?
+    /// Returns whether the next message goes out unencrypted.
     pub(super) const fn skips(&mut self) -> bool {
         let skips = self.in_clear > 0;
         self.in_clear = self.in_clear.saturating_sub(1);

@@ -29,10 +29,10 @@ const RECOVERY: u64 = 1 << 3 | 1 << 4;
 const IOCTL_NUMBERS: u64 = 1 << 6;
 /// `UBLK_F_USER_COPY`: the server moves data itself.
 const USER_COPY: u64 = 1 << 7;
-/// What a device of ours has.
+/// Features of a device of ours.
 pub(super) const FEATURES: u64 = RECOVERY | IOCTL_NUMBERS | USER_COPY;
 
-/// A command. Those that carry more than a number say what lies at their address.
+/// A command. For commands that carry more than a number, the structure at their address is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     /// Tell all features of the driver: 8 bytes.
@@ -100,17 +100,17 @@ impl Command {
 /// Whether a device has a disk, and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has none yet, or none any more.
+    /// No disk yet, or no longer.
     Dead,
-    /// It has both.
+    /// Disk and server.
     Live,
     /// Its disk waits for a new server.
     Quiesced,
-    /// What nothing of ours is.
+    /// A state that no device of ours has.
     Other(u16),
 }
 
-/// What a device is.
+/// Description of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Info {
     pub(super) queues: u16,
@@ -122,7 +122,7 @@ pub(super) struct Info {
     /// The server, when there is one.
     pub(super) pid: i32,
     pub(super) features: u64,
-    /// What its server keeps there (`ublksrv_flags`); of ours, whose device it is.
+    /// Value that its server keeps there (`ublksrv_flags`); ours keep a mark of the owner.
     pub(super) mark: u64,
 }
 
@@ -168,7 +168,7 @@ impl Info {
     }
 }
 
-/// What a disk is like.
+/// Parameters of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) read_only: bool,

@@ -45,7 +45,7 @@ impl Control {
     /// Opens it, if it is one that has all that our devices need.
     ///
     /// # Errors
-    /// What is missing, and where it comes from.
+    /// The missing feature, and its source.
     pub(super) fn open() -> Result<Self, Refusal> {
         let file = File::options().read(true).write(true).open(PATH).map_err(|e| absent(&e))?;
         let ring = IoUring::builder().build(ENTRIES).map_err(|error| {

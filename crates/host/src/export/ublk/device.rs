@@ -26,33 +26,32 @@ use crate::users::{self, User};
 
 /// Requests of a device that are under way at most.
 const DEPTH: u16 = 128;
-/// How long the kernel may take to notice that a server is gone, and to close a device.
+/// Time in which the kernel has to notice that a server is gone, and to close a device.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the end of a device is waited for, when nobody but its users can have it.
+/// Time to wait for the end of a device that only its users can bring about.
 const FAREWELL: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What to make a block device of.
+/// Settings of a block device.
 #[derive(Debug)]
 pub(crate) struct Setup {
     /// N of `/dev/ublkbN`; one that is free otherwise.
     pub(crate) number: Option<u32>,
-    /// Whose it is.
+    /// UUID of the array that it belongs to.
     pub(crate) uuid: [u8; 16],
     pub(crate) size_bytes: u64,
     /// Requests are multiples of this, a power of two.
     pub(crate) block_bytes: u32,
-    /// How much lies on one member before the next, and in a stripe without its parity; 0 where
-    /// there are no stripes.
+    /// Bytes on one member before the next, and in a stripe without its parity; 0 without stripes.
     pub(crate) chunk_bytes: u64,
     pub(crate) stripe_bytes: u64,
     pub(crate) read_only: bool,
 }
 
-/// How far a device has come, and so what becomes of it when this goes.
+/// Stage of a device. It determines the steps when this is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It has no disk yet.
+    /// No disk yet.
     Made,
     /// Its disk waits for us.
     Recovering,
@@ -60,7 +59,7 @@ enum Stage {
     Live,
     /// Its disk is being taken away.
     Ending(Ticket),
-    /// It has none any more.
+    /// No disk any more.
     Ended,
 }
 
@@ -223,7 +222,7 @@ impl Device {
         }
     }
 
-    /// Who uses the disk.
+    /// Returns the users of the disk.
     pub(crate) fn users(&self) -> Vec<User> {
         users::of_device(&format!("ublkb{}", self.number))
     }
@@ -233,7 +232,7 @@ impl Device {
     /// the engine answers them.
     ///
     /// # Errors
-    /// Somebody uses it; it is served on.
+    /// When the disk is in use; it is served on.
     pub(crate) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
         if self.stage == Stage::Recovering {
             // Its users go on waiting.

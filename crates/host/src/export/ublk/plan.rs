@@ -1,14 +1,14 @@
-//! Which device an array gets: its own that waits for a server, or a new one. No I/O.
+//! Choice of an array's device: its own that waits for a server, or a new one. No I/O.
 //!
-//! The kernel keeps a number with each device for the server's own use. Ours keep there whose the
-//! device is ([`mark`]), so nothing has to be remembered elsewhere: whoever serves the array next
-//! finds the device, whatever became of the process that made it.
+//! The kernel keeps a number with each device for the server's own use. Ours keep the owner's mark
+//! there ([`mark`]), so nothing has to be remembered elsewhere: the next server of the array finds
+//! the device, whatever became of the process that made it.
 
 use braid_array::Refusal;
 
 use super::command::{ANY_DEVICE, FEATURES, Info, State};
 
-/// What is to be done to get a device.
+/// Step towards a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// Make one of this number, or of any ([`ANY_DEVICE`]).
@@ -17,7 +17,7 @@ pub(super) enum Choice {
     Clear(u32),
     /// Serve this one's disk on.
     Recover(Info),
-    /// This one's server is there. It may be about to end: look again.
+    /// The device has a server, which may be about to end: look again.
     Wait(Info),
 }
 

@@ -18,7 +18,7 @@ use crate::engine::core::Core;
 use crate::token::ExportId;
 use crate::users::User;
 
-/// Whom it tells that a ring is stopped.
+/// Channel for the position of a ring once it is stopped.
 type Stopping = Option<SyncSender<u16>>;
 
 /// A ring that is served.
@@ -38,7 +38,7 @@ struct Seat {
     stopping: Stopping,
 }
 
-/// What the engine has to do for an endpoint.
+/// A watch that the engine begins or ends for an endpoint.
 #[derive(Debug)]
 pub(super) enum Watch {
     /// Watch this for a ring.
@@ -55,7 +55,7 @@ pub(super) struct Endpoint {
     device: Arc<Device>,
     limits: Limits,
     seats: Vec<Option<Seat>>,
-    /// Of the memory in which requests lie now.
+    /// Windows on the memory in which requests lie now.
     windows: Arc<Windows>,
     /// From the first ring on.
     jobs: Option<Jobs>,
@@ -87,12 +87,12 @@ impl Endpoint {
         }
     }
 
-    /// Who is connected.
+    /// Returns the connected user.
     pub(super) const fn user(&self) -> Option<&User> {
         self.user.as_ref()
     }
 
-    /// Does what the front end wants.
+    /// Handles a message of the front end.
     pub(super) fn hear(&mut self, core: &mut Core, say: Say, watches: &mut Vec<Watch>) {
         match say {
             Say::Here(user) => self.user = Some(user),
@@ -156,8 +156,8 @@ impl Endpoint {
         });
     }
 
-    /// Something has come on a ring, or may have. It is taken with the rest, in `work`. Returns
-    /// what to watch now.
+    /// Notes that a ring may have new requests. `work` takes them with the rest. Returns the
+    /// descriptor to watch now.
     pub(super) fn kicked(&self, ring: usize) -> Option<Arc<OwnedFd>> {
         let seat = self.seats[ring].as_ref()?;
         let _ = rustix::io::read(seat.kick.as_fd(), &mut [0; 8]);
@@ -261,7 +261,7 @@ impl Endpoint {
         }
     }
 
-    /// Is nothing under way of what was taken?
+    /// Returns whether nothing that was taken is in flight.
     pub(super) fn is_over(&self) -> bool {
         self.jobs.as_ref().is_none_or(Jobs::is_empty)
     }

@@ -1,4 +1,4 @@
-//! What one front end wants, message by message (QEMU's `docs/interop/vhost-user.rst`). The
+//! The protocol with one front end, message by message (QEMU's `docs/interop/vhost-user.rst`). The
 //! messages themselves are read and answered by the crate `vhost`.
 
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::memory::{MAX_REGIONS, Table};
 use super::ring::{MAX_SIZE, Ring, Setup};
 use super::says::{Ended, Opened, Say, Says};
 
-/// How a ring is to be.
+/// Settings of a ring.
 #[derive(Debug, Default)]
 struct Vring {
     size: u16,
@@ -36,8 +36,8 @@ struct Vring {
     started: bool,
 }
 
-/// A front end: what was agreed upon with it, and how its rings are to be. It lives on a thread of
-/// its own, from when the front end connects until that goes.
+/// A front end: the features negotiated with it, and the settings of its rings. Its thread runs
+/// from the connection of the front end to the end of that.
 #[derive(Debug)]
 pub(super) struct FrontEnd {
     device: Arc<Device>,

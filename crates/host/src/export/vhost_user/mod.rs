@@ -7,13 +7,13 @@
 //! can have them done by whoever serves it next. None of them does any I/O but on mapped memory,
 //! and none trusts it. [`device`] is what a guest sees.
 //!
-//! Around it, [`reception`] is a thread for each socket, on which [`front_end`] follows the
-//! protocol (the crate `vhost` reads its messages, and waits for them), and tells the engine by
-//! [`says`]. There an [`endpoint`] has the rings, [`jobs`] copy data and make requests, and
-//! [`server`] watches the kicks, all in the engine's own loop.
+//! Around it, [`reception`] accepts front ends: each socket has a thread, on which [`front_end`]
+//! follows the protocol (the crate `vhost` reads its messages, and waits for them), and tells the
+//! engine by [`says`]. There an [`endpoint`] has the rings, [`jobs`] copy data and make requests,
+//! and [`server`] watches the kicks, all in the engine's own loop.
 //!
-//! Of the crate `virtio-queue` the rings are used, not the chains: it can begin none at a given
-//! head, as for what was under way at a crash, and takes one that is broken for one that is short.
+//! The rings come from the crate `virtio-queue`, the chains do not: that crate cannot begin a chain
+//! at a given head, as for requests in flight at a crash, and takes a broken chain for a short one.
 
 mod chain;
 mod device;

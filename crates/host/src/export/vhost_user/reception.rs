@@ -25,7 +25,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Reception {
     listener: UnixListener,
-    /// Whoever is connected; `Err` when nobody is to be any more.
+    /// The connected front end; `Err` when no more are accepted.
     connected: Mutex<Result<Option<UnixStream>, Ended>>,
 }
 
@@ -105,7 +105,7 @@ impl Reception {
         }
     }
 
-    /// Does what a front end says, until it has nothing more to say; tells why.
+    /// Handles messages of a front end until its connection ends; returns the reason.
     fn serve(&self, device: &Arc<Device>, says: &Says, stream: UnixStream) -> Error {
         let Ok(watched) = stream.try_clone() else { return Error::BackendInternalError };
         let front_end = FrontEnd::new(Arc::clone(device), says.clone());

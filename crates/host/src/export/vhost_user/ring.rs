@@ -20,7 +20,7 @@ use super::request::{Asked, Limits};
 /// Descriptors of a ring at most.
 pub(super) const MAX_SIZE: u16 = 1024;
 
-/// How a ring is to be set up.
+/// Settings of a ring that is to be served.
 #[derive(Debug)]
 pub(super) struct Setup {
     /// A power of two.
@@ -42,7 +42,7 @@ pub(super) struct Ring {
     queue: Queue,
     guest: Arc<Guest>,
     track: Option<Track>,
-    /// What was under way when somebody else served this ring.
+    /// Requests that were in flight with the previous server of this ring.
     again: VecDeque<u16>,
     /// By head.
     under_way: Vec<bool>,
@@ -165,7 +165,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Does the guest want to hear of what was answered since the last call?
+    /// Returns whether the guest wants a signal for the answers since the last call.
     pub(super) fn wants_call(&mut self) -> bool {
         self.queue.needs_notification(&*self.guest).unwrap_or(false)
     }

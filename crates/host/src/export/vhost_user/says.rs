@@ -1,4 +1,4 @@
-//! What the thread that talks to a front end tells the engine.
+//! Messages to the engine from the thread of a front end.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::users::User;
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) ring: Ring,
-    /// The guest signals it when something has come. It does not wait.
+    /// Signalled by the guest when requests have come. Non-blocking.
     pub(super) kick: OwnedFd,
     /// We signal it when something was answered.
     pub(super) call: Option<File>,
@@ -25,7 +25,7 @@ pub(super) struct Opened {
     pub(super) flushes: bool,
 }
 
-/// What has changed.
+/// A message to the engine.
 #[derive(Debug)]
 pub(super) enum Say {
     /// A front end is there.

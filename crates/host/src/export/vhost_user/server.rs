@@ -20,7 +20,7 @@ use crate::engine::export::Export;
 use crate::token::{ExportId, ExportToken, JobRef, Token};
 use crate::users::User;
 
-/// What a token is of: the thread of an endpoint has said something, or a guest has kicked.
+/// Kinds of tokens: a message of an endpoint's thread, or a kick of a guest.
 const SAID: u8 = 0;
 const KICK: u8 = 1;
 
@@ -40,7 +40,7 @@ impl Drop for Door {
     }
 }
 
-/// What is watched for a ring. One that is given up stays until the driver has heard of it.
+/// Ring that a watch is for. An abandoned watch stays until the driver has reported its end.
 #[derive(Clone, Copy, Debug)]
 struct Kick {
     endpoint: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Server {
     id: ExportId,
     device: Arc<Device>,
     doors: Vec<Door>,
-    /// From the start on, as many as there are doors.
+    /// One endpoint for each socket, from the start on.
     endpoints: Vec<Endpoint>,
     kicks: Slab<Kick>,
     closing: bool,
