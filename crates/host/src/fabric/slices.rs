@@ -1,19 +1,19 @@
 //! Slices that are sealed on their way, where a node wants that: AES-256-GCM, with keys that each
-//! connection has of its own. They are opened where they have arrived, in place.
+//! connection has of its own. Slices are opened in place after they have arrived.
 
 use std::fmt;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 use ring::hmac;
 
-/// How much longer something is when it is sealed.
+/// Bytes that sealing adds.
 pub(crate) const SEAL_BYTES: usize = 16;
 
 /// Sealed by somebody else, or damaged.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// What these keys are for, so that nothing else has the same.
+/// Label from which these keys are derived, so that no other keys are equal.
 const PURPOSE: &[u8] = b"braid slices AES-256-GCM";
 
 /// One direction of a connection. Nothing can be left out, repeated or exchanged, nor be put

@@ -17,7 +17,7 @@ pub(super) const MAX_NAME_BYTES: usize = 256;
 /// Completions taken at a time.
 const BATCH: usize = 32;
 
-/// How long to sleep, at least and at most, between looks at a device that cannot wake us.
+/// Shortest and longest sleep between looks at a device that cannot wake us.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
 /// Something that happened on an endpoint.
@@ -29,8 +29,8 @@ pub(super) enum Happened {
     Received { number: usize, bytes: usize },
     /// A put or message of ours is on its way: its buffer may be used again.
     Gone { number: usize },
-    /// It is not, or nothing comes into the buffer any more: the connection is broken. Either way
-    /// the device is done with the buffer.
+    /// Sending failed, or nothing comes into the buffer any more: the connection is broken. Either
+    /// way the device is done with the buffer.
     Failed { number: usize, sending: bool, error: i32 },
 }
 
@@ -98,7 +98,7 @@ impl Endpoint {
         OfiError::check("fi_enable", unsafe { ffi::fi_enable(ep) }.into())
     }
 
-    /// What the other side has to know to reach this endpoint.
+    /// Returns the address by which the other side reaches this endpoint.
     pub(super) fn name(&self) -> Result<Vec<u8>, OfiError> {
         let mut name = vec![0; MAX_NAME_BYTES];
         let mut bytes = name.len();
@@ -259,7 +259,7 @@ unsafe impl Plain for ffi::fi_cq_data_entry {}
 // SAFETY: as above.
 unsafe impl Plain for ffi::fi_cq_err_entry {}
 
-/// What happened, in order.
+/// Completions, in order.
 #[derive(Debug)]
 struct Queue {
     cq: NonNull<ffi::fid_cq>,

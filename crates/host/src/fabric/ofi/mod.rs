@@ -45,7 +45,7 @@ const MAX_LINKS: usize = 256;
 /// Events that may wait for the engine before those who bring more have to wait, too.
 const MANY_EVENTS: usize = 4096;
 
-/// What the threads tell the engine.
+/// Queue of events from the threads to the engine.
 #[derive(Debug)]
 struct News {
     events: Mutex<VecDeque<Event>>,
@@ -122,7 +122,7 @@ pub(crate) struct Ofi {
     greeter: Greeter,
     devices: Arc<Devices>,
     news: Arc<News>,
-    /// Those the machine has not hung up on.
+    /// Peers that the machine has not hung up on.
     peers: BTreeMap<PeerId, Peer>,
     threads: Vec<(Arc<Link>, JoinHandle<()>)>,
     /// The id of the next that we accept.
@@ -135,7 +135,7 @@ impl Ofi {
     /// this place; with a listener, others can connect.
     ///
     /// # Errors
-    /// Why there is none, for people.
+    /// Reason for the failure, for people.
     pub(crate) fn new(
         network: Network,
         place: Place,

@@ -1,4 +1,4 @@
-//! What goes out to one peer: puts and messages that the device has, and those it has no room for
+//! Outgoing data of one peer: puts and messages that the device has, and those it has no room for
 //! yet.
 
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ impl Outgoing {
     }
 }
 
-/// What the device has.
+/// An operation that the device has.
 #[derive(Clone, Copy, Debug)]
 enum Taken {
     Put(IoId),
@@ -54,7 +54,7 @@ enum Taken {
     Message(u32),
 }
 
-/// How much went out, or came in.
+/// Numbers of messages and puts, sent or received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) messages: u64,
@@ -65,7 +65,7 @@ pub(super) struct Counts {
 /// wait because it takes no more, because no slot for messages is free, or because the peer has not
 /// admitted us yet. [`push`](Self::push) adds one, [`work`](Self::work) gives the device more, and
 /// [`gone`](Self::gone) reports that the device is done with one. More than 16 MiB of waiting
-/// messages end the connection. What has no answer at the end is [`owed`](Self::owed) to the
+/// messages end the connection. Puts without an answer at the end are [`owed`](Self::owed) to the
 /// engine.
 #[derive(Debug)]
 pub(super) struct Outbox {
@@ -185,7 +185,7 @@ impl Outbox {
         !self.waiting.is_empty()
     }
 
-    /// How much the device was given so far.
+    /// Returns the numbers that the device was given so far.
     pub(super) const fn sent(&self) -> Counts {
         self.sent
     }

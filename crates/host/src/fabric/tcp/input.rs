@@ -1,4 +1,5 @@
-//! What is received on a connection: frames cut out of the stream, puts straight into their place.
+//! Receiving on a connection: frames are cut out of the stream, and puts go straight to their
+//! places.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,9 +20,9 @@ const SMALL_BYTES: u32 = 8 << 10;
 pub(super) struct Input {
     /// For headers and messages.
     room: Buf,
-    /// Of messages.
+    /// Seal of messages.
     seal: Option<Seal>,
-    /// Of puts.
+    /// Seal of puts.
     slices: Option<SliceSeal>,
     /// Where in the arena the peer may put.
     window: Range<u64>,
@@ -37,7 +38,7 @@ pub(super) struct Input {
 struct Put {
     rest: Buf,
     header: Header,
-    /// It is a small one, and so may be what follows.
+    /// Small, so more small ones may follow.
     small: bool,
 }
 

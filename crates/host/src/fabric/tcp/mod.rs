@@ -43,7 +43,7 @@ pub(crate) struct Tcp {
     place: Place,
     greeter: Greeter,
     connections: Slab<Connection>,
-    /// Those the machine knows. `None`: still dialling.
+    /// Peers that the machine knows. `None`: still dialling.
     peers: BTreeMap<PeerId, Option<usize>>,
     /// The id of the next that we accept.
     next_accepted: u32,

@@ -1,4 +1,4 @@
-//! Who has the key of one array alone.
+//! Clients with the key of one array alone.
 
 use super::strangers::{goes_on, greets, message, says_in_vain, says_with};
 use super::*;

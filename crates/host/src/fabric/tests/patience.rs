@@ -1,4 +1,4 @@
-//! Who does not take what it is told.
+//! Peers that do not take what they are sent.
 
 use std::io::ErrorKind;
 
@@ -28,7 +28,7 @@ fn answer() -> Vec<u8> {
     vec![b'!'; MAX_MESSAGE_BYTES]
 }
 
-/// How much of something could be done at once.
+/// Returns the amount that could be done at once.
 fn at_once(done: std::io::Result<usize>) -> usize {
     match done {
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,

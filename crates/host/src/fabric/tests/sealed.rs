@@ -1,4 +1,4 @@
-//! What can be seen of slices on their way.
+//! Visibility of slices on their way.
 
 use super::*;
 
