@@ -1,5 +1,6 @@
-//! What a member lies on: a partition on a disk, a loop device on a file. One thing under two
-//! names would be taken for two members, and a lock on one name keeps nobody from the other.
+//! Devices below a member: a disk below a partition, a file below a loop device. The same bytes
+//! under two names would be taken for two members, and a lock on one name does not exclude users of
+//! the other.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,13 +22,13 @@ pub(super) struct Place {
     pub(super) bytes: Range<u64>,
     /// All of it.
     pub(super) whole: bool,
-    /// Below a loop device. Of a disk and its partitions the kernel itself lets only one be
-    /// opened exclusively, of a loop device and its file both.
+    /// Below a loop device. The kernel prevents a second exclusive open of a disk and its
+    /// partitions, but not of a loop device and its file.
     pub(super) below_loop: bool,
 }
 
 impl Place {
-    /// Are there bytes that belong to both?
+    /// Returns whether both contain some of the same bytes.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.identity == other.identity
             && self.bytes.start < other.bytes.end
@@ -91,7 +92,8 @@ fn below(place: &Place) -> Option<Place> {
     })
 }
 
-/// Which file or device a loop device shows, where it can be seen from here.
+/// Returns the identity of the file or device behind a loop device, where that can be seen from
+/// here.
 pub(super) fn identity_of(backing: &Backing) -> Option<Identity> {
     let metadata = fs::metadata(&backing.path).ok()?;
     let kind = metadata.file_type();
@@ -102,11 +104,12 @@ fn moved(bytes: &Range<u64>, by: u64) -> Option<Range<u64>> {
     Some(bytes.start.checked_add(by)?..bytes.end.checked_add(by)?)
 }
 
-/// Locks what a member's loop devices lie on with `lock`, which is told whether the member has all
-/// of it. What cannot be opened by this user stays unlocked: the device's own lock has to do.
+/// Locks the files and devices below a member's loop devices with `lock`, whose argument tells
+/// whether the member has all of one. Those that this user cannot open stay unlocked: the device's
+/// own lock has to do.
 ///
 /// # Errors
-/// What somebody else has locked.
+/// The file or device that another process has locked.
 pub(super) fn lock_all(
     member: &MemberFile,
     lock: impl Fn(&LockedFile, bool) -> rustix::io::Result<()>,

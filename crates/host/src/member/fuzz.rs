@@ -1,4 +1,4 @@
-//! What hostile bytes are thrown at, of what only this folder sees.
+//! Fuzz targets for the parsers that only this folder sees.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

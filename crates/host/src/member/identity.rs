@@ -1,4 +1,4 @@
-//! Which file or device something is, whatever its name.
+//! Identity of a file or device, whatever its name.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use super::MemberName;
 
-/// What makes two names one file: the device number of a block device, device and inode of a file.
+/// Identity by which two names are one file: the device number of a block device, device and inode
+/// of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     block_device: bool,

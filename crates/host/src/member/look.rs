@@ -31,12 +31,12 @@ pub fn as_image(member: &MemberFile) -> impl Image + '_ {
 /// The partition table of a disk or an image of one.
 ///
 /// # Errors
-/// Why there is none.
+/// Reason why there is none.
 pub fn partitions(disk: &MemberFile) -> Result<Table, NoTable> {
     partitions::read(&mut Looked(disk))
 }
 
-/// What lies on a device that is no member of an array.
+/// Returns the content of a device that is no member of an array.
 #[must_use]
 pub fn what_it_is(device: &MemberFile) -> Look {
     kind::look(&mut Looked(device))

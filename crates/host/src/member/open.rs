@@ -28,7 +28,7 @@ use crate::sysfs::BlockDevice;
 use crate::system::describe;
 use crate::users::{self, Process};
 
-/// What a member is opened for.
+/// Access for which a member is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode<'a> {
     /// Nothing will be written to it.
@@ -77,8 +77,8 @@ pub fn open(path: &Path, mode: Mode<'_>, exclusive: bool) -> Result<MemberFile, 
     Ok(member)
 }
 
-/// Locks a file. Nobody tells when one is free that a dead process had, or udev, so that is tried
-/// again.
+/// Locks a file. A lock may belong to a dead process or to udev, which give no notice of its end,
+/// so locking is tried again for a while.
 fn lock(file: &LockedFile, exclusive: bool) -> rustix::io::Result<()> {
     let mut patience = Patience::new(Instant::now());
     loop {
@@ -107,7 +107,7 @@ fn lock_member(member: &MemberFile, mode: Mode<'_>, exclusive: bool) -> rustix::
     if exclusive { Ok(()) } else { member.file.lock_range(bytes, mode == Mode::ReadWrite) }
 }
 
-/// Who has locked a file, and what to do about it.
+/// Returns the holder of a file's lock, and the next step.
 fn lock_holder(file: &File, path: &Path) -> (String, Next) {
     match users::lock_holders(file, path).into_iter().next() {
         Some(holder) => described(&holder),
@@ -115,8 +115,8 @@ fn lock_holder(file: &File, path: &Path) -> (String, Next) {
     }
 }
 
-/// Who has locked a member that was not locked here, as far as the system tells; and what to do
-/// about it.
+/// Returns the holder of a lock on a member that was not locked here, as far as the system tells,
+/// and the next step.
 #[must_use]
 pub fn locked_by(member: &MemberFile) -> Option<(String, Next)> {
     users::lockers(&member.file).first().map(described)
@@ -341,8 +341,8 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<Kind, OpenError> {
     }
 }
 
-/// What the process before this one had open of a member, claimed all the time; and whether with
-/// O_DIRECT.
+/// Takes the previous process's descriptor of a member, which stayed claimed throughout. Returns
+/// also whether it was opened with O_DIRECT.
 fn inherited(path: &Path) -> io::Result<Option<(File, bool)>> {
     let what = What::Member(std::path::absolute(path)?);
     let Some(descriptor) = handover::take(&what) else { return Ok(None) };
@@ -369,7 +369,8 @@ fn open_with(path: &Path, mode: Mode<'_>, flags: OFlags) -> io::Result<File> {
         .open(path)
 }
 
-/// Is a block device read-only? The kernel lets it be opened for writing all the same.
+/// Returns whether a block device is read-only. The kernel lets it be opened for writing all the
+/// same.
 fn is_read_only(file: &File) -> io::Result<bool> {
     let device = BlockDevice::of(file.metadata()?.rdev());
     Ok(device.is_some_and(|device| device.is_read_only()))
@@ -466,7 +467,8 @@ pub fn check_distinct<'a>(
     Ok(())
 }
 
-/// How a member shares bytes with another, if it does. What both lie on is the lowest of each.
+/// Describes the way in which a member shares bytes with another, if it does. The last place of
+/// each is the lowest one.
 fn shared(member: &[Place], other: &[Place]) -> Option<String> {
     let bottom = member.last().filter(|bottom| other.last().is_some_and(|o| o.overlaps(bottom)))?;
     let this = member.first()?;

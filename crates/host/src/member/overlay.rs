@@ -42,13 +42,13 @@ pub(crate) struct Overlay {
     map: Mutex<Map>,
 }
 
-/// Which sectors were changed: blocks of the file, by their place.
+/// Bitmaps of changed sectors: blocks of the file, by their place.
 type Map = BTreeMap<u64, Page>;
 
 #[derive(Clone, Debug)]
 struct Page {
     bits: Box<[u8]>,
-    /// How often it has changed, and how often when it was stored last.
+    /// Number of changes so far. `stored` is that number when it was last stored.
     changed: u64,
     stored: u64,
 }
@@ -63,12 +63,12 @@ impl Dirty {
     }
 }
 
-/// Whose changes these are.
+/// Identity of the member to which the changes belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     sectors: u64,
-    /// Of the member's superblock, zero without one: of the array, of the device (with metadata
-    /// 0.90 its number), and its event count.
+    /// UUID of the set in the member's superblock, zero without one. `device` is the UUID of the
+    /// device (its number with metadata 0.90), and `events` the event count.
     set: [u8; 16],
     device: [u8; 16],
     events: u64,
@@ -77,7 +77,7 @@ pub(super) struct Header {
 /// Sectors that lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// They lie in the overlay, and not on the member.
+    /// In the overlay, and not on the member.
     pub(crate) changed: bool,
     pub(crate) sectors: u64,
 }
@@ -148,7 +148,7 @@ impl Overlay {
         (Arc::clone(&self.file), self.data + sector * SECTOR_BYTES)
     }
 
-    /// How many of these sectors, from the first on, lie together.
+    /// Returns the run of sectors from the first on that lie together.
     pub(crate) fn run(&self, sector: u64, sectors: u64) -> Run {
         let map = self.map();
         let changed = is_changed(&map, sector);
@@ -169,7 +169,7 @@ impl Overlay {
         }
     }
 
-    /// What of the map has to be stored, once the sectors written by now are durable.
+    /// Returns the part of the map to be stored once the sectors written by now are durable.
     pub(crate) fn dirty(&self) -> Dirty {
         let map = self.map();
         let dirty = map.iter().filter(|(_, page)| page.changed != page.stored);
@@ -235,7 +235,7 @@ impl Overlay {
 }
 
 impl Drop for Overlay {
-    /// What is lost when this fails was not flushed.
+    /// Flushes changes. A failure loses only changes that were not flushed.
     fn drop(&mut self) {
         if !self.dirty().is_empty() {
             let _ = self.flush();
@@ -288,7 +288,7 @@ impl Header {
         file.sync_all()
     }
 
-    /// Is it of this member as it is now?
+    /// Checks that the overlay belongs to this member in its present state.
     fn check(
         &self,
         file: &File,

@@ -33,7 +33,8 @@ fn named(path: &Path) -> Option<BlockDevice> {
     BlockDevice::called(&name.replace('/', "!"))
 }
 
-/// Does a process serve this device, or what it lies on? Nothing of it is opened or looked at.
+/// Returns whether a process serves this device, or a device or file below it. Neither is opened or
+/// read.
 fn is_served(device: &BlockDevice, mounts: &Mounts, depth: usize) -> bool {
     let Some(depth) = depth.checked_sub(1) else { return false };
     if device.path().to_str().is_some_and(|path| path.starts_with("/dev/ublkb")) {

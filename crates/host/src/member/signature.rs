@@ -1,4 +1,4 @@
-//! What a device already holds: `create` does not overwrite it unless told to.
+//! Content that a device already holds: `create` does not overwrite it unless told to.
 //!
 //! The magic numbers are those that `wipefs` and `file` know the formats by.
 
@@ -11,7 +11,7 @@ use super::MemberFile;
 /// Something that somebody put on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What, for people.
+    /// Name of the content, for people.
     pub what: &'static str,
     /// Where its mark lies, in bytes.
     pub offset: u64,

@@ -1,6 +1,6 @@
-//! Images of other kinds, read by the crate `imago`. What an image names besides itself is opened
+//! Images of other kinds, read by the crate `imago`. Other files that an image names are opened
 //! only for VMDK, whose data lie in files beside the descriptor, and only there: an image may come
-//! from a guest, which may not have others of the host's files read.
+//! from a guest, which must not read other files of the host.
 
 use std::fmt;
 use std::fs::File;

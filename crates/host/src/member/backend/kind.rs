@@ -1,4 +1,4 @@
-//! Which kind of image a file is, by how it begins.
+//! Recognition of the kind of an image by its first bytes.
 
 use std::fmt;
 use std::fs::File;
