@@ -14,12 +14,12 @@ use super::served::{Served, find_member};
 use crate::member::{self, MemberFile, Mode, Signature};
 use crate::system::describe;
 
-/// Below this much room beside the data there is no place for a superblock. What exactly is
-/// needed, the array knows; it is asked last.
+/// A superblock does not fit into less room than this beside the data. The exact need is known to
+/// the array, which is asked last.
 const SUPERBLOCK_SECTORS: u64 = 8;
 
 impl Served {
-    /// How devices are opened that become members.
+    /// Returns the mode in which devices that become members are opened.
     fn mode(&self) -> Mode<'_> {
         self.overlay.as_deref().map_or(Mode::ReadWrite, Mode::Overlay)
     }
@@ -125,8 +125,8 @@ impl Served {
         Refusal::new(reason, Next::by(advice, stop))
     }
 
-    /// The array that a new device goes to. Of an array of arrays that is the one asked for; or the
-    /// one whose superblock it has; or the one that misses most, as `BlockMachine::free_member`
+    /// Returns the array that a new device goes to. In an array of arrays that is the one named; or
+    /// the one whose superblock it has; or the one that misses most, as `BlockMachine::free_member`
     /// chooses.
     fn place_of<'a>(
         &self,

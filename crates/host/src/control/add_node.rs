@@ -18,7 +18,7 @@ use crate::fabric::Network;
 use crate::remote::{self, Remote, RemoteError};
 use crate::system::refused_by_system;
 
-/// How often a node is asked whether it has taken leave of who made the volume.
+/// Number of times a node is asked whether it has closed the session that made the volume.
 const FREE_TRIES: u32 = 50;
 const FREE_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -32,12 +32,12 @@ struct Place<'a> {
     network: Network,
 }
 
-/// What there is of it.
+/// A volume that is to be a member.
 struct Found {
     bytes: u64,
-    /// What it carries, if that is of this array.
+    /// Superblock on it, if that is of this array.
     superblock: Option<Superblock>,
-    /// It was made for this.
+    /// Made by this command.
     made: bool,
 }
 
@@ -150,7 +150,7 @@ impl Served {
         Ok(Found { bytes, superblock: None, made: true })
     }
 
-    /// There is a volume of this name: may it be taken?
+    /// Checks whether an existing volume of this name may be taken.
     fn found(
         &self,
         place: &Place<'_>,
@@ -200,7 +200,7 @@ impl Served {
     }
 }
 
-/// What a spare of this number carries.
+/// Returns the superblock of a spare with this number.
 fn spare_superblock(array: Superblock, number: u16, device_uuid: [u8; 16]) -> Superblock {
     let mut roles = array.roles;
     roles.resize(roles.len().max(usize::from(number) + 1), DevRole::Spare);
@@ -218,7 +218,7 @@ fn spare_superblock(array: Superblock, number: u16, device_uuid: [u8; 16]) -> Su
 }
 
 impl Place<'_> {
-    /// Is it on a node of its own? Both would be lost together.
+    /// Checks that no other member is on its node. Both would be lost together.
     fn check_alone(&self, status: &Status) -> Result<(), Refusal> {
         let node = self.node()?;
         let others = status.members.iter().filter(|other| other.state != MemberState::Faulty);

@@ -21,7 +21,7 @@ use crate::access::Access;
 use crate::handover::{self, Handover};
 use crate::system::describe;
 
-/// Who says nothing for so long is hung up on.
+/// Time without a command after which a client is disconnected.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A bound control socket. The name is taken from here on; questions are answered once it runs.
@@ -179,8 +179,8 @@ fn carry_out<'a>(served: &'a Served, verb: Verb, place: &Place) -> Result<Outcom
     served.carry_out(verb)
 }
 
-/// Asks for a stop, and tells whether it came. Who stops writes the answer itself: after it the
-/// process may end at once.
+/// Asks for a stop, and returns whether it came. The stopping thread writes the answer itself, as
+/// the process may end right after it.
 fn stop(stream: &UnixStream, served: &Served, force: bool) -> io::Result<bool> {
     let mut to = stream.try_clone()?;
     let (answered, wait) = mpsc::sync_channel(1);

@@ -77,7 +77,7 @@ impl Private {
         &self.running.door
     }
 
-    /// Has the engine's own thread make requests; `load.done` is told when that is over.
+    /// Makes the engine's own thread send requests; `load.done` is told when that is over.
     pub fn load(&self, load: Load) {
         // An engine that has ended drops it, and `done` with it.
         let _ = self.loads.send(load);

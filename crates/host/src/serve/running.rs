@@ -1,8 +1,8 @@
 //! An array that is served, until there is a reason to stop.
 //!
-//! It is not taken from those who use it: a stop that somebody asks for is refused, and a signal
-//! waits for them, for a time. A forced stop, and one after that time, first has the file systems
-//! above written out, as far as they can be found.
+//! Users keep it: a requested stop is refused while the array is in use, and a signal waits for its
+//! users, for a time. A forced stop, and one after that time, first has the file systems above
+//! written out, as far as they can be found.
 
 use std::fs::File;
 use std::io;
@@ -25,20 +25,20 @@ use crate::notify::{self, Watched};
 use crate::system::describe;
 use crate::users::{User, listed};
 
-/// How long a signal waits for those who use the array. With what comes after it this is less than
+/// Time for which a signal waits for users of the array. With the steps that follow, it stays below
 /// the 90 s after which systemd kills.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it looks whether they have gone.
+/// Interval of checks whether they have gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// Who is gone after this time does not count: programs that look at each new device (udev), and
-/// clients that have just said goodbye.
+/// Users that are gone after this time do not count: programs that look at each new device (udev),
+/// and clients that have just disconnected.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How long file systems above may take to write out what they hold.
+/// Limit on the time in which file systems above write out their data.
 const WRITE_OUT: Duration = Duration::from_secs(10);
 
-/// Why the program is the same as before.
+/// Reason for which the program is the same as before.
 pub(super) enum NotReplaced {
-    /// It could be another one.
+    /// A replacement would be possible.
     Possible,
     /// Nothing has changed.
     Refused(Refusal),
@@ -52,8 +52,8 @@ pub(super) struct Running {
     pub(super) door: Door,
     pub(super) doors: Doors,
     pub(super) exports: ExportsDoor,
-    /// How the engine has ended. Its thread may stay for longer: the kernel lets none go that has
-    /// I/O in flight on a device that does not answer.
+    /// Result of the engine's end. Its thread may stay for longer: the kernel ends no thread that
+    /// has I/O in flight on a device that does not answer.
     pub(super) engine: Option<Receiver<io::Result<()>>>,
     /// The service manager is told that this takes its time.
     pub(super) stopping: Option<Watched>,
@@ -199,7 +199,7 @@ impl Running {
         }
     }
 
-    /// Who uses the array now.
+    /// Returns the present users of the array.
     fn users(&self) -> Vec<User> {
         let clients = self.door.call(|done| Message::Clients { done });
         let mut users = clients.unwrap_or_default();
@@ -234,7 +234,7 @@ impl Running {
         Ok(())
     }
 
-    /// Has the file systems above write out what they hold, while the array still takes it.
+    /// Makes the file systems above write out their data, while the array still takes it.
     fn write_out(&self, users: Vec<User>) {
         if users.is_empty() {
             return;

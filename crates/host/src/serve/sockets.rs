@@ -40,7 +40,7 @@ enum WayIn {
 pub(super) struct Disk {
     socket: usize,
     device: Arc<Device>,
-    /// What lies on it, as disks of their own.
+    /// Parts on it, as disks of their own.
     parts: Vec<Arc<Device>>,
 }
 
@@ -132,7 +132,7 @@ impl Sockets {
         })
     }
 
-    /// Who uses a disk.
+    /// Returns the users of a disk.
     pub(super) fn users(&self, disk: &Disk, exports: &ExportsDoor) -> Vec<User> {
         let id = self.open[disk.socket].id;
         disk.devices().flat_map(|device| exports.clients(id, Some(device.name()))).collect()
