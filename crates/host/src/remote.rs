@@ -23,31 +23,31 @@ use crate::fabric::Network;
 #[cfg(test)]
 mod tests;
 
-/// How long an answer may take. A node may have to make room for a volume.
+/// Limit on waiting for an answer. A node may have to make room for a volume.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most that a node reads or writes of a volume in one message.
 pub const MAX_META_BYTES: u32 = 4096;
 
-/// Who asks like this is no client of an array, and has no place among them.
+/// Epoch of requests that come from no client of an array, and so have no place among them.
 const NO_EPOCH: Epoch = Epoch::BEFORE_ANY;
 
-/// What a node says of itself.
+/// Description that a node gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSurvey {
     /// Its version.
     pub version: String,
     /// Bytes that its store holds in all.
     pub total_bytes: u64,
-    /// Those that are free.
+    /// Bytes that are free.
     pub free_bytes: u64,
     /// Bytes of memory for data on its way.
     pub ring_bytes: u64,
-    /// Those in use.
+    /// Bytes of that memory in use.
     pub ring_used_bytes: u64,
     /// Clients that have a volume open.
     pub clients: u32,
-    /// It keeps no volumes, and only votes.
+    /// Set for a witness: no volumes, only votes.
     pub witness: bool,
     /// The volumes, in order of their names.
     pub volumes: Vec<VolumeInfo>,
@@ -55,7 +55,7 @@ pub struct NodeSurvey {
     pub votes: Vec<[u8; 16]>,
 }
 
-/// What a node says that has granted an array.
+/// Answer of a node that has granted an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// As which client's.
@@ -66,7 +66,8 @@ pub struct Granted {
     pub node: NodeId,
 }
 
-/// A connection to a node. It has at most one volume open, which is closed when it is dropped.
+/// A connection to a node. At most one volume is open on it. Dropping the connection closes the
+/// volume.
 #[derive(Debug)]
 pub struct Remote {
     line: Line,
@@ -74,11 +75,11 @@ pub struct Remote {
     /// When all answers are to be there, if that was said.
     until: Option<Instant>,
     tag: u32,
-    /// What the node says of itself, and of the volume that is open.
+    /// Number of the node that has the open volume; `used` and `volume_bytes` describe the volume.
     node: Option<NodeId>,
     used: bool,
     volume_bytes: u64,
-    /// Why nothing more can be asked.
+    /// Reason for which nothing more can be asked.
     over: Option<RemoteError>,
 }
 
@@ -125,7 +126,7 @@ impl Remote {
         self.until = Some(until);
     }
 
-    /// How long the next answer may take.
+    /// Returns the time that is left for the next answer.
     fn left(&self) -> Duration {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         self.until.map_or(self.patience, left)
@@ -161,7 +162,7 @@ impl Remote {
         self.node
     }
 
-    /// Did a client write to the open volume when it was opened?
+    /// Returns whether a client wrote to the open volume when it was opened.
     #[must_use]
     pub const fn used(&self) -> bool {
         self.used
@@ -173,10 +174,7 @@ impl Remote {
         self.volume_bytes
     }
 
-    /// Is there a volume of this name? If so it is open for reading after this.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
+    /// Returns whether there is a volume of this name. If so it is open for reading after this.
     pub fn has_volume(&mut self, name: &str) -> Result<bool, RemoteError> {
         let name = name.to_owned();
         match self.exchange(|tag| Message::OpenVolume { tag, name, write: false })? {
@@ -186,10 +184,7 @@ impl Remote {
         }
     }
 
-    /// What the node is, and what volumes it keeps.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
+    /// Returns the node's description and its volumes.
     pub fn survey(&mut self) -> Result<NodeSurvey, RemoteError> {
         let mut all: Option<NodeSurvey> = None;
         let mut after = String::new();
@@ -232,10 +227,7 @@ impl Remote {
         }
     }
 
-    /// Which clients have what of the node; this one is not among them.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
+    /// Returns the sessions of clients with the node, without this one.
     pub fn sessions(&mut self) -> Result<Vec<SessionInfo>, RemoteError> {
         let mut all = Vec::new();
         let mut from = 0;
@@ -254,11 +246,8 @@ impl Remote {
         }
     }
 
-    /// Has the node take nothing more of the client that has this array, nor of any before it, and
-    /// waits until what it takes is over.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
+    /// Makes the node take nothing more from the client that has this array, nor from any before
+    /// it, and waits until their operations are over.
     pub fn fence(&mut self, array: [u8; 16], client: u64) -> Result<Granted, RemoteError> {
         let mut epoch = Epoch(1);
         loop {
@@ -306,10 +295,7 @@ impl Remote {
         }
     }
 
-    /// What the node would grant of an array, to whoever asks for that; nothing changes.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
+    /// Returns the vote that the node would give for an array. Nothing changes.
     pub fn vote(&mut self, array: [u8; 16]) -> Result<Voter, RemoteError> {
         match self.ask(|tag| Message::ReadVote { tag, array })? {
             Message::VoteIs { granted, view, incarnation, node, .. } => {
@@ -319,19 +305,17 @@ impl Remote {
         }
     }
 
-    /// Has the node forget for good what it granted and was told of an array. Nothing may have been
-    /// asked on this connection but this.
+    /// Makes the node forget for good its grants of an array and all it was told of it. This must
+    /// be the only request on the connection.
     ///
     /// # Errors
-    /// [`RemoteError`]; it knows nothing of the array, has a member of it, or a client has that.
+    /// [`RemoteError`]: the node knows nothing of the array, has a member of it, or a client has
+    /// that.
     pub fn forget(&mut self, array: [u8; 16]) -> Result<(), RemoteError> {
         self.done(|tag| Message::Forget { tag, array })
     }
 
-    /// Has the node note how an array stands that it has granted.
-    ///
-    /// # Errors
-    /// [`RemoteError`].
+    /// Makes the node store the view of an array that it has granted.
     pub fn record(&mut self, view: View) -> Result<(), RemoteError> {
         match self.ask(|tag| Message::StoreView { tag, view })? {
             Message::Ok { .. } => Ok(()),
@@ -425,7 +409,7 @@ impl Remote {
         }
     }
 
-    /// Is it the answer to what was asked last?
+    /// Returns the message if it answers the last request.
     fn answer(&mut self, bytes: &[u8]) -> Result<Message, RemoteError> {
         let (_, message) = Message::decode(bytes).map_err(RemoteError::nonsense)?;
         let message = unasked(message)?;

@@ -1,5 +1,5 @@
-//! Processes and what they have open, as /proc tells (proc(5)). Of other users' processes only
-//! root sees that.
+//! Processes and what they have open, as /proc tells (proc(5)). Only root sees those of other
+//! users' processes.
 
 use std::fmt;
 use std::fs;
@@ -23,12 +23,12 @@ impl Process {
         Self { pid, program: program.map(|name| name.trim_end().to_owned()) }
     }
 
-    /// Is there such a process, as far as can be seen?
+    /// Returns whether there is such a process, as far as can be seen.
     pub(super) const fn is_known(&self) -> bool {
         self.program.is_some()
     }
 
-    /// Has it been stopped (SIGSTOP, a debugger)?
+    /// Returns whether it has been stopped (SIGSTOP, a debugger).
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         // The state comes after the name in parentheses, which may contain anything.
@@ -69,7 +69,7 @@ pub(super) fn using(is_it: impl Fn(&Path) -> bool) -> impl Iterator<Item = Proce
     pids.filter(move |pid| paths_of(*pid).any(|path| is_it(&path))).map(Process::of)
 }
 
-/// What a process has open, where it works and what it takes for the root.
+/// Returns the files that a process has open, its working directory and its root.
 fn paths_of(pid: u32) -> impl Iterator<Item = PathBuf> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
