@@ -17,15 +17,15 @@ const VARIABLE: &str = "BRAID_DAEMON";
 
 const READY: &[u8] = b"ready";
 
-/// How the second process began.
+/// Result of starting the second process.
 #[derive(Debug)]
 pub enum Started {
-    /// It serves.
+    /// Serving.
     Serving {
         /// Its process id.
         pid: u32,
     },
-    /// It ended, and has said why on stderr.
+    /// Ended, with the reason written to stderr.
     Ended(ExitStatus),
 }
 
@@ -62,7 +62,8 @@ fn start_command(mut command: Command) -> io::Result<Started> {
 pub struct Daemon(());
 
 impl Daemon {
-    /// Is this the second process? Then it has a session of its own from here on.
+    /// Returns the daemon if this is the second process, which has a session of its own from here
+    /// on.
     #[must_use]
     pub fn adopt() -> Option<Self> {
         std::env::var_os(VARIABLE)?;

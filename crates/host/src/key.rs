@@ -19,7 +19,7 @@ const TITLE: &str = "braid-key-1 ";
 /// In front of the UUID of the array, in the file of its key, which comes behind that.
 const ARRAY_TITLE: &str = "braid-array-key-1 ";
 
-/// What is derived from the cluster key, so that nothing else comes out the same.
+/// Label from which a key is derived, so that no other derived key is equal.
 const PURPOSE: &[u8] = b"braid key of one array, 1\0";
 
 /// Its length in bytes.
@@ -34,7 +34,7 @@ pub const KEY_BYTES: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     bytes: [u8; KEY_BYTES],
-    /// It is that of this array alone.
+    /// Array that the key is limited to, if it is.
     array: Option<[u8; 16]>,
 }
 

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 pub struct LockedFile(File);
 
 impl LockedFile {
-    /// Locks it against others, or all but those who share the lock. Does not wait.
+    /// Locks it against others, or all but those who share the lock, without waiting.
     ///
     /// # Errors
     /// `WOULDBLOCK` when somebody else has locked it.
@@ -29,8 +29,8 @@ impl LockedFile {
         )
     }
 
-    /// Locks bytes of it, all of it for a range without length: against others who lock some of the
-    /// same, or against their writers when `writer` is false. Does not wait.
+    /// Locks bytes of it, all of it for a range without length, without waiting. The lock excludes
+    /// all others on some of the same bytes, or only their writers when `writer` is false.
     ///
     /// # Errors
     /// `WOULDBLOCK` when somebody else has locked some of them.

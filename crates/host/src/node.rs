@@ -35,26 +35,27 @@ mod tests;
 /// Memory for requests: nobody makes any.
 const REQUEST_BYTES: u64 = 1 << 20;
 
-/// So many times as many addresses as memory are there for rings. Of most, only the base is used.
+/// Ratio of addresses to memory for rings. Most rings use only the base.
 const ADDRESSES: u64 = 24;
 
-/// What makes a node.
+/// Settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSetup {
     /// Where it listens: `HOST:PORT`.
     pub listen: String,
     /// Where it keeps its volumes.
     pub storage: Storage,
-    /// It keeps none, only votes.
+    /// Set for a witness: no volumes, only votes.
     pub witness: bool,
     /// Memory that clients and other nodes put slices into.
     pub ring_bytes: u64,
-    /// How they do it, and with which key.
+    /// Network by which they do it, with its key.
     pub network: Network,
 }
 
 impl NodeSetup {
-    /// Can memory be had and given back as it is used? Not where devices know it by its pages.
+    /// Returns whether memory may be taken and given back on demand. Devices that register its
+    /// pages rule that out.
     fn is_lean(&self) -> bool {
         self.network.kind == Kind::Tcp
     }

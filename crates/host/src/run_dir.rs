@@ -1,7 +1,7 @@
 //! The run directory: where running arrays have their control sockets, and where their logs lie.
 //!
-//! It is `/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, unless `BRAID_RUN_DIR` or the
-//! caller says otherwise. Others may look into it, but not write. Socket files are made and
+//! The path is `/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, unless `BRAID_RUN_DIR`
+//! or the caller says otherwise. Others may look into it, but not write. Socket files are made and
 //! replaced under a lock on a file in it that only its owner can open: on a directory, or on a file
 //! that others can open, anybody could hold a lock for ever.
 
@@ -27,7 +27,7 @@ const OF_ROOT: &str = "/run/braid";
 const LOGS_OF_ROOT: &str = "/var/log/braid";
 const SOCKET: &str = ".sock";
 const LOCK: &str = ".lock";
-/// How long to wait for others that start an array at the same moment.
+/// Limit on waiting for others that start an array at the same moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The directory in which the sockets of running arrays lie: the one given, else `BRAID_RUN_DIR`,
@@ -74,8 +74,8 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Who looks into their own run directory sees arrays of their own. This one has those of root,
-/// where it is another.
+/// Returns the run directory of root, if `run_dir` is this user's own and another one: users see
+/// only arrays of their own in theirs.
 #[must_use]
 pub fn beside(run_dir: &Path) -> Option<&'static Path> {
     let of_root = Path::new(OF_ROOT);
@@ -93,7 +93,7 @@ pub(crate) fn array_of_socket(file_name: &str) -> Option<&str> {
     file_name.strip_suffix(SOCKET)
 }
 
-/// Has an array been served from this directory?
+/// Returns whether an array has been served from this directory.
 pub(crate) fn is_one(dir: &Path) -> bool {
     dir.join(LOCK).exists()
 }
@@ -184,7 +184,7 @@ impl PassingLock {
 }
 
 impl Drop for PassingLock {
-    /// As long as it is held. What cannot be removed is found by the next one.
+    /// As long as it is held. A file that cannot be removed is found by the next process.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

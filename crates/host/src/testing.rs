@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Fixtures that tests of this crate share.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
@@ -42,14 +42,14 @@ pub(crate) fn deafen(listener: UnixListener) {
     rustix::net::shutdown(&listener, Shutdown::Both).unwrap();
 }
 
-/// What a fake engine was asked.
+/// Commands that a fake engine received.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) commands: Vec<Command>,
 }
 
-/// An array in memory behind a door, on a thread of its own. Like the real one it insists on
-/// whole blocks.
+/// An array in memory behind a submission queue, on a thread of its own. Like the real one it
+/// insists on whole blocks.
 #[derive(Debug)]
 pub(crate) struct FakeEngine {
     pub(crate) door: Door,
