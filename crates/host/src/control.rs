@@ -100,8 +100,8 @@ pub(crate) fn listen(
     Ok((socket, file))
 }
 
-/// The file of a socket that is listened on; removed when this goes, unless somebody else's has
-/// taken its place.
+/// Socket file of a listening socket; removed on drop, unless another process's file has taken its
+/// place.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,

@@ -1,8 +1,8 @@
-//! Leaving the terminal: the command starts itself again in a session of its own, and returns
-//! when the new process serves or has failed.
+//! Leaving the terminal: the command starts itself again in a session of its own, and returns when
+//! the new process serves or has failed.
 //!
-//! Until it serves the new process keeps stdout and stderr, so what goes wrong is said where it
-//! was asked for. Its stdin is a socket to the first process, on which it says that it is ready.
+//! Until it serves, the new process keeps stdout and stderr, so errors appear on the user's
+//! terminal. Its stdin is a socket to the first process, on which it says that it is ready.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};

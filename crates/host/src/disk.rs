@@ -39,8 +39,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The disk that a block device is, or is on. None of a file, and of what has no label. Only
-    /// what is in `/dev` is looked at: a file may lie where even that never ends.
+    /// The disk that a block device is, or is on. `None` for a file, and for a disk without a
+    /// label. Only paths in `/dev` are looked up: others may lie on a file system that never
+    /// answers.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         path.starts_with("/dev").then_some(())?;
@@ -137,8 +138,8 @@ fn printable(bytes: &[u8]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The disks of an array's members as they were found first: one that is gone is known still, and
-/// nobody waits for one that hangs.
+/// Disks of an array's members, as they were found first. Lost disks stay known, and a disk that
+/// hangs delays nothing.
 #[derive(Debug, Default)]
 pub struct Disks(Mutex<BTreeMap<String, Option<Disk>>>);
 

@@ -1,6 +1,6 @@
-//! The thread-safe way into the engine for what does not live on its ring: the control socket, and
-//! who reads an array without serving it. The engine drains the channel when the eventfd in its
-//! ring fires.
+//! Submission queue: the thread-safe way into the engine for parts outside its ring, such as the
+//! control socket and readers of an array that is not served. The engine drains the channel when
+//! the eventfd in its ring fires.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub enum Message {
     },
     /// The clients of the exports that the engine serves itself.
     Clients {
-        /// Gets who they are.
+        /// Gets the users.
         done: Done<Vec<User>>,
     },
     /// Report the counters of requests to the array and its members so far.

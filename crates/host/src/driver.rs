@@ -37,7 +37,7 @@ pub(crate) enum Op {
     Allocate { file: Arc<LockedFile>, mode: i32, offset: u64, len: u64 },
     /// Take one connection.
     Accept { socket: Arc<OwnedFd> },
-    /// Receive what is there, at least a byte: into the first buffer, then into the second.
+    /// Receive available data, at least a byte: into the first buffer, then into the second.
     Receive { socket: Arc<OwnedFd>, bufs: [Buf; 2] },
     /// Send all of a message that was not sent by now.
     Send { socket: Arc<OwnedFd>, message: Box<Outgoing>, sent: u64 },
@@ -97,7 +97,7 @@ enum Part {
 }
 
 impl Outgoing {
-    /// Appends a range of the arena after what `bytes` holds by now.
+    /// Appends a range of the arena after the present content of `bytes`.
     pub(crate) fn push(&mut self, buf: Buf) {
         self.cover();
         self.parts.push(Part::Arena(buf));
@@ -144,7 +144,7 @@ impl Outgoing {
         (self.covered, self.total) = (0, 0);
     }
 
-    /// Fills `list` with what is left after `sent` bytes, at most IOV_MAX pieces. Call it on the
+    /// Fills `list` with the rest after `sent` bytes, at most IOV_MAX pieces. Call it on the
     /// finished message only: the pieces point into `bytes`.
     pub(crate) fn fill(&mut self, memory: &Memory, sent: u64, list: &mut Vec<libc::iovec>) {
         const IOV_MAX: usize = 1024;
@@ -225,7 +225,7 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
-    /// Carries an operation on a file out, in this call. For files that make nobody wait.
+    /// Carries an operation on a file out, in this call. Only for files that never wait.
     pub(crate) fn carry_out(&self, op: &Op) -> Result<u32, Errno> {
         file::carry_out(self.memory(), op)
     }
@@ -269,7 +269,7 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
-    /// Starts what is queued, waits for a completion or the timeout, and appends all completions
+    /// Starts queued operations, waits for a completion or the timeout, and appends all completions
     /// there are. Returns without any in some cases, such as a timeout.
     ///
     /// # Errors

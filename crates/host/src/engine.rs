@@ -114,7 +114,7 @@ impl Engine {
         self.annexes.clone()
     }
 
-    /// Sets who is told of the array's events.
+    /// Sets the receiver of the array's events.
     pub fn on_event(&mut self, hook: EventHook) {
         self.hook = Some(hook);
     }
@@ -148,11 +148,11 @@ impl Engine {
         self.exports.add(export)
     }
 
-    /// Serves until a `Command::Stop` has been carried out. The one who sent it is told last, when
-    /// all files are closed.
+    /// Serves until a `Command::Stop` has been carried out. The sender of that command is told
+    /// last, when all files are closed.
     ///
     /// # Errors
-    /// When the system refuses what the loop cannot do without.
+    /// When the system refuses a resource that the loop cannot do without.
     pub fn run(self) -> io::Result<()> {
         self.run_on(Driver::new)
     }
@@ -212,9 +212,9 @@ struct Loop {
     started: std::time::Instant,
     /// The array has stopped, and this one is to be told.
     ended: Option<CommandDone>,
-    /// When to look for memory that nobody uses, if somebody has used some.
+    /// Time of the next look for unused memory, if any was used.
     cool_at: Option<Instant>,
-    /// Something happened since the last look.
+    /// Set when something was done since the last look.
     used: bool,
     /// The submission queue is closed.
     leaving: bool,
@@ -361,8 +361,8 @@ impl Loop {
         }
     }
 
-    /// Carries out what the machine asks for, then tells it what was done at once. True when there
-    /// was anything.
+    /// Carries out the machine's actions, then reports to it those done at once. Returns true when
+    /// there was any.
     fn carry_out_all(&mut self) -> bool {
         let mut any = false;
         while let Some(action) = self.machine.poll() {
@@ -378,8 +378,8 @@ impl Loop {
         any
     }
 
-    /// Memory is short: of the first export that has such a client, the one goes who has most of
-    /// it and takes nothing.
+    /// Disconnects a client, as memory is short: of the first export that has such a client, the
+    /// one that holds most memory and takes nothing.
     fn drop_client_that_waits(&mut self) {
         let Self { core, exports, .. } = self;
         let client = exports.iter_mut().find_map(|export| export.relieve(core));
@@ -450,7 +450,7 @@ impl Loop {
         }
     }
 
-    /// Tells who asked.
+    /// Gives the result of a request to its owner.
     fn completed(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let completed = self.core.completed(id, result);
         let Some((request, owner, result)) = completed else { return };

@@ -40,9 +40,10 @@ use slab::Slab;
 /// Result of an I/O, for the machine.
 pub(crate) type Answer = (IoId, Result<Outcome, IoError>);
 
-/// Carries out a machine's I/O: it has the members, and what is under way on them, which may take
-/// several steps. The engine [starts](Self::start) operations, hands it the driver's completions,
-/// and takes [answers](Self::next_done) for the machine. Computations are functions beside it.
+/// Carries out a machine's I/O: owns the members, and the operations in flight on them, which may
+/// take several steps. The engine [starts](Self::start) operations, passes the driver's
+/// completions, and takes [answers](Self::next_done) for the machine. Computations are functions
+/// beside it.
 #[derive(Debug)]
 pub(crate) struct Executor {
     members: Vec<Option<Member>>,
@@ -53,8 +54,8 @@ pub(crate) struct Executor {
     reading: usize,
     /// Operations to be tried again, each with its time.
     waiting: Vec<(Instant, Token)>,
-    /// I/O on members that answer at once, to be begun; how much of it this turn does itself; and
-    /// what came of that.
+    /// Operations on members that answer at once, to be begun. `budget` limits those that this turn
+    /// does itself, and `done` has their results.
     ready: Vec<usize>,
     budget: Budget,
     /// Another write is being received.
@@ -123,8 +124,8 @@ impl Executor {
         }
     }
 
-    /// Gives the members to the process that comes after this one, which has them open while this
-    /// one closes them: nobody else finds one unclaimed.
+    /// Gives the members to the next process, which has them open while this one closes them, so
+    /// that they stay claimed.
     ///
     /// # Errors
     /// When a member is not to be found any more where it was, or the system is out of descriptors.
@@ -246,7 +247,7 @@ impl Executor {
         None
     }
 
-    /// Begins what is left of a flight, at the latest in the next `next_done`.
+    /// Begins the rest of a flight, at the latest in the next `next_done`.
     fn continue_flight(&mut self, driver: &mut Driver<Token>, index: usize) {
         let flight = &self.flights[index];
         if flight.at_once {
@@ -261,7 +262,7 @@ impl Executor {
         }
     }
 
-    /// Takes in what a member's own thread has read.
+    /// Takes in the data that a member's own thread has read.
     fn take_brought(&mut self, driver: &Driver<Token>) {
         while self.reading > 0
             && let Some(Brought { index, bytes }) = self.backends.take()
@@ -311,8 +312,8 @@ impl Executor {
         }
     }
 
-    /// Begins what waits for that and takes in what was done at once, until an answer comes of it.
-    /// The engine calls it until there is none before it waits.
+    /// Begins waiting operations and takes in those done at once, until one gives an answer. The
+    /// engine calls this before it waits, until there is no answer.
     pub(crate) fn next_done(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
         self.take_brought(driver);
         loop {
@@ -378,7 +379,7 @@ impl Executor {
         (io, result.map_err(|error| looked_into(error, &file, transfer.end())))
     }
 
-    /// The machine waits for this I/O no longer: what the kernel has of it is not continued.
+    /// Abandons an I/O: its operations in the kernel are not continued.
     pub(crate) fn abandon(&mut self, io: IoId) {
         for (_, flight) in &mut self.flights {
             flight.abandoned |= flight.io == io;
@@ -401,7 +402,7 @@ impl Executor {
         self.waiting.iter().map(|(at, _)| *at).min()
     }
 
-    /// Tries again what has waited long enough; the next answer that comes of it, if one does.
+    /// Tries operations again whose pause is over. Returns the first answer, if any.
     pub(crate) fn tick(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
         while let Some(at) = self.waiting.iter().position(|(at, _)| *at <= now) {
             let (_, token) = self.waiting.swap_remove(at);

@@ -53,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// Everything it can hand out.
+    /// Returns the bytes that it can hand out in all.
     pub(super) const fn bytes(&self) -> u64 {
         self.blocks.len() as u64 * BLOCK_BYTES
     }

@@ -21,11 +21,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Maps a part of a file. The file must be sealed so that it cannot become shorter: then all of
-    /// the part stays there, whatever its owner does.
+    /// Maps a part of a file. The file must be sealed against truncation, so that all of the part
+    /// stays there, whatever its owner does.
     ///
     /// # Errors
-    /// When the file is not, when it ends before, when no addresses are left, or the system
+    /// When the file is not sealed, when it ends before, when no addresses are left, or the system
     /// refuses.
     pub(crate) fn open(
         memory: &Arc<Memory>,

@@ -125,9 +125,9 @@ impl Served {
         Refusal::new(reason, Next::by(advice, stop))
     }
 
-    /// Returns the array that a new device goes to. In an array of arrays that is the one named; or
-    /// the one whose superblock it has; or the one that misses most, as `BlockMachine::free_member`
-    /// chooses.
+    /// Returns the array that a new device goes to. In an array of arrays, an inner array that was
+    /// named comes first; then the one whose superblock the device has; then the one that misses
+    /// most, as `BlockMachine::free_member` chooses.
     fn place_of<'a>(
         &self,
         status: &'a Status,
@@ -148,7 +148,8 @@ impl Served {
         Ok(called.unwrap_or((MemberId(0), status)))
     }
 
-    /// Neither now nor after a stop: what lies on the array is addressed in its blocks.
+    /// Refuses a device with larger blocks than the array's. A restart would not help, as content
+    /// of the array is addressed in its blocks.
     fn check_blocks(&self, device: &MemberFile) -> Result<(), Refusal> {
         if device.block_bytes <= self.block_bytes {
             return Ok(());
@@ -238,7 +239,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Refusal {
     )
 }
 
-/// A device that was a member, and holds what is nowhere else.
+/// Refuses a former member that holds data found nowhere else.
 pub(super) fn split() -> Refusal {
     let reason = "is split from the array: each side went on alone, and what this one took \
                   meanwhile is nowhere else";

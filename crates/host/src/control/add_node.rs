@@ -81,7 +81,8 @@ impl Served {
         }
     }
 
-    /// If it is a spare now its volume is to say so: nobody is connected to it until it is needed.
+    /// Writes to the volume that the member is a spare, if it is one now. The array does not
+    /// connect to a spare until it is needed.
     fn mark_spare(
         &self,
         place: &Place<'_>,
@@ -250,7 +251,7 @@ impl Place<'_> {
         Remote::connect(self.address, self.network).map_err(told)
     }
 
-    /// The array is to open it for writing, as who made it had.
+    /// Waits until the session that made the volume is closed, as the array opens it for writing.
     fn wait_until_free(&self) -> Result<(), Refusal> {
         for _ in 0..FREE_TRIES {
             let mut remote = self.connect()?;

@@ -9,7 +9,7 @@ use crate::access::split;
 use crate::member::lies_on;
 use crate::users::{Mounted, Mounts};
 
-/// More than anybody stacks.
+/// Deeper than any real stack of devices.
 const DEEPEST: usize = 8;
 
 impl Served {

@@ -15,7 +15,7 @@ use crate::run_dir::{array_of_socket, connect};
 use crate::served_array::ServedArray;
 use crate::users::Process;
 
-/// An array tells its state at once, whatever its members do.
+/// Limit on an answer of an array. Its state is answered at once, whatever its members do.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Reason for which a running array was not reached, or its refusal.
@@ -27,7 +27,7 @@ pub enum ControlError {
     /// A process serves it, but cannot be reached.
     #[error("its process {} runs, but its control socket is gone", .0.pid())]
     Lost(ServedArray),
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     #[error("permission denied")]
     Denied,
     /// The array refused.
@@ -271,8 +271,8 @@ pub fn list(run_dir: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names of the arrays that have a control socket, sorted, without asking whether anybody
-/// listens there.
+/// Returns the sorted names of the arrays that have a control socket, without checking that a
+/// process listens there.
 ///
 /// # Errors
 /// As for [`list`].

@@ -61,7 +61,7 @@ impl Shown {
         self.names().clone()
     }
 
-    /// Something has come or gone.
+    /// Replaces the list after a change.
     pub fn set(&self, names: Vec<String>) {
         *self.names() = names;
     }
@@ -116,14 +116,14 @@ pub enum StopRequest {
     EngineEnded,
     /// Another client has the array over nodes now.
     TakenOver,
-    /// No reason to stop: somebody wants an export, or wants one gone, and waits.
+    /// No reason to stop: a client asks for a change of exports, and waits.
     Exports {
         /// The change.
         change: ExportChange,
         /// Answer to it.
         told: Told,
     },
-    /// Another program is to serve it in this process, and somebody waits for that.
+    /// Another program is to serve it in this process; a client waits for that.
     Upgrade {
         /// The program.
         wanted: Wanted,
@@ -140,7 +140,8 @@ impl Served {
         self.door.status().ok_or_else(|| self.ended())
     }
 
-    /// `that_is`: what is a member, or nothing but that it is.
+    /// Returns the refusal of a device that is a member already. `that_is` is the beginning of the
+    /// reason.
     pub(super) fn already_a_member(&self, that_is: String, status: &Status) -> Refusal {
         let reason = format!("{that_is} already a member of {}", self.name);
         if status.state != ArrayState::Failed {

@@ -1,4 +1,4 @@
-//! Carrying out what came over the control socket.
+//! Execution of commands from the control socket.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

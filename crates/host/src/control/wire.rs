@@ -48,7 +48,7 @@ pub enum Verb {
     Fail {
         /// Path.
         member: String,
-        /// Even if what a resync has not brought in line yet cannot be read without it.
+        /// Even if data not yet brought in line by a resync cannot be read without the member.
         #[serde(default)]
         force: bool,
     },
@@ -89,7 +89,7 @@ pub enum Verb {
     },
     /// Compare all redundancy.
     Check,
-    /// Compare and rewrite what differs.
+    /// Compare all redundancy, and rewrite differences.
     Repair,
     /// End a check or repair.
     StopScrub,

@@ -15,11 +15,11 @@ const MOST_SHORT_SLEEPS: u32 = 4096;
 /// off.
 const MOST_VAIN: u32 = 8;
 
-/// A processor that sleeps takes some ten microseconds to wake up, often longer than what it waits
-/// for. So who waits looks for completions instead, for as long as that is of use: it begins when
-/// the last sleeps were short and ends when more than a third of the looks find nothing, and who
-/// has nothing to do sleeps. With one processor it sleeps always, for nobody could do anything
-/// meanwhile.
+/// Policy of waiting for completions. A sleeping processor takes some ten microseconds to wake up,
+/// often longer than the completion takes. So the thread looks for completions instead while that
+/// pays off: looking begins after a row of short sleeps, and ends when more than a third of the
+/// looks find nothing; an idle thread sleeps. With one processor the thread always sleeps, as
+/// nothing else could run meanwhile.
 #[derive(Debug)]
 pub(super) struct Patience {
     state: State,

@@ -21,8 +21,8 @@ const WORKERS: usize = 16;
 /// Operations under way, where there is no io_uring: threads do file I/O with pread and pwrite,
 /// each one operation at a time, and the engine's own thread serves the sockets with poll. `T`
 /// names an operation. Order of calls: [`start`](Self::start) for each operation, then
-/// [`wait`](Self::wait), which does what sockets are ready for and returns completions. The threads
-/// end when this is dropped and their work is done.
+/// [`wait`](Self::wait), which serves ready sockets and returns completions. The threads end when
+/// this is dropped and their work is done.
 #[derive(Debug)]
 pub(crate) struct Threads<T> {
     memory: Arc<Memory>,

@@ -34,7 +34,7 @@ pub(crate) struct Core {
     figures: IoFigures,
 }
 
-/// A request, who gets its answer, and when it came.
+/// A request, its owner, and the time at which it came.
 #[derive(Debug)]
 struct Asked {
     request: Request,
@@ -128,8 +128,8 @@ impl Core {
         true
     }
 
-    /// Takes a completed request out, and counts it. `None` while other pieces are under way of
-    /// what was asked for.
+    /// Takes a completed request out, and counts it. `None` while other pieces of the same request
+    /// are in flight.
     pub(crate) fn completed(
         &mut self,
         id: RequestId,

@@ -50,7 +50,7 @@ enum Effect {
 /// A request of any length, done in pieces.
 struct Asked {
     kind: JobKind,
-    /// Bytes of the array: where it begins, what is requested next, where it ends.
+    /// Bytes of the array: start, next to be requested, end.
     start: u64,
     next: u64,
     end: u64,
@@ -265,7 +265,8 @@ impl DoorSide {
         machine.handle(now, Event::Command { id, command });
     }
 
-    /// The machine has answered. Returns whom to tell that the engine has ended, when it shall.
+    /// Ends a command that the machine has answered. Returns the callback for the end of the
+    /// engine, when it shall end.
     pub(crate) fn replied(
         &mut self,
         executor: &mut Executor,
@@ -285,7 +286,7 @@ impl DoorSide {
         None
     }
 
-    /// Refuses whatever is left; the engine ends.
+    /// Refuses all remaining jobs and commands, as the engine ends.
     pub(crate) fn refuse_rest(&mut self) {
         let error = RequestError::Failed;
         while let Ok(message) = self.receiver.try_recv() {

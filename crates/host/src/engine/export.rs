@@ -19,7 +19,7 @@ pub(crate) trait Export: Send {
     /// Begins to take clients; called once, before all else.
     fn start(&mut self, core: &mut Core, id: ExportId);
 
-    /// The same, and it is held from then on: of what was handed over to it nothing is taken.
+    /// Starts the export and holds it: nothing is taken yet of the clients handed over to it.
     fn start_held(&mut self, core: &mut Core, id: ExportId) {
         self.start(core, id);
         self.hold(core);
@@ -57,8 +57,8 @@ pub(crate) trait Export: Send {
     /// Time has passed, maybe up to the deadline.
     fn tick(&mut self, _core: &mut Core) {}
 
-    /// Memory is short somewhere. Parts with the client who has most of it and has long taken
-    /// nothing, if there is one; tells who that was. Usually clients have memory of their own.
+    /// Disconnects, as memory is short, the client that holds most of it and has long taken
+    /// nothing, if there is one. Returns that client. Usually clients have memory of their own.
     fn relieve(&mut self, _core: &mut Core) -> Option<User> {
         None
     }
@@ -84,8 +84,8 @@ pub(crate) trait Export: Send {
         done(());
     }
 
-    /// Takes nothing more until it is told to go on; what is under way is answered. Clients stay.
-    /// One that has no clients has nothing to hold, and nothing to hand over.
+    /// Takes nothing more until it is told to go on; operations in flight are answered. Clients
+    /// stay. An export without clients has nothing to hold, and nothing to hand over.
     fn hold(&mut self, _core: &mut Core) {}
 
     /// Goes on after it was held.
@@ -112,7 +112,7 @@ pub(crate) trait Export: Send {
     /// All is handed over: touches nothing any more that the next process has as well.
     fn leave(&mut self) {}
 
-    /// Takes no more clients and no more of what they ask for; what is under way is answered.
+    /// Takes no more clients and no more requests; those in flight are answered.
     fn close(&mut self, core: &mut Core);
 
     /// Gives up all clients that are left.

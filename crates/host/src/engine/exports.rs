@@ -1,8 +1,8 @@
 //! The exports of an engine: those that it begins with, and those that come and go while it runs.
 //!
-//! One that is to go closes as at the end of the engine: what is under way is answered, clients get
-//! a while to take that, and then are given up. Its id stays its own until nothing of it is left,
-//! so whatever was started under it comes to it.
+//! A removed export closes as at the end of the engine: operations in flight are answered, clients
+//! get a while to take the answers, and then are disconnected. Its id stays its own until nothing
+//! of it is left, so its completions still reach it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -116,8 +116,8 @@ impl Exports {
         self.places.iter_mut().map(|(_, place)| &mut place.export)
     }
 
-    /// Starts all there are. As long as this program may have to give back what was handed over to
-    /// it, they take nothing.
+    /// Starts all exports. As long as this program may have to give back what it inherited, they
+    /// are held.
     pub(super) fn start(&mut self, core: &mut Core) {
         let held = handover::is_pending();
         for (id, place) in &mut self.places {
@@ -191,8 +191,8 @@ impl Exports {
         Ok(to)
     }
 
-    /// Tells who waits for it that nothing is under way any more, also on members that were given
-    /// up: the kernel ends no thread that waits for such a one.
+    /// Reports to the waiting caller once nothing is in flight, abandoned operations included: the
+    /// kernel ends no thread that waits for such an operation.
     pub(super) fn tell_if_held(&mut self, core: &Core, executor: &Executor) {
         let quiet = |of: &Self| of.iter().all(|export| export.is_held(core));
         if self.holding.is_some() && executor.given_up() == 0 && quiet(self) {
@@ -270,8 +270,8 @@ impl ExportsDoor {
         }
     }
 
-    /// Sends what `make` builds around a `done` and waits for the answer. `None` when the engine
-    /// has ended, or has not answered within so long.
+    /// Sends the request that `make` builds around a `done`, and waits for the answer. `None` when
+    /// the engine has ended, or has not answered within the limit.
     fn call<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -318,8 +318,8 @@ impl ExportsDoor {
         self.send(Ask::GoOn);
     }
 
-    /// Adds members, and the clients of exports that are held, to a hand-over. The exports serve
-    /// nobody any more then. `None` when the engine has ended.
+    /// Adds members, and the clients of exports that are held, to a hand-over. The exports serve no
+    /// clients any more then. `None` when the engine has ended.
     ///
     /// # Errors
     /// When the system is out of descriptors; nothing is handed over then.

@@ -1,4 +1,4 @@
-//! Memory that the machine uses, or nobody uses any more.
+//! Memory of the machine, in use or not.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::heap;
 pub(super) const COOLING_MILLIS: u64 = 5000;
 
 impl Loop {
-    /// Gives back to the system what nobody has used for a while.
+    /// Gives memory back to the system that was not used for a while.
     pub(super) fn cool(&mut self) {
         let Core { arena, driver, now, .. } = &mut self.core;
         let memory = Arc::clone(arena.memory());

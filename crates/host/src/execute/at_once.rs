@@ -25,13 +25,13 @@ pub(super) fn answers_at_once(file: &LockedFile) -> bool {
 /// Way in which an I/O is done at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
-    /// By a copy. To wake up another processor for a part of it takes as long as to copy half a
-    /// MiB, and the kernel moves it at a higher price. So that is done only when the engine's
-    /// thread has more to do than a request or two: then the driver, which has so many bytes
-    /// already, gets half of what is long.
+    /// By a copy. Waking up another processor for a part of it takes as long as copying half a MiB,
+    /// and the kernel moves it at a higher price. So the driver, which has so many bytes already,
+    /// gets half of the long I/O only when the engine's thread has more to do than a request or
+    /// two.
     Copy { busy: bool, given_bytes: u64 },
-    /// By a call, while there are so many bytes of long I/O together: what the driver has and what
-    /// is to be begun.
+    /// By a call, while long I/O makes up so many bytes together: those of the driver and those to
+    /// be begun.
     Call { long_bytes: u64 },
 }
 

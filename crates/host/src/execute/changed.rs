@@ -1,5 +1,5 @@
-//! I/O on a member whose changes are kept in an overlay: reads take what lies together, from there
-//! or from the member; what is written goes there, and a flush of it has two steps.
+//! I/O on a member whose changes are kept in an overlay. Reads take a run of sectors from there or
+//! from the member; writes go to the overlay, and their flush has two steps.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A read, write or flush on its way, and what is to be asked of the kernel, a copy or a member's
-//! own thread for what is left of it.
+//! A read, write or flush on its way. Its remaining part is done by the kernel, by a copy or by a
+//! member's own thread.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -32,7 +32,7 @@ pub(super) struct Flight {
     pub(super) given_bytes: u32,
     pub(super) op: IoOp,
     pub(super) transfer: Transfer,
-    /// A flush is under way: the operation itself, or what makes it durable.
+    /// A flush is in flight: the operation itself, or the one that makes it durable.
     pub(super) syncing: bool,
     pub(super) then_sync: bool,
     /// The machine waits for it no longer: nothing more of it is begun.
@@ -70,7 +70,7 @@ impl Flight {
         copied.map_or_else(|| driver.carry_out(&op), Ok)
     }
 
-    /// The driver does what is left.
+    /// Notes that the driver does the rest.
     pub(super) fn note_given(&self) {
         if let (Some(mapped), IoOp::Write { .. }) = (&self.mapped, self.op) {
             mapped.note_written(self.transfer.offset, self.transfer.len_bytes as usize);

@@ -86,8 +86,8 @@ impl Mapped {
         true
     }
 
-    /// Writes a buffer; false where the file ends, or for what is written for the first time, since
-    /// a call makes pages without clearing them first.
+    /// Writes a buffer. Returns false where the file ends, and for areas not written before, as a
+    /// call makes their pages without clearing them first.
     fn write(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(start) = self.range(offset, bytes.len()) else { return false };
         if !self.note_written(offset, bytes.len()) {

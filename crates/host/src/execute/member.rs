@@ -1,4 +1,4 @@
-//! The members: what is known of the file of each, and how I/O on it is to be done.
+//! Members: properties of the file of each, and the ways in which I/O on it is done.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -20,14 +20,14 @@ use crate::member::{MemberFile, Overlay, Run, is_nbd};
 use crate::sysfs::BlockDevice;
 use braid_array::figures::IoFigures;
 
-/// A member, and what is known of its file.
+/// A member, and properties of its file.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) file: Arc<LockedFile>,
     /// Where in it the member begins, in bytes.
     pub(super) start: u64,
-    /// Others may use the file, too: other parts of it, what the overlay leaves as it is, or a
-    /// disk at a server.
+    /// Others may use the file, too: other parts of it, the member below an overlay, or a disk at a
+    /// server.
     pub(super) shared: bool,
     /// Thread that reads it, if not the driver.
     pub(super) reader: Option<Sender<Wanted>>,
@@ -35,7 +35,7 @@ pub(super) struct Member {
     overlay: Option<Arc<Overlay>>,
     /// Ranges of its file that count as unreadable.
     lost: Option<Arc<MapFile>>,
-    /// For a file that can be truncated while it is in use: what is known of its size.
+    /// Known size of a file that can be truncated while it is in use.
     size: Option<KnownSize>,
     /// Short I/O on it is done at once, by the engine's thread.
     pub(super) at_once: bool,
@@ -52,7 +52,7 @@ pub(super) struct Member {
     pub(super) path: PathBuf,
     /// Counters of its I/O.
     pub(super) figures: IoFigures,
-    /// For the locks on what the member lies on.
+    /// Files and devices below the member, for the locks on them.
     _below: Vec<LockedFile>,
 }
 

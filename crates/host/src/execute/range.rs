@@ -22,7 +22,7 @@ pub(super) struct RangeOp {
     member: MemberId,
     pub(super) file: Arc<LockedFile>,
     begun: Instant,
-    /// Bytes on the device: where it begins, what is next, where it ends.
+    /// Bytes on the device: start, next, end.
     start: u64,
     next: u64,
     end: u64,

@@ -1,4 +1,4 @@
-//! A read or write until all of it is done: what one call of the kernel's says, and what follows.
+//! A read or write until all of it is done: result of one call of the kernel, and next step.
 
 use braid_array::IoError;
 use rustix::io::Errno;
@@ -41,7 +41,7 @@ impl Transfer {
         Self { offset, len_bytes, done_bytes: 0, reads, by_sectors: false, tries: 0 }
     }
 
-    /// The same where not all lies together: a call moves what does.
+    /// Allows calls to end behind any sector, where not all sectors lie together.
     pub(super) const fn by_sectors(self) -> Self {
         Self { by_sectors: true, ..self }
     }

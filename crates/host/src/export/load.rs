@@ -37,7 +37,7 @@ pub struct Load {
 pub enum LoadError {
     /// A request failed so.
     Request(RequestError),
-    /// There is no memory for so many requests.
+    /// Memory is missing for so many requests.
     Memory,
     /// Another one is under way.
     Busy,

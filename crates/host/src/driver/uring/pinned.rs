@@ -6,7 +6,7 @@ use braid_array::Buf;
 
 use crate::arena::{Memory, PIECE_BYTES, Piece};
 
-/// The kernel takes no more registered buffers; what lies beyond is used without.
+/// Limit of the kernel on registered buffers; pieces beyond are used unregistered.
 const MAX_PIECES: u64 = 1 << 14;
 
 /// Registration state of a piece.

@@ -1,4 +1,4 @@
-//! An NBD client that can do what no decent client does.
+//! An NBD client that breaks rules which decent clients keep.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -24,7 +24,7 @@ const FUSERMOUNT: &str = "fusermount3";
 /// Where fusermount3 learns which of its descriptors the socket is: the standard input.
 const SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
 
-/// Time within which the kernel has to send its first request. It normally does so at once.
+/// Time within which the kernel has to send its first request. Normally the kernel does so at once.
 const AGREED_WITHIN: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 /// The least that may be read into.
 const READ_BYTES: usize = 64 << 10;
@@ -77,7 +77,8 @@ fn mount_directly(mountpoint: &Path, source: &str) -> Result<OwnedFd, Errno> {
     Ok(device)
 }
 
-/// For who is not root, who alone may use the mount then, unless it is for `others` too.
+/// Mounts by fusermount3, for users other than root. Only that user has access to the mount, unless
+/// it is for `others` too.
 pub(super) fn mount_by_helper(
     mountpoint: &Path,
     source: &str,

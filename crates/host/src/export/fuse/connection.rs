@@ -99,7 +99,7 @@ impl Connection {
         core.driver.start(self.token(WATCH, 0), Op::Readable { file: Arc::clone(&self.device) });
     }
 
-    /// There is something to take, or the end is there.
+    /// Begins to take requests, as the device is readable or at its end.
     pub(super) fn readable(&mut self, core: &Core) {
         if self.state == State::Watching {
             self.state = State::Taking;
@@ -107,8 +107,8 @@ impl Connection {
         }
     }
 
-    /// Takings, nearly twice as many as there are requests under way: who asks one thing after the
-    /// other needs one, and each further one is woken for nothing.
+    /// Starts takings, nearly twice as many as there are requests in flight. A user of one request
+    /// at a time needs one taking, and each further one would be woken for nothing.
     pub(super) fn arm(&mut self, core: &mut Core, under_way: usize) {
         if self.state != State::Taking {
             return;

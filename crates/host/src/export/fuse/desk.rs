@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A mount that the engine is to serve.
 #[derive(Debug)]
 pub(crate) struct Mounted {
-    /// The other end of what is mounted.
+    /// Device of the mount.
     pub(super) device: OwnedFd,
     /// File system that it shows.
     pub(super) tree: Tree,
@@ -66,8 +66,8 @@ impl Desk {
         self.say(Say::Add { number, mounted });
     }
 
-    /// Makes a mount show the parts of its file. They are visible when this returns, unless the
-    /// engine does not answer.
+    /// Makes a mount show the parts of its file. The parts are visible when this returns, unless
+    /// the engine does not answer.
     pub(crate) fn show(&self, number: usize, parts: Parts) {
         let (shown, is_shown) = mpsc::sync_channel(1);
         self.say(Say::Show { number, parts, shown });

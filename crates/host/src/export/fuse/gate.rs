@@ -1,6 +1,6 @@
 //! Order of writes. A write that does not begin and end with blocks of the array is read, changed
-//! and written back. It runs alone: another write acknowledged between its read and its write would
-//! be undone.
+//! and written back. Such a write runs alone: another write acknowledged between its read and its
+//! write would be undone.
 //!
 //! Writes of whole blocks run beside each other.
 

@@ -48,11 +48,11 @@ pub(super) enum Came {
 /// Step of a job. Its steps are done one after the other.
 #[derive(Debug)]
 enum Step {
-    /// A request without memory, or with what landed.
+    /// A request without memory, or with the landed data.
     Request { op: Op, range: Range<u64>, buf: Buf },
     /// Read the blocks around a range.
     Read(Range<u64>),
-    /// Read the blocks around a range, put what landed there into them, or zeroes, and write them.
+    /// Read the blocks around a range, copy the landed data into them, or zeroes, and write them.
     Patch { range: Range<u64>, from: Option<Buf>, fua: bool },
 }
 
@@ -180,7 +180,7 @@ impl Jobs {
         range.start - range.start % self.block..range.end.next_multiple_of(self.block)
     }
 
-    /// Goes on with those that got memory, and those whose turn has come.
+    /// Goes on with jobs that got memory, and with writes whose turn has come.
     pub(super) fn work(&mut self, core: &mut Core) {
         while let Some(index) = self.short.front().copied() {
             if !self.take_memory(core, index) {
@@ -344,7 +344,7 @@ impl Piece {
     }
 }
 
-/// Puts into blocks what belongs there of a range: what landed, or zeroes.
+/// Copies the bytes of a range into the blocks it touches: landed data, or zeroes.
 fn patch(core: &Core, piece: &Piece, range: &Range<u64>, from: Option<Buf>) {
     let to = piece.part(range);
     // SAFETY: the blocks were read for this job, which has no request under way.

@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Goes on to the end, and tells what was answered.
+    /// Goes on to the end, and returns the answers.
     fn run(&mut self) -> Vec<(u64, Result<Vec<u8>, RequestError>)> {
         while self.step() {}
         assert_eq!(self.jobs.len(), 0, "a job has no end");
@@ -267,7 +267,7 @@ fn whole_blocks_are_one_request_without_a_copy() {
     assert_eq!(world.requests, 3);
 }
 
-/// Writes of parts of the same blocks, all at a time: each has to see what the others did.
+/// Writes parts of the same blocks, all at a time: each has to see the changes of the others.
 #[test]
 fn parts_of_a_block_do_not_undo_each_other() {
     for seed in 1..20 {

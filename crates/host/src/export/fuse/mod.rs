@@ -1,11 +1,11 @@
-//! The array as one file in a directory of its own, through FUSE, and what lies on it as files in
-//! another directory beside it. `losetup` makes a block device of it.
+//! The array as one file in a directory of its own, through FUSE, and its parts as files in another
+//! directory beside it. `losetup` makes a block device of it.
 //!
-//! The kernel caches nothing but what is mapped: the file is opened with direct I/O. Requests are
-//! taken off the kernel's device and answered there by operations in the engine's ring, beside the
-//! I/O on members: [`server`] moves them, [`connection`] has the kernel's side of a mount, [`jobs`]
-//! make requests for whole blocks of them, [`gate`] says which of them may write. [`proto`] and
-//! [`tree`] know the protocol and the file system, and do no I/O.
+//! The kernel caches only mapped pages: the file is opened with direct I/O. Requests are taken off
+//! the kernel's device and answered there by operations in the engine's ring, beside the I/O on
+//! members: [`server`] moves them, [`connection`] has the kernel's side of a mount, [`jobs`] make
+//! requests for whole blocks of them, [`gate`] says which of them may write. [`proto`] and [`tree`]
+//! know the protocol and the file system, and do no I/O.
 //!
 //! Data to be written land page-aligned in the engine's memory and go to the members from there;
 //! data read are sent from where they were read to.
@@ -67,8 +67,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) access: &'a Access,
 }
 
-/// A mounted array, as the one who mounted it has it: until it is unmounted or detached, which a
-/// drop does. The engine has the [`Mounted`] that it serves.
+/// A mounted array on the mounting side, until it is unmounted or detached, which a drop does. The
+/// engine has the [`Mounted`] that it serves.
 #[derive(Debug)]
 pub(crate) struct Mount {
     mountpoint: PathBuf,
@@ -77,7 +77,7 @@ pub(crate) struct Mount {
     inherited: bool,
 }
 
-/// Mounts an array. The file can be opened, and whoever does waits until the engine serves it.
+/// Mounts an array. The file can be opened from then on; the open waits until the engine serves it.
 ///
 /// # Errors
 /// [`MountError`], a line for people.
@@ -99,8 +99,8 @@ pub(crate) fn mount(setup: &Setup<'_>) -> Result<(Mount, Mounted), MountError> {
     Ok((Mount { mountpoint, stands: true, inherited }, mounted))
 }
 
-/// The device of a mount that is there already: of the program before this one, or of a process
-/// that has died, whose unanswered requests come again.
+/// Takes the device of a mount that exists already: inherited from the previous program, or left by
+/// a process that has died, whose unanswered requests are repeated.
 fn inherited(mountpoint: &Path) -> Option<(PathBuf, OwnedFd)> {
     let real = real_path(mountpoint)?;
     if let Some(device) = handover::take(&What::Mount(real.clone())) {

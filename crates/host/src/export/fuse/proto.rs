@@ -2,9 +2,8 @@
 //! kernel hands them over, and the answers to them. No I/O. All numbers are in the host's byte
 //! order.
 //!
-//! A request is a header of 40 bytes, a structure that its operation determines, and what is of no
-//! fixed length: a name, data. Bytes are read as if anybody had written them: every length is
-//! checked.
+//! A request is a header of 40 bytes, a structure that its operation determines, and a part of
+//! variable length: a name, data. Input is treated as hostile: every length is checked.
 
 #![expect(clippy::host_endian_bytes, reason = "kernel and program are on one machine")]
 
@@ -12,7 +11,7 @@ use rustix::io::Errno;
 
 /// The header of a request.
 const HEADER_BYTES: usize = 40;
-/// Header and structure of a write: what follows is its data.
+/// Header and structure of a write: its data follow.
 pub const HEAD_BYTES: usize = HEADER_BYTES + 40;
 /// The longest write, and the longest read.
 pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;
@@ -24,7 +23,7 @@ const MAJOR: u32 = 7;
 const LEAST_MINOR: u32 = 23;
 const MOST_MINOR: u32 = 45;
 
-/// Requests that the kernel has under way of those that nobody waits for.
+/// Limit of the kernel on background requests in flight.
 const MAX_BACKGROUND: u16 = 256;
 const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
 
@@ -69,14 +68,14 @@ mod init {
     pub(super) const ASYNC_DIO: u64 = 1 << 15;
     pub(super) const PARALLEL_DIROPS: u64 = 1 << 18;
     pub(super) const MAX_PAGES: u64 = 1 << 22;
-    /// There is a second word of flags.
+    /// Announces the second word of flags.
     pub(super) const EXT: u64 = 1 << 30;
     /// Kernels before 6.6 cannot share a mapping of a file with direct I/O. Mapped data are cached
     /// until the mapping ends.
     pub(super) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 
-    /// None of them is needed, and the kernel may not know it. Never `WRITEBACK_CACHE`: what was
-    /// written would be in the kernel's memory alone.
+    /// None of them is needed, and the kernel may not know it. `WRITEBACK_CACHE` is left out on
+    /// purpose: written data would be in the kernel's memory alone.
     pub(super) const WISHES: u64 = ASYNC_READ
         | BIG_WRITES
         | ASYNC_DIO
@@ -104,7 +103,7 @@ pub mod open {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// The notification that asks the kernel for the requests that nobody has answered.
+/// Notification that asks the kernel to repeat unanswered requests.
 const NOTIFY_RESEND: i32 = 7;
 
 /// A request.
@@ -158,7 +157,7 @@ pub enum Operation {
         /// Bytes to read.
         len: u32,
     },
-    /// Write what follows the first [`HEAD_BYTES`].
+    /// Write the data that follow the first [`HEAD_BYTES`].
     Write {
         /// First byte.
         offset: u64,
@@ -167,7 +166,7 @@ pub enum Operation {
         /// The flags of open(2).
         flags: u32,
     },
-    /// Make durable what was written to a file.
+    /// Make written data of a file durable.
     Sync,
     /// The space of a range, as fallocate(2) has it.
     Allocate {
@@ -187,7 +186,7 @@ pub enum Operation {
     },
     /// Report how full the file system is.
     FileSystem,
-    /// Something ends, or is durable that is never written: it only wants to be answered.
+    /// An end, or a sync of something that is never written: only an answer is wanted.
     Nothing,
     /// Make, or take away, a name.
     Name,
@@ -195,7 +194,7 @@ pub enum Operation {
     Rename,
     /// Wants no answer.
     Unanswered,
-    /// The structure is not what it should be.
+    /// The structure is damaged.
     Malformed,
     /// Anything else.
     Other,

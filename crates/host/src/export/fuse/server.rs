@@ -41,9 +41,9 @@ pub(crate) struct Server {
     wake: Arc<OwnedFd>,
     /// By number.
     mounts: Vec<Option<Connection>>,
-    /// Mounts that go, and who is told when they are gone.
+    /// Mounts that go, each with the channel to report when it is gone.
     leaving: Vec<(usize, SyncSender<()>)>,
-    /// From the start on: where the heads of requests come, and what becomes of these.
+    /// Buffer for the heads of requests, and the jobs that these become, from the start on.
     heads: Buf,
     jobs: Option<Jobs>,
     /// Empty messages, to be reused.
@@ -160,14 +160,14 @@ impl Server {
         }
     }
 
-    /// Answers what needed nothing but that.
+    /// Answers a request that needs no job.
     fn answer(&mut self, core: &mut Core, asker: Asker, answer: &Answer) {
         let message = self.message(asker, answer);
         let token = ExportToken { kind: ANSWER, index: asker.mount };
         self.give(core, asker.mount, token, message);
     }
 
-    /// Answers what a job came to. A read's data are sent from where they were read to.
+    /// Answers with the result of a job. A read's data are sent from where they were read to.
     fn answer_job(&mut self, core: &mut Core, finished: Finished) {
         let Finished { job, asker, landing, result } = finished;
         if let Some(landing) = landing {

@@ -33,7 +33,7 @@ struct Mounted {
     dir: tempfile::TempDir,
     served: Option<Served>,
     requests: Receiver<Request>,
-    /// Where what is to be written lands.
+    /// Range in which data to be written land.
     landings: std::ops::Range<u64>,
     mount: Option<Mount>,
 }
@@ -116,9 +116,9 @@ impl Mounted {
     }
 }
 
-/// Unmounts what is no longer in use. Unmounting is tried again for a while: loop devices go away
-/// some time after losetup returned, and a process that another test starts has our files until it
-/// runs its program.
+/// Unmounts a mount that is no longer in use. Unmounting is tried again for a while: loop devices
+/// go away some time after losetup returned, and a process that another test starts has our files
+/// until it runs its program.
 fn unmount(mut mount: Mount) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while let Err((busy, error)) = mount.unmount() {

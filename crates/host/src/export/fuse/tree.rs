@@ -14,7 +14,7 @@ use crate::access::Access;
 const ROOT: u64 = 1;
 /// Inode of the first file.
 const FIRST: u64 = 2;
-/// The inode of the directory of what lies on the file. No file has it.
+/// Inode of the directory of the file's parts. No file has it.
 const PARTS: u64 = 1 << 32;
 
 const DIRECTORY: u32 = 0o04_0000;
@@ -51,7 +51,7 @@ pub enum Ask {
         /// Durable before it is answered.
         fua: bool,
     },
-    /// Make durable what was written.
+    /// Make written data durable.
     Flush,
     /// Make a range read as zeroes.
     Zero {
@@ -75,7 +75,8 @@ impl Ask {
     }
 }
 
-/// Parts of the first file, as files in a second directory. That directory exists if it has any.
+/// Parts of the first file, as files in a second directory. Without files there is no such
+/// directory.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// Name of the directory.
@@ -97,7 +98,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Creates a tree of these files (names and sizes). They belong to the user of this process,
+    /// Creates a tree of these files (names and sizes). Their owner is the user of this process,
     /// and no other user has access.
     #[must_use]
     pub fn new(files: Vec<(String, u64)>, read_only: bool) -> Self {
@@ -115,7 +116,7 @@ impl Tree {
         Self { mode, owner: (user, group), ..self }
     }
 
-    /// Shows what lies on the first file.
+    /// Sets the parts of the first file.
     pub(crate) fn set_parts(&mut self, parts: Parts) {
         self.parts = parts;
     }

@@ -191,7 +191,7 @@ impl Connection {
         core.arena.release(holder, buf);
     }
 
-    /// Moves what the input holds into a buffer; tells how much that was.
+    /// Moves bytes of the input into a buffer, and returns their number.
     pub(super) fn take_input(&mut self, core: &Core, to: Buf) -> u32 {
         let len = to.len.min(self.end - self.start);
         let memory = core.arena.memory();
@@ -216,8 +216,8 @@ impl Connection {
         }
     }
 
-    /// Receives: first what is missing in the buffer being filled, then more input. True when some
-    /// of that has come already.
+    /// Receives: first the missing rest of the buffer being filled, then more input. Returns true
+    /// when some of that has come already.
     pub(super) fn receive(&mut self, core: &mut Core) -> bool {
         let start = self.start as usize;
         let end = self.end as usize;
@@ -316,8 +316,8 @@ impl Connection {
         Token::Export(self.export, ExportToken { kind, index: self.index })
     }
 
-    /// Takes nothing more. A write whose data did not come is not carried out further. Not while
-    /// a receive is in flight: it may be filling a buffer.
+    /// Takes nothing more. A write whose data did not come is not continued. Not while a receive is
+    /// in flight: it may be filling a buffer.
     fn stop_reading(&mut self, core: &mut Core) {
         debug_assert!(!self.receiving);
         self.closing = true;
@@ -382,7 +382,7 @@ impl Connection {
         true
     }
 
-    /// Takes no more commands; what is under way is still answered.
+    /// Takes no more commands; those in flight are still answered.
     pub(super) fn close(&mut self, core: &mut Core) {
         // Whatever receive is in flight ends with "no more bytes".
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);

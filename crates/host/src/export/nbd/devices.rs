@@ -73,7 +73,7 @@ impl Device {
     }
 }
 
-/// The devices of a socket. They may come and go while clients are connected; a client keeps the
+/// The devices of a socket. Devices may come and go while clients are connected; a client keeps the
 /// device that it has chosen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices(Arc<Mutex<Vec<Arc<Device>>>>);
@@ -99,7 +99,7 @@ impl Devices {
         self.list().retain(|known| !Arc::ptr_eq(known, device));
     }
 
-    /// There are none.
+    /// Returns whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.list().is_empty()
     }

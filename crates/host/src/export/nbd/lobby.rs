@@ -41,17 +41,17 @@ struct Guest {
     until: Instant,
 }
 
-/// The connections whose handshake is not over, those that came first in front: at most 16, each
-/// until its time is over. A connection [enters](Self::enter) when it is accepted and
+/// Handshake queue: the connections whose handshake is not over, the oldest first, at most 16 and
+/// each until its time is over. A connection [enters](Self::enter) when it is accepted and
 /// [leaves](Self::leave) when it has come to commands or is over; [`overdue`](Self::overdue) takes
-/// out one whose time is over. When there are too many, the origin with the most of them loses its
-/// oldest.
+/// out a connection whose time is over. When there are too many, the origin with the most of them
+/// loses its oldest.
 #[derive(Debug, Default)]
 pub(super) struct Lobby(VecDeque<Guest>);
 
 impl Lobby {
-    /// Lets a connection in. Returns whom to part with for that: of those with the most guests, who
-    /// has been here longest. So a crowd makes room for itself.
+    /// Lets a connection in. Returns the connection to disconnect for it, if the queue is full: the
+    /// oldest one of the origin with the most connections. So a crowd makes room for itself.
     pub(super) fn enter(
         &mut self,
         connection: usize,
@@ -80,7 +80,7 @@ impl Lobby {
         self.0.front().map(|guest| guest.until)
     }
 
-    /// Takes out one whose time is over.
+    /// Takes out a connection whose time is over.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<usize> {
         let due = self.0.front().is_some_and(|guest| guest.until <= now);
         let guest = if due { self.0.pop_front() } else { None };

@@ -1,5 +1,6 @@
-//! One client's side of the protocol as a state machine without I/O: bytes in, answers and
-//! commands out. Takes hostile bytes: it never panics and never stores what a client announces.
+//! One client's side of the protocol as a state machine without I/O: bytes in, answers and commands
+//! out. Input may be hostile: the session never panics and never allocates by lengths that a client
+//! announces.
 
 mod commands;
 mod fuzz;
@@ -32,13 +33,13 @@ const UNKNOWN: &[u8] = b"no export of that name; nbdinfo --list shows those ther
 pub(super) enum Step {
     /// Nothing, before there is more input.
     NeedMore,
-    /// Something was dealt with; there may be answers. Call again.
+    /// Some input was handled; there may be answers. Call again.
     Again,
     /// Carry this out and answer it.
     Command(Command),
     /// TLS comes next, and the conversation goes on within it.
     StartTls,
-    /// The conversation is over. Send what there is to send and close.
+    /// The conversation is over. Send pending answers and close.
     Close,
 }
 
@@ -180,8 +181,8 @@ impl Session {
         self.phase = Phase::Transmission;
     }
 
-    /// Looks at the input that has not been consumed yet. Tells how much of it is consumed now and
-    /// what came of it; appends answers to `out`.
+    /// Handles input that has not been consumed yet. Returns the number of bytes consumed now and
+    /// the result; appends answers to `out`.
     pub(super) fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
         if self.skip > 0 {
             let now = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());

@@ -1,4 +1,4 @@
-//! TLS of a connection: what comes from the socket is opened, what goes to it is sealed. No I/O.
+//! TLS of a connection: received bytes are decrypted, sent bytes are encrypted. No I/O.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Tls {
         })
     }
 
-    /// Where to receive into. Everything there has been opened.
+    /// Returns the buffer to receive into. All of its content has been decrypted.
     pub(super) const fn input(&self) -> Buf {
         self.input
     }
@@ -92,7 +92,7 @@ impl Tls {
         }
     }
 
-    /// Gives a part of what was received to the connection.
+    /// Gives a part of the received bytes to the connection.
     fn take_in(&mut self, memory: &Memory) -> io::Result<()> {
         let unread = self.input.slice(self.start, self.end - self.start);
         // SAFETY: no receive is in flight.
@@ -120,7 +120,7 @@ impl Tls {
         self.spare = message;
     }
 
-    /// A message, sealed, with what it has to say of its own.
+    /// Encrypts a message, together with pending records of TLS itself.
     pub(super) fn seal(&mut self, message: &mut Outgoing, memory: &Memory) -> Box<Outgoing> {
         const IN_MEMORY: &str = "what is in memory is written";
         let Self { connection, spare, .. } = self;

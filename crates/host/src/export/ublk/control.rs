@@ -65,7 +65,7 @@ impl Control {
         if features & FEATURES == FEATURES { Ok(control) } else { Err(old()) }
     }
 
-    /// Tells what a device is; `None` when there is none of this number.
+    /// Returns the description of a device; `None` when there is none of this number.
     pub(super) fn info(&mut self, device: u32) -> Result<Option<Info>, Errno> {
         let mut bytes = [0; INFO_BYTES];
         match self.call(Command::Info, device, &mut bytes) {
@@ -75,7 +75,7 @@ impl Control {
         }
     }
 
-    /// Carries a command out, with what it carries in `bytes`.
+    /// Carries a command out, with its data in `bytes`.
     pub(super) fn call(
         &mut self,
         command: Command,

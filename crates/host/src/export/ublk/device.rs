@@ -1,4 +1,4 @@
-//! A device as the one who makes it has it: from its first command to the last.
+//! A device on the side of its owner: from its first command to the last.
 
 use std::fs::{self, File};
 use std::io;
@@ -48,7 +48,7 @@ pub(crate) struct Setup {
     pub(crate) read_only: bool,
 }
 
-/// Stage of a device. It determines the steps when this is dropped.
+/// Stage of a device. The stage determines the steps when this is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// No disk yet.
@@ -66,7 +66,7 @@ enum Stage {
 /// A block device. Order of calls: [`make`], then the engine is given its server and runs,
 /// [`start`](Self::start), and [`stop`](Self::stop) while the engine runs. When this is dropped, by
 /// then after the engine, the device goes; but one that has a disk is left to the next server, and
-/// whoever uses the disk waits for that.
+/// users of the disk wait for that.
 #[derive(Debug)]
 pub(crate) struct Device {
     control: Control,
@@ -76,10 +76,10 @@ pub(crate) struct Device {
     failed: Arc<OwnedFd>,
 }
 
-/// Makes a device, or takes one of the array over whose server is gone. Nothing is served yet.
+/// Makes a device, or takes over one of the array whose server is gone. Nothing is served yet.
 ///
 /// # Errors
-/// There is no ublk, its user may not use it, or the device is somebody else's.
+/// When there is no ublk, its user may not use it, or the device belongs to another array.
 pub(crate) fn make(setup: &Setup) -> Result<(Device, Server), Refusal> {
     let control = Control::open()?;
     let failed = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
@@ -156,7 +156,7 @@ impl Device {
         PathBuf::from(format!("/dev/ublkb{}", self.number))
     }
 
-    /// Sets what the disk will be like.
+    /// Sets the parameters of the future disk.
     fn describe(&mut self, parameters: &Parameters) -> Result<(), Refusal> {
         let mut bytes = parameters.encode();
         let set = self.control.call(Command::SetParameters, self.number, &mut bytes);
@@ -185,8 +185,8 @@ impl Device {
         }
     }
 
-    /// Lets the disk be used. The engine must run: the kernel waits for it, and reads what lies at
-    /// the beginning of a new disk.
+    /// Lets the disk be used. The engine must run: the kernel waits for it, and reads the beginning
+    /// of a new disk.
     ///
     /// # Errors
     /// The kernel refuses, or the engine cannot serve.
@@ -227,9 +227,9 @@ impl Device {
         users::of_device(&format!("ublkb{}", self.number))
     }
 
-    /// Takes the disk away, after all requests are answered; with `force` also from those who use
-    /// it, who get errors. Where requests do not end by themselves that goes on, until the end of
-    /// the engine answers them.
+    /// Takes the disk away, after all requests are answered; with `force` also while it is in use,
+    /// and its users get errors. Where requests do not end by themselves, the removal goes on until
+    /// the end of the engine answers them.
     ///
     /// # Errors
     /// When the disk is in use; it is served on.
@@ -313,7 +313,7 @@ fn devices(control: &mut Control) -> Vec<Info> {
     numbers.filter_map(|number| control.info(number).ok().flatten()).collect()
 }
 
-/// Takes a device away. When somebody has it still, the kernel does so when that is over.
+/// Takes a device away. While it is still open, the kernel defers the removal.
 fn delete(control: &mut Control, number: u32) -> Result<(), Errno> {
     let ticket = control.begin(Command::Delete, number)?;
     match control.wait(&[ticket], Some(FAREWELL))? {

@@ -2,7 +2,7 @@
 //!
 //! The kernel hands requests to a command that waits in the engine's ring, one for each tag, and
 //! takes the answer with the next such command: nothing goes through a socket or a file system.
-//! `server` does that, by what [`proto`] knows of requests. The steps that make a device, and take
+//! `server` does that, and [`proto`] decodes the requests. The steps that make a device, and take
 //! it away, go over a ring of its own (`control`, with the commands of `command`): `device` has one
 //! from the first step to the last.
 //!

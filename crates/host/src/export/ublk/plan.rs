@@ -29,11 +29,11 @@ pub(super) fn mark(uuid: &[u8; 16]) -> u64 {
     half(first) ^ half(second) | 1 << 63
 }
 
-/// Chooses among the devices there are.
+/// Chooses among the existing devices.
 ///
 /// # Errors
-/// The number that is wanted is somebody else's; or the array has a device of another number, where
-/// its users wait: they would read from it later what others have changed meanwhile.
+/// When the wanted number belongs to another array; or when the array has a device of another
+/// number, where its users wait: they would read from it later what others have changed meanwhile.
 pub(super) fn choose(wanted: Option<u32>, mark: u64, found: &[Info]) -> Result<Choice, Refusal> {
     if let Some(own) = found.iter().find(|info| info.mark == mark) {
         let number = own.device;

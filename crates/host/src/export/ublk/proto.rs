@@ -102,7 +102,8 @@ impl TagCommand {
         opcode::read_write::<[u8; COMMAND_BYTES]>(GROUP, number)
     }
 
-    /// For a tag of the first queue, whose data we move ourselves: without an address.
+    /// Encodes the command for a tag of the first queue, whose data we move ourselves: without an
+    /// address.
     pub(super) fn encode(self, tag: u16) -> [u8; COMMAND_BYTES] {
         let result = match self {
             Self::Fetch => 0,

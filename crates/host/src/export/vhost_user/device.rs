@@ -10,7 +10,7 @@ use super::request::{ID_BYTES, Limits, MAX_SEGMENT_SECTORS, MAX_SEGMENTS};
 pub(crate) const MAX_RINGS: usize = 64;
 /// Segments of the data of a request: with header and status a ring of the usual 128 is full.
 const MAX_DATA_SEGMENTS: u32 = 126;
-/// The configuration space, behind whose fields there are zeroes.
+/// The configuration space; behind its fields there are zeroes.
 const CONFIG_BYTES: usize = 256;
 /// Unit of the media that guests are told.
 const PHYSICAL_BLOCK_BYTES: u32 = 4096;

@@ -1,4 +1,4 @@
-//! The engine's side of one front end: the rings that are served, and what is under way of them.
+//! The engine's side of one front end: the rings that are served, and their requests in flight.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,9 +30,9 @@ struct Seat {
     error: Option<File>,
     enabled: bool,
     flushes: bool,
-    /// Something was answered since the guest was last told.
+    /// A request was answered since the guest was last signalled.
     answered: bool,
-    /// The guest may wait to be told of what somebody else has answered.
+    /// A signal is due in any case: the guest may wait for answers of a previous server.
     owed: bool,
     /// Nothing is taken any more.
     stopping: Stopping,
@@ -60,7 +60,7 @@ pub(super) struct Endpoint {
     /// From the first ring on.
     jobs: Option<Jobs>,
     user: Option<User>,
-    /// The front end has gone, and this one waits for what is left of it.
+    /// The front end has gone, and its thread waits for the rest to end.
     gone: Option<SyncSender<()>>,
     /// Nothing is taken for now.
     held: bool,
@@ -164,7 +164,7 @@ impl Endpoint {
         Some(Arc::clone(&seat.kick))
     }
 
-    /// Takes all that has come, and answers what is over.
+    /// Takes all new requests, and answers those that are over.
     pub(super) fn work(&mut self, core: &mut Core) {
         if let Some(jobs) = &mut self.jobs {
             jobs.work(core);
@@ -235,7 +235,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells the guest what was answered: once, of all of it.
+    /// Signals the guest once for all answers.
     pub(super) fn flush(&mut self) {
         self.seats.iter_mut().flatten().for_each(Seat::tell);
     }
@@ -293,7 +293,7 @@ impl Seat {
         }
     }
 
-    /// Tells the guest what was answered, if it wants to hear it.
+    /// Signals the guest after answers, if it wants that.
     fn tell(&mut self) {
         let wanted = std::mem::take(&mut self.answered) && self.ring.wants_call();
         if std::mem::take(&mut self.owed) || wanted {

@@ -27,7 +27,7 @@ use super::says::{Ended, Opened, Say, Says};
 #[derive(Debug, Default)]
 struct Vring {
     size: u16,
-    /// In the front end: descriptors, what is available, what is used.
+    /// Addresses in the front end: descriptors, available ring, used ring.
     places: Option<[u64; 3]>,
     base: u16,
     call: Option<File>,
@@ -124,7 +124,7 @@ fn system(error: impl Into<std::io::Error>) -> Error {
     Error::ReqHandlerError(error.into())
 }
 
-/// Something that is signalled, and no file on which a write might wait.
+/// Checks that a file is an eventfd: a write to another file might wait.
 fn eventfd(file: File) -> Result<File> {
     use std::os::fd::AsRawFd;
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -132,7 +132,7 @@ fn eventfd(file: File) -> Result<File> {
     if is_one { Ok(file) } else { Err(Error::InvalidParam) }
 }
 
-/// Maps what notes lie in.
+/// Maps the memory of the notes.
 fn map(inflight: &VhostUserInflight, file: File) -> Result<Notes> {
     let &VhostUserInflight { mmap_size, mmap_offset, num_queues, queue_size } = inflight;
     let size = usize::try_from(mmap_size).map_err(|_| Error::InvalidParam)?;

@@ -22,7 +22,7 @@ const DESCRIPTOR_BYTES: usize = 16;
 const ALIGNMENT: usize = 64;
 const VERSION: u16 = 1;
 
-/// Where fields are in the header, and in what stands for a descriptor.
+/// Offsets of fields in the header, and in the entry of a descriptor.
 mod at {
     pub(super) const VERSION: usize = 8;
     pub(super) const COUNT: usize = 10;
@@ -63,11 +63,11 @@ pub(super) struct Track {
 pub(super) struct Unknown;
 
 impl Track {
-    /// The notes of ring `index`, of whose used ring the index is `used`. Returns also what was
-    /// under way, in the order in which it came.
+    /// Opens the notes of ring `index`, of whose used ring the index is `used`. Returns also the
+    /// requests in flight, in the order in which they came.
     ///
     /// # Errors
-    /// [`Unknown`]
+    /// [`Unknown`].
     pub(super) fn open(notes: Notes, index: usize, used: u16) -> Result<(Self, Vec<u16>), Unknown> {
         let size = notes.size;
         let start = index.checked_mul(ring_bytes(size)).ok_or(Unknown)?;

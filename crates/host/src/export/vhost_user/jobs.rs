@@ -68,7 +68,7 @@ struct Job {
 #[derive(Debug)]
 struct Held {
     job: usize,
-    /// There.
+    /// Buffer in our memory.
     place: Buf,
     request: Request,
     result: Result<(), RequestError>,
@@ -116,7 +116,7 @@ impl Jobs {
         }
     }
 
-    /// Begins what a request asks for. Without `flushes`, what is written is durable at the end.
+    /// Begins the operation of a request. Without `flushes`, written data are durable at the end.
     pub(super) fn begin(&mut self, core: &mut Core, origin: Origin, ask: Ask, flushes: bool) {
         let fua = !flushes;
         let index = self.jobs.insert(Job { origin, transfer: None, in_flight: 0, error: None });

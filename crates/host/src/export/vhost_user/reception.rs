@@ -1,4 +1,4 @@
-//! The thread that takes front ends in, one at a time, and reads what they say. Its reads may wait;
+//! The thread that accepts front ends, one at a time, and reads their messages. Its reads may wait;
 //! the engine's may not.
 
 use std::io;
@@ -43,12 +43,12 @@ impl Reception {
         thread::Builder::new().name("vhost-user".into()).spawn(run).map(drop)
     }
 
-    /// Lets nobody in any more, and leaves the socket to the process that comes after this one.
+    /// Accepts no more front ends, and leaves the socket to the next process.
     pub(super) fn leave(&self) {
         *self.connected() = Err(Ended);
     }
 
-    /// Lets nobody in any more, and hangs up.
+    /// Accepts no more front ends, and disconnects the present one.
     pub(super) fn close(&self) {
         let mut connected = self.connected();
         if connected.is_err() {

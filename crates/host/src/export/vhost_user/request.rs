@@ -211,10 +211,10 @@ fn read<const N: usize>(guest: &Guest, areas: &[Area]) -> Result<[u8; N], Status
     Ok(found)
 }
 
-/// Copies what areas hold from `offset` on.
+/// Copies the content of areas from `offset` on.
 ///
 /// # Errors
-/// When they do not lie in the guest's memory, or hold less.
+/// When they do not lie in the guest's memory, or are too short.
 pub(super) fn copy_out(
     guest: &Guest,
     areas: &[Area],

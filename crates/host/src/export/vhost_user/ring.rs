@@ -1,8 +1,8 @@
 //! One ring of requests (a split virtqueue: virtio 1.2, 2.7), without the descriptors by which its
 //! ends wake each other.
 //!
-//! Nothing the guest writes is trusted: a ring whose chains cannot be answered is broken, and of no
-//! use until the front end sets it up again.
+//! Memory of the guest is not trusted: a ring whose chains cannot be answered is broken, and
+//! unusable until the front end sets it up again.
 
 use std::collections::VecDeque;
 use std::num::Wrapping;
@@ -191,7 +191,7 @@ impl Ring {
         self.count
     }
 
-    /// The next one to be taken, by whoever has it after this.
+    /// Returns the index of the next request to be taken, for the next server.
     pub(super) fn base(&self) -> u16 {
         self.queue.next_avail()
     }

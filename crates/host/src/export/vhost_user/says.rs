@@ -80,10 +80,10 @@ impl Says {
         Ok(())
     }
 
-    /// Waits for the answer to what `make` builds around where that goes.
+    /// Sends the message that `make` builds around the channel of the answer, and waits for that.
     ///
     /// # Errors
-    /// [`Ended`]
+    /// [`Ended`].
     pub(super) fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Say) -> Result<T, Ended> {
         let (done, answer) = mpsc::sync_channel(1);
         self.say(make(done))?;

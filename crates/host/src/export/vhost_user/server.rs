@@ -1,4 +1,4 @@
-//! The vhost-user export in the engine's ring: what wakes it, and which endpoint that is for.
+//! The vhost-user export in the engine's ring: its events, and the endpoints that they are for.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -69,7 +69,7 @@ impl Server {
         Self { id: ExportId(0), device, doors, endpoints, kicks, closing: false }
     }
 
-    /// Takes front ends in from now on; what they ask for waits for the engine.
+    /// Accepts front ends from now on; their requests wait for the engine.
     ///
     /// # Errors
     /// When the system is out of descriptors or threads.
@@ -187,8 +187,9 @@ impl Export for Server {
         self.is_over()
     }
 
-    /// Front ends connect again, to the socket that stays, and say by their in-flight memory what
-    /// was answered: the crate that follows the protocol cannot begin in the middle of it.
+    /// Leaves the sockets to the next process, where front ends connect again. Their in-flight
+    /// memory tells which requests were answered: the crate that follows the protocol cannot begin
+    /// in the middle of it.
     fn leave(&mut self) {
         self.doors.iter().for_each(|door| door.reception.leave());
     }

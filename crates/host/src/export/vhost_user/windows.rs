@@ -1,4 +1,4 @@
-//! The guest's memory as buffers of the engine's: what is read from members can go there at once,
+//! The guest's memory as buffers of the engine: data read from members can go there at once,
 //! without a copy.
 
 use std::ops::Range;

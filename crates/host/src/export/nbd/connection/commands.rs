@@ -1,4 +1,4 @@
-//! Commands of a client. They become requests as long as the client may have more in flight.
+//! Commands of a client. Each becomes requests as long as the client may have more in flight.
 
 use braid_array::{Buf, Op, Request};
 

@@ -1,4 +1,4 @@
-//! Commands: what may be asked once options are agreed upon.
+//! Commands, which follow the negotiation of options.
 
 use super::Session;
 use crate::export::nbd::devices::Device;
