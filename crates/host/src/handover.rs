@@ -1,10 +1,10 @@
 //! Hand-over of a serving process to the program that takes its place: `exec` in the same process
 //! keeps descriptors open, so clients stay connected and members stay claimed. A document in memory
-//! says what each of them is; an environment variable says where the document is.
+//! has the kind of each descriptor; an environment variable has the descriptor of the document.
 //!
-//! The program that begins assembles the array as any other, and takes what it would open from here
-//! where it is here. If it cannot serve the array, the program before it takes it back the same
-//! way.
+//! The starting program assembles the array like any other, but takes descriptors from here in
+//! place of opening them, where they are here. If it cannot serve the array, the program before it
+//! takes it back the same way.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -41,7 +41,7 @@ pub(crate) enum What {
     Socket(PathBuf),
     /// A listening socket on TCP, as the export names it.
     Tcp(String),
-    /// The device behind what is mounted there.
+    /// The device of a mount.
     Mount(PathBuf),
     /// The program that serves until now.
     Program,
@@ -201,7 +201,7 @@ static INHERITED: Mutex<Option<Inherited>> = Mutex::new(None);
 #[derive(Debug)]
 struct Inherited {
     document: Document,
-    /// Owns what the document names.
+    /// Owns the descriptors that the document names.
     _open: Vec<OwnedFd>,
 }
 
@@ -209,11 +209,11 @@ fn inherited() -> MutexGuard<'static, Option<Inherited>> {
     INHERITED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes over what the program before this one in the same process has left, if there was one. To
-/// be called before anything else is opened.
+/// Takes over the descriptors that the previous program in the same process has left, if there was
+/// one. To be called before anything else is opened.
 ///
 /// # Errors
-/// When it cannot be understood. Then nobody else can serve the array either.
+/// When the document cannot be decoded. Then no other program can serve the array either.
 pub fn adopt() -> Result<(), Refusal> {
     let Some(number) = std::env::var(VARIABLE).ok().and_then(|number| number.parse().ok()) else {
         return Ok(());
@@ -258,7 +258,7 @@ pub(crate) fn is_pending() -> bool {
 /// Requests wait, and another program is about to take the place of this one.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// From now on whoever asks gets no answer from this program, but from the next one.
+/// Leaves, from now on, answers on the control socket to the next program.
 pub(crate) fn begin_to_leave() {
     BEGUN.store(true, Ordering::Relaxed);
 }
@@ -307,7 +307,8 @@ pub(crate) struct Ended {
     pub(crate) returned: bool,
 }
 
-/// The array is served: nobody goes back from here. `None` when nothing was handed over.
+/// Ends the hand-over once the array is served; there is no way back from here. `None` when nothing
+/// was handed over.
 pub(crate) fn complete() -> Option<Ended> {
     let asker = take(&What::Asker);
     let Inherited { document, .. } = inherited().take()?;
@@ -315,7 +316,7 @@ pub(crate) fn complete() -> Option<Ended> {
     Some(Ended { asker, pause, returned: document.returned })
 }
 
-/// An array that nobody serves any more, though it was to be upgraded.
+/// An array that is no longer served, though it was to be upgraded.
 #[derive(Debug)]
 pub struct Unserved {
     /// Connection that asked for the upgrade, and waits.

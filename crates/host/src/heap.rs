@@ -22,7 +22,7 @@ pub(crate) fn set_up() {
     }
 }
 
-/// Gives back what is kept for later.
+/// Gives kept memory back to the system.
 pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes a number and may be called at any time from any thread.

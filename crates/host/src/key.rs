@@ -50,7 +50,7 @@ pub fn text_of_uuid(array: [u8; 16]) -> String {
     uuid_text(Version::V1_2, array)
 }
 
-/// A UUID in hexadecimal digits, with colons or hyphens wherever somebody likes them.
+/// Reads a UUID in hexadecimal digits, with colons or hyphens at any place.
 #[must_use]
 pub fn uuid_of_text(text: &str) -> Option<[u8; 16]> {
     hex(&text.chars().filter(|c| !matches!(c, ':' | '-')).collect::<String>())
@@ -70,7 +70,7 @@ fn hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
 }
 
 impl Key {
-    /// One that nobody has.
+    /// Creates a new key.
     fn random() -> io::Result<Self> {
         let mut bytes = [0; KEY_BYTES];
         let mut filled = 0;
@@ -112,19 +112,19 @@ impl Key {
         Self { bytes, array: Some(array) }
     }
 
-    /// Makes a file with a new one that only its owner can read.
+    /// Makes a file with a new key, which only its owner can read.
     ///
     /// # Errors
-    /// There is such a file, or it cannot be made.
+    /// When the file exists, or cannot be made.
     pub fn make(path: &Path) -> Result<(), Refusal> {
         let key = Self::random().map_err(|error| Refusal::new(describe(&error), "try again"))?;
         key.write(path)
     }
 
-    /// Puts it into a new file that only its owner can read.
+    /// Writes the key into a new file that only its owner can read.
     ///
     /// # Errors
-    /// There is such a file, or it cannot be made.
+    /// When the file exists, or cannot be made.
     pub fn write(&self, path: &Path) -> Result<(), Refusal> {
         let title = match self.array {
             Some(array) => format!("{ARRAY_TITLE}{} ", text_of_uuid(array)),
@@ -145,10 +145,10 @@ impl Key {
         })
     }
 
-    /// The key in a file.
+    /// Reads the key in a file.
     ///
     /// # Errors
-    /// There is none, or others can read it.
+    /// When there is no such file, or others can read it.
     pub fn load(path: &Path) -> Result<Self, Refusal> {
         let make = || format!("make one with `braid key new {}`", path.display());
         let file = File::open(path).map_err(|error| Refusal::new(describe(&error), make()))?;

@@ -59,10 +59,10 @@ impl Limit {
     }
 }
 
-/// Both limits; one that nobody has set is the array's own.
+/// Both limits; an unset one is the array's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// To keep up whatever else goes on.
+    /// Speed to be kept up whatever else goes on.
     pub min: Option<Limit>,
     /// Never to exceed.
     pub max: Option<Limit>,
@@ -93,10 +93,10 @@ pub struct LimitKeeper {
 }
 
 impl LimitKeeper {
-    /// Without limits, until some are set. Its thread ends when all of these have gone.
+    /// Starts without limits. The thread ends when all copies of this are dropped.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// When the thread cannot be started.
     pub fn start(door: Door) -> io::Result<Self> {
         let (changed, changes) = mpsc::channel();
         let keeper = Self { limits: Arc::default(), door: door.clone(), changed };
@@ -137,7 +137,7 @@ fn locked(limits: &Mutex<Limits>) -> MutexGuard<'_, Limits> {
     limits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the array what holds, every minute while that may change.
+/// Sets the array's present limits, every minute while they may change.
 fn follow(limits: &Mutex<Limits>, door: &Door, changes: &Receiver<()>) {
     loop {
         let now = locked(limits).clone();

@@ -17,7 +17,7 @@ impl LockedFile {
     /// Locks it against others, or all but those who share the lock, without waiting.
     ///
     /// # Errors
-    /// `WOULDBLOCK` when somebody else has locked it.
+    /// `WOULDBLOCK` when another holder has locked it.
     pub(crate) fn lock(&self, exclusive: bool) -> Result<(), Errno> {
         flock(
             &self.0,
@@ -33,7 +33,7 @@ impl LockedFile {
     /// all others on some of the same bytes, or only their writers when `writer` is false.
     ///
     /// # Errors
-    /// `WOULDBLOCK` when somebody else has locked some of them.
+    /// `WOULDBLOCK` when another holder has locked some of them.
     pub(crate) fn lock_range(&self, bytes: &Range<u64>, writer: bool) -> Result<(), Errno> {
         self.set_lock(if writer { libc::F_WRLCK } else { libc::F_RDLCK }, bytes)
     }

@@ -1,6 +1,6 @@
-//! The log of a process that serves: a line for each event, with its time, its level and what it is
-//! about as fields. Lines go to stderr until the terminal is left, and then to a file, of which the
-//! end is kept.
+//! The log of a process that serves: a line for each event, with its time, its level and its
+//! subject as fields. Lines go to stderr until the terminal is left, and then to a file, of which
+//! the end is kept.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -76,7 +76,7 @@ const fn level_of_syslog(level: Level) -> u8 {
     }
 }
 
-/// Lines go to this file from here on, and so does what else is written to stderr.
+/// Writes lines to this file from here on, as well as all other output to stderr.
 ///
 /// # Errors
 /// When it cannot be opened or stderr cannot be replaced.

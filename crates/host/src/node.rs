@@ -32,7 +32,7 @@ use crate::system::{describe, refused_by_system};
 #[cfg(test)]
 mod tests;
 
-/// Memory for requests: nobody makes any.
+/// Memory for requests, of which a node has none.
 const REQUEST_BYTES: u64 = 1 << 20;
 
 /// Ratio of addresses to memory for rings. Most rings use only the base.
@@ -154,7 +154,8 @@ impl RunningNode {
         self.made.take().into_iter().for_each(MadeDirectories::keep);
     }
 
-    /// As `start`, with a machine of the caller's choice and somebody to hear of the engine's end.
+    /// Starts a node as `start` does, with a machine of the caller's choice and a channel for the
+    /// engine's end.
     fn launch(
         setup: &NodeSetup,
         machine: impl FnOnce(Scratch, u64) -> Box<dyn Machine + Send>,
@@ -219,7 +220,7 @@ impl RunningNode {
         self.address
     }
 
-    /// Stops it: what is acknowledged is in the store, and the store is free after this.
+    /// Stops it: acknowledged data are in the store, and the store is free after this.
     ///
     /// # Errors
     /// [`Refusal`] when the node refuses or has failed.
@@ -252,7 +253,7 @@ impl Drop for RunningNode {
     }
 }
 
-/// Writes what the node says, until it has ended.
+/// Writes the node's reports to the log, until it has ended.
 fn write_log(events: Receiver<ArrayEvent>) {
     let mut limit: Limit<&'static str> = Limit::new();
     for event in events {

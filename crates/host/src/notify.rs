@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(crate) mod kept;
 
-/// Time that a stop asks for at once. It asks again after a third of that.
+/// Time that a stop asks for at once. Asked again after a third of that.
 const STOP_TAKES: Duration = Duration::from_secs(30);
 
 /// Reports that the process serves.
@@ -56,11 +56,11 @@ pub fn watchdog() -> Option<Duration> {
     variable("WATCHDOG_USEC").filter(|micros| *micros > 0).map(Duration::from_micros)
 }
 
-/// Tells the manager that all is well as long as `is_well` answers, twice as often as it wants.
-/// Ends when what is returned goes.
+/// Reports to the manager, twice as often as it wants, as long as `is_well` returns true. Ends when
+/// the result is dropped.
 ///
 /// # Errors
-/// There can be no thread.
+/// When the thread cannot be started.
 pub fn watch(is_well: impl Fn() -> bool + Send + 'static) -> io::Result<Option<Watched>> {
     let Some(interval) = watchdog() else { return Ok(None) };
     let tell = move || {
@@ -71,10 +71,10 @@ pub fn watch(is_well: impl Fn() -> bool + Send + 'static) -> io::Result<Option<W
     every(interval / 2, tell).map(Some)
 }
 
-/// Tells the manager that it stops, and asks for more time until what is returned goes.
+/// Reports to the manager that it stops, and asks for more time until the result is dropped.
 ///
 /// # Errors
-/// There can be no thread.
+/// When the thread cannot be started.
 pub fn stopping() -> io::Result<Option<Watched>> {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return Ok(None);
@@ -85,7 +85,7 @@ pub fn stopping() -> io::Result<Option<Watched>> {
     every(STOP_TAKES / 3, move || say(&more)).map(Some)
 }
 
-/// Something that is told again and again while this lives.
+/// Repeats a notification until it is dropped.
 #[derive(Debug)]
 pub struct Watched {
     _lives: Sender<()>,

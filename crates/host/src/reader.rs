@@ -146,7 +146,8 @@ impl Reader {
         Self::with_sources(Parts { config, inner: Vec::new() }, sources)
     }
 
-    /// A reader of an array whose members are the content of `inner`, in the order of their ids.
+    /// Creates a reader of an array whose members are the content of `inner`, in the order of their
+    /// ids.
     ///
     /// # Errors
     /// As for [`Reader::new`]; also when an inner array has arrays for members itself.

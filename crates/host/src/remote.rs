@@ -1,5 +1,5 @@
-//! Asking a storage node, one question after the other: volumes and what lies at their beginning.
-//! For commands; an array that runs talks to its nodes through the engine.
+//! A connection to a storage node for one question after the other: volumes and the metadata at
+//! their beginning. Commands use this; a running array talks to its nodes through the engine.
 
 mod error;
 mod line;
@@ -60,7 +60,7 @@ pub struct NodeSurvey {
 pub struct Granted {
     /// As which client's.
     pub epoch: Epoch,
-    /// As what a member there would be in sync now.
+    /// Incarnation with which a member there would be in sync now.
     pub incarnation: u64,
     /// Its number.
     pub node: NodeId,
@@ -87,7 +87,7 @@ impl Remote {
     /// Connects to `HOST:PORT`.
     ///
     /// # Errors
-    /// [`RemoteError`]: nobody is there, or somebody who is no node of this version and fabric.
+    /// [`RemoteError`] when nothing answers, or no node of this version and fabric.
     pub fn connect(address: &str, network: impl Into<Network>) -> Result<Self, RemoteError> {
         Self::connect_within(address, network, PATIENCE)
     }
@@ -144,10 +144,10 @@ impl Remote {
         }
     }
 
-    /// Opens a volume, and tells its size.
+    /// Opens a volume, and returns its size.
     ///
     /// # Errors
-    /// [`RemoteError`]; there is none, or somebody else writes to it.
+    /// [`RemoteError`]; also when there is no such volume, or another client writes to it.
     pub fn open_volume(&mut self, name: &str, write: bool) -> Result<u64, RemoteError> {
         let name = name.to_owned();
         match self.ask(|tag| Message::OpenVolume { tag, name, write })? {
@@ -261,8 +261,8 @@ impl Remote {
         }
     }
 
-    /// As [`fence`](Self::fence), as a client of this epoch and of no later one: who was granted
-    /// the array meanwhile keeps it. A volume is opened after that, on the same connection.
+    /// Does the same as [`fence`](Self::fence), as a client of this epoch only: a client that was
+    /// granted the array meanwhile keeps it. A volume is opened after that, on the same connection.
     ///
     /// # Errors
     /// [`RemoteError`]; another client was granted it.
@@ -323,7 +323,7 @@ impl Remote {
         }
     }
 
-    /// Removes the volume that is open for writing, if nobody else has it open.
+    /// Removes the volume that is open for writing, if no other client has it open.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -439,7 +439,7 @@ fn out_of_turn() -> RemoteError {
     RemoteError::nonsense("out of turn")
 }
 
-/// With what a node takes leave it answers nothing, but says why.
+/// Turns a node's parting message, which answers no request, into its reason.
 fn unasked(message: Message) -> Result<Message, RemoteError> {
     match message {
         Message::Outvoted { tag: PARTING_TAG, .. } => {

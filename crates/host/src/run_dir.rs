@@ -2,8 +2,8 @@
 //!
 //! The path is `/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, unless `BRAID_RUN_DIR`
 //! or the caller says otherwise. Others may look into it, but not write. Socket files are made and
-//! replaced under a lock on a file in it that only its owner can open: on a directory, or on a file
-//! that others can open, anybody could hold a lock for ever.
+//! replaced under a lock on a file in it that only its owner can open: a lock on a directory, or on
+//! a file that others can open, could be held for ever by any user.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -49,9 +49,9 @@ fn own() -> PathBuf {
     )
 }
 
-/// The log of a process in the background, which is called so: in `/var/log/braid`, made if it is
-/// missing, for root's own run directory, and otherwise, or where that cannot be written, as on a
-/// system whose disk is mounted read-only, beside the sockets.
+/// Returns the path of the log of a background process of this name. For root's own run directory
+/// the log is in `/var/log/braid`, made if it is missing. Otherwise, or where that cannot be
+/// written, as on a system whose disk is mounted read-only, the log is beside the sockets.
 #[must_use]
 pub fn log_path(run_dir: &Path, name: &str) -> PathBuf {
     let is_roots = run_dir == Path::new(OF_ROOT) && rustix::process::geteuid().is_root();
@@ -88,7 +88,7 @@ pub fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
     run_dir.join(format!("{name}{SOCKET}"))
 }
 
-/// The array whose control socket has this file name.
+/// Returns the array whose control socket has this file name.
 pub(crate) fn array_of_socket(file_name: &str) -> Option<&str> {
     file_name.strip_suffix(SOCKET)
 }
@@ -114,11 +114,11 @@ pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
     Ok(UnixStream::from(socket))
 }
 
-/// Makes the run directory where it is missing, and checks that nobody else could have made it or
-/// can put anything there.
+/// Makes the run directory where it is missing, and checks that it belongs to this user and others
+/// cannot write to it.
 ///
 /// # Errors
-/// When the directory cannot be made, is somebody else's, or anybody may write to it.
+/// When the directory cannot be made, belongs to another user, or others may write to it.
 pub fn make_run_dir(dir: &Path) -> io::Result<()> {
     let user = rustix::process::geteuid();
     let mode = if user.is_root() { 0o755 } else { 0o700 };
@@ -134,15 +134,15 @@ pub fn make_run_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the lock of a run directory, but not for ever.
+/// Waits for the lock of a run directory, up to a limit.
 ///
 /// # Errors
-/// `TimedOut`, and who has it; or when its file cannot be opened.
+/// `TimedOut`, with the holder; or when its file cannot be opened.
 pub(crate) fn lock(run_dir: &Path) -> io::Result<LockedFile> {
     lock_within(run_dir, LOCK_PATIENCE)
 }
 
-/// Takes the lock of a run directory if nobody has it.
+/// Takes the lock of a run directory if it is free.
 pub(crate) fn try_lock(run_dir: &Path) -> io::Result<LockedFile> {
     lock_within(run_dir, Duration::ZERO)
 }
@@ -177,7 +177,7 @@ pub(crate) struct PassingLock {
 }
 
 impl PassingLock {
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     pub(crate) fn take(dir: &Path) -> io::Result<Self> {
         Ok(Self { path: std::path::absolute(dir.join(LOCK))?, _lock: try_lock(dir)? })
     }

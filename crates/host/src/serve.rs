@@ -126,8 +126,8 @@ const SPARE_MOUNTS: u32 = 2;
 const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
 
 /// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP,
-/// which wait a minute for those who use it. Calls `ready` when the exports accept connections,
-/// with what is to be said of members lost until then; when that fails, the array is stopped.
+/// which wait a minute for users of the array. Calls `ready` when the exports accept connections,
+/// with lines about members lost until then; when that fails, the array is stopped.
 ///
 /// # Errors
 /// [`Refusal`]. Before `ready` was called nothing has been written.
@@ -475,7 +475,7 @@ impl Facts {
     }
 }
 
-/// Keeps what the array reports, for the log and for the answer for `status`.
+/// Keeps the array's reports, for the log and for the answer to `status`.
 fn report_events(
     engine: &mut Engine,
     stop: Sender<StopRequest>,

@@ -1,5 +1,5 @@
-//! Arrays that processes serve, found by the sockets they listen on, without asking them: one whose
-//! control socket is gone, or whose process is stopped, does not answer.
+//! Served arrays, found by the listening sockets of their processes, without asking them: a process
+//! whose control socket is gone, or that is stopped, does not answer.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -113,7 +113,7 @@ impl ServedArray {
     }
 }
 
-/// `array home (process 7)`, and what is wrong with it.
+/// Writes `array home (process 7)`, and defects of it.
 impl fmt::Display for ServedArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "array {} (process {}", self.name, self.pid)?;

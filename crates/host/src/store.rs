@@ -32,7 +32,7 @@ const ID_FILE: &str = ".id";
 /// A volume is a member that comes and goes by name (see `braid_array::fabric::VolumeOp`). A volume
 /// that is opened gets an id, the lowest that is free, and becomes a member of the executor under
 /// that id until it is closed or deleted; it is open at most once. The engine calls the store for
-/// what the machine asks: `carry_out` for volumes, `note` for notes, `survey` to list all.
+/// the machine's operations: `carry_out` for volumes, `note` for notes, `survey` to list all.
 /// [`id`](Self::id) is the number by which arrays count this node's vote.
 ///
 /// An acknowledged create or delete survives a power cut. The operations are few and short, and
@@ -110,7 +110,7 @@ impl Store {
         Ok(Survey { total_bytes, free_bytes, volumes, notes, more })
     }
 
-    /// Its number, by which arrays count who votes for them: drawn once, and kept with the volumes.
+    /// Returns its number, by which arrays count its vote: drawn once, and kept with the volumes.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -175,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Keeps or looks up what a machine notes.
+    /// Carries out an operation on notes.
     pub(crate) fn note(&mut self, io: IoId, op: &NoteOp) -> Event {
         let result = match op {
             NoteOp::Read { name } => match self.place.read_note(name) {
@@ -447,8 +447,8 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     fits.then_some(()).ok_or_else(refusal)
 }
 
-/// Refuses what the file system has no room for: it takes what volumes have not used yet of their
-/// size, which they may at any time.
+/// Refuses a size that the file system has no room for. The unused rest of other volumes counts as
+/// taken, as they may use it at any time.
 fn check_room(directory: &File, promised: u64, bytes: u64) -> Result<(), Refusal> {
     let (_, free) = room(directory)?;
     let left = free.saturating_sub(promised);

@@ -1,5 +1,5 @@
-//! Block devices, and what lies on what, as sysfs tells (the kernel's ABI documents sysfs-block and
-//! sysfs-block-loop). The devices themselves are neither opened nor looked at.
+//! Block devices and the layers between them, as sysfs lists them (the kernel's ABI documents
+//! sysfs-block and sysfs-block-loop). The devices themselves are neither opened nor looked at.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use braid_array::SECTOR_BYTES;
 use rustix::fs::{major, makedev, minor};
 
-/// More than anybody stacks.
+/// Deeper than any real stack of devices.
 pub(crate) const DEEPEST: usize = 8;
 
 /// A disk, a partition, a device of the kernel's.

@@ -28,7 +28,7 @@ pub(crate) fn skipped(what: &str) {
     assert!(std::env::var_os("CI").is_none(), "{what} is missing in CI");
 }
 
-/// An address on which nobody listens, and nobody will before the socket goes.
+/// Returns an address without a listener, which stays so until the socket is dropped.
 pub(crate) fn deaf_address() -> (OwnedFd, String) {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();

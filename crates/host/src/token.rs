@@ -1,4 +1,4 @@
-//! Names that the parts of the engine give to what they have under way. Here, below all of them, so
+//! Names of operations in flight in the parts of the engine. This module is below all of these, so
 //! that none has to know another for its names.
 
 /// Operation that a completion belongs to.
@@ -32,9 +32,9 @@ pub(crate) struct ExportToken {
 pub(crate) enum FabricToken {
     /// A thread of the fabric's has news: its eventfd is readable.
     Wake,
-    /// Something is to be received.
+    /// A receive.
     Receive(usize),
-    /// Something was sent.
+    /// A send.
     Send(usize),
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Owner {
     Spread(usize),
 }
 
-/// Names what an export does for a client. Only the export knows what the numbers mean.
+/// Name of an export's job for a client. Only the export knows the meaning of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobRef {
     pub(crate) client: usize,

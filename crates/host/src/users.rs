@@ -27,7 +27,7 @@ pub(crate) use processes::{listening, listening_at, with_socket};
 pub enum User {
     /// A process that has it open, or works in it.
     Process(Process),
-    /// A loop device that shows it, and who uses that.
+    /// A loop device that shows it, with its users.
     Loop {
         /// `/dev/loopN`.
         device: PathBuf,
@@ -64,7 +64,7 @@ impl fmt::Display for User {
 }
 
 impl User {
-    /// The file systems that lie on what is used, however deep.
+    /// Returns the file systems on top of it, however deep.
     pub(crate) fn mounts(&self) -> Vec<&Path> {
         match self {
             Self::Mount(at) => vec![at],

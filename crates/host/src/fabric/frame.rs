@@ -14,7 +14,7 @@
 //! | 16 | 16 | with such a key alone: the array's UUID |
 //! | | | what the fabric has to tell (nothing for tcp) |
 //!
-//! Then, for tcp, frames, each a header and its payload; with a key, those of messages are sealed,
+//! For tcp, frames follow, each a header and its payload; with a key, those of messages are sealed,
 //! which makes them 16 bytes longer. Where slices are sealed, 16 bytes that are not counted follow
 //! each put:
 //!
@@ -75,7 +75,7 @@ impl Provider {
         std::str::from_utf8(name).ok().filter(|name| !name.is_empty())
     }
 
-    /// `None` for what is no name.
+    /// Creates a provider from its name; `None` for an invalid name.
     fn named(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_PROVIDER_BYTES];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());

@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Strangers that are greeted at the same time.
 const MAX_GREETED: usize = 64;
 
-/// Connections that are made at the same time. Others tell whom to connect to, and each takes a
-/// thread for up to `PATIENCE`; more than this no array asks for.
+/// Limit on connections that are made at the same time. Other processes send the addresses to
+/// connect to, and each connection takes a thread for up to `PATIENCE`. No array needs more.
 const MAX_DIALS: usize = 256;
 
 /// Greeting for every connection.
@@ -40,7 +40,7 @@ pub(crate) struct Says {
 }
 
 impl Says {
-    /// With a fabric of this kind, and what it has to tell.
+    /// Creates the greeting for a fabric of this kind, with its data.
     pub(crate) fn new(network: Network, blob: Vec<u8>) -> Self {
         let Network { kind, key, encrypt } = network;
         let keyed = key.is_some();
@@ -158,7 +158,7 @@ impl Greeter {
         self.receiver.try_recv().ok()
     }
 
-    /// Accepts nobody any more, and makes `wake` readable.
+    /// Stops accepting, and makes `wake` readable.
     pub(crate) fn close(&mut self) {
         if let Some(listener) = self.listener.take() {
             // This ends the accept in the other thread.
@@ -286,7 +286,7 @@ fn no_descriptor(error: &io::Error) -> Refusal {
     Refusal::new(reason, "allow this process more open files (LimitNOFILE, ulimit -n)")
 }
 
-/// Waits until there is something to hear: who has nothing to say is no client yet.
+/// Waits until data arrive. A peer without any is not a client yet.
 fn await_word(stream: &TcpStream, deadline: Instant) -> Result<(), Refusal> {
     let left = deadline.saturating_duration_since(Instant::now());
     let peek = || {

@@ -40,7 +40,7 @@ pub struct Network {
 }
 
 impl From<frame::Kind> for Network {
-    /// Open to everybody.
+    /// Creates a network without a key.
     fn from(kind: frame::Kind) -> Self {
         Self { kind, key: None, encrypt: false }
     }
@@ -106,14 +106,14 @@ pub(crate) fn new(
 /// - Every `Connect` is answered by `Connected` or `Lost`. Requests to a peer before `Connected` or
 ///   after `Lost` fail: puts are answered with `IoError::GONE`, messages vanish.
 /// - Messages of a peer arrive in order. A `Placed` comes when the whole buffer is in the arena.
-/// - A put's `Done` comes when nobody reads its buffer any more; before a peer's `Lost`, all of its
+/// - - A put's `Done` comes when its buffer is no longer read; before a peer's `Lost`, all of its
 ///   puts are answered.
-/// - A peer that breaks the rules is hung up on, and `Lost` says why.
+/// - - A peer that breaks the rules is disconnected, and `Lost` has the reason.
 pub(crate) trait Fabric: Send {
-    /// The engine runs: connections may come in. Called once, before anything else.
+    /// Starts with the engine: connections may come in. Called once, before anything else.
     ///
     /// # Errors
-    /// When the system refuses what it cannot do without.
+    /// When the system refuses a resource that the fabric cannot do without.
     fn begin(&mut self, driver: &mut Driver<Token>) -> io::Result<()>;
 
     /// Takes in an operation of the machine. The start may be left to `flush`.
@@ -138,12 +138,12 @@ pub(crate) trait Fabric: Send {
     /// Returns the protection of its connections.
     fn protection(&self) -> Protection;
 
-    /// The engine ends: accept nobody any more, end every connection when what was sent is on its
-    /// way. No event comes after this, but completions still do. Nothing of the fabric's may stay
-    /// in the driver for longer than that takes.
+    /// Ends with the engine: accepts no more, and ends every connection once its queued data are on
+    /// their way. No event comes after this, but completions still do. Operations of the fabric may
+    /// stay in the driver no longer than that takes.
     fn close(&mut self, driver: &mut Driver<Token>);
 
-    /// Ends at once whatever is still there after `close`.
+    /// Ends at once the connections that are left after `close`.
     fn disconnect(&mut self);
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Seal {
     next: u64,
 }
 
-/// Both directions: what is sent, and what is heard.
+/// Seals of both directions: sending and receiving.
 #[derive(Debug)]
 pub(crate) struct Seals {
     pub(crate) out: Seal,
@@ -41,7 +41,7 @@ pub(crate) struct Seals {
 }
 
 impl Seal {
-    /// Seals what is sent next.
+    /// Seals the next message to be sent.
     pub(crate) fn close(&mut self, plain: &[u8]) -> Vec<u8> {
         let mut sealed = vec![0; plain.len() + SEAL_BYTES];
         let written = self.keys.write_message(self.next, plain, &mut sealed);
@@ -50,7 +50,7 @@ impl Seal {
         sealed
     }
 
-    /// Opens what was heard next.
+    /// Opens the next message received.
     pub(crate) fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
         let mut plain = vec![0; sealed.len()];
         let read = self.keys.read_message(self.next, sealed, &mut plain).map_err(|_| Broken)?;

@@ -9,7 +9,7 @@ use ring::hmac;
 /// Bytes that sealing adds.
 pub(crate) const SEAL_BYTES: usize = 16;
 
-/// Sealed by somebody else, or damaged.
+/// Sealed with another key, or damaged.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
@@ -29,7 +29,7 @@ impl fmt::Debug for SliceSeal {
     }
 }
 
-/// Both directions: what is sent, and what is heard.
+/// Seals of both directions: sending and receiving.
 #[derive(Debug)]
 pub(crate) struct SliceSeals {
     pub(crate) out: SliceSeal,
@@ -52,7 +52,7 @@ impl SliceSeal {
         Nonce::assume_unique_for_key(bytes)
     }
 
-    /// Seals the slice that is sent next: what follows it.
+    /// Seals the next slice to be sent in place; returns the tag that follows it.
     pub(crate) fn close(&mut self, header: &[u8], slice: &mut [u8]) -> [u8; SEAL_BYTES] {
         let nonce = self.nonce();
         let header = Aad::from(header);

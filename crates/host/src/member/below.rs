@@ -36,7 +36,8 @@ impl Place {
     }
 }
 
-/// The member, what it lies on, what that lies on, and so on as far as is known.
+/// Returns the member, the file or device below it, the one below that, and so on as far as is
+/// known.
 pub(super) fn places(member: &MemberFile) -> io::Result<Vec<Place>> {
     let start = member.start_bytes();
     let mut places = vec![Place {
@@ -58,7 +59,7 @@ fn descend(places: &mut Vec<Place>) {
     }
 }
 
-/// The real paths of a file or device and of what it lies on, without opening any of it. Empty
+/// Returns the real paths of a file or device and of those below it, without opening any. Empty
 /// where there is no such file.
 pub(crate) fn lies_on(path: &Path) -> Vec<PathBuf> {
     let Ok(path) = fs::canonicalize(MemberName::of(path).file) else { return Vec::new() };
@@ -69,7 +70,7 @@ pub(crate) fn lies_on(path: &Path) -> Vec<PathBuf> {
     places.into_iter().map(|place| place.path).collect()
 }
 
-/// Where a place lies; `None` where it lies on nothing else, or on what cannot be seen from here
+/// Returns the place below a place. `None` where there is none, or none that can be seen from here
 /// (the file of a loop device may be deleted, or in another mount namespace).
 fn below(place: &Place) -> Option<Place> {
     let device = BlockDevice::of(place.identity.device_number()?)?;
@@ -105,7 +106,7 @@ fn moved(bytes: &Range<u64>, by: u64) -> Option<Range<u64>> {
 }
 
 /// Locks the files and devices below a member's loop devices with `lock`, whose argument tells
-/// whether the member has all of one. Those that this user cannot open stay unlocked: the device's
+/// whether the member has all of one. Files that this user cannot open stay unlocked: the device's
 /// own lock has to do.
 ///
 /// # Errors

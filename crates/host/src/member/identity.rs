@@ -39,10 +39,10 @@ impl Identity {
     }
 }
 
-/// The identity of what has a member's name now.
+/// Returns the identity of the file that has a member's name now.
 ///
 /// # Errors
-/// When there is nothing of this name, as it says.
+/// When there is no such file; the error names it.
 pub(crate) fn identity_at(path: &Path) -> io::Result<Identity> {
     let metadata = std::fs::metadata(MemberName::of(path).file).map_err(|error| {
         let reason = format!("{} is not there any more: {error}", path.display());

@@ -1,6 +1,6 @@
-//! Detection of other users of a file or device, to which nobody else may write then: a mount,
-//! swap, or another device of the kernel's on top of it. Use through loop devices and partitions
-//! counts as well.
+//! Detection of other users of a file or device, which rule out writing to it: a mount, swap, or
+//! another device of the kernel's on top of it. Use through loop devices and partitions counts as
+//! well.
 //!
 //! The kernel is the source (proc(5) documents `/proc/self/mountinfo` and `/proc/swaps`). Mounts in
 //! other namespaces are not listed there, but a block device that is mounted, swapped to or held is
@@ -33,7 +33,7 @@ enum How {
     Mounted(PathBuf),
     Swap,
     Held(PathBuf),
-    /// The kernel does not say for what.
+    /// Claimed; the kernel does not tell the purpose.
     Claimed,
 }
 

@@ -8,7 +8,7 @@ use braid_rescue::partitions::{self, NoTable, Table};
 use super::MemberFile;
 use crate::system::describe;
 
-/// A member as what is looked into.
+/// A member, as an image to look into.
 struct Looked<'a>(&'a MemberFile);
 
 impl Image for Looked<'_> {
@@ -23,7 +23,7 @@ impl Image for Looked<'_> {
     }
 }
 
-/// A member as what is looked into. Bytes of it that cannot be read are missing, and no more.
+/// Returns a member as an image to look into. Unreadable bytes of it are missing, and no more.
 pub fn as_image(member: &MemberFile) -> impl Image + '_ {
     Looked(member)
 }

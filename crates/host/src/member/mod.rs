@@ -160,8 +160,8 @@ impl MemberFile {
         Ok(covering.as_slice()[head..head + len].to_vec())
     }
 
-    /// Writes `bytes`. Not durable before [`Self::sync`]. A part of a block is filled up with what
-    /// the device holds.
+    /// Writes `bytes`, which are not durable before [`Self::sync`]. A partly written block keeps
+    /// its other bytes.
     ///
     /// # Errors
     /// When the device fails or ends before `offset + bytes.len()`.
@@ -186,7 +186,7 @@ impl MemberFile {
         }
     }
 
-    /// Reads what is at a byte of the file, or of the disk in it.
+    /// Reads at a byte of the file, or of the disk in it.
     fn read_raw(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
         match &self.backend {
             Some(backend) => backend.read_exact_at(bytes, at).map(|()| bytes.len()),

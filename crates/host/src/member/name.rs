@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::size;
 
 /// A member by its name. `PATH` is all of a file or device, `PATH#N` its partition N, `PATH@OFFSET`
-/// what begins at a byte and `PATH@OFFSET+SIZE` so many bytes of that; sizes as [`size::parse`]
+/// the rest from a byte on, and `PATH@OFFSET+SIZE` so many bytes of that; sizes as [`size::parse`]
 /// takes them. If a file exists under the whole name, the name means that file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberName {
@@ -34,8 +34,8 @@ pub enum Part {
 }
 
 impl MemberName {
-    /// Reads a name. Only one that could be that of a part is looked up: who keeps a file may never
-    /// answer.
+    /// Reads a name. A name is looked up only if it could be that of a part: the server of a file
+    /// may never answer.
     #[must_use]
     pub fn of(name: &Path) -> Self {
         let whole = Self { file: name.to_owned(), part: None };

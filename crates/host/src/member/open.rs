@@ -1,5 +1,4 @@
-//! Opening a member: what kind of file it is, whether nobody else uses it, how large it is and
-//! how its I/O has to be aligned.
+//! Opening a member: its kind of file, exclusive use, its size, and the alignment of its I/O.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -33,9 +32,9 @@ use crate::users::{self, Process};
 pub enum Mode<'a> {
     /// Nothing will be written to it.
     ReadOnly,
-    /// Will be written to.
+    /// For reading and writing.
     ReadWrite,
-    /// Will be written to, but all that is written goes to a file in this directory.
+    /// For reading and writing, but all writes go to a file in this directory.
     Overlay(&'a Path),
 }
 
@@ -129,7 +128,7 @@ fn described(holder: &Process) -> (String, Next) {
     }
 }
 
-/// Memory as a file, which nobody can cut off: so nobody has to look whether somebody did.
+/// Returns memory as a file, sealed against truncation, so its size needs no checks.
 pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(rustix::fs::memfd_create(name, flags)?);
@@ -138,8 +137,8 @@ pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// A member of memory, which reads as zeroes and is gone when it is closed. `name` is what it is
-/// called.
+/// Returns a member in memory of this name. Its content reads as zeroes, and is gone when it is
+/// closed.
 ///
 /// # Errors
 /// When the system has no room, or on a size below a sector.
@@ -150,7 +149,7 @@ pub fn memory(name: PathBuf, bytes: u64) -> io::Result<MemberFile> {
     Ok(MemberFile::plain(memory_file("braid", bytes)?, name, bytes))
 }
 
-/// Opens a member to look at it, whoever uses it; what is read may change meanwhile.
+/// Opens a member for looking at it, even while it is in use. Its content may change meanwhile.
 ///
 /// # Errors
 /// As for [`open`].
@@ -275,8 +274,9 @@ fn of_disk(path: &Path, file: File, disk: Disk, mode: Mode<'_>) -> Result<Member
     Ok(MemberFile { part, backend, ..MemberFile::plain(file, name, bytes) })
 }
 
-/// The disk that a file is an image of, if it is one of another kind than raw. A member of an array
-/// may begin like one, when an image was put on the array: what has a superblock is a raw member.
+/// Returns the disk that a file is an image of, if that is of another kind than raw. A raw member
+/// may begin like an image, when one was put on the array; so a file with a superblock counts as
+/// raw.
 fn disk_in(path: &Path, file: &File, bytes: u64) -> Result<Option<Disk>, OpenError> {
     let Some(kind) = backend::Kind::of(file) else { return Ok(None) };
     let raw = File::open(path).map_err(|error| OpenError::from_io(path, &error))?;

@@ -1,10 +1,10 @@
 //! Changes to a member that are kept in a file beside it, while the member stays as it is.
 //!
-//! The file, which is sparse, in little-endian: a block of 4096 bytes that says whose changes these
-//! are ([`Header`]); a bit for each sector of the member, set where it was changed, in blocks of
-//! 4096 bytes; then the changed sectors, each where it would be in a file like the member. The bits
-//! of what was written are set in the file only after the sectors are durable there. So after a
-//! crash a sector holds what was flushed, or what the member holds.
+//! The sparse file, in little-endian, begins with a block of 4096 bytes that identifies the member
+//! ([`Header`]); then comes a bit for each sector of the member, set where it was changed, in
+//! blocks of 4096 bytes; then the changed sectors, each at its place in a file like the member. The
+//! bits of written sectors are set in the file only after the sectors are durable there. So after a
+//! crash a sector has its flushed content, or that of the member.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -116,11 +116,11 @@ impl Overlay {
         Self::of(dir, member, file, &path)
     }
 
-    /// The changes to a member in a directory, to be looked at, whoever makes more of them; `None`
-    /// where there are none.
+    /// Opens the changes to a member in a directory for looking at them, even while more are made;
+    /// `None` where there are none.
     ///
     /// # Errors
-    /// When the file cannot be read, or is not of this member as it is now.
+    /// When the file cannot be read, or is not of this member in its present state.
     pub(super) fn look(dir: &Path, member: &MemberFile) -> Result<Option<Self>, OpenError> {
         let path = dir.join(file_name(&member.path)?);
         match File::open(&path) {
@@ -204,7 +204,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Puts what was changed into bytes of the member that begin with a sector.
+    /// Overwrites bytes of the member, which begin with a sector, with the changed sectors.
     pub(super) fn read_over(&self, sector: u64, bytes: &mut [u8]) -> io::Result<()> {
         let end = bytes.len().div_ceil(SECTOR_BYTES as usize) as u64;
         let mut at = 0;
@@ -346,7 +346,7 @@ fn file_name(member: &Path) -> Result<PathBuf, OpenError> {
     Ok(name.into())
 }
 
-/// Reads what there is of the map. Most of it is a hole.
+/// Reads the existing blocks of the map. Most of it is a hole.
 fn read_map(file: &File, data: u64) -> io::Result<Map> {
     let mut map = Map::new();
     let mut at = BLOCK_BYTES;

@@ -9,9 +9,10 @@ use rustix::fs::makedev;
 use crate::sysfs::{BlockDevice, DEEPEST, device_path};
 use crate::users::Mounts;
 
-/// All block devices of the system, by name, as the kernel lists them, but those that lie on what a
-/// process serves: on a device of ublk, or on the file of an array's mount. While nobody serves
-/// that, whoever reads there waits, and it may be our own part to serve it next.
+/// Returns the names of all block devices of the system, as the kernel lists them, except those
+/// served by a process: those on a device of ublk, or on the file of an array's mount. A read of
+/// such a device waits while its server is away, and that server may be this process, not started
+/// yet.
 ///
 /// # Errors
 /// When /proc/partitions cannot be read.

@@ -8,7 +8,7 @@ use braid_array::SECTOR_BYTES;
 
 use super::MemberFile;
 
-/// Something that somebody put on a device.
+/// Content found on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Name of the content, for people.
@@ -30,8 +30,8 @@ const fn magic(what: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
 
 const MD_MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 
-/// Looked for in this order. File systems whose first sector ends as a partition table does come
-/// before it.
+/// Signatures, in the order of the search. File systems whose first sector ends like a partition
+/// table come before that.
 const MAGICS: &[Magic] = &[
     magic("an md superblock (1.2)", 4096, &MD_MAGIC),
     magic("an md superblock (1.1)", 0, &MD_MAGIC),

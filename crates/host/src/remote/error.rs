@@ -21,7 +21,7 @@ pub struct RemoteError {
 /// Kind of a [`RemoteError`], as far as it matters to an array that has a member there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteErrorKind {
-    /// There is no node that would answer.
+    /// No node answers.
     Unreachable,
     /// The node answers, and cannot do it: it has no such volume, or cannot read it.
     Refused,

@@ -45,8 +45,8 @@ impl ServedPart {
     }
 }
 
-/// Where exports of an array of this size ask for what lies on it. Opens annexes for what lies in
-/// several pieces.
+/// Returns the ranges by which exports of an array of this size reach its parts. Opens annexes for
+/// parts in several pieces.
 pub(super) fn shown(parts: &[ServedPart], size_bytes: u64, annexes: &Annexes) -> Vec<Shown> {
     let is_cut = |part: &&ServedPart| !part.more.is_empty();
     let cut: Vec<Vec<Range<u64>>> = parts.iter().filter(is_cut).map(ServedPart::pieces).collect();
@@ -64,7 +64,7 @@ pub(super) fn shown(parts: &[ServedPart], size_bytes: u64, annexes: &Annexes) ->
     shown
 }
 
-/// Looks at what lies on an array that runs. None where that takes too long.
+/// Searches a running array for parts. Returns none where that takes too long.
 pub(super) fn look(name: &str, door: &Door, facts: Facts) -> Vec<ServedPart> {
     let block_bytes = u64::from(facts.block_bytes);
     let size_bytes = facts.size_bytes - facts.size_bytes % block_bytes;

@@ -29,7 +29,7 @@ const PARTS: &str = ".parts";
 #[derive(Debug)]
 struct Open {
     spec: ExportSpec,
-    /// With what was chosen for it: a port, a number.
+    /// Place with chosen values: a port, a number.
     place: Place,
     extent: Extent,
     stand: Stand,
@@ -61,7 +61,7 @@ pub(super) struct Doors {
     sockets: Sockets,
     /// Parts on the array, once they were searched for.
     parts: Option<Vec<ServedPart>>,
-    /// By which what lies in several pieces is reached.
+    /// Addresses of parts in several pieces.
     annexes: Annexes,
     /// From the first mount on.
     desk: Option<fuse::Desk>,
@@ -70,7 +70,8 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// None yet, of the array of this name; with what lies on it, where that is known.
+    /// Creates the list, still empty, for the array of this name; with its parts, where they are
+    /// known.
     pub(super) fn new(
         name: &str,
         run_dir: &Path,
@@ -118,7 +119,7 @@ impl Doors {
         self.parts.as_ref()
     }
 
-    /// Serves what lies on the array, by all exports there are and will be.
+    /// Serves the parts on the array, by all present and future exports.
     pub(super) fn set_parts(&mut self, parts: Vec<ServedPart>) {
         self.parts = Some(parts);
         let mut open = std::mem::take(&mut self.open);
@@ -194,7 +195,7 @@ impl Doors {
         Ok(())
     }
 
-    /// The export on whose socket this one comes, which has the rights of that.
+    /// Returns the export whose socket this one joins; this one gets its access rights.
     fn beside(&self, spec: &mut ExportSpec) -> Result<Option<usize>, Refusal> {
         // A port that is chosen is none that is in use.
         let joins = spec.place.is_nbd() && !spec.place.leaves_port_open();
@@ -334,7 +335,7 @@ impl Doors {
         })
     }
 
-    /// Begins what needs the engine to run.
+    /// Starts the exports that need the engine to run.
     pub(super) fn start(&mut self) -> Result<(), Refusal> {
         self.started = true;
         self.devices().try_for_each(ublk::Device::start)
@@ -422,7 +423,7 @@ impl Doors {
         Ok(self.open.iter().map(Open::anew).collect())
     }
 
-    /// Takes all visible exports away. Those in use stay, unless `force`.
+    /// Takes all visible exports away. Exports in use stay, unless `force`.
     pub(super) fn close(&mut self, force: bool) -> Result<(), Refusal> {
         self.unmount(force)?;
         self.devices().try_for_each(|device| device.stop(force))
@@ -449,7 +450,7 @@ impl Open {
         can && self.extent.bytes == *whole
     }
 
-    /// For people, with what was chosen.
+    /// Returns the text for people, with chosen values.
     fn shown(&self) -> String {
         ExportSpec { place: self.place.clone(), ..self.spec.clone() }.to_string()
     }

@@ -8,7 +8,7 @@ use braid_array::Refusal;
 use crate::access::Unmeant;
 use crate::size;
 
-/// Longer names of exports nobody needs, and the protocol would take 4096 bytes.
+/// Limit on names of exports. The protocol would take 4096 bytes.
 const MAX_NAME_BYTES: usize = 255;
 
 /// Part of the array that an export shows, and its name. By default it is the whole array, and has

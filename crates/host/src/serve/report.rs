@@ -208,7 +208,7 @@ fn data_lost(sectors: u64) -> String {
     )
 }
 
-/// Where a member failed, and what the system called it.
+/// Describes the place of a member's failure, and the system's error.
 fn place(fault: Fault) -> String {
     let sector = fault.sector.map_or_else(String::new, |sector| format!(" at sector {sector}"));
     let called = fault.errno.map(|errno| describe(&io::Error::from_raw_os_error(errno)));

@@ -42,11 +42,11 @@ pub(super) enum NotReplaced {
     Possible,
     /// Nothing has changed.
     Refused(Refusal),
-    /// The array has stopped, and nobody serves it.
+    /// The array has stopped, and is no longer served.
     Stopped(Refusal),
 }
 
-/// Everything that has to end.
+/// Parts of a served array that have to end.
 pub(super) struct Running {
     pub(super) name: String,
     pub(super) door: Door,
@@ -144,7 +144,7 @@ impl Running {
         );
     }
 
-    /// Takes mounts and devices away and stops the array, if nobody uses it or with `force`. Its
+    /// Takes mounts and devices away and stops the array, if it is not in use or with `force`. Its
     /// members are free after that.
     pub(super) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
         if force {
@@ -161,7 +161,8 @@ impl Running {
         self.door.call(stop).unwrap_or(Ok(()))
     }
 
-    /// Ends an array that is somebody else's now, whoever uses it: nothing can be written out.
+    /// Ends an array that another client has taken over, even while it is in use: nothing can be
+    /// written out.
     fn end_at_once(&mut self) -> Result<(), Refusal> {
         let _ = self.doors.close(true);
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
@@ -170,7 +171,7 @@ impl Running {
         self.join()
     }
 
-    /// Ends what this program did of an array that the one before it serves again: clients, mounts
+    /// Ends this program's part in an array that the previous program serves again: clients, mounts
     /// and sockets are left as they are.
     pub(super) fn let_go(&mut self) {
         if let Ok(nothing) = Handover::begin(&(), &[]) {
@@ -184,14 +185,14 @@ impl Running {
         }
     }
 
-    /// Opens the exports to programs, with what lies on the array.
+    /// Opens the exports to programs, with the parts on the array.
     pub(super) fn start_doors(&mut self) -> Result<(), Refusal> {
         self.doors.start()?;
         self.look_at_contents();
         Ok(())
     }
 
-    /// Looks at what lies on the array, at the first export that shows it, and serves that too.
+    /// Searches the array for parts, at the first export that shows them, and serves them too.
     fn look_at_contents(&mut self) {
         if !self.doors.need_no_look() {
             let parts = contents::look(&self.name, &self.door, self.doors.facts());
@@ -265,7 +266,7 @@ impl Running {
     }
 }
 
-/// Refuses what somebody uses for longer than a moment.
+/// Refuses when there are users for longer than a moment.
 fn refuse_users(users: impl Fn() -> Vec<User>, next: Next) -> Result<(), Refusal> {
     let begun = Instant::now();
     loop {

@@ -79,7 +79,7 @@ impl Sockets {
         Ok((place.clone(), Disk { socket, device, parts: Vec::new() }))
     }
 
-    /// Serves what lies on a disk: names, and where on the disk each begins and ends.
+    /// Serves parts of a disk: the name of each, and its range on the disk.
     pub(super) fn add_parts(&self, disk: &mut Disk, parts: Vec<(String, Range<u64>)>) {
         for (name, bytes) in parts {
             let part = disk.device.part(name, bytes.start, bytes.end - bytes.start);

@@ -13,7 +13,7 @@ use crate::export::vhost_user::MAX_RINGS;
 /// More devices of a kind the kernel does not have.
 const MINORS: u32 = 1 << 20;
 
-/// One export: where it is, and what is said of it after that.
+/// One export: its place and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportSpec {
     /// Where programs find it. Only exports over NBD, of different names, are at the same place.

@@ -1,5 +1,5 @@
-//! Another program takes the place of the one that serves an array, in the same process: requests
-//! wait, what is under way is answered, the array stops well, and the other program assembles it,
+//! Replacement of the program that serves an array by another one, in the same process: requests
+//! wait, those in flight are answered, the array stops cleanly, and the other program assembles it,
 //! with the clients, mounts, sockets and members that this one had open.
 
 use std::fmt;
@@ -83,7 +83,7 @@ pub(super) fn list_faulty(array: &mut Assembled) {
     }
 }
 
-/// Sets what was set before another program took over, where one did.
+/// Restores the settings made before another program took over, where one did.
 pub(super) fn restore(limits: &LimitKeeper, door: &Door) -> Result<(), Refusal> {
     let Some(settings) = handover::settings::<Settings>() else { return Ok(()) };
     // An array that has ended meanwhile tells why by itself.
@@ -248,9 +248,8 @@ fn refuse_what_no_start_takes(status: &Status) -> Result<(), Refusal> {
 }
 
 impl Running {
-    /// The array is not served after all: ends what has begun, or leaves it to the program that
-    /// this one goes back to. Returns the answer to a requested stop, if any, and the reason for
-    /// the end.
+    /// Ends an array that is not served after all, or leaves it to the program that this one goes
+    /// back to. Returns the answer to a requested stop, if any, and the reason for the end.
     pub(super) fn end_start(
         &mut self,
         NotSetUp { why, told }: NotSetUp,
@@ -262,7 +261,7 @@ impl Running {
         (told, self.stop(true).and(Err(why)))
     }
 
-    /// From here on this program serves what was handed over to it, and nobody goes back.
+    /// Serves from here on the inherited clients; there is no way back.
     pub(super) fn take_over(&self) -> Result<(), Refusal> {
         if handover::is_pending() {
             // An engine that has ended would serve nobody.
@@ -276,7 +275,8 @@ impl Running {
     }
 }
 
-/// Tells who asked for another program, and the log, that this one serves the array.
+/// Reports to the connection that asked for another program, and to the log, that this one serves
+/// the array.
 fn conclude(name: &str) {
     let Some(Ended { asker, pause, returned }) = handover::complete() else { return };
     let millis = pause.as_millis();

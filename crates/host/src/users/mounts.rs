@@ -12,7 +12,7 @@ pub(crate) struct Mounted {
     /// Where it is.
     pub(crate) at: PathBuf,
     kind: Vec<u8>,
-    /// A device, or what the file system says instead.
+    /// A device, or the text of the file system instead.
     pub(crate) source: PathBuf,
 }
 
@@ -33,7 +33,7 @@ impl Mounted {
 pub(crate) struct Mounts(Vec<Mounted>);
 
 impl Mounts {
-    /// All of them, each after what it hides; none where /proc cannot be read.
+    /// Reads all mounts, each after the one it hides; none where /proc cannot be read.
     pub(crate) fn read() -> Self {
         Self::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
@@ -42,8 +42,8 @@ impl Mounts {
         Self(text.split(|byte| *byte == b'\n').filter_map(mounted).collect())
     }
 
-    /// Where else the file system at `mountpoint`, or a part of it, is mounted, and what is
-    /// mounted inside.
+    /// Returns the other mountpoints of the file system at `mountpoint`, or of a part of it, and
+    /// the mountpoints inside.
     pub(super) fn copies(&self, mountpoint: &Path) -> Vec<PathBuf> {
         let Some(own) = self.at(mountpoint) else { return Vec::new() };
         let other = |mount: &&Mounted| {

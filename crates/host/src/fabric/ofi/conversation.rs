@@ -128,7 +128,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Takes in the first message; what happens beside it is left for later.
+    /// Takes in the first message. Other events are left for later.
     fn await_opening(&mut self, outbox: &mut Outbox) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -183,7 +183,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// The device is done with what had this number: the answer, if that was a put.
+    /// Ends an operation of the device; returns the answer, if that was a put.
     fn gone(&self, number: usize, result: Result<Outcome, IoError>) -> Option<Event> {
         let put = self.outbox(|outbox| outbox.gone(number));
         put.map(|io| Event::Done { io, result })
@@ -193,7 +193,7 @@ impl<'a> Conversation<'a> {
         self.link.outbox(work).expect("only this thread ends it")
     }
 
-    /// Tells the engine what has happened.
+    /// Reports events to the engine.
     fn take_in(&mut self) -> Result<(), String> {
         let peer = self.link.peer();
         let mut events = Vec::with_capacity(self.happened.len());

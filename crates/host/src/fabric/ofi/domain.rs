@@ -56,7 +56,7 @@ impl Domain {
         self.domain.as_ptr()
     }
 
-    /// A key that nobody guesses, for providers that leave keys to us.
+    /// Returns a key that cannot be guessed, for providers that leave keys to us.
     fn new_key(&self) -> Result<u64, OfiError> {
         let mut bytes = [0; 8];
         let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
@@ -174,7 +174,7 @@ impl Region {
         &self.domain
     }
 
-    /// For those who are to write here.
+    /// Returns the description that a peer needs to write here.
     pub(super) fn remote(&self) -> Remote {
         // SAFETY: the region is registered.
         let key = unsafe { ffi::fi_mr_key(self.mr.as_ptr()) };
@@ -184,7 +184,7 @@ impl Region {
         Remote { key, base, start, bytes: end - start }
     }
 
-    /// The bytes of a range, and what the device calls the region, for an operation on them.
+    /// Returns the bytes of a range, and the device's name of the region, for an operation on them.
     ///
     /// # Panics
     /// When the range does not lie in the region.

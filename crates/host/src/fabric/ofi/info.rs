@@ -24,7 +24,7 @@ pub(super) struct OfiError {
 }
 
 impl OfiError {
-    /// From what a call returned.
+    /// Creates an error from the result of a call.
     pub(super) fn new(call: &'static str, code: i64) -> Self {
         let number = i32::try_from(code.unsigned_abs()).unwrap_or(i32::MAX);
         // SAFETY: it knows all numbers, and answers with a text that is never freed.
@@ -53,8 +53,8 @@ unsafe impl Send for Info {}
 unsafe impl Sync for Info {}
 
 impl Info {
-    /// The provider of this name that can do what we need, or the one that libfabric likes best;
-    /// to be used from this address, or from any.
+    /// Finds the provider of this name, or else the one that libfabric prefers, with all features
+    /// that we need; to be used from this address, or from any.
     pub(super) fn find(provider: Option<&str>, source: Option<IpAddr>) -> Result<Self, OfiError> {
         let library = Library::get();
         let name = provider.map(CString::new).transpose().map_err(|_| Self::none())?;

@@ -11,7 +11,7 @@ use super::ffi;
 /// The library that fits the headers of all versions there are.
 const NAME: &CStr = c"libfabric.so.1";
 
-/// Before this version, `fi_info` and what hangs on it were shorter.
+/// Before this version, `fi_info` and the structures it points to were shorter.
 const LONGER_SINCE: (u32, u32) = (1, 20);
 
 /// As these headers are older than that.

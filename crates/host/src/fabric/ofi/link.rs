@@ -15,8 +15,8 @@ use super::outbox::{Outbox, Outgoing};
 /// State shared by the engine and the thread of one connection. The state is opening, up (with
 /// endpoint and outbox), then over. The engine sends ([`push`](Self::push)), says where the peer
 /// may put ([`admit`](Self::admit)), and ends the connection: [`leave`](Self::leave) when all is on
-/// its way, or [`cut`](Self::cut) at once. The thread says that the connection is [`up`](Self::up),
-/// [tells](Self::tell) the engine what happens, and [ends](Self::end) it.
+/// its way, or [`cut`](Self::cut) at once. The thread reports the connection as [`up`](Self::up),
+/// [tells](Self::tell) the engine of events, and [ends](Self::end) it.
 #[derive(Debug)]
 pub(super) struct Link {
     peer: PeerId,
@@ -81,7 +81,7 @@ impl Link {
         self.window.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Ends the connection when what was sent is on its way.
+    /// Ends the connection once its queued data are on their way.
     pub(super) fn close(&self) {
         self.ask_for(CLOSE);
     }
@@ -129,7 +129,7 @@ impl Link {
         }
     }
 
-    /// The engine can use it no more: what went out and was not answered.
+    /// Ends the use by the engine; returns the outbox, with unanswered puts.
     pub(super) fn end(&self) -> Option<Outbox> {
         match std::mem::replace(&mut *self.state(), State::Over) {
             State::Up(_, outbox) => Some(outbox),

@@ -31,7 +31,7 @@ pub(super) const fn slot(number: u32, bytes: usize) -> Buf {
     Buf { offset: number as u64 * MAX_MESSAGE_BYTES as u64, len: bytes as u32 }
 }
 
-/// Something to go out.
+/// A put or message to be sent.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// A buffer.
@@ -70,7 +70,7 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(super) struct Outbox {
     endpoint: Arc<Endpoint>,
-    /// Where the peer lets us put; what is put before we know waits.
+    /// Window that the peer lets us put into; earlier puts wait for it.
     remote: Option<Remote>,
     taken: Slab<Taken>,
     /// Slots for messages that go out.
@@ -107,7 +107,7 @@ impl Outbox {
         if self.waiting.len() == 1 { self.work() } else { Ok(()) }
     }
 
-    /// Gives the device as much of what waits as it takes.
+    /// Gives the device as many waiting operations as it takes.
     ///
     /// # Errors
     /// As for `push`.
@@ -180,7 +180,7 @@ impl Outbox {
         self.taken.is_empty()
     }
 
-    /// Something waits for the device.
+    /// Returns whether operations wait for the device.
     pub(super) fn is_stuck(&self) -> bool {
         !self.waiting.is_empty()
     }

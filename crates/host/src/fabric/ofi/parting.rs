@@ -1,9 +1,9 @@
 //! Closing of a connection, after a hang-up or a failure, and detection of the peer's closing.
 //!
 //! Providers do not expect to be closed with anything in flight: completions that come in between
-//! make ofi_rxm follow dangling pointers. So first the device finishes what it was given; then we
-//! tell the peer by closing our half of the TCP connection, and wait until the peer does the same;
-//! then nothing moves any more, and the endpoint can be closed.
+//! make ofi_rxm follow dangling pointers. So first the device finishes its operations; then we tell
+//! the peer by closing our half of the TCP connection, and wait until the peer does the same; then
+//! nothing moves any more, and the endpoint can be closed.
 
 use std::io::{self, Read};
 use std::mem;
@@ -74,7 +74,7 @@ impl Conversation<'_> {
         link.tell(owed.into_iter().map(gone).collect());
     }
 
-    /// Looks what the peer says over TCP.
+    /// Reads the peer's words from the TCP connection.
     pub(super) fn look(&mut self) -> Result<(), String> {
         self.looked = Instant::now();
         while !self.deserted {
@@ -103,7 +103,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Takes in how the puts ended. For the rest, nobody listens any more.
+    /// Takes in the results of puts. All other events are dropped, as the engine has ended its use.
     fn take_completions(&mut self, outbox: &mut Outbox) {
         let mut events = Vec::new();
         for happened in self.happened.drain(..) {

@@ -22,9 +22,9 @@ use crate::fabric::seal::Seals;
 use crate::system::describe;
 use crate::token::{FabricToken, Token};
 
-/// A peer whose kernel does not answer for so long is gone, unless the machine has said otherwise:
-/// of nodes that are cut off from each other both say to the client that they are there, and only
-/// by this they notice it.
+/// Time without an answer of its kernel after which a peer is gone, unless the machine has set
+/// another. Two nodes that are cut off from each other both stay connected to the client, so only
+/// this limit lets them notice it.
 const SILENCE: Duration = Duration::from_secs(4);
 
 /// Interval of the kernel's keep-alive probes, and longest idle time before the first one.
@@ -58,7 +58,7 @@ enum Patience {
     Limited,
     /// Left too much unread; not received from until it has taken some.
     Lost,
-    /// Was `Lost` before, and is received from again.
+    /// `Lost` once, and received from again.
     Regained,
 }
 
@@ -109,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// Receives what comes next, unless the peer has to take first what it was told.
+    /// Receives again, unless the peer first has to take more of the queued data.
     pub(super) fn go_on(&mut self, driver: &mut Driver<Token>, index: usize) {
         let may_wait = self.patience != Patience::Endless && self.life == Life::Open;
         if may_wait && self.output.is_deep() {
@@ -134,7 +134,7 @@ impl Connection {
         matches!(self.patience, Patience::Lost | Patience::Regained)
     }
 
-    /// Receives what comes next.
+    /// Starts the next receive.
     pub(super) fn receive(&mut self, driver: &mut Driver<Token>, index: usize) {
         let socket = Arc::clone(&self.socket);
         let bufs = self.input.next();
@@ -143,8 +143,8 @@ impl Connection {
         self.receiving = true;
     }
 
-    /// Takes in what was received; true when more is to be received. The connection is over on an
-    /// error, which is a reason for people.
+    /// Takes in received bytes; returns true when more is to be received. An error ends the
+    /// connection; it is a reason for people.
     pub(super) fn received(
         &mut self,
         place: &Place,
@@ -170,13 +170,13 @@ impl Connection {
         self.output.has_puts()
     }
 
-    /// Appends a frame to what is to be sent.
+    /// Appends a frame to the queue.
     pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
         self.output.enqueue(frame)
     }
 
-    /// Sends some of what is queued, if no send is in flight. Returns the result of a send that
-    /// ended at once; then there may be more to send.
+    /// Sends queued frames, if no send is in flight. Returns the result of a send that ended at
+    /// once; then there may be more to send.
     pub(super) fn send(
         &mut self,
         place: &Place,
@@ -225,7 +225,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection at once: what is in the driver completes soon.
+    /// Ends the connection at once; operations in the driver complete soon.
     pub(super) fn break_off(&mut self, reason: String) {
         match self.life {
             Life::Open => self.life = Life::Broken(reason),

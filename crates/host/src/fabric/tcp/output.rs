@@ -19,8 +19,8 @@ const FULL_FRAMES: usize = 500;
 /// Messages a peer may leave unread before it is hung up on.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 
-/// With so much of that from whoever has connected to us nothing more is received, until half of it
-/// is sent.
+/// Limit on queued messages of an accepted peer. Above it nothing more is received from the peer,
+/// until half of them is sent.
 const HELD_BACK_BYTES: usize = 64 << 10;
 
 /// A message in the queue, besides its bytes.

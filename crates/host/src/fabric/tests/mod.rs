@@ -242,7 +242,7 @@ fn raw(side: &Side, kind: Kind) -> TcpStream {
     stream
 }
 
-/// The accepted peer, which is what this side hears of next.
+/// Returns the accepted peer, which has to be the next event of this side.
 fn accepted(side: &mut Side) -> PeerId {
     let peer = match fabric_event(Some(side.event())) {
         FabricEvent::Accepted { peer, .. } => peer,

@@ -27,7 +27,7 @@ macro_rules! tests {
     )*};
 }
 
-/// The tests in which everybody takes leave.
+/// Tests in which all sides close properly.
 macro_rules! suite {
     ($($(#[$attribute:meta])? $name:ident: $make:expr;)*) => {
         tests! { $($(#[$attribute])? $name: $make, [

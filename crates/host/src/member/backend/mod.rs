@@ -1,4 +1,4 @@
-//! Members whose bytes no file holds as they are: disks at NBD servers, and disk images of other
+//! Members whose bytes are in no file as they are: disks at NBD servers, and disk images of other
 //! kinds. Such members are only read; changes go to an overlay.
 
 #[cfg(feature = "images")]
@@ -22,7 +22,7 @@ pub(crate) use self::uri::is_nbd;
 
 /// Where the bytes of such a member come from.
 pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
-    /// Fills `bytes` from a byte of the member on. May wait for another machine.
+    /// Fills `bytes` from a byte of the member on. The read may have to wait for another machine.
     ///
     /// # Errors
     /// When the bytes cannot be read.

@@ -176,8 +176,7 @@ impl Connection {
         Ok((Self { stream, cookie: 0 }, found))
     }
 
-    /// Reads; the inner error is what the server says of these bytes, after which the connection
-    /// goes on.
+    /// Reads. The inner error is the server's for these bytes, after which the connection goes on.
     fn read(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<Option<io::Error>> {
         self.cookie += 1;
         let mut request = REQUEST_MAGIC.to_be_bytes().to_vec();
