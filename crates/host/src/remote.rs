@@ -175,6 +175,9 @@ impl Remote {
     }
 
     /// Returns whether there is a volume of this name. If so it is open for reading after this.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
     pub fn has_volume(&mut self, name: &str) -> Result<bool, RemoteError> {
         let name = name.to_owned();
         match self.exchange(|tag| Message::OpenVolume { tag, name, write: false })? {
@@ -185,6 +188,9 @@ impl Remote {
     }
 
     /// Returns the node's description and its volumes.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
     pub fn survey(&mut self) -> Result<NodeSurvey, RemoteError> {
         let mut all: Option<NodeSurvey> = None;
         let mut after = String::new();
@@ -228,6 +234,9 @@ impl Remote {
     }
 
     /// Returns the sessions of clients with the node, without this one.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
     pub fn sessions(&mut self) -> Result<Vec<SessionInfo>, RemoteError> {
         let mut all = Vec::new();
         let mut from = 0;
@@ -248,6 +257,9 @@ impl Remote {
 
     /// Makes the node take nothing more from the client that has this array, nor from any before
     /// it, and waits until their operations are over.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
     pub fn fence(&mut self, array: [u8; 16], client: u64) -> Result<Granted, RemoteError> {
         let mut epoch = Epoch(1);
         loop {
@@ -296,6 +308,9 @@ impl Remote {
     }
 
     /// Returns the vote that the node would give for an array. Nothing changes.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
     pub fn vote(&mut self, array: [u8; 16]) -> Result<Voter, RemoteError> {
         match self.ask(|tag| Message::ReadVote { tag, array })? {
             Message::VoteIs { granted, view, incarnation, node, .. } => {
@@ -316,6 +331,9 @@ impl Remote {
     }
 
     /// Makes the node store the view of an array that it has granted.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
     pub fn record(&mut self, view: View) -> Result<(), RemoteError> {
         match self.ask(|tag| Message::StoreView { tag, view })? {
             Message::Ok { .. } => Ok(()),

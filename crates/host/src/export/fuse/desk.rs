@@ -46,6 +46,9 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// Creates the queue: messages sent to it arrive at the receiver, and `wake` is signalled.
+    ///
+    /// # Errors
+    /// When the system is out of descriptors.
     pub(super) fn new() -> io::Result<(Self, Receiver<Say>, Arc<OwnedFd>)> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
