@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod circles;
+mod english;
 mod features;
 mod map;
 mod pages;
