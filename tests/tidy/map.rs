@@ -5,10 +5,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::{children, read, report, root, sources, stem};
+use super::{MAX_COLUMNS, at, children, numbered, read, report, root, sources, stem};
 
 /// Levels of modules below `src` that the map lists: a module, and those within it.
 const LEVELS: usize = 2;
+
+/// Lines of ARCHITECTURE.md.
+const PAGE_LINES: usize = 130;
 
 const HEAD: &str = "\
 # Map of the modules
@@ -99,4 +102,36 @@ fn sentences_end_before_the_next_one() {
     let linked = "See [`A`](super::A) and\n//! [`B::c`], then\n//!\n//! No.";
     assert_eq!(of(linked), "See `A` and `B::c`, then");
     assert_eq!(first_sentence("use a;\n"), "");
+}
+
+/// ARCHITECTURE.md is a page, and the files and folders that it names are there: below the root,
+/// below `crates`, or in the folder of the one before.
+#[test]
+fn the_page_of_architecture_names_what_is_there() {
+    let page = root().join("ARCHITECTURE.md");
+    let text = read(&page);
+    let mut findings = Vec::new();
+    let mut folder = root();
+    let mut count = 0;
+    for (number, line) in numbered(&text) {
+        if number > PAGE_LINES {
+            findings.push(at(&page, number, &format!("longer than {PAGE_LINES} lines")));
+        }
+        if line.chars().count() > MAX_COLUMNS {
+            findings.push(at(&page, number, &format!("longer than {MAX_COLUMNS} columns")));
+        }
+        let names = line.split('`').skip(1).step_by(2);
+        for name in names.filter(|name| name.ends_with(".rs") || name.ends_with('/')) {
+            count += 1;
+            let places = [root().join("crates").join(name), root().join(name), folder.join(name)];
+            let Some(found) = places.iter().find(|place| place.exists()) else {
+                findings.push(at(&page, number, &format!("{name} is not there")));
+                continue;
+            };
+            let lies_in = found.parent().expect("a folder");
+            folder = if found.is_dir() { found.clone() } else { lies_in.to_owned() };
+        }
+    }
+    assert!(count > 50, "{count} names");
+    report(&findings);
 }
