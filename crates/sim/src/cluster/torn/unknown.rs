@@ -30,8 +30,7 @@ struct Write {
 /// the block may be an error for good: it is *unknown*, unless it was written and made durable
 /// since, or the member had it all the time and nobody else was lost. A durable write ends that.
 /// (Where records were stored when the client began, a member that was not there may lack its part
-/// of them, so what it had does not count. Nor does it where the member may have a list of bad
-/// blocks of its own, which nobody reads as it returns.)
+/// of them, so what it had does not count.)
 ///
 /// It is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
 /// [`flushed`](Self::flushed)), of a [loss](Self::power_lost), of clients that
@@ -59,7 +58,7 @@ pub(super) struct Unknown {
     away: BTreeSet<Role>,
     /// The only one, who had all when power was lost.
     alone: Option<Role>,
-    /// Who was in sync then, and has no list of bad blocks.
+    /// Who was in sync then.
     held: Vec<Role>,
 }
 
@@ -103,8 +102,7 @@ impl Unknown {
     /// Power is lost; in the slices that are `marked` sums may not fit. These members held all.
     pub(super) fn power_lost(&mut self, marked: impl Fn(u64) -> bool, held: Vec<Role>) {
         self.writes.clear();
-        let none_listed = self.unknown.is_empty() && self.sums.is_empty();
-        self.held = if none_listed { held } else { Vec::new() };
+        self.held = held;
         for block in self.blocks() {
             let slice = self.slice(block);
             if marked(slice.0) {
