@@ -104,9 +104,12 @@ impl Comment {
         }
         if line.starts_with("```") {
             self.is_code = !self.is_code;
-            self.end_paragraph();
-        } else if self.is_code {
-        } else if line.is_empty() || line.starts_with(['|', '#']) || is_numbered(line) {
+            return self.end_paragraph();
+        }
+        if self.is_code {
+            return;
+        }
+        if line.is_empty() || line.starts_with(['|', '#']) || is_numbered(line) {
             self.end_paragraph();
         } else if let Some(item) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")) {
             self.end_paragraph();
