@@ -2,21 +2,21 @@
 //! control socket and readers of an array that is not served. The engine drains the channel when
 //! the eventfd in its ring fires.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use braid_array::action::Command;
 use braid_array::status::Status;
 use braid_array::{Refusal, RequestError};
 
 use crate::fabric::Protection;
+pub use crate::mailbox::Done;
+use crate::mailbox::Mailbox;
 use crate::member::MemberFile;
 use crate::users::User;
 use braid_array::figures::Figures;
-
-/// Called once, on the engine's thread, with the answer; must not block.
-pub type Done<T> = Box<dyn FnOnce(T) + Send>;
 
 /// A message to the engine. A machine that serves no requests answers only `Command`, `Clients` and
 /// `Figures`; `done` of another is dropped. Offsets and lengths are bytes and multiples of the
@@ -102,8 +102,7 @@ pub enum Message {
 /// A handle to the engine; clone it freely.
 #[derive(Clone, Debug)]
 pub struct Door {
-    sender: Sender<Message>,
-    wake: Arc<OwnedFd>,
+    mailbox: Mailbox<Message>,
 }
 
 impl Door {
@@ -111,33 +110,18 @@ impl Door {
     /// signalled.
     #[must_use]
     pub const fn new(sender: Sender<Message>, wake: Arc<OwnedFd>) -> Self {
-        Self { sender, wake }
+        Self { mailbox: Mailbox::new(sender, wake) }
     }
 
     /// Sends a message in. False when the engine has ended.
     pub fn send(&self, message: Message) -> bool {
-        if self.sender.send(message).is_err() {
-            return false;
-        }
-        #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's byte order")]
-        let one = 1u64.to_ne_bytes();
-        // An eventfd write fails only when its counter is full, and then the engine wakes anyway.
-        let _ = rustix::io::write(self.wake.as_fd(), &one);
-        true
+        self.mailbox.send(message).is_ok()
     }
 
     /// Sends the message that `make` builds around a `done` and waits for the answer. `None` when
     /// the engine has ended or ends first. Never call this on the engine's thread.
     pub fn call<T: Send + 'static>(&self, make: impl FnOnce(Done<T>) -> Message) -> Option<T> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        let done = Box::new(move |value| {
-            // Nobody waits any longer when this fails.
-            let _ = answer.send(value);
-        });
-        if !self.send(make(done)) {
-            return None;
-        }
-        answered.recv().ok()
+        self.mailbox.call(Duration::MAX, make).ok()
     }
 
     /// A copy of the state. `None` when the engine has ended.

@@ -36,7 +36,7 @@ use crate::driver::{self, Completion, Driver, Op};
 use crate::execute::{self, Executor};
 use crate::fabric::{self, Fabric, Network};
 use crate::member::MemberFile;
-use crate::store::Store;
+use crate::store::{Store, StoreQueue};
 use crate::token::{ExportId, Owner, Token};
 
 /// Time that clients have to take their last replies when the engine ends.
@@ -168,6 +168,7 @@ impl Engine {
         drop((door, exports_door));
         let driver = driver(arena.memory())?;
         let core = Core::new(arena, driver, annexes);
+        let store = store.map(|store| StoreQueue::start(store, Arc::clone(&wake))).transpose()?;
         let started = std::time::Instant::now();
         let ended = None;
         let mut running = Loop {
@@ -188,8 +189,8 @@ impl Engine {
         };
         running.serve()?;
         running.say_farewell()?;
-        let Loop { executor, core, exports, mut door_side, ended, .. } = running;
-        drop((executor, core, exports));
+        let Loop { executor, core, exports, store, mut door_side, ended, .. } = running;
+        drop((executor, core, exports, store));
         door_side.refuse_rest();
         if let Some(done) = ended {
             done(Ok(()));
@@ -208,7 +209,7 @@ struct Loop {
     wake: Arc<OwnedFd>,
     hook: Option<EventHook>,
     fabric: Option<Box<dyn Fabric>>,
-    store: Option<Store>,
+    store: Option<StoreQueue>,
     started: std::time::Instant,
     /// The array has stopped, and this one is to be told.
     ended: Option<CommandDone>,
@@ -369,13 +370,21 @@ impl Loop {
             self.carry_out(action);
             any = true;
         }
-        let Self { executor, core, .. } = self;
+        let Self { executor, core, machine, store, .. } = self;
         while let Some((io, result)) = executor.next_done(&mut core.driver, core.now) {
             core.arena.unlend(io);
-            self.machine.handle(core.now, Event::Done { io, result });
+            machine.handle(core.now, Event::Done { io, result });
+            any = true;
+        }
+        while let Some(event) = store.as_mut().and_then(|store| store.take(executor)) {
+            machine.handle(core.now, event);
             any = true;
         }
         any
+    }
+
+    fn store(&mut self) -> &mut StoreQueue {
+        self.store.as_mut().expect("a store for a machine that asks")
     }
 
     /// Disconnects a client, as memory is short: of the first export that has such a client, the
@@ -432,20 +441,12 @@ impl Loop {
                 let fabric = self.fabric.as_mut().expect("a fabric for a machine that asks");
                 fabric.start(&mut self.core.driver, op);
             }
-            Action::Survey { io, after, most } => {
-                let store = self.store.as_ref().expect("a store for a machine that asks");
-                let result = store.survey(&after, most);
-                self.machine.handle(self.core.now, Event::Survey { io, result });
-            }
+            Action::Survey { io, after, most } => self.store().survey(io, after, most),
+            Action::Note { io, op } => self.store().note(io, op),
             Action::Volume { io, op } => {
-                let store = self.store.as_mut().expect("a store for a machine that asks");
-                let result = store.carry_out(&mut self.executor, op);
-                self.machine.handle(self.core.now, Event::Volume { io, result });
-            }
-            Action::Note { io, op } => {
-                let store = self.store.as_mut().expect("a store for a machine that asks");
-                let event = store.note(io, &op);
-                self.machine.handle(self.core.now, event);
+                let Self { store, executor, .. } = self;
+                let store = store.as_mut().expect("a store for a machine that asks");
+                store.volume(executor, io, op);
             }
         }
     }

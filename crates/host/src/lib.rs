@@ -18,6 +18,7 @@ pub mod key;
 pub mod limits;
 mod lock;
 mod log;
+mod mailbox;
 pub mod member;
 mod nbd_proto;
 pub mod node;

@@ -9,19 +9,21 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use braid_array::action::Event;
-use braid_array::fabric::{NoteOp, Survey, Volume, VolumeOp};
-use braid_array::{IoError, IoId, MemberId, Outcome, Refusal, SECTOR_BYTES};
+use braid_array::fabric::{NoteOp, Survey};
+use braid_array::{IoError, IoId, Outcome, Refusal, SECTOR_BYTES};
 use braid_cluster::node::NOTE_ENDING;
 use braid_cluster::wire::valid_volume_name;
 use rustix::fs::Access;
 
-use crate::execute::Executor;
 use crate::member::{self, MemberFile, Mode};
 use crate::run_dir::PassingLock;
 use crate::system::{describe, make_durable_dirs};
 
+mod queue;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use queue::StoreQueue;
 
 /// Eight bytes, the number of the store. No volume is called so.
 const ID_FILE: &str = ".id";
@@ -29,20 +31,16 @@ const ID_FILE: &str = ".id";
 /// The volumes and notes of one node, in a [`directory`](Self::directory), which no other node can
 /// use meanwhile, or in [`memory`](Self::memory). Notes are small files by name, such as votes.
 ///
-/// A volume is a member that comes and goes by name (see `braid_array::fabric::VolumeOp`). A volume
-/// that is opened gets an id, the lowest that is free, and becomes a member of the executor under
-/// that id until it is closed or deleted; it is open at most once. The engine calls the store for
-/// the machine's operations: `carry_out` for volumes, `note` for notes, `survey` to list all.
-/// [`id`](Self::id) is the number by which arrays count this node's vote.
+/// A volume is a member that comes and goes by name (see `braid_array::fabric::VolumeOp`). The
+/// engine reaches the store through a [`StoreQueue`]. [`id`](Self::id) is the number by which
+/// arrays count this node's vote.
 ///
-/// An acknowledged create or delete survives a power cut. The operations are few and short, and
-/// block the engine while they run. Errors are [`Refusal`]s that name the reason and a next step;
-/// sizes are in bytes, multiples of a sector.
+/// An acknowledged create or delete survives a power cut. Each call may wait for the disk. Errors
+/// are [`Refusal`]s that name the reason and a next step; sizes are in bytes, multiples of a
+/// sector.
 #[derive(Debug)]
 pub struct Store {
     place: Place,
-    /// The open volumes; the index is the id.
-    open: Vec<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -84,20 +82,17 @@ impl Store {
             _ => fail("cannot be locked", &error),
         })?;
         let path = std::path::absolute(path).map_err(|e| fail("has no absolute path", &e))?;
-        Ok(Self { place: Place::Directory { path, handle, _lock: lock }, open: Vec::new() })
+        Ok(Self { place: Place::Directory { path, handle, _lock: lock } })
     }
 
     /// Memory; gone when the process ends.
     #[must_use]
     pub const fn memory() -> Self {
-        Self {
-            place: Place::Memory { volumes: BTreeMap::new(), notes: BTreeMap::new() },
-            open: Vec::new(),
-        }
+        Self { place: Place::Memory { volumes: BTreeMap::new(), notes: BTreeMap::new() } }
     }
 
     /// Lists at most so many volumes and notes, with names behind `after`.
-    pub(crate) fn survey(&self, after: &str, most: usize) -> Result<Survey, Refusal> {
+    fn survey(&self, after: &str, most: usize) -> Result<Survey, Refusal> {
         let mut all = self.place.list()?;
         all.retain(|(name, _)| name.as_str() > after);
         all.sort();
@@ -143,40 +138,20 @@ impl Store {
         })
     }
 
-    /// Carries out an operation of a machine.
-    pub(crate) fn carry_out(
-        &mut self,
-        executor: &mut Executor,
-        op: VolumeOp,
-    ) -> Result<Volume, Refusal> {
-        match op {
-            VolumeOp::Create { name, bytes } => {
-                check_name(&name)?;
-                if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
-                    let reason = format!("{bytes} bytes are no size for a volume");
-                    return Err(Refusal::new(reason, "use whole sectors"));
-                }
-                self.place.create(&name, bytes)?;
-                self.admit(executor, name)
-            }
-            VolumeOp::Open { name } => {
-                check_name(&name)?;
-                self.admit(executor, name)
-            }
-            VolumeOp::Close { member } => {
-                self.release(executor, member)?;
-                Ok(Volume { member, bytes: 0 })
-            }
-            VolumeOp::Delete { member } => {
-                let name = self.release(executor, member)?;
-                self.place.remove(&name)?;
-                Ok(Volume { member, bytes: 0 })
-            }
-        }
+    fn create(&mut self, name: &str, bytes: u64) -> Result<(), Refusal> {
+        self.place.create(name, bytes)
+    }
+
+    fn open(&self, name: &str) -> Result<MemberFile, Refusal> {
+        self.place.open(name)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), Refusal> {
+        self.place.remove(name)
     }
 
     /// Carries out an operation on notes.
-    pub(crate) fn note(&mut self, io: IoId, op: &NoteOp) -> Event {
+    fn note(&mut self, io: IoId, op: &NoteOp) -> Event {
         let result = match op {
             NoteOp::Read { name } => match self.place.read_note(name) {
                 Ok(bytes) => return Event::Loaded { io, bytes },
@@ -189,33 +164,6 @@ impl Store {
             tracing::error!(error = %describe(error), "a note is not kept as it should be");
         }
         Event::Done { io, result: result.map(|()| Outcome::Done).map_err(|_| IoError::GONE) }
-    }
-
-    /// Opens a volume and gives it an id.
-    fn admit(&mut self, executor: &mut Executor, name: String) -> Result<Volume, Refusal> {
-        if self.open.iter().flatten().any(|open| *open == name) {
-            return Err(Refusal::new("it is open already", "stop the array that uses it"));
-        }
-        let file = self.place.open(&name)?;
-        let free = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
-        let member = u16::try_from(free).map(MemberId);
-        let many = |_| Refusal::new("too many volumes are open", "close some first");
-        let member = member.map_err(many)?;
-        let bytes = file.sectors * SECTOR_BYTES;
-        if !executor.attach(member, file) {
-            return Err(Refusal::new("its id is in use", "open it at another node"));
-        }
-        self.open.resize(self.open.len().max(free + 1), None);
-        self.open[free] = Some(name);
-        Ok(Volume { member, bytes })
-    }
-
-    /// Closes a volume, on which nothing is in flight.
-    fn release(&mut self, executor: &mut Executor, member: MemberId) -> Result<String, Refusal> {
-        let open = self.open.get_mut(usize::from(member.0)).and_then(Option::take);
-        let name = open.ok_or_else(|| Refusal::new("no such volume is open", "open it first"))?;
-        executor.detach(member);
-        Ok(name)
     }
 }
 
@@ -438,6 +386,18 @@ fn no_volume() -> Refusal {
 
 fn refused(what: &str, error: &io::Error) -> Refusal {
     Refusal::new(format!("cannot be {what}: {}", describe(error)), "check the store of the node")
+}
+
+/// Checks the name of a volume, and its size in bytes if it is to be made.
+fn check_volume(name: &str, bytes: Option<u64>) -> Result<(), Refusal> {
+    check_name(name)?;
+    match bytes {
+        Some(bytes) if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) => {
+            let reason = format!("{bytes} bytes are no size for a volume");
+            Err(Refusal::new(reason, "use whole sectors"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), Refusal> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use braid_array::Instant;
@@ -18,9 +18,9 @@ use super::FAREWELL;
 use super::core::Core;
 use super::export::Export;
 use crate::door::Done;
-use crate::driver;
 use crate::execute::Executor;
 use crate::handover::{self, Handover};
+use crate::mailbox::Mailbox;
 use crate::token::ExportId;
 use crate::users::User;
 
@@ -86,9 +86,7 @@ pub(super) struct Exports {
 /// Where other threads have exports added and removed.
 #[derive(Clone, Debug)]
 pub(crate) struct ExportsDoor {
-    sender: Sender<Ask>,
-    /// The engine's.
-    wake: Arc<OwnedFd>,
+    mailbox: Mailbox<Ask>,
 }
 
 impl Exports {
@@ -96,7 +94,7 @@ impl Exports {
     pub(super) fn new(wake: Arc<OwnedFd>) -> (Self, ExportsDoor) {
         let (sender, asked) = mpsc::channel();
         let exports = Self { places: Slab::new(), asked, holding: None, handed_over: false };
-        (exports, ExportsDoor { sender, wake })
+        (exports, ExportsDoor { mailbox: Mailbox::new(sender, wake) })
     }
 
     /// Adds one; it has to be started.
@@ -264,10 +262,8 @@ impl Exports {
 
 impl ExportsDoor {
     fn send(&self, ask: Ask) {
-        // Who asks an engine that has ended hears that nobody answers.
-        if self.sender.send(ask).is_ok() {
-            driver::signal(&self.wake);
-        }
+        // An engine that has ended has no exports.
+        let _ = self.mailbox.send(ask);
     }
 
     /// Sends the request that `make` builds around a `done`, and waits for the answer. `None` when
@@ -277,12 +273,7 @@ impl ExportsDoor {
         limit: Duration,
         make: impl FnOnce(Done<T>) -> Ask,
     ) -> Option<T> {
-        let (answer, answered) = mpsc::sync_channel(1);
-        self.send(make(Box::new(move |value| {
-            // Nobody waits any longer when this fails.
-            let _ = answer.send(value);
-        })));
-        answered.recv_timeout(limit).ok()
+        self.mailbox.call(limit, make).ok()
     }
 
     /// Adds an export, which begins at once. `None` when the engine has ended.

@@ -1,15 +1,14 @@
 //! Members that are read through a backend, which may wait for another machine or unpack data. Each
 //! has a thread of its own, which wakes the engine up after each read.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::driver;
+use crate::mailbox::Mailbox;
 use crate::member::Backend;
 
 /// A read to be done for a flight.
@@ -31,23 +30,23 @@ pub(super) struct Brought {
 /// The reading threads, and the results that they have brought.
 #[derive(Debug)]
 pub(super) struct Backends {
-    brought: Arc<Mutex<VecDeque<Brought>>>,
-    wake: Arc<OwnedFd>,
+    brought: Receiver<Brought>,
+    mailbox: Mailbox<Brought>,
 }
 
 impl Backends {
     /// `wake` is signalled when something was brought.
     pub(super) fn new(wake: Arc<OwnedFd>) -> Self {
-        Self { brought: Arc::default(), wake }
+        let (sender, brought) = mpsc::channel();
+        Self { brought, mailbox: Mailbox::new(sender, wake) }
     }
 
     /// Starts a thread that reads a member, and returns the channel of its reads. The thread ends
     /// when all copies of that are dropped.
     pub(super) fn reader(&self, backend: Arc<dyn Backend>) -> Sender<Wanted> {
         let (sender, receiver) = mpsc::channel();
-        let brought = Arc::clone(&self.brought);
-        let wake = Arc::clone(&self.wake);
-        let read = move || read(&*backend, &receiver, &brought, &wake);
+        let mailbox = self.mailbox.clone();
+        let read = move || read(&*backend, &receiver, &mailbox);
         // Without a thread nothing takes what is wanted, and that is noticed when it is sent.
         let _ = std::thread::Builder::new().name("member".into()).spawn(read);
         sender
@@ -55,22 +54,17 @@ impl Backends {
 
     /// The next that was brought.
     pub(super) fn take(&self) -> Option<Brought> {
-        self.brought.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.brought.try_recv().ok()
     }
 }
 
-fn read(
-    backend: &dyn Backend,
-    wanted: &Receiver<Wanted>,
-    brought: &Mutex<VecDeque<Brought>>,
-    wake: &OwnedFd,
-) {
+fn read(backend: &dyn Backend, wanted: &Receiver<Wanted>, brought: &Mailbox<Brought>) {
     for Wanted { index, offset, len } in wanted {
         let mut bytes = vec![0; len as usize];
         let result = backend.read_exact_at(&mut bytes, offset);
         let bytes = result.map(|()| bytes).map_err(|error| errno_of(&error));
-        brought.lock().unwrap_or_else(PoisonError::into_inner).push_back(Brought { index, bytes });
-        driver::signal(wake);
+        // An engine that has ended hears of nothing.
+        let _ = brought.send(Brought { index, bytes });
     }
 }
 

@@ -1,9 +1,49 @@
+use braid_array::MemberId;
+use braid_array::action::Event;
+use braid_array::fabric::{Volume, VolumeOp};
+use rustix::event::{EventfdFlags, eventfd};
+
 use super::*;
 use crate::arena::Arena;
+use crate::execute::Executor;
 
-fn executor() -> Executor {
-    let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    Executor::new(Vec::new(), Arena::new(0, 1).unwrap().zeroes(), wake.into())
+/// A store that waits for each answer.
+struct Asked {
+    queue: StoreQueue,
+    executor: Executor,
+}
+
+impl Asked {
+    fn new(store: Store) -> Self {
+        let wake = || eventfd(0, EventfdFlags::CLOEXEC).unwrap().into();
+        let executor = Executor::new(Vec::new(), Arena::new(0, 1).unwrap().zeroes(), wake());
+        Self { queue: StoreQueue::start(store, wake()).unwrap(), executor }
+    }
+
+    fn answer(&mut self) -> Event {
+        self.queue.wait(&mut self.executor)
+    }
+
+    fn volume(&mut self, op: VolumeOp) -> Result<Volume, Refusal> {
+        self.queue.volume(&mut self.executor, IoId(1), op);
+        match self.answer() {
+            Event::Volume { io: IoId(1), result } => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn note(&mut self, op: NoteOp) -> Event {
+        self.queue.note(IoId(2), op);
+        self.answer()
+    }
+
+    fn survey(&mut self, after: &str, most: usize) -> Survey {
+        self.queue.survey(IoId(3), after.to_owned(), most);
+        match self.answer() {
+            Event::Survey { io: IoId(3), result } => result.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 fn create(name: &str, bytes: u64) -> VolumeOp {
@@ -18,9 +58,9 @@ fn open(name: &str) -> VolumeOp {
 fn volumes_come_and_go_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let on_disk = Store::directory(&directory.path().join("new/store")).unwrap();
-    for mut store in [on_disk, Store::memory()] {
-        let mut executor = executor();
-        let mut ask = |op| store.carry_out(&mut executor, op);
+    for store in [on_disk, Store::memory()] {
+        let mut store = Asked::new(store);
+        let mut ask = |op| store.volume(op);
         let a = ask(create("a", 1 << 20)).unwrap();
         let b = ask(create("b", 8192)).unwrap();
         assert_eq!((a.member, a.bytes), (MemberId(0), 1 << 20));
@@ -44,17 +84,16 @@ fn volumes_come_and_go_by_name() {
 #[test]
 fn nonsense_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut store = Store::directory(directory.path()).unwrap();
-    let mut executor = executor();
+    let mut store = Asked::new(Store::directory(directory.path()).unwrap());
     for name in ["", "../a", ".a", "a/b", "a b"] {
-        let said = store.carry_out(&mut executor, create(name, 4096)).unwrap_err().to_string();
+        let said = store.volume(create(name, 4096)).unwrap_err().to_string();
         assert!(said.starts_with("not a name for a volume; "), "{said}");
-        assert!(store.carry_out(&mut executor, open(name)).is_err());
+        assert!(store.volume(open(name)).is_err());
     }
     for bytes in [0, 1000] {
-        assert!(store.carry_out(&mut executor, create("a", bytes)).is_err());
+        assert!(store.volume(create("a", bytes)).is_err());
     }
-    let said = store.carry_out(&mut executor, create("a", 1 << 60)).unwrap_err().reason;
+    let said = store.volume(create("a", 1 << 60)).unwrap_err().reason;
     assert!(said.contains("do not fit into the node's file system: "), "{said}");
     let left = std::fs::read_dir(directory.path()).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
@@ -83,16 +122,15 @@ fn a_directory_is_the_store_of_one_node() {
 #[test]
 fn a_volume_in_use_elsewhere_is_not_opened() {
     let directory = tempfile::tempdir().unwrap();
-    let mut store = Store::directory(directory.path()).unwrap();
-    let mut executor = executor();
-    let a = store.carry_out(&mut executor, create("a", 4096)).unwrap();
-    store.carry_out(&mut executor, VolumeOp::Close { member: a.member }).unwrap();
+    let mut store = Asked::new(Store::directory(directory.path()).unwrap());
+    let a = store.volume(create("a", 4096)).unwrap();
+    store.volume(VolumeOp::Close { member: a.member }).unwrap();
     let held = member::open(&directory.path().join("a"), Mode::ReadWrite, true).unwrap();
-    let said = store.carry_out(&mut executor, open("a")).unwrap_err().to_string();
+    let said = store.volume(open("a")).unwrap_err().to_string();
     let us = format!("(process {}); ", std::process::id());
     assert!(said.starts_with("in use by ") && said.contains(&us), "{said}");
     drop(held);
-    store.carry_out(&mut executor, open("a")).unwrap();
+    store.volume(open("a")).unwrap();
 }
 
 #[test]
@@ -123,30 +161,29 @@ fn a_number_that_was_never_durable_is_drawn_anew_unless_the_node_has_voted() {
 #[test]
 fn notes_are_listed_and_removed() {
     let directory = tempfile::tempdir().unwrap();
-    for mut store in [Store::directory(directory.path()).unwrap(), Store::memory()] {
-        let mut executor = executor();
+    for store in [Store::directory(directory.path()).unwrap(), Store::memory()] {
+        let mut store = Asked::new(store);
         for name in ["a", "c"] {
-            store.carry_out(&mut executor, create(name, 4096)).unwrap();
+            store.volume(create(name, 4096)).unwrap();
         }
         let note = |name: &str| format!("{name}{NOTE_ENDING}");
         for name in ["b", "d"] {
             let op = NoteOp::Write { name: note(name), at: 0, bytes: vec![1; 512] };
-            store.note(IoId(0), &op);
+            store.note(op);
         }
-        let first = store.survey("", 3).unwrap();
+        let first = store.survey("", 3);
         assert_eq!((first.volumes.len(), &first.notes, first.more), (2, &vec![note("b")], true));
-        let rest = store.survey("c", 3).unwrap();
+        let rest = store.survey("c", 3);
         assert_eq!((rest.volumes.len(), &rest.notes, rest.more), (0, &vec![note("d")], false));
-        let op = NoteOp::Remove { name: note("b") };
-        let done = |store: &mut Store| match store.note(IoId(0), &op) {
+        let done = |store: &mut Asked| match store.note(NoteOp::Remove { name: note("b") }) {
             Event::Done { result, .. } => result,
             other => panic!("{other:?}"),
         };
         assert_eq!(done(&mut store), Ok(Outcome::Done));
-        assert_eq!(store.survey("", 9).unwrap().notes, [note("d")]);
+        assert_eq!(store.survey("", 9).notes, [note("d")]);
         // Said again after the directory could not be made durable.
         assert_eq!(done(&mut store), Ok(Outcome::Done));
-        let read = store.note(IoId(0), &NoteOp::Read { name: note("b") });
+        let read = store.note(NoteOp::Read { name: note("b") });
         assert!(matches!(&read, Event::Loaded { bytes, .. } if bytes.is_empty()), "{read:?}");
     }
 }
@@ -157,4 +194,23 @@ fn what_volumes_may_take_of_an_unreadable_directory_is_not_known() {
     File::create(dir.path().join("volume")).unwrap().set_len(1 << 20).unwrap();
     assert_eq!(promised(dir.path()), Ok(1 << 20));
     assert!(promised(&dir.path().join("none")).unwrap_err().reason.contains("looked at"));
+}
+
+/// A file that takes no data until somebody reads it stands for a disk that hangs.
+#[test]
+fn a_disk_that_hangs_does_not_keep_the_engine() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Asked::new(Store::directory(directory.path()).unwrap());
+    let a = store.volume(create("a", 4096)).unwrap();
+    let name = format!("slow{NOTE_ENDING}");
+    let path = directory.path().join(&name);
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, 0o600.into(), 0).unwrap();
+    store.queue.note(IoId(4), NoteOp::Write { name, at: 0, bytes: vec![1; 512] });
+    assert_eq!(store.volume(VolumeOp::Close { member: a.member }), Ok(Volume { bytes: 0, ..a }));
+    let reader = File::open(&path).unwrap();
+    // A position means nothing there, so the write fails.
+    assert!(matches!(store.answer(), Event::Done { io: IoId(4), result: Err(_) }));
+    drop(reader);
+    assert_eq!(store.volume(open("a")), Ok(a));
 }

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 
 use super::tree::{Parts, Tree};
-use crate::driver;
+use crate::mailbox::Mailbox;
 
 /// Time in which requests of a mount that is removed have to be answered.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,8 +40,7 @@ pub(super) enum Say {
 /// The server's counter; drop it and nothing is heard any more.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    sender: Sender<Say>,
-    wake: Arc<OwnedFd>,
+    mailbox: Mailbox<Say>,
 }
 
 impl Desk {
@@ -53,35 +52,25 @@ impl Desk {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(rustix::event::eventfd(0, flags)?);
         let (sender, says) = mpsc::channel();
-        Ok((Self { sender, wake: Arc::clone(&wake) }, says, wake))
-    }
-
-    fn say(&self, say: Say) {
-        // A server that is gone answers nobody.
-        if self.sender.send(say).is_ok() {
-            driver::signal(&self.wake);
-        }
+        Ok((Self { mailbox: Mailbox::new(sender, Arc::clone(&wake)) }, says, wake))
     }
 
     /// Queues a mount to be served, under a number below [`MAX_MOUNTS`](super::MAX_MOUNTS) that no
     /// other has.
     pub(crate) fn add(&self, number: usize, mounted: Mounted) {
-        self.say(Say::Add { number, mounted });
+        // A server that is gone serves nothing.
+        let _ = self.mailbox.send(Say::Add { number, mounted });
     }
 
     /// Makes a mount show the parts of its file. The parts are visible when this returns, unless
     /// the engine does not answer.
     pub(crate) fn show(&self, number: usize, parts: Parts) {
-        let (shown, is_shown) = mpsc::sync_channel(1);
-        self.say(Say::Show { number, parts, shown });
-        let _ = is_shown.recv_timeout(PATIENCE);
+        let _ = self.mailbox.ask(PATIENCE, |shown| Say::Show { number, parts, shown });
     }
 
     /// Stops serving a mount; its remaining users get errors. The number is free when this returns
     /// true. Otherwise a member has not yet answered a request of the mount.
     pub(crate) fn remove(&self, number: usize) -> bool {
-        let (gone, is_gone) = mpsc::sync_channel(1);
-        self.say(Say::Remove { number, gone });
-        is_gone.recv_timeout(PATIENCE).is_ok()
+        self.mailbox.ask(PATIENCE, |gone| Say::Remove { number, gone }).is_ok()
     }
 }

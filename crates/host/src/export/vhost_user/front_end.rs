@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use vhost::vhost_user::message::{
@@ -21,7 +22,8 @@ use super::device::{Device, MAX_RINGS, feature};
 use super::inflight::{Notes, Region, ring_bytes};
 use super::memory::{MAX_REGIONS, Table};
 use super::ring::{MAX_SIZE, Ring, Setup};
-use super::says::{Ended, Opened, Say, Says};
+use super::says::{Opened, Say, Says};
+use crate::mailbox::ReceiverGone;
 
 /// Settings of a ring.
 #[derive(Debug, Default)]
@@ -60,7 +62,7 @@ impl FrontEnd {
     }
 
     fn say(&self, say: Say) -> Result<()> {
-        self.says.say(say).map_err(ended)
+        self.says.send(say).map_err(ended)
     }
 
     fn has(&self, feature: u64) -> bool {
@@ -102,7 +104,10 @@ impl FrontEnd {
     /// Waits until a ring is not served any more.
     fn stop(&mut self, index: usize) -> Result<()> {
         if self.vrings[index].started {
-            let base = self.says.ask(|done| Say::Stop { ring: index, done }).map_err(ended)?;
+            let base = self
+                .says
+                .ask(Duration::MAX, |done| Say::Stop { ring: index, done })
+                .map_err(ended)?;
             self.vrings[index].base = base;
             self.vrings[index].started = false;
         }
@@ -116,7 +121,7 @@ impl FrontEnd {
     }
 }
 
-const fn ended(_: Ended) -> Error {
+const fn ended(_: ReceiverGone) -> Error {
     Error::BackendInternalError
 }
 

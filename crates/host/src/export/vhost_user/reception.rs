@@ -14,7 +14,8 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::device::Device;
 use super::front_end::FrontEnd;
-use super::says::{Ended, Say, Says};
+use super::says::{Say, Says};
+use crate::mailbox::ReceiverGone;
 use crate::users::{Process, User};
 
 /// When the system is out of descriptors or memory, how long until the next try.
@@ -26,7 +27,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Reception {
     listener: UnixListener,
     /// The connected front end; `Err` when no more are accepted.
-    connected: Mutex<Result<Option<UnixStream>, Ended>>,
+    connected: Mutex<Result<Option<UnixStream>, ReceiverGone>>,
 }
 
 impl Reception {
@@ -45,7 +46,7 @@ impl Reception {
 
     /// Accepts no more front ends, and leaves the socket to the next process.
     pub(super) fn leave(&self) {
-        *self.connected() = Err(Ended);
+        *self.connected() = Err(ReceiverGone);
     }
 
     /// Accepts no more front ends, and disconnects the present one.
@@ -58,24 +59,24 @@ impl Reception {
         if let Ok(Some(stream)) = &*connected {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        *connected = Err(Ended);
+        *connected = Err(ReceiverGone);
     }
 
-    fn connected(&self) -> MutexGuard<'_, Result<Option<UnixStream>, Ended>> {
+    fn connected(&self) -> MutexGuard<'_, Result<Option<UnixStream>, ReceiverGone>> {
         self.connected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve_next(&self, device: &Arc<Device>, says: &Says) -> Result<(), Ended> {
+    fn serve_next(&self, device: &Arc<Device>, says: &Says) -> Result<(), ReceiverGone> {
         let stream = self.accept()?;
         let user = Process::at_other_end(&stream).map_or(User::Unseen, User::Process);
         tracing::info!(array = device.name, "vhost-user: {user} has connected");
-        says.say(Say::Here(user.clone()))?;
+        says.send(Say::Here(user.clone()))?;
         let reason = self.serve(device, says, stream);
         if let Ok(stream) = &mut *self.connected() {
             *stream = None;
         }
         // The next one may have the same memory: nothing of this one may be under way then.
-        says.ask(|done| Say::Gone { done })?;
+        says.ask(Duration::MAX, |done| Say::Gone { done })?;
         match reason {
             Error::Disconnected => {
                 tracing::info!(array = device.name, "vhost-user: {user} has gone");
@@ -87,7 +88,7 @@ impl Reception {
         Ok(())
     }
 
-    fn accept(&self) -> Result<UnixStream, Ended> {
+    fn accept(&self) -> Result<UnixStream, ReceiverGone> {
         loop {
             let accepted = self.listener.accept().and_then(|(stream, _)| {
                 let copy = stream.try_clone()?;

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender, SyncSender};
+use std::sync::mpsc::SyncSender;
 
 use super::memory::Guest;
 use super::ring::Ring;
-use crate::driver;
+use crate::mailbox::Mailbox;
 use crate::users::User;
 
 /// A ring that may be served.
@@ -56,37 +56,4 @@ pub(super) enum Say {
 }
 
 /// The way to the engine.
-#[derive(Clone, Debug)]
-pub(super) struct Says {
-    sender: Sender<Say>,
-    wake: Arc<OwnedFd>,
-}
-
-/// The engine has ended, or takes nothing any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended;
-
-impl Says {
-    /// `wake` is an eventfd that the engine watches.
-    pub(super) const fn new(sender: Sender<Say>, wake: Arc<OwnedFd>) -> Self {
-        Self { sender, wake }
-    }
-
-    /// # Errors
-    /// [`Ended`]
-    pub(super) fn say(&self, say: Say) -> Result<(), Ended> {
-        self.sender.send(say).map_err(|_| Ended)?;
-        driver::signal(&self.wake);
-        Ok(())
-    }
-
-    /// Sends the message that `make` builds around the channel of the answer, and waits for that.
-    ///
-    /// # Errors
-    /// [`Ended`].
-    pub(super) fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Say) -> Result<T, Ended> {
-        let (done, answer) = mpsc::sync_channel(1);
-        self.say(make(done))?;
-        answer.recv().map_err(|_| Ended)
-    }
-}
+pub(super) type Says = Mailbox<Say>;
