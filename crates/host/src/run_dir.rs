@@ -114,11 +114,11 @@ pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
     Ok(UnixStream::from(socket))
 }
 
-/// Makes the run directory where it is missing, and checks that it belongs to this user and others
-/// cannot write to it.
+/// Makes the run directory where it is missing, and checks that it belongs to this user, unless that
+/// is root, and that not everybody may write to it.
 ///
 /// # Errors
-/// When the directory cannot be made, belongs to another user, or others may write to it.
+/// When the directory cannot be made, or fails one of these checks.
 pub fn make_run_dir(dir: &Path) -> io::Result<()> {
     let user = rustix::process::geteuid();
     let mode = if user.is_root() { 0o755 } else { 0o700 };

@@ -1,4 +1,4 @@
-//! Where mounts come and go, from other threads, before the engine runs and while it does.
+//! The mount table: other threads add and remove mounts, before the engine runs and while it does.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,7 +37,7 @@ pub(super) enum Say {
     Remove { number: usize, gone: SyncSender<()> },
 }
 
-/// The server's counter; drop it and nothing is heard any more.
+/// The sending side of the mount table, for other threads.
 #[derive(Debug)]
 pub(crate) struct Desk {
     sender: Sender<Say>,
@@ -45,7 +45,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Creates the queue: messages sent to it arrive at the receiver, and `wake` is signalled.
+    /// Creates both sides: messages sent here arrive at the receiver, and `wake` is signalled.
     ///
     /// # Errors
     /// When the system is out of descriptors.

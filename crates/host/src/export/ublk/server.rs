@@ -183,7 +183,7 @@ impl Export for Server {
         self.short.is_empty() && !core.asks(self.id)
     }
 
-    /// Takes no more requests. The commands that wait in the kernel end with the disk, which the
+    /// Fails further requests. The commands that wait in the kernel end with the disk, which the
     /// owner of the engine takes away.
     fn close(&mut self, _core: &mut Core) {
         self.closing = true;
