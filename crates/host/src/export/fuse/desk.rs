@@ -22,7 +22,7 @@ pub(crate) struct Mounted {
     pub(super) device: OwnedFd,
     /// File system that it shows.
     pub(super) tree: Tree,
-    /// Where it is.
+    /// Directory of the mount.
     pub(super) mountpoint: PathBuf,
 }
 
