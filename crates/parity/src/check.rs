@@ -32,7 +32,7 @@ enum Suspect {
 }
 
 impl Kernels {
-    /// Does the same as [`crate::check`].
+    /// Compares a stripe as [`crate::check`] does.
     pub fn check(&self, data: &[&[u8]], q_coefs: &[u8], p: &[u8], q: Option<&[u8]>) -> CheckResult {
         assert!(p.len() <= CHECK_MAX_BYTES, "strips are longer than the mask");
         let len = p.len();

@@ -7,25 +7,25 @@ use crate::simd::{Kernels, MUL_OUTPUTS, Part};
 const WALK_INPUTS: usize = 32;
 
 impl Kernels {
-    /// Does the same as [`crate::xor`].
+    /// Sums strips as [`crate::xor`] does.
     pub fn xor(&self, dst: &mut [u8], srcs: &[&[u8]]) {
         let part = Part::whole(dst.len());
         self.xor_part(dst, srcs, part, false);
     }
 
-    /// Does the same as [`crate::xor_into`].
+    /// Adds strips as [`crate::xor_into`] does.
     pub fn xor_into(&self, dst: &mut [u8], srcs: &[&[u8]]) {
         let part = Part::whole(dst.len());
         self.xor_part(dst, srcs, part, true);
     }
 
-    /// Does the same as [`crate::pq`].
+    /// Computes P and Q as [`crate::pq`] does.
     pub fn pq(&self, p: &mut [u8], q: &mut [u8], data: &[&[u8]]) {
         let part = Part::whole(p.len());
         self.pq_part(p, q, data, part);
     }
 
-    /// Does the same as [`crate::combine`].
+    /// Combines strips as [`crate::combine`] does.
     pub fn combine(
         &self,
         outputs: &mut [&mut [u8]],
