@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Read and write for its owner.
 const OWNER_ALONE: u32 = 0o600;
-/// And for its group.
+/// Mode with a group, which has access too.
 const WITH_GROUP: u32 = 0o660;
 /// All that a mode may have: these are no programs, and belong to one user.
 const MOST: u32 = 0o777;
@@ -76,7 +76,7 @@ impl Access {
     }
 }
 
-/// As options, each after a comma.
+/// Writes the options, each after a comma.
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(mode) = self.mode {

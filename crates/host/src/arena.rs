@@ -39,8 +39,8 @@ pub(crate) const MAX_CLIENTS: u16 = 64;
 /// Size of a connection's receive buffer. Larger ones would copy more of large writes, smaller ones
 /// batch less.
 pub(crate) const INPUT_BYTES: u32 = 64 << 10;
-/// For so many connections, those that are coming and going included, if all have TLS: that has
-/// one more.
+/// Number of receive buffers: enough for so many connections, those that come and go included, if
+/// all have TLS, which needs one more.
 const INPUTS: u64 = 192;
 /// Number of receive buffers that a mount has for its requests, a MiB each. Writes in flight are
 /// limited to that number, which includes those that may arrive at any moment.
@@ -109,7 +109,8 @@ impl Arena {
         Self::for_exports(scratch_bytes, request_bytes, 0, false)
     }
 
-    /// As `new`, with room for the headers and messages of a fabric at the end.
+    /// Creates an arena as `new` does, with room for the headers and messages of a fabric at the
+    /// end.
     ///
     /// # Errors
     /// When the address space cannot be had.
@@ -135,7 +136,8 @@ impl Arena {
         Self::with(Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean })
     }
 
-    /// As `for_fabric`, where there are no clients but the other ends of the fabric.
+    /// Creates an arena as `for_fabric` does, where the only clients are the other ends of the
+    /// fabric.
     ///
     /// # Errors
     /// When the address space cannot be had.
@@ -221,7 +223,7 @@ impl Arena {
         &self.memory
     }
 
-    /// Returns zeroes to write from. They are never written to.
+    /// Returns zeroes to write from, which never change.
     pub(crate) const fn zeroes(&self) -> Buf {
         self.zeroes
     }
@@ -237,7 +239,7 @@ impl Arena {
         self.free_homes.pop().map(|home| Holder { home, common_bytes: 0 })
     }
 
-    /// Whether `admit` would give something.
+    /// Returns whether `admit` would succeed.
     pub(crate) const fn has_room(&self) -> bool {
         !self.free_homes.is_empty()
     }
@@ -390,7 +392,7 @@ impl Arena {
     }
 }
 
-/// Where in the arena a fabric works.
+/// Memory in which a fabric works.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The arena. Puts come from below `own`, and peers may put there, where they are admitted.
@@ -400,7 +402,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// As much of a window as a peer may be admitted to.
+    /// Reduces a window to the part to which a peer may be admitted.
     pub(crate) fn window(&self, window: Range<u64>) -> Range<u64> {
         window.start.min(self.own.offset)..window.end.min(self.own.offset)
     }

@@ -22,7 +22,7 @@ const SERIAL_PAGE_HEAD_BYTES: usize = 4;
 /// Description of a disk, with the fields that its driver supplies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
-    /// As it is called now: `sda`.
+    /// Present name: `sda`.
     pub device: String,
     /// Vendor and model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct Disk {
     /// World-wide name: `naa.5000c500a1b2c3d4`, `eui.0025385b21404321`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wwn: Option<String>,
-    /// In an enclosure: `Slot 03`.
+    /// Slot in an enclosure: `Slot 03`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
 }
@@ -106,7 +106,7 @@ pub fn lamp(path: &Path) -> Option<PathBuf> {
     Some(slot(&hardware)?.join("locate")).filter(|lamp| lamp.exists())
 }
 
-/// Where sysfs has the disk that a block device is, or is a part of.
+/// Returns the directory in sysfs of the disk that a block device is, or is a part of.
 fn whole_disk(path: &Path) -> Option<PathBuf> {
     let metadata = fs::metadata(path).ok()?;
     metadata.file_type().is_block_device().then_some(())?;

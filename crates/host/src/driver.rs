@@ -24,7 +24,7 @@ use self::uring::Ring;
 use crate::arena::{Memory, Piece};
 use crate::lock::LockedFile;
 
-/// One operation.
+/// An operation.
 #[derive(Debug)]
 pub(crate) enum Op {
     /// Fill the buffer from a file.
@@ -114,7 +114,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing to send.
+    /// Returns whether there is nothing to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.parts.is_empty()
     }
@@ -292,7 +292,7 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
-    /// From now on a piece may be kept at hand for operations, of an arena where none is otherwise.
+    /// Permits keeping a piece at hand for operations, in an arena where that is not the rule.
     pub(crate) fn may_keep(&mut self, piece: Piece) {
         if let Self::Ring(ring) = self {
             ring.may_keep(piece);

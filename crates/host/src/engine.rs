@@ -104,7 +104,7 @@ impl Engine {
         self.door.clone()
     }
 
-    /// Where other threads have exports added and removed while it runs.
+    /// Returns the queue by which other threads add and remove exports while it runs.
     pub(crate) fn exports_door(&self) -> ExportsDoor {
         self.exports_door.clone()
     }
@@ -157,7 +157,7 @@ impl Engine {
         self.run_on(Driver::new)
     }
 
-    /// As `run`, on a driver of the caller's choice.
+    /// Runs as `run` does, on a driver of the caller's choice.
     pub(crate) fn run_on(
         self,
         driver: fn(&Arc<Memory>) -> io::Result<Driver<Token>>,

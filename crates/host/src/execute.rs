@@ -66,13 +66,13 @@ pub(crate) struct Executor {
     zeroes: Buf,
     /// Counts the turns of the engine.
     turn: u64,
-    /// When this one began.
+    /// Time at which this turn began.
     now: Instant,
 }
 
 impl Executor {
-    /// For these members. `zeroes` is a range of zeroes in the arena; `wake` is signalled when
-    /// [`next_done`](Self::next_done) has something that no completion brings.
+    /// Creates an executor for these members. `zeroes` is a range of zeroes in the arena; `wake` is
+    /// signalled when [`next_done`](Self::next_done) has something that no completion brings.
     pub(crate) fn new(
         members: Vec<(MemberId, MemberFile)>,
         zeroes: Buf,
@@ -397,7 +397,7 @@ impl Executor {
         flights.count() + ranges.count()
     }
 
-    /// When something is to be tried again.
+    /// Returns the time of the next repetition.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waiting.iter().map(|(at, _)| *at).min()
     }

@@ -62,7 +62,7 @@ struct Guest {
 #[derive(Debug, Serialize, Deserialize)]
 struct Document {
     version: u32,
-    /// Since when requests wait: microseconds since 1970.
+    /// Time since which requests wait: microseconds since 1970.
     since_us: u64,
     /// Settings made while the array ran.
     settings: Value,
@@ -78,7 +78,7 @@ struct Document {
 #[derive(Debug)]
 pub(crate) struct Handover {
     document: Document,
-    /// Without which the array does not go on as it is.
+    /// Members that the array needs to go on as it is.
     members: Vec<PathBuf>,
     /// Descriptors that the document names, in its order.
     descriptors: Vec<OwnedFd>,
@@ -86,7 +86,7 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    /// Nothing yet, of an array of these members; requests wait from now on.
+    /// Begins an empty hand-over of an array of these members. Requests wait from now on.
     ///
     /// # Errors
     /// When the program that runs cannot be opened.
@@ -301,7 +301,7 @@ pub(crate) fn settings<T: DeserializeOwned>() -> Option<T> {
 pub(crate) struct Ended {
     /// Connection that asked for it.
     pub(crate) asker: Option<OwnedFd>,
-    /// For how long requests waited.
+    /// Time for which requests waited.
     pub(crate) pause: Duration,
     /// The program that was to take over could not.
     pub(crate) returned: bool,

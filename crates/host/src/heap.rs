@@ -10,7 +10,7 @@ const MAPPED_BYTES: i32 = 4 << 20;
 #[cfg(target_env = "gnu")]
 const KEPT_BYTES: i32 = 64 << 20;
 
-/// To be called before there are threads.
+/// Sets the allocator up. To be called before there are threads.
 pub(crate) fn set_up() {
     #[cfg(target_env = "gnu")]
     // SAFETY: these take numbers; no other thread uses the allocator meanwhile.

@@ -13,10 +13,10 @@ use ring::hmac;
 
 use crate::system::describe;
 
-/// In front of the cluster key in its file.
+/// Text in front of the cluster key in its file.
 const TITLE: &str = "braid-key-1 ";
 
-/// In front of the UUID of the array, in the file of its key, which comes behind that.
+/// Text in front of an array's UUID in the file of its key; the key follows the UUID.
 const ARRAY_TITLE: &str = "braid-array-key-1 ";
 
 /// Label from which a key is derived, so that no other derived key is equal.
@@ -56,7 +56,7 @@ pub fn uuid_of_text(text: &str) -> Option<[u8; 16]> {
     hex(&text.chars().filter(|c| !matches!(c, ':' | '-')).collect::<String>())
 }
 
-/// So many bytes in hexadecimal digits, and nothing else.
+/// Decodes so many bytes in hexadecimal digits, without other text.
 fn hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     if text.len() != 2 * BYTES {
@@ -86,7 +86,7 @@ impl Key {
         Self { bytes, array: None }
     }
 
-    /// The same, said to be that of this array.
+    /// Returns the same bytes as the key of this array.
     #[cfg(test)]
     pub(crate) const fn said_of(self, array: [u8; 16]) -> Self {
         Self { array: Some(array), ..self }

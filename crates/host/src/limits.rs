@@ -20,7 +20,7 @@ pub const DAY: u16 = 24 * 60;
 /// A limit, in bytes per second and member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// At all other times.
+    /// Limit at all other times.
     pub usual: u64,
     /// Others at times of the day, none of which overlap.
     #[serde(default)]

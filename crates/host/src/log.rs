@@ -66,7 +66,7 @@ where
     }
 }
 
-/// As syslog(3) numbers them.
+/// Returns the number of a level in syslog(3).
 const fn level_of_syslog(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,

@@ -41,9 +41,9 @@ const ADDRESSES: u64 = 24;
 /// Settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSetup {
-    /// Where it listens: `HOST:PORT`.
+    /// Address to listen on: `HOST:PORT`.
     pub listen: String,
-    /// Where it keeps its volumes.
+    /// Storage of its volumes.
     pub storage: Storage,
     /// Set for a witness: no volumes, only votes.
     pub witness: bool,
@@ -61,7 +61,7 @@ impl NodeSetup {
     }
 }
 
-/// Where a node keeps its volumes.
+/// Storage of a node's volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// Files in this directory.
@@ -214,7 +214,7 @@ impl RunningNode {
         Ok(node)
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address

@@ -96,7 +96,7 @@ fn failed(error: &io::Error) -> IoError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot be read at byte {offset}: {reason}")]
 pub struct ReadError {
-    /// Where.
+    /// Offset in bytes.
     pub offset: u64,
     /// Reason.
     pub reason: RequestError,
@@ -214,8 +214,8 @@ impl Reader {
         self.machine.array_sectors() * SECTOR_BYTES
     }
 
-    /// Where the byte at `offset` lies, if not in an array that is a member: the member and the
-    /// byte there.
+    /// Returns the place of the byte at `offset`: the member and the byte there. `None` when arrays
+    /// are members.
     #[must_use]
     pub fn place(&self, offset: u64) -> Option<(&str, u64)> {
         let Parts { config, inner } = &self.parts;
@@ -339,7 +339,7 @@ impl Reader {
         source.read(sector * SECTOR_BYTES, bytes).map(|()| Outcome::Done)
     }
 
-    /// Nothing can be done before the machine's deadline.
+    /// Sleeps until the machine's deadline.
     fn wait(&mut self) {
         let now = self.now();
         let deadline = self.machine.deadline().expect("a machine with a request waits for a time");

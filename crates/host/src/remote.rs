@@ -58,7 +58,7 @@ pub struct NodeSurvey {
 /// Answer of a node that has granted an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// As which client's.
+    /// Epoch of the grant.
     pub epoch: Epoch,
     /// Incarnation with which a member there would be in sync now.
     pub incarnation: u64,
@@ -72,7 +72,7 @@ pub struct Granted {
 pub struct Remote {
     line: Line,
     patience: Duration,
-    /// When all answers are to be there, if that was said.
+    /// Time by which all answers have to be there, if one was set.
     until: Option<Instant>,
     tag: u32,
     /// Number of the node that has the open volume; `used` and `volume_bytes` describe the volume.
@@ -92,7 +92,8 @@ impl Remote {
         Self::connect_within(address, network, PATIENCE)
     }
 
-    /// As `connect`. Neither that nor any later answer may take longer than `patience`.
+    /// Connects as `connect` does. Neither that nor any later answer may take longer than
+    /// `patience`. Neither that nor any later answer may take longer than `patience`.
     ///
     /// # Errors
     /// As `connect`.
@@ -391,7 +392,7 @@ impl Remote {
         }
     }
 
-    /// As `exchange`, with refusals as errors.
+    /// Sends a request as `exchange` does, with refusals as errors.
     fn ask(&mut self, make: impl FnOnce(u32) -> Message) -> Result<Message, RemoteError> {
         match self.exchange(make)? {
             Message::Refused { busy, reason, advice, .. } => {

@@ -21,9 +21,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::lock::LockedFile;
 use crate::users;
 
-/// Where the arrays of root are.
+/// Run directory of root.
 const OF_ROOT: &str = "/run/braid";
-/// Where the logs of those are: they outlast the next boot.
+/// Directory of root's logs, which outlast the next boot.
 const LOGS_OF_ROOT: &str = "/var/log/braid";
 const SOCKET: &str = ".sock";
 const LOCK: &str = ".lock";
@@ -82,7 +82,7 @@ pub fn beside(run_dir: &Path) -> Option<&'static Path> {
     (run_dir == own() && run_dir != of_root).then_some(of_root)
 }
 
-/// Where the control socket of an array lies.
+/// Returns the path of an array's control socket.
 #[must_use]
 pub fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
     run_dir.join(format!("{name}{SOCKET}"))
@@ -114,11 +114,11 @@ pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
     Ok(UnixStream::from(socket))
 }
 
-/// Makes the run directory where it is missing, and checks that it belongs to this user and others
-/// cannot write to it.
+/// Makes the run directory where it is missing, and checks that it belongs to this user, unless
+/// that is root, and that not everybody may write to it.
 ///
 /// # Errors
-/// When the directory cannot be made, belongs to another user, or others may write to it.
+/// When the directory cannot be made, or fails one of these checks.
 pub fn make_run_dir(dir: &Path) -> io::Result<()> {
     let user = rustix::process::geteuid();
     let mode = if user.is_root() { 0o755 } else { 0o700 };
@@ -184,7 +184,8 @@ impl PassingLock {
 }
 
 impl Drop for PassingLock {
-    /// As long as it is held. A file that cannot be removed is found by the next process.
+    /// Removes the file while the lock is still held. A file that cannot be removed is found by the
+    /// next process.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

@@ -75,7 +75,7 @@ pub struct Serving {
     pub exports: Vec<ExportSpec>,
     /// Speed limits of its background work.
     pub limits: Limits,
-    /// Where the control socket goes.
+    /// Directory of the control socket.
     pub run_dir: PathBuf,
     /// Way in which another program can go on with it, where that is possible.
     pub successor: Option<Successor>,
@@ -184,16 +184,16 @@ struct Machinery {
     machine: Box<dyn BlockMachine + Send>,
     members: Vec<(MemberId, MemberFile)>,
     arena: Arena,
-    /// For an array over nodes.
+    /// Connections, for an array over nodes.
     nodes: Option<Nodes>,
     /// Lines about members that it starts without.
     missing: Vec<String>,
-    /// For so many mounts there is memory.
+    /// Number of mounts for which there is memory.
     mounts: u32,
 }
 
 impl Machinery {
-    /// For these exports.
+    /// Prepares an array for these exports.
     fn new(array: Assembled, exports: &[ExportSpec]) -> Result<Self, Refusal> {
         let mounts = exports.iter().filter(|export| matches!(export.place, Place::Fuse(_))).count();
         // More may come while it runs. All are but addresses until they are used.
@@ -316,7 +316,7 @@ fn engine_for(
     Ok(engine)
 }
 
-/// Where the members are changed instead of themselves.
+/// Returns the directory of the members' overlays, if they have any.
 fn overlay_of(members: &[(MemberId, MemberFile)]) -> Option<PathBuf> {
     members.iter().find_map(|(_, member)| Some(member.overlay.as_ref()?.dir.clone()))
 }

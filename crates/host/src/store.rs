@@ -1,4 +1,4 @@
-//! Where a node keeps its volumes and notes: files in a directory, or memory.
+//! Storage of a node's volumes and notes: files in a directory, or memory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -172,12 +172,13 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct MadeDirectories {
     store: PathBuf,
-    /// From the store upwards.
+    /// Missing directories, from the store upwards.
     missing: Vec<PathBuf>,
 }
 
 impl MadeDirectories {
-    /// To be asked before the store is made; to go after it has.
+    /// Finds the missing directories of a store. To be called before the store is made, and dropped
+    /// after the store is.
     pub(crate) fn of(store: &Path) -> Self {
         let missing = store.ancestors().take_while(|path| !path.exists()).map(Path::to_owned);
         let missing = missing.filter(|path| !path.as_os_str().is_empty()).collect();

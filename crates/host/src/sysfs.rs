@@ -143,7 +143,7 @@ pub(crate) fn loops() -> Vec<Loop> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Partition,
-    /// As the kernel makes it of others: device mapper, md.
+    /// Made of others by the kernel: device mapper, md.
     Holder,
     Loop,
 }

@@ -32,7 +32,7 @@ enum Suspect {
 }
 
 impl Kernels {
-    /// As [`crate::check`].
+    /// Compares a stripe as [`crate::check`] does.
     pub fn check(&self, data: &[&[u8]], q_coefs: &[u8], p: &[u8], q: Option<&[u8]>) -> CheckResult {
         assert!(p.len() <= CHECK_MAX_BYTES, "strips are longer than the mask");
         let len = p.len();
@@ -114,7 +114,7 @@ impl Suspect {
     }
 }
 
-/// As [`crate::equal_blocks`].
+/// Returns the mask of differing blocks, as [`crate::equal_blocks`] does.
 pub(crate) fn differing_blocks(a: &[u8], b: &[u8]) -> u64 {
     assert_eq!(a.len(), b.len(), "buffers differ in length");
     assert!(a.len() <= CHECK_MAX_BYTES, "buffers are longer than the mask");

@@ -7,25 +7,25 @@ use crate::simd::{Kernels, MUL_OUTPUTS, Part};
 const WALK_INPUTS: usize = 32;
 
 impl Kernels {
-    /// As [`crate::xor`].
+    /// Sums strips as [`crate::xor`] does.
     pub fn xor(&self, dst: &mut [u8], srcs: &[&[u8]]) {
         let part = Part::whole(dst.len());
         self.xor_part(dst, srcs, part, false);
     }
 
-    /// As [`crate::xor_into`].
+    /// Adds strips as [`crate::xor_into`] does.
     pub fn xor_into(&self, dst: &mut [u8], srcs: &[&[u8]]) {
         let part = Part::whole(dst.len());
         self.xor_part(dst, srcs, part, true);
     }
 
-    /// As [`crate::pq`].
+    /// Computes P and Q as [`crate::pq`] does.
     pub fn pq(&self, p: &mut [u8], q: &mut [u8], data: &[&[u8]]) {
         let part = Part::whole(p.len());
         self.pq_part(p, q, data, part);
     }
 
-    /// As [`crate::combine`].
+    /// Combines strips as [`crate::combine`] does.
     pub fn combine(
         &self,
         outputs: &mut [&mut [u8]],
@@ -102,8 +102,9 @@ impl Kernels {
 /// The data strips of a stripe in the order in which its Q counts them.
 pub(crate) type Ordered<'a> = [&'a [u8]; gf::ORDER];
 
-/// When `coefs` are 2^0, 2^1, ... in any order: the inputs in that order, sorted in `space` unless
-/// they came so. The asymmetric layouts number the data of a stripe otherwise than its Q does.
+/// Returns the inputs in the order of the exponents, when `coefs` are 2^0, 2^1, ... in any order.
+/// They are sorted in `space` unless they came so. The asymmetric layouts number the data of a
+/// stripe otherwise than its Q does.
 pub(crate) fn in_order<'s, 'a>(
     coefs: &[u8],
     inputs: &'s [&'a [u8]],

@@ -66,7 +66,8 @@ pub(crate) struct Memory {
     bytes: usize,
     /// Only used pages are resident.
     lean: bool,
-    /// Where memory of others is mapped, behind the arena; and where that is so.
+    /// Addresses behind the arena for memory of others, which is mapped there, and the ranges in
+    /// use.
     reserved: Range<u64>,
     taken: Taken,
     mapping: NonNull<u8>,
@@ -88,8 +89,8 @@ impl Memory {
         Self::with_windows(bytes, huge_bytes, false)
     }
 
-    /// The same, perhaps with addresses for memory of others; without any where a limit on the
-    /// address space is too narrow.
+    /// Maps memory, on request with addresses for memory of others. Where a limit on the address
+    /// space is too narrow, there are none.
     ///
     /// # Errors
     /// When the address space cannot be had.
@@ -192,7 +193,7 @@ impl Memory {
         let _ = unsafe { rustix::mm::madvise(address, len, advice) };
     }
 
-    /// Where a range lies.
+    /// Returns the address and the length of a range.
     fn place(&self, range: &Range<u64>) -> (*mut std::ffi::c_void, usize) {
         let len = usize::try_from(range.end - range.start).expect("the memory is mapped");
         let start = usize::try_from(range.start).expect("the memory is mapped");
@@ -251,7 +252,7 @@ impl Memory {
         debug_assert!(given.is_ok(), "{given:?}");
     }
 
-    /// Where a range starts.
+    /// Returns the address at which a range starts.
     ///
     /// # Panics
     /// When the range lies neither in the arena nor in a window.

@@ -11,7 +11,7 @@ const CLASSES: [u64; 4] = [4 << 10, 64 << 10, 256 << 10, BLOCK_BYTES];
 /// The last class: a block that is not cut.
 const WHOLE: usize = CLASSES.len() - 1;
 
-/// One MiB, whole or cut into slots of one class.
+/// A block of one MiB, whole or cut into slots of one class.
 #[derive(Clone, Debug)]
 struct Block {
     class: usize,
@@ -25,7 +25,7 @@ struct Block {
 enum Warmth {
     /// Its pages are the system's.
     Cold,
-    /// Not since the last look.
+    /// Unused since the last look.
     Cooling,
     Warm,
 }
@@ -38,7 +38,7 @@ pub(super) struct Pool {
     blocks: Vec<Block>,
     warmth: Vec<Warmth>,
     whole: Vec<u32>,
-    /// For each class below the largest, blocks with a free slot.
+    /// Blocks with a free slot, for each class below the largest.
     partial: [Vec<u32>; WHOLE],
 }
 
@@ -68,7 +68,7 @@ impl Pool {
         self.start..self.start + self.bytes()
     }
 
-    /// Whether a buffer is from here.
+    /// Returns whether a buffer is from here.
     pub(super) const fn contains(&self, buf: Buf) -> bool {
         buf.offset >= self.start && buf.offset - self.start < self.bytes()
     }

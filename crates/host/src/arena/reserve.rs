@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// So many: they take no memory.
+/// Size of the reserved addresses, which take no memory.
 pub(super) const RESERVED_BYTES: u64 = 1 << 40;
 /// Pages are as large as that at most.
 pub(super) const ALIGNMENT: u64 = 1 << 30;

@@ -34,7 +34,7 @@ struct Open {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    /// Nothing since then.
+    /// Idle since then.
     Nothing(u64),
     /// A command.
     Something,

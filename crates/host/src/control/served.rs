@@ -30,9 +30,9 @@ pub struct Served {
     pub network: Option<Network>,
     /// Its exports, for people.
     pub exports: Shown,
-    /// Where its control socket lies, and those of other arrays.
+    /// Directory of its control socket and those of other arrays.
     pub run_dir: PathBuf,
-    /// When it began: seconds since 1970.
+    /// Time at which it began: seconds since 1970.
     pub started_unix_s: u64,
     /// Speed limits of its background work.
     pub limits: LimitKeeper,
@@ -42,7 +42,7 @@ pub struct Served {
     pub news: Arc<News>,
     /// Hardware of its members.
     pub disks: Disks,
-    /// Where its members are changed instead of themselves.
+    /// Directory of overlays for its members, if changes go there.
     pub overlay: Option<PathBuf>,
 }
 

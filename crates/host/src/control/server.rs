@@ -27,7 +27,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A bound control socket. The name is taken from here on; questions are answered once it runs.
 #[derive(Debug)]
 pub struct Server {
-    /// Until the name is given free.
+    /// Socket file, until the name is given free.
     file: Option<SocketFile>,
     listener: Arc<UnixListener>,
     acceptor: Option<JoinHandle<()>>,

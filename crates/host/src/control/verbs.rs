@@ -21,7 +21,7 @@ pub(super) enum Outcome<'a> {
     Stop {
         force: bool,
     },
-    /// The same.
+    /// Asked for, not yet done.
     Upgrade {
         program: PathBuf,
         takes: u32,

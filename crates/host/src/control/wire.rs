@@ -63,7 +63,7 @@ pub enum Verb {
         member: String,
         /// Even if it holds something.
         force: bool,
-        /// To which of the arrays within; without it to the one that it belonged to, or needs it
+        /// Inner array that it goes to; without, the one that it belonged to, or that needs it
         /// most.
         #[serde(default)]
         within: Option<String>,
@@ -114,12 +114,12 @@ pub enum Verb {
     Resume,
     /// Serve the array in one more way.
     AddExport {
-        /// As for `assemble --export`, with an absolute path.
+        /// The export, as for `assemble --export`, with an absolute path.
         export: String,
     },
     /// Serve it so no more.
     RemoveExport {
-        /// As when it was added, or as it is shown.
+        /// The export, as it was added, or as it is shown.
         export: String,
         /// Even while programs use it.
         #[serde(default)]
@@ -182,7 +182,7 @@ pub enum Answer {
     Done,
     /// Another program serves the array now, or the one before does again.
     Upgraded {
-        /// For how long requests waited.
+        /// Time for which requests waited.
         pause_us: u64,
         /// The version that serves.
         version: String,
@@ -191,7 +191,8 @@ pub enum Answer {
     },
     /// State.
     Status(Box<ControlStatus>),
-    /// So many bytes follow the line. When fewer come, reading failed there.
+    /// Answer followed by bytes behind the line. When fewer come than announced, reading failed
+    /// there.
     Data {
         /// Number of bytes.
         length: u64,
@@ -205,9 +206,9 @@ pub struct ControlStatus {
     pub name: String,
     /// The serving process.
     pub pid: u32,
-    /// When that began: seconds since 1970.
+    /// Time at which that began: seconds since 1970.
     pub started_unix_s: u64,
-    /// As given to `assemble --export`.
+    /// Its exports, as given to `assemble --export`.
     pub exports: Vec<String>,
     /// The first differences that the last check or repair found.
     pub mismatches: Vec<Mismatch>,
@@ -237,7 +238,7 @@ pub struct Mismatch {
     pub sectors: u32,
     /// The member that is wrong, where that can be told.
     pub member: Option<MemberId>,
-    /// Where that is in stripes, of an array over nodes.
+    /// Position of that in stripes, for an array over nodes.
     pub block: Option<StripeBlock>,
     /// The member whose array this is about, where it is an array within the one asked.
     pub within: Option<MemberId>,

@@ -1,4 +1,4 @@
-//! Whether to look for completions for a while before going to sleep.
+//! Policy of looking for completions before going to sleep.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ const LOOK: Duration = Duration::from_micros(100);
 /// A sleep of at most this length, waking up included, counts as short: a look of about `LOOK`
 /// would have found the completion.
 const SHORT: Duration = Duration::from_micros(200);
-/// So many short sleeps in a row are a reason to look instead.
+/// Number of short sleeps in a row after which looking begins.
 const SHORT_SLEEPS: u32 = 8;
-/// So many after looking has been of no use again and again.
+/// The same number after looking has been in vain again and again.
 const MOST_SHORT_SLEEPS: u32 = 4096;
 /// Limit on vain looks at which looking ends. Each vain look counts 2, each successful one takes 1
 /// off.
@@ -35,7 +35,7 @@ enum State {
 }
 
 impl Patience {
-    /// For a machine with so many processors.
+    /// Creates the policy for a machine with so many processors.
     pub(super) const fn new(processors: usize) -> Self {
         let state = if processors > 1 { State::Sleeps { short: 0 } } else { State::Never };
         Self { state, needed: SHORT_SLEEPS }

@@ -70,7 +70,7 @@ impl<T: Copy + PartialEq> Threads<T> {
         Ok(threads)
     }
 
-    /// One more file operation may proceed at the same time.
+    /// Adds a thread, so that one more file operation may proceed at the same time.
     ///
     /// # Errors
     /// When the thread cannot be had.

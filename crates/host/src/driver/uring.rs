@@ -105,7 +105,7 @@ impl<T: Copy + PartialEq> Ring<T> {
         self.pinned.release(&self.ring, piece);
     }
 
-    /// From now on a piece of the arena may be registered.
+    /// Permits registering a piece of the arena.
     pub(crate) fn may_keep(&mut self, piece: Piece) {
         self.pinned.allow(piece);
     }

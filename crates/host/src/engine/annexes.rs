@@ -18,7 +18,8 @@ struct Annex {
     pieces: Vec<Range<u64>>,
 }
 
-/// Where annexes on these pieces begin, one behind the other, behind so many bytes of an array.
+/// Returns the start of an annex for each list of pieces, one behind the other, behind so many
+/// bytes of an array.
 pub(crate) fn starts<'a>(
     size_bytes: u64,
     all: impl IntoIterator<Item = &'a [Range<u64>]>,
@@ -32,7 +33,7 @@ pub(crate) fn starts<'a>(
     all.into_iter().map(&mut place).collect()
 }
 
-/// So many bytes are they together.
+/// Returns the sum of the pieces' lengths.
 pub(crate) fn length(pieces: &[Range<u64>]) -> u64 {
     pieces.iter().map(|piece| piece.end - piece.start).sum()
 }
@@ -51,7 +52,7 @@ impl Annexes {
         first.is_some_and(|annex| annex.start <= offset)
     }
 
-    /// Where on the array bytes of an annex lie; only those up to its end.
+    /// Returns the places on the array of bytes of an annex, up to its end.
     pub(super) fn pieces(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let annexes = self.0.get().map_or(&[][..], Vec::as_slice);
         let after = annexes.partition_point(|annex| annex.start <= bytes.start);

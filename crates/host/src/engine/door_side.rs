@@ -39,11 +39,11 @@ pub(crate) struct DoorSide {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Nothing,
-    /// On failure the device leaves the table again.
+    /// Device added: on failure it leaves the table again.
     Added(MemberId),
-    /// On success the device leaves the table.
+    /// Device removed: on success it leaves the table.
     Removed(MemberId),
-    /// On success the engine ends.
+    /// Stopped: on success the engine ends.
     Stopped,
 }
 
@@ -69,7 +69,7 @@ enum JobKind {
         fua: bool,
         done: Told,
     },
-    /// One request without data.
+    /// A request without data.
     Plain {
         done: Told,
     },

@@ -49,7 +49,7 @@ pub(crate) trait Export: Send {
     /// Sends its answers, when nothing else is to be done: so many share one message.
     fn flush(&mut self, _core: &mut Core) {}
 
-    /// When to call `tick` at the latest.
+    /// Returns the latest time for the next call of `tick`.
     fn deadline(&self) -> Option<Instant> {
         None
     }

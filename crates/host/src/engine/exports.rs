@@ -83,14 +83,15 @@ pub(super) struct Exports {
     handed_over: bool,
 }
 
-/// Where other threads have exports added and removed.
+/// Queue by which other threads add and remove exports.
 #[derive(Clone, Debug)]
 pub(crate) struct ExportsDoor {
     mailbox: Mailbox<Ask>,
 }
 
 impl Exports {
-    /// None yet; and the way to more of them for an engine that runs, which `wake` wakes.
+    /// Creates the empty list, and the queue by which exports are added to a running engine, which
+    /// `wake` wakes.
     pub(super) fn new(wake: Arc<OwnedFd>) -> (Self, ExportsDoor) {
         let (sender, asked) = mpsc::channel();
         let exports = Self { places: Slab::new(), asked, holding: None, handed_over: false };
@@ -203,7 +204,7 @@ impl Exports {
         self.handed_over
     }
 
-    /// When to look again at the latest.
+    /// Returns the latest time for the next look.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let all = self.places.iter().map(|(_, place)| match place.stage {
             Stage::Leaving { give_up_at, .. } => [place.export.deadline(), give_up_at],

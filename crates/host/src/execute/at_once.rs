@@ -6,7 +6,7 @@ use crate::lock::LockedFile;
 /// I/O of more bytes is long. Some of that is done at once, too, but much of it together is given
 /// to the driver, all of it: moved by several processors it takes less time than moved by one.
 const SHORT_BYTES: u32 = 16 << 10;
-/// So much of long I/O together is not many.
+/// Limit up to which long I/O together does not count as many.
 const TOGETHER_BYTES: u64 = 512 << 10;
 /// Bytes that the engine's thread moves in one turn; more than that goes to the driver.
 const TURN_BYTES: u64 = 16 << 20;
@@ -47,7 +47,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For a machine with so many processors.
+    /// Creates the budget for a machine with so many processors.
     pub(super) const fn new(processors: usize) -> Self {
         let together_bytes = if processors > 1 { TOGETHER_BYTES } else { u64::MAX };
         Self { left_bytes: TURN_BYTES, copied_bytes: 0, together_bytes }

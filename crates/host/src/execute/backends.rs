@@ -15,7 +15,7 @@ use crate::member::Backend;
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) index: usize,
-    /// In bytes.
+    /// Offset in bytes.
     pub(super) offset: u64,
     pub(super) len: u32,
 }

@@ -16,7 +16,7 @@ use crate::member::{Dirty, Overlay};
 #[derive(Debug)]
 pub(super) struct Changes {
     overlay: Arc<Overlay>,
-    /// Where in its file the member begins, in bytes.
+    /// Start of the member in its file, in bytes.
     start: u64,
     durable: Durable,
 }
@@ -24,7 +24,7 @@ pub(super) struct Changes {
 /// Progress of a flush.
 #[derive(Debug)]
 enum Durable {
-    /// Nothing; then the map of the changes has to be stored, as it is here.
+    /// Nothing yet. The map of the changes has then to be stored as it is here.
     Nothing(Dirty),
     /// The changes; the map is stored and to be flushed, too.
     Sectors,

@@ -24,14 +24,14 @@ use braid_array::figures::IoFigures;
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) file: Arc<LockedFile>,
-    /// Where in it the member begins, in bytes.
+    /// Start of the member in its file, in bytes.
     pub(super) start: u64,
     /// Others may use the file, too: other parts of it, the member below an overlay, or a disk at a
     /// server.
     pub(super) shared: bool,
     /// Thread that reads it, if not the driver.
     pub(super) reader: Option<Sender<Wanted>>,
-    /// Where it is changed instead.
+    /// Overlay for its changes, if any.
     overlay: Option<Arc<Overlay>>,
     /// Ranges of its file that count as unreadable.
     lost: Option<Arc<MapFile>>,
@@ -153,7 +153,7 @@ impl Member {
         Some(Box::new(Changes::of(overlay, self.start, op)))
     }
 
-    /// Where sectors are to be zeroed, if that is not the member.
+    /// Returns the sectors to be zeroed in the overlay, if there is one.
     pub(super) fn zeroed(&self, sector: u64, sectors: u64) -> Option<Zeroed> {
         let overlay = Arc::clone(self.overlay.as_ref()?);
         Some(Zeroed { overlay, sector, sectors, is_stored: false })

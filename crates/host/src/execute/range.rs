@@ -34,7 +34,7 @@ pub(super) struct RangeOp {
     piece: Transfer,
     /// The machine waits for it no longer.
     pub(super) abandoned: bool,
-    /// Where the range is changed instead of on the member.
+    /// Sectors of the overlay, if the range is changed there and not on the member.
     pub(super) zeroed: Option<Zeroed>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum RangeStep {
 /// Action that follows a step of a range.
 enum After {
     Step(RangeStep),
-    /// The same step again, when so much time has passed.
+    /// The same step again, after so much time.
     Later {
         millis: u64,
     },
@@ -69,7 +69,7 @@ pub(super) struct Zeroed {
 }
 
 impl Zeroed {
-    /// Where a byte of the range lies.
+    /// Returns the file and the offset of a byte of the range.
     fn place(&self, within: u64) -> (Arc<LockedFile>, u64) {
         let (file, offset) = self.overlay.place(self.sector);
         (file, offset + within)

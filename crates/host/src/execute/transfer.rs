@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use super::error_of;
 
-/// So often in a row a call may bring nothing; with the waits between them, about four seconds.
+/// Number of calls in a row that may move nothing; with the waits between them, about four seconds.
 const MAX_TRIES: u32 = 10;
 const FIRST_WAIT_MILLIS: u64 = 10;
 const LONGEST_WAIT_MILLIS: u64 = 1000;
@@ -13,7 +13,7 @@ const LONGEST_WAIT_MILLIS: u64 = 1000;
 /// Progress of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
-    /// Where on the device it begins, in bytes.
+    /// Start on the device, in bytes.
     pub(super) offset: u64,
     pub(super) len_bytes: u32,
     pub(super) done_bytes: u32,
@@ -29,7 +29,7 @@ pub(super) enum Next {
     Done,
     /// The rest is to be asked for.
     Rest,
-    /// The same, after so long.
+    /// The same call again, after so much time.
     Later {
         millis: u64,
     },

@@ -24,7 +24,7 @@ pub struct Load {
     pub depth: usize,
     /// New requests are made for so long.
     pub length: Duration,
-    /// Where the request of this number begins, in bytes.
+    /// Returns the start of the request of this number, in bytes.
     pub place: Box<dyn FnMut(u64) -> u64 + Send>,
     /// Told of each request how long it took.
     pub took: Box<dyn FnMut(Duration) + Send>,

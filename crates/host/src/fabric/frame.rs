@@ -51,9 +51,9 @@ pub const HEADER_BYTES: usize = 20;
 /// Transport of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// As frames over TCP.
+    /// Frames over TCP.
     Tcp,
-    /// By libfabric, over this provider.
+    /// Libfabric over this provider.
     Ofi(Provider),
 }
 
@@ -135,7 +135,7 @@ pub struct Hello {
     pub kind: Kind,
     /// Proof of the cluster key is sent, and expected.
     pub keyed: bool,
-    /// With the key, it seals slices as well.
+    /// Set if slices are sealed as well, with the key.
     pub encrypt: bool,
     /// Its key is that of this array alone.
     pub array: Option<[u8; ARRAY_BYTES]>,
@@ -186,7 +186,7 @@ impl Advised for HelloError {
 }
 
 impl Hello {
-    /// As bytes.
+    /// Encodes the hello.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let blob = &self.blob[..self.blob.len().min(MAX_BLOB_BYTES)];
@@ -277,7 +277,7 @@ pub enum Header {
     Put {
         /// Length: at least 1.
         bytes: u32,
-        /// Where it goes in the receiver's arena.
+        /// Place in the receiver's arena.
         to: u64,
         /// Tag of the put.
         imm: u32,
@@ -298,7 +298,7 @@ impl Header {
         }
     }
 
-    /// As bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         let (kind, bytes, to, imm) = match self {
@@ -313,7 +313,7 @@ impl Header {
         out
     }
 
-    /// From bytes.
+    /// Decodes a header.
     ///
     /// # Errors
     /// [`FrameError`] for anything that `encode` does not make of a valid header.

@@ -57,7 +57,7 @@ pub(crate) struct Greeted {
     /// Data of the other's fabric.
     #[cfg_attr(not(ofi), expect(dead_code, reason = "what libfabric's needs"))]
     pub(crate) blob: Vec<u8>,
-    /// When both have the cluster key.
+    /// Seals, when both have the cluster key.
     pub(crate) seals: Option<Seals>,
     /// The array that the other's key is limited to, if it is: it has dialled us, then.
     pub(crate) limit: Option<[u8; 16]>,
@@ -68,7 +68,7 @@ pub(crate) struct Greeted {
 pub(crate) struct Greeter {
     says: Says,
     listener: Option<Arc<TcpListener>>,
-    /// One for each connection that is being made, and one more.
+    /// Counter by its references: one for each connection that is being made, and one more.
     dials: Arc<()>,
     sender: Sender<Met>,
     receiver: Receiver<Met>,
@@ -200,7 +200,7 @@ struct Strangers {
 }
 
 impl Strangers {
-    /// One more. When there are many, the oldest goes.
+    /// Adds a connection. When there are too many, the oldest is dropped.
     fn enter(&self, stream: &Arc<TcpStream>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() >= MAX_GREETED

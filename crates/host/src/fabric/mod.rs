@@ -123,7 +123,7 @@ pub(crate) trait Fabric: Send {
     /// something is over by that, which `poll` tells.
     fn flush(&mut self, driver: &mut Driver<Token>) -> bool;
 
-    /// One of its operations has completed.
+    /// Handles the completion of one of its operations.
     fn completed(
         &mut self,
         driver: &mut Driver<Token>,

@@ -23,8 +23,8 @@ const PROOF_BYTES: usize = 32 + SEAL_BYTES;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
-/// One direction of a connection that is sealed. Nothing can be left out, repeated or exchanged:
-/// each message has its number.
+/// Seal of one direction of a connection. Nothing can be left out, repeated or exchanged: each
+/// message has its number.
 #[derive(Debug)]
 pub(crate) struct Seal {
     keys: Arc<StatelessTransportState>,

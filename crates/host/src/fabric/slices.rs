@@ -16,8 +16,8 @@ pub(crate) struct Broken;
 /// Label from which these keys are derived, so that no other keys are equal.
 const PURPOSE: &[u8] = b"braid slices AES-256-GCM";
 
-/// One direction of a connection. Nothing can be left out, repeated or exchanged, nor be put
-/// elsewhere: each slice has its number, and its header is part of the seal.
+/// Seal of slices of one direction of a connection. Nothing can be left out, repeated or exchanged,
+/// nor be put elsewhere: each slice has its number, and its header is part of the seal.
 pub(crate) struct SliceSeal {
     key: LessSafeKey,
     next: u64,
@@ -37,7 +37,7 @@ pub(crate) struct SliceSeals {
 }
 
 impl SliceSeal {
-    /// With a secret of this direction of the connection.
+    /// Creates the seal from a secret of this direction of the connection.
     pub(super) fn of(secret: &[u8; 32]) -> Self {
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), PURPOSE);
         let key = UnboundKey::new(&AES_256_GCM, derived.as_ref()).expect("32 bytes");

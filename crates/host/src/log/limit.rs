@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Lines of one kind in a window; the others are counted.
 const MAX_LINES: u64 = 10;
-/// From the first of them on.
+/// Time for which lines of a kind are counted, from the first of them on.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Decision about a line.
@@ -47,7 +47,7 @@ impl<K: Ord> Limit<K> {
         }
     }
 
-    /// When the next window ends.
+    /// Returns the time at which the next window ends.
     pub(crate) fn ends(&self) -> Option<Instant> {
         self.kinds.values().map(|window| window.began + WINDOW).min()
     }

@@ -10,7 +10,7 @@ use super::look::partitions;
 use super::{MemberFile, MemberName, Part, peek, probe};
 use crate::sysfs::{BlockDevice, Upon};
 
-/// Where partitions begin, in sectors, by old tools and by new ones.
+/// Usual starts of partitions, in sectors, by old tools and by new ones.
 const USUAL_STARTS: [u64; 4] = [63, 64, 128, 2048];
 
 /// Returns the places that hold a superblock of md under this name: the file or device itself, or

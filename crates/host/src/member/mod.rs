@@ -50,7 +50,7 @@ pub use signature::{Signature, data, signature};
 pub struct MemberFile {
     /// The descriptor all I/O goes through. Opened with O_DIRECT where the file system has it.
     pub file: LockedFile,
-    /// For messages; absolute. Names a part as [`MemberName`] does.
+    /// Absolute path, for messages. A part is named as by [`MemberName`].
     pub path: PathBuf,
     /// The bytes of the file that are the member, where it is not all of it.
     pub part: Option<Range<u64>>,
@@ -62,11 +62,11 @@ pub struct MemberFile {
     pub block_bytes: u32,
     /// A block device rather than a regular file.
     pub block_device: bool,
-    /// Where its bytes come from, if not from the file as they are there.
+    /// Source of its bytes, if they are not in the file as they are.
     pub(crate) backend: Option<Arc<dyn Backend>>,
     /// Devices and files below it, kept open for the locks on them.
     pub below: Vec<LockedFile>,
-    /// Where it is changed instead of in its file.
+    /// Overlay for its changes, if any.
     pub(crate) overlay: Option<Overlay>,
     /// Ranges of its file that count as unreadable.
     pub(crate) lost: Option<Arc<MapFile>>,
@@ -124,7 +124,7 @@ impl MemberFile {
         }
     }
 
-    /// Where in its file the member begins, in bytes.
+    /// Returns the start of the member in its file, in bytes.
     #[must_use]
     pub fn start_bytes(&self) -> u64 {
         self.part.as_ref().map_or(0, |part| part.start)

@@ -30,7 +30,7 @@ use crate::users::{self, Process};
 /// Access for which a member is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode<'a> {
-    /// Nothing will be written to it.
+    /// Read-only.
     ReadOnly,
     /// For reading and writing.
     ReadWrite,
@@ -158,8 +158,8 @@ pub fn peek(path: &Path) -> Result<MemberFile, OpenError> {
 }
 
 impl MemberFile {
-    /// The same file, opened once more for reading, without a lock of its own: the first one has
-    /// to stay for that.
+    /// Opens the same file once more for reading, without a lock of its own: the first one has to
+    /// stay for that.
     ///
     /// # Errors
     /// As for [`open`], and when another file has taken the name.
@@ -181,7 +181,7 @@ impl MemberFile {
         }
     }
 
-    /// The same, with its changes if there is an overlay of it in this directory.
+    /// Adds its changes, if there is an overlay of it in this directory.
     ///
     /// # Errors
     /// When that cannot be read, or is not of this member as it is now.
@@ -191,7 +191,7 @@ impl MemberFile {
     }
 }
 
-/// The same, with its changes if there is an overlay of it in this directory.
+/// Opens a member as `peek` does, with its changes if there is an overlay of it in this directory.
 ///
 /// # Errors
 /// As for [`open`].
@@ -306,7 +306,7 @@ fn range_of(path: &Path, disk: &Path, part: Part, bytes: u64) -> Result<Range<u6
     Ok(start..start + size / SECTOR_BYTES * SECTOR_BYTES)
 }
 
-/// Where a partition begins, and its size, by the partition table.
+/// Returns the start of a partition, and its size, by the partition table.
 fn partition(path: &Path, disk: &Path, number: u32) -> Result<(u64, Option<u64>), OpenError> {
     let none = |reason: String| {
         OpenError::new(path, reason, format!("see what it holds: braid examine {}", disk.display()))

@@ -37,7 +37,7 @@ pub(crate) struct Overlay {
     /// The directory that it was asked for in.
     pub(crate) dir: PathBuf,
     file: Arc<LockedFile>,
-    /// Where in the file the sectors begin, in bytes.
+    /// Start of the sectors in the file, in bytes.
     data: u64,
     map: Mutex<Map>,
 }
@@ -330,7 +330,7 @@ fn failed(path: &Path, error: &io::Error) -> OpenError {
     OpenError::new(path, describe(error), next)
 }
 
-/// Where in the file the sectors of a member begin, in bytes.
+/// Returns the start of a member's sectors in the file, in bytes.
 const fn data_of(member: &MemberFile) -> u64 {
     BLOCK_BYTES * (1 + member.sectors.div_ceil(PAGE_SECTORS))
 }

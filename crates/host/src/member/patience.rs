@@ -14,7 +14,7 @@ const UDEV_LOOKS: Duration = Duration::from_secs(180);
 /// Names of udev's processes.
 const UDEV: [&str; 2] = ["(udev-worker)", "systemd-udevd"];
 
-/// One wait for a lock.
+/// A wait for a lock.
 #[derive(Debug)]
 pub(super) struct Patience {
     began: Instant,

@@ -13,7 +13,7 @@ use super::MemberFile;
 pub struct Signature {
     /// Name of the content, for people.
     pub what: &'static str,
-    /// Where its mark lies, in bytes.
+    /// Offset of its mark, in bytes.
     pub offset: u64,
 }
 
@@ -96,9 +96,9 @@ pub fn signature(member: &MemberFile) -> io::Result<Option<Signature>> {
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: u64 = 4096;
 
-/// Where something other than zeroes lies, in bytes: all of the first MiB is looked at, and samples
-/// that lie evenly beyond it, so that more than a few percent of data do not escape. `None` where
-/// nothing was found.
+/// Returns the offset of a byte other than zero, in bytes. All of the first MiB is searched, and
+/// samples at even distances beyond it, so that more than a few percent of data are found. `None`
+/// where nothing was found.
 ///
 /// # Errors
 /// When the device cannot be read.
@@ -153,7 +153,7 @@ fn ext(head: &[u8]) -> Option<Signature> {
     Some(Signature { what, offset: offset as u64 })
 }
 
-/// One of the uberblocks in the second half of zfs's first label, of either byte order.
+/// Finds one of the uberblocks in the second half of zfs's first label, of either byte order.
 fn zfs(head: &[u8]) -> Option<Signature> {
     const UBERBLOCK: u64 = 0x00ba_b10c;
     let marks = [UBERBLOCK.to_le_bytes(), UBERBLOCK.to_be_bytes()];

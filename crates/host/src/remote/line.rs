@@ -29,7 +29,7 @@ const ARENA_BYTES: u64 = 4096;
 pub(super) struct Line {
     fabric: Box<dyn Fabric>,
     driver: Driver<Token>,
-    /// Nothing was heard within the patience of a call: nothing is sent any more either.
+    /// Set when nothing was heard within the patience of a call: nothing is sent any more either.
     silent: bool,
     _arena: Arena,
 }

@@ -21,7 +21,7 @@ pub type Judge = Box<dyn Fn(&[VolumeAddress]) -> Result<ClientConfig, Refusal> +
 pub struct Again {
     /// Judge of how it starts.
     pub judge: Judge,
-    /// For how long requests wait for nodes.
+    /// Time for which requests wait for nodes.
     pub fail_timeout: Duration,
 }
 
@@ -34,7 +34,8 @@ impl fmt::Debug for Again {
 /// A search that goes on beside the engine.
 #[derive(Debug)]
 pub(super) struct Search {
-    /// Where to look, each time that a search begins. When this is gone it ends.
+    /// Channel of the volumes to look at, one list for each search. The search ends when this is
+    /// dropped.
     asks: Sender<Vec<VolumeAddress>>,
     found: Receiver<Result<ClientConfig, Refusal>>,
 }

@@ -18,7 +18,7 @@ const LOOKED_AT_WITHIN: Duration = Duration::from_secs(5);
 /// A part in more pieces is not served by itself.
 const MOST_PIECES: usize = 1024;
 
-/// One of them.
+/// A part of the array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ServedPart {
     /// Its name; none else has it, and it can be that of a file.
@@ -30,7 +30,7 @@ pub(super) struct ServedPart {
     more: Vec<Range<u64>>,
 }
 
-/// One of them, and the bytes where exports ask for it: of the array, or behind an annex.
+/// A part, and the range by which exports reach it: of the array, or behind an annex.
 pub(super) type Shown = (String, Range<u64>);
 
 impl ServedPart {

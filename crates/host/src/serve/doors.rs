@@ -54,7 +54,7 @@ pub(super) struct Doors {
     name: String,
     run_dir: PathBuf,
     facts: Facts,
-    /// For so many mounts there is memory.
+    /// Number of mounts for which there is memory.
     most_mounts: usize,
     open: Vec<Open>,
     shown: Shown,
@@ -63,7 +63,7 @@ pub(super) struct Doors {
     parts: Option<Vec<ServedPart>>,
     /// Addresses of parts in several pieces.
     annexes: Annexes,
-    /// From the first mount on.
+    /// Mount table, from the first mount on.
     desk: Option<fuse::Desk>,
     /// The engine runs.
     started: bool,
@@ -455,7 +455,7 @@ impl Open {
         ExportSpec { place: self.place.clone(), ..self.spec.clone() }.to_string()
     }
 
-    /// As it is to be opened by a process that finds it open.
+    /// Returns the text by which a process that finds it open opens it again.
     fn anew(&self) -> String {
         match &self.stand {
             // By its real path: nobody may look there while nobody answers.

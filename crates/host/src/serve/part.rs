@@ -86,7 +86,7 @@ impl Part {
     }
 }
 
-/// As options, each after a comma.
+/// Writes the options, each after a comma.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {

@@ -21,14 +21,14 @@ use crate::users::User;
 /// A socket in use.
 #[derive(Debug)]
 struct Socket {
-    /// With the port that was chosen.
+    /// Place with the chosen port.
     place: Place,
     id: ExportId,
     way_in: WayIn,
     devices: Devices,
 }
 
-/// Where clients come in.
+/// Socket by which clients come in.
 #[derive(Debug)]
 enum WayIn {
     File(SocketFile),

@@ -16,19 +16,20 @@ const MINORS: u32 = 1 << 20;
 /// One export: its place and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportSpec {
-    /// Where programs find it. Only exports over NBD, of different names, are at the same place.
+    /// Place at which programs find it. Only exports over NBD, of different names, are at the same
+    /// place.
     pub place: Place,
     /// Users with access, for a socket or a file.
     pub access: Access,
     /// Part of the array, for NBD.
     pub part: Part,
-    /// Where its certificates are, if it is NBD by TLS.
+    /// Directory of its certificates, for NBD by TLS.
     pub tls: Option<PathBuf>,
     /// Number of rings that a guest may use, for vhost-user; without, as many as possible.
     pub queues: Option<u16>,
 }
 
-/// Where programs find an export.
+/// Place at which programs find an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// NBD on a Unix socket.

@@ -1,4 +1,4 @@
-//! Whether a file is a program of Braid that can be started here, before an array stops for it.
+//! Check that a file is a program of Braid that can be started here, before an array stops for it.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 type Words = Box<dyn Fn(&[String], &[String]) -> Vec<String> + Send>;
 
-/// By which command line another program assembles the array from these members and serves it with
+/// Command line by which another program assembles the array from these members and serves it with
 /// these exports, as this one does.
 pub struct Successor(Words);
 

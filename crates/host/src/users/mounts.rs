@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Mounted {
     /// Major and minor number of the file system: of its device, where it is on one.
     pub(crate) device: (u32, u32),
-    /// Where it is.
+    /// Mountpoint.
     pub(crate) at: PathBuf,
     kind: Vec<u8>,
     /// A device, or the text of the file system instead.
@@ -53,8 +53,8 @@ impl Mounts {
         self.0.iter().filter(other).map(|mount| mount.at.clone()).collect()
     }
 
-    /// Where a block device is mounted. Some file systems have a device number of their own; then
-    /// its name tells.
+    /// Returns the mountpoints of a block device. Some file systems have a device number of their
+    /// own; then the device's name decides.
     pub(super) fn of_device(&self, number: (u32, u32), name: &Path) -> Vec<PathBuf> {
         let on_it = |mount: &&Mounted| mount.device == number || mount.source == name;
         self.0.iter().filter(on_it).map(|mount| mount.at.clone()).collect()

@@ -42,8 +42,8 @@ pub(super) const fn space() -> Space {
     [const { MaybeUninit::uninit() }; MAX_STRIPS]
 }
 
-/// Where `strips` begin behind `at` bytes, and before them `first`: bare addresses, as the inner
-/// loops have registers for no more.
+/// Returns the addresses at which `strips` begin behind `at` bytes, after that of `first`: bare
+/// addresses, as the inner loops have registers for no more.
 #[inline]
 pub(super) fn starts<'s>(
     space: &'s mut Space,

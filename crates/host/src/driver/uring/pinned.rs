@@ -34,7 +34,7 @@ pub(super) struct Pinned {
 type Ring = IoUring<squeue::Entry, cqueue::Entry>;
 
 impl Pinned {
-    /// Nothing registered yet. Kernels before 5.19 never do.
+    /// Creates the table without registered pieces. Kernels before 5.19 refuse to register any.
     pub(super) fn new(ring: &Ring, memory: &Memory) -> Self {
         let pieces = (memory.len_bytes() as u64).div_ceil(PIECE_BYTES).min(MAX_PIECES);
         let count = u32::try_from(pieces).unwrap_or(0);

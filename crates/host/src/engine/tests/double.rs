@@ -14,11 +14,11 @@ use braid_array::{
     RequestError, RequestId, SECTOR_BYTES,
 };
 
-/// Where the data are.
+/// Storage of the data.
 pub(crate) enum Store {
-    /// On all of so many members.
+    /// The same data on each of so many members.
     Members(u16),
-    /// In the arena.
+    /// Data in the arena.
     Memory(Scratch),
 }
 

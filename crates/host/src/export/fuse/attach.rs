@@ -21,7 +21,7 @@ use super::proto::{Answer, HEAD_BYTES, Operation, Request, resend};
 
 const DEVICE: &str = "/dev/fuse";
 const FUSERMOUNT: &str = "fusermount3";
-/// Where fusermount3 learns which of its descriptors the socket is: the standard input.
+/// Variable that names the socket's descriptor to fusermount3: the standard input.
 const SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
 
 /// Time within which the kernel has to send its first request. Normally the kernel does so at once.

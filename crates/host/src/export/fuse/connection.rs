@@ -26,18 +26,18 @@ pub(super) const READERS: usize = 8;
 const HEAD_STRIDE: u32 = HEAD_BYTES.next_power_of_two() as u32;
 /// Heads of so many mounts lie in one input buffer.
 pub(crate) const MAX_MOUNTS: usize = 16;
-/// Without a request for so long there is nothing to take.
+/// Time without a request after which taking stops.
 const QUIET_MILLIS: u64 = 1000;
 
 /// Kinds of its tokens.
 pub(super) const WATCH: u8 = 0;
 pub(super) const READER: u8 = 1;
 
-/// One taking.
+/// A taking.
 #[derive(Debug)]
 struct Reader {
     head: Buf,
-    /// Where the rest lands; it is under way.
+    /// Buffer for the rest, while the taking is in flight.
     landing: Option<Buf>,
 }
 
@@ -49,7 +49,7 @@ enum State {
     Taking,
     /// Takings are given up, to watch again.
     Ebbing,
-    /// Nothing is mounted any more, or nothing is to be taken.
+    /// Unmounted, or not to be served any more.
     Over,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Connection {
     state: State,
     /// Landings it has, those of requests under way included.
     pub(super) landings: u32,
-    /// When it is quiet, unless something comes.
+    /// Time at which it counts as quiet, unless a request comes.
     quiet_at: Instant,
 }
 
@@ -186,7 +186,7 @@ impl Connection {
         core.arena.release_landing(landing);
     }
 
-    /// When to look whether it is quiet.
+    /// Returns the time of the next check for quiet.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.state == State::Taking { Some(self.quiet_at) } else { None }
     }

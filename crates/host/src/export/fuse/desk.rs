@@ -1,4 +1,4 @@
-//! Where mounts come and go, from other threads, before the engine runs and while it does.
+//! The mount table: other threads add and remove mounts, before the engine runs and while it does.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ pub(crate) struct Mounted {
     pub(super) device: OwnedFd,
     /// File system that it shows.
     pub(super) tree: Tree,
-    /// Where it is.
+    /// Directory of the mount.
     pub(super) mountpoint: PathBuf,
 }
 
@@ -37,14 +37,14 @@ pub(super) enum Say {
     Remove { number: usize, gone: SyncSender<()> },
 }
 
-/// The server's counter; drop it and nothing is heard any more.
+/// The sending side of the mount table, for other threads.
 #[derive(Debug)]
 pub(crate) struct Desk {
     mailbox: Mailbox<Say>,
 }
 
 impl Desk {
-    /// Creates the queue: messages sent to it arrive at the receiver, and `wake` is signalled.
+    /// Creates both sides: messages sent here arrive at the receiver, and `wake` is signalled.
     ///
     /// # Errors
     /// When the system is out of descriptors.

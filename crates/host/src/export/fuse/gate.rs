@@ -37,7 +37,7 @@ impl Gate {
         begins
     }
 
-    /// One that ran is over.
+    /// Ends a write that ran.
     pub(super) fn leave(&mut self) {
         self.running -= 1;
         if self.running == 0 {

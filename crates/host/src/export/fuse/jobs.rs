@@ -29,7 +29,7 @@ pub(super) struct Asker {
 pub(super) struct Finished {
     pub(super) job: usize,
     pub(super) asker: Asker,
-    /// Where the request landed, of no use any more.
+    /// Buffer in which the request landed, no longer in use.
     pub(super) landing: Option<Buf>,
     pub(super) result: Result<Came, RequestError>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Finished {
 pub(super) enum Came {
     /// Done.
     Nothing,
-    /// So many bytes were written.
+    /// Number of bytes written.
     Written { len: u32 },
     /// Data, which lie here until the job is released.
     Data(Vec<Buf>),
@@ -60,7 +60,7 @@ enum Step {
 struct Job {
     asker: Asker,
     ask: Ask,
-    /// Where the request landed, for as long as that is used.
+    /// Buffer in which the request landed, while it is in use.
     landing: Option<Buf>,
     steps: VecDeque<Step>,
     /// The first step is one that changes blocks, and writes them now.
@@ -336,7 +336,7 @@ impl Job {
 }
 
 impl Piece {
-    /// Where the part of a range lies that is in it.
+    /// Returns the buffer of the part of a range that lies in it.
     fn part(&self, range: &Range<u64>) -> Buf {
         let start = range.start.clamp(self.range.start, self.range.end);
         let end = range.end.clamp(start, self.range.end);

@@ -81,7 +81,7 @@ struct World {
     answers: Vec<(u64, Result<Vec<u8>, RequestError>)>,
     /// Requests of the machine so far.
     requests: usize,
-    /// Where its writes began.
+    /// Starts of its writes.
     written: Vec<u64>,
 }
 
@@ -122,7 +122,7 @@ impl World {
         self.jobs.begin(&mut self.core, Asker { mount: 0, unique }, ask, landing);
     }
 
-    /// One answer of the machine, whichever. False when it has none to give.
+    /// Gives one answer of the machine, chosen at random. Returns false when there is none to give.
     fn step(&mut self) -> bool {
         self.jobs.work(&mut self.core);
         self.core.submit(&mut self.machine);

@@ -136,7 +136,7 @@ fn mount_anew(mountpoint: &Path, others: bool) -> Result<(PathBuf, OwnedFd), Mou
 }
 
 impl Mount {
-    /// Where it is.
+    /// Returns the directory of the mount.
     #[must_use]
     pub(crate) fn mountpoint(&self) -> &Path {
         &self.mountpoint

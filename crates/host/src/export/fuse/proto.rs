@@ -27,7 +27,7 @@ const MOST_MINOR: u32 = 45;
 const MAX_BACKGROUND: u16 = 256;
 const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
 
-/// For how long names and attributes hold: neither ever changes.
+/// Time for which names and attributes hold: neither ever changes.
 const FOREVER_S: u64 = 1 << 30;
 
 /// Operations, by their numbers.
@@ -74,7 +74,7 @@ mod init {
     /// until the mapping ends.
     pub(super) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 
-    /// None of them is needed, and the kernel may not know it. `WRITEBACK_CACHE` is left out on
+    /// Optional features, of which the kernel may know none. `WRITEBACK_CACHE` is left out on
     /// purpose: written data would be in the kernel's memory alone.
     pub(super) const WISHES: u64 = ASYNC_READ
         | BIG_WRITES
@@ -95,7 +95,7 @@ mod change {
 
 /// Flags of an open file.
 pub mod open {
-    /// Nothing of it is cached.
+    /// Direct I/O: nothing is cached.
     pub const DIRECT_IO: u32 = 1 << 0;
     /// The end of a descriptor needs no answer.
     pub const NOFLUSH: u32 = 1 << 5;
@@ -131,7 +131,7 @@ pub enum Operation {
     },
     /// Find a file in a directory.
     Lookup {
-        /// By its name.
+        /// Name of the file.
         name: Vec<u8>,
     },
     /// Tell attributes.
@@ -181,7 +181,7 @@ pub enum Operation {
     ReadDirectory {
         /// After this one.
         offset: u64,
-        /// In so many bytes.
+        /// Bytes for the answer.
         len: u32,
     },
     /// Report how full the file system is.
@@ -314,7 +314,7 @@ pub struct Attributes {
     pub links: u32,
     /// User and group.
     pub owner: (u32, u32),
-    /// When it was made, changed and read last: seconds since 1970.
+    /// Time at which it was made, changed and read last: seconds since 1970.
     pub time_s: u64,
 }
 
@@ -325,11 +325,11 @@ pub enum Answer {
     Error(Errno),
     /// Done.
     Done,
-    /// To `Init` of a kernel that reads so far ahead and knows all this.
+    /// Answer to `Init`, with the results of the negotiation.
     Init {
         /// The minor version that both know.
         minor: u32,
-        /// As the kernel said.
+        /// Limit of reading ahead, as the kernel has it.
         readahead: u32,
         /// Features that both know.
         flags: u64,
@@ -343,12 +343,12 @@ pub enum Answer {
         /// Flags of [`open`].
         flags: u32,
     },
-    /// So much was written.
+    /// Data were written.
     Written {
         /// Bytes.
         len: u32,
     },
-    /// So many bytes, which follow.
+    /// Data that follow.
     Data {
         /// Bytes.
         len: u32,

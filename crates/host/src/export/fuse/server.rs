@@ -39,7 +39,7 @@ pub(crate) struct Server {
     block_bytes: u32,
     says: Receiver<Say>,
     wake: Arc<OwnedFd>,
-    /// By number.
+    /// Mounts by number.
     mounts: Vec<Option<Connection>>,
     /// Mounts that go, each with the channel to report when it is gone.
     leaving: Vec<(usize, SyncSender<()>)>,
@@ -49,13 +49,14 @@ pub(crate) struct Server {
     /// Empty messages, to be reused.
     #[expect(clippy::vec_box, reason = "a message keeps its box from answer to answer")]
     spares: Vec<Box<Outgoing>>,
-    /// Nothing is taken for now.
+    /// Set while no requests are taken.
     held: bool,
     closing: bool,
 }
 
 impl Server {
-    /// For an array that takes blocks of so many bytes; and where it gets its mounts.
+    /// Creates the server for an array with blocks of so many bytes, and the mount table by which
+    /// it gets mounts.
     ///
     /// # Errors
     /// When the system is out of descriptors.

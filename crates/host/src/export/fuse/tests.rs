@@ -50,7 +50,7 @@ fn mounted(size: usize, read_only: bool) -> Option<Mounted> {
     mounted_on(size, read_only, false)
 }
 
-/// With the driver of systems without io_uring, maybe.
+/// Mounts an array, with `threads` on the driver of systems without io_uring.
 fn mounted_on(size: usize, read_only: bool, threads: bool) -> Option<Mounted> {
     if !usable() {
         return None;
@@ -342,8 +342,8 @@ fn an_ended_engine_gives_errors_and_no_hangs() {
     mounted.mount.take().unwrap().detach();
 }
 
-/// Where the member is of the array that [`serves_a_device`] serves, and whether it follows
-/// another.
+/// Variable with the place of the member of the array that [`serves_a_device`] serves, and whether
+/// it follows another.
 const SERVED: &str = "BRAID_TEST_SERVED";
 const FOLLOWS: &str = "BRAID_TEST_FOLLOWS";
 

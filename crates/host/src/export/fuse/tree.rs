@@ -46,7 +46,7 @@ pub enum Ask {
     Read(Range<u64>),
     /// Write the first of the data that came with the request, durably with `fua`.
     Write {
-        /// Where to.
+        /// Range to write to.
         range: Range<u64>,
         /// Durable before it is answered.
         fua: bool,
@@ -63,7 +63,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// The same, so many bytes farther on.
+    /// Moves its ranges by so many bytes.
     fn after(self, bytes: u64) -> Self {
         let moved = |range: Range<u64>| range.start + bytes..range.end + bytes;
         match self {
@@ -108,7 +108,7 @@ impl Tree {
         tree.open_to(&Access::default())
     }
 
-    /// With files of this mode, owner and group.
+    /// Sets mode, owner and group of the files.
     pub(crate) fn open_to(self, access: &Access) -> Self {
         let user = access.owner().unwrap_or_else(|| rustix::process::geteuid().as_raw());
         let group = access.group().unwrap_or_else(|| rustix::process::getegid().as_raw());
@@ -152,7 +152,7 @@ impl Tree {
         entries
     }
 
-    /// Where a file begins in the array.
+    /// Returns the start of a file in the array.
     fn start(&self, file: usize) -> u64 {
         let part = file.checked_sub(self.files.len()).map(|part| &self.parts.files[part]);
         part.map_or(0, |(_, bytes)| bytes.start)
@@ -300,7 +300,7 @@ impl Tree {
     }
 }
 
-/// As much of a write as there is room for.
+/// Reduces a write to the part that there is room for.
 fn write(offset: u64, len: u32, flags: u32, size: u64) -> Result<Ask, Answer> {
     let end = offset.saturating_add(len.into()).min(size);
     if len == 0 {

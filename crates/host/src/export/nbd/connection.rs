@@ -37,7 +37,7 @@ pub(super) const SEND: u8 = 2;
 struct Serving {
     cookie: u64,
     read: bool,
-    /// When it is done, flush, and only then answer.
+    /// Flush when it is done, and only then answer.
     then_flush: bool,
     /// Requests in flight.
     pieces: u32,
@@ -59,8 +59,8 @@ struct Current {
 
 #[derive(Clone, Copy, Debug)]
 enum Transfer {
-    /// With `in_turn`, one piece after the other: simple replies cannot be given in pieces that
-    /// come in any order.
+    /// A read. With `in_turn`, one piece after the other: simple replies cannot be given in pieces
+    /// that come in any order.
     Read { in_turn: bool },
     /// `filling` is the buffer being filled from the socket, and how far it is.
     Write { fua: bool, filling: Option<(Buf, u32)> },
@@ -98,7 +98,7 @@ pub(super) struct Connection {
     socket: Arc<OwnedFd>,
     pub(super) origin: Origin,
     session: Session,
-    /// From when the client asked for it.
+    /// TLS, once the client asked for it.
     tls: Option<Box<Tls>>,
     /// Receive buffer; `start..end` has not been consumed.
     input: Buf,
@@ -117,11 +117,11 @@ pub(super) struct Connection {
     /// Empty messages, to be reused.
     #[expect(clippy::vec_box, reason = "a message keeps its box from send to send")]
     spares: Vec<Box<Outgoing>>,
-    /// When the client last took or gave something, or began to be expected to.
+    /// Time at which the client last took or gave something, or began to be expected to.
     progress_at: Instant,
     receiving: bool,
     sending: bool,
-    /// No command is taken for now; one that has begun to come is.
+    /// Set while no command is taken, except one of which a part has come.
     held: bool,
     /// No more commands are taken; the last replies are still sent.
     closing: bool,
@@ -251,7 +251,7 @@ impl Connection {
         false
     }
 
-    /// So much has come, first into the buffer being filled.
+    /// Notes so many received bytes, first in the buffer being filled.
     fn took(&mut self, moved: u32) {
         let direct = moved.min(self.unfilled().len);
         self.end += moved - direct;
@@ -431,7 +431,8 @@ impl Connection {
         self.session.set_room(room);
     }
 
-    /// Since when it waits for the client, to take replies or to send the rest of a write.
+    /// Returns the time since which it waits for the client, to take replies or to send the rest of
+    /// a write.
     pub(super) const fn waits_since(&self) -> Option<Instant> {
         let filling = matches!(
             self.current,
@@ -450,7 +451,7 @@ impl Connection {
         self.broken
     }
 
-    /// Nothing of this connection is in flight and nothing more will come of it.
+    /// Returns whether nothing of this connection is in flight, and nothing more will come of it.
     pub(super) fn finished(&self) -> bool {
         let idle = !self.receiving && !self.sending && self.jobs.is_empty();
         let silent = self.tls.as_ref().is_none_or(|tls| !tls.wants_to_send());

@@ -13,7 +13,7 @@ pub(crate) struct Device {
     pub(super) by_default: bool,
     /// Lies on another device, and so is not the default by itself.
     pub(super) lies_on_another: bool,
-    /// Where in the array it begins.
+    /// Start in the array.
     pub(super) offset_bytes: u64,
     /// Its size.
     pub(super) size_bytes: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// So much of an array, from its beginning, that takes requests in multiples of `block_bytes`.
+    /// Creates a device from the start of an array, with requests in multiples of `block_bytes`.
     pub(crate) fn new(name: String, size_bytes: u64, block_bytes: u32, read_only: bool) -> Self {
         Self {
             name,
@@ -89,7 +89,7 @@ impl Devices {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more; its name is its own.
+    /// Adds a device. No other may have its name.
     pub(crate) fn add(&self, device: Arc<Device>) {
         self.list().push(device);
     }

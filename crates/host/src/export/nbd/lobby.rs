@@ -75,7 +75,7 @@ impl Lobby {
         self.0.retain(|guest| guest.connection != connection);
     }
 
-    /// When the next time is over.
+    /// Returns the time at which the oldest handshake is overdue.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.front().map(|guest| guest.until)
     }

@@ -35,7 +35,7 @@ const MAX_OF_ONE_ORIGIN: usize = MAX_CLIENTS as usize * 3 / 4;
 const SILENCE_MILLIS: u64 = 30_000;
 /// A Unix socket takes this much of a reply at once; by default it is about 200 KiB.
 const UNIX_SEND_BYTES: usize = 4 << 20;
-/// When the system is out of descriptors or memory, how long until the next try.
+/// Pause before the next accept when the system is out of descriptors or memory.
 const ACCEPT_RETRY_MILLIS: u64 = 100;
 
 /// A listening socket for NBD clients.
@@ -68,9 +68,9 @@ struct Leaving {
 /// Limits on waiting for clients, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Until the handshake has ended.
+    /// Limit on the handshake.
     pub(crate) handshake: u64,
-    /// Until something is taken, or sent, while memory is short.
+    /// Limit on taking or sending nothing, while memory is short.
     pub(crate) silence: u64,
 }
 
@@ -90,7 +90,7 @@ impl Default for Patience {
 /// disconnected, if it took nothing for half a minute.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// As the engine names it.
+    /// Name that the engine gave it.
     id: ExportId,
     pub(crate) patience: Patience,
     listening: Vec<Listening>,
@@ -102,11 +102,11 @@ pub(crate) struct Server {
     /// Connections with something to send, perhaps.
     to_flush: Vec<usize>,
     leaving: Vec<Leaving>,
-    /// As the export is named.
+    /// Name of the export.
     name: String,
     /// Clients left by the previous process, until the server starts.
     guests: Vec<(OwnedFd, Left)>,
-    /// Nothing is taken for now.
+    /// Set while nothing is taken.
     held: bool,
     closing: bool,
 }
@@ -246,7 +246,7 @@ impl Server {
         }
     }
 
-    /// Whether one more client of this origin may use the array.
+    /// Returns whether one more client of this origin may use the array.
     fn has_room(&self, core: &Core, origin: Origin) -> bool {
         core.arena.has_room() && self.present.count(origin) < MAX_OF_ONE_ORIGIN
     }

@@ -31,7 +31,7 @@ const UNKNOWN: &[u8] = b"no export of that name; nbdinfo --list shows those ther
 /// Result of some input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing, before there is more input.
+    /// More input is needed.
     NeedMore,
     /// Some input was handled; there may be answers. Call again.
     Again,
@@ -79,7 +79,7 @@ pub(super) struct Session {
     tls: Option<Arc<ServerConfig>>,
     /// TLS was started.
     secure: bool,
-    /// One more client may come to commands.
+    /// Set if one more client may come to commands.
     room: bool,
 }
 
@@ -170,7 +170,7 @@ impl Session {
         self.device.as_ref().expect("commands come once a device is chosen")
     }
 
-    /// Where in the array it begins.
+    /// Returns its start in the array.
     pub(super) fn offset_bytes(&self) -> u64 {
         self.device().offset_bytes
     }

@@ -12,7 +12,7 @@ use crate::driver::Outgoing;
 /// Result of decrypting.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// So many bytes of the client's, at least one.
+    /// Number of the client's bytes, at least one.
     Bytes(u32),
     /// More has to come from the socket.
     NeedMore,
@@ -20,7 +20,7 @@ pub(super) enum Opened {
     Over,
 }
 
-/// One connection's TLS, from the option that asked for it on.
+/// TLS of one connection, from the option that asked for it on.
 #[derive(Debug)]
 pub(super) struct Tls {
     connection: ServerConnection,
@@ -60,7 +60,7 @@ impl Tls {
         self.input
     }
 
-    /// So much has been received.
+    /// Notes the length of received bytes.
     pub(super) const fn received(&mut self, len: u32) {
         (self.start, self.end) = (0, len);
     }

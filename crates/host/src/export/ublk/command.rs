@@ -18,7 +18,7 @@ pub(super) const PARAMETERS_BYTES: usize = 60;
 /// `UBLK_FEATURES_LEN`.
 pub(super) const FEATURES_BYTES: usize = 8;
 
-/// No queue in particular, and no device in particular.
+/// Number for no queue in particular, and the one for no device in particular.
 const NO_QUEUE: u16 = u16::MAX;
 pub(super) const ANY_DEVICE: u32 = u32::MAX;
 
@@ -97,7 +97,7 @@ impl Command {
     }
 }
 
-/// Whether a device has a disk, and a server.
+/// State of a device: with or without a disk, and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// No disk yet, or no longer.
@@ -219,7 +219,7 @@ impl Parameters {
         bytes
     }
 
-    /// Whether a disk that was made with `bytes` can be served as one with these parameters.
+    /// Returns whether a disk that was made with `bytes` can be served with these parameters.
     pub(super) fn serve(&self, bytes: &[u8; PARAMETERS_BYTES]) -> bool {
         let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four"));
         let sectors = u64::from_ne_bytes(bytes[24..32].try_into().expect("eight"));

@@ -15,9 +15,9 @@ use super::command::{COMMAND_BYTES, Command, FEATURES, FEATURES_BYTES, INFO_BYTE
 use crate::system::describe;
 
 const PATH: &str = "/dev/ublk-control";
-/// No more commands are under way.
+/// Limit on commands in flight.
 const ENTRIES: u32 = 8;
-/// No command carries more.
+/// Limit on the data of a command.
 const MOST_BYTES: usize = INFO_BYTES;
 const OTHER_WAYS: &str = "or export fuse:MOUNTPOINT, of which losetup makes a block device";
 

@@ -13,7 +13,7 @@ use super::command::{ANY_DEVICE, FEATURES, Info, State};
 pub(super) enum Choice {
     /// Make one of this number, or of any ([`ANY_DEVICE`]).
     Add(u32),
-    /// One was never finished, or has lost its disk: take it away, and choose again.
+    /// A device was never finished, or has lost its disk: take it away, and choose again.
     Clear(u32),
     /// Serve this one's disk on.
     Recover(Info),

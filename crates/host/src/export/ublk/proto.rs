@@ -44,7 +44,7 @@ pub struct Shape {
 pub struct Ask {
     /// Operation to be done.
     pub op: Op,
-    /// Where.
+    /// Range of the operation.
     pub range: Range<u64>,
 }
 
@@ -117,7 +117,7 @@ impl TagCommand {
     }
 }
 
-/// Where in the device of the first queue the data of a tag's request lie.
+/// Returns the place of the data of a tag's request, in the device of the first queue.
 pub(super) fn data_offset(tag: u16) -> u64 {
     DATA_OFFSET + (u64::from(tag) << DATA_BITS)
 }

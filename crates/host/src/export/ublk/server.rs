@@ -22,11 +22,11 @@ use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
 #[derive(Debug)]
 pub(crate) struct Server {
     id: ExportId,
-    /// Where commands go, and data come from.
+    /// Device that commands go to and data come from.
     device: Arc<LockedFile>,
     table: Table,
     shape: Shape,
-    /// From the start on.
+    /// Memory of requests, from the start on.
     holder: Option<Holder>,
     /// Requests that wait for memory, each with its tag, in this order.
     short: VecDeque<(u16, Ask)>,
@@ -183,7 +183,7 @@ impl Export for Server {
         self.short.is_empty() && !core.asks(self.id)
     }
 
-    /// Takes no more requests. The commands that wait in the kernel end with the disk, which the
+    /// Fails further requests. The commands that wait in the kernel end with the disk, which the
     /// owner of the engine takes away.
     fn close(&mut self, _core: &mut Core) {
         self.closing = true;

@@ -1,4 +1,4 @@
-//! Where the kernel describes the requests of a device: memory that we share with it, for reading.
+//! Table of requests, as the kernel describes them: memory shared with it, for reading.
 
 use std::fs::File;
 use std::ptr::NonNull;

@@ -34,7 +34,7 @@ struct Seat {
     answered: bool,
     /// A signal is due in any case: the guest may wait for answers of a previous server.
     owed: bool,
-    /// Nothing is taken any more.
+    /// Set when the ring is to stop; nothing is taken any more.
     stopping: Stopping,
 }
 
@@ -57,14 +57,14 @@ pub(super) struct Endpoint {
     seats: Vec<Option<Seat>>,
     /// Windows on the memory in which requests lie now.
     windows: Arc<Windows>,
-    /// From the first ring on.
+    /// Requests, from the first ring on.
     jobs: Option<Jobs>,
     user: Option<User>,
     /// The front end has gone, and its thread waits for the rest to end.
     gone: Option<SyncSender<()>>,
-    /// Nothing is taken for now.
+    /// Set while nothing is taken.
     held: bool,
-    /// Nothing more is taken.
+    /// Set when nothing more is taken.
     closed: bool,
 }
 
@@ -301,7 +301,8 @@ impl Seat {
         }
     }
 
-    /// Nothing is taken of a broken ring. The front end is told, and may set it up again.
+    /// Reports a broken ring to the front end, which may set it up again. Nothing more is taken of
+    /// it.
     fn give_up(&self, device: &Device, broken: Broken) {
         tracing::warn!(array = device.name, "vhost-user: a ring is not served any more: {broken}");
         self.error.iter().for_each(signal);

@@ -25,12 +25,12 @@ use crate::arena::Holder;
 use crate::engine::core::Core;
 use crate::token::{ExportId, JobRef, Owner};
 
-/// Where a request came from, and where its answer goes.
+/// Origin of a request, and destination of its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) ring: usize,
     pub(super) head: u16,
-    /// As it was when the request came.
+    /// Memory of the guest when the request came.
     pub(super) guest: Arc<Guest>,
     pub(super) windows: Arc<Windows>,
     pub(super) status: GuestAddress,
@@ -51,7 +51,7 @@ struct Transfer {
     op: Op,
     areas: Vec<Area>,
     range: Range<u64>,
-    /// Up to here requests were made.
+    /// End of the part for which requests were made.
     next: u64,
 }
 
@@ -75,7 +75,7 @@ struct Held {
 }
 
 impl Job {
-    /// Where in the guest's memory a part of a long read can go.
+    /// Returns the place in the guest's memory that a part of a long read can go to.
     fn window(&self, range: &Range<u64>) -> Option<Buf> {
         let transfer = self.transfer.as_ref().filter(|transfer| transfer.op == Op::Read)?;
         let offset = range.start - transfer.range.start;
@@ -273,7 +273,7 @@ impl Jobs {
         self.finished.pop_front()
     }
 
-    /// Nothing is under way.
+    /// Returns whether nothing is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.jobs.is_empty() && self.finished.is_empty()
     }

@@ -87,7 +87,7 @@ impl Table {
         Ok(Self { regions, guest: Arc::new(guest) })
     }
 
-    /// Where in the guest something is that the front end has at `user`.
+    /// Translates the front end's address `user` into the guest's.
     pub(super) fn translate(&self, user: u64) -> Option<GuestAddress> {
         let mut regions = self.regions.iter();
         let region = regions.find(|region| {

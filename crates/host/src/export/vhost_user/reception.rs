@@ -18,7 +18,7 @@ use super::says::{Say, Says};
 use crate::mailbox::ReceiverGone;
 use crate::users::{Process, User};
 
-/// When the system is out of descriptors or memory, how long until the next try.
+/// Pause before the next accept when the system is out of descriptors or memory.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// A socket for front ends. The thread that [`run`](Self::run) starts ends after

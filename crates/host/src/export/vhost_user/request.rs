@@ -248,7 +248,7 @@ pub(super) fn copy_in(
     if done == from.len() { Ok(()) } else { Err(Broken::Table) }
 }
 
-/// Where `len` bytes of areas lie from `offset` on, piece by piece.
+/// Returns the pieces of `len` bytes of areas from `offset` on.
 fn parts(areas: &[Area], offset: u64, len: usize) -> impl Iterator<Item = (GuestAddress, usize)> {
     let mut skip = offset;
     let mut left = len;

@@ -31,7 +31,7 @@ pub(super) struct Setup {
     /// The next one to be taken, where nothing else tells.
     pub(super) base: u16,
     pub(super) event_index: bool,
-    /// Where requests under way are noted, and as which ring.
+    /// Notes of requests in flight, and the number of the ring there.
     pub(super) inflight: Option<(Notes, usize)>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Ring {
     track: Option<Track>,
     /// Requests that were in flight with the previous server of this ring.
     again: VecDeque<u16>,
-    /// By head.
+    /// Requests in flight, by head.
     under_way: Vec<bool>,
     count: u16,
     broken: bool,
@@ -170,7 +170,7 @@ impl Ring {
         self.queue.needs_notification(&*self.guest).unwrap_or(false)
     }
 
-    /// From now on requests lie in this memory.
+    /// Changes the memory in which requests lie.
     ///
     /// # Errors
     /// [`Broken`] when the ring does not lie in it.
@@ -181,7 +181,7 @@ impl Ring {
         if stands { Ok(()) } else { Err(Broken::Rings) }
     }
 
-    /// Where its requests lie.
+    /// Returns the memory in which its requests lie.
     pub(super) const fn guest(&self) -> &Arc<Guest> {
         &self.guest
     }

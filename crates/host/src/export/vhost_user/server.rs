@@ -30,7 +30,7 @@ struct Door {
     reception: Arc<Reception>,
     says: Receiver<Say>,
     wake: Arc<OwnedFd>,
-    /// By ring, which of the kicks is watched.
+    /// Index of the watched kick, by ring.
     watched: Vec<Option<usize>>,
 }
 

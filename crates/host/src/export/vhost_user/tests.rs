@@ -20,7 +20,7 @@ const INDIRECT: u16 = 4;
 const START: u64 = 0x1_0000;
 const SEAM: u64 = 0x8_0000;
 const END: u64 = 0x10_0000;
-/// Where rings of eight lie.
+/// Address of rings of eight.
 const TABLE: u64 = START;
 const AVAILABLE: u64 = START + 0x1000;
 const USED: u64 = START + 0x2000;

@@ -48,7 +48,7 @@ impl Windows {
     }
 }
 
-/// Where in the guest these bytes of areas begin, if they lie side by side.
+/// Returns the start in the guest of these bytes of areas, if they lie side by side.
 fn place(areas: &[Area], offset: u64, len: u64) -> Option<u64> {
     let mut before = 0;
     let mut start = None;

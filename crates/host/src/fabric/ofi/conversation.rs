@@ -59,20 +59,20 @@ pub(super) fn run(
 pub(super) struct Conversation<'a> {
     pub(super) link: &'a Link,
     pub(super) endpoint: Arc<Endpoint>,
-    /// Where the peer may put; goes after the endpoint.
+    /// Window that the peer may put into. Declared behind the endpoint, to be dropped after it.
     pub(super) window: Option<Region>,
     /// Events that were not handled yet.
     pub(super) happened: Vec<Happened>,
     received: Counts,
-    /// When we last looked at the TCP connection.
+    /// Time of the last look at the TCP connection.
     pub(super) looked: Instant,
-    /// Since when one of us takes leave.
+    /// Time since which one side closes.
     leaving: Option<Instant>,
     said_farewell: bool,
     /// Received part of the peer's next word.
     pub(super) word: Vec<u8>,
     pub(super) farewell: Option<Counts>,
-    /// Where the peer has told us to put, until the outbox knows.
+    /// Window that the peer lets us put into, until the outbox knows it.
     pub(super) admission: Option<Remote>,
     /// The peer has closed the TCP connection.
     pub(super) deserted: bool,
@@ -261,7 +261,8 @@ impl<'a> Conversation<'a> {
         told.or(Ok(()))
     }
 
-    /// Whether one has hung up and all was taken in.
+    /// Returns whether the connection is over: one side has hung up and all was taken in, or the
+    /// limit for that is exceeded.
     fn is_over(&mut self) -> Result<bool, String> {
         if self.link.is_cut() {
             return Ok(true);

@@ -109,7 +109,7 @@ pub(super) struct Remote {
     pub(super) key: u64,
     /// Address of its first byte for the device.
     pub(super) base: u64,
-    /// Where in the peer's memory that is.
+    /// Place of the region in the peer's memory.
     pub(super) start: u64,
     pub(super) bytes: u64,
 }

@@ -46,9 +46,9 @@ pub(super) struct Endpoint {
     queue: Queue,
     av: NonNull<ffi::fid_av>,
     peer: ffi::fi_addr_t,
-    /// Where puts come from.
+    /// Region that puts come from.
     arena: Arc<Region>,
-    /// Where messages lie.
+    /// Region of the messages.
     messages: Region,
 }
 
@@ -126,12 +126,12 @@ impl Endpoint {
         if count == 1 { Ok(()) } else { Err(OfiError::new("fi_av_insert", libc::EINVAL.into())) }
     }
 
-    /// Where puts come from.
+    /// Returns the region that puts come from.
     pub(super) const fn arena(&self) -> &Arc<Region> {
         &self.arena
     }
 
-    /// Where messages lie.
+    /// Returns the region of the messages.
     pub(super) const fn messages(&self) -> &Region {
         &self.messages
     }

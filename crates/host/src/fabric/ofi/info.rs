@@ -121,7 +121,7 @@ impl Info {
         unsafe { (*self.chosen.as_ref().domain_attr).cq_data_size >= IMM_BYTES }
     }
 
-    /// For calls that take it. Such calls do not write to it.
+    /// Returns a pointer for calls of libfabric, which do not write to it.
     pub(super) const fn as_ptr(&self) -> *mut ffi::fi_info {
         self.chosen.as_ptr()
     }
@@ -133,14 +133,14 @@ impl Info {
         name.to_string_lossy().into_owned()
     }
 
-    /// Whether it works from IP addresses. The others have names of their own.
+    /// Returns whether it works from IP addresses. The others have names of their own.
     pub(super) const fn has_ip(&self) -> bool {
         // SAFETY: it lives in `self`.
         let format = unsafe { self.chosen.as_ref() }.addr_format;
         !matches!(format, ffi::FI_ADDR_STR | ffi::FI_ADDR_EFA)
     }
 
-    /// Whether it wants this of the memory it works on.
+    /// Returns whether it requires this of the memory it works on.
     pub(super) fn wants(&self, mr_mode: u32) -> bool {
         // SAFETY: as in `suits`.
         let wanted = unsafe { (*self.chosen.as_ref().domain_attr).mr_mode };

@@ -36,7 +36,7 @@ pub(super) fn read_name(mut from: impl Read) -> io::Result<Vec<u8>> {
 pub(super) enum Word {
     /// The other may put here.
     Admission(Remote),
-    /// So much was sent in all.
+    /// Numbers of messages and puts sent in all.
     Farewell(Counts),
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Word {
 pub(super) const WORD_BYTES: usize = 40;
 
 impl Word {
-    /// As bytes.
+    /// Encodes the word.
     pub(super) fn encode(self) -> [u8; WORD_BYTES] {
         let numbers = match self {
             Self::Admission(Remote { key, base, start, bytes }) => [1, key, base, start, bytes],
@@ -57,7 +57,7 @@ impl Word {
         out
     }
 
-    /// From bytes.
+    /// Decodes a word.
     pub(super) fn decode(bytes: &[u8; WORD_BYTES]) -> Option<Self> {
         let mut numbers = [0; WORD_BYTES / 8];
         for (number, place) in numbers.iter_mut().zip(bytes.as_chunks().0) {

@@ -14,7 +14,7 @@ const NAME: &CStr = c"libfabric.so.1";
 /// Before this version, `fi_info` and the structures it points to were shorter.
 const LONGER_SINCE: (u32, u32) = (1, 20);
 
-/// As these headers are older than that.
+/// Version of symbols in these older headers.
 const OLD_SYMBOLS: &CStr = c"FABRIC_1.3";
 
 /// Signals that mean something to us, or to Rust.

@@ -20,14 +20,14 @@ use super::outbox::{Outbox, Outgoing};
 #[derive(Debug)]
 pub(super) struct Link {
     peer: PeerId,
-    /// To which array its key is limited, if it is.
+    /// Array that the peer's key is limited to, if it is.
     limit: Option<[u8; 16]>,
-    /// On which the hellos were exchanged.
+    /// Connection on which the hellos were exchanged.
     stream: TcpStream,
     /// `STAY`, `CLOSE` or `CUT`.
     end: AtomicU8,
     state: Mutex<State>,
-    /// Where the peer may put, until the thread has told it.
+    /// Window that the peer may put into, until the thread has told it.
     window: Mutex<Option<Range<u64>>>,
     news: Arc<News>,
 }
@@ -102,12 +102,12 @@ impl Link {
         }
     }
 
-    /// Whether the engine wants to end the connection.
+    /// Returns whether the engine wants to end the connection.
     pub(super) fn is_closing(&self) -> bool {
         self.end.load(Ordering::Relaxed) >= CLOSE
     }
 
-    /// Whether the engine wants it at once.
+    /// Returns whether the engine wants to end it at once.
     pub(super) fn is_cut(&self) -> bool {
         self.end.load(Ordering::Relaxed) >= CUT
     }

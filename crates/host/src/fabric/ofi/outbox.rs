@@ -21,12 +21,12 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 /// The memory in which messages lie: those that come in, then those that go out.
 pub(super) const MESSAGE_MEMORY_BYTES: usize = 2 * MESSAGES as usize * MAX_MESSAGE_BYTES;
 
-/// Where messages come in.
+/// Returns the slots for incoming messages.
 pub(super) fn inbound_slots() -> impl Iterator<Item = u32> {
     0..MESSAGES
 }
 
-/// Where a message of this length lies.
+/// Returns the place of a message of this length.
 pub(super) const fn slot(number: u32, bytes: usize) -> Buf {
     Buf { offset: number as u64 * MAX_MESSAGE_BYTES as u64, len: bytes as u32 }
 }
@@ -50,7 +50,7 @@ impl Outgoing {
 #[derive(Clone, Copy, Debug)]
 enum Taken {
     Put(IoId),
-    /// In this slot.
+    /// Message in this slot.
     Message(u32),
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// To a peer that has not admitted us yet.
+    /// Creates the outbox for a peer that has not admitted us yet.
     pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
         let free = (MESSAGES..2 * MESSAGES).collect();
         let taken = Slab::default();
@@ -170,7 +170,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing waits, and the device has nothing.
+    /// Returns whether nothing waits and the device has nothing.
     pub(super) fn is_idle(&self) -> bool {
         self.taken.is_empty() && self.waiting.is_empty()
     }

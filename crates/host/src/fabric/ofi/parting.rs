@@ -22,7 +22,7 @@ use super::outbox::Outbox;
 /// Limit on the delay by a peer that is dead or does not listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same, when the engine wants to end and nothing happens any more.
+/// The same limit when the engine wants to end and no more events come.
 const HASTE: Duration = Duration::from_secs(1);
 
 /// Number of looks in a row without an event after which nothing moves any more.

@@ -1,4 +1,4 @@
-//! One connection.
+//! One TCP connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -97,12 +97,12 @@ impl Connection {
         }
     }
 
-    /// From now on the peer may put here.
+    /// Lets the peer put into this window from now on.
     pub(super) fn admit(&mut self, window: Range<u64>) {
         self.input.admit(window);
     }
 
-    /// From now on it breaks when the peer has been silent for so long.
+    /// Sets the time of silence after which the peer is gone.
     pub(super) fn bear_silence(&mut self, silence: Duration) {
         if let Err(error) = bear_silence(&self.socket, silence) {
             self.break_off(format!("its socket cannot be set up: {}", describe(&error)));

@@ -18,13 +18,13 @@ const SMALL_BYTES: u32 = 8 << 10;
 
 #[derive(Debug)]
 pub(super) struct Input {
-    /// For headers and messages.
+    /// Buffer for headers and messages.
     room: Buf,
     /// Seal of messages.
     seal: Option<Seal>,
     /// Seal of puts.
     slices: Option<SliceSeal>,
-    /// Where in the arena the peer may put.
+    /// Window in the arena that the peer may put into.
     window: Range<u64>,
     /// Bytes at the front of `room` that begin a frame which is not complete.
     kept: u32,
@@ -51,7 +51,7 @@ impl Input {
         self.room
     }
 
-    /// From now on the peer may put here.
+    /// Lets the peer put into this window from now on.
     pub(super) fn admit(&mut self, window: Range<u64>) {
         self.window = window;
     }

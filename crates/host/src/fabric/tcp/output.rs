@@ -35,9 +35,9 @@ pub(super) enum Frame {
 
 #[derive(Debug)]
 pub(super) struct Output {
-    /// For messages.
+    /// Seal of messages.
     seal: Option<Seal>,
-    /// For puts.
+    /// Seal of puts.
     slices: Option<SliceSeal>,
     queue: VecDeque<Frame>,
     /// Bytes of messages in the queue, and the number of puts.
@@ -137,7 +137,7 @@ impl Output {
         self.queued_puts > 0
     }
 
-    /// Nothing is queued.
+    /// Returns whether nothing is queued.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

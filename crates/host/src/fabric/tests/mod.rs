@@ -30,7 +30,7 @@ const INBOX: u64 = 16 * MIB;
 /// Variant that a suite runs on.
 #[derive(Clone, Copy)]
 struct Make {
-    /// As users name it.
+    /// Fabric, as users name it.
     fabric: &'static str,
     threads: bool,
     keyed: bool,
@@ -39,7 +39,7 @@ struct Make {
 
 const PLAIN: Make = Make { fabric: "tcp", threads: false, keyed: false, encrypts: false };
 
-/// One process.
+/// A process.
 struct Side {
     arena: Arena,
     driver: Driver<Token>,
@@ -141,7 +141,7 @@ impl Side {
         unsafe { self.arena.memory().bytes_mut(buf) }
     }
 
-    /// One turn, as the engine makes them.
+    /// Makes one turn, as the engine does.
     fn turn(&mut self, limit: Duration) {
         while let Some(event) = self.fabric.poll() {
             self.events.push_back(event);

@@ -30,7 +30,8 @@ fn tapped(address: &str) -> (String, std::thread::JoinHandle<Vec<u8>>) {
     (own, relay)
 }
 
-/// Whether some of a slice is seen on its way from one side to the other, where it arrives.
+/// Returns whether a part of a slice is seen on its way from one side to the other, where it
+/// arrives.
 fn is_seen(dials: Make, listens: Make) -> bool {
     let mut a = dials.side(false);
     let mut b = listens.side(true);

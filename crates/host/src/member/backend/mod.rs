@@ -20,7 +20,7 @@ use super::error::OpenError;
 pub(super) use self::kind::Kind;
 pub(crate) use self::uri::is_nbd;
 
-/// Where the bytes of such a member come from.
+/// Source of such a member's bytes.
 pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
     /// Fills `bytes` from a byte of the member on. The read may have to wait for another machine.
     ///

@@ -17,7 +17,7 @@ pub(super) struct Uri {
     pub(super) export: String,
 }
 
-/// Where the server listens.
+/// Address of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Server {
     Tcp { host: String, port: u16 },

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// In a mount namespace of its own, so that no mount of another process keeps ours busy.
+/// Script in a mount namespace of its own, so that no mount of another process keeps ours busy.
 const EXT4_ON_LOOP: &str = r#"
 set -eu
 loop=$(losetup -f --show --direct-io=on --sector-size 512 "$1")

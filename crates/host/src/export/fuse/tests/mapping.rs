@@ -32,7 +32,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Where the file is that [`maps_a_file`] maps.
+/// Variable with the path of the file that [`maps_a_file`] maps.
 const MAPPED: &str = "BRAID_TEST_MAPPED";
 
 /// Maps the file in a process of its own, as programs do: the end of a mapping waits for dirty
