@@ -80,12 +80,12 @@ impl Copies {
         self.due
     }
 
-    /// Has all been copied that was to be so far?
+    /// Returns whether every slice queued so far has been copied.
     pub(in crate::client) fn is_done(&self) -> bool {
         self.slices.is_empty()
     }
 
-    /// Begins to copy a slice that nobody uses. False when there is no copy any more.
+    /// Begins to copy an unused slice. Returns false when no copy is under way any more.
     pub(super) fn copy(&mut self, cx: &mut Cx<'_>, key: Key) -> bool {
         if !self.copying {
             return false;
@@ -167,7 +167,7 @@ impl Copies {
         cx.note(Note::TaskOver { key, done });
     }
 
-    /// There is nobody to copy to any more.
+    /// Ends the copy: the target is gone.
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
         let Some(role) = self.role else { return };
         cx.shared.reads.withdraw(role, |whose| matches!(whose, Whose::Copy { .. }));

@@ -1,7 +1,7 @@
-//! The engine: requests, slice-sets, reads and background work, over members that it is told.
+//! The engine: requests, slice-sets, reads and background work over the given members.
 //!
-//! Each machine is a file, gets a [`Cx`] with each call, and calls only those below it. What one
-//! has for another that is not below it is a [`Note`], which [`Engine`] passes on before it
+//! Each state machine is a file, gets a [`Cx`] with each call, and calls only those below it. A
+//! [`Note`] carries a message to a machine that is not below; [`Engine`] delivers it before it
 //! returns.
 //!
 //! ```text
@@ -241,15 +241,15 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// A node is lost: nothing is waited for from it, and slice-sets go on without it.
+    /// Continues without a lost node: stops waiting for it.
     pub(super) fn without(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.lease.forget(role);
         self.sets.without(cx, role);
         self.pass_on(cx);
     }
 
-    /// All losses are carried out: goes on with what waited for that. Was there any? Then others
-    /// may follow.
+    /// Continues slice-sets after all losses are carried out. Returns whether any waited for that:
+    /// further losses may follow.
     pub(super) fn losses_carried_out(&mut self, cx: &mut Cx<'_>) -> bool {
         let went_on = self.sets.losses_carried_out(cx);
         self.pass_on(cx);
@@ -257,7 +257,7 @@ impl Engine {
         went_on || cx.out.has_losses()
     }
 
-    /// What was to be read from a node that is lost goes elsewhere.
+    /// Redirects the reads that waited for a lost node.
     pub(super) fn reads_without(&mut self, cx: &mut Cx<'_>, role: Role) {
         for piece in cx.shared.reads.drain(role) {
             self.read_elsewhere(cx, piece);
@@ -265,14 +265,14 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// The copy of a member ends before its end.
+    /// Ends the copy of a member prematurely.
     pub(super) fn end_copy(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.read_back.end(cx, role);
         self.copies.end(cx);
         self.pass_on(cx);
     }
 
-    /// Passes on what one machine has for another.
+    /// Delivers the notes of the machines to each other.
     fn pass_on(&mut self, cx: &mut Cx<'_>) {
         while let Some(note) = cx.shared.notes.pop_front() {
             match note {
@@ -301,7 +301,7 @@ impl Engine {
         }
     }
 
-    /// What waited for a slice-set to be stored need not wait for it any more.
+    /// Releases the reads and flushes that waited for a slice-set to be stored.
     fn stored(&mut self, cx: &mut Cx<'_>, key: super::Key, position: Position) {
         let wide = position.0 < cx.shared.params().wide.count;
         self.sets.mix.credit(cx.now(), self.queue.waits(wide));
@@ -315,7 +315,7 @@ impl Engine {
         self.flushes.stored(cx, &self.sets, &mut self.journals, position);
     }
 
-    /// The keeper asks for a unit of background work.
+    /// Adds a unit of background work that the keeper asks for.
     pub(super) fn add_work(&mut self, place: u64, unit: Unit, what: What) {
         self.work.add(place, unit, what);
     }
@@ -408,7 +408,8 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// Goes on with what waited for superblocks to tell of those who were lost; was there any?
+    /// Continues slice-sets and flushes once superblocks record the losses. Returns whether any
+    /// waited.
     pub(super) fn losses_told(&mut self, cx: &mut Cx<'_>) -> bool {
         let waits = self.sets.wait_until_told() || !self.flushes.is_empty();
         if !waits || !cx.losses_told() {
@@ -421,7 +422,7 @@ impl Engine {
         sets || flushes
     }
 
-    /// Has journals trimmed; is there room again?
+    /// Trims journals. Returns whether there is room again.
     pub(super) fn trim(&mut self, cx: &mut Cx<'_>) -> bool {
         // Which slice-set is the oldest takes a look at all that are open.
         if !self.journals.are_used() {
@@ -430,27 +431,27 @@ impl Engine {
         self.journals.trim(cx, self.sets.stored_up_to(), self.sets.version())
     }
 
-    /// Begins decodings; may others have what one had that failed?
+    /// Begins decodings. Returns whether one failed, so that its buffers may serve others.
     pub(super) fn start_decodes(&mut self, cx: &mut Cx<'_>) -> bool {
         let failed = self.decodes.start(cx);
         self.pass_on(cx);
         failed
     }
 
-    /// Goes on with the copy of a member.
+    /// Advances the copy of a member and its verification.
     pub(super) fn advance_copy(&mut self, cx: &mut Cx<'_>) {
         self.read_back.advance(cx, &mut self.decodes);
         self.copies.advance(cx);
         self.pass_on(cx);
     }
 
-    /// Tells the nodes which slice-sets are committed, at the latest when that is waited for.
+    /// Tells the nodes of commits, at once if they are waited for.
     pub(super) fn send_commits(&mut self, cx: &mut Cx<'_>) {
         let may_wait = self.commits_may_wait(cx);
         self.sets.send_commits(cx, may_wait);
     }
 
-    /// Sends reads that find a slot, and sees to how much of the rings is used.
+    /// Sends reads that find a slot, and adjusts the lease of the rings.
     pub(super) fn send_reads(&mut self, cx: &mut Cx<'_>) {
         let end = self.lease.slots_end(cx);
         let now = cx.now();

@@ -27,7 +27,7 @@ impl Staging {
         Some(self.free.split_off(keep).into_iter().map(|offset| Buf { offset, len }).collect())
     }
 
-    /// Takes them back.
+    /// Takes buffers back.
     pub(in crate::client) fn give(&mut self, bufs: impl IntoIterator<Item = Buf>) {
         self.free.extend(bufs.into_iter().map(|buf| buf.offset));
     }
@@ -36,7 +36,7 @@ impl Staging {
         self.all
     }
 
-    /// How many are left.
+    /// Returns the number of free buffers.
     pub(in crate::client) const fn free(&self) -> usize {
         self.free.len()
     }
