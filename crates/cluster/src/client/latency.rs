@@ -17,8 +17,8 @@ use crate::ids::{Position, Slot};
 const ANSWERS: usize = 16;
 /// Least number of answers for a conclusion.
 const FEWEST: usize = 5;
-/// A node is slow when it takes this many times longer than the others, and longer than the limit
-/// below. It stays slow until it takes half of either.
+/// A node is slow from when it takes this many times longer than the others, and longer than the
+/// limit below, until it takes half of either.
 const TIMES: u64 = 4;
 const LEAST_MICROS: u64 = 50_000;
 /// Time between two comparisons.

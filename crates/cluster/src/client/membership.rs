@@ -15,7 +15,7 @@ pub(super) struct Entry {
     pub(super) peer: Option<PeerId>,
     /// The member, as the keeper calls it.
     pub(super) id: Option<MemberId>,
-    /// Has a part in writes.
+    /// Alive: has a part in writes.
     pub(super) alive: bool,
     /// Wired to the others.
     pub(super) ready: bool,
@@ -37,7 +37,7 @@ pub(super) struct Membership {
     pub(super) vouched: bool,
     /// A node is being wired to others.
     pub(super) wiring: bool,
-    /// Of the roles prepared again: the latest version that was open when one of them was lost.
+    /// Latest version that was open at the loss of any role that is prepared again.
     pub(super) prepared_since: Option<u64>,
 }
 
@@ -80,8 +80,8 @@ impl Membership {
         self.alive(role) && keeper.is_in_sync(role)
     }
 
-    /// Returns whether voters have to know of losses. They need not where the operator vouches for
-    /// the absent ones.
+    /// Returns whether voters have to know of losses. Where the operator vouches for the absent
+    /// voters, none has to.
     pub(super) fn needs_votes(&self, keeper: KeeperView<'_>) -> bool {
         !(self.vouched || keeper.is_read_only() || writes_over(keeper))
     }

@@ -70,17 +70,17 @@ use crate::ids::{Generation, Position, Slot};
 use crate::pipeline::Pipeline;
 use crate::set::Roles;
 
-/// The machines that carry out requests and background work. The client calls it with a [`Cx`]:
-/// `submit` for requests, `io_done`, `placed`, `copied`, `read_failed` and `answered` for results,
-/// `without` for a node that is lost. In each turn come, in this order,
+/// The machines that carry out requests and background work. The client calls the engine with a
+/// [`Cx`]: `submit` for requests, `io_done`, `placed`, `copied`, `read_failed` and `answered` for
+/// results, `without` for a lost node. Each turn has these calls, in this order:
 ///
-/// - `begin`, once; then, again and again until none of the rest goes on:
+/// - `begin`, once; then the following ones, until none of them achieves anything:
 /// - `start_gathers`: writes that were gathered by slice wait for a position,
-/// - `start_work`: units of the keeper's background work do, too,
-/// - `open_sets`: slice-sets whose writes the members know of get their positions,
-/// - `losses_told`: those are committed that waited for somebody to hear of a loss,
+/// - `start_work`: units of the keeper's background work wait for one, too,
+/// - `open_sets`: slice-sets whose writes the members have recorded get their positions,
+/// - `losses_told`: slice-sets that waited for the record of a loss are committed,
 /// - `trim` of journals, and `start_decodes` of lost blocks;
-/// - in the end `send_commits` and `send_reads`, which tell the nodes.
+/// - in the end `send_commits` and `send_reads`, which send messages to the nodes.
 #[derive(Debug)]
 pub(super) struct Engine {
     writes: Writes,
@@ -136,7 +136,7 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// An operation of the executor is done.
+    /// Handles a finished operation of the executor.
     pub(super) fn io_done(&mut self, cx: &mut Cx<'_>, io: IoId, result: Result<Outcome, IoError>) {
         match cx.out.ios.remove(&io) {
             Some(IoPurpose::Put { position }) => self.sets.put_done(cx, position),
@@ -152,7 +152,7 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// A node has put what was read.
+    /// Handles a block or digest that a node has put.
     pub(super) fn placed(&mut self, cx: &mut Cx<'_>, from: SessionKey, imm: u32) {
         let slot = u16::try_from(imm).map(Slot);
         let Some(piece) = slot.ok().and_then(|slot| take_read(cx, from, slot, true)) else {
@@ -173,7 +173,7 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// A node that is copied has put what was read to the other one.
+    /// Notes that a copied member's node has put a block to the target.
     pub(super) fn copied(&mut self, cx: &mut Cx<'_>, from: SessionKey, slot: Slot) {
         match take_read(cx, from, slot, true).map(|piece| piece.whose) {
             Some(Whose::Copy { number, .. }) => self.copies.sent(cx, number),
@@ -214,12 +214,13 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// Two nodes are not connected any more.
+    /// Handles a lost connection between two nodes.
     pub(super) fn neighbour_lost(&mut self, cx: &mut Cx<'_>, pair: [Option<Role>; 2]) {
         self.sets.neighbour_lost(cx, pair);
     }
 
-    /// A node has answered a message that the engine sent, or is lost and will not.
+    /// Handles a node's answer to a message of the engine, or the loss of the node before it
+    /// answers.
     pub(super) fn answered(
         &mut self,
         cx: &mut Cx<'_>,
@@ -366,7 +367,7 @@ impl Engine {
         }
     }
 
-    /// Makes the slice-sets for the part of a slice that background work is about.
+    /// Makes the slice-sets for the part of a slice that background work covers now.
     fn make_sets(&mut self, cx: &mut Cx<'_>, key: super::Key) {
         let Some((part, what)) = self.work.part_of(cx, key) else { return };
         let restores = match &what {
@@ -376,20 +377,20 @@ impl Engine {
         self.queue.add_background(cx, part, Vec::new(), restores);
     }
 
-    /// Ends background work on a part of a slice, and goes on with the next one.
+    /// Ends background work on a part of a slice, and continues with the next part.
     fn end_part(&mut self, cx: &mut Cx<'_>, key: super::Key, done: Done) {
         if self.work.over(cx, key, done) {
             self.make_sets(cx, key);
         }
     }
 
-    /// Begins with ranges of zeroes.
+    /// Begins ranges of zeroes.
     pub(super) fn begin(&mut self, cx: &mut Cx<'_>) {
         self.writes.advance_zeroes(cx);
         self.pass_on(cx);
     }
 
-    /// Turns what was gathered into slice-sets, where its time has come.
+    /// Turns gathered writes into slice-sets where their time has come.
     pub(super) fn start_gathers(&mut self, cx: &mut Cx<'_>) {
         self.queue.start_gathers(cx, &self.sets, &self.lease);
         self.pass_on(cx);

@@ -19,9 +19,9 @@ use crate::client::sessions::refused::{ANOTHERS, IN_ITS_PLACE, is_of_another};
 use crate::client::sessions::session::SessionState;
 use crate::member::{VolumeAddress, member_name};
 
-/// Absent members. They return by themselves like lost members, but only their addresses are known.
-/// So the client first connects to the node and reads the superblock, which names the member's
-/// role. The member then becomes a [`recovery target`](super::recovery).
+/// Absent members. Like lost ones, these members return by themselves, but only their addresses are
+/// known. So the client first connects to the node and reads the superblock, which names the
+/// member's role. The member then becomes a [`recovery target`](super::recovery).
 #[derive(Debug)]
 pub(super) struct Absents {
     pub(super) visits: Visits,

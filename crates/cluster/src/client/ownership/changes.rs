@@ -65,8 +65,8 @@ impl Ownership {
         }
     }
 
-    /// Returns whether voters have to know of losses. They need not where the operator vouches for
-    /// the absent ones.
+    /// Returns whether voters have to know of losses. Where the operator vouches for the absent
+    /// voters, none has to.
     fn needs_votes(&self, cx: &Cx<'_>) -> bool {
         !(self.stands_alone(cx) || writes_over(cx.keeper))
     }

@@ -1,4 +1,4 @@
-//! Who holds an array that another client takes over.
+//! Decision on the holders of an array that another client takes over.
 
 use std::num::NonZeroU64;
 

@@ -27,7 +27,7 @@ fn begin(client: &mut Client, stripe: u64) -> Vec<(Role, Message)> {
     heard(&actions)
 }
 
-/// What nodes hear of slice-sets.
+/// Returns the messages on slice-sets that nodes receive.
 fn heard(actions: &[Action]) -> Vec<(Role, Message)> {
     let heard = actions.iter().filter_map(|action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => {

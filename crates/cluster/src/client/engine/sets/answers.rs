@@ -74,9 +74,9 @@ impl Sets {
     }
 
     /// Fails one of the nodes that are not connected to each other: the one that most others do not
-    /// see, so that the rest all see each other. Of two, a node that is being rebuilt is preferred.
-    /// Nodes that the array needs are spared. One node is failed at a time, as the next choice
-    /// depends on the members that the array needs then.
+    /// see, so that the rest all see each other. If two are equal, a node that is being rebuilt
+    /// goes first. Nodes that the array needs are spared. One node is failed at a time, as the next
+    /// choice depends on the members that the array needs then.
     pub(in crate::client::engine) fn lose_cut_off(&mut self, cx: &mut Cx<'_>) {
         if !self.cut_off_due {
             return;
