@@ -15,12 +15,12 @@ use crate::member::VolumeAddress;
 /// Number of tries, about ten minutes.
 const MAX_TRIES: u32 = 60;
 
-/// Nodes whose members were replaced, failed or removed. Their nodes may keep prepared slice-sets, with
-/// their rings and volumes, until a client resolves these, and no takeover asks them any more. So
-/// each is told to drop them, on a connection of its own, one node at a time. The order waits until
-/// no view that a later client may take for the newest has its member in sync. An absent node is
-/// tried again a limited number of times. After that it keeps the slice-sets until it restarts or
-/// is added again.
+/// Nodes whose members were replaced, failed or removed. Such a node may keep prepared slice-sets,
+/// with their rings and volumes, until a client resolves these, and no takeover asks it any more.
+/// So each is told to drop them, on a connection of its own, one node at a time. The order waits
+/// until no view that a later client may take for the newest has its member in sync. An absent node
+/// is tried again a limited number of times. After that it keeps the slice-sets until it restarts
+/// or is added again.
 #[derive(Debug)]
 pub(in crate::client) struct Departed {
     pub(in crate::client) visits: Visits,

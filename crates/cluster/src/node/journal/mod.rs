@@ -1,4 +1,4 @@
-//! The journal of a member: what is prepared is recorded first, many slice-sets under one flush.
+//! The journal of a member: prepared slice-sets are recorded first, many under one flush.
 //!
 //! ```text
 //! found with the volume ─► scanned ─► listed for the client ─► replayed ─► emptied ─► in use
@@ -22,20 +22,20 @@ use super::ids::{ArrayId, ClientId};
 use super::out::{Flight, Out};
 use crate::journal::{Header, Log, Look, PAGE_BYTES, Record};
 
-/// What goes on before records are appended.
+/// State of the journal before records are appended.
 #[derive(Debug)]
 enum Start {
     /// The headers are being read.
     Headers,
     /// A record is being looked for.
     Look(Look),
-    /// One is found: are its contents, too?
+    /// A record is found, and its contents are being checked.
     Check(Check),
-    /// What was found is being made durable.
+    /// The found records are being made durable.
     Flushing,
-    /// What it was is known.
+    /// The records that the log held are known.
     Known,
-    /// What was recorded is being stored: what is to be done yet.
+    /// Records are being replayed: the operations that are left.
     Replay { tag: u32, steps: VecDeque<IoOp> },
 }
 
@@ -44,13 +44,13 @@ enum Start {
 struct Check {
     look: Look,
     record: Record,
-    /// So much of them, with this CRC.
+    /// Bytes that were checked, with this CRC.
     done: u64,
     crc: u32,
 }
 
 impl Check {
-    /// What comes next: byte of the log, and how much at once.
+    /// Returns the next range to check: byte of the log, and length.
     fn next(&self, most: u32) -> (u64, u64) {
         let len = u64::from(self.record.len);
         let row = (self.done / len) as usize;
@@ -85,11 +85,11 @@ pub(super) struct Journal {
     /// No record has more of them.
     rows: u16,
     start: Start,
-    /// What lies in the buffer at the start: byte of the log, and how much.
+    /// Range of the log that the buffer holds at the start: first byte, and length.
     window: (u64, u64),
     header: Option<Header>,
     log: Option<Log>,
-    /// What the log held at the start.
+    /// Records that the log held at the start.
     found: Vec<(u64, Record)>,
     waiting: Vec<Entry>,
     batch: Option<Batch>,
@@ -97,29 +97,29 @@ pub(super) struct Journal {
     trimming: Option<(u32, Header)>,
     /// The log has a hole: nothing behind it would be found.
     broken: bool,
-    /// What it held at the start cannot be read.
+    /// The records that the log held at the start cannot be read.
     unreadable: bool,
-    /// The client has had it emptied: from then on it records what is prepared.
+    /// The client has had it emptied: from then on prepared slice-sets are recorded.
     used: bool,
 }
 
 impl Journal {
-    /// Where its memory begins in the arena.
+    /// Returns the beginning of its memory in the arena.
     pub(super) const fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Are slice-sets recorded?
+    /// Returns whether slice-sets are recorded.
     pub(super) const fn is_used(&self) -> bool {
         self.used
     }
 
-    /// Does the log hold new parities alone, not data?
+    /// Returns whether only slice-sets over a part of a stripe are recorded.
     pub(super) fn parts_only(&self) -> bool {
         self.header.as_ref().is_some_and(|header| header.parts_only)
     }
 
-    /// An operation of the journal on its volume.
+    /// Begins an operation of the journal on its volume.
     fn io(&self, op: IoOp, out: &mut Out) {
         out.io(Flight::Journal { client: self.client }, self.member, op);
     }
@@ -128,12 +128,12 @@ impl Journal {
         Buf { offset: self.pages + u64::from(number) * PAGE_BYTES, len: len as u32 }
     }
 
-    /// Memory to look with and to replay with: nothing else uses it then.
+    /// Returns the memory for the scan and the replay; nothing else uses it then.
     fn buffer(&self) -> Buf {
         self.page(0, u64::from(self.positions) * PAGE_BYTES)
     }
 
-    /// Which part of the log is to be looked at next.
+    /// Returns the part of the log to look at next.
     fn wanted(&self) -> Option<(u64, u64)> {
         match &self.start {
             Start::Look(look) => Some((look.at, PAGE_BYTES)),
