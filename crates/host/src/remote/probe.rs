@@ -1,10 +1,10 @@
-//! What lies at the beginning of a volume: superblock, bitmap and bad-block log of a member, or
+//! Content at the beginning of a volume: superblock, bitmap and bad-block log of a member, or
 //! nothing.
 
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::{read_bad_blocks, read_bitmap};
 use braid_array::format::superblock::READ_BYTES;
-use braid_array::format::{BadBlocks, Superblock, SuperblockError, Version};
+use braid_array::format::{BadBlocks, BadBlocksError, Superblock, SuperblockError, Version};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 
 use super::{MAX_META_BYTES, Remote, RemoteError};
@@ -18,11 +18,23 @@ pub fn superblock(remote: &mut Remote) -> Result<Result<Superblock, SuperblockEr
     Ok(Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &read))
 }
 
-/// Is nothing where the superblock of the open volume goes? A volume that has no room for one was
-/// not made for an array.
+/// Returns the list of bad blocks of which the superblock of the open volume speaks.
 ///
 /// # Errors
 /// [`RemoteError`]: it cannot be read.
+pub fn bad_blocks(
+    remote: &mut Remote,
+    superblock: &Superblock,
+) -> Result<Result<BadBlocks, BadBlocksError>, RemoteError> {
+    let sectors = remote.volume_bytes() / SECTOR_BYTES;
+    remote.read_by(|read| read_bad_blocks(superblock, sectors, read))
+}
+
+/// Returns whether the place of the superblock is empty on the open volume. A volume without room
+/// for one was not made for an array.
+///
+/// # Errors
+/// [`RemoteError`] when it cannot be read.
 pub fn is_blank(remote: &mut Remote) -> Result<bool, RemoteError> {
     if Version::V1_2.location(remote.volume_bytes() / SECTOR_BYTES).is_none() {
         return Ok(false);
@@ -31,12 +43,11 @@ pub fn is_blank(remote: &mut Remote) -> Result<bool, RemoteError> {
     Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
-/// Opens a volume of the node at `address` and reads its superblock, bitmap and
-/// bad-block log. The volume stays
-/// open as long as the connection is kept.
+/// Opens a volume of the node at `address` and reads its superblock, bitmap and bad-block log. The
+/// volume stays open as long as the connection is kept.
 ///
 /// # Errors
-/// [`RemoteError`]. That there is no superblock to trust is none.
+/// [`RemoteError`]. A missing or damaged superblock is no error.
 pub fn probe(
     remote: &mut Remote,
     address: &str,
@@ -57,7 +68,7 @@ pub fn probe(
         if let Some(sector) = superblock.bitmap_sector() {
             bitmap = Some(remote.read_by(|read| read_bitmap(sector, sectors, read))?);
         }
-        bad_blocks = remote.read_by(|read| read_bad_blocks(superblock, sectors, read))?;
+        bad_blocks = self::bad_blocks(remote, superblock)?;
     }
     let address = address.to_owned();
     let volume = volume.to_owned();
@@ -70,7 +81,7 @@ impl Remote {
     /// Reads metadata of the open volume as a decoder asks for them.
     ///
     /// # Errors
-    /// [`RemoteError`]. What the decoder thinks of them is none.
+    /// [`RemoteError`]. A decoder's failure is no error here.
     fn read_by<T>(
         &mut self,
         decode: impl FnOnce(&mut &mut Read<'_>) -> T,

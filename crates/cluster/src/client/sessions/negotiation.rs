@@ -12,6 +12,7 @@
 //! Resolving      │      │      ▼        ▼       ▼       ▼       │        ▼
 //! Opening        ▼      ▼      ▼        ▼ J     ▼       ▼       ▼       over
 //! Looking        │      │      ▼ J      │       ▼ J     ▼ J     ▼ J
+//! Listing        │      │      │        │       │       │       ▼ J
 //! Preparing      ▼ J    ▼ J    ▼ J      ▼ J     ▼ J     ▼ J    over
 //! Replaying      │      │      ▼        ▼       │       │
 //! Emptying       │      │      ▼        ▼       ▼       ▼
@@ -23,11 +24,11 @@
 //!              ready  ready  ready    ready   ready   Spare, from Prepared on
 //! ```
 //! *J*: others judge the answer, and continue or not. *H*: the session rests until others continue.
-//! *W*: the other nodes are wired to the node at the same time, and all results count. Replaying
-//! and Emptying are skipped where the array has no journals, and Replaying where the last client
-//! left no records in them. A refusal ends a negotiation: a joining node is tried again or not,
-//! depending on its purpose. At the start, a refused volume or wire is requested again for a while,
-//! and every other refusal ends the start.
+//! *W*: the other nodes are wired to the node at the same time, and all results count. Listing is
+//! skipped where the superblock has no bad-block log. Replaying and Emptying are skipped where the
+//! array has no journals, and Replaying where the last client left no records in them. A refusal
+//! ends a negotiation: a joining node is tried again or not, depending on its purpose. At the start,
+//! a refused volume or wire is requested again for a while, and every other refusal ends the start.
 
 use super::Facts;
 use crate::assemble::SUPERBLOCK_SECTOR;
@@ -87,6 +88,8 @@ pub(in crate::client) enum Step {
     Opening,
     /// The superblock is checked.
     Looking,
+    /// The bad-block log is read.
+    Listing,
     Preparing,
     /// Journal records of slice-sets that were committed at the start are stored on the node, too.
     Replaying,
@@ -161,8 +164,8 @@ pub(in crate::client) enum Next {
 pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Next {
     use Purpose::{Absent, Copy, Departed, Look, Recover, Return, Spare, Start};
     use Step::{
-        Connecting, Emptying, Flushing, Granting, Identifying, Looking, Opening, Preparing,
-        Replaying, Resolving, Wiring,
+        Connecting, Emptying, Flushing, Granting, Identifying, Listing, Looking, Opening,
+        Preparing, Replaying, Resolving, Wiring,
     };
     match (negotiation.step, negotiation.purpose, said) {
         (Connecting, Start, Said::Connected) => Next::Hold(Granting),
@@ -187,6 +190,7 @@ pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Nex
         (Opening, Absent, Said::Volume { used: true }) => Next::Fail,
 
         (Looking, Return | Spare | Copy | Absent, Said::Content) => Next::Judge,
+        (Listing, Absent, Said::Content) => Next::Judge,
 
         (Preparing, Start | Look | Return | Recover | Spare | Copy, Said::Pipeline) => Next::Judge,
         // One that cannot tell what it had recorded may be given all of it.
@@ -214,6 +218,8 @@ pub(in crate::client) struct Question {
     /// The role that the node has, or is to have.
     pub(in crate::client) place: Option<Role>,
     pub(in crate::client) data_sector: u64,
+    /// First sector and bytes of the member's bad-block log.
+    pub(in crate::client) list: Option<(u64, u32)>,
     /// Nodes to connect to.
     pub(in crate::client) peers: Vec<PeerAddress>,
 }
@@ -226,7 +232,7 @@ pub(in crate::client) fn message(
     question: Question,
 ) -> Option<Message> {
     let Negotiation { purpose, step } = negotiation;
-    let Question { volume: name, place, data_sector, peers } = question;
+    let Question { volume: name, place, data_sector, list, peers } = question;
     let &Facts { array, params, mark, .. } = facts;
     Some(match step {
         Step::Identifying => Message::Identify { tag },
@@ -241,6 +247,10 @@ pub(in crate::client) fn message(
         }
         Step::Looking => {
             Message::ReadMeta { tag, sector: SUPERBLOCK_SECTOR, bytes: SUPERBLOCK_BYTES }
+        }
+        Step::Listing => {
+            let (sector, bytes) = list?;
+            Message::ReadMeta { tag, sector, bytes }
         }
         Step::Preparing => Message::OpenPipeline { tag, role: place?, data_sector, params },
         Step::Replaying => {

@@ -24,7 +24,7 @@ const PURPOSES: [Purpose; 8] = [
     Purpose::Departed,
 ];
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step::Connecting,
     Step::Identifying,
     Step::Granting,
@@ -32,6 +32,7 @@ const STEPS: [Step; 15] = [
     Step::Resolving,
     Step::Opening,
     Step::Looking,
+    Step::Listing,
     Step::Preparing,
     Step::Replaying,
     Step::Emptying,
@@ -65,7 +66,7 @@ fn good(purpose: Purpose, step: Step) -> Option<Said> {
         Step::Identifying => Said::Identity,
         Step::Granting => Said::Granted,
         Step::Opening => Said::Volume { used: false },
-        Step::Looking => Said::Content,
+        Step::Looking | Step::Listing => Said::Content,
         Step::Preparing => Said::Pipeline,
         Step::Replaying if !matches!(purpose, Purpose::Return | Purpose::Recover) => return None,
         Step::Resolving | Step::Replaying | Step::Emptying | Step::Wiring | Step::Flushing => {
@@ -83,7 +84,8 @@ fn decided(purpose: Purpose, step: Step) -> Option<Step> {
         (_, Step::Granting) => Some(Step::Granted),
         (_, Step::Granted) => Some(Step::Resolving),
         (_, Step::Opening) => Some(Step::Preparing),
-        (Purpose::Absent, Step::Looking) => None,
+        (Purpose::Absent, Step::Looking) => Some(Step::Listing),
+        (_, Step::Listing) => None,
         (_, Step::Looking) => Some(Step::Preparing),
         (Purpose::Start | Purpose::Look, Step::Preparing) => Some(Step::Prepared),
         (Purpose::Return | Purpose::Recover, Step::Preparing) => Some(Step::Replaying),
@@ -119,8 +121,8 @@ fn way(purpose: Purpose) -> Vec<Step> {
 #[test]
 fn every_purpose_comes_to_its_end() {
     use Step::{
-        Connecting, Copying, Emptying, Flushing, Granted, Granting, Identifying, Looking, Opening,
-        Prepared, Preparing, ReadingBack, Replaying, Resolving, Wiring,
+        Connecting, Copying, Emptying, Flushing, Granted, Granting, Identifying, Listing, Looking,
+        Opening, Prepared, Preparing, ReadingBack, Replaying, Resolving, Wiring,
     };
     let returns = [Connecting, Granting, Granted, Resolving, Opening, Looking, Preparing];
     let wired = [Emptying, Prepared, Wiring];
@@ -138,7 +140,7 @@ fn every_purpose_comes_to_its_end() {
     );
     assert_eq!(way(Purpose::Spare), all(&[&identified, &looked, &wired]));
     assert_eq!(way(Purpose::Copy), all(&[&identified, &looked, &wired, &copied]));
-    assert_eq!(way(Purpose::Absent), [Connecting, Opening, Looking]);
+    assert_eq!(way(Purpose::Absent), [Connecting, Opening, Looking, Listing]);
     assert_eq!(way(Purpose::Departed), identified);
 }
 
@@ -210,8 +212,9 @@ fn facts() -> Facts {
 fn asked(purpose: Purpose, step: Step) -> Option<Message> {
     let address = "n2".to_owned();
     let peers = vec![PeerAddress { role: Role(2), address, ring: 64 }];
-    let question =
-        Question { volume: "v".to_owned(), place: Some(Role(1)), data_sector: 64, peers };
+    let volume = "v".to_owned();
+    let place = Some(Role(1));
+    let question = Question { volume, place, data_sector: 64, list: Some((24, 4096)), peers };
     message(Negotiation { purpose, step }, 9, &facts(), question)
 }
 
@@ -228,6 +231,8 @@ fn a_step_asks_where_a_node_has_to_answer() {
     let params = facts().params;
     let prepare = Message::OpenPipeline { tag: 9, role: Role(1), data_sector: 64, params };
     assert_eq!(asked(Purpose::Copy, Step::Preparing), Some(prepare));
+    let list = Message::ReadMeta { tag: 9, sector: 24, bytes: 4096 };
+    assert_eq!(asked(Purpose::Absent, Step::Listing), Some(list));
     let empty = Message::TrimJournal { tag: 9, mark: facts().mark, all: true };
     assert_eq!(asked(Purpose::Return, Step::Emptying), Some(empty));
 }

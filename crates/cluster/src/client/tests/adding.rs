@@ -3,7 +3,6 @@
 use super::departed::{sent, tell};
 use super::*;
 use braid_array::action::{Command, CommandId, NewMember};
-use braid_array::format::BadBlocks;
 
 /// Lets the members' nodes and the witness, which is this node, answer. Returns the other actions.
 fn run_with_witness(client: &mut Client, node: NodeId) -> Vec<Action> {
@@ -43,7 +42,7 @@ fn no_member_is_taken_in_on_the_node_of_a_witness() {
         device_sectors: 1 << 20,
         device_uuid: [7; 16],
         superblock: None,
-        bad_blocks: BadBlocks::default(),
+        bad_blocks: None,
         readd: false,
     };
     let id = CommandId(1);

@@ -25,13 +25,12 @@ struct Write {
 /// Which blocks may be I/O errors. Nothing here excuses wrong content.
 ///
 /// Where power was lost under writes sums may not fit: the slice is *torn*, until a resync with all
-/// members has ended, or one write to all of it is durable. A block of a torn slice may be an error
+/// members has ended while all of its blocks are known, or one write to all of it is durable. A block of a torn slice may be an error
 /// as long as the member it lies on is away. When that one comes back, or another one in its place,
 /// the block may be an error for good: it is *unknown*, unless it was written and made durable
 /// since, or the member had it all the time and nobody else was lost. A durable write ends that.
 /// (Where records were stored when the client began, a member that was not there may lack its part
-/// of them, so what it had does not count. Nor does it where the member may have a list of bad
-/// blocks of its own, which nobody reads as it returns.)
+/// of them, so what it had does not count.)
 ///
 /// It is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
 /// [`flushed`](Self::flushed)), of a [loss](Self::power_lost), of clients that
@@ -59,7 +58,7 @@ pub(super) struct Unknown {
     away: BTreeSet<Role>,
     /// The only one, who had all when power was lost.
     alone: Option<Role>,
-    /// Who was in sync then, and has no list of bad blocks.
+    /// Who was in sync then.
     held: Vec<Role>,
 }
 
@@ -103,8 +102,7 @@ impl Unknown {
     /// Power is lost; in the slices that are `marked` sums may not fit. These members held all.
     pub(super) fn power_lost(&mut self, marked: impl Fn(u64) -> bool, held: Vec<Role>) {
         self.writes.clear();
-        let none_listed = self.unknown.is_empty() && self.sums.is_empty();
-        self.held = if none_listed { held } else { Vec::new() };
+        self.held = held;
         for block in self.blocks() {
             let slice = self.slice(block);
             if marked(slice.0) {
@@ -169,10 +167,12 @@ impl Unknown {
         }
     }
 
-    /// A resync has ended that had all it needed.
+    /// A resync has ended that had all it needed. A sum of a block that nobody knows stays unknown.
     pub(super) fn resynced(&mut self) {
         if self.away.is_empty() {
-            self.torn.clear();
+            let unknown: BTreeSet<_> =
+                self.unknown.iter().map(|&block| self.slice(block)).collect();
+            self.torn.retain(|slice| unknown.contains(slice));
         }
     }
 
