@@ -332,8 +332,8 @@ fn found_on(member: &ClientMember, candidates: &[Candidate]) -> Option<Found> {
     Some(Found { superblock, bitmap })
 }
 
-/// Returns the members that the array went on without, by role where no other member has it. They
-/// have a vote, and are given the content that they missed.
+/// Returns the members that the array went on without, by role where no other member has it. These
+/// members have a vote, and are given the content that they missed.
 fn left_behind(
     newest: &Superblock,
     verdicts: &[(String, Verdict)],
@@ -368,8 +368,8 @@ fn left_behind(
     behind
 }
 
-/// Returns the superblock of a member that has its role. If any member `has_newest`, those that
-/// missed the last update are told of it first, before there is another one.
+/// Returns the superblock of a member that has its role. If any member `has_newest`, members that
+/// missed the last update get that update first, before there is another one.
 fn as_held(
     own: &Superblock,
     newest: &Superblock,

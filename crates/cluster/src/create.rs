@@ -26,7 +26,8 @@ pub struct NewArray {
     pub ctime: u64,
     /// The code.
     pub family: Family,
-    /// Length of a block, a multiple of 4096; what suits the code when not said. Mirrors have none.
+    /// Length of a block, a multiple of 4096; by default a length that suits the code. Mirrors have
+    /// none.
     pub chunk_bytes: Option<u32>,
     /// Data on each member; rounded down to whole stripes.
     pub size_bytes: u64,
@@ -51,7 +52,7 @@ pub struct Blueprint {
 /// Reason why there can be no such array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
-    /// The code does not exist over so many nodes.
+    /// The code does not exist over this many nodes.
     #[error(transparent)]
     Family(#[from] FamilyError),
     /// The code exists, but no pipeline for it.

@@ -43,7 +43,7 @@ pub enum FamilyError {
     /// The level cannot be cut into stripes.
     #[error(transparent)]
     Stripes(#[from] LevelError),
-    /// The 2-D XOR code does not run over so many nodes.
+    /// The 2-D XOR code does not run over this many nodes.
     #[error(transparent)]
     Nodes(#[from] NodesError),
 }

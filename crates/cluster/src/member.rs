@@ -51,7 +51,7 @@ pub fn member_name(address: &str, volume: &str) -> String {
 
 impl ClientMember {
     /// Returns whether a command has made it faulty or removed it, according to the newest
-    /// superblock. It then stays out until it is added again.
+    /// superblock. Such a member stays out until it is added again.
     #[must_use]
     pub fn was_made_faulty(&self) -> bool {
         self.superblock.role() == DevRole::Faulty

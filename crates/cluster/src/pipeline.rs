@@ -1,5 +1,5 @@
-//! A pipeline: what one client and the nodes of one array agree on before the first slice flows, so
-//! that nothing has to be asked while slices flow, and no slice ever waits for room.
+//! A pipeline: the agreement of one client and the nodes of one array, made before the first slice
+//! flows. While slices flow nothing has to be negotiated, and no slice ever waits for room.
 
 mod params;
 mod placed;

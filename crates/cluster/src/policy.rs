@@ -30,9 +30,9 @@ pub enum Policy {
     Resync,
     /// A bitmap.
     Bitmap,
-    /// Journals of what is written to parts of stripes; levels with parity.
+    /// Journals of writes to parts of stripes; levels with parity.
     PartialParity,
-    /// Journals of all that is written.
+    /// Journals of all writes.
     Journal,
 }
 

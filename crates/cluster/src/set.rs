@@ -206,12 +206,12 @@ pub struct Set {
     pub fua: bool,
     /// Blocks with new content.
     pub touched: Touched,
-    /// Roles that have no part in it: their cells stay as they are, whatever is written.
+    /// Roles without a part: their cells stay unchanged.
     pub missing: Roles,
     /// Recorded where there are journals.
     pub log: bool,
     /// Relayed: the client tells only one of the nodes with a part, the only one that gets slices
-    /// from the client. That node tells the others, each before it puts a slice there.
+    /// from the client. The relay tells the others, each before it puts a slice there.
     pub relay: bool,
 }
 

@@ -34,7 +34,7 @@ pub struct ClientConfig {
     pub spares: Vec<ClientMember>,
     /// Members that failed while another program served the array, and are listed on.
     pub faulty: Vec<MemberConfig>,
-    /// Nodes that are to vote though they have no member, besides those that views name.
+    /// Nodes without a member that are to vote, besides the witnesses that views name.
     pub witnesses: Vec<String>,
     /// The bitmap that the array starts with, when it has one.
     pub bitmap: Option<Bitmap>,
@@ -44,9 +44,9 @@ pub struct ClientConfig {
     pub looks: bool,
     /// The client makes parities itself where that is faster.
     pub mix: bool,
-    /// A node that owes an answer and says nothing for so long is lost, in milliseconds.
+    /// Time after which a silent node that owes an answer is failed, in milliseconds.
     pub node_timeout_ms: u64,
-    /// A member that may come back by itself is waited for so long before a spare gets its role, in
+    /// Time to wait for a member that may return by itself before a spare gets its role, in
     /// milliseconds.
     pub spare_patience_ms: u64,
     /// Writes of at least this many bytes are long. A long write that is alone is not gathered with
@@ -87,8 +87,8 @@ impl ClientConfig {
         }
     }
 
-    /// The pipeline, with what follows from the rest of this. Parities are made by nodes; which
-    /// ones the client makes is said by the mix.
+    /// Returns the pipeline's parameters, adjusted to the rest of the configuration. The planner is
+    /// one by nodes; the mix decides which parities the client makes.
     pub(super) fn pipeline_params(&self) -> Params {
         let planner = match self.params.planner {
             Planner::Client => Planner::Encoder { node: Role(0) },

@@ -205,7 +205,7 @@ mod tests {
         Instant::default().plus_millis(millis)
     }
 
-    /// Every node of five answers so many times, each after its time in milliseconds.
+    /// Lets each of five nodes answer this many times, each after its time in milliseconds.
     fn answer(tracker: &mut LatencyTracker, times: u64, takes: [u64; 5]) -> Option<Slow> {
         let begin = tracker.next_look;
         let mut begins = None;

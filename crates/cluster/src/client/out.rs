@@ -32,7 +32,7 @@ pub(super) enum IoPurpose {
     Decode { job: u32 },
     /// A step of a comparison.
     Compare { key: Key },
-    /// The same of what was copied.
+    /// A step of the verification of a copy.
     ReadBack,
 }
 
@@ -187,7 +187,7 @@ impl Out {
         self.push(Action::Fabric(FabricOp::Cut { peer }));
     }
 
-    /// Lets a node put what is read into any buffer of a request.
+    /// Lets a node put content that it reads into any buffer of a request.
     pub(super) fn admit(&mut self, peer: Option<PeerId>) {
         let Some(peer) = peer else { return };
         self.push(Action::Fabric(FabricOp::Admit { peer, window: 0..u64::MAX }));

@@ -296,7 +296,7 @@ fn read_block(client: &mut Client, block: u64) {
 /// Requests that are over, by id.
 type Over = Vec<(u64, Result<(), RequestError>)>;
 
-/// Carries out computations; the requests that complete, and what is left.
+/// Carries out computations. Returns the requests that complete, and the other actions.
 fn compute(client: &mut Client) -> (Over, Vec<Action>) {
     let mut over = Vec::new();
     let mut rest = Vec::new();

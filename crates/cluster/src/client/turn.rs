@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// Does everything that can be done without waiting: first the steps of the keeper and the
+    /// Executes everything that is possible without waiting: first the steps of the keeper and the
     /// engine, then the consequences for views and for joining and leaving nodes, and in the end
     /// messages to nodes on slice-sets and reads.
     pub(super) fn run_ready(&mut self) {

@@ -77,7 +77,7 @@ enum Life {
 /// loses its connection, and its pipeline ends. No client can harm others, or this process.
 ///
 /// Memory is bounded: every pipeline has one ring, of which the base is granted when it is set up,
-/// and the rest when the client asks for it; what does not fit is refused.
+/// and the rest when the client asks for it. A request that does not fit is refused.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,

@@ -29,7 +29,7 @@ pub(super) enum Flight {
     Read { client: ClientId, slot: Slot },
     /// Digest of the content of a slot.
     Digest { client: ClientId, slot: Slot },
-    /// The put of what was read.
+    /// The put of content that was read.
     ReadPut { client: ClientId, slot: Slot },
     /// Store of a copy that came from the copied member's node.
     StoreCopied { client: ClientId, tag: u32, slot: Slot },
@@ -41,15 +41,15 @@ pub(super) enum Flight {
     MetaLoad { client: ClientId, tag: u32, page: Buf, look: bool },
     /// A few bytes on their way from a page into the store.
     MetaWrite { client: ClientId, tag: u32, page: Buf, sector: u64 },
-    /// Something of the journal.
+    /// An operation of the journal.
     Journal { client: ClientId },
     /// Bytes that were read of the journal, on their way to the scan.
     JournalLoad { client: ClientId },
-    /// The CRC of what is recorded.
+    /// The CRC of content that is recorded.
     JournalSum { client: ClientId, record: usize },
     /// The header of the journal.
     JournalTrim { client: ClientId },
-    /// Something of the decision on what a client has left.
+    /// An operation of a decision on a client's leftovers.
     Resolve { orphan: ClientId },
     /// The last flush before a volume is closed.
     LastFlush { volume: Arc<str> },

@@ -85,7 +85,7 @@ pub struct Schedule {
     nodes: u16,
     /// First those of the data blocks from the client, by data index; inputs precede their use.
     transfers: Vec<Transfer>,
-    /// By equation: what the parity's node adds up in the end.
+    /// By equation: the inputs that the parity's node adds up in the end.
     sums: Vec<Vec<Input>>,
 }
 

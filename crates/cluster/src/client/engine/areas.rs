@@ -1,4 +1,4 @@
-//! Slices of stripes in which something goes on.
+//! Slices of stripes with activity.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -90,7 +90,7 @@ impl Areas {
         Some(key)
     }
 
-    /// Adds a write to what is gathered for a slice.
+    /// Adds a write to the gathered writes of a slice.
     pub(super) fn gather(&mut self, key: Key, fragment: Fragment, patience: Patience) {
         let area = self.entry(key);
         match area.gathers.back_mut() {
@@ -121,7 +121,7 @@ impl Areas {
         key.before().and_then(|before| self.get(before)).is_some_and(|area| area.whole)
     }
 
-    /// Forgets a slice in which nothing goes on.
+    /// Forgets a slice without activity.
     pub(super) fn tidy(&mut self, key: Key) {
         if self.get(key).is_some_and(|area| !area.is_used() && area.gathers.is_empty()) {
             self.map.remove(&key);

@@ -1,6 +1,6 @@
-//! Comparing a slice of a stripe, for check and repair: every sum is formed and compared with what
-//! is stored. Digests have the same sums, so those of the blocks are all that comes from the nodes;
-//! only where they do not fit every block is read.
+//! Comparing a slice of a stripe, for check and repair: every sum is formed and compared with the
+//! stored one. Digests have the same sums, so those of the blocks are all that comes from the
+//! nodes; only where they do not fit every block is read.
 //!
 //! ```text
 //!  Screening ─► over
@@ -8,8 +8,8 @@
 //!                         └─► Righting ─► Repairing ─► over
 //! ```
 //! Each of the first four carries a plan out. Nothing is written to the slice meanwhile. A repair
-//! ends with a slice-set that makes every sum anew, of the data as they are or, where a data block
-//! is known to be wrong, of what the others say it should be.
+//! ends with a slice-set that makes every sum anew. A data block that is known to be wrong is
+//! replaced by the content that the others yield.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ struct Compare {
     run: Run,
     /// Reads all that is stored, and compares it.
     contents: Plan,
-    /// By the numbers of their cells: what is stored, and later what should be.
+    /// By the numbers of their cells: the stored content, and later the correct content.
     strips: Vec<Buf>,
     /// Sums formed for the comparison.
     formed: [Buf; 2],

@@ -60,7 +60,7 @@ pub(in crate::client) struct Shared {
 }
 
 impl Shared {
-    /// `long_bytes`: what counts as a long write.
+    /// `long_bytes`: length from which a write counts as long.
     pub(in crate::client) fn new(
         pipeline: Pipeline,
         space: Space,
@@ -160,7 +160,7 @@ impl Cx<'_> {
         self.members.readable(self.keeper, role)
     }
 
-    /// The roles whose nodes are missing or lost, or do not have all of theirs yet.
+    /// Returns the roles whose nodes are missing, lost, or not in sync.
     pub(super) fn lost(&self) -> Roles {
         Role::all(self.members.nodes()).filter(|&role| !self.readable(role)).collect()
     }

@@ -1,12 +1,11 @@
 //! Reads of blocks whose node is gone, or cannot read them: the other nodes' blocks are read, and
-//! the sums formed that give the lost ones back.
+//! the lost ones are restored by sums.
 //!
 //! ```text
 //!  Waiting ─► Working ─► over        Working ⇄ Kept ─► over
 //! ```
-//! While a node is lost, all that is read of one range of a stripe is read once: a decoding takes
-//! in what else is wanted of its range, and is kept until its buffers are needed or its range is
-//! written.
+//! While a node is lost, each range of a stripe is read once: a decoding accepts further wants for
+//! its range, and is kept until its buffers are needed or its range is written.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,7 +23,7 @@ use crate::ids::StripeNo;
 #[derive(Debug)]
 pub(super) struct Decode {
     range: Extent,
-    /// Takes in what others want of the range.
+    /// Accepts further wants for the range.
     shared: bool,
     /// For a slice-set, which has the range to itself.
     for_set: bool,

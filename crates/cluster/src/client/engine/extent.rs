@@ -6,7 +6,7 @@ use braid_array::{Buf, RequestId};
 use crate::client::Key;
 use crate::ids::{Position, Slot, StripeNo};
 
-/// A part of a request, or of what background work is at, that lies in one slice of one block.
+/// A part of a request, or of a unit of background work, that lies in one slice of one block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Extent {
     pub(in crate::client) stripe: StripeNo,

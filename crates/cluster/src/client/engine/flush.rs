@@ -1,4 +1,4 @@
-//! Flushes: what was answered is stored first, then made durable by all nodes.
+//! Flushes: answered writes are stored first, then made durable by all nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl Flushes {
         self.map.is_empty()
     }
 
-    /// Begins a flush: nodes make durable what was answered, once it is stored.
+    /// Begins a flush: nodes make answered writes durable, once these are stored.
     pub(super) fn begin(
         &mut self,
         cx: &mut Cx<'_>,

@@ -132,7 +132,7 @@ impl Gather {
         self.fragments.iter().map(|fragment| fragment.request)
     }
 
-    /// Cuts what was gathered into ranges, in order.
+    /// Cuts the gathered writes into ranges, in order.
     pub(super) fn cut(&self, blocks: u32) -> Vec<Stretch> {
         let ends = self.fragments.iter().flat_map(|fragment| [fragment.at, fragment.end()]);
         let bounds: Vec<u32> = ends.collect::<BTreeSet<u32>>().into_iter().collect();

@@ -1,5 +1,5 @@
 //! The journals of the nodes, as the client sees them: replayed before the array is served, and
-//! trimmed when what they hold is stored durably everywhere.
+//! trimmed when their records are stored durably everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub(in crate::client) struct Journals {
     left: bool,
     /// Roles from which an answer is still to come.
     waiting: BTreeSet<Role>,
-    /// By role, what was recorded.
+    /// By role, the records.
     lists: BTreeMap<Role, (SetVersion, Vec<JournalEntry>)>,
     /// By version, the most that a slice-set takes of a log.
     sizes: BTreeMap<u64, u64>,

@@ -69,7 +69,7 @@ impl Cx<'_> {
         copies || self.keeper.is_vouched_for() || self.keeper.in_step(start, end)
     }
 
-    /// Tells whether a slice-set makes known what some of its members do not know.
+    /// Returns whether a slice-set makes content known that some of its members do not know.
     pub(super) fn makes_known(&self, stored: Stored<'_>) -> bool {
         let range = extent_of(stored.set);
         self.keeper.has_bad_blocks()
@@ -79,8 +79,8 @@ impl Cx<'_> {
                 .any(|cell| stored.is_whole(cell) && self.is_unknown(&range, cell))
     }
 
-    /// Tells the keeper what a slice-set has stored: its sums fit, and nothing of it is unknown any
-    /// more.
+    /// Reports the effects of a stored slice-set to the keeper: its sums fit, and nothing of it is
+    /// unknown any more.
     pub(super) fn note_stored(&mut self, stored: Stored<'_>) {
         let set = stored.set;
         let range = extent_of(set);

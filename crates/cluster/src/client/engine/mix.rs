@@ -24,11 +24,11 @@ pub(in crate::client) enum Mix {
     Nodes,
     /// All that are whole.
     Client,
-    /// A share of those that are whole.
+    /// A share of the whole slice-sets.
     Share(Share),
 }
 
-/// The share, and what decides about it.
+/// The share, and the counters that determine it.
 #[derive(Clone, Debug)]
 pub(in crate::client) struct Share {
     /// 0 to 1.
@@ -39,7 +39,7 @@ pub(in crate::client) struct Share {
     since: Instant,
     /// Bytes that the client has sent in it.
     sent_bytes: u64,
-    /// By role: what the node had received when the window began, and at last.
+    /// By role: the bytes that the node had received when the window began, and at last.
     received_bytes: Vec<(u64, u64)>,
     /// More was waiting to be written.
     pressed: bool,
@@ -74,7 +74,7 @@ impl Mix {
         }
     }
 
-    /// A node tells what it has received so far.
+    /// Notes the bytes that a node has received so far.
     pub(in crate::client) fn received(&mut self, role: Role, bytes: u64) {
         if let Self::Share(share) = self {
             let (first, last) = &mut share.received_bytes[role.index()];

@@ -97,7 +97,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// `long_bytes`: what counts as a long write.
+    /// `long_bytes`: length from which a write counts as long.
     pub(super) fn new(
         pipeline: &Pipeline,
         mix: Mix,

@@ -1,4 +1,4 @@
-//! Slice-sets on their way to a position: from what was gathered.
+//! Slice-sets on their way from gathered writes to a position.
 //!
 //! ```text
 //!  gathered ─► pending: told to the keeper ─► first in line: buffers, a position ─► open
@@ -283,7 +283,7 @@ impl Queue {
         self.cut_first(cx, work, kind, alike);
     }
 
-    /// Opens the first slice-set, if there are a position and buffers for what it needs.
+    /// Opens the first slice-set, if there are a position and enough buffers.
     fn open_first(&mut self, cx: &mut Cx<'_>, below: &mut Below<'_>, kind: usize) -> bool {
         let first = &self.pending[kind][0];
         let missing = below.work.missing(cx, first.key, first.background);

@@ -15,10 +15,10 @@ use crate::ids::Slot;
 use crate::pipeline::Pipeline;
 use crate::wire::Message;
 
-/// The read slots of one node, and what waits for them.
+/// The read slots of one node, and the reads that wait for one.
 #[derive(Debug)]
 struct Port {
-    /// By slot: what it is read for.
+    /// By slot: the read that uses it.
     slots: Vec<Option<Piece>>,
     free: Vec<Slot>,
     queue: VecDeque<Piece>,

@@ -28,7 +28,7 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(in crate::client) struct Requests {
     pending: BTreeMap<RequestId, Pending>,
-    /// A write of so many bytes is a long one.
+    /// Length from which a write counts as long.
     long_bytes: u64,
     /// When the last one that changes data was answered.
     answered_at: Instant,
@@ -37,7 +37,7 @@ pub(in crate::client) struct Requests {
 }
 
 impl Requests {
-    /// None. `long_bytes`: what counts as a long write.
+    /// Creates an empty list. `long_bytes`: length from which a write counts as long.
     pub(super) const fn new(long_bytes: u64) -> Self {
         Self {
             pending: BTreeMap::new(),

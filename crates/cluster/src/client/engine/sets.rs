@@ -54,7 +54,7 @@ enum Stage {
 pub(super) struct NewSet {
     pub(super) job: PendingSet,
     pub(super) set: Set,
-    /// Buffers for what it needs.
+    /// Buffers of the slice-set.
     pub(super) staged: Vec<Buf>,
     /// Lost blocks that are brought back first, by data index.
     pub(super) fetched: Vec<u32>,
@@ -156,7 +156,7 @@ pub(in crate::client) struct Sets {
 }
 
 impl Sets {
-    /// `long_bytes`: what counts as a long write.
+    /// `long_bytes`: length from which a write counts as long.
     pub(in crate::client) fn new(pipeline: &Pipeline, mix: Mix, long_bytes: u64) -> Self {
         let positions = pipeline.positions();
         let wide = pipeline.params().wide.count;

@@ -13,14 +13,14 @@ pub(in crate::client) struct Staging {
 }
 
 impl Staging {
-    /// As many as fit into `scratch`.
+    /// Creates as many buffers as fit into `scratch`.
     pub(in crate::client) fn new(scratch: Scratch, bytes: u32) -> Self {
         let count = scratch.bytes / u64::from(bytes);
         let offset = |i: u64| scratch.offset + i * u64::from(bytes);
         Self { bytes, free: (0..count).rev().map(offset).collect(), all: count as usize }
     }
 
-    /// So many buffers of this length, or none.
+    /// Takes this many buffers of this length, or none.
     pub(in crate::client) fn take(&mut self, count: usize, len: u32) -> Option<Vec<Buf>> {
         assert!(len <= self.bytes, "longer than a slice");
         let keep = self.free.len().checked_sub(count)?;

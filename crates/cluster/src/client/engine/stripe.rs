@@ -14,7 +14,8 @@ use super::extent::{Extent, Piece, Whose};
 use super::reads::Reads;
 use crate::ids::Position;
 
-/// From one row of a member to the next, where plans say what to read: each row is read by itself.
+/// Distance between the rows of a member in the sectors of plans; so large that each row is read by
+/// itself.
 const ROW_SECTORS: u64 = 1 << 32;
 
 /// Returns the readable blocks of a range of a stripe, on all nodes or `without` some; `None` when

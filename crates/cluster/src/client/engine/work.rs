@@ -99,7 +99,7 @@ impl Task {
     }
 }
 
-/// Background work whose slices are not free yet, and what is under way, by its slice.
+/// Background work whose slices are not free yet, and work under way, by its slice.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     waiting: VecDeque<Task>,

@@ -7,8 +7,8 @@
 //!        comes back, or a spare ◄── failure ── wired to all ◄── the old one retires, exchanged
 //! ```
 //! The copy target has a session of its own, behind those with the members. When the two are
-//! exchanged the new one comes the way of a node that comes back, and gets from the others what the
-//! bitmap marks.
+//! exchanged, the new one joins like a returning node, and gets the content that the bitmap marks
+//! from the others.
 
 use braid_array::action::CommandId;
 use braid_array::{MemberId, Refusal, Role};

@@ -37,9 +37,9 @@ use refused::{IN_ITS_PLACE, ITS_STORE, is_other};
 use session::{Session, SessionState};
 use wiring::Wiring;
 
-/// Additional silence that is tolerated at the start. Of two nodes that do not see each other, the
-/// one that dials reports that and is failed. The other may be silent for this much longer, and
-/// answers once it learns of the failure.
+/// Additional silence that is tolerated at the start. When two nodes do not see each other, the one
+/// that dials reports that and is failed. The other may be silent for this much longer, and answers
+/// once it learns of the failure.
 const SILENT_MILLIS: u64 = 1000;
 const NETWORK: &str = "look at the network between the nodes";
 

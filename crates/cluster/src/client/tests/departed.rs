@@ -1,5 +1,5 @@
-//! Members that leave the array, or are lost: when their nodes are told to drop what they have
-//! prepared.
+//! Members that leave the array, or are lost, and the time when their nodes are told to drop their
+//! slice-sets.
 
 use super::*;
 use crate::client::session_key::SessionKey;

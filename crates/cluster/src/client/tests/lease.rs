@@ -46,7 +46,7 @@ fn base_positions(client: &Client) -> usize {
     usize::from(base.end.0 - base.start.0)
 }
 
-/// A client that has found too few positions, and what it asks of whom.
+/// Returns a client that has found too few positions, and its requests, by role.
 fn short() -> (Client, Vec<(u16, u32)>) {
     let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);

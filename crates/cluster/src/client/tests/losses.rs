@@ -1,4 +1,4 @@
-//! Nodes that are lost, and what superblocks say of them.
+//! Lost nodes, and the superblocks that record the losses.
 
 use super::*;
 

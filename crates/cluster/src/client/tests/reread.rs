@@ -45,7 +45,8 @@ fn read(superblock: &Superblock, bitmap: &Bitmap, sector: u64, bytes: u32) -> Ve
     page
 }
 
-/// The members were judged when they held what `superblock` and `bitmap` with this bit say.
+/// Returns a configuration that was judged when the members held `superblock` and `bitmap` with
+/// this bit.
 fn judged() -> ClientConfig {
     let found = Some(Found { superblock: superblock(), bitmap: Some(bitmap(&[35_000])) });
     ClientConfig { found: vec![found; NODES.into()], ..config(Planner::Encoder { node: Role(0) }) }

@@ -16,8 +16,8 @@ fn connects(actions: &[Action]) -> BTreeMap<u16, u32> {
     actions.iter().filter_map(connect).collect()
 }
 
-/// Node 0 was lost, and is being wired to the others: by role, what it is asked with; it itself
-/// goes by the number of its peer.
+/// Has node 0, which was lost, wired to the others. Returns the tags of the requests, by role; node
+/// 0 itself goes by the number of its peer.
 fn wiring(client: &mut Client) -> BTreeMap<u16, u32> {
     let due = client.deadline().expect("it is tried again");
     client.handle(due, Event::Tick);

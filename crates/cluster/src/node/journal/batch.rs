@@ -204,7 +204,8 @@ impl Journal {
     }
 }
 
-/// Adds a write, to the one before if it goes on where that ends, on the volume and in memory.
+/// Adds a write. A write that continues the one before, on the volume and in memory, is merged with
+/// it.
 fn append(writes: &mut Vec<(u64, Buf)>, sector: u64, buf: Buf) {
     if let Some((start, last)) = writes.last_mut()
         && *start + u64::from(last.len) / SECTOR_BYTES == sector

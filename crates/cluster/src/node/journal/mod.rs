@@ -4,7 +4,7 @@
 //! found with the volume ─► scanned ─► listed for the client ─► replayed ─► emptied ─► in use
 //! a batch: sums ── contents and first pages of the records ── flush ──► recorded
 //! ```
-//! See [`journal`](crate::journal) for what lies on the volume.
+//! See [`journal`](crate::journal) for the format on the volume.
 
 mod batch;
 mod replay;
@@ -39,7 +39,7 @@ enum Start {
     Replay { tag: u32, steps: VecDeque<IoOp> },
 }
 
-/// A record whose contents are being looked at.
+/// A record whose contents are being checked.
 #[derive(Debug)]
 struct Check {
     look: Look,
@@ -61,12 +61,13 @@ impl Check {
 }
 
 /// One member's journal, from `OpenPipeline` until the pipeline ends. [`start`](Self::start) reads
-/// the headers, looks for records and checks their contents, and makes what it found durable; then
-/// what the log held is known (`found`) and may be replayed. Once the client has had it emptied it
-/// is in use: slice-sets are [`push`](Self::push)ed and recorded in batches before they count as
-/// prepared, and a trim writes a header by which older records count no more. Answers of the
-/// executor go to [`done`](Self::done), [`loaded`](Self::loaded), [`summed`](Self::summed) and
-/// [`trimmed`](Self::trimmed); [`advance`](Self::advance) is called until it has nothing more.
+/// the headers, looks for records, checks their contents, and makes the found records durable.
+/// After that the records of the log are known (`found`), and may be replayed. Once the client has
+/// had it emptied, the journal is in use: slice-sets are [`push`](Self::push)ed and recorded in
+/// batches before they count as prepared, and a trim writes a header by which older records count
+/// no more. Answers of the executor go to [`done`](Self::done), [`loaded`](Self::loaded),
+/// [`summed`](Self::summed) and [`trimmed`](Self::trimmed); [`advance`](Self::advance) is called
+/// until it has nothing more.
 #[derive(Debug)]
 pub(super) struct Journal {
     client: ClientId,
@@ -77,7 +78,7 @@ pub(super) struct Journal {
     /// First sector of the headers, and of the log when that is known.
     headers_sector: u64,
     log_sector: u64,
-    /// First byte of the data on the volume, and of what is behind them.
+    /// First byte of the data on the volume, and the byte behind the data.
     data: (u64, u64),
     /// In the arena: a page for each position and two more.
     pages: u64,
@@ -93,7 +94,7 @@ pub(super) struct Journal {
     found: Vec<(u64, Record)>,
     waiting: Vec<Entry>,
     batch: Option<Batch>,
-    /// The tag of what is answered when this header is durable.
+    /// The tag of the request that is answered when this header is durable.
     trimming: Option<(u32, Header)>,
     /// The log has a hole: nothing behind it would be found.
     broken: bool,

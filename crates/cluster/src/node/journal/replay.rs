@@ -112,7 +112,8 @@ mod tests {
         Record { version, sequence, kind, holders: Roles(1), len, rows: vec![row], crc: 0 }
     }
 
-    /// By 4 KiB of the data, the version whose content is stored there, in the order of that.
+    /// Returns the 4 KiB blocks of the data in the order of the stores, each with the version of
+    /// its content.
     fn stored(records: &[Record]) -> Vec<(u64, u64)> {
         let buffer = Buf { offset: 0, len: 8192 };
         let places = Places { log: 0, data: DATA..2 * DATA, buffer };

@@ -14,7 +14,7 @@ use crate::node::out::{Flight, Out};
 pub(crate) struct Bounds {
     pub(crate) array: ArrayId,
     pub(crate) member: MemberId,
-    /// First byte of the data on the volume, and of what is behind them.
+    /// First byte of the data on the volume, and the byte behind the data.
     pub(crate) data: (u64, u64),
     pub(crate) volume_bytes: u64,
     pub(crate) positions: u16,

@@ -24,7 +24,8 @@ pub(super) struct Line {
     requests: u32,
 }
 
-/// A refusal as a message. `busy`: another client has what was asked for, and may give it back.
+/// A refusal as a message. `busy`: another client has the object of the request, and may give it
+/// back.
 pub(crate) fn refused(tag: u32, busy: bool, why: &Refusal) -> Message {
     let short = |text: &str| text.chars().take(MAX_TEXT).collect();
     Message::Refused { tag, busy, reason: short(&why.reason), advice: short(&why.next.advice) }

@@ -13,8 +13,8 @@ pub(super) struct Returning {
     pub(super) all: bool,
 }
 
-/// A client's lease of its ring: the base from the beginning, all of it when asked for, and what
-/// it left when it is gone.
+/// A client's lease of its ring: the base from the beginning, the whole ring on request, and the
+/// part with leftovers when the client is gone.
 #[derive(Debug)]
 pub(super) struct Lease {
     /// All of the ring may be used; otherwise the base.

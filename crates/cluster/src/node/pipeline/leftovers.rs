@@ -17,7 +17,7 @@ use crate::wire::{Leftover, Message};
 /// Bytes that fit into a message.
 const MAX_LISTED_BYTES: usize = 6000;
 
-/// A client's decision on what another has left, on its way into the store.
+/// A client's decision on the leftovers of another, on its way into the store.
 #[derive(Debug)]
 pub(super) struct Resolving {
     by: ClientId,

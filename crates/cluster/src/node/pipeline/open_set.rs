@@ -1,4 +1,4 @@
-//! An open slice-set: its tasks, what starts them and what ends them badly.
+//! An open slice-set: its tasks, their starts and their failures.
 
 use std::sync::Arc;
 
@@ -68,9 +68,9 @@ pub(super) struct Context<'a> {
 /// ```text
 /// task:      waits for others ──► started ──► over, well or not
 /// ```
-/// A task that cannot be done ends badly, and so do those that wait for it; the node that misses
-/// something because of that is told by `Missing`. So every slice-set comes to its stores at every
-/// living node, and nothing in the store has changed until then.
+/// A task that cannot be done fails, and so do the tasks that wait for it. `Missing` tells the node
+/// that lacks a slice because of that. So every slice-set comes to its stores at every living node,
+/// and nothing in the store has changed until then.
 #[derive(Debug)]
 pub(super) struct OpenSet {
     pub(super) set: Set,
@@ -139,7 +139,7 @@ impl OpenSet {
         Ok(phases().filter(|phase| *phase == Phase::Started).count())
     }
 
-    /// Starts the tasks that wait for nothing, and ends those that wait in vain.
+    /// Starts the tasks that wait for nothing, and fails those whose slice cannot arrive.
     pub(super) fn begin(&mut self, context: &mut Context<'_>) {
         let part = Arc::clone(&self.part);
         for (task, what) in (0..).zip(&part.tasks) {

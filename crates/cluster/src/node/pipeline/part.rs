@@ -43,7 +43,7 @@ pub(super) enum Work {
     Sum { inputs: Vec<(SetSlot, u8)>, output: SetSlot, accumulate: bool },
     /// Read a row; a failure is no fault.
     Peek { row: u16, into: SetSlot },
-    /// Write a row, unless it is the same as what is there.
+    /// Write a row, unless the stored content is the same.
     Store { row: u16, from: SetSlot, unless: Option<SetSlot> },
     /// Make a row read as zeroes.
     Zeroes { row: u16 },

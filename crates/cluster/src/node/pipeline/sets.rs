@@ -12,7 +12,7 @@ use crate::pipeline::PlacedSchedule;
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Pattern, Set};
 
-/// So many parts are kept: what the largest array needs while nobody is missing.
+/// Number of parts that are kept: as many as the largest array needs while no node is missing.
 const KEPT_PARTS: usize = 1 << 12;
 
 /// Early news of a slice for a slice-set that is not open yet.
@@ -37,7 +37,7 @@ struct PositionState {
     early: Vec<Early>,
 }
 
-/// The positions by number, with what each holds, and the parts that many slice-sets share.
+/// The positions by number, with their state, and the parts that many slice-sets share.
 #[derive(Debug)]
 pub(super) struct Sets {
     positions: Vec<PositionState>,

@@ -1,4 +1,4 @@
-//! A slot for reads: memory of a client, and what goes on there.
+//! Slots for reads: memory of a client, and its state.
 
 use crate::ids::Slot;
 

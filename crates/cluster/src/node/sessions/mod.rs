@@ -42,7 +42,7 @@ pub(super) enum Heard {
     Join { session: u64, array: ArrayId, role: Role },
     /// A slice will not come from this neighbour of a client's pipeline.
     Missing { client: ClientId, neighbour: Role, imm: u32 },
-    /// This neighbour relays what a client says.
+    /// This neighbour relays a client's message.
     Relayed { client: ClientId, neighbour: Role, set: Set },
 }
 
@@ -56,7 +56,7 @@ struct Known {
 
 /// The connections of this node, and the clients: each from its first message until it is gone and
 /// nothing of it is in flight any more. A connection is [`accept`](Self::accept)ed or
-/// [`dialed`](Self::dialed); what comes is [`heard`](Self::heard) until it is
+/// [`dialed`](Self::dialed); its messages are [`heard`](Self::heard) until it is
 /// [`remove`](Self::remove)d.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {

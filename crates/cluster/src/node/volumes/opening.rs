@@ -5,7 +5,7 @@
 //! OpenVolume ─► open ── its superblock is read ─► of the array: as for everybody
 //!                                              └► of none, or another: as if it were not there
 //! ```
-//! Until then the client keeps out nobody, but a client that would remove the volume.
+//! Until then the client keeps no other client out, except for one that would remove the volume.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -17,9 +17,9 @@ const PAGES: u64 = 8;
 /// Operation on metadata.
 #[derive(Debug)]
 pub(crate) enum MetaOp {
-    /// Read so many bytes for a message.
+    /// Read this many bytes for a message.
     Read(u32),
-    /// Read so many bytes to see whose the volume is.
+    /// Read this many bytes to find the volume's array.
     Look(u32),
     /// Write these, durably.
     Write(Vec<u8>),

@@ -70,7 +70,7 @@ mod tests {
     const MILLI: u64 = 1_000_000;
     const ENOUGH_BYTES: u64 = 256 << 10;
 
-    /// A pace at which 768 KiB take so long.
+    /// Returns a pace at which 768 KiB take this long.
     fn measured(pace: &mut Pace, millis: u64) {
         pace.sent(Instant(7 * MILLI), 512 << 10, true);
         pace.sent(Instant(8 * MILLI), 256 << 10, false);

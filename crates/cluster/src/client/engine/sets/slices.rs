@@ -20,7 +20,7 @@ use crate::set::{Imm, Roles, WriteStrategy};
 use crate::wire::Message;
 
 impl Sets {
-    /// Opens a slice-set at its position, with buffers for what it needs.
+    /// Opens a slice-set at its position, with its buffers.
     pub(in crate::client::engine) fn open(
         &mut self,
         cx: &mut Cx<'_>,
