@@ -26,7 +26,7 @@ const LOOK_MS: u64 = 200;
 /// this one has the votes.
 const FIRST_CLIENTS: u32 = 3;
 
-/// Search for the nodes of an array that are away.
+/// Looks for the nodes of an array that are away.
 pub trait Finder: Debug + Send {
     /// Begins to look at all members of the array, once all connections of the last client are
     /// given up.
@@ -58,7 +58,7 @@ struct Away {
     /// Status of the array when the nodes went away: the members that are away, and those that were
     /// there.
     seen: Status,
-    /// Reason why the array could last not go on, as logged.
+    /// Latest reason why the array could not go on, as logged.
     why: Option<Refusal>,
 }
 
@@ -75,8 +75,8 @@ struct Away {
 ///    │                            └────────── too few once more, or refused ───────────┤
 ///    └────────────────────────────────── nodes are connected ──────────────────────────┘
 /// ```
-/// The first client, too, is followed by another one when a third client has changed the members
-/// before this one was granted the array.
+/// The first client, too, is followed by another one when a client of another process has changed
+/// the members before the first one was granted the array.
 ///
 /// Order of calls: [`new`](Self::new), [`set_epoch`](Self::set_epoch), then the calls of
 /// [`Machine`] and [`BlockMachine`], as of a client. Between two clients `submit` takes requests
@@ -105,8 +105,8 @@ pub struct FailoverClient {
     /// answered, they get no more time than before: the time limit, and the reason for the wait.
     late: BTreeSet<RequestId>,
     before: Option<(Instant, Option<Refusal>)>,
-    /// Before the first client serves: the number of clients that may begin anew, and the time
-    /// limit.
+    /// Before the array is served for the first time: the number of clients that may begin anew,
+    /// and the time limit.
     anew: (u32, Instant),
     /// Events of the client before it served; dropped if it never does.
     unsaid: Vec<ArrayEvent>,
@@ -292,7 +292,7 @@ impl FailoverClient {
         self.client.is_outdated() && (self.away.is_some() || self.anew.0 > 0)
     }
 
-    /// Returns whether it is still open that this client continues from the last one.
+    /// Returns whether it is still uncertain that this client continues where the last one ended.
     fn starts_again(&self) -> bool {
         self.away.is_some() && (!self.client.is_set_up() || self.client.has_too_few())
     }

@@ -16,7 +16,7 @@ fn connects(actions: &[Action]) -> BTreeMap<u16, u32> {
     actions.iter().filter_map(connect).collect()
 }
 
-/// Has node 0, which was lost, wired to the others. Returns the tags of the requests, by role; node
+/// Wires node 0, which was lost, to the others. Returns the tags of the requests, by role; node
 /// 0 itself goes by the number of its peer.
 fn wiring(client: &mut Client) -> BTreeMap<u16, u32> {
     let due = client.deadline().expect("it is tried again");
