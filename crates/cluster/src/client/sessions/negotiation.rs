@@ -27,8 +27,9 @@
 //! *W*: the other nodes are wired to the node at the same time, and all results count. Listing is
 //! skipped where the superblock has no bad-block log. Replaying and Emptying are skipped where the
 //! array has no journals, and Replaying where the last client left no records in them. A refusal
-//! ends a negotiation: a joining node is tried again or not, depending on its purpose. At the start,
-//! a refused volume or wire is requested again for a while, and every other refusal ends the start.
+//! ends a negotiation: a joining node is tried again or not, depending on its purpose. At the
+//! start, a refused volume or wire is requested again for a while, and every other refusal ends the
+//! start.
 
 use super::Facts;
 use crate::assemble::SUPERBLOCK_SECTOR;
