@@ -1,6 +1,6 @@
-//! Digests of ranges of blocks. Digests fit each other as the ranges do: every sum of a code that
-//! holds for the contents holds for their digests. So nodes are asked for digests when a stripe is
-//! checked, and the contents stay where they are.
+//! Digests of ranges of blocks, with the sums of the ranges: every sum of a code that holds for the
+//! contents holds for their digests. So nodes are asked for digests when a stripe is checked, and
+//! the contents stay where they are.
 //!
 //! A range is cut into 128 pieces `d0`, `d1`, ... of equal length. Its digest is two of them, with
 //! the arithmetic of RAID-6 (2 is the generator of GF(2^8)):

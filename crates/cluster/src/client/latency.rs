@@ -1,5 +1,5 @@
-//! Latency of nodes. A write waits for the slowest node that has a part in it, so operators want to
-//! know which one that is.
+//! Latency of the nodes' answers, and detection of slow nodes. A write waits for the slowest node
+//! that has a part in it, so operators want to know which one that is.
 //!
 //! Only operations of a single node are timed: reads, stores of prepared content, flushes,
 //! metadata. The time of preparing would tell nothing, as nodes wait for one another there.
