@@ -33,9 +33,9 @@ impl Engine {
         self.is_quiet(shared) && self.read_back.buffers() == 0
     }
 
-    /// Returns whether storing the committed slice-sets is awaited by their writers alone. False
-    /// also when positions become few: a lone block is best encoded by its home, which takes one of
-    /// its own positions.
+    /// Returns whether commits may be held back: no slice-set, flush or background work waits for
+    /// the stores, no node is lost, and writes go on. False also when positions become few: a lone
+    /// block is best encoded by its home, which takes one of its own positions.
     pub(super) fn commits_may_wait(&self, cx: &Cx<'_>) -> bool {
         let busy = !self.queue.is_empty() || !self.flushes.is_empty() || self.work.len() > 0;
         let ends = cx.keeper.is_stopping() || cx.writes_over();
