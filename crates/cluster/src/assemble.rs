@@ -1,5 +1,5 @@
-//! From the superblocks on volumes to an array over nodes. The members are judged by the rules for
-//! local ones; what differs is that nothing is rebuilt here yet. Nothing is written.
+//! Assembly of an array over nodes from the superblocks on volumes. The members are judged by the
+//! rules for local ones, except that no role is rebuilt yet. Nothing is written.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ use crate::pipeline::Params;
 #[cfg(test)]
 mod tests;
 
-/// Where the superblock of a volume begins: metadata 1.2 alone is used over nodes.
+/// Sector at which the superblock of a volume begins: metadata 1.2 alone is used over nodes.
 pub const SUPERBLOCK_SECTOR: u64 = 8;
 
-/// A volume, and what was found on it.
+/// A volume, and the metadata that was found on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Where its node listens, `HOST:PORT`.
@@ -34,15 +34,15 @@ pub struct Candidate {
     pub volume: String,
     /// Its size.
     pub bytes: u64,
-    /// The superblock, or why there is none to trust.
+    /// The superblock, or the reason why there is none to trust.
     pub superblock: Result<Superblock, SuperblockError>,
     /// The bitmap, when the superblock says that there is one.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
-    /// Entries of its bad-block log, or why that is not to be trusted.
+    /// Entries of its bad-block log, or the reason why the log is not to be trusted.
     pub bad_blocks: Result<BadBlocks, BadBlocksError>,
 }
 
-/// How to assemble.
+/// Options of an assembly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Take stale members where there are too few current ones, and start a degraded parity array
@@ -55,18 +55,18 @@ pub struct Options {
     pub unclean: bool,
 }
 
-/// What is to become of the candidates.
+/// Result of judging the candidates.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// For each candidate, in the order given: its name and what it is.
+    /// For each candidate, in the order given: its name and its verdict.
     pub verdicts: Vec<(String, Verdict)>,
     /// The superblock that counts; `None` when no candidate has one.
     pub newest: Option<Box<Superblock>>,
-    /// Can the array be started?
+    /// Whether the array can be started.
     pub start: Start,
 }
 
-/// Can the array be started?
+/// Answer to whether the array can be started.
 #[derive(Clone, Debug)]
 pub enum Start {
     /// Yes.
@@ -84,31 +84,31 @@ pub struct Startable {
     pub chunk_bytes: u32,
     /// Stripes.
     pub stripes: u64,
-    /// By role; `None` where it is missing. Their superblocks: what the newest one says of the
-    /// array, and their own of the device.
+    /// By role; `None` where it is missing. Their superblocks combine the newest one's description
+    /// of the array with their own of the device.
     pub members: Vec<Option<ClientMember>>,
-    /// By role, what lay on them.
+    /// By role, the metadata that was found on them.
     pub found: Vec<Option<Found>>,
-    /// Who takes the place of a member that stays away.
+    /// Members that replace a member that stays away.
     pub spares: Vec<ClientMember>,
     /// The bitmap, when the array has one: all members' bits.
     pub bitmap: Option<Bitmap>,
-    /// It was not stopped cleanly.
+    /// Not stopped cleanly.
     pub dirty: bool,
-    /// Only what the bitmap marks is to be made right then.
+    /// Only the parts that the bitmap marks have to be resynced then.
     pub by_bitmap: bool,
-    /// It is to serve reads only.
+    /// Serves reads only.
     pub read_only: bool,
 }
 
 impl Startable {
-    /// How many members are missing.
+    /// Returns the number of missing members.
     #[must_use]
     pub fn degraded(&self) -> usize {
         self.members.iter().filter(|member| member.is_none()).count()
     }
 
-    /// How many are there and lack something, which they are given.
+    /// Returns the number of members that are there and lack content, which they will be given.
     #[must_use]
     pub fn behind(&self) -> usize {
         let lacks = |member: &&ClientMember| {
@@ -117,7 +117,7 @@ impl Startable {
         self.members.iter().flatten().filter(lacks).count()
     }
 
-    /// How many are there and stay out, since a command made them faulty.
+    /// Returns the number of members that are there and stay out, since a command made them faulty.
     #[must_use]
     pub fn made_faulty(&self) -> usize {
         self.members.iter().flatten().filter(|member| member.was_made_faulty()).count()
@@ -125,13 +125,13 @@ impl Startable {
 }
 
 impl Candidate {
-    /// How it is called.
+    /// Returns the member name.
     #[must_use]
     pub fn name(&self) -> String {
         member_name(&self.address, &self.volume)
     }
 
-    /// A member that lies there, and carries this.
+    /// Returns the member on this volume, with this superblock.
     fn with(&self, superblock: Superblock) -> ClientMember {
         let address = self.address.clone();
         let volume = self.volume.clone();
@@ -139,13 +139,14 @@ impl Candidate {
         ClientMember { address, volume, superblock, bad_blocks }
     }
 
-    /// As one that is to be served: what journals hold is stored before that.
+    /// Returns the candidate in the local form for an array that is to be served: journals are
+    /// replayed before that.
     fn to_local(&self) -> local::Candidate {
         let local = self.as_it_lies();
         local::Candidate { superblock: local.superblock.map(replayed), ..local }
     }
 
-    /// As one of an array that is stopped.
+    /// Returns the candidate in the local form for an array that is stopped.
     pub(crate) fn as_it_lies(&self) -> local::Candidate {
         local::Candidate {
             device: self.name(),
@@ -158,7 +159,8 @@ impl Candidate {
     }
 }
 
-/// For the judgement of members the 2-D XOR code is a raid6: as many members, as many losses.
+/// Returns the superblock with the 2-D XOR code shown as raid6, for the judgement of members: the
+/// numbers of members and of losses agree.
 fn as_raid6(superblock: Superblock) -> Superblock {
     if superblock.level != XOR2D_MD_LEVEL {
         return superblock;
@@ -167,8 +169,8 @@ fn as_raid6(superblock: Superblock) -> Superblock {
     Superblock { level: Level::Raid6.to_md(), layout, ..superblock }
 }
 
-/// What journals hold of an array is stored before it is served: that makes it clean. Whether that
-/// will do is for the client to find out.
+/// Returns the superblock after a replay of journals, which comes before the array is served and
+/// makes it clean. The client finds out whether the replay suffices.
 fn replayed(superblock: Superblock) -> Superblock {
     if !superblock.has(feature::NODE_JOURNALS) {
         return superblock;
@@ -177,7 +179,7 @@ fn replayed(superblock: Superblock) -> Superblock {
     Superblock { feature_map, resync_offset: MAX_SECTOR, ..superblock }
 }
 
-/// Decides who is in, and whether the array can be started.
+/// Decides which candidates are in, and whether the array can be started.
 #[must_use]
 pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
     let judged = judge(candidates, options);
@@ -214,7 +216,8 @@ pub fn decide(candidates: &[Candidate], options: Options) -> Assembly {
     Assembly { verdicts: judged.verdicts, newest, start }
 }
 
-/// A volume that has lost its superblock stands in nobody's way: its node was named for it.
+/// Judges the candidates, except for volumes that have lost their superblock. These do not prevent
+/// a start: they are candidates because their node was named.
 fn judge(candidates: &[Candidate], options: Options) -> local::Assembly {
     let blank = |candidate: &Candidate| candidate.superblock == Err(SuperblockError::NoMagic);
     if candidates.iter().all(blank) {
@@ -320,7 +323,7 @@ fn plan(
     })
 }
 
-/// What lay on a member.
+/// Returns the metadata that was found on a member.
 fn found_on(member: &ClientMember, candidates: &[Candidate]) -> Option<Found> {
     let is_it = |c: &&Candidate| c.address == member.address && c.volume == member.volume;
     let candidate = candidates.iter().find(is_it)?;
@@ -329,8 +332,8 @@ fn found_on(member: &ClientMember, candidates: &[Candidate]) -> Option<Found> {
     Some(Found { superblock, bitmap })
 }
 
-/// Members that the array went on without, by role where nobody else has it: they have a vote, and
-/// are given what they missed.
+/// Returns the members that the array went on without, by role where no other member has it. These
+/// members have a vote, and are given the content that they missed.
 fn left_behind(
     newest: &Superblock,
     verdicts: &[(String, Verdict)],
@@ -365,8 +368,8 @@ fn left_behind(
     behind
 }
 
-/// The superblock of a member that has its role. If one of them `has_newest`, who has not heard of
-/// the last update is told first, before there is another one.
+/// Returns the superblock of a member that has its role. If any member `has_newest`, members that
+/// missed the last update get that update first, before there is another one.
 fn as_held(
     own: &Superblock,
     newest: &Superblock,
@@ -382,9 +385,9 @@ fn as_held(
     superblock
 }
 
-/// The superblock of a member that was left behind, as one that is being rebuilt: `marked`, where
-/// the bitmap says so alone. Another one may have become a member with its number while it was
-/// away: then it gets the lowest that is not `taken`.
+/// Returns the superblock of a member that was left behind, as one that is being rebuilt; `marked`:
+/// only where the bitmap says so. Another member may have got its number while it was away: then it
+/// gets the lowest number that is not `taken`.
 #[must_use]
 pub fn catching_up(
     own: &Superblock,
@@ -410,7 +413,7 @@ pub fn catching_up(
     superblock
 }
 
-/// The number of stripes of members of these sizes, which all have it without a rest.
+/// Returns the number of stripes of members of these sizes, if all have exactly that many.
 fn whole_stripes(sizes: &[u64], stripe_sectors: u64) -> Option<u64> {
     let size = *sizes.first()?;
     let stripes = size.checked_div(stripe_sectors).filter(|&stripes| stripes > 0)?;

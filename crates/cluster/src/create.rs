@@ -1,5 +1,5 @@
-//! A new array over nodes: how large its volumes are and what they carry. New volumes read as
-//! zeroes, which is a state that every code agrees with, so the array is clean from the start.
+//! A new array over nodes: the sizes of its volumes, and their content. New volumes read as zeroes,
+//! which is a state that every code agrees with, so the array is clean from the start.
 
 use braid_array::SECTOR_BYTES;
 pub use braid_array::create::NewBitmap;
@@ -15,7 +15,7 @@ use crate::pipeline::{Params, PipelineError};
 #[cfg(test)]
 mod tests;
 
-/// What is asked for.
+/// Specification of a new array.
 #[derive(Clone, Debug)]
 pub struct NewArray {
     /// Name as it is stored: `HOST:NAME`, at most 32 bytes.
@@ -26,32 +26,33 @@ pub struct NewArray {
     pub ctime: u64,
     /// The code.
     pub family: Family,
-    /// Length of a block, a multiple of 4096; what suits the code when not said. Mirrors have none.
+    /// Length of a block, a multiple of 4096; by default a length that suits the code. Mirrors have
+    /// none.
     pub chunk_bytes: Option<u32>,
     /// Data on each member; rounded down to whole stripes.
     pub size_bytes: u64,
     /// The write-intent bitmap; by default there is one where there is redundancy, however small
     /// the array: without it, a node that was away for a moment would have to be written anew.
     pub bitmap: NewBitmap,
-    /// What a journal takes of each volume, behind the data; 0 without one.
+    /// Size of the journal on each volume, behind the data; 0 without one.
     pub journal_bytes: u64,
     /// Only writes to parts of stripes are recorded there.
     pub parts_only: bool,
 }
 
-/// What the volumes of a new array are to be.
+/// Specification of the volumes of a new array.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
     /// Size of each.
     pub volume_bytes: u64,
-    /// By role: what to write, as sectors and whole sectors of bytes, in this order.
+    /// By role: the writes, as sectors and whole sectors of bytes, in this order.
     pub writes: Vec<Vec<(u64, Vec<u8>)>>,
 }
 
-/// Why there can be no such array.
+/// Reason why there can be no such array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
-    /// The code does not exist over so many nodes.
+    /// The code does not exist over this many nodes.
     #[error(transparent)]
     Family(#[from] FamilyError),
     /// The code exists, but no pipeline for it.
@@ -66,9 +67,9 @@ pub enum CreateError {
     /// Less than a stripe.
     #[error("a size of {size_bytes} bytes is less than a stripe")]
     Size {
-        /// What was asked for.
+        /// The size that was asked for.
         size_bytes: u64,
-        /// What one stripe takes of each member.
+        /// The bytes that one stripe takes of each member.
         stripe_bytes: u64,
     },
     /// More members than a pipeline has.
@@ -159,7 +160,7 @@ impl NewArray {
         Ok(Blueprint { volume_bytes, writes })
     }
 
-    /// The bitmap, for so much data on each member.
+    /// Returns the bitmap, for this much data on each member.
     fn bitmap_of(&self, size_bytes: u64) -> NewBitmap {
         match self.bitmap {
             NewBitmap::Default if !self.family.is_redundant() => NewBitmap::None,
@@ -171,15 +172,15 @@ impl NewArray {
     }
 }
 
-/// A bit stands for about this part of a member: of what a node missed that comes back, not much
-/// more is made than it is.
+/// Bits of the bitmap of a member, about. A returning node is thus given not much more than it
+/// missed.
 const BITS: u64 = 2048;
-/// Smaller ones would be told to the members too often.
+/// Least chunk: smaller ones would be told to the members too often.
 const MIN_BITMAP_CHUNK_BYTES: u64 = 64 << 10;
 /// md's own choice for large members.
 const MAX_BITMAP_CHUNK_BYTES: u64 = 64 << 20;
 
-/// How much of a member a bit stands for; `None` leaves it to md's rule.
+/// Returns the bytes of a member for each bit; `None` leaves the choice to md's rule.
 pub(crate) fn chunk_of_bitmap(size_bytes: u64) -> Option<u32> {
     let chunk = (size_bytes / BITS).next_power_of_two().max(MIN_BITMAP_CHUNK_BYTES);
     if chunk < MAX_BITMAP_CHUNK_BYTES { u32::try_from(chunk).ok() } else { None }

@@ -1,6 +1,6 @@
-//! Digests of ranges of blocks, which fit each other as the ranges do: whatever sums a code has, of
-//! digests they hold where they hold of contents. So nodes are asked for these when a stripe is
-//! checked, and the contents stay where they are.
+//! Digests of ranges of blocks, with the sums of the ranges: every sum of a code that holds for the
+//! contents holds for their digests. So nodes are asked for digests when a stripe is checked, and
+//! the contents stay where they are.
 //!
 //! A range is cut into 128 pieces `d0`, `d1`, ... of equal length. Its digest is two of them, with
 //! the arithmetic of RAID-6 (2 is the generator of GF(2^8)):
@@ -8,10 +8,10 @@
 //! ```text
 //!  d0 + d2 + d3 + ... + d127        d1 + 2^2 d2 + 2^3 d3 + ... + 2^127 d127
 //! ```
-//! That is a code of distance three: a difference that lies in one or two pieces, or is the same
-//! in a row of them, is seen for certain. Any other is missed when by chance it makes no difference
-//! to either sum: for contents that have nothing to do with each other with odds of 1 in 2^512, for
-//! the shortest range of 4 KiB. Who means to deceive can make contents of which the digest is any.
+//! The two sums are a code of distance three: a difference that lies in one or two pieces, or is
+//! the same in a row of them, is always detected. Any other difference is missed if by chance it
+//! changes neither sum: for unrelated contents with odds of 1 in 2^512, for the shortest range of 4
+//! KiB. The digest does not protect against deliberately made contents.
 
 use braid_array::{Buf, Compute};
 use braid_parity::gf;
@@ -28,7 +28,8 @@ pub(crate) const fn digest_bytes(range_bytes: u32) -> u32 {
     range_bytes / PIECES * SUMS
 }
 
-/// What turns a range into its digest: that takes the place of the first bytes. The others stay.
+/// Returns the computation of a range's digest. The digest replaces the first bytes; the others
+/// stay.
 pub(crate) fn digest(range: Buf) -> Compute {
     let bytes = range.len / PIECES;
     let piece = |number| range.slice(number * bytes, bytes);

@@ -20,50 +20,52 @@ use crate::ids::Epoch;
 use crate::member::VolumeAddress;
 use answered::Answered;
 
-/// How often it is asked whether the nodes have been found.
+/// Pause between two queries for the nodes.
 const LOOK_MS: u64 = 200;
-/// Clients that are begun until one serves: what another one changed is resolved once this one has
-/// the votes.
+/// Number of clients that are begun until one serves: changes of another client are resolved once
+/// this one has the votes.
 const FIRST_CLIENTS: u32 = 3;
 
 /// Looks for the nodes of an array that are away.
 pub trait Finder: Debug + Send {
-    /// Begins to look at all members that the array has, once all connections of the last client
-    /// are given up.
+    /// Begins to look at all members of the array, once all connections of the last client are
+    /// given up.
     fn look(&mut self, places: Vec<VolumeAddress>);
-    /// What was found to start the array from, or what stands against that; `None` as long as there
+    /// Returns the configuration to start the array from, or the refusal; `None` as long as there
     /// is nothing new.
     fn found(&mut self) -> Option<Result<ClientConfig, Refusal>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The first client connects, or one in its place; what stands against it is told to whoever
+    /// The first client connects, or one in its place; a refusal is reported to the process that
     /// started it.
     First,
     Serving,
-    /// The client gives up what it has in flight.
+    /// The client abandons everything in flight.
     Ending,
-    /// The nodes are looked for: asked again then.
+    /// The nodes are looked for; the time of the next query.
     Looking(Instant),
     Starting,
 }
 
-/// Since nodes are away that the array needs.
+/// State while nodes are away that the array needs.
 #[derive(Debug)]
 struct Away {
     /// Requests fail from then on.
     until: Instant,
     over: bool,
-    /// How the array stood when it began: who is away, and who was there.
+    /// Status of the array when the nodes went away: the members that are away, and those that were
+    /// there.
     seen: Status,
-    /// What stood against it when it was last to go on, as the log has it.
+    /// Latest reason why the array could not go on, as logged.
     why: Option<Refusal>,
 }
 
 /// Serves an array over nodes for as long as its process lives. When more nodes are away than the
-/// array can do without, requests wait, and a new [`Client`] goes on once the nodes are back. It
-/// owns the client, a [`Finder`], which looks for the nodes, and all requests that were not
+/// array can do without, requests wait, and a new [`Client`] goes on once the nodes are back. The
+/// failover client owns the client, a [`Finder`], which looks for the nodes, and all unanswered
+/// requests.
 /// answered.
 ///
 /// ```text
@@ -73,8 +75,8 @@ struct Away {
 ///    │                            └────────── too few once more, or refused ───────────┤
 ///    └────────────────────────────────── nodes are connected ──────────────────────────┘
 /// ```
-/// The first client, too, is followed by another one when somebody else has changed the members
-/// before it was granted the array.
+/// The first client, too, is followed by another one when a client of another process has changed
+/// the members before the first one was granted the array.
 ///
 /// Order of calls: [`new`](Self::new), [`set_epoch`](Self::set_epoch), then the calls of
 /// [`Machine`] and [`BlockMachine`], as of a client. Between two clients `submit` takes requests
@@ -82,12 +84,13 @@ struct Away {
 /// have been away for `fail_timeout_ms` milliseconds the held requests fail, and further ones at
 /// once, until a client serves again.
 ///
-/// The client lets the array go as one that dies does, and the next one takes it over by the same
-/// rules ([`takeover`](crate::client)), so nothing here decides what is kept. What is new is that
-/// requests outlive it: those that were not answered are given to the next client. What was
-/// answered and not flushed may be gone, if nodes have lost their memories: then the next flush
-/// that came after all of that fails, once, as does any that waited meanwhile. If another client
-/// has had the array meanwhile it is over: programs above rely on what that one may have changed.
+/// The client abandons the array in the same way as one that dies, and the next one takes it over
+/// by the same rules ([`takeover`](crate::client)), so nothing here decides which data is kept. In
+/// addition, requests outlive the client: unanswered ones are given to the next client. Answered
+/// requests that were not flushed may be gone, if nodes have lost their memories. Then the next
+/// flush that came after all of these fails, once, as does any flush that waited meanwhile. If a
+/// client of another process has had the array meanwhile, this one ends: programs above rely on
+/// data that the other one may have changed.
 #[derive(Debug)]
 pub struct FailoverClient {
     client: Client,
@@ -98,23 +101,24 @@ pub struct FailoverClient {
     epoch_micros: u64,
     state: State,
     away: Option<Away>,
-    /// Until when requests are waited for that waited when this client began to serve, and why they
-    /// did: if it ends before they are over they have not more time than that.
+    /// Requests that waited when this client began to serve. If the client ends before they are
+    /// answered, they get no more time than before: the time limit, and the reason for the wait.
     late: BTreeSet<RequestId>,
     before: Option<(Instant, Option<Refusal>)>,
-    /// Before it serves for the first time: how many clients may begin anew, and until when.
+    /// Before the array is served for the first time: the number of clients that may begin anew,
+    /// and the time limit.
     anew: (u32, Instant),
-    /// What the client said before it served: nobody hears it of one that never does.
+    /// Events of the client before it served; dropped if it never does.
     unsaid: Vec<ArrayEvent>,
-    /// What the client has taken.
+    /// Requests that the client has taken.
     taken: BTreeMap<RequestId, Taken>,
-    /// What waits for a client, and what had been answered before it came.
+    /// Requests that wait for a client, each with the number of requests answered before it came.
     held: VecDeque<(Request, u64)>,
     commands: Vec<CommandId>,
     actions: VecDeque<Action>,
     answered: Answered,
-    /// Epochs of clients that found that something answered is gone, and ended before they served:
-    /// whoever comes after one of them finds all nodes as that one has recorded them.
+    /// Epochs of clients that found a loss of answered requests, and ended before they served. A
+    /// later client finds all nodes as such a client has recorded them.
     lossy: BTreeSet<Epoch>,
 }
 
@@ -122,15 +126,15 @@ pub struct FailoverClient {
 #[derive(Debug)]
 struct Taken {
     request: Request,
-    /// What had been answered before it came.
+    /// Number of requests answered before it came.
     before: u64,
-    /// And before the client took it.
+    /// Number of requests answered before the client took it.
     answered: u64,
 }
 
 impl FailoverClient {
-    /// Serves an array; see [`Client::new`]. Once nodes have been away for so long requests fail:
-    /// those that wait, and those that come.
+    /// Serves an array; see [`Client::new`]. Once nodes have been away for this long, waiting and
+    /// new requests fail.
     ///
     /// # Errors
     /// As `Client::new`.
@@ -162,7 +166,7 @@ impl FailoverClient {
         })
     }
 
-    /// Tells what time `Instant(0)` was, in microseconds since 1970.
+    /// Sets the time of `Instant(0)`, in microseconds since 1970.
     pub const fn set_epoch(&mut self, micros: u64) {
         self.epoch_micros = micros;
         self.client.set_epoch(micros);
@@ -173,13 +177,13 @@ impl FailoverClient {
         self.actions.push_back(Action::Complete { id, result });
     }
 
-    /// A request is answered.
+    /// Notes that a request is answered.
     fn not_late(&mut self, id: RequestId) {
         self.late.remove(&id);
         self.before.take_if(|_| self.late.is_empty());
     }
 
-    /// What the client says, if anybody else is to hear it.
+    /// Passes an action of the client on, if it concerns others.
     fn pass_on(&mut self, action: Action) -> Option<Action> {
         match action {
             Action::Complete { id, result } => {
@@ -203,7 +207,8 @@ impl FailoverClient {
         }
     }
 
-    /// A request is over as far as its client goes; `None` when it waits for the next one.
+    /// Takes the client's result of a request; returns `None` when the request waits for the next
+    /// client.
     fn completed(
         &mut self,
         Taken { request, before, answered }: Taken,
@@ -231,7 +236,7 @@ impl FailoverClient {
         Some(result)
     }
 
-    /// Does what is due; false when nothing was.
+    /// Executes a step that is due; returns false when none was.
     fn advance(&mut self) -> bool {
         match self.state {
             State::Serving if self.client.has_too_few() => {
@@ -281,17 +286,18 @@ impl FailoverClient {
         true
     }
 
-    /// Another client had changed the members before this one was granted the array.
+    /// Returns whether another client has changed the members before this one was granted the
+    /// array, so that a new client has to begin.
     const fn begins_anew(&self) -> bool {
         self.client.is_outdated() && (self.away.is_some() || self.anew.0 > 0)
     }
 
-    /// Nobody knows yet whether this client goes on where the last one ended.
+    /// Returns whether it is still uncertain that this client continues where the last one ended.
     fn starts_again(&self) -> bool {
         self.away.is_some() && (!self.client.is_set_up() || self.client.has_too_few())
     }
 
-    /// The client cannot go on; what stands against it may be more than that nodes are away.
+    /// Ends a client that cannot go on; its refusal may have another reason than absent nodes.
     fn end_client(&mut self) {
         if let Some(why) = self.client.refused().cloned() {
             self.waits(why);
@@ -304,7 +310,7 @@ impl FailoverClient {
         self.state = State::Ending;
     }
 
-    /// The time of those who wait may be up; the nodes may have been found.
+    /// Fails waiting requests whose time is up, and asks for the nodes.
     fn tick(&mut self) {
         if let Some(away) = self.away.as_mut().filter(|away| !away.over && away.until <= self.now) {
             away.over = true;
@@ -331,7 +337,7 @@ impl FailoverClient {
         self.actions.extend(unsaid);
     }
 
-    /// This stands against it that the array goes on. That is said when it is something new.
+    /// Notes the reason why the array does not go on. A new reason is reported.
     fn waits(&mut self, why: Refusal) {
         let Some(away) = &mut self.away else { return };
         if away.why.as_ref() != Some(&why) {
@@ -348,7 +354,7 @@ impl FailoverClient {
         }
     }
 
-    /// Has a new client take the array over from the last one.
+    /// Starts a new client, which takes the array over from the last one.
     fn start(&mut self, config: ClientConfig) {
         let config = self.client.followed_by(config);
         let Ok(mut client) = Client::new(config, self.scratch) else {
@@ -365,7 +371,7 @@ impl FailoverClient {
         self.state = if self.away.is_some() { State::Starting } else { State::First };
     }
 
-    /// Gives the client what waits for it.
+    /// Gives the client the waiting requests.
     fn submit_held(&mut self) -> bool {
         let mut any = false;
         while let Some((request, before)) = self.held.pop_front() {
@@ -378,7 +384,7 @@ impl FailoverClient {
         any
     }
 
-    /// `before`: what had been answered before it came.
+    /// Gives the client a request. `before`: the number of requests answered before it came.
     fn pass_in(&mut self, request: Request, before: u64) -> Result<(), Full> {
         if request.op == Op::Flush && self.answered.tell_of_loss(before) {
             self.complete(request.id, Err(RequestError::Failed));

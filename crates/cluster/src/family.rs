@@ -1,4 +1,4 @@
-//! Which code an array over nodes has, as superblocks tell it.
+//! The code of an array over nodes, and its form in superblocks.
 
 use braid_array::Role;
 use braid_array::level::{Layout, LayoutError, Level};
@@ -31,7 +31,7 @@ pub enum Family {
     Xor2d,
 }
 
-/// Why there is no such code.
+/// Reason why there is no such code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FamilyError {
     /// The number in a superblock is no level's.
@@ -43,7 +43,7 @@ pub enum FamilyError {
     /// The level cannot be cut into stripes.
     #[error(transparent)]
     Stripes(#[from] LevelError),
-    /// The 2-D XOR code does not run over so many nodes.
+    /// The 2-D XOR code does not run over this many nodes.
     #[error(transparent)]
     Nodes(#[from] NodesError),
 }
@@ -60,10 +60,10 @@ impl Advised for FamilyError {
 }
 
 impl Family {
-    /// From the numbers in a superblock.
+    /// Creates the family from the numbers in a superblock.
     ///
     /// # Errors
-    /// Numbers that mean nothing.
+    /// Numbers without a meaning.
     pub fn decode(level: i32, layout: u32, nodes: u32) -> Result<Self, FamilyError> {
         if level == XOR2D_MD_LEVEL {
             Xor2d::new(nodes)?;
@@ -73,7 +73,7 @@ impl Family {
         Ok(Self::Md { level, layout: Layout::decode(level, layout, nodes)? })
     }
 
-    /// The numbers for a superblock: level and layout.
+    /// Returns the numbers for a superblock: level and layout.
     #[must_use]
     pub fn encode(self) -> (i32, u32) {
         match self {
@@ -82,7 +82,7 @@ impl Family {
         }
     }
 
-    /// The level as people say it: `raid6` for the 2-D XOR code too.
+    /// Returns the level as people say it: `raid6` for the 2-D XOR code too.
     #[must_use]
     pub const fn level(self) -> Level {
         match self {
@@ -91,7 +91,7 @@ impl Family {
         }
     }
 
-    /// The layout as people say it; `None` for levels without one.
+    /// Returns the layout as people say it; `None` for levels without one.
     #[must_use]
     pub fn layout_name(self) -> Option<String> {
         match self {
@@ -100,25 +100,25 @@ impl Family {
         }
     }
 
-    /// Are members divided into chunks? Those of a mirror are not.
+    /// Returns whether members are divided into chunks; those of a mirror are not.
     #[must_use]
     pub fn has_chunk(self) -> bool {
         !matches!(self.level(), Level::Linear | Level::Raid1)
     }
 
-    /// Can a member be lost?
+    /// Returns whether a member can be lost.
     #[must_use]
     pub fn is_redundant(self) -> bool {
         !matches!(self.level(), Level::Linear | Level::Raid0)
     }
 
-    /// Is a lost member computed from sums? Otherwise from copies, if at all.
+    /// Returns whether a lost member is computed from sums; otherwise only copies can restore it.
     #[must_use]
     pub fn has_parities(self) -> bool {
         matches!(self.level(), Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
-    /// After so many stripes the code repeats.
+    /// Returns the number of stripes after which the code repeats.
     #[must_use]
     pub const fn period(self, nodes: u16) -> u16 {
         match self {
@@ -127,10 +127,10 @@ impl Family {
         }
     }
 
-    /// The code of a stripe.
+    /// Returns the code of a stripe.
     ///
     /// # Errors
-    /// When there is none over so many nodes.
+    /// No code over this many nodes.
     pub fn code(self, nodes: u16, stripe: u64) -> Result<StripeCode, FamilyError> {
         match self {
             Self::Md { level, layout } => {
@@ -140,10 +140,9 @@ impl Family {
         }
     }
 
-    /// Which nodes may be lost together.
+    /// Returns the sets of nodes that may be lost together.
     ///
-    /// # Errors
-    /// When there is no code over so many nodes.
+    /// # Errors No code over this many nodes.
     pub fn losses(self, nodes: u16) -> Result<Losses, FamilyError> {
         match self {
             Self::Md { level, layout } => {
@@ -153,8 +152,8 @@ impl Family {
         }
     }
 
-    /// How the blocks that these roles hold of a stripe of this code come back, read from as few
-    /// blocks as are known to do; `None` when they cannot.
+    /// Returns how the blocks of these roles in a stripe of this code are restored, from as few
+    /// blocks as known; `None` when they cannot be.
     #[must_use]
     pub fn recovery(self, code: &StripeCode, lost: Roles) -> Option<Recovery> {
         let lost: Vec<Role> = lost.iter().collect();
@@ -166,7 +165,7 @@ impl Family {
         }
     }
 
-    /// A schedule for a stripe; `None` when the family has none of that kind.
+    /// Returns a schedule for a stripe; `None` when the family has none of that kind.
     #[must_use]
     pub fn schedule(self, nodes: u16, stripe: u64, planner: Planner) -> Option<Schedule> {
         match self {

@@ -1,4 +1,4 @@
-//! What names places, counts and versions: a type for each, so that none is taken for another. On
+//! Types for positions, counts and versions: one for each, so that none is taken for another. On
 //! the wire and in journals each is its number.
 
 use braid_array::Role;
@@ -22,13 +22,14 @@ macro_rules! ids {
 ids! {
     /// A place in every ring of a pipeline, which one slice-set at a time uses.
     Position(u16);
-    /// How often a position had been used before, so that what is late can be told.
+    /// Number of earlier uses of a position; tells late messages.
     Generation(u32);
     /// A slot for reads in the ring of a node.
     Slot(u16);
     /// A stripe of an array, from the first.
     StripeNo(u64);
-    /// Which client has an array: of two clients the later one has the higher epoch.
+    /// Number of a client's ownership of an array: of two clients the later one has the higher
+    /// epoch.
     Epoch(u32);
     /// A node, as a voter and where its volumes are: a number that no other node has.
     NodeId(u64);
@@ -43,21 +44,21 @@ ids! {
 pub struct SliceKey {
     /// The stripe.
     pub stripe: StripeNo,
-    /// Which of the slices that its blocks are cut into.
+    /// Index of the slice in its blocks.
     pub slice: u32,
 }
 
 /// The version of a slice-set: of two over the same bytes the greater is written later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetVersion {
-    /// Of the client that writes it.
+    /// Epoch of the client that writes it.
     pub epoch: Epoch,
     /// The client's own number for it; grows with every slice-set of the epoch.
     pub number: u64,
 }
 
 impl SetVersion {
-    /// That of a client's slice-set of this number.
+    /// Creates the version of a client's slice-set of this number.
     #[must_use]
     pub const fn new(epoch: Epoch, number: u64) -> Self {
         Self { epoch, number }
@@ -65,18 +66,18 @@ impl SetVersion {
 }
 
 impl Position {
-    /// Those with these numbers.
+    /// Returns the positions with these numbers.
     pub fn all(numbers: Range<u16>) -> impl Iterator<Item = Self> {
         numbers.map(Self)
     }
 
-    /// Where it is in a list of all positions.
+    /// Returns the index in a list of all positions.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The role of the node that adds up at this position, of so many nodes.
+    /// Returns the role of the node that adds up at this position, among this many nodes.
     #[must_use]
     pub const fn encoder(self, nodes: u16) -> Role {
         Role(self.0 % nodes)
@@ -84,12 +85,12 @@ impl Position {
 }
 
 impl Slot {
-    /// All, of so many.
+    /// Returns all slots, of this many.
     pub fn all(count: u16) -> impl DoubleEndedIterator<Item = Self> {
         (0..count).map(Self)
     }
 
-    /// Where it is in a list of all slots.
+    /// Returns the index in a list of all slots.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -97,20 +98,20 @@ impl Slot {
 }
 
 impl VoterNo {
-    /// The number of the first witness of an array with so many roles.
+    /// Returns the number of the first witness of an array with this many roles.
     #[must_use]
     pub const fn first_witness(roles: u16) -> Self {
         Self(roles)
     }
 
-    /// That of the witness after it.
+    /// Returns the number of the next witness.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// The role of the member on whose node it is, in an array with so many roles; `None` for a
-    /// witness.
+    /// Returns the role of the member on the voter's node, in an array with this many roles; `None`
+    /// for a witness.
     #[must_use]
     pub fn role(self, roles: u16) -> Option<Role> {
         (self < Self::first_witness(roles)).then_some(Role(self.0))
@@ -124,7 +125,7 @@ impl From<Role> for VoterNo {
 }
 
 impl StripeNo {
-    /// The stripe after it.
+    /// Returns the next stripe.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -132,14 +133,14 @@ impl StripeNo {
 }
 
 impl SliceKey {
-    /// The same slice of the stripe before, if there is one.
+    /// Returns the same slice of the stripe before, if there is one.
     #[must_use]
     pub fn before(self) -> Option<Self> {
         let stripe = self.stripe.0.checked_sub(1)?;
         Some(Self { stripe: StripeNo(stripe), ..self })
     }
 
-    /// The same slice of the stripe after it.
+    /// Returns the same slice of the next stripe.
     #[must_use]
     pub const fn after(self) -> Self {
         Self { stripe: self.stripe.next(), ..self }
@@ -147,10 +148,10 @@ impl SliceKey {
 }
 
 impl Epoch {
-    /// Before any client had the array: what says so comes from none.
+    /// The epoch before any client had the array; no client has it.
     pub const BEFORE_ANY: Self = Self(0);
 
-    /// The next one. The last one has none and stays.
+    /// Returns the next epoch; the last one has none and stays.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -158,7 +159,7 @@ impl Epoch {
 }
 
 impl Generation {
-    /// That of the next use of the position.
+    /// Returns the generation of the next use of the position.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))

@@ -1,6 +1,6 @@
-//! The journal of a member: records of the new content of slice-sets, which are durable before a
-//! write is answered, so that after a loss of power everywhere each slice-set is old or new as a
-//! whole. It lies at the end of the volume, behind the data.
+//! The journal of a member: records of the new content of slice-sets. A record is durable before
+//! the write is answered, so that after a power loss everywhere each slice-set is old or new as a
+//! whole. The journal lies at the end of the volume, behind the data.
 //!
 //! ```text
 //! log (bytes of the headers)   records, in a circle     then two headers, written in turn
@@ -14,8 +14,8 @@
 //!   72 per row: byte of the data of the member u64; then zeroes
 //! then, for each row, its content
 //! ```
-//! The first place without the record that is due, with all of its contents, ends the log: nothing
-//! behind it was told to anybody.
+//! The log ends at the first place without the complete record that is due: no later record was
+//! reported to a client.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ mod tests;
 
 /// Headers and the first bytes of records.
 pub const PAGE_BYTES: u64 = 4096;
-/// What the headers take behind the log.
+/// Bytes of the headers behind the log.
 pub const HEADERS_BYTES: u64 = 2 * PAGE_BYTES;
 
 /// The least that a journal takes of a volume.
@@ -42,13 +42,13 @@ const HEAD_BYTES: usize = 72;
 const MAX_LOG_BYTES: u64 = 1 << 40;
 /// Rows of the largest record.
 const MAX_ROWS: usize = (PAGE_BYTES as usize - HEAD_BYTES) / 8;
-/// Records that a start does not find, and that must not be taken for later ones, are fewer.
+/// Bound for the number of records that a start does not find, and must not take for later ones.
 const LEAP: u64 = 1 << 32;
 
-/// What is to be known before the log is read.
+/// Facts that are needed to read the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Of the header: the higher one counts.
+    /// Sequence number of the header: the higher one counts.
     pub sequence: u64,
     /// Length of the log.
     pub log_bytes: u64,
@@ -62,25 +62,25 @@ pub struct Header {
     pub parts_only: bool,
 }
 
-/// What a record is for.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The rows get the content that follows.
     Content,
     /// The rows read as zeroes.
     Zeroes,
-    /// What was recorded of the slice-set must not be stored.
+    /// Earlier records of the slice-set must not be stored.
     Void,
 }
 
 /// A member's part of a slice-set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which slice-set.
+    /// The slice-set.
     pub version: SetVersion,
     /// One more than that of the record before.
     pub sequence: u64,
-    /// What it is for.
+    /// Kind of the record.
     pub kind: Kind,
     /// Roles that have a part in the slice-set, or have none because they were lost.
     pub holders: Roles,
@@ -92,7 +92,7 @@ pub struct Record {
     pub crc: u32,
 }
 
-/// Where headers are on a volume of this size, from the beginning; `None` when it is too small.
+/// Returns the first byte of the headers on a volume of this size; `None` when it is too small.
 #[must_use]
 pub const fn headers_byte(volume_bytes: u64) -> Option<u64> {
     (volume_bytes / PAGE_BYTES * PAGE_BYTES).checked_sub(HEADERS_BYTES)
@@ -130,7 +130,8 @@ impl<'a> Page<'a> {
 }
 
 impl Header {
-    /// Of an empty journal that takes so many bytes of a volume; `None` when it has no room.
+    /// Creates the header of an empty journal of this size, headers included; `None` when it has no
+    /// room.
     #[must_use]
     pub const fn new(journal_bytes: u64, parts_only: bool) -> Option<Self> {
         let whole = journal_bytes / PAGE_BYTES * PAGE_BYTES;
@@ -147,13 +148,13 @@ impl Header {
         }
     }
 
-    /// Where the headers are on a volume whose data end there.
+    /// Returns the place of the headers on a volume whose data ends there.
     #[must_use]
     pub const fn place(&self, data_end_byte: u64) -> u64 {
         (data_end_byte + self.log_bytes).next_multiple_of(PAGE_BYTES)
     }
 
-    /// As one of the headers of this array's journals.
+    /// Returns the bytes of the header for this array's journals.
     #[must_use]
     pub fn encode(&self, array: &[u8; 16]) -> Vec<u8> {
         let mut out = FORMAT.to_le_bytes().to_vec();
@@ -166,7 +167,7 @@ impl Header {
         page(HEADER, out)
     }
 
-    /// `None` for anything that `encode` does not make.
+    /// Returns the header; `None` for anything that `encode` does not make.
     #[must_use]
     pub fn decode(array: &[u8; 16], bytes: &[u8]) -> Option<Self> {
         let page = Page::open(bytes, HEADER, array)?;
@@ -185,7 +186,7 @@ impl Header {
         (page.short(12)? == FORMAT && fits && more_may_come).then_some(header)
     }
 
-    /// Of both, the one that counts.
+    /// Returns the valid header with the higher sequence number, of both.
     #[must_use]
     pub fn newest(array: &[u8; 16], bytes: &[u8]) -> Option<Self> {
         let headers = bytes.chunks(PAGE_BYTES as usize).take(2);
@@ -193,7 +194,7 @@ impl Header {
         headers.max_by_key(|header| header.sequence)
     }
 
-    /// Where the header of this sequence is, from the first.
+    /// Returns the place of this header behind the first one's.
     #[must_use]
     pub const fn byte(&self) -> u64 {
         self.sequence % 2 * PAGE_BYTES
@@ -201,13 +202,13 @@ impl Header {
 }
 
 impl Record {
-    /// What it takes of the log.
+    /// Returns the bytes that the record takes in the log.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         Self::bytes_of(self.kind, self.rows.len(), self.len)
     }
 
-    /// What a record of so many rows takes of the log.
+    /// Returns the bytes that a record of this many rows takes in the log.
     #[must_use]
     pub const fn bytes_of(kind: Kind, rows: usize, len: u32) -> u64 {
         let content = match kind {
@@ -217,7 +218,7 @@ impl Record {
         PAGE_BYTES + content
     }
 
-    /// How much its contents are, without what is between them.
+    /// Returns the bytes of its contents, without the gaps between them.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         match self.kind {
@@ -226,13 +227,13 @@ impl Record {
         }
     }
 
-    /// Where the content of a row begins in it.
+    /// Returns the first byte of a row's content in the record.
     #[must_use]
     pub const fn row_byte(&self, row: usize) -> u64 {
         PAGE_BYTES + row as u64 * row_bytes(self.len)
     }
 
-    /// Its first bytes.
+    /// Returns the first bytes of the record.
     ///
     /// # Panics
     /// With more rows than any member has of a stripe.
@@ -257,7 +258,7 @@ impl Record {
         page(RECORD, out)
     }
 
-    /// `None` for anything that `encode` does not make.
+    /// Returns the record; `None` for anything that `encode` does not make.
     #[must_use]
     pub fn decode(array: &[u8; 16], bytes: &[u8]) -> Option<Self> {
         let page = Page::open(bytes, RECORD, array)?;
@@ -290,7 +291,7 @@ const fn row_bytes(len: u32) -> u64 {
     (len as u64).next_multiple_of(PAGE_BYTES)
 }
 
-/// What is in the log, oldest first.
+/// Record in the log.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: u64,
@@ -298,7 +299,7 @@ struct Entry {
     version: SetVersion,
 }
 
-/// The log: where the next record goes, and which are still needed.
+/// The log: the place of the next record, and the records that are still needed.
 #[derive(Debug)]
 pub struct Log {
     bytes: u64,
@@ -307,19 +308,19 @@ pub struct Log {
     entries: VecDeque<Entry>,
 }
 
-/// Where a start goes on to look for records.
+/// Place at which a start continues to look for records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Byte of the log.
     pub at: u64,
     /// The record there, or at the beginning of the log, has this sequence.
     pub sequence: u64,
-    /// It is not there: the one at the beginning is tried.
+    /// Set when the record was not there: the beginning of the log is tried.
     pub again: bool,
 }
 
 impl Log {
-    /// Of a journal that is found with this header, before its records are.
+    /// Creates the log of a journal with this header, before its records are found.
     #[must_use]
     pub const fn new(header: &Header) -> Self {
         Self {
@@ -330,13 +331,13 @@ impl Log {
         }
     }
 
-    /// Where the next record would be; `None` when there cannot be one.
+    /// Returns the place of the next record.
     #[must_use]
     pub const fn look(&self) -> Look {
         Look { at: self.head, sequence: self.next, again: false }
     }
 
-    /// Is this record, which a look has found, the one that may be there?
+    /// Returns whether the record found by a look is the one that may be there.
     #[must_use]
     pub fn is_due(&self, look: Look, record: &Record) -> bool {
         let end = look.at.checked_add(record.bytes());
@@ -344,7 +345,8 @@ impl Log {
         record.sequence == look.sequence && within && self.fits(look.at, record.bytes())
     }
 
-    /// A look has found this, if anything. Where to look next; `None` at the end of the log.
+    /// Takes the record that a look has found, if any. Returns the next place to look; `None` at
+    /// the end of the log.
     pub fn looked(&mut self, look: Look, found: Option<&Record>) -> Option<Look> {
         let Some(record) = found.filter(|record| self.is_due(look, record)) else {
             return (look.at > 0 && !look.again).then_some(Look { at: 0, again: true, ..look });
@@ -353,7 +355,7 @@ impl Log {
         Some(self.look())
     }
 
-    /// Is there nothing else that is needed?
+    /// Returns whether a range overlaps no record that is needed.
     fn fits(&self, at: u64, bytes: u64) -> bool {
         self.entries.iter().all(|entry| at + bytes <= entry.at || entry.at + entry.bytes <= at)
     }
@@ -365,7 +367,7 @@ impl Log {
         self.next - 1
     }
 
-    /// Takes room for a record: where it goes, and its sequence. `None` when there is none.
+    /// Takes room for a record. Returns its place and its sequence; `None` when there is no room.
     pub fn append(&mut self, version: SetVersion, bytes: u64) -> Option<(u64, u64)> {
         let tail = self.entries.front().map(|entry| entry.at);
         let at = match tail {
@@ -379,7 +381,8 @@ impl Log {
         Some((at, self.push(at, bytes, version)))
     }
 
-    /// Where the log begins when slice-sets up to this one need no records: byte and sequence.
+    /// Returns the beginning of the log when slice-sets up to this one need no records: byte and
+    /// sequence.
     #[must_use]
     pub fn begins(&self, mark: SetVersion) -> (u64, u64) {
         let left = self.entries.iter().position(|entry| entry.version > mark);
@@ -388,14 +391,15 @@ impl Log {
         (at, self.next - (self.entries.len() - left) as u64)
     }
 
-    /// The log begins there, durably.
+    /// Drops the records before this one; the new beginning is durable.
     pub fn trim(&mut self, first: u64) {
         while self.next - (self.entries.len() as u64) < first && !self.entries.is_empty() {
             self.entries.pop_front();
         }
     }
 
-    /// No record is needed, and what may be found behind the last one must never count.
+    /// Drops all records. Records that may be found behind the last one must never count, so the
+    /// sequence leaps. Returns the beginning of the log: byte and sequence.
     pub fn empty(&mut self) -> (u64, u64) {
         self.entries.clear();
         self.head = 0;

@@ -1,10 +1,10 @@
-//! RAID over storage nodes, as data: where the blocks of a stripe lie, how lost ones come back, and
-//! who sends what to whom while a stripe is written. No file, socket, clock, thread or random
-//! source: an executor carries out what is described here.
+//! RAID over storage nodes, as data: the places of the blocks of a stripe, the recovery of lost
+//! ones, and the transfers between nodes while a stripe is written. No file, socket, clock, thread
+//! or random source: an executor carries out the actions.
 //!
-//! A [`StripeCode`] says which cells of a stripe hold data and which sums the others are: the 2-D
-//! XOR code of [`Xor2d`] or a level of md's. A [`Schedule`] is one tree of transfers for each
-//! parity, and [`Program`] what one node does of it.
+//! A [`StripeCode`] defines the cells of a stripe that hold data, and the sums in the other cells:
+//! the 2-D XOR code of [`Xor2d`] or a level of md's. A [`Schedule`] is one tree of transfers for
+//! each parity, and a [`Program`] is the part of one node in it.
 //!
 //! [`StripeCode`]: braid_array::code::StripeCode
 //!

@@ -1,4 +1,4 @@
-//! Members on nodes: where they are, and how a keeper takes them.
+//! Members on nodes: their addresses, and their form for a keeper.
 
 use braid_array::assemble::{Config, Had, MemberConfig, Standing, StartLog};
 use braid_array::format::superblock::{MAX_SECTOR, feature};
@@ -9,7 +9,7 @@ use braid_array::{Instant, Role};
 /// A volume on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeAddress {
-    /// Of the node.
+    /// Address of the node.
     pub address: String,
     /// Its name there.
     pub volume: String,
@@ -22,13 +22,13 @@ pub struct ClientMember {
     pub address: String,
     /// Its volume there.
     pub volume: String,
-    /// What it carries.
+    /// Superblock on the volume.
     pub superblock: Superblock,
-    /// Sectors of what it is to hold that it does not know.
+    /// Sectors of its content that it does not know.
     pub bad_blocks: BadBlocks,
 }
 
-/// What lay on a member when it was judged how the array starts.
+/// Metadata on a member when the start of the array was judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its superblock.
@@ -37,34 +37,34 @@ pub struct Found {
     pub bitmap: Option<Bitmap>,
 }
 
-/// The address of the node and the volume of a member that is called so.
+/// Returns the address of the node and the volume of a member with this name.
 #[must_use]
 pub fn member_parts(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("node://")?.split_once('/').filter(|(_, volume)| !volume.is_empty())
 }
 
-/// How a member on a node is called.
+/// Returns the name of a member on a node.
 #[must_use]
 pub fn member_name(address: &str, volume: &str) -> String {
     format!("node://{address}/{volume}")
 }
 
 impl ClientMember {
-    /// Did a command make it faulty or remove it, by what the newest superblock says? Then it
-    /// stays out until it is added again.
+    /// Returns whether a command has made it faulty or removed it, according to the newest
+    /// superblock. Such a member stays out until it is added again.
     #[must_use]
     pub fn was_made_faulty(&self) -> bool {
         self.superblock.role() == DevRole::Faulty
     }
 }
 
-/// Has the member been given all that belongs to its role?
+/// Returns whether the member has all content of its role.
 fn is_whole(superblock: &Superblock) -> bool {
     !superblock.has(feature::RECOVERY_OFFSET)
 }
 
-/// Does an array begin without a member and not clean? Then somebody vouches for its sums: nobody
-/// assembles it otherwise.
+/// Returns whether an array begins without a member and not clean. The operator then vouches for
+/// its sums, as no such array is assembled otherwise.
 pub(crate) fn vouched_for(members: &[Option<ClientMember>]) -> bool {
     let without = |member: &Option<ClientMember>| {
         member.as_ref().is_none_or(|member| !is_whole(&member.superblock))
@@ -76,7 +76,7 @@ pub(crate) fn vouched_for(members: &[Option<ClientMember>]) -> bool {
     members.iter().any(without) && members.iter().flatten().any(dirty)
 }
 
-/// One that was being rebuilt goes on with that.
+/// Returns the standing of a member; a rebuild that was under way continues.
 fn standing(role: Role, superblock: &Superblock) -> Standing {
     if is_whole(superblock) {
         return Standing::InSync { role };
@@ -86,7 +86,7 @@ fn standing(role: Role, superblock: &Superblock) -> Standing {
     Standing::Rebuilding { role, offset, replacement: false, had }
 }
 
-/// The members of an array, by role, as their keeper takes them; `None` without any.
+/// Returns the members of an array, by role, in the keeper's form; `None` without any.
 pub(crate) fn kept(
     members: &[Option<ClientMember>],
     spares: Vec<ClientMember>,
@@ -118,9 +118,9 @@ pub(crate) fn kept(
     })
 }
 
-/// Their keeper, who sees that those who lack something are given it. Where the array was not
-/// stopped cleanly, members that were being rebuilt may lack what was written then: the bitmap
-/// marks it; without one they begin again.
+/// Creates their keeper, which has missing content restored. If the array was not stopped cleanly,
+/// members that were being rebuilt may lack the writes of that time. The bitmap marks these;
+/// without one the rebuild begins again.
 pub(crate) fn keeper(
     mut kept: Config,
     space: Box<dyn SyncSpace>,

@@ -1,5 +1,5 @@
-//! A pipeline: what one client and the nodes of one array agree on before the first slice flows, so
-//! that nothing has to be asked while slices flow, and no slice ever waits for room.
+//! A pipeline: the agreement of one client and the nodes of one array, made before the first slice
+//! flows. While slices flow nothing has to be negotiated, and no slice ever waits for room.
 
 mod params;
 mod placed;
@@ -29,13 +29,13 @@ use braid_array::code::Losses;
 /// Slots of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
-    /// How many.
+    /// Number of slots.
     pub count: u16,
     /// Length of each; a multiple of 4096.
     pub bytes: u32,
 }
 
-/// Why there is no such pipeline.
+/// Reason why there is no such pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PipelineError {
     /// The code does not exist.
@@ -66,43 +66,43 @@ struct Room {
     fresh: u32,
 }
 
-/// Plans by what stripes they are for, by planner, and by the role that gets its blocks back.
+/// Plans by variant of the stripe, by planner, and by the role that gets its blocks back.
 type Plans = BTreeMap<(u16, Planner, Option<Role>), Arc<PlacedSchedule>>;
 
 /// Slots for reads in the base.
 const BASE_READS: u16 = 2;
 
-/// So many different sets of missing roles have plans that are kept.
+/// Number of sets of missing roles whose plans are kept.
 const KEPT_PLANS: usize = 4;
 
-/// Where, for every node, each slice of each slice-set goes in the node's ring. It follows from the
-/// [`Params`] alone: the client makes them, sends them to the nodes, and all come to the same
+/// Layout of the nodes' rings: the place of each slice of each slice-set. The layout follows from
+/// the [`Params`] alone: the client makes them, sends them to the nodes, and all derive the same
 /// layout.
 ///
 /// Order of calls: [`new`](Self::new) checks the parameters and lays the rings out.
-/// [`plan_of`](Self::plan_of) says of a slice-set whether it may be opened, and which transfers it
-/// takes; with that plan [`arrival`](Self::arrival), [`fresh`](Self::fresh) and [`old`](Self::old)
-/// say in which slots its slices lie, [`read_slot`](Self::read_slot) where reads are answered from.
-/// Slots are offsets and lengths in bytes from the beginning of a ring. The plans of the last few
-/// sets of missing roles are kept.
+/// [`plan_of`](Self::plan_of) returns the plan of a slice-set, with its transfers, if it may be
+/// opened. With that plan, [`arrival`](Self::arrival), [`fresh`](Self::fresh) and
+/// [`old`](Self::old) return the slots of its slices, and [`read_slot`](Self::read_slot) the slot
+/// that a read is answered from. Slots are offsets and lengths in bytes from the beginning of a
+/// ring. The plans of the last few sets of missing roles are kept.
 ///
 /// A pipeline has positions, each for one open slice-set. `wide` positions take whole slices,
 /// `narrow` ones short ranges, for small writes. The encoder belongs to the position: it is
-/// `position mod nodes`. The right to open a slice-set is a free position (the credit): it comes
+/// `position mod nodes`. The right to open a slice-set is a free position (the credit), which comes
 /// back when every node that has a part has closed its part. So memory is bounded by the positions,
 /// and a slow node slows its writers.
 ///
 /// A node's ring holds for each position, in this order: a slot for every slice that can arrive, a
 /// slot for every sum that cannot be formed in place, and a slot for the old content of every row.
-/// Behind positions there are slots from which reads are answered; the client gives those out
-/// itself.
+/// Slots for answers to reads follow the positions; the client allocates these itself.
 ///
-/// In front lies the *base*: what a client may use at any time. It is as small as can be: positions
-/// of which one is left with its encoder, whoever is missing, and few slots for reads. The other
-/// positions and slots follow; the client asks for them while it has use for them.
+/// In front lies the *base*, the part that a client may use at any time. The base is as small as
+/// possible: enough positions that one is left with its encoder, whichever nodes are missing, and
+/// few slots for reads. The other positions and slots follow; the client asks for them while it
+/// needs them.
 ///
-/// The room is the same whichever roles are missing in a slice-set: an encoder has room for all
-/// data, and everybody else gets what he stores.
+/// The layout is the same whichever roles are missing in a slice-set: an encoder has room for all
+/// data, and every other node gets the content that it stores.
 #[derive(Debug)]
 pub struct Pipeline {
     params: Params,
@@ -122,7 +122,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// The pipeline with these parameters.
+    /// Creates the pipeline with these parameters.
     ///
     /// # Errors
     /// [`PipelineError`].
@@ -171,7 +171,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Puts a position behind what there is.
+    /// Places a position behind the present ones.
     fn place(&mut self, position: Position, ends: &mut Vec<u64>) {
         self.starts[position.index()].clone_from(ends);
         let bytes = u64::from(self.position_bytes(position));
@@ -181,7 +181,8 @@ impl Pipeline {
         }
     }
 
-    /// The fewest positions whose encoders cannot all be missing; short ones if there are enough.
+    /// Returns the fewest positions whose encoders cannot all be missing; narrow ones if there are
+    /// enough.
     fn smallest_base(&self) -> Range<Position> {
         let Params { nodes, wide, .. } = self.params;
         let fewest = |all: Range<u16>| {
@@ -197,7 +198,8 @@ impl Pipeline {
         Position(base.start)..Position(base.end)
     }
 
-    /// What a position with this encoder needs at each node, whoever is missing.
+    /// Returns the slots that a position with this encoder needs at each node, whichever roles are
+    /// missing.
     fn rooms_of(&mut self, encoder: Role) -> Result<Vec<Room>, PipelineError> {
         let rows = u32::from(self.rows);
         let data = self.data_blocks;
@@ -231,7 +233,7 @@ impl Pipeline {
         &self.params
     }
 
-    /// Changes the epoch, of which nothing else depends.
+    /// Changes the epoch, on which nothing else depends.
     pub const fn set_epoch(&mut self, epoch: Epoch) {
         self.params.epoch = epoch;
     }
@@ -264,8 +266,8 @@ impl Pipeline {
         }
     }
 
-    /// By whom parities are added up at this position when all are there, unless the client does
-    /// it.
+    /// Returns the planner at this position when all nodes are there, unless the client makes the
+    /// parities.
     #[must_use]
     pub const fn planner(&self, position: Position) -> Planner {
         match self.params.planner {
@@ -274,8 +276,8 @@ impl Pipeline {
         }
     }
 
-    /// The same without some: always an encoder, as chains may lead through those. `None` when it
-    /// is missing: then the position rests.
+    /// Returns the same without some roles: always an encoder, as chains may lead through the
+    /// missing ones. `None` when the encoder is missing: then the position is not used.
     #[must_use]
     pub fn planner_without(&self, position: Position, missing: Roles) -> Option<Planner> {
         let there = !missing.contains(position.encoder(self.params.nodes));
@@ -288,12 +290,14 @@ impl Pipeline {
         Planner::Encoder { node: position.encoder(self.params.nodes) }
     }
 
-    /// Which of the layouts that a family's stripes take in turn this one has.
+    /// Returns the number of this stripe's layout, among those that a family's stripes take in
+    /// turn.
     pub(crate) fn variant(&self, stripe: StripeNo) -> u16 {
         (stripe.0 % u64::from(self.params.family.period(self.params.nodes))) as u16
     }
 
-    /// The plan for a stripe when all are there; `None` when the family has no such schedule.
+    /// Returns the plan for a stripe when all nodes are there; `None` when the family has no such
+    /// schedule.
     pub fn plan(&mut self, stripe: StripeNo, planner: Planner) -> Option<Arc<PlacedSchedule>> {
         self.plan_without(stripe, planner, Roles::NONE)
     }
@@ -324,8 +328,8 @@ impl Pipeline {
         Some(plan)
     }
 
-    /// The plan of a slice-set that gives this role its blocks back; `None` when it may not be
-    /// opened, or those who have a part in it cannot.
+    /// Returns the plan of a slice-set that gives this role its blocks back; `None` when it may not
+    /// be opened, or the nodes with a part in it cannot restore them.
     fn plan_restore(&mut self, set: &Set, role: Role) -> Option<Arc<PlacedSchedule>> {
         let params = self.params;
         let lost = restore::lost(params.nodes, set, role)?;
@@ -352,7 +356,7 @@ impl Pipeline {
         &mut self.plans[at].1
     }
 
-    /// The plan of a slice-set that a client may open here; `None` when it may not.
+    /// Returns the plan of a slice-set; `None` when a client may not open it here.
     pub fn plan_of(&mut self, set: &Set) -> Option<Arc<PlacedSchedule>> {
         let Params { chunk_bytes, stripes, nodes, .. } = self.params;
         let fits = set.position.0 < self.positions()

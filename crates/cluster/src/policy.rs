@@ -1,10 +1,11 @@
 //! The consistency policy of an array over nodes that is stopped, changed. Nothing is written here.
 //!
 //! The bitmap is that of any array: [`braid_array::policy`] plans it. Journals lie at the end of
-//! volumes, behind the data, where `create` has left room; whether there are any, and what for, is
-//! what their headers say. So headers come last: until all have one the nodes record nothing, and
-//! of an array that was stopped well they need not have. Whichever writes were done, the array
-//! starts, with the old policy, the new one, or `bitmap` on the way from none to a journal; and the
+//! volumes, behind the data, where `create` has left room. Their headers determine whether there
+//! are any, and for which writes. So headers come last: until all have one the nodes record
+//! nothing, and an array that was stopped cleanly needs no journals. After any part of the writes
+//! the array starts, with the old policy, the new one, or `bitmap` on the way from none to a
+//! journal. The same change, planned again, is the rest of it.
 //! same change, planned again, is the rest of it.
 
 use braid_array::format::superblock::feature;
@@ -29,14 +30,14 @@ pub enum Policy {
     Resync,
     /// A bitmap.
     Bitmap,
-    /// Journals of what is written to parts of stripes; levels with parity.
+    /// Journals of writes to parts of stripes; levels with parity.
     PartialParity,
-    /// Journals of all that is written.
+    /// Journals of all writes.
     Journal,
 }
 
 impl Policy {
-    /// Are there journals, and are they for parts of stripes alone?
+    /// Returns `None` without journals; otherwise whether they are for parts of stripes alone.
     const fn journals(self) -> Option<bool> {
         match self {
             Self::Resync | Self::Bitmap => None,
@@ -49,34 +50,34 @@ impl Policy {
 /// A volume of the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// What was found on it.
+    /// Metadata that was found on it.
     pub candidate: Candidate,
-    /// What lies where [headers](headers_byte) of a journal would: [`HEADERS_BYTES`].
+    /// Bytes at the place of a journal's [headers](headers_byte): [`HEADERS_BYTES`].
     pub headers: Vec<u8>,
-    /// What its node would grant of the array; `None` where there is no superblock to trust.
+    /// Vote of its node on the array; `None` where there is no superblock to trust.
     pub voter: Option<Voter>,
 }
 
-/// What is to be done to change a policy.
+/// Steps of a change of policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The array.
     pub array: [u8; 16],
-    /// What every node has to grant before the first write, so that no client from before goes on:
-    /// one that none of them has granted.
+    /// The epoch that every node has to grant before the first write, so that no earlier client
+    /// goes on; none of them has granted it before.
     pub epoch: Epoch,
-    /// In this order, each durable before the next. Empty where it has the policy already.
+    /// The writes, in this order, each durable before the next. Empty where the policy is the same.
     pub writes: Vec<Write>,
 }
 
 impl Volume {
-    /// Its journal, if it has one that nodes would use.
+    /// Returns its journal's header, if it has a journal that nodes would use.
     fn header(&self, superblock: &Superblock) -> Option<Header> {
         let header = Header::newest(&superblock.set_uuid, &self.headers)?;
         (header.log_bytes <= self.room(superblock)?).then_some(header)
     }
 
-    /// What lies between data and headers, in bytes.
+    /// Returns the bytes between data and headers.
     fn room(&self, superblock: &Superblock) -> Option<u64> {
         let used = match superblock.size_sectors {
             0 => superblock.data_size,
@@ -90,8 +91,7 @@ impl Volume {
 /// Plans the change for the array of these volumes, which must be all of its members, with a policy
 /// or a change to it that was cut off. `utime`: the time, coded as in a superblock.
 ///
-/// # Errors
-/// Why the array, as it is, cannot be given the policy.
+/// # Errors A [`Refusal`] when the array, as it is, cannot be given the policy.
 pub fn plan(volumes: &[Volume], policy: Policy, utime: u64) -> Result<Plan, Refusal> {
     let lie: Vec<_> = volumes.iter().map(|volume| volume.candidate.as_it_lies()).collect();
     let superblocks =
@@ -124,7 +124,7 @@ pub fn plan(volumes: &[Volume], policy: Policy, utime: u64) -> Result<Plan, Refu
     Ok(Plan { array: newest.set_uuid, epoch, writes })
 }
 
-/// What superblocks are to say of a bitmap beside the policy.
+/// Returns the bitmap policy of the superblocks that goes with this policy.
 fn beside(volumes: &[Volume], newest: Option<&Superblock>, policy: Policy) -> local::Policy {
     let has = |volume: &Volume| match &volume.candidate.superblock {
         Ok(superblock) if holds_role(superblock) => volume.header(superblock).is_some(),
@@ -142,7 +142,8 @@ fn beside(volumes: &[Volume], newest: Option<&Superblock>, policy: Policy) -> lo
     }
 }
 
-/// What was written without a member its superblock need not tell, if the client died just then.
+/// Refuses if the newest view lacks a member: a client went on without it. Superblocks need not
+/// record that if the client died just then.
 fn check_view(volumes: &[Volume], members: u32) -> Result<(), Refusal> {
     let views = volumes.iter().filter_map(|volume| volume.voter.as_ref()?.view.as_ref());
     let Some(newest) = views.max_by_key(|view| view.order()) else { return Ok(()) };
@@ -160,7 +161,7 @@ fn holds_role(superblock: &Superblock) -> bool {
     matches!(superblock.role(), DevRole::Active(_))
 }
 
-/// The code that the array has, where [`Candidate::as_it_lies`] has another for it.
+/// Restores the array's code in a superblock, where [`Candidate::as_it_lies`] has another for it.
 fn restore_level(write: &mut Write, family: Family) {
     if write.sector != SUPERBLOCK_SECTOR {
         return;
@@ -171,7 +172,7 @@ fn restore_level(write: &mut Write, family: Family) {
     write.bytes = Superblock { level, layout, ..superblock }.blocks(4096);
 }
 
-/// What the end of a volume is given, by sector.
+/// Returns the writes at the end of a volume, by sector.
 fn headers(
     volume: &Volume,
     superblock: &Superblock,

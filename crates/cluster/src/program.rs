@@ -1,4 +1,4 @@
-//! What one node does while a stripe is written: its part of a schedule, as a list of sums.
+//! The program of a node for a write of a stripe: its part of a schedule, as a list of sums.
 
 use braid_array::Role;
 use std::collections::BTreeMap;
@@ -8,52 +8,52 @@ use std::{option, slice};
 use crate::schedule::{Endpoint, Input, Schedule, Transfer};
 use braid_array::code::{Content, StripeCode};
 
-/// What is done with the inputs.
+/// Operation on the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Nothing: the one input goes on from the slot it came in.
     Forward,
-    /// They are multiplied with their coefficients and added up.
+    /// The inputs are multiplied with their coefficients and added up.
     Sum,
 }
 
-/// Where the outcome lies.
+/// Slot of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// In the slot in which this transfer came. A sum may take it: nothing else needs what came,
-    /// and its coefficient is 1.
+    /// The slot in which this transfer came. A sum may use it if the transfer has no other use, and
+    /// its coefficient is 1.
     Received(usize),
-    /// In a slot that was free: every input is needed again.
+    /// A free slot: every input is needed again.
     Fresh,
 }
 
-/// Where the outcome goes.
+/// Destination of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// To a node, as the transfer with this number.
     Node {
-        /// Which node.
+        /// The node.
         node: Role,
-        /// Which transfer.
+        /// The transfer.
         transfer: usize,
     },
     /// Into a row of the stripe on this node.
     Store {
-        /// Which row.
+        /// The row.
         row: u16,
     },
 }
 
-/// One thing a node does as soon as all inputs are there.
+/// A step of a node, which is done as soon as all inputs are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Blocks that came, with their coefficients.
     pub inputs: Vec<Input>,
-    /// What is done with them.
+    /// Operation on the inputs.
     pub operation: Operation,
-    /// Where the outcome lies.
+    /// Slot of the outcome.
     pub output: Output,
-    /// Where it goes.
+    /// Destination of the outcome.
     pub destination: Destination,
 }
 
@@ -64,14 +64,14 @@ pub struct Program {
 }
 
 impl Program {
-    /// The part that `node` has in a schedule of this code.
+    /// Returns the part of `node` in a schedule of this code.
     #[must_use]
     pub fn of(schedule: &Schedule, code: &StripeCode, node: Role) -> Self {
         Self::partial(schedule, code, node, &|_| true, &|_| true)
     }
 
-    /// The part of a node when only the transfers that are `live` take place, sums are those of
-    /// live inputs, and of the data only the blocks that are `stored`, by index, are stored.
+    /// Returns the part of a node when only the `live` transfers take place. Sums are those of live
+    /// inputs, and only the `stored` data blocks, by index, are stored.
     pub(crate) fn partial(
         schedule: &Schedule,
         code: &StripeCode,
@@ -107,19 +107,19 @@ impl Program {
         Self { steps: parts.into_iter().map(step).collect() }
     }
 
-    /// What the node does. Steps depend on transfers only, never on each other, save that a sum
-    /// overwrites the slot it names as its output.
+    /// Returns the steps of the node. Steps depend on transfers only, never on each other, except
+    /// that a sum overwrites the slot that it names as its output.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 }
 
-/// What goes into an outcome: a block alone, or the terms of a sum.
+/// Inputs of an outcome: a block alone, or the terms of a sum.
 type Inputs<'a> = Chain<option::IntoIter<Input>, Copied<slice::Iter<'a, Input>>>;
 
-/// Does a node do anything when only the transfers that are `live` take place, and of the data only
-/// the blocks that are `stored` are stored? Its program says what.
+/// Returns whether a node has any step when only the `live` transfers take place, and only the
+/// `stored` data blocks are stored.
 pub(crate) fn does_anything(
     schedule: &Schedule,
     code: &StripeCode,
@@ -131,7 +131,7 @@ pub(crate) fn does_anything(
     outcomes.any(|(mut inputs, _)| inputs.any(|input| live(input.transfer)))
 }
 
-/// What becomes of the node's own cells, by row, and then what it sends on.
+/// Returns the outcomes for the node's own cells, by row, and then for its transfers.
 fn outcomes<'a>(
     schedule: &'a Schedule,
     code: &'a StripeCode,

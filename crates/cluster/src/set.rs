@@ -5,7 +5,7 @@ use crate::ids::{Generation, Position, StripeNo};
 use crate::schedule::Planner;
 use braid_array::Role;
 
-/// Which data blocks of a stripe are given new content, by data index.
+/// Data blocks of a stripe that are given new content, by data index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
     blocks: u32,
@@ -15,14 +15,14 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// None of `blocks` blocks.
+    /// Creates a set with none of `blocks` blocks.
     #[must_use]
     pub fn none(blocks: u32) -> Self {
         let words = blocks.div_ceil(64) as usize;
         Self { blocks, first: 0, others: vec![0; words.saturating_sub(1)] }
     }
 
-    /// All of `blocks` blocks.
+    /// Creates a set with all of `blocks` blocks.
     #[must_use]
     pub fn all(blocks: u32) -> Self {
         let mut touched = Self::none(blocks);
@@ -43,7 +43,7 @@ impl Touched {
         *word |= 1 << (index % 64);
     }
 
-    /// Is this block among them?
+    /// Returns whether this block is touched.
     #[must_use]
     pub fn contains(&self, index: u32) -> bool {
         let word = match index as usize / 64 {
@@ -53,32 +53,32 @@ impl Touched {
         word >> (index % 64) & 1 == 1
     }
 
-    /// How many there are.
+    /// Returns the number of touched blocks.
     #[must_use]
     pub fn count(&self) -> u32 {
         let others = self.others.iter().map(|word| word.count_ones());
         self.first.count_ones() + others.sum::<u32>()
     }
 
-    /// The one that there is, if there is only one.
+    /// Returns the touched block, if there is exactly one.
     #[must_use]
     pub fn lone(&self) -> Option<u32> {
         if self.count() == 1 { self.iter().next() } else { None }
     }
 
-    /// Blocks of the stripe, touched or not.
+    /// Returns the number of blocks of the stripe, touched or not.
     #[must_use]
     pub const fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Every block of the stripe?
+    /// Returns whether every block of the stripe is touched.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.count() == self.blocks
     }
 
-    /// Their data indices, ascending.
+    /// Returns the indices of the touched blocks, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         (0..self.blocks).filter(|&index| self.contains(index))
     }
@@ -89,10 +89,10 @@ impl Touched {
 pub struct Roles(pub u64);
 
 impl Roles {
-    /// None.
+    /// No role.
     pub const NONE: Self = Self(0);
 
-    /// All roles of an array over so many nodes.
+    /// Returns all roles of an array over this many nodes.
     ///
     /// # Panics
     /// With more than 64 nodes.
@@ -111,32 +111,32 @@ impl Roles {
         self.0 |= 1 << role.0;
     }
 
-    /// Takes a role out.
+    /// Removes a role.
     pub const fn remove(&mut self, role: Role) {
         if role.0 < 64 {
             self.0 &= !(1 << role.0);
         }
     }
 
-    /// Is this role among them?
+    /// Returns whether this role is among them.
     #[must_use]
     pub const fn contains(self, role: Role) -> bool {
         role.0 < 64 && self.0 >> role.0 & 1 == 1
     }
 
-    /// How many there are.
+    /// Returns the number of roles.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Not one.
+    /// Returns whether there is no role.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Ascending.
+    /// Returns the roles, ascending.
     pub fn iter(self) -> impl Iterator<Item = Role> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -155,31 +155,31 @@ impl FromIterator<Role> for Roles {
     }
 }
 
-/// How the parities of a slice-set come about. A schedule adds up the values of data blocks; the
-/// modes differ in what those values are and in what becomes of the sums.
+/// Strategy for the parities of a slice-set. A schedule adds up the values of data blocks. The
+/// strategies differ in these values, and in the use of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WriteStrategy {
     /// The value of a touched block is its new content, which replaces the old. Sums are the new
-    /// parities. Either all blocks are touched, or there are copies only and no parities: then what
-    /// has no touched block in it stays as it is.
+    /// parities. Either all blocks are touched, or there are copies only and no parities: then
+    /// copies of untouched blocks stay as they are.
     FullStripe,
-    /// As `FullStripe`, but the value of a block that is not touched is what its node reads from
-    /// its store. With no block touched this makes the parities right again.
+    /// As `FullStripe`, but the value of an untouched block is its stored content, which its node
+    /// reads. With no block touched this makes the parities right again.
     Reconstruct,
     /// The value of a touched block is the new content plus the old, which its node reads; the new
-    /// content replaces the old. Of a block whose node is missing, the client puts that value. Sums
-    /// are added to the old parities. What has no touched block in it stays as it is.
+    /// content replaces the old. For a block whose node is missing, the client puts that value.
+    /// Sums are added to the old parities. Parities without a touched block stay as they are.
     ReadModifyWrite,
-    /// No block gets new content: this role gets all its blocks of the slice back, from what the
-    /// others hold that are not missing. See [`Chains`](crate::schedule::Chains).
+    /// No block gets new content: this role gets all its blocks of the slice back, from the blocks
+    /// of the other roles that are not missing. See [`Chains`](crate::schedule::Chains).
     Restore(Role),
     /// The stripe reads as zeroes, all of it: all blocks are touched, and no content travels. The
     /// nodes give the space back.
     Zero,
 }
 
-/// What is the same of slice-sets that are alike: missing roles, variant of the stripe, planner,
-/// strategy, and the lone block if there is only one.
+/// Pattern of similar slice-sets: missing roles, variant of the stripe, planner, strategy, and the
+/// lone block if there is only one.
 pub(crate) type Pattern = (Roles, u16, Planner, WriteStrategy, Option<u32>);
 
 /// One slice-set, as the client opens it at every node that has a part in it.
@@ -187,37 +187,37 @@ pub(crate) type Pattern = (Roles, u16, Planner, WriteStrategy, Option<u32>);
 pub struct Set {
     /// Its place in the pipeline; free again when all nodes have closed it.
     pub position: Position,
-    /// How often the position has been used, so that what is late can be told.
+    /// Number of earlier uses of the position; tells late messages.
     pub generation: Generation,
-    /// Grows with every slice-set of an epoch: the order of slice-sets over the same bytes. The
-    /// epoch and it are the [version](crate::ids::SetVersion).
+    /// Grows with every slice-set of an epoch: the order of slice-sets over the same bytes. Epoch
+    /// and number are the [version](crate::ids::SetVersion).
     pub number: u64,
-    /// Which stripe.
+    /// The stripe.
     pub stripe: StripeNo,
     /// First byte of the range, from the beginning of every block.
     pub offset: u32,
     /// Length of the range.
     pub len: u32,
-    /// What is added up.
+    /// Strategy for the parities.
     pub strategy: WriteStrategy,
-    /// Who adds it up.
+    /// Planner of the parities.
     pub planner: Planner,
     /// Durable at every node before that node closes it.
     pub fua: bool,
     /// Blocks with new content.
     pub touched: Touched,
-    /// Roles that have no part in it: their cells stay as they are, whatever is written.
+    /// Roles without a part: their cells stay unchanged.
     pub missing: Roles,
-    /// It is recorded where there are journals.
+    /// Recorded where there are journals.
     pub log: bool,
-    /// Of nodes with a part in it this one alone is told by the client, as it alone gets slices
-    /// from there; it tells the others, each before it puts one there.
+    /// Relayed: the client tells only one of the nodes with a part, the only one that gets slices
+    /// from the client. The relay tells the others, each before it puts a slice there.
     pub relay: bool,
 }
 
 impl Set {
-    /// Which others it is like for those who have a part in it, if there are many, over a stripe of
-    /// this variant.
+    /// Returns the pattern that the slice-set shares with many others, over a stripe of this
+    /// variant; `None` if it shares none.
     pub(crate) fn pattern(&self, variant: u16) -> Option<Pattern> {
         let lone = self.touched.lone();
         let common = match self.strategy {
@@ -238,7 +238,7 @@ pub const MAX_TRANSFERS: usize = 1 << TRANSFER_BITS;
 /// Positions of a pipeline that 32 bits can tell apart.
 pub const MAX_POSITIONS: u16 = 1 << POSITION_BITS;
 
-/// What announces a slice at the node that gets it, in 32 bits.
+/// Announcement of a slice at the node that gets it, in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imm {
     /// Position of its slice-set.
@@ -250,20 +250,20 @@ pub struct Imm {
 }
 
 impl Imm {
-    /// The announcement of a transfer of a slice-set.
+    /// Returns the announcement of a transfer of a slice-set.
     #[must_use]
     pub fn of(set: &Set, transfer: usize) -> Self {
         let transfer = u16::try_from(transfer).expect("below MAX_TRANSFERS");
         Self { position: set.position, transfer, generation: Self::generation(set.generation) }
     }
 
-    /// What of a generation fits into an announcement.
+    /// Returns the part of a generation that fits into an announcement.
     #[must_use]
     pub const fn generation(generation: Generation) -> u16 {
         (generation.0 & 0x3ff) as u16
     }
 
-    /// As 32 bits.
+    /// Returns the 32 bits.
     #[must_use]
     pub fn encode(self) -> u32 {
         u32::from(self.generation) << (TRANSFER_BITS + POSITION_BITS)
@@ -271,7 +271,7 @@ impl Imm {
             | u32::from(self.transfer)
     }
 
-    /// From 32 bits; any are an announcement.
+    /// Decodes 32 bits; any are an announcement.
     #[must_use]
     pub const fn decode(bits: u32) -> Self {
         Self {

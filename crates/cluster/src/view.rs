@@ -1,5 +1,5 @@
-//! Views: who holds an array, and since when; and the vote file, in which a node keeps the newest
-//! that it was told of, and the highest epoch that it has granted.
+//! Views: the holders of an array, and since when; and the vote file of a node, with the newest
+//! view that it was told of, and the highest epoch that it has granted.
 //!
 //! ```text
 //! UUID.vote: two slots of 4096 bytes, written in turn; the newest valid one counts
@@ -42,54 +42,55 @@ pub struct Witness {
     pub address: String,
 }
 
-/// Who is in sync: the newest one counts, by epoch and then by count.
+/// Members in sync. The newest view counts, by epoch and then by count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Of the client that made it.
+    /// Epoch of the client that made it.
     pub epoch: Epoch,
-    /// How many of that client's there are, with this one.
+    /// Number of this view among that client's views.
     pub count: u32,
-    /// What was under way when everything stopped may not fit: a resync is due.
+    /// Stripes with writes under way when everything stopped may not fit: a resync is due.
     pub torn: bool,
     /// By role, the incarnation of the node with which the member was in sync, if it was.
     pub members: Vec<Option<NonZeroU64>>,
     /// The nodes that vote.
     pub voters: Vec<NodeId>,
-    /// Those that voted before, while it is not certain that all who ask hear of the change: until
-    /// then a majority of either is needed. Empty at other times.
+    /// Former voters, while it is not certain that every client learns of the change of voters:
+    /// until then a majority of either group is needed. Empty at other times.
     pub voted: Vec<NodeId>,
-    /// Where those of them are found that have no member.
+    /// Addresses of the voters without a member.
     pub witnesses: Vec<Witness>,
 }
 
 impl View {
-    /// As messages and vote files have it, where one from before any client stands for none.
+    /// Returns the view of a message or vote file, where a view from before any client stands for
+    /// none.
     #[must_use]
     pub fn told(self) -> Option<Self> {
         if self.epoch == Epoch::BEFORE_ANY { None } else { Some(self) }
     }
 
-    /// How it stands among others.
+    /// Returns the order of the view among views.
     #[must_use]
     pub const fn order(&self) -> (Epoch, u32) {
         (self.epoch, self.count)
     }
 
-    /// Does this role hold what was acknowledged?
+    /// Returns whether this role holds all acknowledged writes.
     #[must_use]
     pub fn has(&self, role: Role) -> bool {
         self.members.get(role.index()).is_some_and(Option::is_some)
     }
 
-    /// Which of the groups, each of which has to agree, does not: how many of it are `here`, and
-    /// how many it takes. Any two clients that all groups agree to have asked one node in common.
+    /// Returns the first group of voters without a majority `here`: the number here, and the number
+    /// needed. Any two clients to which all groups agree have asked one node in common.
     #[must_use]
     pub fn lacks(&self, here: &BTreeSet<NodeId>) -> Option<(usize, usize)> {
         let groups = self.groups().map(|voters| (among(voters, here), majority(voters.len())));
         groups.into_iter().find(|(here, majority)| here < majority)
     }
 
-    /// Do so many voters have it that every client that comes later hears of it?
+    /// Returns whether enough voters have the view that every later client learns of it.
     #[must_use]
     pub fn holds(&self, has: &BTreeSet<NodeId>) -> bool {
         let less = usize::from(braid_array::broken("record-quorum"));
@@ -101,7 +102,7 @@ impl View {
         [&self.voters, &self.voted].into_iter().map(Vec::as_slice).filter(|group| !group.is_empty())
     }
 
-    /// It fits into a vote file.
+    /// Returns whether the view fits into a vote file.
     #[must_use]
     pub fn fits(&self) -> bool {
         let named = self.members.len() + self.voters.len() + self.voted.len();
@@ -111,14 +112,15 @@ impl View {
     }
 }
 
-/// How many voters a client has to ask before it goes on: any two of such groups meet.
+/// Returns the number of voters that a client has to ask before it goes on: any two such groups
+/// meet.
 #[must_use]
 pub const fn majority(voters: usize) -> usize {
     voters / 2 + 1
 }
 
 impl Witness {
-    /// From the front of what is left of a slot.
+    /// Decodes a witness from the front of the rest of a slot.
     fn decode(rest: &mut &[u8]) -> Option<Self> {
         let (node, after) = rest.split_first_chunk()?;
         let (len, after) = after.split_first_chunk()?;
@@ -141,22 +143,22 @@ fn among(voters: &[NodeId], known: &BTreeSet<NodeId>) -> usize {
     voters.iter().filter(|voter| known.contains(voter)).count()
 }
 
-/// What a node keeps of an array that it votes for.
+/// Vote of a node on an array: the state that it keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vote {
     /// The highest epoch granted.
     pub granted: Epoch,
-    /// The client that was granted it, which may ask again: for a node that was away.
+    /// The client that was granted it. The same client may ask again, as for a node that was away.
     pub to: u64,
     /// The newest view recorded.
     pub view: Option<View>,
 }
 
 impl Vote {
-    /// As a slot of the vote file of this array.
+    /// Returns the slot for the vote file of this array.
     ///
     /// # Panics
-    /// When the view does not fit.
+    /// On a view that does not fit.
     #[must_use]
     pub fn encode(&self, array: &[u8; 16], sequence: u64) -> Vec<u8> {
         let none = View::default();
@@ -193,7 +195,7 @@ impl Vote {
         slot
     }
 
-    /// From a slot, with its sequence. `None` for anything that `encode` does not make.
+    /// Decodes a slot, with its sequence. Returns `None` for anything that `encode` does not make.
     #[must_use]
     pub fn decode(array: &[u8; 16], slot: &[u8]) -> Option<(u64, Self)> {
         let slot = slot.first_chunk::<SLOT_BYTES>()?;
@@ -221,7 +223,7 @@ impl Vote {
         Some((long(32)?, Self { granted: Epoch(word(40)?), to: long(64)?, view: view.told() }))
     }
 
-    /// What a vote file says: the newest of its slots that are whole, with its sequence.
+    /// Returns the vote in a vote file: the newest of its valid slots, with its sequence.
     #[must_use]
     pub fn newest(array: &[u8; 16], file: &[u8]) -> Option<(u64, Self)> {
         let slots = file.chunks(SLOT_BYTES).take(2);
@@ -229,7 +231,7 @@ impl Vote {
     }
 }
 
-/// Where the slot with this sequence goes.
+/// Returns the place of the slot with this sequence.
 #[must_use]
 pub const fn slot_byte(sequence: u64) -> u64 {
     sequence % 2 * SLOT_BYTES as u64

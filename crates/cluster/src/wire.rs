@@ -23,14 +23,14 @@ pub const PROTOCOL_VERSION: u16 = 9;
 /// The longest name of a volume.
 pub const MAX_NAME_BYTES: usize = 64;
 
-/// Whether a volume can be called this: letters, digits, `.`, `_` and `-`, no dot in front.
+/// Returns whether a volume can have this name: letters, digits, `.`, `_` and `-`, no dot in front.
 #[must_use]
 pub fn valid_volume_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.starts_with('.') && name.chars().all(fits)
 }
 
-/// One node, as another is told of it.
+/// One node, in the form in which another is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     /// Its role in the array.
@@ -41,7 +41,7 @@ pub struct PeerAddress {
     pub ring: u64,
 }
 
-/// A volume, as a node tells of it.
+/// A volume, in a node's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
     /// Its name.
@@ -52,34 +52,34 @@ pub struct VolumeInfo {
     pub written: bool,
 }
 
-/// What a client has of a node.
+/// Possessions of a client at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
     /// Its number; later clients of the node have higher ones.
     pub number: u32,
-    /// For how long.
+    /// Age of the client.
     pub age_ms: u64,
-    /// It is connected; otherwise it is gone, and what it left is to be resolved or still ends.
+    /// Connected; otherwise the client is gone, and its leftovers are to be resolved or still end.
     pub connected: bool,
-    /// It has a volume open.
+    /// A volume is open.
     pub volume: bool,
-    /// The array that it was granted, and as which client's epoch.
+    /// The array that the client was granted, and the epoch of the grant.
     pub grant: Option<([u8; 16], Epoch)>,
-    /// What it may use of its ring; 0 without a pipeline.
+    /// Bytes of its ring that it may use; 0 without a pipeline.
     pub ring_bytes: u64,
 }
 
 /// Volumes and votes in one `NodeInfo` at most, and sessions in one `Sessions`.
 pub const MAX_LISTED: usize = 64;
 
-/// A slice-set of a client that is gone, as it is at a node.
+/// A slice-set of a client that is gone, in its state at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The client's epoch and its number for the slice-set.
     pub version: SetVersion,
-    /// It, if it is prepared; otherwise it was stored.
+    /// The slice-set, if it is prepared; otherwise it was stored.
     pub prepared: Option<Set>,
-    /// Nothing went wrong with that.
+    /// The preparation or the store has succeeded.
     pub ok: bool,
 }
 
@@ -90,11 +90,11 @@ pub struct JournalEntry {
     pub version: SetVersion,
     /// Roles that have a part in it.
     pub holders: Roles,
-    /// It says that what is recorded of that is void.
+    /// Void: earlier records of the slice-set do not count.
     pub void: bool,
 }
 
-/// What is said of a slice-set is no longer, in bytes: its message is laid out without growing.
+/// Usual limit of a message on a slice-set, in bytes: such a message is encoded without growing.
 const USUAL_BYTES: usize = 64;
 
 impl Message {

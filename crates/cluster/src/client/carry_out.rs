@@ -1,4 +1,4 @@
-//! What the keeper asks for, said to the nodes; and nodes that are to be lost.
+//! Execution of the keeper's commands on the nodes, and of the losses of nodes.
 
 use braid_array::keeper::{LaneCommand, LaneReport, MetaWrite};
 use braid_array::{MemberId, Refusal};
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// The array goes on without a node that is there, at once.
+    /// Fails the member of a session at once; the array continues without it.
     pub(super) fn lose_now(&mut self, key: SessionKey, why: Refusal, kind: LossKind) {
         self.carry_out_loss(Loss { key, why, kind });
     }
@@ -79,10 +79,11 @@ impl Client {
         self.request_meta(member, |tag| Message::WriteMeta { tag, sector, bytes });
     }
 
-    /// Superblocks that say who was lost are written when voters have noted it, where it takes
-    /// them. Otherwise a client that finds only those who were lost, and their votes, and goes on
-    /// with them, would leave superblocks behind that are newer than its own. But where somebody
-    /// is in sync anew his comes first, as views wait for that, and says nothing of the loss.
+    /// Returns whether superblocks may be written now. Where losses need votes, a superblock that
+    /// records a loss is written only after voters have noted the loss. Otherwise a client that
+    /// finds only the lost members, gets their votes and continues with them would leave
+    /// superblocks behind that are newer than its own. Superblocks that record a member newly in
+    /// sync come first: views wait for them, and they do not mention the loss.
     fn may_tell_members(&mut self) -> bool {
         self.parts.refresh();
         let Parts { members, keeper, .. } = &self.parts;
@@ -91,7 +92,7 @@ impl Client {
         !members.needs_votes(keeper) || noted() || !keeper.arrivals_told()
     }
 
-    /// Writes what had to wait for votes; if there are not enough of them, nothing.
+    /// Writes the superblocks that had to wait for votes. Too few votes: nothing is written.
     pub(super) fn tell_members(&mut self) {
         if self.untold.is_empty() || !self.may_tell_members() {
             return;
@@ -105,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Requests something for the keeper's update.
+    /// Sends a request of the keeper's superblock update to a member.
     fn request_meta(&mut self, member: MemberId, message: impl FnOnce(u32) -> Message) {
         match self.parts.alive_role_of(member) {
             Some(role) => {

@@ -1,4 +1,4 @@
-//! What a client is made of.
+//! Configuration of a client.
 
 use braid_array::assemble::{Config, MemberConfig};
 use braid_array::format::Bitmap;
@@ -8,11 +8,12 @@ use crate::member::{self, ClientMember, Found};
 use crate::pipeline::Params;
 use crate::schedule::Planner;
 
-/// What a [`Client`](super::Client) is made from: the pipeline's parameters, the members as their
-/// superblocks tell of them, where else members may be, and how to treat nodes that are away.
+/// Configuration of a [`Client`](super::Client): the pipeline's parameters, the members as their
+/// superblocks describe them, addresses where more members may be, and the treatment of absent
+/// nodes.
 ///
-/// [`new`](Self::new) has defaults for all but the pipeline and the members; the caller then sets
-/// the other fields where it wants something else, and gives this to
+/// [`new`](Self::new) sets defaults for everything but the pipeline and the members. The caller
+/// then overrides other fields as needed, and passes the result to
 /// [`Client::scratch_bytes`](super::Client::scratch_bytes) and [`Client::new`](super::Client::new).
 /// Lists "by role" have one entry for each role of the array.
 #[derive(Clone, Debug)]
@@ -21,47 +22,47 @@ pub struct ClientConfig {
     pub params: Params,
     /// By role; `None` is missing.
     pub members: Vec<Option<ClientMember>>,
-    /// By role, what lay on the members when this was judged: if anything else does once votes are
-    /// granted the client gives up, and is to be made anew from that. Empty where nobody else can
-    /// have changed it.
+    /// By role, the state of the members when this was judged. If the state differs once votes are
+    /// granted, the client gives up, and has to be made anew from the new state. Empty where no
+    /// other client can have changed it.
     pub found: Vec<Option<Found>>,
     /// Members that could not be reached: their nodes' addresses, and the volumes there.
     pub absent: Vec<(String, String)>,
-    /// Why these and others, by name, are not among the members.
+    /// Members by name, among them the absent ones, with the reason for their exclusion.
     pub not_in: Vec<(String, Refusal)>,
-    /// Who takes the place of a member that stays away.
+    /// Members that replace a member that stays away.
     pub spares: Vec<ClientMember>,
     /// Members that failed while another program served the array, and are listed on.
     pub faulty: Vec<MemberConfig>,
-    /// Nodes that are to vote though they have no member, besides those that views name.
+    /// Nodes without a member that are to vote, besides the witnesses that views name.
     pub witnesses: Vec<String>,
     /// The bitmap that the array starts with, when it has one.
     pub bitmap: Option<Bitmap>,
     /// Refuses writes.
     pub read_only: bool,
-    /// Only has a look, read-only: takes the array over from nobody, and changes nothing.
+    /// Only inspects the array, read-only: takes it over from no client, and changes nothing.
     pub looks: bool,
     /// The client makes parities itself where that is faster.
     pub mix: bool,
-    /// A node that owes an answer and says nothing for so long is lost, in milliseconds.
+    /// Time after which a silent node that owes an answer is failed, in milliseconds.
     pub node_timeout_ms: u64,
-    /// A member that may come back by itself is waited for so long before a spare gets its role, in
+    /// Time to wait for a member that may return by itself before a spare gets its role, in
     /// milliseconds.
     pub spare_patience_ms: u64,
-    /// A write of so many bytes is long: when it is alone it is not gathered with others, and may
-    /// be sent in parts. How long data are on their way is told by as many.
+    /// Writes of at least this many bytes are long. A long write that is alone is not gathered with
+    /// others, and may be sent in parts. Data on the wire is timed in units of this size.
     pub long_write_bytes: u64,
-    /// Somebody answers for it that the nodes that are not here are off.
+    /// The operator guarantees that absent nodes are off.
     pub force: bool,
-    /// It comes after another client of this process: if a third one had the array in between,
-    /// this one must not.
+    /// Succeeds another client of this process. The array is refused if a third client had it in
+    /// between.
     pub follows: bool,
-    /// Connections are numbered from here on.
+    /// Connections are numbered from here.
     pub first_peer: u32,
 }
 
 impl ClientConfig {
-    /// An array that is written, with what holds unless somebody says otherwise.
+    /// An array that is written, with defaults for everything else.
     #[must_use]
     pub const fn new(params: Params, members: Vec<Option<ClientMember>>) -> Self {
         Self {
@@ -86,8 +87,8 @@ impl ClientConfig {
         }
     }
 
-    /// The pipeline, with what follows from the rest of this. Parities are made by nodes; which
-    /// ones the client makes is said by the mix.
+    /// Returns the pipeline's parameters, adjusted to the rest of the configuration. The planner is
+    /// one by nodes; the mix decides which parities the client makes.
     pub(super) fn pipeline_params(&self) -> Params {
         let planner = match self.params.planner {
             Planner::Client => Planner::Encoder { node: Role(0) },
@@ -107,19 +108,20 @@ impl ClientConfig {
     }
 }
 
-/// What `spare_patience_ms` is unless somebody says otherwise: a node that hangs or starts again is
-/// back within seconds, and lacks little then.
+/// Default of `spare_patience_ms`. A node that hangs or restarts is back within seconds, and then
+/// lacks little data.
 pub const SPARE_PATIENCE_MS: u64 = 600_000;
 
-/// What `long_write_bytes` is unless somebody says otherwise: of shorter writes more may come
-/// before they are answered, piece by piece, and less tells nothing of a link.
+/// Default of `long_write_bytes`. More of the shorter writes may arrive before they are answered
+/// piece by piece, and a smaller transfer tells nothing about a link.
 pub const LONG_WRITE_BYTES: u64 = 256 << 10;
 
-/// What `node_timeout_ms` is unless somebody says otherwise.
+/// Default of `node_timeout_ms`.
 pub const NODE_TIMEOUT_MS: u64 = 5000;
 
-/// What nodes bear of each other: less than the client bears of them, as those that do not see each
-/// other both answer the client. In whole seconds, for less cannot be told everywhere.
+/// Returns the time that nodes tolerate each other's silence. The client's own timeout is longer:
+/// two nodes that do not see each other both answer the client. In whole seconds: a finer limit
+/// cannot be set everywhere.
 fn silence_ms(node_timeout_ms: u64) -> u32 {
     let seconds = (node_timeout_ms * 4 / 5 / 1000).clamp(1, 3600);
     seconds as u32 * 1000

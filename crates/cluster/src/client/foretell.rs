@@ -1,5 +1,6 @@
-//! Whether an array starts, for who only asks: a client is made as for a start, and is told what it
-//! would be granted. So the answer is that of the start, and nobody is asked for anything.
+//! Check of whether an array would start, without starting it: a client is made as for a start, and
+//! is given the grants that it would get. The answer equals that of the start, and no node is asked
+//! for anything.
 
 use std::iter;
 
@@ -11,21 +12,20 @@ use super::{Client, ClientConfig, ClientMember};
 use crate::ids::{Epoch, NodeId, VoterNo};
 use crate::view::{View, Witness};
 
-/// What a node that votes says to who only asks.
+/// Answer of a voting node to a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Voter {
     /// The highest epoch that it has granted.
     pub granted: Epoch,
-    /// The newest view that it was told of.
+    /// The newest view that the node holds.
     pub view: Option<View>,
-    /// As a member of which it would be in sync now.
+    /// Incarnation by which views would list the node as a member in sync.
     pub incarnation: u64,
-    /// Who it is as a voter.
+    /// The node's identity as a voter.
     pub node: NodeId,
 }
 
-/// Who may have to be asked besides the members, by what they say: the witnesses of the newest
-/// view.
+/// Returns the witnesses of the newest view: further voters that may have to be asked.
 #[must_use]
 pub fn witnesses(voters: &[Voter]) -> &[Witness] {
     let newest =
@@ -33,11 +33,11 @@ pub fn witnesses(voters: &[Voter]) -> &[Witness] {
     newest.map_or(&[], |view| &view.witnesses)
 }
 
-/// Would an array start of which these are the voters that are there: the nodes of its members, by
-/// their addresses, and witnesses?
+/// Checks whether an array would start with these voters: the nodes of its members, by their
+/// addresses, and the witnesses.
 ///
 /// # Errors
-/// [`Refusal`]: what its start would be refused with.
+/// [`Refusal`] of the start, with its reason.
 pub fn foretell(
     config: ClientConfig,
     members: &[(String, Voter)],

@@ -1,4 +1,4 @@
-//! What is true of a client whenever [`poll`](braid_array::Machine::poll) has got empty.
+//! Invariants of a client that hold whenever [`poll`](braid_array::Machine::poll) is empty.
 
 use braid_array::keeper::Carried;
 use braid_array::{Instant, MemberId};
@@ -8,7 +8,7 @@ use super::parts::Parts;
 use super::{Client, Phase};
 
 impl Client {
-    /// `due`: when there is something to do.
+    /// Checks all invariants; `due` is the client's deadline.
     pub(super) fn check_all(&self, due: Option<Instant>) -> Result<(), String> {
         let Parts { engine, shared, members, out, .. } = &self.parts;
         engine.check(shared, members, out, matches!(self.parts.phase, Phase::Running))?;
@@ -19,8 +19,8 @@ impl Client {
         self.keeper_is_told()
     }
 
-    /// Whatever is not over ends: by the executor, which answers what it was asked and tells what
-    /// became of a connection, by a deadline, as nodes may answer or not, or by a command.
+    /// Checks that every wait ends: by the executor, which answers requests and reports
+    /// connections, by a deadline, or by a command.
     fn every_wait_ends(&self, due: Option<Instant>) -> Result<(), String> {
         let rests =
             self.parts.are_idle() || self.parts.quiet() && self.parts.keeper.view().is_paused();
@@ -46,7 +46,7 @@ impl Client {
         })
     }
 
-    /// What a node has not answered, unless it is not waited for any more.
+    /// Returns the number of answers that a node owes; `None` if it is no longer waited for.
     fn asked_of(&self, id: MemberId) -> Option<usize> {
         if matches!(self.parts.phase, Phase::Stopped) {
             return None;

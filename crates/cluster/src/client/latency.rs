@@ -1,8 +1,8 @@
-//! How fast nodes answer: a write waits for the slowest node that has a part in it, so people want
-//! to know which it is.
+//! Latency of the nodes' answers, and detection of slow nodes. A write waits for the slowest node
+//! that has a part in it, so operators want to know which one that is.
 //!
-//! What is timed is what a node does alone: reads, storing what is prepared, flushes, metadata. How
-//! long staging takes would say nothing: there nodes wait for one another.
+//! Only operations of a single node are timed: reads, stores of prepared content, flushes,
+//! metadata. The time of preparing would tell nothing, as nodes wait for one another there.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,18 +13,18 @@ use braid_array::{Instant, MemberId, Role};
 
 use crate::ids::{Position, Slot};
 
-/// So many of the latest answers count.
+/// Number of latest answers that count.
 const ANSWERS: usize = 16;
-/// Of fewer nothing is concluded.
+/// Least number of answers for a conclusion.
 const FEWEST: usize = 5;
-/// Slow is who takes so many times longer than the others, and longer than this; it is slow until
-/// it takes half of either.
+/// A node is slow from when it takes this many times longer than the others, and longer than the
+/// limit below, until it takes half of either.
 const TIMES: u64 = 4;
 const LEAST_MICROS: u64 = 50_000;
-/// How often it is looked at.
+/// Time between two comparisons.
 const PERIOD_MILLIS: u64 = 100;
 
-/// What a node was asked to do alone.
+/// Operation of a single node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TimedOperation {
     /// Read into a slot.
@@ -35,17 +35,17 @@ pub(super) enum TimedOperation {
     Request(u32),
 }
 
-/// What a node has done, or failed to do.
+/// Completed or failed operation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Done {
-    /// The member that it is.
+    /// The member on the node.
     pub(super) member: Option<MemberId>,
     pub(super) kind: Kind,
     pub(super) bytes: u64,
     pub(super) ok: bool,
 }
 
-/// All that the member of a role has done.
+/// Figures of all operations of a role's member.
 #[derive(Clone, Debug, Default)]
 struct Counted {
     member: Option<MemberId>,
@@ -70,23 +70,23 @@ fn median(mut all: Vec<u64>) -> u64 {
     *all.select_nth_unstable(middle).1
 }
 
-/// How long the answers of each node took: the latest, and in figures all of them.
-/// [`begin`](Self::begin) and [`end`](Self::end) time an operation; [`event`](Self::event) compares
-/// the medians, ten times a second at most. A node is slow when its median is 4 times that of the
-/// others and above 50 ms; it is told of once, and stays slow until its median is down to 2 times
-/// that of the others, or 25 ms.
+/// Latencies of each node's answers: the latest, and figures of all. [`begin`](Self::begin) and
+/// [`end`](Self::end) time an operation; [`event`](Self::event) compares the medians, ten times a
+/// second at most. A node is slow when its median is 4 times that of the others and above 50 ms.
+/// One event reports it. The node stays slow until its median is down to 2 times that of the
+/// others, or 25 ms.
 #[derive(Debug)]
 pub(super) struct LatencyTracker {
-    /// Under way, by role, and since when.
+    /// Operations under way, by role, with their start.
     asked: BTreeMap<(Role, TimedOperation), Instant>,
     /// By role.
     answers: Vec<Answers>,
-    /// By role; of a node that comes back it goes on.
+    /// By role; the figures of a returning node continue.
     counted: Vec<Counted>,
     next_look: Instant,
 }
 
-/// A node that has become slow, and what its answers take.
+/// A node that has become slow, with the latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slow {
     role: Role,
@@ -101,12 +101,12 @@ impl LatencyTracker {
         Self { asked: BTreeMap::new(), answers, counted, next_look: Instant::default() }
     }
 
-    /// A node is asked.
+    /// Starts timing an operation.
     pub(super) fn begin(&mut self, role: Role, operation: TimedOperation, now: Instant) {
         self.asked.insert((role, operation), now);
     }
 
-    /// It has answered. What is `done` is counted.
+    /// Ends timing an operation; figures count it if `done`.
     pub(super) fn end(
         &mut self,
         role: Role,
@@ -130,13 +130,13 @@ impl LatencyTracker {
         micros.push_back((now.0 - since.0) / 1000);
     }
 
-    /// A node is gone: how fast it was says nothing of how fast it will be.
+    /// Forgets the latencies of a node that is gone: they do not predict its later ones.
     pub(super) fn forget(&mut self, role: Role) {
         self.asked.retain(|(asked, _), _| *asked != role);
         self.answers[role.index()] = Answers::default();
     }
 
-    /// All that the member of a role was asked for.
+    /// Returns the figures of a role's member.
     pub(super) fn figures(&self, role: Role, member: MemberId) -> MemberFigures {
         let counted = &self.counted[role.index()];
         let same = counted.member == Some(member);
@@ -145,7 +145,7 @@ impl LatencyTracker {
         MemberFigures { member, io: IoFigures { in_flight, ..io } }
     }
 
-    /// Looks at who is slow; who is so from now on.
+    /// Compares the medians. Returns a node that has become slow.
     fn look(&mut self, now: Instant) -> Option<Slow> {
         if now < self.next_look {
             return None;
@@ -171,13 +171,13 @@ impl LatencyTracker {
         begins
     }
 
-    /// What the answers of a node take, in milliseconds, if it is slow.
+    /// Returns the latency of a slow node in milliseconds.
     fn slow_ms(&self, role: Role) -> Option<u64> {
         let answers = self.answers.get(role.index()).filter(|answers| answers.slow)?;
         answers.median().map(|micros| micros / 1000)
     }
 
-    /// Says so, once, when a node has become slow; `member` is what it is called.
+    /// Returns an event, once, when a node has become slow; `member` returns its id.
     pub(super) fn event(
         &mut self,
         now: Instant,
@@ -189,7 +189,7 @@ impl LatencyTracker {
         Some(ArrayEvent::MemberSlow { member: member(role)?, ms, others_ms })
     }
 
-    /// The state of the array, with who is slow.
+    /// Marks the slow members in a status.
     pub(super) fn mark(&self, status: &mut Status) {
         for member in &mut status.members {
             member.slow_ms = member.role.and_then(|role| self.slow_ms(role));
@@ -205,7 +205,7 @@ mod tests {
         Instant::default().plus_millis(millis)
     }
 
-    /// Every node of five answers so many times, each after its time in milliseconds.
+    /// Lets each of five nodes answer this many times, each after its time in milliseconds.
     fn answer(tracker: &mut LatencyTracker, times: u64, takes: [u64; 5]) -> Option<Slow> {
         let begin = tracker.next_look;
         let mut begins = None;

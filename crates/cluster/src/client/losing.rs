@@ -1,4 +1,4 @@
-//! Nodes that are lost: what was asked of one, or was to be, goes without it.
+//! Loss of nodes: pending requests to a lost node are dropped or rerouted.
 
 use braid_array::keeper::LaneReport;
 use braid_array::{Refusal, Role};
@@ -8,7 +8,7 @@ use super::out::RequestKind;
 use super::parts::Parts;
 
 impl Parts {
-    /// The connection to a node is over; it may come back.
+    /// Handles a lost connection to a node, which may return.
     pub(super) fn lose(&mut self, role: Role, why: Refusal) {
         let running = matches!(self.phase, Phase::Running);
         let id = self.sessions.list.id(role);
@@ -22,7 +22,7 @@ impl Parts {
         sessions.await_return(&net, role);
     }
 
-    /// A node is given up: what was sent to it is not waited for.
+    /// Abandons a node: data sent to it is not waited for.
     pub(super) fn cut(&mut self, role: Role) {
         let (sessions, mut net) = self.sessions();
         net.out.cut(sessions.list.get(role).peer);
@@ -30,7 +30,7 @@ impl Parts {
         self.goes_without(role, unanswered);
     }
 
-    /// What was asked of a node, or was to be, goes without it.
+    /// Drops or reroutes the pending requests to a node.
     fn goes_without(&mut self, role: Role, unanswered: Vec<RequestKind>) {
         let (engine, mut cx) = self.engine();
         engine.without(&mut cx, role);

@@ -15,9 +15,9 @@ pub(super) struct Entry {
     pub(super) peer: Option<PeerId>,
     /// The member, as the keeper calls it.
     pub(super) id: Option<MemberId>,
-    /// It has a part in what is written.
+    /// Alive: has a part in writes.
     pub(super) alive: bool,
-    /// It is wired to the others.
+    /// Wired to the others.
     pub(super) ready: bool,
     /// Where the ring begins in the node's arena.
     pub(super) ring: u64,
@@ -33,16 +33,16 @@ pub(super) struct Membership {
     pub(super) entries: Vec<Entry>,
     /// Roles that hold the array by a view that a later client may take for the newest.
     pub(super) claimed: Roles,
-    /// A person answers for it that voters who are not there are off.
+    /// The operator guarantees that absent voters are off.
     pub(super) vouched: bool,
     /// A node is being wired to others.
     pub(super) wiring: bool,
-    /// The latest version that was open when one of the nodes was lost that are prepared again.
+    /// Latest version that was open at the loss of any role that is prepared again.
     pub(super) prepared_since: Option<u64>,
 }
 
 impl Membership {
-    /// Nothing is known but the nodes.
+    /// Creates a membership of nodes without further knowledge.
     pub(super) fn of(entries: impl Iterator<Item = Entry>) -> Self {
         Self {
             entries: entries.collect(),
@@ -57,7 +57,7 @@ impl Membership {
         self.entries.len() as u16 - 1
     }
 
-    /// Of one with a role, or of the copy target.
+    /// Returns the entry of a role or of the copy target.
     pub(super) fn entry(&self, key: impl Into<SessionKey>) -> &Entry {
         &self.entries[key.into().index(self.nodes())]
     }
@@ -70,35 +70,36 @@ impl Membership {
         Role::all(self.nodes()).filter(|&role| self.alive(role))
     }
 
-    /// What the keeper calls the member of a role, if it has one.
+    /// Returns the keeper's id for the member of a role, if it has one.
     pub(super) fn id(&self, key: impl Into<SessionKey>) -> Option<MemberId> {
         self.entry(key).id
     }
 
-    /// Is the node of this role there, with all that it is to hold?
+    /// Returns whether the node of this role is there and in sync.
     pub(super) fn readable(&self, keeper: KeeperView<'_>, role: Role) -> bool {
         self.alive(role) && keeper.is_in_sync(role)
     }
 
-    /// Do voters have to know who was lost? Not where a person answers for the others.
+    /// Returns whether voters have to know of losses. Where the operator vouches for the absent
+    /// voters, none has to.
     pub(super) fn needs_votes(&self, keeper: KeeperView<'_>) -> bool {
         !(self.vouched || keeper.is_read_only() || writes_over(keeper))
     }
 
-    /// Do views leave all out that were lost?
+    /// Returns whether views exclude all lost nodes.
     pub(super) fn losses_noted(&self, keeper: KeeperView<'_>) -> bool {
         !self.claimed.iter().any(|role| !self.readable(keeper, role))
     }
 
-    /// Whoever comes later hears of all that were lost: what was written without them may be
-    /// answered.
+    /// Returns whether a later client would learn of all losses: writes made without the lost nodes
+    /// may then be answered.
     pub(super) fn losses_told(&self, keeper: KeeperView<'_>, out: &Out) -> bool {
         let noted = !self.needs_votes(keeper) || self.losses_noted(keeper);
         !out.has_losses() && keeper.failures_told() && noted
     }
 }
 
-/// Nothing may change any more.
+/// Returns whether nothing may change any more.
 pub(super) fn writes_over(keeper: KeeperView<'_>) -> bool {
     keeper.writes_over() || keeper.has_failed()
 }

@@ -1,4 +1,4 @@
-//! What comes from nodes: who has to hear of it.
+//! Dispatch of messages from nodes.
 
 use braid_array::fabric::FabricEvent;
 use braid_array::keeper::LaneReport;
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// What a member says of its part of a slice-set.
+    /// Handles the answer of a member on its part of a slice-set.
     fn set_message(&mut self, role: Role, message: Message) {
         self.sessions_touched = false;
         let (engine, mut cx) = self.parts.engine_as_is();
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// What a node says of reads, and of its connections to others.
+    /// Handles a node's message on reads, and on its connections to others.
     fn engine_message(&mut self, key: SessionKey, message: Message) {
         self.sessions_touched = false;
         let (engine, mut cx) = self.parts.engine_as_is();
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// What the sessions have come to.
+    /// Handles an event of the sessions.
     pub(super) fn session_event(&mut self, event: SessionEvent) {
         let Self { parts, keeper_side, .. } = self;
         match event {
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// A node answers what the engine, the votes and views, or the keeper have asked for.
+    /// Handles a node's answer to a request of the engine, the votes and views, or the keeper.
     fn answered(&mut self, key: SessionKey, kind: RequestKind, answer: Answer) {
         let parts = &mut self.parts;
         match (key, kind, answer) {
@@ -178,7 +178,7 @@ impl Client {
         }
     }
 
-    /// A node has done what was asked for, or refuses.
+    /// Handles a completed or refused request.
     fn done(&mut self, key: SessionKey, kind: RequestKind, done: Result<(), Refusal>) {
         let ok = done.is_ok();
         let needed = match kind {
@@ -208,7 +208,7 @@ impl Client {
         }
     }
 
-    /// A node answers what a takeover, or a view, has asked for.
+    /// Handles a node's answer to a request of a takeover or for a view.
     fn vote_answered(&mut self, role: Role, kind: RequestKind, answer: Answer) {
         let (ownership, mut cx, facts) = self.parts.ownership();
         match (kind, answer) {

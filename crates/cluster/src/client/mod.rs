@@ -1,10 +1,10 @@
 //! The machine that serves one array over nodes, [`Client`].
 //!
-//! It plans everything. The [`engine`] carries out requests and background work as slice-sets and
-//! reads, over the members that [`membership`] names at a moment. The sessions with the nodes are
-//! the other half: [`sessions`]. Who holds the array, by votes and views, is in [`ownership`]. Who
-//! the members are, what the superblocks say, background work and commands are the keeper's;
-//! [`carry_out`] does what it asks.
+//! The client makes all plans. The [`engine`] carries out requests and background work as
+//! slice-sets and reads, over the members of the current [`membership`]. The other half is the
+//! sessions with the nodes: [`sessions`]. Ownership of the array, by votes and views, is in
+//! [`ownership`]. The keeper decides the members, the content of superblocks, background work and
+//! commands; [`carry_out`] executes its commands.
 
 mod carry_out;
 mod config;
@@ -60,14 +60,14 @@ use sessions::session::Session;
 /// Requests are multiples of this.
 const BLOCK_BYTES: u32 = 4096;
 
-/// What the keeper has to know; a quarter of the positions is left to users whatever it does.
+/// Returns the keeper's rules. A quarter of the positions is always left to users.
 fn rules(params: &Params) -> Rules {
     Rules::over_nodes(4.max(usize::from(params.wide.count) * 3 / 4))
 }
 
 type Key = SliceKey;
 
-/// How far the array is.
+/// Phase of the client.
 #[derive(Clone, Debug)]
 enum Phase {
     /// Nodes are being connected.
@@ -78,43 +78,44 @@ enum Phase {
     Stopped,
 }
 
-/// One array over nodes, in the process that assembled it and serves it. It owns the keeper of the
-/// array, a session with each node, the requests of exports, the slice-sets that are open, and the
-/// background work under way, each in a machine of its own. It does no I/O itself: it sends
-/// messages and puts slices into the nodes' rings by the fabric, and adds slices up in its part of
-/// the executor's arena.
+/// One array over nodes, in the process that assembled it and serves it. The client owns the keeper
+/// of the array, a session with each node, the requests of exports, the open slice-sets, and the
+/// background work under way, each in a state machine of its own. I/O is left to the executor: the
+/// client sends messages, puts slices into the nodes' rings through the fabric, and adds slices up
+/// in its part of the executor's arena.
 ///
-/// It goes through three phases. In *setup* it connects, takes the array over (it gets the votes,
-/// records a view, and resolves what the last client left), opens the volumes and wires the
-/// pipelines; requests are not taken yet: `submit` returns [`Full`]. Then it is *running*, and goes
-/// on without nodes that are lost, as far as the code allows; nodes that come back are taken in
-/// again. In the end it is *stopped*. A client that another one has taken the array from serves
+/// The client goes through three phases. In *setup* it connects, takes the array over (gets the
+/// votes, records a view, and resolves the leftovers of the last client), opens the volumes and
+/// wires the pipelines. Requests are not taken yet: `submit` returns [`Full`]. When *running*, the
+/// client continues without lost nodes, as far as the code allows, and takes returning nodes in
+/// again. In the end it is *stopped*. A client that has lost the array to another one serves
 /// nothing any more.
 ///
-/// Order of calls: [`scratch_bytes`](Self::scratch_bytes) says how much memory to set aside, in
-/// bytes; [`new`](Self::new) queues the first connections; [`set_epoch`](Self::set_epoch) tells the
-/// time of day. Then follow the calls of [`Machine`] and [`BlockMachine`]: `poll` until it is
-/// empty, `handle` for what comes over the fabric, results, commands and ticks, `submit` for
-/// requests.
+/// Order of calls: [`scratch_bytes`](Self::scratch_bytes) returns the memory to set aside, in
+/// bytes; [`new`](Self::new) queues the first connections; [`set_epoch`](Self::set_epoch) sets the
+/// time of day. Next are the calls of [`Machine`] and [`BlockMachine`]: `poll` until it is empty,
+/// `handle` for fabric events, results, commands and ticks, `submit` for requests.
 ///
-/// A write becomes part of a slice-set, which is opening, preparing (every node that has a part in
-/// it makes the new content in memory), committing, and finished; or aborted, and then tried again
-/// or failed. The request is answered when the slice-set is committing, with FUA when it is
-/// finished. So a stripe is old or new, as a whole, whoever is lost. Two slice-sets never change
-/// the same slice of a stripe at once, and nothing is decoded from a slice that is being written.
+/// A write becomes part of a slice-set. The slice-set is opening, preparing (every node with a part
+/// in the slice-set makes the new content in memory), committing, and finished; or aborted, and
+/// then tried again or failed. The request is answered when the slice-set is committing, with FUA
+/// when it is finished. So a stripe is old or new as a whole, whichever nodes are lost. Two
+/// slice-sets never change the same slice of a stripe at once, and no decoding reads a slice that
+/// is being written.
 #[derive(Debug)]
 pub struct Client {
     parts: Parts,
-    /// Who the members are to be.
+    /// Decides the members.
     keeper_side: KeeperSide,
-    /// An event was not for the engine alone: members are looked at anew when it is handled.
+    /// The event being handled was not for the engine alone: the membership is refreshed
+    /// afterwards.
     sessions_touched: bool,
-    /// What members are told when voters have noted who was lost.
+    /// Superblock writes that wait until voters have noted the losses.
     untold: VecDeque<MetaWrite>,
 }
 
 impl Client {
-    /// Bytes of the arena that the machine needs for itself.
+    /// Returns the arena bytes that the client needs for itself.
     #[must_use]
     pub fn scratch_bytes(config: &ClientConfig) -> u64 {
         let params = &config.params;
@@ -125,10 +126,10 @@ impl Client {
         (buffers + 1) * u64::from(params.wide.bytes)
     }
 
-    /// Begins to connect.
+    /// Creates a client and begins to connect.
     ///
     /// # Errors
-    /// When there is no such array, as a line for people.
+    /// A line for people, when the configuration describes no valid array.
     pub fn new(config: ClientConfig, scratch: Scratch) -> Result<Self, String> {
         let mix = Mix::new(config.params.planner, config.mix, config.params.nodes);
         let params = config.pipeline_params();
@@ -164,7 +165,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Tells what time `Instant(0)` was, in microseconds since 1970.
+    /// Sets the time of `Instant(0)`, in microseconds since 1970.
     pub const fn set_epoch(&mut self, micros: u64) {
         self.parts.keeper.set_epoch(micros);
     }

@@ -1,5 +1,5 @@
-//! What goes out of the client: actions for the executor, messages that are to be answered, reports
-//! for the keeper, and the nodes that are to be lost.
+//! Outputs of the client: actions for the executor, messages that await an answer, reports for the
+//! keeper, and nodes that are to be failed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,10 +16,10 @@ use super::session_key::SessionKey;
 use crate::ids::{Epoch, Position};
 use crate::wire::Message;
 
-/// What helps when a node does not keep to the protocol.
+/// Advice against a node that violates the protocol.
 pub(super) const SAME_VERSION: &str = "use the same version of braid everywhere";
 
-/// What an I/O in flight is for.
+/// Purpose of an I/O in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoPurpose {
     /// A slice is being sent.
@@ -32,38 +32,38 @@ pub(super) enum IoPurpose {
     Decode { job: u32 },
     /// A step of a comparison.
     Compare { key: Key },
-    /// The same of what was copied.
+    /// A step of the verification of a copy.
     ReadBack,
 }
 
-/// What a message to a node requests.
+/// Purpose of a message to a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RequestKind {
     Grant,
     /// The order of the view among views.
     StoreView((Epoch, u32)),
     ListLeftovers,
-    /// What lies on its volume now.
+    /// Reads the current content of the volume.
     Reread,
     ResolveLeftovers,
-    /// What a step of a negotiation asks.
+    /// A step of a negotiation.
     Negotiate,
     /// The number of the flush.
     Flush(u32),
-    /// For the keeper's update.
+    /// A superblock update of the keeper.
     Meta,
     LeaseRing,
     ReturnRing,
     /// A member is wired to a node that comes back.
     Rewire,
-    /// What the journal holds, or to store or forget that.
+    /// Lists, replays or trims the journal.
     Journal,
-    /// To store a block that is copied: its number.
+    /// Stores a copied block: its number.
     StoreCopied(u32),
     Ping,
 }
 
-/// A node that the array is to go on without.
+/// A node that the array is to continue without.
 #[derive(Debug)]
 pub(super) struct Loss {
     pub(super) key: SessionKey,
@@ -71,20 +71,20 @@ pub(super) struct Loss {
     pub(super) kind: LossKind,
 }
 
-/// What follows from a loss, besides that the array goes on without the node.
+/// Consequence of a loss, besides the loss itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LossKind {
     /// Nothing: the node does not do its part.
     Fault,
-    /// It is tried again after a while.
+    /// The node is tried again after a while.
     Returns,
-    /// Its store fails. If the array cannot go on without it, that is why.
+    /// The store fails. If the array needs the node, this is the reason for the refusal.
     Store,
 }
 
-/// Where all machines of the client put what they want done. The actions go to the executor in
-/// order. Before anything else is done, the keeper hears what is reported, and losses are carried
-/// out by the client, so that no machine changes beneath another one.
+/// Queues for the outputs of all machines of the client. The actions go to the executor in order.
+/// Before anything else is done, reports are passed to the keeper and losses are carried out by the
+/// client, so that no machine changes beneath another one.
 #[derive(Debug)]
 pub(super) struct Out {
     pub(super) epoch: Epoch,
@@ -97,7 +97,7 @@ pub(super) struct Out {
     pub(super) requests: BTreeMap<u32, (SessionKey, RequestKind)>,
     pub(super) latency: LatencyTracker,
     losses: VecDeque<Loss>,
-    /// For the keeper, in order.
+    /// Reports for the keeper, in order.
     reports: VecDeque<LaneReport>,
 }
 
@@ -163,7 +163,7 @@ impl Out {
         self.compute(purpose, Compute::Sum { inputs, coefs, outputs, accumulate: true });
     }
 
-    /// Connects to a node; the connection has a number that no other had.
+    /// Connects to a node, under a connection number that was not used before.
     pub(super) fn connect(&mut self, address: String) -> PeerId {
         let peer = PeerId(self.next_peer);
         self.next_peer = (self.next_peer + 1) % PeerId::FIRST_ACCEPTED;
@@ -171,7 +171,7 @@ impl Out {
         peer
     }
 
-    /// The number of the next connection.
+    /// Returns the number of the next connection.
     pub(super) const fn next_peer(&self) -> u32 {
         self.next_peer
     }
@@ -181,13 +181,13 @@ impl Out {
         self.push(Action::Fabric(FabricOp::HangUp { peer }));
     }
 
-    /// Hangs up, and what was sent is not waited for.
+    /// Cuts a connection without waiting for sent data.
     pub(super) fn cut(&mut self, peer: Option<PeerId>) {
         let Some(peer) = peer else { return };
         self.push(Action::Fabric(FabricOp::Cut { peer }));
     }
 
-    /// Lets a node put what is read into any buffer of a request.
+    /// Lets a node put content that it reads into any buffer of a request.
     pub(super) fn admit(&mut self, peer: Option<PeerId>) {
         let Some(peer) = peer else { return };
         self.push(Action::Fabric(FabricOp::Admit { peer, window: 0..u64::MAX }));
@@ -200,7 +200,7 @@ impl Out {
         self.push(Action::Fabric(FabricOp::Send { peer, bytes }));
     }
 
-    /// A number that the answer to a message carries.
+    /// Returns a new number for a message and its answer.
     pub(super) fn tag(&mut self) -> u32 {
         let tag = self.next_tag;
         self.next_tag = self.next_tag.wrapping_add(1);
@@ -225,12 +225,12 @@ impl Out {
         self.send(peer, &message(tag));
     }
 
-    /// A message with this tag is sent to a node.
+    /// Notes that a message with this tag awaits an answer.
     pub(super) fn await_answer(&mut self, key: SessionKey, tag: u32, kind: RequestKind) {
         self.requests.insert(tag, (key, kind));
     }
 
-    /// A node is gone: the requests that it has not answered.
+    /// Removes the requests that a lost node has not answered, and returns them.
     pub(super) fn forget(&mut self, role: Role) -> Vec<RequestKind> {
         self.latency.forget(role);
         let mut kinds = Vec::new();
@@ -244,33 +244,33 @@ impl Out {
         kinds
     }
 
-    /// The array goes on without a node that is there and does not do its part. That holds for a
-    /// flush, too: the next may succeed without what this one should have made durable.
+    /// Fails a node that is there but does not do its part. A failed flush counts, too: the next
+    /// flush may succeed without the data that this one should have made durable.
     pub(super) fn lose(&mut self, key: impl Into<SessionKey>, why: Refusal) {
         self.losses.push_back(Loss { key: key.into(), why, kind: LossKind::Fault });
     }
 
-    /// The same, and it is tried again.
+    /// Fails a node that is tried again later.
     pub(super) fn lose_for_now(&mut self, role: Role, why: Refusal) {
         self.losses.push_back(Loss { key: role.into(), why, kind: LossKind::Returns });
     }
 
-    /// The same of one whose store fails.
+    /// Fails a node whose store fails.
     pub(super) fn lose_store(&mut self, role: Role, why: Refusal) {
         self.losses.push_back(Loss { key: role.into(), why, kind: LossKind::Store });
     }
 
-    /// A node does not keep to the protocol.
+    /// Fails a node that violates the protocol.
     pub(super) fn violates(&mut self, key: impl Into<SessionKey>, reason: &'static str) {
         self.lose(key, Refusal::new(reason, SAME_VERSION));
     }
 
-    /// Tells the keeper something: it hears it before anything else is done.
+    /// Queues a report for the keeper, which gets it before anything else is done.
     pub(super) fn report(&mut self, report: LaneReport) {
         self.reports.push_back(report);
     }
 
-    /// Tells the keeper something of a member, where a role has one.
+    /// Queues a report about a member, if the role has one.
     pub(super) fn report_of(
         &mut self,
         member: Option<MemberId>,
@@ -281,15 +281,15 @@ impl Out {
         }
     }
 
-    /// The keeper hears what it is told: after each call of the engine or of the votes, before
-    /// anything else is done, so that it is never looked at, or driven, before it knows.
+    /// Passes the reports to the keeper. Called after each call of the engine or of the votes,
+    /// before anything else: the keeper is thus never read or driven before it is up to date.
     pub(super) fn report_to(&mut self, keeper: &mut Keeper) {
         while let Some(report) = self.reports.pop_front() {
             keeper.hear(report);
         }
     }
 
-    /// Is there anything that the keeper has not heard?
+    /// Returns whether reports for the keeper are pending.
     pub(super) fn has_reports(&self) -> bool {
         !self.reports.is_empty()
     }
@@ -298,7 +298,7 @@ impl Out {
         self.losses.pop_front()
     }
 
-    /// Is a node to be lost that the keeper does not know of yet?
+    /// Returns whether a loss is pending that the keeper does not know of yet.
     pub(super) fn has_losses(&self) -> bool {
         !self.losses.is_empty()
     }

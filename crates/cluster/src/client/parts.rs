@@ -13,9 +13,10 @@ use super::sessions::negotiation::Step;
 use super::sessions::session::Session;
 use super::sessions::{self, Net, Sessions};
 
-/// The machines of the client, side by side: each is called with what it may see, and none calls
-/// another one. What one has for the others waits in its queue until the client carries it out.
-/// [`KeeperSide`](super::keeper_side::KeeperSide) stands outside, as it works on all of them.
+/// The machines of the client, side by side. Each call passes in everything that a machine may see,
+/// and none calls another one. Requests to other machines wait in a queue until the client carries
+/// them out. [`KeeperSide`](super::keeper_side::KeeperSide) stands outside, as it works on all of
+/// them.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) phase: Phase,
@@ -29,21 +30,21 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The engine, and what it is called with: the members as they are now.
+    /// Returns the engine, with its context and the current members.
     pub(super) fn engine(&mut self) -> (&mut Engine, Cx<'_>) {
         self.refresh();
         self.engine_as_is()
     }
 
-    /// The same where no session has changed since the members were last looked at: whenever the
-    /// client has nothing to do at once, they are as they were then.
+    /// Returns the same without refreshing the members, where no session has changed since the last
+    /// refresh. The members are always fresh when the client has nothing to do at once.
     pub(super) fn engine_as_is(&mut self) -> (&mut Engine, Cx<'_>) {
         let Self { keeper, members, out, shared, engine, .. } = self;
         out.report_to(keeper);
         (engine, Cx { keeper: keeper.view(), members, out, shared })
     }
 
-    /// The votes and views, what they are called with, and what they go by.
+    /// Returns the votes and views, with their context and facts.
     pub(super) fn ownership(&mut self) -> (&mut Ownership, Cx<'_>, ownership::Facts) {
         self.refresh();
         let journals = &self.engine.journals;
@@ -59,7 +60,7 @@ impl Parts {
         (ownership, Cx { keeper: keeper.view(), members, out, shared }, facts)
     }
 
-    /// The sessions, and what they are called with.
+    /// Returns the sessions, with their context.
     pub(super) fn sessions(&mut self) -> (&mut Sessions, Net<'_>) {
         let facts = self.facts();
         let Self { keeper, out, sessions, .. } = self;
@@ -67,7 +68,7 @@ impl Parts {
         (sessions, Net { keeper: keeper.view(), out, facts })
     }
 
-    /// What negotiations go by.
+    /// Returns the facts for negotiations.
     pub(super) fn facts(&self) -> sessions::Facts {
         let params = *self.shared.params();
         sessions::Facts {
@@ -81,7 +82,7 @@ impl Parts {
         }
     }
 
-    /// Looks at the members anew.
+    /// Refreshes the membership from the sessions and the views.
     pub(super) fn refresh(&mut self) {
         let Self { members, sessions, .. } = self;
         if sessions.list.take_changed() {
@@ -99,12 +100,12 @@ impl Parts {
         matches!(self.phase, Phase::Setup)
     }
 
-    /// Nothing may change any more.
+    /// Returns whether nothing may change any more.
     pub(super) fn writes_over(&self) -> bool {
         writes_over(self.keeper.view())
     }
 
-    /// May nodes come back?
+    /// Returns whether nodes may return.
     pub(super) fn may_return(&self) -> bool {
         let stays = self.writes_over()
             || self.keeper.view().is_read_only()
@@ -112,7 +113,7 @@ impl Parts {
         self.shared.redundant() && !stays && matches!(self.phase, Phase::Running)
     }
 
-    /// May members come and go?
+    /// Refuses unless members may be added and removed now.
     pub(super) fn may_change(&self) -> Result<(), Refusal> {
         self.keeper.view().is_changeable()?;
         if !matches!(self.phase, Phase::Running) || self.keeper.view().is_stopping() {
@@ -121,7 +122,8 @@ impl Parts {
         Ok(())
     }
 
-    /// It cannot go on: more nodes are away than the array can do without.
+    /// Returns whether the array cannot continue, as more nodes are away than it can do without.
+    /// False for an array that is read-only, stopping, or fenced.
     pub(super) fn has_too_few(&self) -> bool {
         let ends = self.keeper.view().is_read_only()
             || self.keeper.view().is_stopping()
@@ -129,12 +131,12 @@ impl Parts {
         self.writes_over() && !ends
     }
 
-    /// Nothing that the exports asked for is under way.
+    /// Returns whether nothing requested by the exports is under way.
     pub(super) fn quiet(&self) -> bool {
         self.engine.is_quiet(&self.shared)
     }
 
-    /// Nothing is under way.
+    /// Returns whether nothing is under way.
     pub(super) fn are_idle(&self) -> bool {
         let Self { keeper, out, shared, engine, .. } = self;
         let unanswered = !out.ios.is_empty() || !out.requests.is_empty();
@@ -149,13 +151,13 @@ impl Parts {
         self.sessions.list.get_mut(key)
     }
 
-    /// Goes on with a negotiation, and asks what is asked at this step.
+    /// Continues a negotiation at a step, and sends its request.
     pub(super) fn go_on(&mut self, key: SessionKey, step: Step) {
         let (sessions, mut net) = self.sessions();
         sessions.go_on(&mut net, key, step);
     }
 
-    /// Hangs up on those that are visited, and on witnesses.
+    /// Hangs up on visited nodes and on witnesses.
     pub(super) fn close_visits(&mut self) {
         let (sessions, mut net) = self.sessions();
         sessions.close_visits(&mut net);
@@ -166,24 +168,25 @@ impl Parts {
         self.sessions.list.alive(key)
     }
 
-    /// The role of a member that is there.
+    /// Returns the role of a member whose node is there.
     pub(super) fn alive_role_of(&self, member: MemberId) -> Option<Role> {
         self.sessions.list.role_of(member).filter(|&role| self.alive(role))
     }
 
-    /// If the node of this role were lost, could the others take note of that?
+    /// Returns whether the other nodes could note the loss of this role's node.
     pub(super) fn votes_suffice_without(&mut self, role: Role) -> bool {
         let (ownership, cx, _) = self.ownership();
         ownership.votes_suffice_without(&cx, role)
     }
 
-    /// Will no later client ask this incarnation of a node for what it has prepared?
+    /// Returns whether no later client will ask this incarnation of a node for its prepared
+    /// slice-sets.
     pub(super) fn is_out(&mut self, incarnation: u64) -> bool {
         let (ownership, cx, _) = self.ownership();
         ownership.is_out(&cx, incarnation)
     }
 
-    /// Says so when a node has become slow.
+    /// Notifies when a node has become slow.
     pub(super) fn say_who_is_slow(&mut self) {
         let list = &self.sessions.list;
         let event = self.out.latency.event(self.keeper.view().now(), |role| list.id(role));
@@ -192,7 +195,7 @@ impl Parts {
         }
     }
 
-    /// The keeper goes on without the member of a role, if that has one.
+    /// Tells the keeper to continue without a member, if there is one.
     pub(super) fn lose_member(&mut self, member: Option<MemberId>, why: Refusal) {
         let keeper = self.keeper_mut();
         if let Some(member) = member {
@@ -200,18 +203,18 @@ impl Parts {
         }
     }
 
-    /// The keeper hears what was reported to it.
+    /// Passes the pending reports to the keeper.
     pub(super) fn hear_reports(&mut self) {
         self.out.report_to(&mut self.keeper);
     }
 
-    /// The keeper, when it has heard what was reported to it.
+    /// Returns the keeper, after passing the pending reports to it.
     pub(super) fn keeper_mut(&mut self) -> &mut Keeper {
         self.hear_reports();
         &mut self.keeper
     }
 
-    /// Has the keeper do what depends on what is under way.
+    /// Drives the keeper, with the traffic under way.
     pub(super) fn with_traffic(&mut self, drive: impl FnOnce(&mut Keeper, Traffic<'_>)) {
         self.hear_reports();
         let quiet = self.quiet();

@@ -1,4 +1,4 @@
-//! A client that lets its array go, as one that dies does, and who comes after it in the same
+//! A client that abandons its array, as at the death of its process, and its successor in the same
 //! process.
 
 use std::collections::BTreeSet;
@@ -11,22 +11,22 @@ use crate::ids::Epoch;
 use crate::member::{VolumeAddress, member_parts};
 
 impl Client {
-    /// It cannot go on: more nodes are away than the array can do without.
+    /// Returns whether the array cannot continue: more nodes are away than it can do without.
     pub(crate) fn has_too_few(&self) -> bool {
         self.parts.has_too_few()
     }
 
-    /// It was not started: its members hold something else than what it was made from.
+    /// Returns whether the start failed because the members differ from those in the configuration.
     pub(crate) const fn is_outdated(&self) -> bool {
         self.parts.ownership.is_outdated()
     }
 
-    /// Why it could not start, if it was not for nodes that it lost.
+    /// Returns why the client could not start, for a reason other than lost nodes.
     pub(crate) const fn refused(&self) -> Option<&Refusal> {
         self.parts.ownership.refused()
     }
 
-    /// Gives up all connections, and with them whatever is under way.
+    /// Abandons all connections, and with them everything under way.
     pub(crate) fn retire(&mut self) {
         self.keeper_side.retire(&mut self.parts);
         self.parts.close_visits();
@@ -34,14 +34,14 @@ impl Client {
         self.drain();
     }
 
-    /// Nothing of it is in flight any more.
+    /// Returns whether nothing of the client is in flight any more.
     pub(crate) fn has_retired(&self) -> bool {
         let Parts { out, sessions, engine, shared, .. } = &self.parts;
         let nothing = out.is_empty() && out.ios.is_empty();
         nothing && engine.has_no_requests(shared) && !sessions.list.any_connected()
     }
 
-    /// Where its members are, spares and those that it has lost, or not found so far, too.
+    /// Returns the addresses of its members, including spares, lost and absent ones.
     pub(crate) fn places(&self) -> Vec<VolumeAddress> {
         let list = &self.parts.sessions.list;
         let members = list.roles().filter_map(|role| list.get(role).member.as_ref());
@@ -64,21 +64,22 @@ impl Client {
         self.parts.keeper.view().is_stopping()
     }
 
-    /// Whatever was answered before it is there, if in these epochs it was not. Journals for parts
-    /// of stripes alone do not have what gave whole stripes new content.
+    /// Returns whether all data answered before this client is there, given the epochs with losses.
+    /// Journals for parts of stripes alone are no proof: they lack writes of whole stripes.
     pub(crate) fn has_kept_all(&self, lossy: &BTreeSet<Epoch>) -> bool {
         self.parts.ownership.fits_after(lossy)
             || self.parts.engine.journals.are_used() && !self.parts.engine.journals.parts.only
     }
 
-    /// Its epoch, if it may have recorded a view that says nothing of what was lost before it.
+    /// Returns the epoch, if a view was recorded in it that may not mention earlier losses.
     pub(crate) fn lossy_epoch(&self, lossy: &BTreeSet<Epoch>) -> Option<Epoch> {
         let ownership = &self.parts.ownership;
         let epoch = ownership.view()?.epoch;
         if ownership.fits_after(lossy) { None } else { Some(epoch) }
     }
 
-    /// The client that comes after this one, to which nobody may come in between.
+    /// Returns the configuration of the successor of this client; no other client may come in
+    /// between.
     pub(crate) fn followed_by(&self, config: ClientConfig) -> ClientConfig {
         let params = config.params;
         let params =

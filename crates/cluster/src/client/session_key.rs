@@ -1,32 +1,32 @@
-//! Which of the client's sessions one is, [`SessionKey`].
+//! Keys of the client's sessions, [`SessionKey`].
 
 use braid_array::Role;
 
-/// What a session of the client is for. A role is one of these, and the others have none.
+/// Purpose of a session. Only a member's session has a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::client) enum SessionKey {
-    /// With the node that has this role, or is to have it.
+    /// Session with the node that has this role, or is to have it.
     Member(Role),
-    /// With a node to which a member is copied.
+    /// Session with a node to which a member is copied.
     CopyTarget,
-    /// For a look at a member that was absent at the start.
+    /// Visit of a member that was absent at the start.
     AbsentVisit,
-    /// With a node whose member has left the array.
+    /// Visit of a node whose member has left the array.
     DepartedVisit,
 }
 
 impl SessionKey {
-    /// Those besides the roles, as they come in a list of all.
+    /// Keys without a role, in the order of a list of all sessions.
     pub(in crate::client) const BESIDE: [Self; 3] =
         [Self::CopyTarget, Self::AbsentVisit, Self::DepartedVisit];
 
-    /// Those of the members of an array with so many roles, and behind them that of the copy
+    /// Returns the keys of the members of an array with this many roles, followed by the copy
     /// target.
     pub(in crate::client) fn of_members(nodes: u16) -> impl Iterator<Item = Self> {
         Role::all(nodes).map(Self::Member).chain([Self::CopyTarget])
     }
 
-    /// That of an entry in a list of all sessions.
+    /// Returns the key of an entry in a list of all sessions.
     pub(in crate::client) const fn at(index: usize, nodes: u16) -> Self {
         match index.checked_sub(nodes as usize) {
             None => Self::Member(Role::at(index)),
@@ -34,7 +34,7 @@ impl SessionKey {
         }
     }
 
-    /// Where it is in a list of all sessions, or in one that ends with the copy target.
+    /// Returns the index in a list of all sessions, or in one that ends with the copy target.
     pub(in crate::client) fn index(self, nodes: u16) -> usize {
         let beside = usize::from(nodes);
         match self {
@@ -45,7 +45,7 @@ impl SessionKey {
         }
     }
 
-    /// The role, if it is the session of one.
+    /// Returns the role of a member's session.
     pub(in crate::client) const fn role(self) -> Option<Role> {
         match self {
             Self::Member(role) => Some(role),
@@ -53,7 +53,7 @@ impl SessionKey {
         }
     }
 
-    /// It ends with the negotiation.
+    /// Returns whether the session ends with the negotiation.
     pub(in crate::client) const fn is_visit(self) -> bool {
         matches!(self, Self::AbsentVisit | Self::DepartedVisit)
     }

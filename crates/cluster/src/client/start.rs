@@ -1,10 +1,10 @@
-//! The start of an array, from the first connection to where it can serve.
+//! Start of an array, from the first connection until it can serve.
 //!
 //! ```text
 //! connected ─► taken over ─► volumes open, prepared ─► journals are read ─► wired ─► running
 //! ```
-//! Nodes are wired to each other when all are prepared. Who only has a look asks for no votes, and
-//! needs no wires for reads.
+//! Nodes are wired to each other when all are prepared. A client that only inspects asks for no
+//! votes, and needs no wires for reads.
 
 use braid_array::{Action, Refusal};
 
@@ -27,7 +27,7 @@ impl Parts {
         self.start_goes_on();
     }
 
-    /// The array is taken over: volumes are opened.
+    /// Opens the volumes once the array is taken over.
     pub(super) fn open_volumes(&mut self) {
         let (sessions, mut net) = self.sessions();
         for key in sessions.list.roles().map(SessionKey::Member) {
@@ -38,7 +38,7 @@ impl Parts {
     }
 
     /// Wires the nodes when all are prepared; serves when all are ready. When too many are lost the
-    /// others are given up, whatever they were asked: each comes by here when it is gone.
+    /// others are abandoned, whatever is pending; each of these losses calls this again.
     pub(super) fn start_goes_on(&mut self) {
         if !self.is_starting() {
             return;
@@ -55,7 +55,8 @@ impl Parts {
         }
     }
 
-    /// Who only has a look needs no journals.
+    /// Returns whether the nodes may be wired: the journals are resolved, or an inspection needs
+    /// none.
     fn may_be_wired(&mut self) -> bool {
         if self.sessions.looks() {
             return true;
@@ -64,7 +65,7 @@ impl Parts {
         engine.journals.are_ready(&mut cx)
     }
 
-    /// Goes on with what journals held when nothing is waited for, and views say who was lost.
+    /// Advances the replay of journals once no answer is awaited and views exclude the lost nodes.
     pub(super) fn start_journals(&mut self) {
         if !self.is_starting() {
             return;
@@ -82,8 +83,8 @@ impl Parts {
         }
     }
 
-    /// The node is there, but another client has the volume, or it has no room: the array must not
-    /// go on as if the node were dead.
+    /// Gives up the start: the node is there, but another client has the volume, or the node has no
+    /// room. The array must not continue as if the node were dead.
     pub(super) fn give_up(&mut self, key: SessionKey, why: Refusal) {
         let (ownership, mut cx, _) = self.ownership();
         ownership.give_up(&mut cx, key, why);

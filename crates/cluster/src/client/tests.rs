@@ -96,7 +96,7 @@ const fn incarnation(role: Role) -> u64 {
     9 + role.0 as u64
 }
 
-/// What a node says to a message, when all is well.
+/// Returns the answer of a healthy node.
 fn answer(role: Role, message: &Message) -> Option<Message> {
     match *message {
         Message::OpenVolume { tag, .. } => {
@@ -123,7 +123,8 @@ fn answer(role: Role, message: &Message) -> Option<Message> {
     }
 }
 
-/// Has the nodes answer, save what `ignores` says, until nothing more comes; what comes besides.
+/// Lets the nodes answer, except where `ignores` is true, until no more messages come. Returns the
+/// other actions.
 fn run(client: &mut Client, ignores: impl Fn(u16, &Message) -> bool) -> Vec<Action> {
     let mut rest = Vec::new();
     loop {
@@ -251,7 +252,7 @@ fn store(client: &mut Client, place: (Position, Generation)) {
     }
 }
 
-/// How many such messages are sent.
+/// Returns the number of such messages sent.
 fn said(actions: &[Action], such: impl Fn(&Message) -> bool) -> usize {
     let is_such = |action: &&Action| match action {
         Action::Fabric(FabricOp::Send { bytes, .. }) => {
@@ -295,7 +296,7 @@ fn read_block(client: &mut Client, block: u64) {
 /// Requests that are over, by id.
 type Over = Vec<(u64, Result<(), RequestError>)>;
 
-/// Carries out computations; the requests that complete, and what is left.
+/// Carries out computations. Returns the requests that complete, and the other actions.
 fn compute(client: &mut Client) -> (Over, Vec<Action>) {
     let mut over = Vec::new();
     let mut rest = Vec::new();

@@ -1,14 +1,13 @@
 //! The order of one turn.
 //!
-//! Whenever anything is done, what the machines have for each other is carried out first, with
-//! [`drain`](Client::drain): what the keeper asks for, the losses of nodes, one at a time, and the
-//! events of votes and sessions, each in order. No machine calls another one by itself, so nothing
-//! changes beneath one that is at something.
+//! Before anything else is done, [`drain`](Client::drain) carries out the requests of the machines
+//! to each other: the keeper's commands, the losses of nodes, one at a time, and the events of
+//! votes and sessions, each in order. No machine calls another one by itself, so none changes
+//! during a call of another.
 //!
-//! In a turn, when the executor has taken all actions, the keeper and the engine do what they can
-//! without waiting, until neither goes on. Then views record who is lost or in sync; nodes that
-//! come are told, wired and copied to; and members hear which slice-sets are committed, and what is
-//! read.
+//! In a turn, when the executor has taken all actions, the keeper and the engine do everything that
+//! they can without waiting, until neither goes on. Then views record losses and members in sync;
+//! joining nodes are told, wired and copied to; and members are told of commits and reads.
 
 use braid_array::Refusal;
 use braid_array::keeper::LaneReport;
@@ -18,15 +17,15 @@ use super::ownership::OwnershipEvent;
 use super::{Client, Phase};
 
 impl Client {
-    /// Carries out what waits, before anything else is done: losses one at a time, each with what
-    /// the keeper asks for because of it, in order.
+    /// Carries out all pending requests, before anything else is done: losses one at a time, each
+    /// with the commands of the keeper that follow from it, in order.
     pub(super) fn drain(&mut self) {
         while self.drain_one() {
             self.parts.refresh();
         }
     }
 
-    /// Carries one thing out; was there any?
+    /// Carries one request out. Returns whether there was one.
     fn drain_one(&mut self) -> bool {
         let parts = &mut self.parts;
         parts.out.report_to(&mut parts.keeper);
@@ -47,7 +46,7 @@ impl Client {
         true
     }
 
-    /// What votes and views have come to.
+    /// Handles an event of votes and views.
     fn ownership_event(&mut self, event: OwnershipEvent) {
         match event {
             OwnershipEvent::Resolved { stale, fits } => {
@@ -65,8 +64,8 @@ impl Client {
         }
     }
 
-    /// Has the keeper do what it can do now, and opens the slice-sets that wait for it. Did any go
-    /// on, so that there may be more to do?
+    /// Drives the keeper, and opens the slice-sets that wait for it. Returns whether any slice-set
+    /// or flush went on, so that there may be more to do.
     fn advance_keeper(&mut self) -> bool {
         loop {
             self.parts.hear_reports();
@@ -95,7 +94,7 @@ impl Client {
         }
     }
 
-    /// Time has gone on: what is due is begun, or given up.
+    /// Begins or abandons whatever is due at this time.
     pub(super) fn tick(&mut self) {
         let (sessions, mut net) = self.parts.sessions();
         sessions.tick(&mut net);
@@ -113,9 +112,9 @@ impl Client {
         }
     }
 
-    /// Does whatever can be done without waiting: what the keeper and the engine can go on with,
-    /// then what follows from that for views and nodes that come and go, and in the end what nodes
-    /// are told of slice-sets and reads.
+    /// Executes everything that is possible without waiting: first the steps of the keeper and the
+    /// engine, then the consequences for views and for joining and leaving nodes, and in the end
+    /// messages to nodes on slice-sets and reads.
     pub(super) fn run_ready(&mut self) {
         if matches!(self.parts.phase, Phase::Setup | Phase::Stopped) {
             return;

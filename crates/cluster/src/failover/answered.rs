@@ -1,43 +1,43 @@
-//! What was answered of what changed the array, and how much of that is durable, [`Answered`].
+//! Answered requests that changed the array, and the part of them that is durable, [`Answered`].
 
-/// Requests that changed something and were answered. When nodes have lost their memories, those
-/// may be gone that no flush had made durable. Flushes say so then, until one has that came after
-/// all of these.
+/// Requests that changed the array and were answered. When nodes have lost their memories, requests
+/// that no flush had made durable may be gone. Flushes then fail, until one has failed that came
+/// after all of these.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
     count: u64,
-    /// So many of them, the first, are durable.
+    /// The number of first requests that are durable.
     durable: u64,
-    /// Of so many, the first, some may be gone.
+    /// The number of first requests some of which may be gone.
     gone: Option<u64>,
 }
 
 impl Answered {
-    /// How many there are so far.
+    /// Returns the number of requests so far.
     pub(super) const fn count(&self) -> u64 {
         self.count
     }
 
-    /// One more is answered.
+    /// Adds an answered request.
     pub(super) const fn add(&mut self) {
         self.count += 1;
     }
 
-    /// A flush is answered that the client took after so many.
+    /// Notes an answered flush that the client took after this many requests.
     pub(super) fn flushed(&mut self, count: u64) {
         self.durable = self.durable.max(count);
     }
 
-    /// What is not durable may be gone.
+    /// Notes that requests which are not durable may be gone.
     pub(super) fn forget_memory(&mut self) {
         if self.count > self.durable {
             self.gone = Some(self.count);
         }
     }
 
-    /// A flush comes that is to fail, as something may be gone: it came after so many. Whoever
-    /// hears of it knows that all before may be gone, and nothing of what was answered while it was
-    /// under way.
+    /// Returns whether a flush is to fail, as requests may be gone; the flush came after `before`
+    /// requests. Its failure reports a possible loss of all requests before it, and of none
+    /// answered while it was under way.
     pub(super) fn tell_of_loss(&mut self, before: u64) -> bool {
         let tells = self.gone.is_some();
         if tells {

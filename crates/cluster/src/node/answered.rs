@@ -1,4 +1,4 @@
-//! Where the answers of the executor go.
+//! Dispatch of the executor's answers.
 
 use braid_array::action::{IoError, IoErrorKind};
 use braid_array::fabric::{Survey, Volume};
@@ -13,7 +13,7 @@ use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::wire::{MAX_LISTED, Message, SessionInfo};
 
 impl Node {
-    /// An operation is over.
+    /// Handles a finished operation.
     pub(super) fn io_done(&mut self, io: IoId, result: Result<Outcome, IoError>) {
         let Some(flight) = self.out.answered(io) else { return };
         let client = flight.client();
@@ -45,7 +45,7 @@ impl Node {
         }
     }
 
-    /// The store has failed: for the log.
+    /// Logs a failure of the store.
     fn storage_failed(&mut self, client: Option<ClientId>, error: IoError) {
         let held = client.and_then(|client| self.volumes.held(client));
         let volume = held.map_or_else(String::new, |held| format!(" {}", held.name));
@@ -127,7 +127,7 @@ impl Node {
         }
     }
 
-    /// An operation of a decision on what a client has left is over.
+    /// Handles a finished operation of a decision on a client's leftovers.
     fn resolve_done(&mut self, orphan: ClientId, ok: bool) {
         let Some(resolved) = self.pipes.resolve_done(orphan, ok, &mut self.out) else { return };
         let Resolved { by, tag, ok } = resolved;
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    /// Bytes were loaded from the arena, or read from a vote file.
+    /// Handles bytes that were loaded from the arena, or read from a vote file.
     pub(super) fn loaded(&mut self, io: IoId, bytes: Vec<u8>) {
         let out = &mut self.out;
         match out.answered(io) {
@@ -160,14 +160,14 @@ impl Node {
         }
     }
 
-    /// A volume was opened, closed or deleted.
+    /// Handles a volume that was opened, closed or deleted.
     pub(super) fn volume_answered(&mut self, io: IoId, result: Result<Volume, Refusal>) {
         if let Some(Flight::Volume { volume }) = self.out.answered(io) {
             self.volumes.answered(&volume, result, &mut self.out);
         }
     }
 
-    /// The store was looked through.
+    /// Handles the result of a survey of the store.
     pub(super) fn surveyed(&mut self, io: IoId, result: Result<Survey, Refusal>) {
         let client = match self.out.answered(io) {
             Some(Flight::Survey { client, tag }) => {
@@ -184,7 +184,8 @@ impl Node {
         self.retire(client);
     }
 
-    /// Which clients beside this one have what, a page of them.
+    /// Answers with a page of the other clients: the connection, the volume, the grant and the ring
+    /// memory of each.
     pub(super) fn tell_sessions(&mut self, client: ClientId, tag: u32, from: u32) {
         let others = self.sessions.clients_from(from);
         let mut known = others.filter(|(id, _)| *id != client);

@@ -1,4 +1,4 @@
-//! What happens on connections, and which machine of the node that is for.
+//! Dispatch of connection events to the machines of the node.
 
 use braid_array::Role;
 use braid_array::fabric::{FabricEvent, PeerId};
@@ -30,7 +30,7 @@ impl Node {
         }
     }
 
-    /// A connection that this node asked for stands.
+    /// Handles a connection that this node asked for and that now stands.
     fn connected(&mut self, peer: PeerId) {
         let Some(Conn::Dialing(client, neighbour)) = self.sessions.conn(peer) else { return };
         let Some(pipe) = self.pipes.of(client) else { return };
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// Something was put into the arena of this node.
+    /// Handles a put into the arena of this node.
     fn placed(&mut self, peer: PeerId, imm: u32) -> Result<(), Violation> {
         match self.sessions.conn(peer) {
             None => Ok(()),
@@ -81,13 +81,13 @@ impl Node {
         }
     }
 
-    /// Is this neighbour of a client's pipeline the other node of its role?
+    /// Returns whether this neighbour of a client's pipeline is the other node of its role.
     fn is_beside(&mut self, client: ClientId, neighbour: Role) -> bool {
         self.pipes.of(client).is_some_and(|pipe| pipe.is_beside(neighbour))
     }
 
-    /// A slice of a pipeline has come, or will not. What is wrong with it is the client's fault,
-    /// or else the client has to know.
+    /// Handles a slice of a pipeline that has come, or will not. A wrong slice ends the client's
+    /// connection, whether the client or another node has sent it.
     fn slice(
         &mut self,
         client: ClientId,
@@ -100,7 +100,8 @@ impl Node {
         if from == Endpoint::Client { result } else { self.blame_client(client, result) }
     }
 
-    /// What another node does wrong in a pipeline its client has to know.
+    /// Ends the connection of a client after a violation by another node of its pipeline, so that
+    /// the client learns of it. Returns the violation if the client is gone.
     fn blame_client(
         &mut self,
         client: ClientId,

@@ -1,4 +1,4 @@
-//! What one machine of a node has for another.
+//! Delivery of results from one machine of a node to another.
 
 use super::ids::{ArrayId, ClientId};
 use super::volumes::{self, Check, OpenRequest};
@@ -6,13 +6,13 @@ use super::votes::{self, Request, Step, Want};
 use super::{Life, Node};
 
 impl Node {
-    /// Has the vote file of an array answer a request.
+    /// Passes a request to the vote file of an array.
     pub(super) fn request_vote(&mut self, array: ArrayId, request: Request) {
         self.votes.request(array, request, &mut self.out);
         self.drive_votes(array, None);
     }
 
-    /// Goes on with the votes of an array, with what came of them first.
+    /// Advances the votes of an array, after handling the event `first`.
     pub(super) fn drive_votes(&mut self, array: ArrayId, first: Option<votes::Event>) {
         let mut event = first.or_else(|| self.votes.run_ready(array, &mut self.out));
         while let Some(current) = event {
@@ -32,7 +32,7 @@ impl Node {
         }
     }
 
-    /// Goes on with a client's search.
+    /// Advances a client's search.
     pub(super) fn drive_search(&mut self, client: ClientId) {
         match self.searches.step(client, &mut self.out) {
             Some(Step::Look { tag, name }) => {
@@ -47,7 +47,7 @@ impl Node {
         }
     }
 
-    /// Passes on what the volumes have for others.
+    /// Delivers the events of the volumes.
     pub(super) fn drive_volumes(&mut self) {
         while let Some(event) = self.volumes.next_event() {
             match event {

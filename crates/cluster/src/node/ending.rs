@@ -1,4 +1,4 @@
-//! How connections, clients and what they had come to an end.
+//! The end of connections, of clients, and of everything that these hold.
 
 use braid_array::fabric::PeerId;
 
@@ -13,13 +13,13 @@ use crate::wire::Message;
 pub const CLEAN_END: &str = "client left";
 
 impl Node {
-    /// Ends a connection on which something was said that no peer says.
+    /// Ends a connection whose peer has violated the protocol.
     pub(super) fn abandon(&mut self, peer: PeerId, why: Violation) {
         hang_up(peer, why, &mut self.out);
         self.lost(peer, why.0);
     }
 
-    /// A connection is over.
+    /// Handles a connection that is over.
     pub(super) fn lost(&mut self, peer: PeerId, reason: &str) {
         match self.sessions.remove(peer) {
             None | Some(Conn::New(_)) => {}
@@ -46,7 +46,7 @@ impl Node {
         }
     }
 
-    /// A client is gone: nothing of it is started any more.
+    /// Ends a client that is gone: nothing of it is started any more.
     fn end(&mut self, client: ClientId) {
         self.out.detach(client);
         self.volumes.disconnected(client, self.pipes.has_leftovers(client));
@@ -56,7 +56,7 @@ impl Node {
         self.retire(client);
     }
 
-    /// Nothing of other clients of this array is taken any more.
+    /// Ends the older clients of this array, so that nothing of theirs is taken any more.
     pub(super) fn end_older(&mut self, grant: Grant, newer: ClientId) {
         let older = self.votes.older(grant, newer);
         let mut peers: Vec<PeerId> = older.filter_map(|id| self.out.peer_of(id)).collect();
@@ -73,8 +73,8 @@ impl Node {
         }
     }
 
-    /// Takes leave of a client that is gone, once nothing uses its memory and its volume, unless it
-    /// has left what the next one decides about.
+    /// Retires a client that is gone, once nothing uses its memory and its volume. A client with
+    /// leftovers is kept until the next one has decided about these.
     pub(super) fn retire(&mut self, client: ClientId) {
         if self.out.is_here(client) || !self.sessions.knows(client) || self.out.uses(client) {
             return;
@@ -92,7 +92,7 @@ impl Node {
         self.volumes.release(client, &mut self.out);
     }
 
-    /// What a client that is gone has left is resolved, or will never be.
+    /// Retires a client whose leftovers are resolved, or will never be.
     pub(super) fn resolved(&mut self, orphan: ClientId) {
         self.volumes.resolved(orphan);
         self.retire(orphan);

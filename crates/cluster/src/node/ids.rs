@@ -1,4 +1,4 @@
-//! What all of the node machine speaks of.
+//! Ids and helpers that all of the node machine uses.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use braid_array::fabric::{Survey, Volume};
 use braid_array::format::Version;
 use braid_array::format::superblock::uuid_text;
 
-/// What a superblock begins with.
+/// First bytes of a superblock.
 const MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 const MAJOR: [u8; 4] = 1_u32.to_le_bytes();
 
@@ -18,7 +18,7 @@ pub(super) struct ClientId(pub(super) u32);
 /// An array, by its id.
 pub(super) type ArrayId = [u8; 16];
 
-/// What somebody did that no peer does.
+/// Violation of the protocol by a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Violation(pub(super) &'static str);
 
@@ -36,7 +36,7 @@ pub(super) fn text_of(array: ArrayId) -> String {
     uuid_text(Version::V1_2, array)
 }
 
-/// Does this superblock say that the array is clean? `None` where it is no superblock.
+/// Returns whether this superblock says that the array is clean; `None` if it is no superblock.
 pub(super) fn says_clean(superblock: &[u8]) -> Option<bool> {
     const MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
     const RESYNC_OFFSET: usize = 208;
@@ -44,15 +44,15 @@ pub(super) fn says_clean(superblock: &[u8]) -> Option<bool> {
     superblock.starts_with(&MAGIC).then_some(u64::from_le_bytes(*resync_offset) == u64::MAX)
 }
 
-/// Is this the beginning of a superblock of the array? Its sum is not looked at: what is looked at
-/// never changes while somebody writes the rest.
+/// Returns whether this is the beginning of a superblock of the array. The checksum is ignored: the
+/// fields that are read never change while others are being written.
 pub(super) fn is_of(array: &ArrayId, superblock: &[u8]) -> bool {
     superblock.get(0..4) == Some(&MAGIC)
         && superblock.get(4..8) == Some(&MAJOR)
         && superblock.get(16..32) == Some(array)
 }
 
-/// The name behind which there is more than a survey has found.
+/// Returns the name after which a survey has to continue.
 pub(super) fn next_name(found: &Survey) -> Option<&str> {
     if !found.more {
         return None;
@@ -61,7 +61,7 @@ pub(super) fn next_name(found: &Survey) -> Option<&str> {
     volume.max(found.notes.last().map(String::as_str))
 }
 
-/// Does a range end within so many bytes?
+/// Returns whether a range ends within this many bytes.
 pub(super) fn within(sector: u64, bytes: u32, end_bytes: u64) -> bool {
     let start = sector.checked_mul(SECTOR_BYTES);
     let end = start.and_then(|start| start.checked_add(u64::from(bytes)));

@@ -28,7 +28,7 @@ use self::sessions::Sessions;
 use self::volumes::Volumes;
 use self::votes::{Searches, Votes};
 
-/// What to do when a volume cannot be read, written or flushed.
+/// Advice for a volume that cannot be read, written or flushed.
 const STORAGE: &str = "look at the storage of this node";
 
 /// Memory for rings.
@@ -36,7 +36,7 @@ const STORAGE: &str = "look at the storage of this node";
 pub struct RingUse {
     /// In use by pipelines.
     pub used_bytes: u64,
-    /// What there is.
+    /// Total memory.
     pub limit_bytes: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct RingUse {
 #[derive(Debug)]
 enum Life {
     Serving,
-    /// Volumes are being closed; what went wrong with them.
+    /// Volumes are being closed; the first failure, if there was one.
     Stopping {
         id: CommandId,
         trouble: Option<Refusal>,
@@ -52,34 +52,32 @@ enum Life {
     Stopped,
 }
 
-/// A storage node, or a witness, as a machine: it keeps volumes for clients, takes its part of each
-/// slice-set as the client's [`Pipeline`](crate::Pipeline) says, and answers reads. Volumes, vote
-/// files and bytes are the executor's.
+/// A storage node, or a witness, as a machine: a node keeps volumes for clients, takes its part of
+/// each slice-set as the client's [`Pipeline`](crate::Pipeline) prescribes, and answers reads.
+/// Volumes, vote files and bytes are the executor's.
 ///
-/// It owns machines that do not know one another, and passes on between them: *sessions* (the
-/// connections, and who is at their other ends), *volumes* that are open, *votes* and the
-/// *searches* before one is forgotten, and *pipelines* of clients, each with its journal. What they
-/// ask of the executor, and what answers clients, goes to *out*.
+/// The node owns machines that do not know one another, and passes messages between them:
+/// *sessions* (the connections and their peers), *volumes* that are open, *votes* and the
+/// *searches* before one is forgotten, and *pipelines* of clients, each with its journal. Requests
+/// to the executor, and answers to clients, go to *out*.
 ///
 /// Order of calls: [`new`](Self::new), then [`as_witness`](Self::as_witness) or
 /// [`with_limit`](Self::with_limit) where these apply; then the calls of [`Machine`], `poll` and
 /// `handle`. A node serves no block requests, has no deadline, and knows one command,
-/// `Command::Stop`: it hangs up on everybody, closes the volumes, answers, and is stopped.
+/// `Command::Stop`: the node hangs up on all peers, closes the volumes, answers, and is stopped.
 ///
-/// One turn, of one event: it goes to the one machine that it is for; what that has for others
-/// (a grant that ends older clients, a decision that is stored) is passed on at once, in the order
-/// in which it came about. Then a client that is gone is retired, if nothing of it is in flight any
-/// more; then searches go on with what the volumes have found; then a node that stops looks whether
-/// all is closed.
+/// One turn handles one event, in the one machine that it is for. Consequences for other machines
+/// (a grant that ends older clients, a decision that is stored) are delivered at once, in order.
+/// Next, a client that is gone is retired if nothing of it is in flight any more, searches continue
+/// with the results of the volumes, and a stopping node checks whether everything is closed.
 ///
 /// Order of messages on a client's connection: be granted the array, open a volume, set up a
-/// pipeline and have it connected to the other nodes; then slice-sets, reads and flushes. What a
-/// client that is gone leaves prepared stays until its successor resolves it. A client that breaks
-/// the rules loses its connection, and its pipeline ends; it cannot do harm to others, nor to this
-/// process.
+/// pipeline and have it connected to the other nodes; then slice-sets, reads and flushes. Leftovers
+/// of a client that is gone stay until its successor resolves them. A client that breaks the rules
+/// loses its connection, and its pipeline ends. No client can harm others, or this process.
 ///
 /// Memory is bounded: every pipeline has one ring, of which the base is granted when it is set up,
-/// and the rest when the client asks for it; what does not fit is refused.
+/// and the rest when the client asks for it. A request that does not fit is refused.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
@@ -94,8 +92,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that gives this part of the arena to pipelines, save for a few pages of its own. No
-    /// other has its id. The incarnation is a random number, not 0, that is drawn at each start.
+    /// Creates a node that gives this part of the arena to pipelines, except for a few pages of its
+    /// own. The id is unique among nodes. The incarnation is a random number other than 0, drawn at
+    /// each start.
     #[must_use]
     pub fn new(ring_space: Scratch, id: NodeId, incarnation: u64) -> Self {
         let mut space = ring_space;
@@ -112,26 +111,26 @@ impl Node {
         }
     }
 
-    /// One that keeps no volumes, and only votes.
+    /// Turns the node into a witness, which keeps no volumes and only votes.
     #[must_use]
     pub fn as_witness(self) -> Self {
         Self { witness: true, ..self }
     }
 
-    /// One that gives pipelines this much memory, of more addresses: rings are granted in part.
+    /// Limits the memory of pipelines to less than the address range: rings are granted in part.
     #[must_use]
     pub const fn with_limit(mut self, bytes: u64) -> Self {
         self.pipes.set_limit(bytes);
         self
     }
 
-    /// How much memory pipelines use.
+    /// Returns the use of ring memory by pipelines.
     #[must_use]
     pub fn ring_use(&self) -> RingUse {
         self.pipes.ring_use()
     }
 
-    /// Does anybody wait for a vote to be forgotten?
+    /// Returns whether a client waits for a vote to be forgotten.
     #[must_use]
     pub fn is_forgetting(&self) -> bool {
         self.searches.any()

@@ -1,13 +1,13 @@
-//! How the vote files of arrays are called.
+//! Names of the vote files of arrays.
 
 use std::fmt::Write;
 
 use super::ids::ArrayId;
 
-/// How the notes of arrays end, after the array's id. No volume is called so.
+/// Suffix of the name of an array's note, after the array's id. No volume has such a name.
 pub const NOTE_ENDING: &str = ".vote";
 
-/// The name of an array's note.
+/// Returns the name of an array's note.
 pub(crate) fn note_name(array: ArrayId) -> String {
     let mut name = String::new();
     for (index, byte) in array.iter().enumerate() {
@@ -17,7 +17,7 @@ pub(crate) fn note_name(array: ArrayId) -> String {
     name + NOTE_ENDING
 }
 
-/// The array whose note is called so, if it is one.
+/// Returns the array whose note has this name, if there is one.
 pub(crate) fn array_of_note(name: &str) -> Option<ArrayId> {
     let digits: String = name.strip_suffix(NOTE_ENDING)?.split('-').collect();
     let array = u128::from_str_radix(&digits, 16).ok()?.to_be_bytes();

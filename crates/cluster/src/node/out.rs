@@ -1,4 +1,4 @@
-//! What a node asks of its executor, and what it remembers until it is answered.
+//! Requests of a node to its executor, and their context until they are answered.
 
 mod answers;
 
@@ -18,20 +18,20 @@ use super::ids::{ArrayId, ClientId};
 use crate::ids::{Epoch, Position, Slot};
 use crate::wire::Message;
 
-/// What an answer is about.
+/// Context of an operation in flight.
 #[derive(Clone, Debug)]
 pub(super) enum Flight {
     /// A task of the slice-set at a position.
     Task { client: ClientId, position: Position, task: u16 },
-    /// What a task is to store, compared with what is there.
+    /// Comparison of the content that a task stores with the stored content.
     Same { client: ClientId, position: Position, task: u16 },
     /// A read into a slot.
     Read { client: ClientId, slot: Slot },
-    /// What was read into a slot becomes its digest.
+    /// Digest of the content of a slot.
     Digest { client: ClientId, slot: Slot },
-    /// The put of what was read.
+    /// The put of content that was read.
     ReadPut { client: ClientId, slot: Slot },
-    /// What came from the node that is copied, into the store.
+    /// Store of a copy that came from the copied member's node.
     StoreCopied { client: ClientId, tag: u32, slot: Slot },
     /// A flush that a client asked for.
     Flush { client: ClientId, tag: u32 },
@@ -41,15 +41,15 @@ pub(super) enum Flight {
     MetaLoad { client: ClientId, tag: u32, page: Buf, look: bool },
     /// A few bytes on their way from a page into the store.
     MetaWrite { client: ClientId, tag: u32, page: Buf, sector: u64 },
-    /// Something of the journal.
+    /// An operation of the journal.
     Journal { client: ClientId },
-    /// What was read of the journal, on its way into a message.
+    /// Bytes that were read of the journal, on their way to the scan.
     JournalLoad { client: ClientId },
-    /// The CRC of what is recorded.
+    /// The CRC of content that is recorded.
     JournalSum { client: ClientId, record: usize },
     /// The header of the journal.
     JournalTrim { client: ClientId },
-    /// Something of the decision on what a client has left.
+    /// An operation of a decision on a client's leftovers.
     Resolve { orphan: ClientId },
     /// The last flush before a volume is closed.
     LastFlush { volume: Arc<str> },
@@ -68,7 +68,7 @@ pub(super) enum Flight {
 }
 
 impl Flight {
-    /// Is it about what a volume holds?
+    /// Returns whether the operation concerns the content of a volume.
     pub(super) const fn is_of_storage(&self) -> bool {
         matches!(
             self,
@@ -84,7 +84,7 @@ impl Flight {
         )
     }
 
-    /// The client whose memory or volume it uses.
+    /// Returns the client whose memory or volume the operation uses.
     pub(super) const fn client(&self) -> Option<ClientId> {
         match self {
             Self::Task { client, .. }
@@ -118,15 +118,15 @@ impl Flight {
 pub(super) struct Out {
     actions: VecDeque<Action>,
     flights: Slab<Flight>,
-    /// Of clients that are connected.
+    /// Connections to clients.
     lines: BTreeMap<ClientId, Line>,
     /// When each operation on a volume began that is not answered.
     storing: BTreeMap<IoId, Instant>,
     pub(super) now: Instant,
     next_peer: u32,
-    /// Of all slices that have come, for any client.
+    /// Bytes of all slices that have come, for any client.
     pub(super) received_bytes: u64,
-    /// Clients of which something is to be recorded.
+    /// Clients with slice-sets to record.
     to_record: Vec<ClientId>,
 }
 
@@ -135,7 +135,8 @@ impl Out {
         self.actions.pop_front()
     }
 
-    /// Something of this client is to be recorded, once all that is prepared with it is known.
+    /// Queues the client for recording, which happens once all slice-sets prepared in this turn are
+    /// known.
     pub(super) fn record_later(&mut self, client: ClientId) {
         if !self.to_record.contains(&client) {
             self.to_record.push(client);
@@ -146,31 +147,31 @@ impl Out {
         self.to_record.pop()
     }
 
-    /// Nothing waits for an answer.
+    /// Returns whether no operation is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         self.flights.is_empty()
     }
 
-    /// Takes an operation out when it is answered.
+    /// Removes an operation that is answered, and returns its context.
     pub(super) fn answered(&mut self, io: IoId) -> Option<Flight> {
         let index = usize::try_from(io.0).ok()?;
         self.storing.remove(&io);
         self.flights.try_remove(index)
     }
 
-    /// Does anything that uses this client's memory or volume wait for an answer?
+    /// Returns whether an operation in flight uses this client's memory or volume.
     pub(super) fn uses(&self, client: ClientId) -> bool {
         self.flights.iter().any(|(_, flight)| flight.client() == Some(client))
     }
 
-    /// Tasks of this client that are not answered.
+    /// Returns the number of this client's tasks in flight.
     pub(super) fn tasks(&self, client: ClientId) -> usize {
         let task = |flight: &Flight| matches!(flight, Flight::Task { .. } | Flight::Same { .. });
         let of = |flight: &Flight| task(flight) && flight.client() == Some(client);
         self.flights.iter().filter(|(_, flight)| of(flight)).count()
     }
 
-    /// Pages in use.
+    /// Returns the number of pages in use.
     pub(super) fn pages(&self) -> usize {
         let has_one = |flight: &Flight| {
             matches!(
@@ -191,7 +192,7 @@ impl Out {
         self.push(Action::Io { io, member, op });
     }
 
-    /// How long the oldest operation on a volume has not been answered, in milliseconds.
+    /// Returns the age of the oldest unanswered operation on a volume, in milliseconds.
     pub(super) fn storage_silent_ms(&self) -> u32 {
         let oldest = self.storing.values().min().map_or(self.now.0, |since| since.0);
         u32::try_from((self.now.0 - oldest) / 1_000_000).unwrap_or(u32::MAX)
@@ -243,7 +244,7 @@ impl Out {
         self.push(Action::Survey { io, after, most });
     }
 
-    /// Something for the log.
+    /// Logs a remark.
     pub(super) fn remark(&mut self, kind: &'static str, text: String) {
         self.push(Action::Notify(ArrayEvent::Remark { kind, text: text.into() }));
     }

@@ -1,4 +1,4 @@
-//! What clients say, and which machine of the node that is for.
+//! Dispatch of clients' messages to the machines of the node.
 
 use braid_array::events::ArrayEvent;
 use braid_array::{Action, IoOp, Refusal, Role};
@@ -15,7 +15,7 @@ use crate::pipeline::Params;
 use crate::wire::{MAX_LISTED, MAX_NAME_BYTES, Message, PeerAddress, valid_volume_name};
 
 impl Node {
-    /// A client says something.
+    /// Handles a message of a client.
     pub(super) fn client_message(
         &mut self,
         client: ClientId,
@@ -83,7 +83,7 @@ impl Node {
         pipe.read(slot, request, &mut self.out)
     }
 
-    /// A client asks for something, and waits for the answer.
+    /// Handles a request whose answer the client waits for.
     fn request(&mut self, client: ClientId, message: Message) -> Result<(), Violation> {
         match message {
             Message::Grant { .. }
@@ -128,7 +128,7 @@ impl Node {
         }
     }
 
-    /// Who has an array, and what its predecessor has left.
+    /// Handles a request for a grant, a vote, a view or leftovers.
     fn vote_request(&mut self, client: ClientId, message: Message) -> Result<(), Violation> {
         let granted = self.votes.grant_of(client);
         match message {
@@ -165,7 +165,7 @@ impl Node {
         Ok(())
     }
 
-    /// A client wants an array to be forgotten.
+    /// Begins to forget an array for a client.
     fn forget(&mut self, client: ClientId, tag: u32, array: ArrayId) -> Result<(), Violation> {
         let has = self.votes.grant_of(client).is_some()
             || self.volumes.held(client).is_some()
@@ -214,7 +214,7 @@ impl Node {
         Ok(())
     }
 
-    /// What is asked of a volume that the client has open, or of a pipeline over that.
+    /// Handles a request for the volume that the client has open, or for a pipeline over it.
     fn volume_request(&mut self, client: ClientId, message: Message) -> Result<(), Violation> {
         let held = self.volumes.held(client).cloned();
         let held = held.ok_or(Violation("a request before OpenVolume"))?;

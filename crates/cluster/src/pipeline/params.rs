@@ -1,4 +1,4 @@
-//! What client and nodes agree on, and what to agree on for a given array.
+//! Parameters that client and nodes agree on, and their choice for a given array.
 
 use std::ops::RangeInclusive;
 
@@ -32,10 +32,10 @@ const NARROW_BYTES: u32 = 16 << 10;
 /// Reads that can be under way at one node.
 const READ_WINDOW_BYTES: u32 = 2 << 20;
 
-/// What nodes bear of each other unless somebody says otherwise, in milliseconds.
+/// Tolerated silence between nodes unless specified, in milliseconds.
 const SILENCE_MS: u32 = 4000;
 
-/// What client and nodes agree on.
+/// Parameters that client and nodes agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// Random; the same in all connections of the pipeline.
@@ -50,21 +50,22 @@ pub struct Params {
     pub chunk_bytes: u32,
     /// Stripes of the array.
     pub stripes: u64,
-    /// Who adds parities up. The encoder named here is ignored: it goes with the position.
+    /// The planner of parities. The encoder named here is ignored: each position has its own.
     pub planner: Planner,
-    /// Positions for whole slices. At least as many as nodes: while nodes are missing, those rest
-    /// whose encoder is.
+    /// Positions for whole slices. At least as many as nodes: while nodes are missing, the
+    /// positions whose encoder is missing are not used.
     pub wide: Slots,
     /// Positions for short ranges; their numbers follow.
     pub narrow: Slots,
     /// At every node, for reads.
     pub reads: Slots,
-    /// How long a node bears it that another says nothing, in milliseconds.
+    /// Time for which a node tolerates the silence of another, in milliseconds.
     pub silence_ms: u32,
 }
 
 impl Params {
-    /// Positions and slots that suit an array. Session and epoch are left to the caller.
+    /// Returns parameters with positions and slots that suit an array. Session and epoch are left
+    /// to the caller.
     ///
     /// # Errors
     /// When there is no such array.
@@ -99,7 +100,7 @@ impl Params {
         })
     }
 
-    /// Can they be those of a pipeline?
+    /// Checks that the parameters can be those of a pipeline.
     pub(super) fn check(&self) -> Result<(), PipelineError> {
         let aligned = |bytes: u32| bytes > 0 && bytes.is_multiple_of(4096);
         let Self { nodes, chunk_bytes, stripes, wide, narrow, reads, .. } = *self;
@@ -120,8 +121,8 @@ impl Params {
         }
     }
 
-    /// The chunk of an array whose user names none: with it blocks are slices, so that a sequential
-    /// writer fills slice-sets as early as can be.
+    /// Returns the default chunk of an array: blocks are slices, so that a sequential writer fills
+    /// slice-sets as early as possible.
     ///
     /// # Errors
     /// When there is no such array.
@@ -130,7 +131,7 @@ impl Params {
     }
 }
 
-/// The longest power of two from 4 KiB on that keeps a slice-set short.
+/// Returns the greatest power of two, from 4 to 64 KiB, that keeps a slice-set short.
 fn slice_bytes(data_blocks: u32) -> u32 {
     let mut bytes = MAX_SLICE_BYTES;
     while bytes > 4096 && bytes.saturating_mul(data_blocks) > MAX_SET_BYTES {

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use braid_array::code::{Content, KnownCode, StripeCode};
 
-/// A schedule with all that nodes have to know of it.
+/// A schedule with everything that nodes need to know for it.
 #[derive(Debug)]
 pub struct PlacedSchedule {
     /// The code of the stripe.
     pub code: Arc<KnownCode>,
     /// The schedule.
     pub schedule: Schedule,
-    /// When it gives a role its blocks back: how.
+    /// The chains, if the schedule gives a role its blocks back.
     pub chains: Option<Chains>,
-    /// Who has no part in it.
+    /// Roles without a part.
     missing: Roles,
     /// By transfer: its slot among those that arrive at its node.
     ranks: Vec<u32>,
@@ -47,7 +47,8 @@ impl PlacedSchedule {
         Self { code, schedule, chains: None, missing, ranks, received, fresh }
     }
 
-    /// Of a slice-set that gives a role its blocks back. A chain has the same slot at every node.
+    /// Creates the schedule of a slice-set that gives a role its blocks back. A chain has the same
+    /// slot at every node.
     pub(super) fn of_chains(code: StripeCode, chains: Chains, missing: Roles) -> Self {
         let nodes = usize::from(code.nodes());
         Self {
@@ -61,12 +62,12 @@ impl PlacedSchedule {
         }
     }
 
-    /// Its slot among those that arrive at its node.
+    /// Returns the slot of a transfer among those that arrive at its node.
     pub(super) fn rank(&self, transfer: usize) -> u32 {
         self.ranks[transfer]
     }
 
-    /// Does this transfer take place in such a slice-set?
+    /// Returns whether this transfer takes place in such a slice-set.
     #[must_use]
     pub fn live(&self, transfer: usize, strategy: WriteStrategy, touched: &Touched) -> bool {
         let transfer = &self.schedule.transfers()[transfer];
@@ -76,10 +77,10 @@ impl PlacedSchedule {
             && (strategy == WriteStrategy::Reconstruct || touched.is_all() || wanted())
     }
 
-    /// What a node does in such a slice-set, save along chains; nothing when it has no part in it.
-    /// The inputs that are data indices below the number of blocks are values in the sense of
-    /// [`WriteStrategy`]. An input that the node gets from its own store does not arrive: see
-    /// [`PlacedSchedule::arrives`].
+    /// Returns the program of a node in such a slice-set, except for chains; empty when the node
+    /// has no part in it. Inputs that are data indices below the number of blocks are values in the
+    /// sense of [`WriteStrategy`]. An input that the node gets from its own store does not arrive:
+    /// see [`PlacedSchedule::arrives`].
     #[must_use]
     pub fn part(&self, node: Role, strategy: WriteStrategy, touched: &Touched) -> Program {
         if self.missing.contains(node) || self.chains.is_some() {
@@ -90,7 +91,7 @@ impl PlacedSchedule {
         Program::partial(&self.schedule, &self.code, node, &live, &stored)
     }
 
-    /// How many blocks each node stores in such a slice-set, by role.
+    /// Returns the number of blocks that each node stores in such a slice-set, by role.
     #[must_use]
     pub fn stores(&self, strategy: WriteStrategy, touched: &Touched) -> Vec<u16> {
         let changes = |number: usize| {
@@ -109,15 +110,15 @@ impl PlacedSchedule {
         stores
     }
 
-    /// Does a live transfer arrive over the network? Not so blocks without new content.
+    /// Returns whether a live transfer arrives over the network; blocks without new content do not.
     #[must_use]
     pub fn arrives(&self, transfer: usize, touched: &Touched) -> bool {
         let data = self.code.data().len();
         transfer >= data || touched.contains(transfer as u32)
     }
 
-    /// The slices that the client sends in such a slice-set, by transfer, and what they are: the
-    /// new content of a block, or the sum of an equation, which the client forms.
+    /// Returns the slices that the client sends in such a slice-set, by transfer, with their
+    /// content: the new content of a block, or the sum of an equation, which the client forms.
     pub fn sent_by_client(
         &self,
         strategy: WriteStrategy,
@@ -133,7 +134,7 @@ impl PlacedSchedule {
         sent.map(|(number, _)| (number, self.code.content(self.code.cell(number))))
     }
 
-    /// The nodes with a part in such a slice-set.
+    /// Returns the nodes with a part in such a slice-set.
     #[must_use]
     pub fn involved(&self, strategy: WriteStrategy, touched: &Touched) -> Vec<Role> {
         let nodes = Role::all(self.code.nodes()).filter(|&node| !self.missing.contains(node));

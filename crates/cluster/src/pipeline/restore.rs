@@ -5,8 +5,8 @@ use crate::schedule::{Chains, Planner};
 use crate::set::{MAX_TRANSFERS, Roles, Set};
 use braid_array::Role;
 
-/// The roles of which blocks are lost while a slice-set gives this role its blocks back; `None`
-/// when it may not be opened.
+/// Returns the roles whose blocks are lost while a slice-set gives this role its blocks back;
+/// `None` when the slice-set may not be opened.
 pub(super) fn lost(nodes: u16, set: &Set, role: Role) -> Option<Roles> {
     let mut lost = set.missing;
     if role.0 < nodes {
@@ -16,7 +16,8 @@ pub(super) fn lost(nodes: u16, set: &Set, role: Role) -> Option<Roles> {
     fits.then_some(lost)
 }
 
-/// The schedule of such a slice-set; `None` when those who have a part in it cannot.
+/// Returns the schedule of such a slice-set; `None` when the nodes with a part in it cannot restore
+/// the blocks.
 pub(super) fn schedule(
     params: &Params,
     variant: u16,

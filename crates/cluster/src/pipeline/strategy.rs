@@ -1,10 +1,10 @@
-//! In which ways a part of a stripe may be written when some roles have no part in it, and which of
-//! them is best.
+//! Ways to write a part of a stripe when some roles have no part in it, and the choice of the best
+//! one.
 
 use crate::set::{Roles, Touched, WriteStrategy};
 use braid_array::code::{Cell, Equation, Part, Recovery, Strategy, StripeCode};
 
-/// The data blocks that the missing roles hold, by index, ascending.
+/// Returns the data blocks that the missing roles hold, by index, ascending.
 pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u32> {
     let cells = (0..).zip(code.data());
     cells.filter(move |(_, cell)| missing.contains(cell.node)).map(|(index, _)| index)
@@ -15,7 +15,7 @@ pub fn lost_blocks(code: &StripeCode, missing: Roles) -> impl Iterator<Item = u3
 pub struct Knowledge<'a> {
     /// Roles that have no part in it.
     pub missing: Roles,
-    /// Tells of a cell whose node has a part whether that node does not know it.
+    /// Returns whether the node of a cell, which has a part, does not know its content.
     pub unknown: &'a dyn Fn(Cell) -> bool,
     /// The sums fit the data, so that they can be changed along with it.
     pub in_step: bool,
@@ -26,7 +26,8 @@ impl Knowledge<'_> {
         !self.missing.contains(cell.node) && !(self.unknown)(cell)
     }
 
-    /// Tells whether sums may be changed by what these blocks differ by: all that changes is known.
+    /// Returns whether sums may be updated by the differences of these blocks: everything that
+    /// changes is known.
     fn differs_by_known(&self, code: &StripeCode, touched: &Touched) -> bool {
         let changes = |cell: Cell| touched.contains(code.number(cell) as u32);
         let known = |cell: Cell| self.missing.contains(cell.node) || !(self.unknown)(cell);
@@ -36,9 +37,9 @@ impl Knowledge<'_> {
         self.in_step && sums.all(|sum| known(sum.parity)) && data.all(|&cell| known(cell))
     }
 
-    /// The blocks that are not written and that nobody knows, where what is written can be known
-    /// without them: all their sums are unknown, and the others, among them all that are held of
-    /// what is written to lost members, are formed anew and tell that.
+    /// Returns the blocks that are neither written nor known to any node, if the written content
+    /// can be known without them. All their sums are unknown. The other sums, among them all held
+    /// sums of content written to lost members, are formed anew and restore that content.
     fn not_needed(&self, code: &StripeCode, touched: &Touched) -> Option<Vec<u32>> {
         let held = |sum: &&Equation| !self.missing.contains(sum.parity.node);
         if !code.equations().iter().filter(held).any(|sum| (self.unknown)(sum.parity)) {
@@ -73,25 +74,25 @@ impl Knowledge<'_> {
 /// A way to write some blocks of a part of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// How its sums come about.
+    /// Strategy of its sums.
     pub strategy: WriteStrategy,
-    /// All blocks that are put. See [`brought_back`](Self::brought_back) for what the client has to
-    /// have before.
+    /// All blocks that are put. See [`brought_back`](Self::brought_back) for the blocks that the
+    /// client needs before.
     pub put: Touched,
-    /// Blocks that nobody knows, and that are not written. Sums of them stay unknown, so that it
-    /// does not matter what is put in place of those that are lost.
+    /// Blocks that are neither written nor known to any node. Sums of them stay unknown, so the
+    /// content that is put in place of the lost ones does not matter.
     pub unknown: Vec<u32>,
 }
 
 impl Way {
-    /// One for which all is known.
+    /// Creates a way for which all blocks are known.
     pub(crate) const fn new(strategy: WriteStrategy, put: Touched) -> Self {
         Self { strategy, put, unknown: Vec::new() }
     }
 
-    /// The lost blocks that the client has to bring back before it puts what it puts, of which some
-    /// were not to be `written`: what a sum that is formed anew needs, or what a sum differs by,
-    /// which the client puts in place of the new content.
+    /// Returns the lost blocks that the client has to restore before it puts slices; some of them
+    /// are not in `written`. A sum that is formed anew needs the block itself. A sum that is
+    /// updated needs the block's difference, which the client puts in place of the new content.
     #[must_use]
     pub fn brought_back(&self, code: &StripeCode, written: &Touched, missing: Roles) -> Vec<u32> {
         let put = &self.put;
@@ -103,7 +104,7 @@ impl Way {
     }
 }
 
-/// The way to write these blocks with the fewest reads and writes of members.
+/// Returns the way to write these blocks with the fewest reads and writes of members.
 #[must_use]
 pub fn write_strategy(code: &StripeCode, touched: &Touched, known: Knowledge<'_>) -> Way {
     let missing = known.missing;
@@ -141,8 +142,9 @@ pub fn write_strategy(code: &StripeCode, touched: &Touched, known: Knowledge<'_>
     Way { strategy, put, unknown }
 }
 
-/// Lost blocks are written, and others are not. Is it less to bring back those that are written,
-/// and change sums by what they differ by, than to bring back the others and form all sums anew?
+/// Returns whether updating the sums costs less than forming them anew, when some lost blocks are
+/// written and others are not. An update restores the written lost blocks, and changes sums by
+/// their differences. Forming anew restores the other lost blocks.
 fn is_less_by_difference(code: &StripeCode, touched: &Touched, missing: Roles) -> bool {
     let is_lost = |cell: Cell| missing.contains(cell.node);
     let bring_back = |written: bool| -> usize {
@@ -159,8 +161,8 @@ fn is_less_by_difference(code: &StripeCode, touched: &Touched, missing: Roles) -
     by_difference < bring_back(false) + rest.len() + stored.len() + held.count()
 }
 
-/// Blocks that are read to bring back a lost one: those of the shortest sum of which nothing else
-/// is lost, or a whole stripe.
+/// Returns the number of blocks that are read to restore a lost one: the other blocks of the
+/// shortest sum without another lost block, or a whole stripe.
 fn read_for(code: &StripeCode, lost: Cell, missing: Roles) -> usize {
     let there = |cell: Cell| cell == lost || !missing.contains(cell.node);
     let sums = code.involved(lost).iter().map(|&sum| &code.equations()[sum]);
@@ -168,9 +170,8 @@ fn read_for(code: &StripeCode, lost: Cell, missing: Roles) -> usize {
     sums.min().unwrap_or(code.data().len())
 }
 
-/// May a slice-set be opened that puts these blocks in this strategy? Every value that goes into a
-/// sum
-/// has to come from somewhere: a block's from its node's store or from the client.
+/// Returns whether a slice-set that puts these blocks with this strategy may be opened. Every value
+/// in a sum needs a source: the store of the block's node, or the client.
 pub(super) fn allowed(
     code: &StripeCode,
     strategy: WriteStrategy,
@@ -192,7 +193,7 @@ pub(super) fn allowed(
     }
 }
 
-/// Does anybody hold a sum of several blocks?
+/// Returns whether a node that is there holds a sum of several blocks.
 fn sums(code: &StripeCode, missing: Roles) -> bool {
     let mut sums = code.equations().iter().filter(|equation| equation.terms.len() > 1);
     sums.any(|equation| !missing.contains(equation.parity.node))

@@ -234,7 +234,7 @@ fn a_small_write_moves_what_it_must() {
     }
 }
 
-/// What nodes are counted to store is what their programs store.
+/// The blocks that nodes are counted to store are those that their programs store.
 #[test]
 fn blocks_stored_are_those_of_the_programs() {
     let kinds = [

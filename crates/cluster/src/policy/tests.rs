@@ -12,7 +12,7 @@ use crate::view::View;
 
 const LATER: u64 = 99;
 
-/// A volume as bytes: what is written is kept by sector.
+/// A volume as bytes: writes are kept by sector.
 #[derive(Clone)]
 struct Disk {
     bytes: u64,

@@ -1,4 +1,4 @@
-//! Trees into transfers.
+//! Conversion of trees into transfers.
 
 use braid_array::Role;
 use std::collections::BTreeMap;
@@ -10,14 +10,15 @@ use braid_array::code::{Cell, Content, StripeCode};
 /// The parent of every node of a tree but the root, which is the parity's node.
 pub(crate) type Tree = BTreeMap<Role, Role>;
 
-/// The client sends the data, the nodes build the parities: one tree for each equation.
+/// Builds the schedule in which the client sends the data and the nodes build the parities, along
+/// one tree for each equation.
 pub(crate) fn from_trees(code: &StripeCode, trees: &[Tree]) -> Schedule {
     let homes: Vec<Role> = code.data().iter().map(|cell| cell.node).collect();
     to_homes(code, &homes, trees.iter().map(Some))
 }
 
-/// The same when the client sends data blocks to these nodes, by index. An equation without a tree
-/// is not summed.
+/// Builds the same schedule when the client sends data blocks to these nodes, by index. An equation
+/// without a tree is not summed.
 pub(super) fn to_homes<'a>(
     code: &StripeCode,
     homes: &[Role],
@@ -36,7 +37,7 @@ pub(super) fn to_homes<'a>(
     Schedule { nodes: code.nodes(), transfers: builder.transfers, sums }
 }
 
-/// The client sends everything.
+/// Builds the schedule in which the client sends everything.
 pub(super) fn from_client_only(code: &StripeCode) -> Schedule {
     let mut transfers = from_client(code);
     let mut sums = Vec::new();
@@ -58,7 +59,7 @@ fn sent_by_client(code: &StripeCode, cell: Cell) -> Transfer {
 
 struct Builder<'a> {
     code: &'a StripeCode,
-    /// By data index: to whom the client sends it.
+    /// By data index: the node that the client sends it to.
     homes: &'a [Role],
     transfers: Vec<Transfer>,
     /// Data index, from, to: the transfer of the block itself.
@@ -92,7 +93,7 @@ impl Builder<'_> {
         self.gather(&branches, equation.parity.node)
     }
 
-    /// What a node adds up for this parity.
+    /// Returns the inputs that a node adds up for this parity.
     fn gather(&mut self, branches: &Branches, node: Role) -> Vec<Input> {
         let own = branches.own.get(&node).into_iter().flatten();
         let mut inputs: Vec<Input> =

@@ -1,9 +1,9 @@
-//! Who sends what to whom while a stripe is written.
+//! Schedules: the transfers between client and nodes while a stripe is written.
 //!
 //! A schedule is one in-tree for each parity, rooted at the parity's node and spanning the nodes
-//! that hold its data: every node sends to its parent the sum of its own block and of what its
-//! children sent. A node without children sends its block as it is, and when two trees want the
-//! same block over the same arc it is sent once.
+//! that hold its data. Every node sends its parent the sum of its own block and of the blocks from
+//! its children. A node without children sends its block as it is. When two trees want the same
+//! block over the same arc, it is sent once.
 
 mod build;
 mod plans;
@@ -24,13 +24,13 @@ use braid_array::code::Terms;
 /// Where a transfer starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Endpoint {
-    /// Whoever writes the stripe.
+    /// The writer of the stripe.
     Client,
     /// A node.
     Node(Role),
 }
 
-/// A block that a node received, and what it is multiplied with before it is added.
+/// A block that a node received, and its coefficient in a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
     /// The number of the transfer with which it came.
@@ -44,17 +44,17 @@ pub struct Input {
 pub struct Transfer {
     /// 0: from the client; otherwise one more than the latest of its inputs.
     pub stage: u16,
-    /// Who sends.
+    /// Sender.
     pub from: Endpoint,
     /// The node that receives.
     pub to: Role,
-    /// What the sender adds up; empty for the client.
+    /// Inputs that the sender adds up; empty for the client.
     pub inputs: Vec<Input>,
-    /// What the block is.
+    /// Content of the block.
     pub terms: Terms,
 }
 
-/// Why there is no such schedule.
+/// Reason why there is no such schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// No static schedule is known.
@@ -63,9 +63,9 @@ pub enum ScheduleError {
     /// An encoder that the stripe does not have.
     #[error("node {node} cannot encode for {nodes} nodes")]
     NoSuchEncoder {
-        /// What was asked for.
+        /// The encoder that was asked for.
         node: Role,
-        /// How many there are.
+        /// Number of nodes.
         nodes: u16,
     },
 }
@@ -79,25 +79,25 @@ impl Advised for ScheduleError {
     }
 }
 
-/// The transfers of one stripe and what becomes of them.
+/// The transfers of one stripe, and their use.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     nodes: u16,
     /// First those of the data blocks from the client, by data index; inputs precede their use.
     transfers: Vec<Transfer>,
-    /// By equation: what the parity's node adds up in the end.
+    /// By equation: the inputs that the parity's node adds up in the end.
     sums: Vec<Vec<Input>>,
 }
 
 impl Schedule {
-    /// Every transfer; a transfer's number is its place here. Transfer `i` below the number of
-    /// data blocks brings data block `i` from the client to its node.
+    /// Returns every transfer; a transfer's number is its place here. Transfer `i` below the number
+    /// of data blocks brings data block `i` from the client to its node.
     #[must_use]
     pub fn transfers(&self) -> &[Transfer] {
         &self.transfers
     }
 
-    /// For each equation of the code, what the node of its parity adds up.
+    /// Returns, for each equation of the code, the inputs that the node of its parity adds up.
     #[must_use]
     pub fn sums(&self) -> &[Vec<Input>] {
         &self.sums
@@ -140,8 +140,9 @@ impl Schedule {
         self.transfers.iter().map(|transfer| transfer.stage + 1).max().unwrap_or(0)
     }
 
-    /// Carries the schedule out with symbols: every node sends only sums of what it has received
-    /// by then, every data block reaches its node and every parity comes out exactly.
+    /// Carries the schedule out with symbols, and checks three things. Every node sends only sums
+    /// of blocks that it has received by then, every data block reaches its node, and every parity
+    /// comes out exactly.
     ///
     /// # Errors
     /// The first transfer or sum that is wrong.

@@ -5,17 +5,17 @@ use super::{Schedule, ScheduleError};
 use braid_array::Role;
 use braid_array::code::{Cell, Equation, StripeCode};
 
-/// Who builds the parities.
+/// Builder of the parities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Planner {
     /// The client, which sends them as it sends data.
     Client,
     /// The nodes, each parity along a chain through the nodes that hold its data.
     Chain,
-    /// One node, which gets the data from the others. Meant to be another for every stripe: then
-    /// nothing moves fewer blocks, and all nodes receive the same.
+    /// One node, which gets the data from the others. A rotation of the encoder from stripe to
+    /// stripe is assumed: then no planner moves fewer blocks, and all nodes receive the same.
     Encoder {
-        /// Which one.
+        /// The encoder.
         node: Role,
     },
     /// The nodes, with as many shared transfers as are known, for pipelines that cannot rotate.
@@ -23,7 +23,7 @@ pub enum Planner {
 }
 
 impl Planner {
-    /// As users write it.
+    /// Returns the name that users write.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,10 +36,11 @@ impl Planner {
 }
 
 impl Schedule {
-    /// The schedule of any code; for the 2-D XOR code ask [`Xor2d`](crate::Xor2d::schedule).
+    /// Returns the schedule of any code; for the 2-D XOR code use
+    /// [`Xor2d`](crate::Xor2d::schedule).
     ///
     /// # Errors
-    /// There is no static one, and encoders are nodes of the stripe.
+    /// [`ScheduleError`] for a static schedule, and for an encoder outside the stripe.
     pub fn plan(code: &StripeCode, planner: Planner) -> Result<Self, ScheduleError> {
         let nodes = code.nodes();
         match planner {
@@ -54,12 +55,11 @@ impl Schedule {
         }
     }
 
-    /// The schedule with this encoder that leaves some nodes out. What they store the client sends
-    /// to the encoder, which adds it up or sends it to who holds a copy; what they add up is not
-    /// formed.
+    /// Returns the schedule with this encoder that leaves some nodes out. The client sends their
+    /// data to the encoder, which adds it up, or sends it on to the holder of a copy. Their sums
+    /// are not formed.
     ///
-    /// # Errors
-    /// Encoders are nodes of the stripe, and there.
+    /// # Errors [`ScheduleError`] for an encoder that is outside the stripe, or left out.
     pub(crate) fn encoded(
         code: &StripeCode,
         encoder: Role,
@@ -80,7 +80,8 @@ impl Schedule {
     }
 }
 
-/// Through the nodes with data, in array order; a copy through the copies before it.
+/// Returns the chain through the nodes with data, in array order; for a copy, through the copies
+/// before it.
 fn chain(code: &StripeCode, number: usize) -> Tree {
     let equation = &code.equations()[number];
     let mut path: Vec<Role> = equation.terms.iter().map(|term| term.cell.node).collect();
@@ -92,7 +93,8 @@ fn chain(code: &StripeCode, number: usize) -> Tree {
     path.windows(2).map(|arc| (arc[0], arc[1])).collect()
 }
 
-/// All to the encoder, the sum from there. A copy needs no encoder.
+/// Returns the tree in which all nodes send to the encoder, and the sum goes on from there. A copy
+/// needs no encoder.
 fn encoder_tree(code: &StripeCode, equation: &Equation, node: Role, homes: &[Role]) -> Tree {
     let root = equation.parity.node;
     let holders = equation.terms.iter().map(|term| homes[code.number(term.cell)]);

@@ -1,4 +1,4 @@
-//! Who sends what to whom while the blocks of one role come back.
+//! Transfers between nodes that give one role its blocks back.
 
 use braid_array::Role;
 use std::collections::BTreeMap;
@@ -11,19 +11,19 @@ use braid_array::code::{Cell, Recovery, StripeCode, Terms};
 pub struct Link {
     /// The row of the role that the chain brings back.
     pub row: u16,
-    /// The transfer with the sum of those who come before in the chain.
+    /// The transfer with the sum of the nodes that come before in the chain.
     pub before: Option<usize>,
-    /// Who sends.
+    /// Sender.
     pub from: Role,
-    /// Who receives.
+    /// Receiver.
     pub to: Role,
-    /// Rows of the sender, ascending, and what they are multiplied with before they are added.
+    /// Rows of the sender, ascending, and their coefficients in the sum.
     pub own: Vec<(u16, u8)>,
 }
 
-/// The transfers that give a role all its blocks of a stripe back. Each block is a sum of blocks
-/// that others hold. It goes along a chain of those nodes: each adds what it holds and sends the
-/// sum on, the last one to the role. So the role receives every block once, and nobody sends or
+/// The transfers that give a role all its blocks of a stripe back. Each block is a sum of blocks of
+/// other nodes. The sum goes along a chain of those nodes: each adds its own blocks and sends the
+/// sum on, the last one to the role. So the role receives every block once, and no node sends or
 /// receives more blocks than come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chains {
@@ -32,8 +32,8 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// As a recovery says, which gives all blocks of the role back; where chains begin differs
-    /// from `turn` to turn, and from row to row.
+    /// Creates the chains of a recovery that gives all blocks of the role back. The beginning of
+    /// chains differs from `turn` to `turn`, and from row to row.
     #[must_use]
     pub fn new(code: &StripeCode, recovery: &Recovery, role: Role, turn: u16) -> Self {
         let mut links: Vec<Link> = Vec::new();
@@ -59,19 +59,19 @@ impl Chains {
         Self { role, links }
     }
 
-    /// Whose blocks come back.
+    /// Returns the role whose blocks come back.
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role
     }
 
-    /// The transfers; one that needs another comes after it.
+    /// Returns the transfers; each comes after those that it needs.
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// As transfers between nodes. What they bring of a node's own is not among their inputs.
+    /// Returns the chains as transfers between nodes. A node's own blocks are not among the inputs.
     pub(crate) fn schedule(&self, code: &StripeCode) -> Schedule {
         let mut transfers: Vec<Transfer> = Vec::new();
         for link in &self.links {

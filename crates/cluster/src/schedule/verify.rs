@@ -4,21 +4,21 @@ use super::{Endpoint, Input, Schedule};
 use braid_array::code::StripeCode;
 use braid_array::code::Terms;
 
-/// What is wrong with a schedule.
+/// Fault of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It is of another stripe.
+    /// The schedule is one of another stripe.
     #[error("the schedule is one of another code")]
     OtherCode,
-    /// A node sends what it has not received, or has not received yet.
+    /// A node sends a block that it has not received, or not yet.
     #[error("transfer {transfer} of the schedule needs transfer {needs}, which is not there yet")]
     NotThere {
-        /// The one that is sent.
+        /// The transfer that is sent.
         transfer: usize,
-        /// What it is made from.
+        /// The transfer that it is made from.
         needs: usize,
     },
-    /// A transfer is not what it says.
+    /// A transfer does not have its declared content.
     #[error("transfer {0} of the schedule does not bring the terms it names")]
     Terms(usize),
     /// A data block does not reach its node.

@@ -91,8 +91,8 @@ fn the_largest_view_fits() {
     assert!(!View { witnesses: vec![long], ..View::default() }.fits());
 }
 
-/// Can two clients, neither of which hears of the other, both go on while node 2 of the voters 0 to
-/// 2 gives its vote to node 3? All that can have been noted then is tried.
+/// Returns whether two clients, neither of which learns of the other, can both go on while node 2
+/// of the voters 0 to 2 gives its vote to node 3. Tries all states that can have been noted then.
 fn two_can_go_on(joint: &View) -> bool {
     let sets = || (0u32..16).map(|bits| (0..4).filter(move |node| bits & 1 << node != 0));
     let sets = || sets().map(|set| set.map(NodeId).collect::<BTreeSet<NodeId>>());

@@ -1,4 +1,4 @@
-//! How the fields of messages become bytes and come back.
+//! Encoding and decoding of the fields of messages.
 
 use std::num::NonZeroU64;
 
@@ -14,10 +14,10 @@ use braid_array::Role;
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// They end before the message does.
+    /// The bytes end before the message does.
     #[error("a message that ends too early")]
     Short,
-    /// They go on after the message.
+    /// The bytes go on after the message.
     #[error("a message with something after its end")]
     Long,
     /// Another kind of message.
@@ -119,7 +119,8 @@ impl<A: Field, B: Field> Field for (A, B) {
     }
 }
 
-/// What messages hold lists of: their number, then one after the other. (Bytes go as a whole.)
+/// Items that messages hold lists of: their number, then one after the other. (Bytes go as a
+/// whole.)
 trait Listed: Field {}
 impl Listed for u64 {}
 impl Listed for NodeId {}

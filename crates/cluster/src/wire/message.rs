@@ -51,10 +51,10 @@ messages! {
         tag: u32,
         /// First sector.
         sector: u64,
-        /// How many bytes; a multiple of 512, at most 4096.
+        /// Number of bytes; a multiple of 512, at most 4096.
         bytes: u32,
     }
-    /// Node: what was to be read.
+    /// Node: the bytes that were read.
     6 Meta {
         /// The number that the request carried.
         tag: u32,
@@ -81,30 +81,31 @@ messages! {
         /// The pipeline.
         params: Params,
     }
-    /// Node: it is set up.
+    /// Node: the pipeline is set up.
     9 PipelineReady {
         /// The number that the request carried.
         tag: u32,
-        /// Where the ring begins in the node's arena: what `Pipeline` counts from.
+        /// Where the ring begins in the node's arena: the base of the offsets of `Pipeline`.
         ring: u64,
-        /// How much its journal holds for this array; 0 without one.
+        /// Size of its journal for this array; 0 without one.
         journal_bytes: u64,
         /// Only slice-sets over a part of a stripe are recorded there.
         parts_only: bool,
     }
     /// Client: connect to the other nodes, of which every one is prepared: the lower role connects
-    /// to the higher. A node that is told of its own role connects to the one that is to take its
-    /// place, to which it is copied; or waits for that one's connection, where no address is told.
-    /// Answer: `Ok`, when all connections stand.
+    /// to the higher. A node that is told of its own role connects to the copy target that is to
+    /// replace it; or waits for that node's connection, where no address is told. Answer: `Ok`,
+    /// when all connections stand.
     10 Connect {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The other nodes that are there.
         peers: Vec<PeerAddress>,
     }
-    /// Node to node, first on a connection: which end of which pipeline it is.
+    /// Node to node, first on a connection: the pipeline and the end of it that the connection
+    /// belongs to.
     11 Join {
-        /// Which pipeline.
+        /// The pipeline.
         session: u64,
         /// The role of the sender.
         role: Role,
@@ -112,8 +113,8 @@ messages! {
         array: [u8; 16],
     }
     /// Client, or the node that relays it: a slice-set begins. Answer to the client: `Prepared`.
-    /// Its slices may arrive before this does. A node that was told by the other one already takes
-    /// it for said once.
+    /// Its slices may arrive before this message. A node that gets the message twice treats it as
+    /// one.
     12 BeginSet {
         /// The slice-set.
         set: Set,
@@ -129,48 +130,48 @@ messages! {
         /// here.
         ok: bool,
     }
-    /// Client: read from the volume into a slot, and put that into the client's arena, announced
-    /// by the number of the slot. Failure: `ReadFailed`.
+    /// Client: read from the volume into a slot, and put the content into the client's arena,
+    /// announced by the number of the slot. Failure: `ReadFailed`.
     14 Read {
         /// The slot.
         slot: Slot,
         /// First sector of the volume.
         sector: u64,
-        /// How many bytes, at most the length of the slot.
+        /// Number of bytes, at most the length of the slot.
         bytes: u32,
         /// Where to, in the client's arena.
         to: u64,
     }
-    /// Client: the same of the digest of what is read, which takes a 64th of the room.
+    /// Client: the same for the digest of the content, which takes a 64th of the room.
     80 Digest {
         /// The slot.
         slot: Slot,
         /// First sector of the volume.
         sector: u64,
-        /// How many bytes to read, at most the length of the slot; a multiple of 4096.
+        /// Number of bytes to read, at most the length of the slot; a multiple of 4096.
         bytes: u32,
         /// Where to, in the client's arena.
         to: u64,
     }
-    /// Client: the same of what is read, into a slot of the node to which this one is copied.
-    /// Answer: `Copied`, when it has been read. Failure: `ReadFailed`.
+    /// Client: read into a slot, and put the content into a slot of the copy target. Answer:
+    /// `Copied`, when the content has been read. Failure: `ReadFailed`.
     81 Copy {
         /// The slot here.
         slot: Slot,
         /// First sector of the volume.
         sector: u64,
-        /// How many bytes to read, at most the length of the slot.
+        /// Number of bytes to read, at most the length of the slot.
         bytes: u32,
         /// The slot there.
         into: Slot,
     }
-    /// Node: it is on its way, if the other node is connected; the slot may be used again.
+    /// Node: the block is on its way, if the other node is connected; the slot may be used again.
     82 Copied {
         /// The slot.
         slot: Slot,
     }
-    /// Client: store what the node that is copied puts into a slot. Answer: `Ok`, when that is
-    /// done.
+    /// Client: store the content that the copied member's node puts into a slot. Answer: `Ok`, when
+    /// it is stored.
     83 StoreCopied {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
@@ -178,7 +179,7 @@ messages! {
         slot: Slot,
         /// First sector of the volume.
         sector: u64,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: u32,
     }
     /// Node: nothing was put; the slot is free.
@@ -197,26 +198,27 @@ messages! {
         /// The number that the request carried.
         tag: u32,
     }
-    /// Node: not done. With a tag that is nobody's, [`PARTING_TAG`](crate::node::PARTING_TAG), the
-    /// reason why the node hangs up; or, of a client, why it does not take the node back.
+    /// Node: not done. With the tag [`PARTING_TAG`](crate::node::PARTING_TAG), which no request
+    /// has: the reason why the node hangs up; from a client, the reason why it does not take the
+    /// node back.
     18 Refused {
         /// The number that the request carried, or `PARTING_TAG`.
         tag: u32,
-        /// Somebody else has what was asked for, and may give it back.
+        /// Busy: another client has the object of the request, and may give it back.
         busy: bool,
-        /// Why.
+        /// Reason.
         reason: String,
-        /// What to do, in words.
+        /// Advice, in words.
         advice: String,
     }
     /// Node to node: a slice will not come, because something went wrong before it.
     19 Missing {
-        /// What would have announced it.
+        /// The announcement of the missing slice.
         imm: u32,
     }
-    /// Node: the new content of its part of a slice-set is in its memory, or cannot be had; nothing
-    /// is stored, and nothing will be sent or needed any more but the client's decision: `Commit`
-    /// or `Abort`. A slice-set whose slices the client has all put is prepared by every node that
+    /// Node: the new content of its part of a slice-set is in its memory, or cannot be had. Nothing
+    /// is stored, and nothing more will be sent or needed but the client's decision: `Commit` or
+    /// `Abort`. A slice-set whose slices the client has all put is prepared by every node that
     /// lives.
     20 Prepared {
         /// The position.
@@ -225,9 +227,9 @@ messages! {
         generation: Generation,
         /// The content is there.
         ok: bool,
-        /// It is not, because of this node's store.
+        /// The content is missing because of this node's store.
         own_fault: bool,
-        /// That has no room.
+        /// The store has no room.
         no_room: bool,
         /// Nodes that this one is not connected to and should be.
         cut_off: Roles,
@@ -235,32 +237,32 @@ messages! {
         /// link is.
         received_bytes: u64,
     }
-    /// Client: what is prepared here takes the place of what is stored, and is to go on at all
-    /// other nodes too. Answer to each: `Finished`.
+    /// Client: the content that is prepared here replaces the stored content, and the same is to
+    /// happen at all other nodes. Answer to each: `Finished`.
     21 Commit {
         /// Positions, each with its generation.
         sets: Vec<(Position, Generation)>,
     }
-    /// Client: what is prepared here is not stored. Answer: `Finished`.
+    /// Client: the content that is prepared here is not stored. Answer: `Finished`.
     22 Abort {
         /// The position.
         position: Position,
         /// Its generation.
         generation: Generation,
     }
-    /// Client: a node is not of the array any more; nothing of it will come.
+    /// Client: a node has left the array; nothing of it will come.
     23 Without {
-        /// Its role; its own is that of the node to which it is copied.
+        /// Its role; the own role stands for the copy target.
         role: Role,
     }
-    /// Node: the connection to another node is over: of slice-sets that this one was to relay,
-    /// nothing will come that has not come by now.
+    /// Node: the connection to another node is over. Slice-sets that this node was to relay will
+    /// not reach the other one any more.
     26 NeighbourLost {
         /// Its role.
         role: Role,
     }
-    /// Client: may all of the ring be used? Answer: `Ok`, or `Refused` when others use the memory;
-    /// until then, and after that, the base alone.
+    /// Client: asks for the use of the whole ring. Answer: `Ok`, or `Refused` when others use the
+    /// memory. Before the answer, and after a refusal, only the base may be used.
     24 LeaseRing {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
@@ -269,55 +271,57 @@ messages! {
     25 ReturnRing {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
-        /// The base neither, until the answer.
+        /// The base is given up, too, until the answer.
         all: bool,
     }
-    /// Client, first on a connection: nobody of a lower epoch shall change anything of this array
+    /// Client, first on a connection: no client of a lower epoch may change anything of this array
     /// any more. Answer: `Granted`, when that is so, or `Outvoted`.
     30 Grant {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Its id.
         array: [u8; 16],
-        /// Of the client.
+        /// Epoch of the client.
         epoch: Epoch,
-        /// The client, by a number that no other has. It alone may be granted an epoch again.
+        /// The client, by a number that no other has. The same client alone may be granted an epoch
+        /// again.
         client: u64,
     }
-    /// Node: it is granted, durably, and nothing of an older client is under way here.
+    /// Node: the epoch is granted, durably, and nothing of an older client is under way here.
     31 Granted {
         /// The number that the request carried.
         tag: u32,
         /// The newest view that was recorded here.
         view: View,
-        /// Another one each time the node starts: whether it has lost what was in its memory.
+        /// A number that changes with each start of the node: tells whether the node has lost its
+        /// memory.
         incarnation: u64,
         /// The node, by a number that no other has.
         node: NodeId,
     }
     /// Node: another client was granted this epoch or a higher one. With
-    /// [`PARTING_TAG`](crate::node::PARTING_TAG) to a client whose time is over by that.
+    /// [`PARTING_TAG`](crate::node::PARTING_TAG): to a client that a higher epoch has ended.
     32 Outvoted {
         /// The number that the request carried, or `PARTING_TAG`.
         tag: u32,
         /// The highest epoch granted.
         granted: Epoch,
     }
-    /// Client: this is how the array stands. Answer: `Ok`, when it is durable.
+    /// Client: the present state of the array. Answer: `Ok`, when it is durable.
     33 StoreView {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
-        /// It.
+        /// The view.
         view: View,
     }
-    /// Anybody: what would be granted of this array? Nothing changes by that. Answer: `VoteIs`.
+    /// Any process: asks for the vote on this array, without any change. Answer: `VoteIs`.
     37 ReadVote {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Its id.
         array: [u8; 16],
     }
-    /// Node: that.
+    /// Node: the vote.
     38 VoteIs {
         /// The number that the request carried.
         tag: u32,
@@ -330,50 +334,51 @@ messages! {
         /// The node, by a number that no other has.
         node: NodeId,
     }
-    /// Client, alone on a connection: the node shall not know any more what it granted and was told
-    /// of this array. Refused while a volume of the node carries a member of it, or a client has
-    /// it. Answer: `Ok`, when that is durable.
+    /// Client, alone on a connection: the node shall forget its grant for this array, and the views
+    /// that it was told of. Refused while a volume of the node carries a member of the array, or a
+    /// client has it. Answer: `Ok`, when that is durable.
     39 Forget {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// The array's id.
         array: [u8; 16],
     }
-    /// Client that was granted the array: what is here of its predecessor's slice-sets? Answer:
-    /// `Leftovers`.
+    /// Client that was granted the array: asks for the leftover slice-sets of its predecessor.
+    /// Answer: `Leftovers`.
     34 ListLeftovers {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// From this one on.
         from: u16,
     }
-    /// Node: that is here.
+    /// Node: the leftovers.
     35 Leftovers {
         /// The number that the request carried.
         tag: u32,
-        /// What the pipeline was, if something is prepared.
+        /// Parameters of the pipeline, if something is prepared.
         params: Option<Params>,
         /// Slice-sets, the latest at each position.
         items: Vec<Leftover>,
-        /// With which one to go on; 0 at the end.
+        /// The next one to list; 0 at the end.
         next: u16,
     }
-    /// Client: of what is prepared here of its predecessors' these go, and all others are dropped.
-    /// Answer: `Ok`, when they are durable.
+    /// Client: commit these prepared slice-sets of its predecessors, and drop all others. Answer:
+    /// `Ok`, when they are durable.
     36 ResolveLeftovers {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// By epoch and version.
         commit: Vec<SetVersion>,
     }
-    /// Client: what did the journal hold when the pipeline was set up? Answer: `JournalEntries`.
+    /// Client: asks for the records that the journal held when the pipeline was set up. Answer:
+    /// `JournalEntries`.
     76 ListJournal {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// From this one on.
         from: u32,
     }
-    /// Node: this.
+    /// Node: the records.
     77 JournalEntries {
         /// The number that the request carried.
         tag: u32,
@@ -381,49 +386,49 @@ messages! {
         mark: SetVersion,
         /// Records, the oldest first.
         items: Vec<JournalEntry>,
-        /// With which one to go on; 0 at the end.
+        /// The next one to list; 0 at the end.
         next: u32,
     }
-    /// Client: store what is recorded, of each place what is newest by epoch and version. Answer:
+    /// Client: store the recorded content, at each place the newest by epoch and version. Answer:
     /// `Ok`, when it is durable.
     78 ReplayJournal {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
-        /// Nothing up to this one.
+        /// Skips records up to this one.
         above: SetVersion,
-        /// Nor these.
+        /// Skips these records.
         without: Vec<SetVersion>,
     }
-    /// Client: everybody has stored durably what was written up to this slice-set: it need not be
-    /// recorded any more. Answer: `Ok`, when that is noted durably.
+    /// Client: all nodes have stored the writes up to this slice-set durably, so that they need no
+    /// records any more. Answer: `Ok`, when that is noted durably.
     79 TrimJournal {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
-        /// It.
+        /// The slice-set.
         mark: SetVersion,
         /// Nothing that is recorded now is needed.
         all: bool,
     }
-    /// Client: is the node there? Answer, whatever else it is at: `Pong`.
+    /// Client: asks for a sign of life. Answer, whatever else the node is doing: `Pong`.
     40 Ping {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
-    /// Node: it is.
+    /// Node: is there.
     41 Pong {
         /// The number that the request carried.
         tag: u32,
-        /// How long the oldest operation on its storage has not been answered, in milliseconds.
+        /// Age of the oldest unanswered operation on its storage, in milliseconds.
         storage_silent_ms: u32,
     }
-    /// Client: what is this node? Needs no volume. Answer: `NodeInfo`.
+    /// Client: asks for the node's status. Needs no volume. Answer: `NodeInfo`.
     42 NodeStatus {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// Volumes and votes behind this one, `next` of the last answer.
         after: String,
     }
-    /// Node: this.
+    /// Node: its status.
     43 NodeInfo {
         /// The number that the request carried.
         tag: u32,
@@ -437,33 +442,34 @@ messages! {
         free_bytes: u64,
         /// Memory for rings.
         ring_bytes: u64,
-        /// That in use.
+        /// Memory for rings in use.
         ring_used_bytes: u64,
         /// Clients that have a volume open.
         clients: u32,
-        /// It keeps no volumes.
+        /// Witness: keeps no volumes.
         witness: bool,
         /// Volumes, in order of their names.
         volumes: Vec<VolumeInfo>,
         /// Arrays of which it keeps a vote.
         votes: Vec<[u8; 16]>,
-        /// Behind which one to go on; empty at the end.
+        /// The name to continue after; empty at the end.
         next: String,
     }
-    /// Client: which other clients have what of this node? Needs no volume. Answer: `Sessions`.
+    /// Client: asks for the other clients, and for what each has of this node. Needs no volume.
+    /// Answer: `Sessions`.
     46 ListSessions {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
         /// From this one on.
         from: u32,
     }
-    /// Node: these.
+    /// Node: the clients.
     47 Sessions {
         /// The number that the request carried.
         tag: u32,
         /// In order of their numbers.
         sessions: Vec<SessionInfo>,
-        /// With which one to go on; 0 at the end.
+        /// The next one to list; 0 at the end.
         next: u32,
     }
     /// Client: remove the volume that it has open for writing, if nobody else has. Answer: `Ok`.
@@ -476,13 +482,13 @@ messages! {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
-    /// Client: which node is this? Needs no volume, and is to be asked before `Grant`, which ends
-    /// what the client has there already. Answer: `Identity`.
+    /// Client: asks for the node's identity. Needs no volume. Asked before `Grant`, which ends what
+    /// the client has there already. Answer: `Identity`.
     64 Identify {
         /// The number that the answer carries, chosen by the sender.
         tag: u32,
     }
-    /// Node: this.
+    /// Node: its identity.
     65 Identity {
         /// The number that the request carried.
         tag: u32,

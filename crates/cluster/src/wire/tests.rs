@@ -9,7 +9,7 @@ use crate::set::{Roles, Touched, WriteStrategy};
 use crate::view::{View, Witness};
 use braid_array::Role;
 
-/// What administrators say, and hear.
+/// Messages to and from administrators.
 fn of_administrators() -> Vec<Message> {
     vec![
         Message::NodeStatus { tag: 10, after: "v".into() },

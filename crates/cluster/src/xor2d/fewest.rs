@@ -11,11 +11,10 @@ use braid_array::code::Cell;
 use braid_array::code::Recovery;
 
 impl Xor2d {
-    /// How one lost node comes back with the fewest reads: 3R²/4 blocks over an even number of
-    /// nodes, 3R²/4 - R + 1 over an odd one, all data for the last node.
+    /// Returns the recovery of one lost node with the fewest reads: 3R²/4 blocks over an even
+    /// number of nodes, 3R²/4 - R + 1 over an odd one, all data for the last node.
     ///
-    /// # Panics
-    /// On a node outside the stripe.
+    /// # Panics On a node outside the stripe.
     #[must_use]
     pub fn fewest_reads(&self, lost: Role) -> Recovery {
         assert!(lost.0 < self.nodes(), "node {lost} outside the stripe");
@@ -35,8 +34,8 @@ impl Xor2d {
         Recovery::by_equations(self.code(), &cells)
     }
 
-    /// Which rows of the lost node come back by their row: half of them, side by side on the path
-    /// that its column and the last one trace through the rows, its row parity among them.
+    /// Returns the rows of the lost node that come back by their row: half of them, side by side on
+    /// the path that its column and the last one trace through the rows, its row parity among them.
     fn rows_to_use(&self, lost: Role) -> Vec<bool> {
         let rows = usize::from(self.rows());
         let mut by_row = vec![false; rows];

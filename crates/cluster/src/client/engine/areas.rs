@@ -1,4 +1,4 @@
-//! Slices of stripes in which something goes on.
+//! Slices of stripes with activity.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::extent::Piece;
 use super::gather::{Fragment, Gather, Patience};
 use crate::client::Key;
 
-/// What goes on in a slice of a stripe.
+/// Activity in a slice of a stripe.
 #[derive(Debug, Default)]
 pub(super) struct Area {
     /// Slice-sets that are open or wait to be opened.
@@ -23,12 +23,12 @@ pub(super) struct Area {
     pub(super) late_reads: Vec<Piece>,
     /// Writes that come next, in order.
     pub(super) gathers: VecDeque<Gather>,
-    /// It is in the list of areas to look at.
+    /// Listed among the areas to look at.
     pub(super) listed: bool,
 }
 
 impl Area {
-    /// Is it written or read by anything that the other must not disturb?
+    /// Returns whether slice-sets or readers use the slice and must not be disturbed.
     pub(super) const fn is_used(&self) -> bool {
         self.sets > 0 || self.readers > 0
     }
@@ -58,7 +58,7 @@ impl Areas {
         self.map.iter()
     }
 
-    /// Does a slice-set change this slice, or wait to?
+    /// Returns whether a slice-set changes this slice, or waits to change it.
     pub(super) fn is_written(&self, key: Key) -> bool {
         self.get(key).is_some_and(|area| area.sets > 0)
     }
@@ -90,7 +90,7 @@ impl Areas {
         Some(key)
     }
 
-    /// Adds a write to what is gathered for a slice.
+    /// Adds a write to the gathered writes of a slice.
     pub(super) fn gather(&mut self, key: Key, fragment: Fragment, patience: Patience) {
         let area = self.entry(key);
         match area.gathers.back_mut() {
@@ -104,8 +104,8 @@ impl Areas {
         self.list(key);
     }
 
-    /// When a gathered write begins next, if nothing else happens; at `lone_at` if it is the only
-    /// one.
+    /// Returns the time when a gathered write begins next if nothing else happens; `lone_at` if it
+    /// is the only one.
     pub(super) fn deadline(&self, now: Instant, lone_at: Option<Instant>) -> Option<Instant> {
         let due = |key: &Key| {
             let patience = &self.get(*key)?.gathers.front()?.patience;
@@ -115,13 +115,13 @@ impl Areas {
         self.listed.iter().filter_map(due).min()
     }
 
-    /// Whether the stripe before it is being written as a whole: then the writer goes on in this
-    /// one as soon as that is answered.
+    /// Returns whether the stripe before this one is being written as a whole. Its writer continues
+    /// in this stripe as soon as that write is answered.
     pub(super) fn is_next(&self, key: Key) -> bool {
         key.before().and_then(|before| self.get(before)).is_some_and(|area| area.whole)
     }
 
-    /// Forgets a slice in which nothing goes on.
+    /// Forgets a slice without activity.
     pub(super) fn tidy(&mut self, key: Key) {
         if self.get(key).is_some_and(|area| !area.is_used() && area.gathers.is_empty()) {
             self.map.remove(&key);
@@ -139,7 +139,7 @@ impl Areas {
         self.list(key);
     }
 
-    /// A slice-set is over.
+    /// Ends a slice-set.
     pub(super) fn set_over(&mut self, key: Key, now: Instant) {
         let Some(area) = self.map.get_mut(&key) else { return };
         area.sets -= 1;
@@ -150,7 +150,8 @@ impl Areas {
         self.answered(key, now);
     }
 
-    /// A stripe is answered. Who hears that it is written as a whole has a moment to send more.
+    /// Notes that a stripe is answered. The writer of a whole stripe then gets a moment to send
+    /// more.
     pub(super) fn answered(&mut self, key: Key, now: Instant) {
         let whole = self.map.get_mut(&key).is_some_and(|area| std::mem::take(&mut area.whole));
         if !whole {

@@ -1,6 +1,6 @@
-//! Comparing a slice of a stripe, for check and repair: every sum is formed and compared with what
-//! is stored. Digests have the same sums, so those of the blocks are all that comes from the nodes;
-//! only where they do not fit every block is read.
+//! Comparing a slice of a stripe, for check and repair: every sum is formed and compared with the
+//! stored one. Digests have the same sums, so those of the blocks are all that comes from the
+//! nodes; only where they do not fit every block is read.
 //!
 //! ```text
 //!  Screening ─► over
@@ -8,8 +8,8 @@
 //!                         └─► Righting ─► Repairing ─► over
 //! ```
 //! Each of the first four carries a plan out. Nothing is written to the slice meanwhile. A repair
-//! ends with a slice-set that makes every sum anew, of the data as they are or, where a data block
-//! is known to be wrong, of what the others say it should be.
+//! ends with a slice-set that makes every sum anew. A data block that is known to be wrong is
+//! replaced by the content that the others yield.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,15 +34,15 @@ use crate::digest::digest_bytes;
 struct Compare {
     fix: Fix,
     code: Arc<KnownCode>,
-    /// Where it lies in the blocks of its stripe.
+    /// Range in the blocks of the stripe.
     extent: Extent,
     stage: Stage,
     run: Run,
     /// Reads all that is stored, and compares it.
     contents: Plan,
-    /// By the numbers of their cells: what is stored, and later what should be.
+    /// By the numbers of their cells: the stored content, and later the correct content.
     strips: Vec<Buf>,
-    /// What is formed to be compared.
+    /// Sums formed for the comparison.
     formed: [Buf; 2],
     doubts: Vec<Doubt>,
     /// Data blocks that are right in memory and wrong on their nodes.
@@ -51,13 +51,13 @@ struct Compare {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Which sums fit, as digests say?
+    /// Digests show which sums fit.
     Screening,
-    /// Which sums fit?
+    /// Contents show which sums fit.
     Fitting,
-    /// Which block makes them not fit?
+    /// The blocks that cause a misfit are searched.
     Doubting,
-    /// What should it hold?
+    /// The correct content of a wrong block is formed.
     Righting,
     /// The slice-set of a repair is on its way.
     Repairing,
@@ -70,8 +70,8 @@ pub(super) struct Compares {
 }
 
 impl Compares {
-    /// Begins with a slice that nobody uses, while all nodes are there. False when there are no
-    /// buffers: then it is to be tried again.
+    /// Begins with an unused slice, while all nodes are there. Returns false when buffers are
+    /// short: then the caller tries again.
     pub(super) fn begin(
         &mut self,
         cx: &mut Cx<'_>,
@@ -135,7 +135,7 @@ impl Compares {
         self.advance(cx, key);
     }
 
-    /// Does the next thing.
+    /// Executes the next steps of a comparison.
     fn advance(&mut self, cx: &mut Cx<'_>, key: Key) {
         loop {
             let Some(compare) = self.map.get_mut(&key) else { return };
@@ -177,7 +177,7 @@ impl Compares {
         }
     }
 
-    /// How many buffers comparisons hold.
+    /// Returns the number of buffers that comparisons hold.
     pub(super) fn buffers(&self) -> usize {
         self.map.values().map(|compare| compare.strips.len() + compare.formed.len()).sum()
     }
@@ -190,7 +190,7 @@ impl Compares {
 }
 
 impl Compare {
-    /// One plan is done. What becomes of the comparison, if there is no other one?
+    /// Begins the stage after a finished plan. Returns the result if that was the last stage.
     fn next_stage(&mut self, cx: &mut Cx<'_>, key: Key) -> Option<Done> {
         let checked = self.run.checked();
         let plan = match self.stage {
@@ -234,7 +234,7 @@ impl Compare {
         None
     }
 
-    /// Tells of blocks that do not fit.
+    /// Reports blocks that do not fit.
     fn tell(&self, cx: &mut Cx<'_>, key: Key, misfit: &Misfit) {
         let index = match misfit.wrong {
             Some(cell) => self.code.first_data(cell),
@@ -259,7 +259,7 @@ impl Compare {
         cx.reader_gone(&self.extent);
     }
 
-    /// What of the array could not be read, and from whom.
+    /// Returns the ranges of the array that could not be read, with the members that failed.
     fn unread(&self, cx: &Cx<'_>, key: Key) -> Vec<Unread> {
         let mut lost: BTreeMap<u32, Vec<MemberId>> = BTreeMap::new();
         for cell in self.run.unread().iter().copied().map(stripe::cell) {

@@ -1,4 +1,4 @@
-//! What every machine of the engine gets with each call.
+//! Context that every state machine of the engine gets with each call.
 
 use std::collections::VecDeque;
 
@@ -24,14 +24,14 @@ use crate::pipeline::{Params, Pipeline};
 use crate::set::Roles;
 use crate::wire::Message;
 
-/// What one machine of the engine has for another: the engine passes it on when the call is over.
+/// Message from one state machine of the engine to another. The engine delivers it after the call.
 #[derive(Debug)]
 pub(super) enum Note {
-    /// A block is there that a slice-set wanted back, or cannot be had.
+    /// A block that a slice-set wanted back is there, or cannot be restored.
     Fetched { position: Position, result: Result<(), RequestError> },
     /// A read that waited for a slice-set to be stored.
     Read(Piece),
-    /// What was answered is to be durable before this request is.
+    /// A flush request waits until everything answered so far is durable.
     Flush(RequestId),
     /// A slice-set was stored by all nodes that have a part in it.
     Stored { key: Key, position: Position },
@@ -45,7 +45,7 @@ pub(super) enum Note {
     Repair { key: Key, contents: Vec<(u32, Buf)> },
 }
 
-/// What the machines of the engine share: the pipeline, the slices of stripes that are in use, the
+/// State shared by the machines of the engine: the pipeline, the slices of stripes in use, the
 /// client's buffers, reads on their way to nodes, requests, and notes from one machine to another.
 #[derive(Debug)]
 pub(in crate::client) struct Shared {
@@ -60,7 +60,7 @@ pub(in crate::client) struct Shared {
 }
 
 impl Shared {
-    /// `long_bytes`: what counts as a long write.
+    /// `long_bytes`: length from which a write counts as long.
     pub(in crate::client) fn new(
         pipeline: Pipeline,
         space: Space,
@@ -135,15 +135,15 @@ impl Shared {
         (block * u64::from(self.params().chunk_bytes) + u64::from(at)) / SECTOR_BYTES
     }
 
-    /// Can anything be lost?
+    /// Returns whether the array has any redundancy.
     pub(in crate::client) fn redundant(&self) -> bool {
         self.space.redundancy() != Redundancy::None
     }
 }
 
-/// One call of the engine: who the members are, what is to be seen of the keeper, where commands
-/// for the outside and reports for the keeper go, and what the machines of the engine share. The
-/// keeper hears the reports when the call is over.
+/// Context of one call of the engine: the members, the visible state of the keeper, the queues of
+/// outgoing commands and of reports for the keeper, and the state that the machines share. The
+/// keeper gets the reports after the call.
 pub(in crate::client) struct Cx<'a> {
     pub(in crate::client) keeper: KeeperView<'a>,
     pub(in crate::client) members: &'a Membership,
@@ -160,17 +160,18 @@ impl Cx<'_> {
         self.members.readable(self.keeper, role)
     }
 
-    /// The roles whose nodes are missing or lost, or do not have all of theirs yet.
+    /// Returns the roles whose nodes are missing, lost, or not in sync.
     pub(super) fn lost(&self) -> Roles {
         Role::all(self.members.nodes()).filter(|&role| !self.readable(role)).collect()
     }
 
-    /// Nothing may change any more.
+    /// Returns whether nothing may change any more.
     pub(super) fn writes_over(&self) -> bool {
         writes_over(self.keeper)
     }
 
-    /// Whoever comes later hears of all that were lost, and of what members do not know.
+    /// Returns whether a later client would learn of all losses, and of all blocks unknown to
+    /// members.
     pub(super) fn losses_told(&self) -> bool {
         self.members.losses_told(self.keeper, self.out) && self.keeper.bad_blocks_told()
     }
@@ -191,12 +192,12 @@ impl Cx<'_> {
         self.out.request((role.into(), peer), kind, self.keeper.now(), message);
     }
 
-    /// A member owes an answer to something that has no tag.
+    /// Notes that a member owes an answer to a message without a tag.
     pub(super) fn owes(&mut self, role: Role) {
         self.report_of(role, LaneReport::Asked);
     }
 
-    /// It has answered that, or is not waited for any more.
+    /// Notes that such an answer has arrived, or is no longer awaited.
     pub(super) fn answered(&mut self, key: impl Into<SessionKey>) {
         self.report_of(key, LaneReport::Answered);
     }
@@ -223,13 +224,13 @@ impl Cx<'_> {
         self.shared.notes.push_back(note);
     }
 
-    /// A read of this slice is over.
+    /// Ends a read of this slice.
     pub(super) fn reader_gone(&mut self, range: &Extent) {
         let key = self.shared.key_of(range);
         self.shared.areas.reader_gone(key);
     }
 
-    /// One part of a request is over.
+    /// Ends one part of a request.
     pub(super) fn part_over(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let now = self.now();
         let Some((op, result)) = self.shared.requests.part_over(id, result, now) else { return };

@@ -33,9 +33,9 @@ struct OnItsWay {
     into: Slot,
 }
 
-/// The copy of a serving member. The old one reads what belongs to a slice and puts it to the
-/// target, which the client tells where to store it; nobody writes to the slice meanwhile. The
-/// target has no part in anything that is written.
+/// The copy of a serving member. The old member's node reads a slice and puts it to the target, and
+/// the client tells the target where to store it. No write goes to the slice meanwhile. The target
+/// has no part in anything that is written.
 ///
 /// ```text
 /// none ─► copying ⇄ paused (the client makes durable and reads back what was copied) ─► none
@@ -59,7 +59,7 @@ pub(in crate::client) struct Copies {
 }
 
 impl Copies {
-    /// The copy of this role begins, through so many slots.
+    /// Begins the copy of this role, through this many slots.
     pub(in crate::client) fn begin(&mut self, role: Role, slots: u16) {
         let free = Slot::all(slots).rev().collect();
         let role = Some(role);
@@ -80,12 +80,12 @@ impl Copies {
         self.due
     }
 
-    /// Has all been copied that was to be so far?
+    /// Returns whether every slice queued so far has been copied.
     pub(in crate::client) fn is_done(&self) -> bool {
         self.slices.is_empty()
     }
 
-    /// Begins to copy a slice that nobody uses. False when there is no copy any more.
+    /// Begins to copy a slice that is not in use. Returns false when no copy is under way any more.
     pub(super) fn copy(&mut self, cx: &mut Cx<'_>, key: Key) -> bool {
         if !self.copying {
             return false;
@@ -97,7 +97,7 @@ impl Copies {
         true
     }
 
-    /// Asks for what finds a slot.
+    /// Requests the waiting blocks that find a slot.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
         let Some(node) = self.role else { return };
         if !self.copying {
@@ -167,7 +167,7 @@ impl Copies {
         cx.note(Note::TaskOver { key, done });
     }
 
-    /// There is nobody to copy to any more.
+    /// Ends the copy: the target is gone.
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
         let Some(role) = self.role else { return };
         cx.shared.reads.withdraw(role, |whose| matches!(whose, Whose::Copy { .. }));
@@ -179,7 +179,7 @@ impl Copies {
         }
     }
 
-    /// The slices in which nobody may write.
+    /// Returns the slices that must not be written.
     pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
         self.slices.keys().copied()
     }

@@ -1,12 +1,11 @@
 //! Reads of blocks whose node is gone, or cannot read them: the other nodes' blocks are read, and
-//! the sums formed that give the lost ones back.
+//! the lost ones are restored by sums.
 //!
 //! ```text
 //!  Waiting ─► Working ─► over        Working ⇄ Kept ─► over
 //! ```
-//! While a node is lost, all that is read of one range of a stripe is read once: a decoding takes
-//! in what else is wanted of its range, and is kept until its buffers are needed or its range is
-//! written.
+//! While a node is lost, each range of a stripe is read once: a decoding accepts further wants for
+//! its range, and is kept until its buffers are needed or its range is written.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,16 +23,16 @@ use crate::ids::StripeNo;
 #[derive(Debug)]
 pub(super) struct Decode {
     range: Extent,
-    /// Takes in what others want of the range.
+    /// Accepts further wants for the range.
     shared: bool,
     /// For a slice-set, which has the range to itself.
     for_set: bool,
     state: State,
     /// Nodes that could not read their block.
     without: BTreeSet<Role>,
-    /// What is not handed out yet.
+    /// Blocks that are not handed out yet.
     wanted: Vec<Want>,
-    /// What is being handed out.
+    /// The block that is being handed out.
     answering: Option<Want>,
     held: Held,
     run: Run,
@@ -44,11 +43,11 @@ enum State {
     /// For the slice to be free, and for buffers.
     Waiting,
     Working,
-    /// It has no more to do, for now.
+    /// Idle for now; its buffers are kept.
     Kept,
 }
 
-/// Why a decoding does not begin.
+/// Reason why a decoding does not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unfit {
     /// The slice is being written.
@@ -63,11 +62,11 @@ enum Unfit {
 #[derive(Debug, Default)]
 pub(super) struct Decodes {
     jobs: BTreeMap<u32, Decode>,
-    /// What waits to begin.
+    /// Decodings that wait to begin.
     waiting: VecDeque<u32>,
-    /// Those that take in what else is wanted of a range.
+    /// Decodings that accept more wants for their range.
     shared: BTreeMap<Range, u32>,
-    /// Those with nothing to do, the oldest first.
+    /// Idle decodings, the oldest first.
     kept: VecDeque<u32>,
     next: u32,
 }
@@ -87,7 +86,7 @@ impl Decode {
         }
     }
 
-    /// What is handed out by this computation.
+    /// Removes and returns the want that this computation fulfils.
     fn answered_by(&mut self, compute: &Compute) -> Option<Want> {
         let Compute::Sum { outputs, .. } = compute else { return None };
         let at = self.wanted.iter().position(|want| outputs.contains(&want.into))?;
@@ -96,7 +95,7 @@ impl Decode {
 }
 
 impl Decodes {
-    /// Wants blocks of a range while nodes are lost.
+    /// Queues the decoding of blocks of a range while nodes are lost.
     pub(super) fn decode(&mut self, cx: &mut Cx<'_>, range: Extent, wanted: Vec<Want>) {
         if let Some(&job) = self.shared.get(&range.range())
             && self.join(cx, job, &wanted)
@@ -107,18 +106,20 @@ impl Decodes {
         self.shared.insert(range.range(), job);
     }
 
-    /// Wants blocks of a range back that this node cannot read.
+    /// Queues the decoding of blocks of a range that this node cannot read.
     pub(super) fn decode_without(&mut self, range: Extent, wanted: Vec<Want>, node: Role) {
         self.add(Decode { without: BTreeSet::from([node]), ..Decode::new(range, wanted) });
     }
 
-    /// Wants lost blocks of a range that a slice-set changes. It goes first, as it holds buffers.
+    /// Queues the decoding of lost blocks that a slice-set changes, before others: the slice-set
+    /// holds buffers.
+    /// buffers.
     pub(super) fn decode_for_set(&mut self, range: Extent, wanted: Vec<Want>) {
         self.add(Decode { for_set: true, ..Decode::new(range, wanted) });
         self.waiting.rotate_right(1);
     }
 
-    /// What is kept of a range is not what is there any more.
+    /// Forgets kept decodings of a range whose content has changed.
     pub(super) fn forget_kept(&mut self, cx: &mut Cx<'_>, stripe: StripeNo, offset: u32, len: u32) {
         let ranges = self.shared.range((stripe, 0, 0)..(stripe.next(), 0, 0));
         let hit = |at: u32, other: u32| at < offset + len && offset < at + other;
@@ -138,7 +139,7 @@ impl Decodes {
         job
     }
 
-    /// Has a decoding do this, too; false when it cannot.
+    /// Adds wants to a decoding; returns false when it cannot take them.
     fn join(&mut self, cx: &mut Cx<'_>, job: u32, wanted: &[Want]) -> bool {
         let Some(decode) = self.jobs.get_mut(&job) else { return false };
         let state = decode.state;
@@ -156,8 +157,8 @@ impl Decodes {
         begun
     }
 
-    /// Begins with what waits, in order, as far as slices and buffers are free. Did any fail, so
-    /// that others may have what it had?
+    /// Begins waiting decodings in order, as far as slices and buffers are free. Returns whether
+    /// any failed: its buffers may then serve others.
     pub(super) fn start(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut later = VecDeque::new();
         let mut any_failed = false;
@@ -190,8 +191,8 @@ impl Decodes {
         any_failed
     }
 
-    /// Has blocks read and formed that a decoding does not have yet, and handed to those who want
-    /// them.
+    /// Begins to read and form the missing blocks of a decoding, and to hand them to their
+    /// requesters.
     fn begin_with(&mut self, cx: &mut Cx<'_>, job: u32, wanted: &[Want]) -> Result<(), Unfit> {
         let Some(decode) = self.jobs.get(&job) else { return Err(Unfit::Never) };
         let range = decode.range;
@@ -219,7 +220,7 @@ impl Decodes {
         Ok(())
     }
 
-    /// Buffers; what is kept goes for them, the oldest first.
+    /// Takes buffers. Kept decodings are dropped to free them, the oldest first.
     pub(super) fn stage(
         &mut self,
         shared: &mut Shared,
@@ -248,7 +249,7 @@ impl Decodes {
         self.step(cx, job);
     }
 
-    /// Does the next thing; after the last, the decoding is over.
+    /// Executes the next steps of a decoding; after the last one the decoding ends.
     fn step(&mut self, cx: &mut Cx<'_>, job: u32) {
         loop {
             let Some(decode) = self.jobs.get_mut(&job) else { return };
@@ -277,8 +278,8 @@ impl Decodes {
         self.step(cx, job);
     }
 
-    /// From the beginning, without the nodes that could not read; each request on its own, as the
-    /// others may do without what could not be read.
+    /// Begins again, without the nodes that could not read. A shared decoding is split into one for
+    /// each request, as other requests may not need the unreadable block.
     fn begin_again(&mut self, cx: &mut Cx<'_>, job: u32) {
         let Some(decode) = self.jobs.get_mut(&job) else { return };
         let range = decode.range;
@@ -296,7 +297,7 @@ impl Decodes {
         cx.reader_gone(&range);
     }
 
-    /// Every request goes on with a decoding of its own.
+    /// Replaces a shared decoding by one for each request.
     fn dissolve(&mut self, cx: &mut Cx<'_>, job: u32, wanted: Vec<Want>) {
         let Some(Decode { range, .. }) = self.forget(cx.shared, job) else { return };
         let mut each: BTreeMap<Whom, Vec<Want>> = BTreeMap::new();
@@ -338,13 +339,13 @@ impl Decodes {
         }
     }
 
-    /// How many decodings are kept.
+    /// Returns the number of kept decodings.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.kept.len()
     }
 
-    /// How many buffers decodings hold.
+    /// Returns the number of buffers that decodings hold.
     pub(super) fn buffers(&self) -> usize {
         self.jobs.values().map(|decode| decode.held.len()).sum()
     }

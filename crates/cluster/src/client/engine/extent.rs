@@ -1,4 +1,4 @@
-//! Parts of requests: where they lie, and who wants them.
+//! Parts of requests: their location and their requesters.
 
 use braid_array::code::Cell;
 use braid_array::{Buf, RequestId};
@@ -6,7 +6,7 @@ use braid_array::{Buf, RequestId};
 use crate::client::Key;
 use crate::ids::{Position, Slot, StripeNo};
 
-/// A part of a request, or of what background work is at, that lies in one slice of one block.
+/// A part of a request, or of a unit of background work, that lies in one slice of one block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Extent {
     pub(in crate::client) stripe: StripeNo,
@@ -18,13 +18,13 @@ pub(in crate::client) struct Extent {
 }
 
 impl Extent {
-    /// Where it lies in the blocks of its stripe.
+    /// Returns the location in the blocks of the stripe.
     pub(in crate::client) const fn range(&self) -> Range {
         (self.stripe, self.at, self.len)
     }
 }
 
-/// A block that somebody wants.
+/// A block that a request or slice-set wants.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Want {
     /// Data index.
@@ -33,7 +33,7 @@ pub(in crate::client) struct Want {
     pub(in crate::client) whom: Whom,
 }
 
-/// Who wants a block that is brought back.
+/// Requester of a block that is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::client) enum Whom {
     Request(RequestId),
@@ -44,17 +44,17 @@ pub(in crate::client) enum Whom {
 /// Stripe, first byte in its blocks, length.
 pub(in crate::client) type Range = (StripeNo, u32, u32);
 
-/// What a node is asked to read.
+/// A read that a node is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Piece {
-    /// Which block: row of the stripe and node.
+    /// The block: row of the stripe and node.
     pub(in crate::client) cell: Cell,
     pub(in crate::client) extent: Extent,
     pub(in crate::client) into: Buf,
     pub(in crate::client) whose: Whose,
 }
 
-/// What a read is for.
+/// Purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum Whose {
     Request(RequestId),

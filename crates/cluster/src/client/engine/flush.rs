@@ -1,4 +1,4 @@
-//! Flushes: what was answered is stored first, then made durable by all nodes.
+//! Flushes: answered writes are stored first, then made durable by all nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl Flushes {
         self.map.is_empty()
     }
 
-    /// Has the nodes make durable what was answered, once it is stored.
+    /// Begins a flush: nodes make answered writes durable, once these are stored.
     pub(super) fn begin(
         &mut self,
         cx: &mut Cx<'_>,
@@ -55,7 +55,7 @@ impl Flushes {
         self.send(cx, sets, journals, number);
     }
 
-    /// A slice-set was stored: flushes need not wait for it any more.
+    /// Notes that a slice-set is stored: flushes stop waiting for it.
     pub(super) fn stored(
         &mut self,
         cx: &mut Cx<'_>,
@@ -85,7 +85,7 @@ impl Flushes {
         self.end(cx, journals, number);
     }
 
-    /// A node has made everything durable, or is not of the array any more.
+    /// Notes that a node has made everything durable, or has left the array.
     pub(super) fn answered(&mut self, cx: &mut Cx<'_>, journals: &mut Journals, number: u32) {
         let left = self.map.get_mut(&number).and_then(|flush| flush.left.as_mut());
         if let Some(left) = left {
@@ -94,7 +94,7 @@ impl Flushes {
         self.end(cx, journals, number);
     }
 
-    /// A flush is over when all have answered, and superblocks tell of those who could not.
+    /// Ends a flush when all nodes have answered and superblocks record those that could not.
     fn end(&mut self, cx: &mut Cx<'_>, journals: &mut Journals, number: u32) {
         let Some(&Flush { request, left, covers, .. }) = self.map.get(&number) else { return };
         if left != Some(0) || !cx.losses_told() {
@@ -108,7 +108,7 @@ impl Flushes {
         cx.part_over(request, Ok(()));
     }
 
-    /// Ends what waited for superblocks to tell of losses. Did any end?
+    /// Ends flushes that waited for superblocks to record losses. Returns whether any ended.
     pub(super) fn losses_told(&mut self, cx: &mut Cx<'_>, journals: &mut Journals) -> bool {
         let before = self.map.len();
         let numbers: Vec<u32> = self.map.keys().copied().collect();
@@ -116,7 +116,8 @@ impl Flushes {
         self.map.len() < before
     }
 
-    /// Are as many answers to come as are counted? `asked` says of how many nodes a flush is asked.
+    /// Checks that the expected number of answers is outstanding. `asked` returns the number of
+    /// nodes that owe an answer to a flush.
     pub(super) fn check(&self, asked: impl Fn(u32) -> usize) -> Result<(), String> {
         for (&number, flush) in &self.map {
             let left = asked(number);

@@ -15,7 +15,7 @@ pub(super) struct Fragment {
     pub(super) at: u32,
     /// The new content.
     pub(super) buf: Buf,
-    /// Whose it is.
+    /// The write request.
     pub(super) request: RequestId,
     /// To be durable when it is answered.
     pub(super) fua: bool,
@@ -37,7 +37,7 @@ pub(super) struct Gather {
     pub(super) patience: Patience,
 }
 
-/// How long a write waits for others to its stripe.
+/// Deadlines until which a write waits for others to its stripe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// Until then, even when its request is the only one.
@@ -71,18 +71,19 @@ impl Patience {
         }
     }
 
-    /// Whoever was answered has until then to send more, before a write counts as the only one.
+    /// Returns the time until which the sender of an answered write may send more, before a write
+    /// counts as the only one.
     pub(super) const fn lone_after(now: Instant) -> Instant {
         Instant(now.0 + Self::LONE_NANOS)
     }
 
-    /// As long as either of the two, but no longer on a link that has things to send.
+    /// Extends the deadlines to the longer of both, but not the one for a busy link.
     pub(super) fn extend(&mut self, other: Self) {
         self.alone = self.alone.max(other.alone);
         self.busy = self.busy.max(other.busy);
     }
 
-    /// When it ends, if nothing else happens; other than for the only request.
+    /// Returns the next deadline if nothing else happens; for the only request, see `lone`.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         [self.alone, self.busy, self.full].into_iter().find(|&at| at > now)
     }
@@ -131,7 +132,7 @@ impl Gather {
         self.fragments.iter().map(|fragment| fragment.request)
     }
 
-    /// Cuts what was gathered into ranges, in order.
+    /// Cuts the gathered writes into ranges, in order.
     pub(super) fn cut(&self, blocks: u32) -> Vec<Stretch> {
         let ends = self.fragments.iter().flat_map(|fragment| [fragment.at, fragment.end()]);
         let bounds: Vec<u32> = ends.collect::<BTreeSet<u32>>().into_iter().collect();
@@ -154,7 +155,7 @@ impl Gather {
 }
 
 impl Stretch {
-    /// Takes so much off the front.
+    /// Cuts a range of this length off the front.
     pub(super) fn cut_off(&mut self, len: u32) -> Self {
         let mut front = Self {
             len,

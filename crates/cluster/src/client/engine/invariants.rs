@@ -1,4 +1,4 @@
-//! What is true of the engine whenever the client has nothing to do at once.
+//! Invariants of the engine that hold whenever the client has nothing to do at once.
 
 use braid_array::Role;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::client::membership::Membership;
 use crate::client::out::{IoPurpose, Out, RequestKind};
 use crate::ids::Position;
 
-/// The keeper's words for a write: first and last place in its space, and whether it is open.
+/// The keeper's record of a write: first and last place in its space, and whether it is open.
 type Write = (u64, u64, bool);
 
 impl Engine {
@@ -92,7 +92,7 @@ impl Engine {
         (shared.requests.writers(), self.work.len())
     }
 
-    /// What a member owes that has no tag.
+    /// Returns the number of untagged answers that a member owes.
     pub(in crate::client) fn owed_by(&self, shared: &Shared, role: Role) -> usize {
         self.sets.owed_by(role) + shared.reads.used(role)
     }

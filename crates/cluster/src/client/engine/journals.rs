@@ -1,5 +1,5 @@
 //! The journals of the nodes, as the client sees them: replayed before the array is served, and
-//! trimmed when what they hold is stored durably everywhere.
+//! trimmed when their records are stored durably everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::wire::{JournalEntry, Message};
 
 const STORAGE: &str = "look at the storage of that node";
 
-/// What is done with what the journals held.
+/// Handling of the records that the journals held at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Nothing,
     Listing,
-    /// Views leave out the nodes that were lost, and then that is replayed, or all of it is stored.
+    /// Views exclude the lost nodes; then the records are replayed, or all of them are stored.
     Telling {
         stored: bool,
     },
@@ -34,63 +34,62 @@ enum Start {
     Over,
 }
 
-/// How far a trim is.
+/// Progress of a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trim {
-    /// What was stored is made durable, and the event count moves on.
+    /// Stored data is made durable, and the event count advances.
     Checkpoint { complete: bool },
-    /// The journals take note of that.
+    /// The journals record the trim.
     Noting,
 }
 
-/// What the client knows of the nodes' journals: how many bytes each log holds, how much of that
-/// may be in use, what was recorded before this client came, and up to which version all is
-/// trimmed.
+/// The client's knowledge of the nodes' journals: the size of each log, the bytes that may be in
+/// use, the records made before this client, and the version up to which everything is trimmed.
 ///
 /// ```text
 /// prepared ─► Listing ─► Telling ─► Replaying ─► Telling ─► Over
 ///             then, at first and whenever they are half full: checkpoint ─► trim
 /// ```
 /// A slice-set of the predecessor is stored if every node that has a part in it and holds the array
-/// has recorded it: only such a one may have been answered. If a node is lost before it has listed
-/// its records, a view says first that it does not hold the array any more (*telling*), and only
-/// then do the others store: otherwise a later client that finds that node again would decide
-/// differently. If one is lost before it has stored what is to be stored, a view says so before the
-/// others drop these records. Before they drop any the keeper makes a checkpoint: a copy of a
-/// volume from before it, which may lack what was recorded, is stale by its event count.
+/// has recorded it: only then can it have been answered. If a node is lost before it has listed its
+/// records, a view first records that it no longer holds the array (*telling*). Only then do the
+/// other nodes store. Otherwise a later client that finds that node again would decide differently.
+/// If a node is lost while it stores, a view records that before the others drop these records. The
+/// keeper makes a checkpoint before any record is dropped. The event count thereby marks an older
+/// copy of a volume, which may lack recorded data, as stale.
 #[derive(Debug)]
 pub(in crate::client) struct Journals {
-    /// How much the log of a node holds, and whether it is for parts of stripes alone.
+    /// By node, the size of its log, and whether the log is for parts of stripes alone.
     told: BTreeMap<SessionKey, (u64, bool)>,
-    /// How much all of them hold; 0 without journals.
+    /// Usable size of every log; 0 without journals.
     bytes: u64,
     /// The superblocks say that slice-sets may be recorded and not stored.
     pub(in crate::client) live: bool,
-    /// Which are not recorded.
+    /// Slice-sets that are not recorded.
     pub(in crate::client) parts: PartialParityLog,
     start: Start,
     /// Records of the last client that were stored: those above a version, without these.
     pub(in crate::client) decided: Option<Arc<(SetVersion, Vec<SetVersion>)>>,
-    /// What was recorded before this client came is still there: nothing is written before it is
-    /// gone.
+    /// Records from before this client still exist. Nothing is written before they are gone.
     left: bool,
     /// Roles from which an answer is still to come.
     waiting: BTreeSet<Role>,
-    /// By role, what was recorded.
+    /// By role, the records.
     lists: BTreeMap<Role, (SetVersion, Vec<JournalEntry>)>,
     /// By version, the most that a slice-set takes of a log.
     sizes: BTreeMap<u64, u64>,
     used: u64,
-    /// Slice-sets up to this version are stored durably, and everybody knows.
+    /// Slice-sets up to this version are stored durably, and all nodes have noted that.
     trimmed: u64,
-    /// What is being trimmed, and up to which version.
+    /// The trim under way, and its version.
     trim: Option<(Trim, u64)>,
-    /// Up to which versions they were trimmed, and what the latest was then: only when that is
-    /// trimmed, too, is it certain that no later record lies before those in a log.
+    /// Versions of past trims, each with the latest version at that time. Once that latest version
+    /// is trimmed too, no later record can lie before the trimmed records in a log.
     trims: Vec<(u64, u64)>,
 }
 
-/// Which of the recorded slice-sets do not go, and up to which one all are stored.
+/// Returns the version up to which all slice-sets are stored, and the recorded slice-sets that are
+/// dropped.
 fn decide(
     lists: &BTreeMap<Role, (SetVersion, Vec<JournalEntry>)>,
 ) -> (SetVersion, Vec<SetVersion>) {
@@ -137,7 +136,7 @@ impl Journals {
         }
     }
 
-    /// All have noted that slice-sets up to this version need not be recorded.
+    /// Notes that all nodes have recorded a trim up to this version.
     fn trimmed_to(&mut self, version: u64) {
         (self.trimmed, self.trim, self.left) = (version, None, false);
         let over = self.trims.extract_if(.., |&mut (_, latest)| latest <= version);
@@ -148,34 +147,34 @@ impl Journals {
         self.used -= gone.values().sum::<u64>();
     }
 
-    /// Is what is answered in journals?
+    /// Returns whether answered data is in journals.
     pub(in crate::client) const fn are_used(&self) -> bool {
         self.bytes > 0
     }
 
-    /// Is what is answered recorded durably, all of it?
+    /// Returns whether all answered data is recorded durably.
     pub(super) fn cover_all(&self) -> bool {
         self.are_used() && self.parts.all_is_durable()
     }
 
-    /// All nodes have made durable what they had stored of slice-sets up to this version.
+    /// Notes that all nodes have made slice-sets up to this version durable.
     pub(super) fn flushed(&mut self, version: Option<u64>) {
         self.parts.flushed = self.parts.flushed.max(version);
     }
 
-    /// May a node have a part in the array that was lost when this was the latest version?
+    /// Returns whether a node may rejoin that was lost when this was the latest version.
     pub(in crate::client) fn allow(&self, lost_at: u64) -> bool {
         !self.are_used()
             || braid_array::broken("join-after-trim")
             || self.trimmed >= lost_at && self.trim.is_none() && !self.left
     }
 
-    /// Is anything there from before this client came, so that nothing may be written?
+    /// Returns whether records from before this client exist, so that nothing may be written.
     pub(super) const fn hold_old_records(&self) -> bool {
         self.left
     }
 
-    /// A node has told how much its log holds.
+    /// Notes the size of a node's log.
     pub(in crate::client) fn told(&mut self, key: SessionKey, bytes: u64, parts_only: bool) {
         self.told.insert(key, (bytes, parts_only));
     }
@@ -184,12 +183,13 @@ impl Journals {
         self.told.get(&key.into()).copied().unwrap_or_default()
     }
 
-    /// Has a node that comes back a journal that is as large as is needed?
+    /// Returns whether the journal of a returning node is large enough.
     pub(in crate::client) fn suffices(&self, key: SessionKey) -> bool {
         self.told_by(key).0 >= self.bytes
     }
 
-    /// What a volume of this size has for the data, and what comes before them.
+    /// Returns the sectors of a volume of this size that remain for the data and for everything
+    /// before it.
     pub(in crate::client) fn sectors_before(&self, volume_sectors: u64) -> u64 {
         if !self.are_used() {
             return volume_sectors;
@@ -198,12 +198,12 @@ impl Journals {
         volume_sectors.saturating_sub(taken)
     }
 
-    /// Do journals hold whatever members may have lost?
+    /// Returns whether journals hold all data that members may have lost.
     pub(in crate::client) const fn all_is_recorded(&self) -> bool {
         self.live && !self.parts.left
     }
 
-    /// Nodes are prepared: is what they had recorded where it belongs? Otherwise that is seen to.
+    /// Advances the start once nodes are prepared. Returns whether all their records are resolved.
     pub(in crate::client) fn are_ready(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.start == Start::Nothing {
             if self.live && self.lose_those_without(cx) {
@@ -226,7 +226,8 @@ impl Journals {
         self.start == Start::Over
     }
 
-    /// What a node had recorded may be needed: one that cannot tell has lost it. Is there any?
+    /// Fails nodes without a readable journal, as their records may be needed. Returns whether
+    /// there are any.
     fn lose_those_without(&self, cx: &mut Cx<'_>) -> bool {
         let without = |role: &Role| self.told_by(*role).0 == 0;
         let without: Vec<Role> = cx.members.alive_roles().filter(without).collect();
@@ -244,7 +245,7 @@ impl Journals {
         }
     }
 
-    /// A node lists what it has recorded.
+    /// Takes the records that a node lists.
     pub(in crate::client) fn listed(
         &mut self,
         cx: &mut Cx<'_>,
@@ -263,18 +264,18 @@ impl Journals {
         self.waiting.remove(&role);
     }
 
-    /// Does it matter that a journal cannot do what it was asked for? Nothing that was recorded is
-    /// needed after a clean stop.
+    /// Returns whether a journal that fails a request matters. After a clean stop no record is
+    /// needed.
     pub(in crate::client) fn are_needed(&self) -> bool {
         self.live || self.start != Start::Listing
     }
 
-    /// Nothing is waited for any more from this node.
+    /// Stops waiting for this node.
     pub(in crate::client) fn without(&mut self, role: Role) {
         self.waiting.remove(&role);
     }
 
-    /// Do views have to leave out all nodes that were lost, before the start goes on?
+    /// Returns whether views have to exclude all lost nodes before the start continues.
     pub(in crate::client) fn wants_views(&mut self) -> bool {
         if !self.waiting.is_empty() {
             return false;
@@ -287,8 +288,8 @@ impl Journals {
         matches!(self.start, Start::Telling { .. })
     }
 
-    /// Views leave out all nodes that were lost: what goes of what was recorded is stored. Is that
-    /// over?
+    /// Requests the replay of records, now that views exclude all lost nodes. Returns whether the
+    /// replay has ended.
     pub(in crate::client) fn views_told(&mut self, cx: &mut Cx<'_>, view: &View) -> bool {
         if matches!(self.start, Start::Telling { stored: true }) {
             self.left = true;
@@ -311,7 +312,8 @@ impl Journals {
         false
     }
 
-    /// Is there all that a slice-set needs, which is to be recorded or not?
+    /// Returns whether a slice-set may be opened: it is recorded and the journals have room, or it
+    /// is not recorded and the superblocks say so.
     pub(super) fn may_open(&self, cx: &mut Cx<'_>, log: bool, len: u32) -> bool {
         if !log {
             let told = cx.keeper.may_store_unrecorded();
@@ -324,7 +326,7 @@ impl Journals {
         !self.are_used() || used <= self.bytes
     }
 
-    /// A slice-set of a write is being opened.
+    /// Notes that a slice-set of a write is being opened.
     pub(super) fn note_opened(&mut self, shared: &Shared, set: &Set) {
         if !self.are_used() {
             return;
@@ -339,8 +341,9 @@ impl Journals {
         self.parts.note_recorded(SliceKey { stripe: set.stripe, slice }, set.number);
     }
 
-    /// Has journals trimmed that are half full, or that a node which comes back has no part in. All
-    /// slice-sets up to `stored` are stored, and `latest` is the newest. Is there room again?
+    /// Trims journals that are half full, or whose records concern a returning node without a part
+    /// in them. All slice-sets up to `stored` are stored, and `latest` is the newest. Returns
+    /// whether a trim has just ended, so that there is room again.
     pub(super) fn trim(&mut self, cx: &mut Cx<'_>, stored: u64, latest: u64) -> bool {
         // Where too many are lost nobody will know of those who could not flush.
         let over = cx.writes_over() || cx.keeper.is_read_only();
@@ -387,25 +390,26 @@ impl Journals {
         }
     }
 
-    /// The checkpoint that a trim waits for is complete.
+    /// Notes that the checkpoint of a trim is complete.
     pub(in crate::client) const fn checkpoint_done(&mut self) {
         if let Some((Trim::Checkpoint { complete }, _)) = &mut self.trim {
             *complete = true;
         }
     }
 
-    /// Up to where a journal holds nothing any more that counts: all of that of a node that comes.
+    /// Returns the version up to which journal records no longer count; for a joining node, all of
+    /// its records.
     pub(in crate::client) const fn mark(&self, epoch: Epoch) -> SetVersion {
         SetVersion::new(epoch, self.trimmed)
     }
 }
 
-/// The most that a slice-set takes of a log, with what says that it is void.
+/// Returns the most bytes that a slice-set takes in a log, including a record that voids it.
 fn recorded_bytes(shared: &Shared, len: u32) -> u64 {
     Record::bytes_of(Kind::Content, shared.pipeline.rows().into(), len) + PAGE_BYTES
 }
 
-/// What a log may not have room for, though it is free: at its end, before it begins anew.
+/// Returns the bytes of a log that may be free but unusable: at its end, before it wraps around.
 fn slack(shared: &Shared) -> u64 {
     2 * recorded_bytes(shared, shared.params().wide.bytes)
 }

@@ -1,6 +1,6 @@
-//! Cells that members are known not to know: nobody could tell a member what it is to hold there,
-//! and its bad-block log says so. Until such a cell is written anew it is missing to everybody,
-//! though its node is there: it is neither read nor changed by a difference.
+//! Cells whose content their member does not know: no source could restore it, and the member's
+//! bad-block log records that. Until such a cell is written anew it counts as missing, though its
+//! node is there. The cell is neither read nor updated by a difference.
 
 use braid_array::SECTOR_BYTES;
 use braid_array::code::{Cell, Content, StripeCode};
@@ -23,8 +23,8 @@ impl Cx<'_> {
         self.keeper.is_bad(cell.node, row, sectors) && !braid_array::broken("unknown-read")
     }
 
-    /// How many bytes of a part of a stripe are, from its beginning on, of cells each of which is
-    /// known or unknown as a whole.
+    /// Returns the length of the leading part of a range in which every cell is either known or
+    /// unknown as a whole.
     pub(super) fn alike(&self, range: &Extent, code: &StripeCode) -> u32 {
         let alike = |cell: Cell| {
             let (row, sectors) = self.rows_of(range, cell);
@@ -48,8 +48,9 @@ impl Cx<'_> {
         cells.filter(|&(_, &cell)| gone(cell)).map(|(index, _)| index).collect()
     }
 
-    /// Tells whether a node that is there keeps what it holds of a cell, as it returns: all sums of
-    /// it that are held are unknown. So it was not written meanwhile, which would have formed them.
+    /// Returns whether a returning node that is there keeps its content of a cell: all sums over
+    /// the cell that are held are unknown. The cell was not written meanwhile: a write would have
+    /// formed them.
     pub(super) fn is_kept(&self, range: &Extent, code: &StripeCode, cell: Cell) -> bool {
         let lost = self.lost();
         let sums = code.involved(cell).iter().map(|&sum| code.equations()[sum].parity);
@@ -59,8 +60,8 @@ impl Cx<'_> {
         keeps && !self.is_unknown(range, cell) && !held.is_empty() && held.iter().all(unknown)
     }
 
-    /// Tells whether the sums of this part of a slice say what lost data was. Copies do, each of
-    /// which is all there is to know.
+    /// Returns whether the sums of this part of a slice can restore lost data. Copies always can:
+    /// each copy is all that is known.
     pub(super) fn sums_count(&self, range: &Extent) -> bool {
         let space = &self.shared.space;
         let copies = space.redundancy() == Redundancy::Copies;
@@ -68,7 +69,7 @@ impl Cx<'_> {
         copies || self.keeper.is_vouched_for() || self.keeper.in_step(start, end)
     }
 
-    /// Tells whether a slice-set makes known what some of its members do not know.
+    /// Returns whether a slice-set makes content known that some of its members do not know.
     pub(super) fn makes_known(&self, stored: Stored<'_>) -> bool {
         let range = extent_of(stored.set);
         self.keeper.has_bad_blocks()
@@ -78,8 +79,8 @@ impl Cx<'_> {
                 .any(|cell| stored.is_whole(cell) && self.is_unknown(&range, cell))
     }
 
-    /// Tells the keeper what a slice-set has stored: its sums fit, and nothing of it is unknown any
-    /// more.
+    /// Reports the effects of a stored slice-set to the keeper: its sums fit, and nothing of it is
+    /// unknown any more.
     pub(super) fn note_stored(&mut self, stored: Stored<'_>) {
         let set = stored.set;
         let range = extent_of(set);
@@ -105,14 +106,14 @@ fn extent_of(set: &Set) -> Extent {
     Extent { stripe: set.stripe, index: 0, at: set.offset, len: set.len }
 }
 
-/// A slice-set, for what it makes known where it is stored.
+/// A slice-set, seen as the content that it makes known where it is stored.
 #[derive(Clone, Copy)]
 pub(super) struct Stored<'a> {
     pub(super) set: &'a Set,
     pub(super) code: &'a StripeCode,
     /// Nodes that have a part in it.
     pub(super) parts: Roles,
-    /// Blocks that nobody knows, whose sums stay unknown.
+    /// Blocks whose content is unknown everywhere; their sums stay unknown.
     pub(super) unknown: &'a [u32],
 }
 

@@ -1,4 +1,4 @@
-//! How much of the nodes' rings the client uses.
+//! Lease of the nodes' rings: how much of them the client uses.
 
 use std::ops::Range;
 
@@ -13,16 +13,16 @@ use crate::pipeline::{Pipeline, PlacedSchedule};
 use crate::set::{Roles, Set};
 use crate::wire::Message;
 
-/// After so long without traffic memory is given back.
+/// Memory is returned after this much time without traffic.
 const IDLE_MILLIS: u64 = 5_000;
-/// Who was refused asks again after that.
+/// Time before a refused client asks again.
 const RETRY_MILLIS: u64 = 5_000;
 
 /// Positions of which the memory is granted; `None` is all of them.
 type Granted = Option<Range<Position>>;
 
-/// What the client may use of the nodes' rings: the base of each, or all of it. All of it is used
-/// only while every node that is there has granted that.
+/// The client's lease of the nodes' rings: the base of each ring, or all of it. The whole rings are
+/// used only while every node that is there has granted that.
 ///
 /// ```text
 ///  base ── no position or slot is free ──► asks all nodes ── all grant it ──► all
@@ -34,19 +34,19 @@ type Granted = Option<Range<Position>>;
 /// everywhere.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// They have granted all of their rings.
+    /// Nodes that have granted all of their rings.
     granted: Roles,
-    /// They have been asked to.
+    /// Nodes that were asked and have not answered.
     asked: Roles,
-    /// They have not answered that they have got it back.
+    /// Nodes that have not confirmed the return of memory.
     returning: Roles,
-    /// Nothing is used until they have.
+    /// Nothing is used until all returns are confirmed.
     resting: bool,
-    /// One has refused: what the others have granted is of no use.
+    /// A node has refused: the grants of the others are of no use.
     refused: bool,
     /// Something found no free position or slot.
     short: bool,
-    /// Nobody is asked before.
+    /// No node is asked before this time.
     retry_at: Instant,
     /// The rings have been used since they were returned, and when they were last.
     used: bool,
@@ -54,12 +54,12 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Something finds no free position or slot.
+    /// Notes that no free position or slot was found.
     pub(super) const fn is_short(&mut self) {
         self.short = true;
     }
 
-    /// A node is lost, and with it what it has granted.
+    /// Forgets the grants of a lost node.
     pub(super) fn forget(&mut self, role: Role) {
         self.granted.remove(role);
         self.asked.remove(role);
@@ -67,7 +67,7 @@ impl Lease {
         self.resting &= !self.returning.is_empty();
     }
 
-    /// Have all nodes that are there granted all of their rings?
+    /// Returns whether all nodes that are there have granted all of their rings.
     fn has_all(&self, members: &Membership) -> bool {
         !self.refused && members.alive_roles().all(|role| self.granted.contains(role))
     }
@@ -77,7 +77,7 @@ impl Lease {
         if self.has_all(members) { None } else { Some(pipeline.base().clone()) }
     }
 
-    /// How many positions may be used.
+    /// Returns the number of positions that may be used.
     pub(super) fn positions(&self, cx: &Cx<'_>) -> usize {
         match self.granted_positions(cx.members, &cx.shared.pipeline) {
             None => usize::from(cx.shared.pipeline.positions()),
@@ -85,14 +85,14 @@ impl Lease {
         }
     }
 
-    /// Which positions may be used.
+    /// Returns the test for positions that may be used.
     pub(super) fn usable(&self, cx: &Cx<'_>) -> impl Fn(Position) -> bool + use<> {
         let rests = self.resting;
         let granted = self.granted_positions(cx.members, &cx.shared.pipeline);
         move |position| !rests && has_memory(&granted, position)
     }
 
-    /// Which positions have their memory, and their encoder.
+    /// Returns the test for positions that have their memory and an encoder.
     fn serves<'a>(
         &self,
         members: &Membership,
@@ -105,7 +105,7 @@ impl Lease {
         }
     }
 
-    /// Behind the slots for reads that may be used.
+    /// Returns the end of the usable read slots.
     pub(super) fn slots_end(&self, cx: &Cx<'_>) -> u16 {
         if self.resting {
             0
@@ -116,8 +116,8 @@ impl Lease {
         }
     }
 
-    /// Of which kind the positions are that jobs of a kind get: those of the other kind when all
-    /// of their own rest.
+    /// Returns the kind of positions that jobs of a kind get: the other kind when none of their own
+    /// can serve.
     pub(super) fn positions_for(&self, cx: &Cx<'_>, kind: usize, missing: Roles) -> usize {
         if positions_of(cx, kind).any(self.serves(cx.members, &cx.shared.pipeline, missing)) {
             kind
@@ -126,7 +126,7 @@ impl Lease {
         }
     }
 
-    /// Is one of these positions free to be used?
+    /// Returns whether one of these free positions can be used.
     pub(super) fn has_position(
         &self,
         cx: &Cx<'_>,
@@ -136,13 +136,14 @@ impl Lease {
         !self.resting && free.any(self.serves(cx.members, &cx.shared.pipeline, missing))
     }
 
-    /// Where another node than its home encodes a lone block, more travels: more is wanted.
+    /// Notes a shortage when another node than its home encodes a lone block, which costs more
+    /// traffic.
     pub(super) fn miss_home(&mut self, nodes: u16, set: &Set, plan: &PlacedSchedule) {
         let home = || set.touched.iter().next().map(|i| plan.code.data()[i as usize].node);
         self.short |= set.touched.count() == 1 && home() != Some(set.position.encoder(nodes));
     }
 
-    /// Requests more, or returns it.
+    /// Requests more memory, or returns it.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, sets: &Sets, idle: bool) {
         let now = cx.now();
         if !idle {
@@ -185,7 +186,7 @@ impl Lease {
         }
     }
 
-    /// A node has granted all of its ring, or not.
+    /// Notes whether a node has granted all of its ring.
     pub(super) fn answered(&mut self, role: Role, ok: bool, now: Instant) {
         self.asked.remove(role);
         if ok {
@@ -196,20 +197,20 @@ impl Lease {
         }
     }
 
-    /// A node has got memory back.
+    /// Notes that a node has got memory back.
     pub(super) fn returned(&mut self, role: Role) {
         self.returning.remove(role);
         self.resting &= !self.returning.is_empty();
     }
 
-    /// When memory is returned if nothing comes in between.
+    /// Returns the time when memory is returned if nothing else happens.
     pub(super) fn rest_due(&self, idle: bool) -> Option<Instant> {
         let answered = self.asked.is_empty() && self.returning.is_empty();
         let rests = self.used && answered && idle;
         rests.then(|| self.used_at.plus_millis(IDLE_MILLIS))
     }
 
-    /// What is not as it has to be.
+    /// Checks the invariants of the lease.
     pub(super) fn check(
         &self,
         members: &Membership,
@@ -239,7 +240,7 @@ fn positions_of(cx: &Cx<'_>, kind: usize) -> impl Iterator<Item = Position> + us
     Position::all(if kind == 0 { 0..wide } else { wide..cx.shared.pipeline.positions() })
 }
 
-/// Is anything in use beyond the base; or anything at all?
+/// Returns whether anything is in use beyond the base, or with `base` anything at all.
 pub(super) fn is_in_use(shared: &Shared, sets: &Sets, base: bool) -> bool {
     let first = Slot(if base { 0 } else { shared.pipeline.base_reads() });
     let in_base = shared.pipeline.base();

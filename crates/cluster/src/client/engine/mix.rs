@@ -1,52 +1,52 @@
-//! Who builds the parities of a full slice-set, the nodes or this client, when several clients
-//! share the nodes. A client alone is bound by its own link, and node-made parity lets it send data
-//! only. Many clients are bound by the nodes' links, and client-made parity puts fewer bytes on
-//! them. In between a mix is better than both.
+//! Choice between node-made and client-made parities of a full slice-set when several clients share
+//! the nodes. A client alone is bound by its own link, and node-made parity lets it send data only.
+//! Many clients are bound by the nodes' links, and client-made parity puts fewer bytes on them. In
+//! between, a mix is better than both.
 //!
-//! Each client finds its share alone: links are taken to be of one speed, so the one that carries
-//! most is the bottleneck. Nodes tell what they have received from anybody. While the busiest of
-//! them receives more than this client sends, the client makes more of the parities; otherwise
-//! fewer. At the best mix both carry the same.
+//! Each client finds its share alone. All links are assumed to have one speed, so the link that
+//! carries most is the bottleneck. Nodes report the bytes that they have received from all senders.
+//! While the busiest node receives more than this client sends, the client makes more of the
+//! parities; otherwise fewer. At the best mix both links carry the same.
 
 use braid_array::{Instant, Role};
 
 use crate::schedule::Planner;
 
-/// How long bytes are counted before the share is set anew.
+/// Time for which bytes are counted before the share is set anew.
 const WINDOW_MILLIS: u64 = 200;
-/// How far the share moves when one link is idle and the other is not.
+/// Change of the share when one link is idle and the other is not.
 const GAIN: f64 = 0.35;
 
-/// Which slice-sets the client makes the parities of.
+/// Slice-sets whose parities the client makes.
 #[derive(Clone, Debug)]
 pub(in crate::client) enum Mix {
     /// None.
     Nodes,
     /// All that are whole.
     Client,
-    /// A share of those that are whole.
+    /// A share of the whole slice-sets.
     Share(Share),
 }
 
-/// The share, and what decides about it.
+/// The share, and the counters that determine it.
 #[derive(Clone, Debug)]
 pub(in crate::client) struct Share {
     /// 0 to 1.
     share: f64,
-    /// What the share has added up to since the client's last.
+    /// Sum of the shares since the client last made parities.
     owed: f64,
     /// When the window began.
     since: Instant,
     /// Bytes that the client has sent in it.
     sent_bytes: u64,
-    /// By role: what the node had received when the window began, and at last.
+    /// By role: the bytes that the node had received when the window began, and at last.
     received_bytes: Vec<(u64, u64)>,
     /// More was waiting to be written.
     pressed: bool,
 }
 
 impl Mix {
-    /// As this planner says, or both when that is allowed.
+    /// Creates the mix for this planner, or a shared one where `both` allows it.
     pub(in crate::client) fn new(planner: Planner, both: bool, nodes: u16) -> Self {
         match planner {
             Planner::Client => Self::Client,
@@ -74,7 +74,7 @@ impl Mix {
         }
     }
 
-    /// A node tells what it has received so far.
+    /// Notes the bytes that a node has received so far.
     pub(in crate::client) fn received(&mut self, role: Role, bytes: u64) {
         if let Self::Share(share) = self {
             let (first, last) = &mut share.received_bytes[role.index()];
@@ -86,7 +86,7 @@ impl Mix {
         }
     }
 
-    /// A position is free again; perhaps while more was waiting.
+    /// Notes that a position is free again, and whether more was waiting for it.
     pub(super) fn credit(&mut self, now: Instant, pressed: bool) {
         if let Self::Share(share) = self {
             share.pressed |= pressed;
@@ -97,7 +97,7 @@ impl Mix {
         }
     }
 
-    /// Does the client make the parities of the next whole slice-set?
+    /// Returns whether the client makes the parities of the next whole slice-set.
     pub(super) fn client_makes_next(&mut self) -> bool {
         match self {
             Self::Nodes => false,

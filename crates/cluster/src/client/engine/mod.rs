@@ -1,7 +1,7 @@
-//! The engine: requests, slice-sets, reads and background work, over members that it is told.
+//! The engine: requests, slice-sets, reads and background work over the given members.
 //!
-//! Each machine is a file, gets a [`Cx`] with each call, and calls only those below it. What one
-//! has for another that is not below it is a [`Note`], which [`Engine`] passes on before it
+//! Each state machine is a file, gets a [`Cx`] with each call, and calls only those below it. A
+//! [`Note`] carries a message to a machine that is not below; [`Engine`] delivers it before it
 //! returns.
 //!
 //! ```text
@@ -70,17 +70,17 @@ use crate::ids::{Generation, Position, Slot};
 use crate::pipeline::Pipeline;
 use crate::set::Roles;
 
-/// The machines that carry out requests and background work. The client calls it with a [`Cx`]:
-/// `submit` for requests, `io_done`, `placed`, `copied`, `read_failed` and `answered` for results,
-/// `without` for a node that is lost. In each turn come, in this order,
+/// The machines that carry out requests and background work. The client calls the engine with a
+/// [`Cx`]: `submit` for requests, `io_done`, `placed`, `copied`, `read_failed` and `answered` for
+/// results, `without` for a lost node. Each turn has these calls, in this order:
 ///
-/// - `begin`, once; then, again and again until none of the rest goes on:
+/// - `begin`, once; then the following ones, until none of them achieves anything:
 /// - `start_gathers`: writes that were gathered by slice wait for a position,
-/// - `start_work`: units of the keeper's background work do, too,
-/// - `open_sets`: slice-sets whose writes the members know of get their positions,
-/// - `losses_told`: those are committed that waited for somebody to hear of a loss,
+/// - `start_work`: units of the keeper's background work wait for one, too,
+/// - `open_sets`: slice-sets whose writes the members have recorded get their positions,
+/// - `losses_told`: slice-sets that waited for the record of a loss are committed,
 /// - `trim` of journals, and `start_decodes` of lost blocks;
-/// - in the end `send_commits` and `send_reads`, which tell the nodes.
+/// - in the end `send_commits` and `send_reads`, which send messages to the nodes.
 #[derive(Debug)]
 pub(super) struct Engine {
     writes: Writes,
@@ -97,7 +97,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// `long_bytes`: what counts as a long write.
+    /// `long_bytes`: length from which a write counts as long.
     pub(super) fn new(
         pipeline: &Pipeline,
         mix: Mix,
@@ -136,7 +136,7 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// An operation of the executor is done.
+    /// Handles a finished operation of the executor.
     pub(super) fn io_done(&mut self, cx: &mut Cx<'_>, io: IoId, result: Result<Outcome, IoError>) {
         match cx.out.ios.remove(&io) {
             Some(IoPurpose::Put { position }) => self.sets.put_done(cx, position),
@@ -152,7 +152,7 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// A node has put what was read.
+    /// Handles a block or digest that a node has put.
     pub(super) fn placed(&mut self, cx: &mut Cx<'_>, from: SessionKey, imm: u32) {
         let slot = u16::try_from(imm).map(Slot);
         let Some(piece) = slot.ok().and_then(|slot| take_read(cx, from, slot, true)) else {
@@ -173,7 +173,7 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// A node that is copied has put what was read to the other one.
+    /// Notes that a copied member's node has put a block to the target.
     pub(super) fn copied(&mut self, cx: &mut Cx<'_>, from: SessionKey, slot: Slot) {
         match take_read(cx, from, slot, true).map(|piece| piece.whose) {
             Some(Whose::Copy { number, .. }) => self.copies.sent(cx, number),
@@ -214,12 +214,13 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// Two nodes are not connected any more.
+    /// Handles a lost connection between two nodes.
     pub(super) fn neighbour_lost(&mut self, cx: &mut Cx<'_>, pair: [Option<Role>; 2]) {
         self.sets.neighbour_lost(cx, pair);
     }
 
-    /// A node has answered a message that the engine sent, or is lost and will not.
+    /// Handles a node's answer to a message of the engine, or the loss of the node before it
+    /// answers.
     pub(super) fn answered(
         &mut self,
         cx: &mut Cx<'_>,
@@ -241,15 +242,15 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// A node is lost: nothing is waited for from it, and slice-sets go on without it.
+    /// Continues without a lost node: stops waiting for it.
     pub(super) fn without(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.lease.forget(role);
         self.sets.without(cx, role);
         self.pass_on(cx);
     }
 
-    /// All losses are carried out: goes on with what waited for that. Was there any? Then others
-    /// may follow.
+    /// Continues slice-sets after all losses are carried out. Returns whether any waited for that:
+    /// further losses may follow.
     pub(super) fn losses_carried_out(&mut self, cx: &mut Cx<'_>) -> bool {
         let went_on = self.sets.losses_carried_out(cx);
         self.pass_on(cx);
@@ -257,7 +258,7 @@ impl Engine {
         went_on || cx.out.has_losses()
     }
 
-    /// What was to be read from a node that is lost goes elsewhere.
+    /// Redirects the reads that waited for a lost node.
     pub(super) fn reads_without(&mut self, cx: &mut Cx<'_>, role: Role) {
         for piece in cx.shared.reads.drain(role) {
             self.read_elsewhere(cx, piece);
@@ -265,14 +266,14 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// The copy of a member ends before its end.
+    /// Ends the copy of a member prematurely.
     pub(super) fn end_copy(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.read_back.end(cx, role);
         self.copies.end(cx);
         self.pass_on(cx);
     }
 
-    /// Passes on what one machine has for another.
+    /// Delivers the notes of the machines to each other.
     fn pass_on(&mut self, cx: &mut Cx<'_>) {
         while let Some(note) = cx.shared.notes.pop_front() {
             match note {
@@ -301,7 +302,7 @@ impl Engine {
         }
     }
 
-    /// What waited for a slice-set to be stored need not wait for it any more.
+    /// Releases the reads and flushes that waited for a slice-set to be stored.
     fn stored(&mut self, cx: &mut Cx<'_>, key: super::Key, position: Position) {
         let wide = position.0 < cx.shared.params().wide.count;
         self.sets.mix.credit(cx.now(), self.queue.waits(wide));
@@ -315,7 +316,7 @@ impl Engine {
         self.flushes.stored(cx, &self.sets, &mut self.journals, position);
     }
 
-    /// The keeper asks for a unit of background work.
+    /// Adds a unit of background work that the keeper asks for.
     pub(super) fn add_work(&mut self, place: u64, unit: Unit, what: What) {
         self.work.add(place, unit, what);
     }
@@ -366,7 +367,7 @@ impl Engine {
         }
     }
 
-    /// Makes the slice-sets for the part of a slice that background work is about.
+    /// Makes the slice-sets for the part of a slice that background work covers now.
     fn make_sets(&mut self, cx: &mut Cx<'_>, key: super::Key) {
         let Some((part, what)) = self.work.part_of(cx, key) else { return };
         let restores = match &what {
@@ -376,20 +377,20 @@ impl Engine {
         self.queue.add_background(cx, part, Vec::new(), restores);
     }
 
-    /// Ends background work on a part of a slice, and goes on with the next one.
+    /// Ends background work on a part of a slice, and continues with the next part.
     fn end_part(&mut self, cx: &mut Cx<'_>, key: super::Key, done: Done) {
         if self.work.over(cx, key, done) {
             self.make_sets(cx, key);
         }
     }
 
-    /// Begins with ranges of zeroes.
+    /// Begins ranges of zeroes.
     pub(super) fn begin(&mut self, cx: &mut Cx<'_>) {
         self.writes.advance_zeroes(cx);
         self.pass_on(cx);
     }
 
-    /// Turns what was gathered into slice-sets, where its time has come.
+    /// Turns gathered writes into slice-sets where their time has come.
     pub(super) fn start_gathers(&mut self, cx: &mut Cx<'_>) {
         self.queue.start_gathers(cx, &self.sets, &self.lease);
         self.pass_on(cx);
@@ -408,7 +409,8 @@ impl Engine {
         self.pass_on(cx);
     }
 
-    /// Goes on with what waited for superblocks to tell of those who were lost; was there any?
+    /// Continues slice-sets and flushes once superblocks record the losses. Returns whether any
+    /// waited.
     pub(super) fn losses_told(&mut self, cx: &mut Cx<'_>) -> bool {
         let waits = self.sets.wait_until_told() || !self.flushes.is_empty();
         if !waits || !cx.losses_told() {
@@ -421,7 +423,7 @@ impl Engine {
         sets || flushes
     }
 
-    /// Has journals trimmed; is there room again?
+    /// Trims journals. Returns whether there is room again.
     pub(super) fn trim(&mut self, cx: &mut Cx<'_>) -> bool {
         // Which slice-set is the oldest takes a look at all that are open.
         if !self.journals.are_used() {
@@ -430,27 +432,27 @@ impl Engine {
         self.journals.trim(cx, self.sets.stored_up_to(), self.sets.version())
     }
 
-    /// Begins decodings; may others have what one had that failed?
+    /// Begins decodings. Returns whether one failed, so that its buffers may serve others.
     pub(super) fn start_decodes(&mut self, cx: &mut Cx<'_>) -> bool {
         let failed = self.decodes.start(cx);
         self.pass_on(cx);
         failed
     }
 
-    /// Goes on with the copy of a member.
+    /// Advances the copy of a member and its verification.
     pub(super) fn advance_copy(&mut self, cx: &mut Cx<'_>) {
         self.read_back.advance(cx, &mut self.decodes);
         self.copies.advance(cx);
         self.pass_on(cx);
     }
 
-    /// Tells the nodes which slice-sets are committed, at the latest when that is waited for.
+    /// Tells the nodes of commits, at once if they are waited for.
     pub(super) fn send_commits(&mut self, cx: &mut Cx<'_>) {
         let may_wait = self.commits_may_wait(cx);
         self.sets.send_commits(cx, may_wait);
     }
 
-    /// Sends reads that find a slot, and sees to how much of the rings is used.
+    /// Sends reads that find a slot, and adjusts the lease of the rings.
     pub(super) fn send_reads(&mut self, cx: &mut Cx<'_>) {
         let end = self.lease.slots_end(cx);
         let now = cx.now();

@@ -1,4 +1,4 @@
-//! Which free position a slice-set gets.
+//! Choice of the free position that a slice-set gets.
 
 use super::context::Cx;
 use super::lease::Lease;
@@ -7,7 +7,7 @@ use crate::ids::Position;
 use crate::pipeline::PlacedSchedule;
 use crate::set::{Roles, Touched};
 
-/// What a slice-set wants of its position.
+/// Requirements of a slice-set for its position.
 pub(super) struct Wanted<'a> {
     /// Wide or narrow.
     pub(super) kind: usize,
@@ -19,9 +19,9 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The position whose encoder has least to send; otherwise the one that is free longest. Those
-    /// whose encoder is missing rest, unless the client makes the parities. The place among the
-    /// free positions of the kind.
+    /// Returns the index, among the free positions of the kind, of the one whose encoder has least
+    /// to send; otherwise of the one longest free. Positions whose encoder is missing are skipped,
+    /// unless the client makes the parities.
     pub(super) fn choose(&self, cx: &Cx<'_>, sets: &Sets, lease: &Lease) -> Option<usize> {
         let nodes = cx.members.nodes();
         let usable = lease.usable(cx);
@@ -44,7 +44,7 @@ impl Wanted<'_> {
         free().find(|&(_, position)| worth(position) == most).map(|(at, _)| at)
     }
 
-    /// By node, how many blocks it keeps for itself, which do not travel.
+    /// Returns, by node, the number of blocks that it keeps for itself; these do not travel.
     fn kept(&self, nodes: u16) -> Vec<u32> {
         let mut kept = vec![0u32; usize::from(nodes)];
         let code = &self.plan.code;

@@ -1,4 +1,4 @@
-//! What tests of the client look at in the engine.
+//! Inspection of the engine by the client's tests.
 
 use super::extent::{Extent, Range, Want};
 use super::{Cx, Engine, Shared};
@@ -9,7 +9,7 @@ impl Engine {
         self.sets.positions().collect()
     }
 
-    /// No slice is compared, and no background work is under way.
+    /// Returns whether no slice is compared and no background work is under way.
     pub(in crate::client) fn compares_nothing(&self) -> bool {
         self.compares.buffers() == 0 && self.work.len() == 0
     }
@@ -33,7 +33,7 @@ impl Engine {
 }
 
 impl Shared {
-    /// Leaves so many buffers free.
+    /// Takes buffers until this many are left free.
     pub(in crate::client) fn leave_buffers(&mut self, count: usize) {
         let taken = self.staging.free() - count;
         self.staging.take(taken, 4096).expect("free buffers");

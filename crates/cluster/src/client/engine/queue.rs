@@ -1,4 +1,4 @@
-//! Slice-sets on their way to a position: from what was gathered.
+//! Slice-sets on their way from gathered writes to a position.
 //!
 //! ```text
 //!  gathered ─► pending: told to the keeper ─► first in line: buffers, a position ─► open
@@ -32,13 +32,13 @@ pub(super) struct PendingSet {
     /// The client makes the parities; undecided until the slice-set is first in line.
     by_client: Option<bool>,
     pub(super) range: Stretch,
-    /// It changes no data: the superblocks say already what it is for.
+    /// Changes no data: the superblocks already record its purpose.
     pub(super) background: bool,
-    /// Otherwise it is a write that the keeper has heard of, with this number.
+    /// Number of the write that the keeper was told of; `None` for background work.
     write: Option<u64>,
     /// Roles that get their blocks from the others, one slice-set for each.
     restores: Roles,
-    /// How often it was aborted.
+    /// Number of aborts.
     pub(super) tries: u32,
 }
 
@@ -55,7 +55,7 @@ impl PendingSet {
         }
     }
 
-    /// The first part of it, which is so long. The keeper has yet to hear of that as of a write.
+    /// Cuts a first part of this length off. The keeper has not been told of it as a write yet.
     fn cut_off(&mut self, len: u32) -> Self {
         Self { range: self.range.cut_off(len), write: None, ..*self }
     }
@@ -65,7 +65,8 @@ impl PendingSet {
         Extent { stripe: self.key.stripe, index: 0, at: self.range.offset, len: self.range.len }
     }
 
-    /// One role has its blocks, if that was it; has another one to get its?
+    /// Notes that the role of this strategy has its blocks. Returns whether another role lacks its
+    /// own.
     pub(super) fn goes_on_after(&mut self, strategy: WriteStrategy) -> bool {
         if let WriteStrategy::Restore(role) = strategy {
             self.restores.remove(role);
@@ -88,7 +89,7 @@ pub(super) struct Below<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pending: [VecDeque<PendingSet>; 2],
-    /// Which kind comes first.
+    /// The kind that is tried first.
     first_kind: usize,
     /// The number of the next write.
     next_write: u64,
@@ -99,12 +100,12 @@ impl Queue {
         self.pending.iter().all(VecDeque::is_empty)
     }
 
-    /// Does any wait of those that are whole slices, or of the others?
+    /// Returns whether a slice-set waits: a whole slice, or with `wide` false a short range.
     pub(super) fn waits(&self, wide: bool) -> bool {
         !self.pending[usize::from(!wide)].is_empty()
     }
 
-    /// Turns what was gathered into slice-sets, where it is complete or has waited long enough.
+    /// Turns gathered writes into slice-sets where they are complete or have waited long enough.
     pub(super) fn start_gathers(&mut self, cx: &mut Cx<'_>, sets: &Sets, lease: &Lease) {
         let hurry = cx.keeper.is_stopping();
         let listed = cx.shared.areas.listed().len();
@@ -168,7 +169,7 @@ impl Queue {
         self.pending[usize::from(short)].push_back(pending);
     }
 
-    /// Has the keeper tell the members of a write: its number.
+    /// Tells the keeper of a write, which members then record; returns its number.
     fn begin_write(&mut self, cx: &mut Cx<'_>, key: Key) -> u64 {
         let (start, end) = cx.shared.space.range(key);
         let number = self.next_write;
@@ -177,9 +178,9 @@ impl Queue {
         number
     }
 
-    /// A slice-set that makes the parities of a part of a slice right, whatever they are now. Data
-    /// blocks get the content of these buffers, which are as long. Or one that gives roles what
-    /// they are to hold, for each of them.
+    /// Queues a slice-set that makes the parities of a part of a slice right, whatever they are
+    /// now. Data blocks get the content of these buffers, which have the same length. With
+    /// `restores`, queues the slice-sets that give each of these roles its content.
     pub(super) fn add_background(
         &mut self,
         cx: &mut Cx<'_>,
@@ -209,7 +210,7 @@ impl Queue {
         self.add(cx, pending);
     }
 
-    /// A slice-set was aborted, or has another role to restore: it is first in line.
+    /// Queues a slice-set again, first in line: after an abort, or with another role to restore.
     pub(super) fn again(&mut self, cx: &mut Cx<'_>, pending: PendingSet, wide: bool) {
         if cx.writes_over() || pending.tries > MAX_TRIES {
             return fail(cx, pending);
@@ -235,7 +236,7 @@ impl Queue {
         self.may_write(cx, below.journals, kind) && self.open_first(cx, below, kind)
     }
 
-    /// Whether the first slice-set may be opened; if not, it is seen to.
+    /// Returns whether the first slice-set may be opened now.
     fn may_write(&mut self, cx: &mut Cx<'_>, journals: &Journals, kind: usize) -> bool {
         if journals.hold_old_records() {
             return false;
@@ -244,7 +245,7 @@ impl Queue {
         pending.write.is_none_or(|number| cx.keeper.may_start(number))
     }
 
-    /// Makes the first slice-set as short as the positions are that it gets.
+    /// Cuts the first slice-set to this length.
     fn cut_first(&mut self, cx: &mut Cx<'_>, work: &mut Work, kind: usize, most: u32) {
         let first = &mut self.pending[kind][0];
         if first.range.len <= most {
@@ -267,8 +268,8 @@ impl Queue {
         self.pending[kind].push_front(front);
     }
 
-    /// Makes the first slice-set so short that each block of its range is known or unknown as a
-    /// whole, where it writes a part of a stripe.
+    /// Cuts the first slice-set, where it writes a part of a stripe, so that each block of its
+    /// range is known or unknown as a whole.
     fn cut_first_alike(&mut self, cx: &mut Cx<'_>, work: &mut Work, kind: usize) {
         let first = &self.pending[kind][0];
         let by_others = !first.restores.is_empty();
@@ -282,7 +283,7 @@ impl Queue {
         self.cut_first(cx, work, kind, alike);
     }
 
-    /// Opens the first slice-set, if there are a position and buffers for what it needs.
+    /// Opens the first slice-set, if there are a position and enough buffers.
     fn open_first(&mut self, cx: &mut Cx<'_>, below: &mut Below<'_>, kind: usize) -> bool {
         let first = &self.pending[kind][0];
         let missing = below.work.missing(cx, first.key, first.background);
@@ -354,8 +355,8 @@ impl Queue {
         true
     }
 
-    /// Opens the first slice-set, which gives this role its blocks, if there is a position. False
-    /// when it has to wait.
+    /// Opens the first slice-set, which gives this role its blocks, if there is a position. Returns
+    /// false when it has to wait.
     fn open_restore(
         &mut self,
         cx: &mut Cx<'_>,
@@ -412,7 +413,7 @@ impl Queue {
     }
 }
 
-/// How long a slice-set may be at positions of a kind.
+/// Returns the greatest length of a slice-set at positions of a kind.
 fn longest(cx: &Cx<'_>, sets: &Sets, pending: &PendingSet, of: usize) -> u32 {
     let params = cx.shared.params();
     match of {
@@ -422,7 +423,7 @@ fn longest(cx: &Cx<'_>, sets: &Sets, pending: &PendingSet, of: usize) -> u32 {
     }
 }
 
-/// Nothing of it was sent: the slice is as it was.
+/// Fails a slice-set of which nothing was sent: the slice is unchanged.
 fn fail(cx: &mut Cx<'_>, pending: PendingSet) {
     let key = pending.key;
     if pending.background {
@@ -438,8 +439,8 @@ fn fail(cx: &mut Cx<'_>, pending: PendingSet) {
     }
 }
 
-/// The way to write a part of a stripe with the fewest reads and writes of members; background work
-/// makes the parities right, whatever they are, and gives nodes what they lack.
+/// Returns the way to write a part of a stripe with the fewest reads and writes of members.
+/// Background work makes the parities right, whatever they are, and gives nodes what they lack.
 fn way(cx: &Cx<'_>, plan: &PlacedSchedule, pending: &PendingSet, missing: Roles) -> Way {
     let range = &pending.range;
     if range.touched.is_all() && range.blank {
@@ -461,8 +462,8 @@ fn way(cx: &Cx<'_>, plan: &PlacedSchedule, pending: &PendingSet, missing: Roles)
     Way::new(if all { WriteStrategy::FullStripe } else { WriteStrategy::Reconstruct }, put)
 }
 
-/// Whether lost blocks of a stripe can be brought back while slice-sets hold buffers that wait for
-/// that: so that none waits for buffers that others hold for the same reason.
+/// Returns whether lost blocks of a stripe can be restored while slice-sets hold buffers for the
+/// same reason. This keeps slice-sets from waiting for each other's buffers.
 fn room_to_fetch(
     cx: &mut Cx<'_>,
     below: &mut Below<'_>,

@@ -1,4 +1,4 @@
-//! What is under way in the engine, or is not.
+//! Queries for activity in the engine.
 
 use braid_array::Instant;
 
@@ -6,35 +6,36 @@ use super::context::{Cx, Shared};
 use super::{Engine, lease};
 
 impl Engine {
-    /// Does nothing lie in the nodes' rings, nor wait to?
+    /// Returns whether nothing lies in the nodes' rings, nor waits to.
     pub(super) fn is_idle(&self, shared: &Shared) -> bool {
         self.has_no_sets()
             && !lease::is_in_use(shared, &self.sets, true)
             && shared.reads.nothing_waits()
     }
 
-    /// Is no slice-set open, and does none wait?
+    /// Returns whether no slice-set is open or waits.
     pub(in crate::client) fn has_no_sets(&self) -> bool {
         self.sets.is_empty() && self.queue.is_empty()
     }
 
-    /// Nothing that the exports asked for is under way.
+    /// Returns whether nothing requested by the exports is under way.
     pub(in crate::client) fn is_quiet(&self, shared: &Shared) -> bool {
         shared.requests.is_empty() && self.has_no_sets() && self.flushes.is_empty()
     }
 
-    /// Is every request answered?
+    /// Returns whether every request is answered.
     pub(in crate::client) fn has_no_requests(&self, shared: &Shared) -> bool {
         shared.requests.is_empty()
     }
 
-    /// Is there nothing to do, background work and what is kept excepted?
+    /// Returns whether nothing is left to do, except for background work and kept decodings.
     pub(in crate::client) fn holds_nothing(&self, shared: &Shared) -> bool {
         self.is_quiet(shared) && self.read_back.buffers() == 0
     }
 
-    /// Do none but those who write wait for what is committed to be stored? Not when positions
-    /// become few, either: a lone block is best encoded by its home, which takes one of its own.
+    /// Returns whether commits may be held back: no slice-set, flush or background work waits for
+    /// the stores, no node is lost, and writes go on. False also when positions become few: a lone
+    /// block is best encoded by its home, which takes one of its own positions.
     pub(super) fn commits_may_wait(&self, cx: &Cx<'_>) -> bool {
         let busy = !self.queue.is_empty() || !self.flushes.is_empty() || self.work.len() > 0;
         let ends = cx.keeper.is_stopping() || cx.writes_over();
@@ -42,8 +43,8 @@ impl Engine {
         !busy && !ends && cx.lost().is_empty() && self.sets.len() <= usable.div_ceil(2)
     }
 
-    /// When a gathered write begins, nodes hear of what is committed, or memory is returned; the
-    /// latter two only while it serves.
+    /// Returns the time when a gathered write begins, nodes learn of commits, or memory is
+    /// returned; the latter two only while the client serves.
     pub(in crate::client) fn deadline(
         &self,
         shared: &Shared,

@@ -1,4 +1,4 @@
-//! What was copied to a node is read back before it takes the place of a member that serves.
+//! Verification of a copied member: samples are read back before it replaces the serving member.
 
 use braid_array::code::Cell;
 use braid_array::keeper::SyncSpace;
@@ -14,12 +14,12 @@ use crate::client::session_key::SessionKey;
 use crate::digest::digest_bytes;
 use crate::wire::Message;
 
-/// One slice in so many is read back, and the last one.
+/// One slice in this many is read back, and the last one.
 const ONE_IN: u64 = 64;
-/// No more than about so many, each of which may be a seek.
+/// Approximate limit of the sample; each slice may cost a seek.
 const MOST: u64 = 1024;
 
-/// What was found of the copy.
+/// Result of the verification of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum Verdict {
     /// All of the sample is equal.
@@ -28,11 +28,11 @@ pub(in crate::client) enum Verdict {
     NotCopied(&'static str),
 }
 
-/// The comparison of a copy with its original, by a sample of slices: both nodes tell the digests
-/// of what they have stored. It runs when all that was copied is durable, and before the exchange
-/// of the two, one block at a time, and nobody writes to the slice of that block meanwhile. Slices
-/// that were written since they were copied do not count: the bitmap marks them. A copy target
-/// that cannot read a block, or has stored something else, is failed, and the old member stays.
+/// Comparison of a copy with its original, by a sample of slices: both nodes return the digests of
+/// their stored content. The comparison runs when everything copied is durable, before the roles
+/// are exchanged, one block at a time. No write goes to the slice of that block meanwhile. Slices
+/// written since they were copied do not count: the bitmap marks them. A copy target that cannot
+/// read a block, or has stored other content, is failed, and the old member stays.
 #[derive(Debug, Default)]
 pub(in crate::client) struct ReadBack {
     /// The role of the member that was copied, while its copy is read.
@@ -50,17 +50,17 @@ pub(in crate::client) struct ReadBack {
 struct Block {
     key: Key,
     row: u16,
-    /// Digests of what the member has stored, and the node that it was copied to.
+    /// Digests of the content of the member, and of the node that it was copied to.
     bufs: [Buf; 2],
     /// Answers that are missing.
     left: u8,
     unread: [bool; 2],
-    /// Nobody wants to know any more.
+    /// The result is no longer wanted.
     abandoned: bool,
 }
 
 impl ReadBack {
-    /// All that was copied of this role is durable.
+    /// Begins the verification; everything copied of this role is durable.
     pub(in crate::client) fn begin(&mut self, role: Role) {
         self.role = Some(role);
         self.next = 0;
@@ -77,12 +77,12 @@ impl ReadBack {
         self.due
     }
 
-    /// How many buffers it holds.
+    /// Returns the number of buffers in use.
     pub(super) fn buffers(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.bufs.len())
     }
 
-    /// The slice in which nobody may write.
+    /// Returns the slice that must not be written.
     pub(super) fn key(&self) -> Option<Key> {
         self.block.as_ref().filter(|block| !block.abandoned).map(|block| block.key)
     }
@@ -112,7 +112,7 @@ impl ReadBack {
         }
     }
 
-    /// Both are asked for the digest of a block.
+    /// Requests the digest of a block from both nodes.
     fn read(&mut self, cx: &mut Cx<'_>, role: Role, (key, row): (Key, u16), bufs: [Buf; 2]) {
         let target = SessionKey::CopyTarget;
         let extent = cx.shared.whole_slice(key);
@@ -137,7 +137,7 @@ impl ReadBack {
         cx.send(target, &Message::Digest { slot, sector, bytes, to });
     }
 
-    /// One of them, the new one or the old one, has told its digest, or cannot read the block.
+    /// Takes the answer of the new or the old node: its digest, or a read error.
     pub(super) fn came(&mut self, cx: &mut Cx<'_>, new: bool, ok: bool) {
         let Some(block) = &mut self.block else { return };
         block.left -= 1;
@@ -162,7 +162,7 @@ impl ReadBack {
         }
     }
 
-    /// The digests were compared.
+    /// Judges the result of a digest comparison.
     pub(super) fn compared(&mut self, cx: &mut Cx<'_>, result: Result<Outcome, IoError>) {
         let Some(block) = &self.block else { return };
         let equal = matches!(result, Ok(Outcome::Checked(checked)) if checked.differs() == 0);
@@ -177,7 +177,7 @@ impl ReadBack {
         }
     }
 
-    /// The next row of the slice, or the next slice.
+    /// Continues with the next row of the slice, or the next slice.
     fn next_block(&mut self, cx: &mut Cx<'_>) {
         let (Some(role), Some(block)) = (self.role, &self.block) else { return };
         let Block { key, row, bufs, .. } = *block;
@@ -195,7 +195,7 @@ impl ReadBack {
         }
     }
 
-    /// The new one is of no use.
+    /// Ends the verification: the copy is unusable.
     fn not_copied(&mut self, cx: &mut Cx<'_>, reason: &'static str) {
         if let Some(key) = self.key() {
             self.end_block(cx.shared);
@@ -209,8 +209,8 @@ impl ReadBack {
         self.verdict = Some(verdict);
     }
 
-    /// There is nobody to read it from any more; the old one may still answer, and until then its
-    /// buffer is not free.
+    /// Ends the verification without a result: the target is gone. The old member may still answer;
+    /// until then its buffer is not free.
     pub(super) fn end(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.role = None;
         self.verdict = None;
@@ -233,7 +233,7 @@ impl ReadBack {
     }
 }
 
-/// The place of the slice that follows the one at this place in the sample.
+/// Returns the place of the next slice of the sample.
 fn next_of_sample(shared: &Shared, place: u64) -> u64 {
     let end = shared.space.sync_sectors();
     let slice = shared.space.unit_sectors();

@@ -15,8 +15,8 @@ use crate::ids::{Position, Slot};
 
 impl Engine {
     /// Cuts a read into parts: each from the node that holds it, straight into the request's
-    /// buffer. Parts of the same range of a stripe are kept together when a node is gone, or does
-    /// not know all that it is to hold: what is read for one serves the others.
+    /// buffer. Parts of the same range of a stripe are kept together when a node is lost, or does
+    /// not know all of its content: the blocks that are read for one part serve the others.
     pub(super) fn read(&mut self, cx: &mut Cx<'_>, request: &Request) {
         let start = request.sector * SECTOR_BYTES;
         let end = start + u64::from(request.buf.len);
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// A node could not read this; perhaps the others can give it back.
+    /// Redirects a read that a node could not do; the other nodes may restore the block.
     pub(super) fn read_elsewhere(&mut self, cx: &mut Cx<'_>, piece: Piece) {
         let Piece { cell, extent, into, whose } = piece;
         match whose {
@@ -77,7 +77,7 @@ fn read_part(cx: &mut Cx<'_>, id: RequestId, extent: Extent, into: Buf) {
     }
 }
 
-/// A read is answered, `ok` or not; what it was for.
+/// Ends a read that is answered, `ok` or not, and returns it.
 pub(super) fn take_read(cx: &mut Cx<'_>, from: SessionKey, slot: Slot, ok: bool) -> Option<Piece> {
     let piece = cx.shared.reads.take(from, slot)?;
     let now = cx.now();

@@ -1,5 +1,5 @@
-//! Reads on their way to nodes. A client gives out the nodes' read slots itself; what finds none
-//! free waits here.
+//! Reads on their way to nodes. A client allocates the nodes' read slots itself; reads without a
+//! free slot wait here.
 
 use std::collections::VecDeque;
 
@@ -15,10 +15,10 @@ use crate::ids::Slot;
 use crate::pipeline::Pipeline;
 use crate::wire::Message;
 
-/// The read slots of one node, and what waits for them.
+/// The read slots of one node, and the reads that wait for one.
 #[derive(Debug)]
 struct Port {
-    /// By slot: what it is read for.
+    /// By slot: the read that uses it.
     slots: Vec<Option<Piece>>,
     free: Vec<Slot>,
     queue: VecDeque<Piece>,
@@ -60,7 +60,7 @@ impl Reads {
         port.queue.len() + port.slots.len() - port.free.len()
     }
 
-    /// Is a slot from this one on in use, at any node?
+    /// Returns whether a slot from this one on is in use at any node.
     pub(super) fn any_from(&self, first: Slot) -> bool {
         self.ports.iter().any(|port| port.slots.iter().skip(first.index()).any(Option::is_some))
     }
@@ -93,7 +93,7 @@ impl Reads {
         Some(slot)
     }
 
-    /// Sends what finds a slot below this one. Is anything left over?
+    /// Sends the waiting reads that find a slot below this one. Returns whether any is left.
     pub(super) fn send(
         &mut self,
         end: u16,
@@ -119,7 +119,7 @@ impl Reads {
         short
     }
 
-    /// A node has answered a read; what it was for.
+    /// Frees the slot of an answered read; returns the read.
     pub(super) fn take(&mut self, key: SessionKey, slot: Slot) -> Option<Piece> {
         let port = self.port_mut(key);
         let piece = port.slots.get_mut(slot.index())?.take()?;
@@ -127,7 +127,7 @@ impl Reads {
         Some(piece)
     }
 
-    /// Everything that waits or is under way at a node that is gone.
+    /// Removes all reads that wait or are under way at a node that is gone.
     pub(super) fn drain(&mut self, role: Role) -> Vec<Piece> {
         let port = self.port_mut(role);
         let mut pieces: Vec<Piece> = port.queue.drain(..).collect();
@@ -135,7 +135,7 @@ impl Reads {
         pieces
     }
 
-    /// Nothing is under way on a connection that is new.
+    /// Frees all slots: a new connection has no read under way.
     pub(in crate::client) fn stands_anew(&mut self, key: impl Into<SessionKey>) {
         let slots = self.slots;
         let port = self.port_mut(key);
@@ -143,7 +143,7 @@ impl Reads {
         port.free = Slot::all(slots).rev().collect();
     }
 
-    /// The copy target takes over a role: its port goes with it.
+    /// Moves the port of the copy target to a role that it takes over.
     pub(in crate::client) fn exchange(&mut self, role: Role) {
         let target = SessionKey::CopyTarget.index(self.nodes);
         self.ports.swap(role.index(), target);
@@ -151,7 +151,7 @@ impl Reads {
         self.ports[target] = fresh;
     }
 
-    /// Takes back what waits for a slot and is of this kind; how many.
+    /// Removes waiting reads of this kind; returns their number.
     pub(super) fn withdraw(&mut self, role: Role, which: impl Fn(Whose) -> bool) -> usize {
         let queue = &mut self.port_mut(role).queue;
         let before = queue.len();
@@ -159,14 +159,15 @@ impl Reads {
         before - queue.len()
     }
 
-    /// The same of what is under way, whose answers nobody waits for; the slots stay used.
+    /// Removes reads of this kind under way, whose answers are ignored; the slots stay in use.
+    /// Returns their number.
     pub(super) fn abandon(&mut self, key: SessionKey, which: impl Fn(Whose) -> bool) -> usize {
         let slots = self.port_mut(key).slots.iter_mut();
         slots.filter_map(|slot| slot.take_if(|piece| which(piece.whose))).count()
     }
 }
 
-/// What asks a node to read.
+/// Builds the message that asks a node for a read.
 fn message(pipeline: &Pipeline, piece: &Piece, slot: Slot, data_sector: u64) -> Message {
     let Extent { stripe, at, len, .. } = piece.extent;
     let sector = data_sector + pipeline.member_byte(stripe, piece.cell.row, at) / SECTOR_BYTES;

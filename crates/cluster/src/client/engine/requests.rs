@@ -28,7 +28,7 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(in crate::client) struct Requests {
     pending: BTreeMap<RequestId, Pending>,
-    /// A write of so many bytes is a long one.
+    /// Length from which a write counts as long.
     long_bytes: u64,
     /// When the last one that changes data was answered.
     answered_at: Instant,
@@ -37,7 +37,7 @@ pub(in crate::client) struct Requests {
 }
 
 impl Requests {
-    /// None. `long_bytes`: what counts as a long write.
+    /// Creates an empty list. `long_bytes`: length from which a write counts as long.
     pub(super) const fn new(long_bytes: u64) -> Self {
         Self {
             pending: BTreeMap::new(),
@@ -63,19 +63,19 @@ impl Requests {
         self.pending.values().filter(|request| request.op.changes_data()).count()
     }
 
-    /// One request changes data, a long one, and no other is known to come.
+    /// Returns whether exactly one request changes data, is long, and no other is known to come.
     pub(super) fn is_lone(&self) -> bool {
         let mut writers = self.pending.values().filter(|request| request.op.changes_data());
         let long = writers.next().is_some_and(|request| request.bytes >= self.long_bytes);
         long && writers.next().is_none() && !self.expects_writes
     }
 
-    /// From when on nobody is waited for, if there is such a request.
+    /// Returns the time from which a lone write waits for no other, if there is one.
     pub(super) fn lone_at(&self) -> Option<Instant> {
         self.is_lone().then(|| Patience::lone_after(self.answered_at))
     }
 
-    /// One that has no parts left and was not answered, which is wrong.
+    /// Returns a request that has no parts left and was not answered; a violated invariant.
     pub(super) fn unanswered(&self) -> Option<RequestId> {
         self.pending.iter().find(|(_, request)| request.left == 0).map(|(&id, _)| id)
     }
@@ -90,7 +90,7 @@ impl Requests {
         self.pending.get(&id).map_or(0, |pending| pending.left)
     }
 
-    /// One part of a request is over. When it was the last, the answer.
+    /// Ends one part of a request. Returns the result after the last part.
     pub(super) fn part_over(
         &mut self,
         id: RequestId,
@@ -118,7 +118,7 @@ struct Zeroing {
     fua: bool,
     /// No space need be kept.
     unmap: bool,
-    /// What would have to be written is left as it is.
+    /// Ranges that would have to be written are left unchanged.
     hint: bool,
     /// Bytes of the array.
     start: u64,
@@ -149,8 +149,8 @@ impl Writes {
         }
     }
 
-    /// Whether a write waits for others to its stripe: not when it is short, and none of the
-    /// latest was near.
+    /// Returns how long a write waits for others to its stripe: a short one does not wait, unless a
+    /// recent write was near.
     fn patience(&mut self, cx: &Cx<'_>, start: u64, end: u64) -> Patience {
         let params = cx.shared.params();
         let blocks = u64::from(cx.shared.pipeline.data_blocks());
@@ -221,7 +221,7 @@ fn gather(
     shared.areas.gather(key, fragment, patience);
 }
 
-/// Does a range of the array have in it what an extent is a part of: that slice of all blocks?
+/// Returns whether a range of the array contains the whole slice of an extent, in all blocks.
 fn covers(shared: &Shared, range: Range<u64>, extent: &Extent) -> bool {
     let chunk = u64::from(shared.params().chunk_bytes);
     let blocks = u64::from(shared.pipeline.data_blocks());

@@ -6,9 +6,9 @@
 //!                                                              │             finished
 //!                                     content is missing: aborted ─► tried again, or failed
 //! ```
-//! Nothing in the stores changes before every node that has a part in a slice-set has its new
-//! content, and the superblocks tell of the nodes that have been lost. So a stripe is old or new,
-//! whoever is lost, and as a whole.
+//! Stores change only after every node with a part in a slice-set has its new content, and after
+//! superblocks record the nodes that have been lost. So a stripe is old or new as a whole,
+//! whichever nodes are lost.
 
 mod answers;
 mod commits;
@@ -34,19 +34,19 @@ use crate::ids::{Generation, Position};
 use crate::pipeline::{Pipeline, PlacedSchedule};
 use crate::set::{Roles, Set};
 
-/// A slice-set that lacks content without anybody's being lost is tried so often.
+/// Number of tries of a slice-set that lacks content though no node is lost.
 pub(super) const MAX_TRIES: u32 = 8;
 
-/// How far a slice-set is.
+/// Stage of a slice-set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Nodes get its slices and make its new content.
     Preparing,
-    /// All have it, and it is committed once superblocks tell of those who were lost.
+    /// All have the new content; it is committed once superblocks record the losses.
     Held,
-    /// It is being stored; its requests are answered, save those that want it durable.
+    /// Being stored; its requests are answered, except for those that want it durable.
     Committing,
-    /// Nobody stores it.
+    /// Stored by no node.
     Aborted,
 }
 
@@ -54,11 +54,11 @@ enum Stage {
 pub(super) struct NewSet {
     pub(super) job: PendingSet,
     pub(super) set: Set,
-    /// Buffers for what it needs.
+    /// Buffers of the slice-set.
     pub(super) staged: Vec<Buf>,
     /// Lost blocks that are brought back first, by data index.
     pub(super) fetched: Vec<u32>,
-    /// Blocks that nobody knows, whose sums stay unknown.
+    /// Blocks whose content is unknown everywhere; their sums stay unknown.
     pub(super) unknown: Vec<u32>,
 }
 
@@ -68,9 +68,9 @@ struct OpenSet {
     set: Set,
     plan: Arc<PlacedSchedule>,
     job: PendingSet,
-    /// The new content, by data index; or what is put in place of it.
+    /// The new content, by data index; or the difference that is sent in place of it.
     sources: BTreeMap<u32, Buf>,
-    /// Lost blocks of which the node that adds up is put what they differ by: their old content.
+    /// Old content of lost blocks whose difference is sent to the node that adds up.
     olds: BTreeMap<u32, Buf>,
     /// Buffers to give back.
     staged: Vec<Buf>,
@@ -80,55 +80,55 @@ struct OpenSet {
     fetching: u32,
     /// Puts that are not answered.
     puts: u32,
-    /// What is known of those like it, once it flows.
+    /// Outline shared by slice-sets of this kind, once slices are being sent.
     outline: Option<Arc<Outline>>,
     /// Nodes that have a part in it.
     parts: Roles,
-    /// Those of them that have not said what is waited for.
+    /// Nodes with a part whose answer is awaited.
     waits: Roles,
-    /// The node that tells the others of it, while that can be relied upon.
+    /// The node that forwards `BeginSet` to the others, while it can be relied upon.
     relay: Option<Role>,
     stage: Stage,
-    /// Blocks that nobody knows, whose sums stay unknown.
+    /// Blocks whose content is unknown everywhere; their sums stay unknown.
     unknown: Vec<u32>,
-    /// Answered when bad-block logs say no more that members do not know what it writes.
+    /// Answered only after bad-block logs no longer list the written blocks.
     clears: bool,
-    /// The keeper has heard what it has stored.
+    /// The keeper was told of the stored content.
     noted: bool,
     ok: bool,
 }
 
 impl OpenSet {
-    /// What the client sends of it.
+    /// Returns the bytes that the client sends.
     fn bytes(&self) -> u64 {
         u64::from(self.set.len) * u64::from(self.job.range.touched.count())
     }
 
-    /// What it makes known where it is stored.
+    /// Returns the view of the slice-set as newly known content.
     fn stored(&self) -> Stored<'_> {
         let Self { set, plan, parts, unknown, .. } = self;
         Stored { set, code: &plan.code, parts: *parts, unknown }
     }
 
-    /// What a node stores of it.
+    /// Returns the bytes that a node stores.
     fn stored_bytes(&self, role: Role) -> u64 {
         let blocks = self.outline.as_ref().map_or(0, |outline| outline.stores[role.index()]);
         u64::from(self.set.len) * u64::from(blocks)
     }
 
-    /// Nothing that it waits for is under way any more.
+    /// Returns whether nothing awaited is under way any more.
     fn is_due(&self) -> bool {
         self.puts == 0 && self.computing == 0 && self.fetching == 0 && self.waits.is_empty()
     }
 
-    /// It goes on once superblocks tell of those who were lost.
+    /// Returns whether only the record of losses in superblocks is awaited.
     fn waits_until_told(&self) -> bool {
         matches!(self.stage, Stage::Held | Stage::Committing) && self.is_due()
     }
 }
 
-/// The slice-sets that have a position, by position; the positions that are free, and the versions
-/// of slice-sets. It hears what nodes say of their parts, and decides when one is committed.
+/// The slice-sets that have a position, the free positions, and the versions of slice-sets. Takes
+/// the nodes' answers on their parts, and decides when a slice-set is committed.
 #[derive(Debug)]
 pub(in crate::client) struct Sets {
     open: BTreeMap<Position, OpenSet>,
@@ -136,7 +136,7 @@ pub(in crate::client) struct Sets {
     free: [VecDeque<Position>; 2],
     /// By position, how often it was used.
     generations: Vec<Generation>,
-    /// Of the latest slice-set.
+    /// Version of the latest slice-set.
     version: u64,
     /// Puts that have not been answered.
     unsent: usize,
@@ -146,17 +146,17 @@ pub(in crate::client) struct Sets {
     pace: Pace,
     /// Pairs of nodes that are not connected and should be.
     cut_off: BTreeSet<(Role, Role)>,
-    /// One of such a pair is to be lost.
+    /// One node of such a pair is to be failed.
     cut_off_due: bool,
     /// Slice-sets wait for a loss to be carried out.
     waits_for_losses: bool,
-    /// Slice-sets may wait until superblocks tell of those who were lost.
+    /// Slice-sets may wait until superblocks record the losses.
     waits_until_told: bool,
     wide: u16,
 }
 
 impl Sets {
-    /// `long_bytes`: what counts as a long write.
+    /// `long_bytes`: length from which a write counts as long.
     pub(in crate::client) fn new(pipeline: &Pipeline, mix: Mix, long_bytes: u64) -> Self {
         let positions = pipeline.positions();
         let wide = pipeline.params().wide.count;
@@ -193,8 +193,8 @@ impl Sets {
         self.free[kind].iter().copied()
     }
 
-    /// Uses a free position: of this kind, the one at this place among those that are free. The
-    /// position, its generation, and the version of the slice-set.
+    /// Takes a free position of this kind, by its index among the free ones. Returns the position,
+    /// its generation, and the version of the slice-set.
     pub(super) fn use_position(
         &mut self,
         kind: usize,
@@ -213,7 +213,7 @@ impl Sets {
         self.version
     }
 
-    /// All slice-sets up to this version are stored.
+    /// Returns the version up to which all slice-sets are stored.
     pub(in crate::client) fn stored_up_to(&self) -> u64 {
         self.oldest().map_or(self.version, |oldest| oldest - 1)
     }
@@ -223,12 +223,12 @@ impl Sets {
         self.open.values().map(|open| open.set.number).min()
     }
 
-    /// Slices are on their way out of the client's link.
+    /// Returns whether slices are on their way out of the client.
     pub(super) const fn is_sending(&self) -> bool {
         self.unsent > 0
     }
 
-    /// No slice-set is open whose requests are not answered yet.
+    /// Returns whether the requests of all open slice-sets are answered.
     pub(super) fn all_answered(&self) -> bool {
         self.open.values().all(|open| open.stage == Stage::Committing)
     }
@@ -239,7 +239,7 @@ impl Sets {
         self.open.values().filter(preparing).map(OpenSet::bytes).sum()
     }
 
-    /// How long the parts are to be of a slice-set that somebody waits for.
+    /// Returns the length of the parts of a slice-set whose writer waits.
     pub(super) fn part(&self, len: u32) -> u32 {
         self.pace.part(len)
     }
@@ -250,7 +250,7 @@ impl Sets {
         committing.map(|(&position, _)| position)
     }
 
-    /// When the nodes are told which slice-sets are committed, if nothing else is said before.
+    /// Returns the time when nodes are told of commits, if no other message goes out before.
     pub(super) fn commits_due(&self) -> Option<Instant> {
         self.commits.due()
     }
@@ -261,18 +261,18 @@ impl Sets {
         committing.map(|open| open.job.key)
     }
 
-    /// How many positions are in use.
+    /// Returns the number of positions in use.
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// How many slice-sets hold buffers while lost blocks are brought back.
+    /// Returns the number of slice-sets that hold buffers while lost blocks are restored.
     pub(super) fn fetching(&self) -> usize {
         self.open.values().filter(|open| open.fetching > 0).count()
     }
 
-    /// What is under way for slice-sets is counted where it is: `puts` and `computing` by position,
-    /// from the operations in flight.
+    /// Checks the counters of slice-sets against the operations in flight: `puts` and `computing`
+    /// by position.
     pub(super) fn check(&self, in_flight: &BTreeMap<Position, (u32, u32)>) -> Result<(), String> {
         let puts: u32 = in_flight.values().map(|(puts, _)| puts).sum();
         if puts as usize != self.unsent {
@@ -306,12 +306,12 @@ impl Sets {
         self.open.values().map(key)
     }
 
-    /// How many buffers slice-sets hold.
+    /// Returns the number of buffers that slice-sets hold.
     pub(super) fn buffers(&self) -> usize {
         self.open.values().map(|open| open.staged.len()).sum()
     }
 
-    /// Slice-sets of which a node owes an answer.
+    /// Returns the number of slice-sets for which a node owes an answer.
     pub(super) fn owed_by(&self, role: Role) -> usize {
         self.open.values().filter(|open| open.waits.contains(role)).count()
     }

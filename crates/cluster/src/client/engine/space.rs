@@ -1,4 +1,4 @@
-//! How the stripes of an array over nodes look to its keeper.
+//! Sync space: the keeper's view of the stripes of an array over nodes.
 
 use braid_array::Role;
 use braid_array::SECTOR_BYTES;

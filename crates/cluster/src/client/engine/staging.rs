@@ -13,21 +13,21 @@ pub(in crate::client) struct Staging {
 }
 
 impl Staging {
-    /// As many as fit into `scratch`.
+    /// Creates as many buffers as fit into `scratch`.
     pub(in crate::client) fn new(scratch: Scratch, bytes: u32) -> Self {
         let count = scratch.bytes / u64::from(bytes);
         let offset = |i: u64| scratch.offset + i * u64::from(bytes);
         Self { bytes, free: (0..count).rev().map(offset).collect(), all: count as usize }
     }
 
-    /// So many buffers of this length, or none.
+    /// Takes this many buffers of this length, or none.
     pub(in crate::client) fn take(&mut self, count: usize, len: u32) -> Option<Vec<Buf>> {
         assert!(len <= self.bytes, "longer than a slice");
         let keep = self.free.len().checked_sub(count)?;
         Some(self.free.split_off(keep).into_iter().map(|offset| Buf { offset, len }).collect())
     }
 
-    /// Takes them back.
+    /// Takes buffers back.
     pub(in crate::client) fn give(&mut self, bufs: impl IntoIterator<Item = Buf>) {
         self.free.extend(bufs.into_iter().map(|buf| buf.offset));
     }
@@ -36,7 +36,7 @@ impl Staging {
         self.all
     }
 
-    /// How many are left.
+    /// Returns the number of free buffers.
     pub(in crate::client) const fn free(&self) -> usize {
         self.free.len()
     }

@@ -14,11 +14,12 @@ use super::extent::{Extent, Piece, Whose};
 use super::reads::Reads;
 use crate::ids::Position;
 
-/// From one row of a member to the next, where plans say what to read: each row is read by itself.
+/// Distance between the rows of a member in the sectors of plans; so large that each row is read by
+/// itself.
 const ROW_SECTORS: u64 = 1 << 32;
 
-/// What can be read of a range of a stripe, by all nodes or `without` some; `None` when the stripe
-/// has no code. Plans write nothing there: what is written goes through pipelines.
+/// Returns the readable blocks of a range of a stripe, on all nodes or `without` some; `None` when
+/// the stripe has no code. Plans write nothing there: writes go through pipelines.
 pub(super) fn view(
     cx: &mut Cx<'_>,
     range: &Extent,
@@ -49,17 +50,17 @@ pub(super) fn place(cell: Cell) -> Place {
     Place { member: MemberId(cell.node.0), sector: u64::from(cell.row) * ROW_SECTORS }
 }
 
-/// Which block that is.
+/// Returns the block at a place that a plan reads.
 pub(super) const fn cell(place: Place) -> Cell {
     Cell { row: (place.sector / ROW_SECTORS) as u16, node: node(place.member) }
 }
 
-/// Whom a plan means by a member: plans are made for members that are named by their roles.
+/// Returns the role that a plan's member id stands for: in plans, roles number the members.
 pub(super) const fn node(member: MemberId) -> Role {
     Role(member.0)
 }
 
-/// Has nodes read what a plan says.
+/// Queues the reads of a plan.
 pub(super) fn read(reads: &mut Reads, ios: &[MemberIo], extent: Extent, whose: Whose) {
     for &MemberIo { member, op } in ios {
         if let IoOp::Read { sector, buf: into } = op {

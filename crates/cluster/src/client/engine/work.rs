@@ -19,16 +19,16 @@ pub(super) struct Task {
     pub(super) what: What,
     /// Slice-sets of it that are not over.
     sets: u32,
-    /// All that are over went well.
+    /// All finished slice-sets succeeded.
     ok: bool,
-    /// Blocks that come after it, where it is one of several of a unit. Nobody writes to the slice
-    /// before all are over: whoever is given it has a part in all of it then, or in nothing.
+    /// Later blocks of the unit, where it was cut into several. The slice is not written before all
+    /// are done: a rebuilt member then has a part in all of the slice, or in none.
     rest: VecDeque<Unit>,
 }
 
-/// What follows when a slice-set of background work is over.
+/// Next step after a slice-set of background work has ended.
 pub(super) enum Follows {
-    /// Others of it are not.
+    /// Other slice-sets of the part are still open.
     Nothing,
     /// Slice-sets for the part of the slice that the task is about now.
     Sets,
@@ -37,19 +37,19 @@ pub(super) enum Follows {
 }
 
 impl Task {
-    /// Is it to give this member what it lacks?
+    /// Returns whether the task rebuilds this member.
     fn rebuilds(&self, id: MemberId) -> bool {
         matches!(&self.what, What::Rebuild(targets) if targets.contains(&id))
     }
 
-    /// The part of a slice that it is about.
+    /// Returns the part of a slice that the task covers now.
     pub(super) fn part(&self, cx: &Cx<'_>) -> Extent {
         let (at, len) = cx.shared.space.bytes_of(self.unit.start, self.unit.end());
         let stripe = cx.shared.space.key(self.unit.start).stripe;
         Extent { stripe, index: 0, at, len }
     }
 
-    /// Tells whether a member does not know what it is to hold there.
+    /// Returns whether a member does not know some of its content there.
     pub(super) fn is_in_part_unknown(&self, cx: &mut Cx<'_>) -> bool {
         let part = self.part(cx);
         let planner = cx.shared.pipeline.planner(Position(0));
@@ -57,7 +57,8 @@ impl Task {
         plan.is_some_and(|plan| cx.any_unknown(&part, &plan.code, Roles::NONE))
     }
 
-    /// Cuts it into blocks, if it has several and each may fail for itself. Returns how many.
+    /// Cuts the unit into blocks, if it has several and each may fail on its own. Returns their
+    /// number.
     fn cut_into_blocks(&mut self, cx: &Cx<'_>) -> usize {
         let one_by_one = matches!(self.what, What::Rebuild(_) | What::Compare(Fix::Resync));
         if !one_by_one || !cx.keeper.work_goes_on() {
@@ -77,7 +78,7 @@ impl Task {
         blocks
     }
 
-    /// Goes on with the next block, if there is one.
+    /// Continues with the next block, if there is one.
     fn begin_next(&mut self) -> bool {
         let Some(next) = self.rest.pop_front() else { return false };
         self.unit = next;
@@ -86,19 +87,19 @@ impl Task {
         true
     }
 
-    /// Tells the keeper what became of the part that it is about.
+    /// Tells the keeper the result of the current part.
     fn tell(&self, cx: &mut Cx<'_>, done: Done) {
         let Self { place, unit, what, .. } = self;
         cx.report(LaneReport::WorkDone { place: *place, unit: *unit, work: what.clone(), done });
     }
 
-    /// Tells the keeper what became of it.
+    /// Tells the keeper the result of the task.
     pub(super) fn end(self, cx: &mut Cx<'_>, done: Done) {
         self.tell(cx, done);
     }
 }
 
-/// Background work whose slices are not free yet, and what is under way, by its slice.
+/// Background work whose slices are not free yet, and work under way, by its slice.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     waiting: VecDeque<Task>,
@@ -117,12 +118,13 @@ impl Work {
         });
     }
 
-    /// Units that wait.
+    /// Returns the number of units that wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Units that the keeper has asked for, and parts of them, that are not over.
+    /// Returns the number of units that the keeper has asked for, and parts of them, that are not
+    /// over.
     pub(super) fn len(&self) -> usize {
         let working = self.working.values().map(|task| 1 + task.rest.len());
         self.waiting.len() + working.sum::<usize>()
@@ -132,7 +134,7 @@ impl Work {
         self.waiting.pop_front()
     }
 
-    /// The slice of a task is in use, or buffers are.
+    /// Queues a task again: its slice or the buffers are in use.
     pub(super) fn wait(&mut self, task: Task) {
         self.waiting.push_back(task);
     }
@@ -141,15 +143,15 @@ impl Work {
         self.working.insert(key, task);
     }
 
-    /// The slice-set of a task was cut in two.
+    /// Notes that the slice-set of a task was cut in two.
     pub(super) fn has_one_set_more(&mut self, key: Key) {
         if let Some(task) = self.working.get_mut(&key) {
             task.sets += 1;
         }
     }
 
-    /// The roles that have no part in a slice-set there: their nodes are lost, or do not hold what
-    /// belongs there yet. Background work is there to give it to them.
+    /// Returns the roles without a part in a slice-set there: their nodes are lost, or do not hold
+    /// their content yet. Background work is there to restore that content.
     pub(super) fn missing(&self, cx: &Cx<'_>, key: Key, background: bool) -> Roles {
         let (start, end) = cx.shared.space.range(key);
         let is_there = |task: &&Task| cx.shared.space.key(task.unit.start) == key;
@@ -167,14 +169,14 @@ impl Work {
             .collect()
     }
 
-    /// The part of a slice for which slice-sets are to be made, and what they are for.
+    /// Returns the part of a slice that needs slice-sets, and their purpose.
     pub(super) fn part_of(&self, cx: &Cx<'_>, key: Key) -> Option<(Extent, What)> {
         self.working.get(&key).map(|task| (task.part(cx), task.what.clone()))
     }
 
-    /// Ends a slice-set of background work in this slice. One that could not be made lacks what
-    /// lost nodes hold, and will until they are back: it is tried block by block, and the rest goes
-    /// on.
+    /// Ends a slice-set of background work in this slice. A slice-set that could not be made lacks
+    /// content of lost nodes, and will until they are back. The part is then tried block by block,
+    /// and the rest continues.
     pub(super) fn set_over(&mut self, cx: &mut Cx<'_>, key: Key, ok: bool) -> Follows {
         let Some(task) = self.working.get_mut(&key) else { return Follows::Nothing };
         task.sets -= 1;
@@ -197,8 +199,8 @@ impl Work {
         Follows::Over(Done::Unread(unread_of(cx, &part)))
     }
 
-    /// Ends the work on the part of this slice that a task is about. Returns whether the task goes
-    /// on with another one; none does where it could not be done at all.
+    /// Ends the work on the current part of a task. Returns whether the task continues with another
+    /// part. After a part that could not be tried at all, no other part is tried.
     pub(super) fn over(&mut self, cx: &mut Cx<'_>, key: Key, done: Done) -> bool {
         let Some(task) = self.working.get_mut(&key) else { return false };
         let failed = matches!(done, Done::Failed);
@@ -214,7 +216,7 @@ impl Work {
     }
 }
 
-/// Lists what lies in a part of a slice on nodes that are lost or do not know it.
+/// Lists the data in a part of a slice on nodes that are lost or do not know it.
 pub(super) fn unread_of(cx: &mut Cx<'_>, part: &Extent) -> Vec<Unread> {
     let planner = cx.shared.pipeline.planner(Position(0));
     let Some(plan) = cx.shared.pipeline.plan(part.stripe, planner) else { return Vec::new() };
@@ -226,8 +228,8 @@ pub(super) fn unread_of(cx: &mut Cx<'_>, part: &Extent) -> Vec<Unread> {
     cx.unreadable(part, &plan.code).into_iter().map(unread).collect()
 }
 
-/// The roles of members to be given what they lack of a part of a slice by the other nodes, if
-/// those know all that tells it.
+/// Returns the roles of `targets` whose content of a part of a slice can be restored from the other
+/// nodes; none if another node does not know its own content there.
 pub(super) fn restorable(cx: &mut Cx<'_>, part: &Extent, targets: &[MemberId]) -> Roles {
     let planner = cx.shared.pipeline.planner(Position(0));
     let plan = cx.shared.pipeline.plan(part.stripe, planner);

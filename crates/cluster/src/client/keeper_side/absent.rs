@@ -20,13 +20,13 @@ use crate::client::sessions::refused::{ANOTHERS, IN_ITS_PLACE, is_of_another};
 use crate::client::sessions::session::SessionState;
 use crate::member::{VolumeAddress, member_name};
 
-/// Absent members. They come back by themselves as those do that were lost; but nothing is known of
-/// them save where they are. So the client first connects to the node and reads the superblock:
-/// that tells whose place the member has. Then it becomes a [`recovery target`](super::recovery).
+/// Absent members. Like lost ones, these members return by themselves, but only their addresses are
+/// known. So the client first connects to the node and reads the superblock, which names the
+/// member's role. The member then becomes a [`recovery target`](super::recovery).
 #[derive(Debug)]
 pub(super) struct Absents {
     pub(super) visits: Visits,
-    /// Why these and others are not in, by name; status tells them.
+    /// By name, the reasons why these and other members are not in; status shows them.
     why: BTreeMap<String, Refusal>,
 }
 
@@ -35,7 +35,7 @@ fn device(place: &VolumeAddress) -> String {
 }
 
 impl Absents {
-    /// Addresses of nodes, and the volumes there; and what is known of these and others.
+    /// Creates the list from addresses of nodes with their volumes, and the known reasons.
     pub(super) fn new(places: Vec<(String, String)>, why: Vec<(String, Refusal)>) -> Self {
         let due = Instant(0).plus_millis(pause_millis(0));
         let mut visits = Visits::new(None);
@@ -49,12 +49,12 @@ impl Absents {
         self.visits.places().find(|place| device(place) == name).cloned()
     }
 
-    /// Is nobody looked for?
+    /// Returns whether no absent member is looked for.
     pub(super) fn are_none(&self) -> bool {
         self.visits.places().next().is_none()
     }
 
-    /// It is a member again.
+    /// Forgets an absent member that is a member again.
     pub(super) fn forget(&mut self, name: &str) {
         self.why.remove(name);
         if let Some(place) = self.place(name) {
@@ -62,7 +62,7 @@ impl Absents {
         }
     }
 
-    /// Why these and others are not in.
+    /// Returns the names and reasons of members that are not in.
     pub(super) fn status(&self) -> Vec<AbsentStatus> {
         let status = |(device, why): (&String, &Refusal)| AbsentStatus {
             device: device.clone(),
@@ -71,14 +71,14 @@ impl Absents {
         self.why.iter().map(status).collect()
     }
 
-    /// The connection over which one was looked at is over; it is tried again later.
+    /// Ends a visit of an absent member; it is tried again later.
     pub(super) fn look_over(&mut self, why: Option<Refusal>, now: Instant) {
         if let (Some(place), Some(why)) = (self.visits.failed(now), why) {
             self.why.insert(device(&place), why);
         }
     }
 
-    /// It did not become a member.
+    /// Postpones an absent member that did not become a member.
     pub(super) fn failed(&mut self, name: &str, now: Instant) {
         if let Some(place) = self.place(name) {
             self.visits.postpone(&place, now);
@@ -86,7 +86,7 @@ impl Absents {
     }
 }
 
-/// Has a role nobody whom it waits for?
+/// Returns whether a role is vacant and waits for no known member.
 fn is_open(parts: &Parts, role: Role) -> bool {
     let nobody = parts.session(role).state == SessionState::Missing;
     nobody && parts.keeper.view().is_vacant(role)
@@ -97,7 +97,7 @@ pub(super) fn has_open_role(parts: &Parts) -> bool {
 }
 
 impl KeeperSide {
-    /// A role has somebody now. If all have, absent members have left the array.
+    /// Notes that a role is taken. Once no role is open, the absent members have left the array.
     pub(in crate::client) fn absent_depart(&mut self, parts: &Parts) {
         if has_open_role(parts) {
             return;
@@ -112,7 +112,7 @@ impl KeeperSide {
         wanted && parts.may_return() && has_open_role(parts)
     }
 
-    /// Connects to the next one whose time has come.
+    /// Connects to the next absent member whose time has come.
     pub(super) fn look_for_absent(&mut self, parts: &mut Parts) {
         if !self.may_look_for_absent(parts) {
             return;
@@ -123,8 +123,8 @@ impl KeeperSide {
         sessions.visit(&mut net, SessionKey::AbsentVisit, Purpose::Absent, place);
     }
 
-    /// Takes what was read of a volume that is looked at: its superblock, and then the list of bad
-    /// blocks of which that speaks.
+    /// Takes the bytes that were read from a visited volume: the superblock, and then the bad-block
+    /// log, if the superblock has one.
     pub(super) fn absent_read(&mut self, parts: &mut Parts, bytes: &[u8]) {
         let visit = parts.session_mut(SessionKey::AbsentVisit);
         let sectors = visit.volume_bytes / SECTOR_BYTES;
@@ -143,8 +143,8 @@ impl KeeperSide {
         self.absent_found(parts, decoded, None);
     }
 
-    /// Judges what lies on the volume of one that was looked at. It has a superblock: is it a
-    /// member, and nobody has its place?
+    /// Judges the superblock of a visited absent member: whether it is a member, and its role is
+    /// open.
     fn absent_found(
         &mut self,
         parts: &mut Parts,

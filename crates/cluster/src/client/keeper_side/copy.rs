@@ -7,8 +7,8 @@
 //!        comes back, or a spare ◄── failure ── wired to all ◄── the old one retires, exchanged
 //! ```
 //! The copy target has a session of its own, behind those with the members. When the two are
-//! exchanged the new one comes the way of a node that comes back, and gets from the others what the
-//! bitmap marks.
+//! exchanged, the new one joins like a returning node, and gets the content that the bitmap marks
+//! from the others.
 
 use braid_array::action::CommandId;
 use braid_array::{MemberId, Refusal, Role};
@@ -29,7 +29,7 @@ fn too_few_votes() -> Refusal {
 }
 
 impl KeeperSide {
-    /// Begins to replace a member by a spare, by this one if it is named.
+    /// Begins to replace a member by a spare; by this one if it is named.
     pub(in crate::client) fn replace(
         &mut self,
         parts: &mut Parts,
@@ -66,7 +66,7 @@ impl KeeperSide {
         self.begin_recovery(parts, Origin::Copy { command: Some(command), old }, new, role)
     }
 
-    /// The old one is connected to it: the copy begins.
+    /// Begins the copy: the old member's node is connected to the target.
     pub(super) fn begin_copying(&mut self, parts: &mut Parts) {
         let Some(recovery) = &mut self.recovery else {
             return self.fail(parts, SessionKey::CopyTarget, None);
@@ -88,9 +88,8 @@ impl KeeperSide {
         }
     }
 
-    /// Goes on with the copy. Once all of it is durable, and can be read, the old one is done
-    /// without: when what the keeper has asked for because of that is carried out, the two are to
-    /// be exchanged. Whose role?
+    /// Advances the copy. Once all of it is durable and was read back, the old member is retired.
+    /// Returns its role: the two are to be exchanged after the keeper's commands are carried out.
     pub(in crate::client) fn advance_copy(&mut self, parts: &mut Parts) -> Option<Role> {
         let recovery = self.recovery.as_ref()?;
         let Origin::Copy { old, .. } = recovery.origin else { return None };
@@ -139,14 +138,14 @@ impl KeeperSide {
         None
     }
 
-    /// All that was copied is durable.
+    /// Begins to read the copy back: everything copied is durable.
     pub(super) fn begin_to_read_back(parts: &mut Parts) {
         let Some(place) = parts.sessions.list.place(SessionKey::CopyTarget) else { return };
         parts.engine.read_back.begin(place);
         copy_step(parts, Step::ReadingBack);
     }
 
-    /// The new one is of no use.
+    /// Fails the copy and its target.
     fn not_copied(&mut self, parts: &mut Parts, spare: &str, reason: &'static str) {
         let why = Refusal::new(reason, ADVICE);
         self.fail(parts, SessionKey::CopyTarget, Some(why.clone()));
@@ -171,7 +170,7 @@ impl KeeperSide {
         Some(place)
     }
 
-    /// The old one is gone: the new one takes its place.
+    /// Gives the copy target the role of the retired member.
     pub(in crate::client) fn exchange(&mut self, parts: &mut Parts, place: Role) {
         let copied = |origin| matches!(origin, Origin::Copy { .. });
         let recovery = self.recovery.as_mut().filter(|recovery| copied(recovery.origin));

@@ -1,4 +1,4 @@
-//! Nodes whose members have left the array are told to drop the slice-sets that they keep of it.
+//! Departed nodes: nodes whose members have left the array are told to drop its slice-sets.
 
 use braid_array::Instant;
 
@@ -12,19 +12,19 @@ use crate::client::sessions::session::Session;
 use crate::ids::{NodeId, VoterNo};
 use crate::member::VolumeAddress;
 
-/// About ten minutes.
+/// Number of tries, about ten minutes.
 const MAX_TRIES: u32 = 60;
 
-/// Nodes whose members were replaced, failed or removed. They may keep slice-sets prepared, with
-/// their rings and volumes, until a client resolves these, and no takeover asks them any more. So
-/// each is told to drop them, on a connection of its own, one node at a time, once no view that a
-/// later client may take for the newest has its member in sync. A node that is away is tried again
-/// so many times; if it was away all that time it keeps them until it starts again, or is added
-/// again.
+/// Nodes whose members were replaced, failed or removed. Such a node may keep prepared slice-sets,
+/// with their rings and volumes, until a client resolves these, and no takeover asks it any more.
+/// So each is told to drop them, on a connection of its own, one node at a time. The order waits
+/// until no view that a later client may take for the newest has its member in sync. An absent node
+/// is tried again a limited number of times. After that it keeps the slice-sets until it restarts
+/// or is added again.
 #[derive(Debug)]
 pub(in crate::client) struct Departed {
     pub(in crate::client) visits: Visits,
-    /// As which member of old views the one that is being told has granted the array.
+    /// Incarnation by which old views may list the visited node.
     granted: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Departed {
         Self { visits: Visits::new(Some(MAX_TRIES)), granted: None }
     }
 
-    /// The member on this node has left the array.
+    /// Adds the node of a member that has left the array.
     pub(in crate::client) fn add(&mut self, address: String, now: Instant) {
         let place = place(address);
         self.visits.forget(&place);
@@ -48,7 +48,7 @@ impl Departed {
 }
 
 impl KeeperSide {
-    /// Connects to the next one whose time has come.
+    /// Connects to the next departed node whose time has come.
     pub(super) fn look_for_departed(&mut self, parts: &mut Parts) {
         let now = parts.keeper.view().now();
         while let Some(place) = self.departed.visits.next(now)
@@ -79,8 +79,8 @@ impl KeeperSide {
         sessions.visit(&mut net, SessionKey::DepartedVisit, Purpose::Departed, place);
     }
 
-    /// The one that is being told is this node. If it is that of a member that is there or comes
-    /// back, or of a witness, it has nothing to drop.
+    /// Takes the identity of the visited node. A node of a connected member, or of a witness, has
+    /// nothing to drop.
     pub(super) fn departed_is(&mut self, parts: &mut Parts, node: NodeId) {
         let list = &parts.sessions.list;
         let nodes = parts.shared.params().nodes;
@@ -98,14 +98,14 @@ impl KeeperSide {
         }
     }
 
-    /// It has granted the array, and waits to be told.
+    /// Takes the grant of the visited node, which then waits for its order.
     pub(super) fn departed_granted(&mut self, parts: &mut Parts, grant: &Grant) {
         self.departed.granted = Some(grant.incarnation);
         parts.sessions.hold(SessionKey::DepartedVisit, Step::Granted);
         self.resolve_departed(parts);
     }
 
-    /// Has it drop what it keeps, once no takeover may ask it for that.
+    /// Orders the visited node to drop its slice-sets, once no takeover may ask for them.
     pub(super) fn resolve_departed(&self, parts: &mut Parts) {
         let visit = SessionKey::DepartedVisit;
         if parts.session(visit).is_coming_at(Step::Granted)

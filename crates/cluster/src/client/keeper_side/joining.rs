@@ -1,5 +1,4 @@
-//! How a node that comes gets its part: one that returns, which the keeper has back, and one that
-//! is taken in.
+//! Joining of nodes: members that return, which the keeper takes back, and nodes that are added.
 
 use braid_array::action::NewMember;
 use braid_array::events::ArrayEvent;
@@ -15,12 +14,12 @@ use crate::client::sessions::negotiation::{Purpose, Step};
 use crate::ids::NodeId;
 use crate::member::member_name;
 
-/// What makes one with a journal.
+/// Advice that leads to a volume with a journal.
 const NEW_VOLUME: &str = "remove it (`braid node delete`) and add the node again";
 
 impl KeeperSide {
-    /// The role that a node gets: that which it had, or else one whose member has been removed,
-    /// then one whose member will not come back by itself.
+    /// Returns the role for a node: its former role, else one whose member has been removed, then
+    /// one whose member will not return by itself.
     pub(super) fn place_for(parts: &Parts, new: &NewMember) -> Option<Role> {
         let own = new.superblock.as_deref().map(|superblock| superblock.role());
         let vacant = |role: &Role| parts.keeper.view().is_vacant(*role) && !parts.alive(*role);
@@ -31,7 +30,7 @@ impl KeeperSide {
         })
     }
 
-    /// A recovery target is this node.
+    /// Takes the identity of a recovery target.
     pub(super) fn target_is(&mut self, parts: &mut Parts, key: SessionKey, node: NodeId) {
         let nodes = parts.shared.params().nodes;
         let is_member = |other: Role| key != other.into() && !parts.keeper.view().is_vacant(other);
@@ -52,7 +51,7 @@ impl KeeperSide {
         parts.go_on(key, Step::Granting);
     }
 
-    /// A node that comes has granted the array.
+    /// Takes the grant of a joining node.
     pub(super) fn granted(&mut self, parts: &mut Parts, key: SessionKey, grant: Grant) {
         match self.recovery.as_mut().filter(|recovery| recovery.key == key) {
             Some(recovery) => recovery.grant = Some(grant),
@@ -66,8 +65,8 @@ impl KeeperSide {
         self.drop_leftovers(parts);
     }
 
-    /// Has nodes that come drop what they have of slice-sets, once no takeover may ask them for
-    /// that: these went on without them.
+    /// Orders joining nodes to drop their slice-sets, once no takeover may ask for these: the
+    /// slice-sets went on without them.
     pub(super) fn drop_leftovers(&self, parts: &mut Parts) {
         for key in parts.sessions.list.member_keys() {
             if !parts.session(key).is_coming_at(Step::Granted) {
@@ -84,7 +83,7 @@ impl KeeperSide {
         }
     }
 
-    /// The volume of a recovery target is open, and has this size: is there a place for it?
+    /// Checks whether the keeper accepts a recovery target, whose volume is open and has this size.
     pub(super) fn target_opened(&mut self, parts: &mut Parts, key: SessionKey, bytes: u64) {
         let device_sectors = parts.engine.journals.sectors_before(bytes / SECTOR_BYTES);
         let Some(recovery) = &mut self.recovery else { return };
@@ -103,7 +102,7 @@ impl KeeperSide {
         }
     }
 
-    /// The pipeline of a node that comes is there: does its journal suffice?
+    /// Continues with a joining node whose pipeline is ready, if its journal suffices.
     pub(super) fn pipeline_ready(&mut self, parts: &mut Parts, key: SessionKey) {
         if !parts.engine.journals.are_used() {
             self.prepared(parts, key);
@@ -123,7 +122,7 @@ impl KeeperSide {
         }
     }
 
-    /// All of a node that comes is there but the wires.
+    /// Holds a joining node that is prepared and lacks only the wires.
     pub(super) fn prepared(&mut self, parts: &mut Parts, key: SessionKey) {
         let version = parts.engine.sets.version();
         let session = parts.sessions.list.get_mut(key);
@@ -138,7 +137,7 @@ impl KeeperSide {
         self.wire_next(parts);
     }
 
-    /// The node is wired: the keeper has the member again.
+    /// Returns a member to the keeper: its node is wired.
     pub(super) fn take_back(&mut self, parts: &mut Parts, key: SessionKey) {
         let Some(role) = key.role() else { return self.begin_copying(parts) };
         // Whoever was there before may have been complained about.
@@ -165,7 +164,7 @@ impl KeeperSide {
         }
     }
 
-    /// A recovery target is wired: the keeper has a member more.
+    /// Adds a recovery target to the keeper: its node is wired.
     fn take_in(&mut self, parts: &mut Parts, role: Role) {
         if let Err(why) = self.try_take_in(parts, role) {
             return self.fail(parts, role.into(), Some(why));
@@ -214,7 +213,7 @@ impl KeeperSide {
         Ok(())
     }
 
-    /// The member of a role cannot be taken back: it has a past of its own.
+    /// Refuses the member of a role, whose content has diverged.
     fn keeps_out(&mut self, parts: &mut Parts, role: Role, why: Refusal) {
         let session = parts.session_mut(role);
         session.refused = Some(why.clone());
@@ -225,8 +224,8 @@ impl KeeperSide {
     }
 }
 
-/// Tells whether all is in place on a node that the last client had answered and in which that node
-/// had a part.
+/// Returns whether a node has in place everything that the last client answered and that it has a
+/// part in.
 fn has_what_it_recorded(parts: &Parts, key: SessionKey) -> bool {
     let journals = &parts.engine.journals;
     !journals.are_used() || journals.decided.is_none() || parts.session(key).replayed

@@ -1,4 +1,4 @@
-//! Who the members are to be, [`KeeperSide`].
+//! Choice of the members of the array, [`KeeperSide`].
 
 mod absent;
 mod copy;
@@ -24,16 +24,16 @@ use recovery::{Origin, Recovery};
 use spare::Spares;
 
 /// Decides which nodes join, return, replace another, are copied to or are dropped, by commands and
-/// by itself, and tells the keeper what became of that. Members that return by themselves are taken
-/// back ([`joining`]). A node is given the role of a member that is lost, removed or absent
-/// ([`recovery`]): one that an administrator adds, an [`absent`] member, or a [`spare`]. A member
-/// that serves is exchanged for a [`copy`]. And [`departed`] nodes are told to drop what they have.
+/// by itself, and tells the keeper the result. Members that return by themselves are taken back
+/// ([`joining`]). The role of a lost, removed or absent member is given to a node ([`recovery`]):
+/// one that an administrator adds, an [`absent`] member, or a [`spare`]. A serving member is
+/// exchanged for a [`copy`]. [`departed`] nodes are told to drop their slice-sets.
 ///
-/// It sees the sessions and the other machines with each call, and is told of what sessions come
-/// to. Nothing else has the keeper take a member in.
+/// Every call passes in the sessions and the other machines; results of sessions are reported to
+/// it. No other part of the client has the keeper take in a member.
 #[derive(Debug)]
 pub(super) struct KeeperSide {
-    /// A node that is to be of the array.
+    /// Node that is being added.
     recovery: Option<Recovery>,
     absents: Absents,
     pub(super) departed: Departed,
@@ -41,7 +41,8 @@ pub(super) struct KeeperSide {
 }
 
 impl KeeperSide {
-    /// `absent`: where members may be that could not be reached; `not_in`: why members are not in.
+    /// Creates it. `absent`: addresses of members that could not be reached; `not_in`: reasons why
+    /// members are not in.
     pub(super) fn new(
         absent: Vec<(String, String)>,
         not_in: Vec<(String, Refusal)>,
@@ -55,7 +56,7 @@ impl KeeperSide {
         }
     }
 
-    /// When somebody is to be tried.
+    /// Returns the time of the next attempt.
     pub(super) fn deadline(&self, parts: &Parts) -> Option<Instant> {
         let mut due = self.spare_deadline(parts);
         if self.may_look_for_absent(parts) {
@@ -67,7 +68,7 @@ impl KeeperSide {
         due
     }
 
-    /// Begins with whose time has come.
+    /// Begins the attempts whose time has come.
     pub(super) fn tick(&mut self, parts: &mut Parts) {
         self.look_for_absent(parts);
         self.look_for_departed(parts);
@@ -97,7 +98,7 @@ impl KeeperSide {
         self.begin_recovery(parts, Origin::Command(command), new, role)
     }
 
-    /// What a node has said is to be judged, before anything more is negotiated with it.
+    /// Handles an answer of a node on which further negotiation depends.
     pub(super) fn judge(&mut self, parts: &mut Parts, key: SessionKey, answer: Answer) {
         match answer {
             Answer::Identity(node) if key == SessionKey::DepartedVisit => {
@@ -115,7 +116,7 @@ impl KeeperSide {
         }
     }
 
-    /// A node that comes rests at a step.
+    /// Handles a joining node that rests at a step.
     pub(super) fn holds(&mut self, parts: &mut Parts, key: SessionKey, step: Step) {
         match step {
             Step::Prepared => self.prepared(parts, key),
@@ -124,7 +125,7 @@ impl KeeperSide {
         }
     }
 
-    /// A node that comes is wired to the others, or is not.
+    /// Handles the end of wiring of a joining node, with success or not.
     pub(super) fn wired(&mut self, parts: &mut Parts, key: SessionKey, ok: bool) {
         if parts.session(key).is_coming_at(Step::Wiring) {
             if ok && parts.may_return() {
@@ -136,12 +137,12 @@ impl KeeperSide {
         self.wire_next(parts);
     }
 
-    /// Nothing more is to be said to a node that has left.
+    /// Ends the visit of a departed node.
     pub(super) fn over(&mut self) {
         self.departed.visits.done();
     }
 
-    /// A node that is no member now does not keep to the protocol, or cannot be used.
+    /// Ends the connection to a node without a member that violates the protocol or cannot be used.
     pub(super) fn lose_stranger(&mut self, parts: &mut Parts, key: SessionKey, why: Refusal) {
         if parts.session(key).is_coming() {
             let (sessions, mut net) = parts.sessions();
@@ -150,13 +151,13 @@ impl KeeperSide {
         }
     }
 
-    /// Goes on with what waits for views, slice-sets and journals.
+    /// Continues nodes that wait for views, slice-sets and journals.
     pub(super) fn advance(&mut self, parts: &mut Parts) {
         self.drop_leftovers(parts);
         self.resolve_departed(parts);
     }
 
-    /// Members that were removed do not come back; and nobody comes while the array ends.
+    /// Forgets removed members. While the array ends, no node joins.
     pub(super) fn forget_removed(&mut self, parts: &mut Parts) {
         if !parts.may_return()
             && let Some(key) = self.recovery.as_ref().map(Recovery::session)
@@ -177,14 +178,14 @@ impl KeeperSide {
         }
     }
 
-    /// Nobody waits for what was asked of a member that is gone.
+    /// Stops waiting for answers of a member whose node is gone.
     pub(super) fn nothing_asked_of(parts: &mut Parts, member: MemberId) {
         if parts.alive_role_of(member).is_none() {
             parts.keeper_mut().nothing_asked(member);
         }
     }
 
-    /// Nobody comes any more.
+    /// Ends all joining of nodes.
     pub(super) fn retire(&mut self, parts: &mut Parts) {
         for key in parts.sessions.list.member_keys() {
             if parts.session(key).is_coming() {
@@ -193,12 +194,12 @@ impl KeeperSide {
         }
     }
 
-    /// Where members are that were not found so far.
+    /// Returns the addresses of members that were not found so far.
     pub(super) fn absent_places(&self) -> impl Iterator<Item = VolumeAddress> {
         self.absents.visits.places().cloned()
     }
 
-    /// Who is not in, while anybody could be.
+    /// Returns the members that are not in, while a role is open.
     pub(super) fn absent_status(&self, parts: &Parts) -> Vec<AbsentStatus> {
         if absent::has_open_role(parts) { self.absents.status() } else { Vec::new() }
     }

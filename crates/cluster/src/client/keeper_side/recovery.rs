@@ -1,5 +1,5 @@
-//! Nodes that are taken in while the array runs, in the place of one that was lost, removed or
-//! absent.
+//! Recovery targets: nodes that are added to the running array, in the place of a lost, removed or
+//! absent member.
 
 use braid_array::action::{CommandId, NewMember};
 use braid_array::events::ArrayEvent;
@@ -17,18 +17,18 @@ use crate::client::sessions::session::{Session, SessionState};
 use crate::member::member_parts;
 use crate::wire::Message;
 
-/// Why one is taken in.
+/// Reason for which a node is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// An administrator adds it.
     Command(CommandId),
-    /// It was not there at the start.
+    /// A member that was absent at the start.
     Absent,
-    /// It is a spare, and wanted.
+    /// A spare that is needed.
     Spare,
-    /// It is a spare to which this member is copied; once that has begun the command is answered.
+    /// A spare to which this member is copied; the command is answered once the copy has begun.
     Copy { command: Option<CommandId>, old: MemberId },
-    /// It has a copy, and takes the place of the member that it was made of.
+    /// A finished copy, which replaces its original.
     Copied,
 }
 
@@ -42,7 +42,7 @@ impl Origin {
     }
 }
 
-/// Whose place is taken, and when it would have been tried again.
+/// The former member of the role, and the time of its next attempt.
 #[derive(Debug)]
 pub(super) struct Before {
     pub(super) member: ClientMember,
@@ -51,20 +51,20 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// The member of a session, which is to be tried at once if it is needed again.
+    /// Takes the member of a session, to be tried at once if it is needed again.
     pub(super) fn of(session: Session, now: Instant) -> Option<Self> {
         Some(Self { member: session.member?, id: session.id, due: Some(now) })
     }
 }
 
-/// The node that is being taken in; there is at most one at a time. It takes the role `place`, and
-/// is given all that belongs to that role. When it is lost or refused, the session of the role is
-/// that of the former member again, and the command, if there is one, is refused.
+/// The node that is being added; there is at most one at a time. The node gets the role `place`,
+/// and all content of that role. When it is lost or refused, the session of the role returns to the
+/// former member, and the command, if there is one, is refused.
 #[derive(Debug)]
 pub(super) struct Recovery {
     pub(super) origin: Origin,
     pub(super) new: NewMember,
-    /// Which session is its own: that of its role, or that of the copy target.
+    /// Its session: that of its role, or that of the copy target.
     pub(super) key: SessionKey,
     /// The role that it is to have.
     pub(super) place: Role,
@@ -78,7 +78,7 @@ impl Recovery {
     }
 }
 
-/// The member that lies on a volume of so many bytes, as the keeper takes it.
+/// Returns the member on a volume of this size, in the keeper's form.
 pub(super) fn new_member(
     member: MemberId,
     device: String,
@@ -106,15 +106,15 @@ impl KeeperSide {
         self.recovery.as_ref().is_some_and(|recovery| recovery.key == key)
     }
 
-    /// Is a node being taken in, other than one to which a member is copied? The place of one that
-    /// is missing goes before that.
+    /// Returns whether a node is being added, other than a copy target: a missing member's role
+    /// goes before a copy.
     pub(super) fn is_taking_in(&self) -> bool {
         let copied = |one: &Recovery| matches!(one.origin, Origin::Copy { command: None, .. });
         self.recovery.as_ref().is_some_and(|one| !copied(one))
     }
 
-    /// A member is missing, and another node is to have its role: nobody waits for the one that is
-    /// being taken in by itself, nor for a copy.
+    /// Ends a recovery that no command waits for: a member is missing, and another node is to have
+    /// its role.
     pub(super) fn end_untold(&mut self, parts: &mut Parts) {
         let untold = |one: &&Recovery| match one.origin {
             Origin::Absent | Origin::Spare | Origin::Copy { command: None, .. } => true,
@@ -170,14 +170,14 @@ impl KeeperSide {
         Ok(())
     }
 
-    /// Hangs up on a node with which it does not come to an end.
+    /// Hangs up on a node whose negotiation has failed.
     pub(super) fn fail(&mut self, parts: &mut Parts, key: SessionKey, why: Option<Refusal>) {
         let (sessions, mut net) = parts.sessions();
         sessions.end(&mut net, key);
         self.failed(parts, key, why);
     }
 
-    /// An attempt to get a node is over, and it is none of the members: all is as before.
+    /// Notes that an attempt to add a node has failed: everything is as before.
     pub(in crate::client) fn failed(
         &mut self,
         parts: &mut Parts,
@@ -194,7 +194,7 @@ impl KeeperSide {
         }
     }
 
-    /// A recovery target is gone before it was a member: all is as before.
+    /// Handles the loss of a recovery target before it became a member: everything is as before.
     fn target_lost(&mut self, parts: &mut Parts, key: SessionKey, why: Option<Refusal>) {
         let Some(recovery) = self.recovery.take_if(|recovery| recovery.key == key) else {
             return;
@@ -235,21 +235,20 @@ impl KeeperSide {
         }
     }
 
-    /// The member of a role has left the array, or is given up.
+    /// Notes that the member of a role has left the array, or is abandoned.
     pub(super) fn departs(&mut self, parts: &Parts, role: Role) {
         if let Some(address) = parts.session(role).address() {
             self.departed.add(address.to_owned(), parts.keeper.view().now());
         }
     }
 
-    /// Whoever does not answer may not take what was sent either: nobody waits for that.
+    /// Cuts the connection to an unresponsive node, so that its unsent data is not waited for.
     pub(in crate::client) fn cut(&mut self, parts: &mut Parts, role: Role) {
         parts.cut(role);
         self.departs(parts, role);
     }
 
-    /// Wires the next node that is prepared, once what was under way when it was lost does not
-    /// reach it any more.
+    /// Wires the next prepared node, once no slice-set from the time of its loss can reach it.
     pub(in crate::client) fn wire_next(&mut self, parts: &mut Parts) {
         let facts = parts.facts();
         let Parts { keeper, out, sessions, engine, .. } = parts;
@@ -262,7 +261,7 @@ impl KeeperSide {
     }
 }
 
-/// There is nobody to copy to any more.
+/// Ends a copy whose target is gone.
 fn end_copy(parts: &mut Parts, place: Role) {
     let (engine, mut cx) = parts.engine();
     engine.end_copy(&mut cx, place);

@@ -1,5 +1,5 @@
-//! Spares: nodes that take the place of a member that is gone for good. Who may come back by itself
-//! is waited for first. Until it is needed nobody is connected to a spare.
+//! Spares: nodes that replace a member that is gone for good. A member that may return by itself is
+//! waited for first. A spare is connected only when it is needed.
 
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::{Instant, Refusal, Role};
@@ -13,9 +13,9 @@ use crate::client::sessions::session::SessionState;
 /// Attempts to use one.
 #[derive(Debug)]
 pub(super) struct Spares {
-    /// How long a member is waited for that may come back by itself, in milliseconds.
+    /// Time to wait for a member that may return by itself, in milliseconds.
     patience_ms: u64,
-    /// Attempts that failed, and when there may be another.
+    /// Failed attempts, and the time of the next one.
     tries: u32,
     due: Instant,
 }
@@ -25,14 +25,14 @@ impl Spares {
         Self { patience_ms, tries: 0, due: Instant(0) }
     }
 
-    /// One did not get the role this time.
+    /// Notes that a spare did not get the role.
     pub(super) fn failed(&mut self, now: Instant) {
         self.due = now.plus_millis(pause_millis(self.tries));
         self.tries = self.tries.wrapping_add(1);
     }
 }
 
-/// All members are there: a node that is added is a spare.
+/// Adds a node as a spare: all members are there.
 pub(super) fn add(
     parts: &mut Parts,
     command: CommandId,
@@ -47,7 +47,7 @@ pub(super) fn add(
 }
 
 impl KeeperSide {
-    /// When a spare may have this role; `None` while somebody has it.
+    /// Returns the time from which a spare may have this role; `None` while the role is taken.
     fn role_due(&self, parts: &Parts, role: Role) -> Option<Instant> {
         if !parts.keeper.view().is_vacant(role) || parts.alive(role) {
             return None;
@@ -65,7 +65,7 @@ impl KeeperSide {
         Some(attempt.map_or(due, |until| due.max(until)))
     }
 
-    /// The role that is next to be given to a spare, and when.
+    /// Returns the next role for a spare, and its time.
     fn next_for_spare(&self, parts: &Parts) -> Option<(Instant, Role)> {
         parts.keeper.view().spares().next()?;
         if !parts.may_return() || self.is_taking_in() {

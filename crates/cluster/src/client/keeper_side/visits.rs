@@ -14,12 +14,12 @@ struct Node {
     due: Instant,
 }
 
-/// Those that are to be visited, and the one that is.
+/// Nodes to be visited, and the one being visited.
 #[derive(Debug)]
 pub(in crate::client) struct Visits {
     nodes: Vec<Node>,
     visited: Option<VolumeAddress>,
-    /// So many attempts may fail; `None`: any number.
+    /// Number of attempts that may fail; `None`: any number.
     most: Option<u32>,
 }
 
@@ -28,7 +28,7 @@ impl Visits {
         Self { nodes: Vec::new(), visited: None, most }
     }
 
-    /// One more is to be visited, after so many attempts.
+    /// Adds a node, after this many attempts.
     pub(super) fn add(&mut self, place: VolumeAddress, tries: u32, due: Instant) {
         self.nodes.push(Node { place, tries, due });
     }
@@ -49,7 +49,7 @@ impl Visits {
         self.nodes.iter().map(|node| &node.place)
     }
 
-    /// When the next one is visited.
+    /// Returns the time of the next visit.
     pub(in crate::client) fn deadline(&self) -> Option<Instant> {
         if self.visited.is_some() {
             return None;
@@ -57,7 +57,7 @@ impl Visits {
         self.nodes.iter().map(|node| node.due).min()
     }
 
-    /// The next one whose time has come, if none is visited.
+    /// Returns the next node whose time has come, if none is being visited.
     pub(super) fn next(&self, now: Instant) -> Option<VolumeAddress> {
         if self.visited.is_some() {
             return None;
@@ -66,19 +66,19 @@ impl Visits {
         next.map(|node| node.place.clone())
     }
 
-    /// This one is being visited.
+    /// Notes that this node is being visited.
     pub(super) fn begin(&mut self, place: VolumeAddress) {
         self.visited = Some(place);
     }
 
-    /// It came to nothing; it is tried again later.
+    /// Ends a visit without a result; the node is tried again later.
     pub(super) fn failed(&mut self, now: Instant) -> Option<VolumeAddress> {
         let place = self.visited.take()?;
         self.postpone(&place, now);
         Some(place)
     }
 
-    /// No more visits are needed.
+    /// Ends the visit for good.
     pub(super) fn done(&mut self) {
         if let Some(place) = self.visited.take() {
             self.forget(&place);

@@ -1,4 +1,4 @@
-//! What nodes and witnesses answer.
+//! Answers of nodes and witnesses.
 
 use braid_array::events::ArrayEvent;
 use braid_array::fabric::{FabricEvent, PeerId};
@@ -16,7 +16,7 @@ use crate::view::View;
 use crate::wire::{Leftover, Message};
 
 impl Ownership {
-    /// A node has granted what was requested.
+    /// Takes the grant of a node.
     pub(in crate::client) fn granted(
         &mut self,
         cx: &mut Cx<'_>,
@@ -29,7 +29,7 @@ impl Ownership {
         self.answered(cx, facts, role);
     }
 
-    /// In a takeover: a voter tells where others are.
+    /// Adds the witnesses that a voter's view names, during a takeover.
     fn learn_of_witnesses(&mut self, cx: &mut Cx<'_>, view: Option<&View>) {
         if let Some(view) = view
             && !self.looks
@@ -40,8 +40,9 @@ impl Ownership {
         self.begin(cx);
     }
 
-    /// Another client was granted an epoch as high as ours, or higher: it is asked for again with a
-    /// higher one, if that was the answer to a request for a vote.
+    /// Handles a refusal: another client was granted an epoch as high as this client's, or higher.
+    /// A refused request for a vote is repeated with a higher epoch, unless this client follows
+    /// another one. Any other refusal makes the client give up.
     pub(in crate::client) fn outvoted(
         &mut self,
         cx: &mut Cx<'_>,
@@ -58,14 +59,14 @@ impl Ownership {
         }
     }
 
-    /// A voter has granted this epoch to another client.
+    /// Notes the epoch that a voter has granted to another client.
     fn asked_too_low(&mut self, cx: &mut Cx<'_>, facts: Facts, voter: VoterNo, granted: Epoch) {
         self.outvoted = self.outvoted.max(granted);
         self.answered(cx, facts, voter);
     }
 
-    /// It is the parting word of a voter, or it refuses a view of ours: nothing that we say is
-    /// listened to any more.
+    /// Gives up: a voter says goodbye or refuses a view, and no voter accepts messages of this
+    /// client any more.
     fn is_fenced_by(&mut self, cx: &mut Cx<'_>, key: impl Into<SessionKey>) {
         self.fenced = true;
         cx.out.notify(ArrayEvent::TakenOver);
@@ -73,7 +74,7 @@ impl Ownership {
         self.give_up(cx, key, why);
     }
 
-    /// A view is recorded at a voter.
+    /// Notes that a view is recorded at a voter.
     pub(in crate::client) fn view_recorded(
         &mut self,
         cx: &mut Cx<'_>,
@@ -94,7 +95,7 @@ impl Ownership {
         self.answered(cx, facts, voter);
     }
 
-    /// A voter has answered what a takeover waits for.
+    /// Notes that a voter has answered a request of the takeover.
     pub(in crate::client) fn answered(
         &mut self,
         cx: &mut Cx<'_>,
@@ -105,7 +106,7 @@ impl Ownership {
         self.advance(cx, facts);
     }
 
-    /// What lies on a member was read again, a part of it.
+    /// Takes a part of a member's content that is read again.
     pub(in crate::client) fn reread(
         &mut self,
         cx: &mut Cx<'_>,
@@ -121,7 +122,7 @@ impl Ownership {
         }
     }
 
-    /// A node says what it has of the predecessor's slice-sets.
+    /// Takes a node's list of leftover slice-sets of the predecessor.
     pub(in crate::client) fn leftovers(
         &mut self,
         cx: &mut Cx<'_>,
@@ -139,7 +140,7 @@ impl Ownership {
         self.answered(cx, facts, role);
     }
 
-    /// A voter is gone: its answer is not waited for.
+    /// Stops waiting for a lost voter.
     pub(in crate::client) fn without(
         &mut self,
         cx: &mut Cx<'_>,
@@ -155,7 +156,7 @@ impl Ownership {
         self.advance(cx, facts);
     }
 
-    /// What comes over the connection to a witness.
+    /// Handles an event on the connection to a witness.
     pub(in crate::client) fn witness_event(
         &mut self,
         cx: &mut Cx<'_>,
@@ -211,7 +212,7 @@ impl Ownership {
         self.answered(cx, facts, number);
     }
 
-    /// Dials witnesses again whose time has come, and gives up who owes an answer for too long.
+    /// Dials witnesses whose time has come, and abandons those that owe an answer for too long.
     pub(in crate::client) fn tick(&mut self, cx: &mut Cx<'_>, facts: Facts) {
         let now = cx.keeper.now();
         for number in self.witnesses.tick(facts.may_return, cx.out, now) {

@@ -1,4 +1,4 @@
-//! What voters are told from then on: who is lost, and who is in sync.
+//! Changes after the takeover that voters record: losses, and members newly in sync.
 
 use std::num::NonZeroU64;
 
@@ -13,9 +13,9 @@ use crate::ids::VoterNo;
 use crate::view::View;
 
 impl Ownership {
-    /// Has it recorded when somebody is lost, and when parts of the array begin to wait for a
-    /// resync, or none does any more. When too many are lost nothing changes, views neither.
-    /// Nothing is answered before it is certain that those who come later hear of a loss.
+    /// Records changes: losses, and the first or last part of the array that waits for a resync.
+    /// After too many losses nothing changes, views neither. No request is answered before later
+    /// clients are certain to learn of a loss.
     pub(in crate::client) fn record_changes(&mut self, cx: &mut Cx<'_>) {
         // Where a person answers for the voters they need not know any more who was lost.
         let stops = cx.keeper.is_stopping() && !self.needs_votes(cx);
@@ -56,8 +56,8 @@ impl Ownership {
         }
     }
 
-    /// Too few voters are there to take note of a loss, and nobody waits for another: nothing can
-    /// be answered any more.
+    /// Reports that nothing can be answered any more: too few voters are left to note a loss, and
+    /// none is awaited.
     fn look_at_votes(&self, cx: &mut Cx<'_>) {
         let noted = || cx.members.losses_noted(cx.keeper);
         if !self.view_holds() && self.needs_votes(cx) && !noted() {
@@ -65,20 +65,21 @@ impl Ownership {
         }
     }
 
-    /// Do voters have to know who was lost? Not where a person answers for the others.
+    /// Returns whether voters have to know of losses. Where the operator vouches for the absent
+    /// voters, none has to.
     fn needs_votes(&self, cx: &Cx<'_>) -> bool {
         !(self.stands_alone(cx) || writes_over(cx.keeper))
     }
 
-    /// Will no later client ask this incarnation of a node for what it has prepared? What was
-    /// answered is with the others then, or was answered without it.
+    /// Returns whether no later client will ask this incarnation of a node for its prepared
+    /// slice-sets. Answered writes are then with the other nodes, or were answered without it.
     pub(in crate::client) fn is_out(&self, cx: &Cx<'_>, incarnation: u64) -> bool {
         let claimed = self.claimed.iter().any(|&(_, claimed)| claimed == incarnation);
         !claimed || !self.needs_votes(cx)
     }
 
-    /// Does whoever comes later hear of all who were lost? They are recorded if not; the client
-    /// gives up when too many are, or too few are left to note it.
+    /// Returns whether later clients learn of all losses. Records them if not; the client gives up
+    /// when too many are lost, or too few voters are left to note that.
     pub(in crate::client) fn lost_are_recorded(&mut self, cx: &mut Cx<'_>) -> bool {
         let over = writes_over(cx.keeper);
         if !self.waiting.is_empty() || cx.out.has_losses() {
@@ -108,7 +109,7 @@ impl Ownership {
         noted && !over
     }
 
-    /// If the node of this role were lost, could the others take note of that?
+    /// Returns whether the other nodes could note the loss of this role's node.
     pub(in crate::client) fn votes_suffice_without(&self, cx: &Cx<'_>, role: Role) -> bool {
         let nodes = cx.members.nodes();
         let there = |voter: VoterNo| match voter.role(nodes) {

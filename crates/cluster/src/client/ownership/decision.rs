@@ -1,5 +1,5 @@
-//! Who holds an array, from what the voters say and the superblocks: decided by a client that was
-//! granted it, the same by whoever comes next.
+//! Decision on the holders of an array, from the voters' grants and the superblocks. A client that
+//! was granted the array decides; every later client decides the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -18,70 +18,72 @@ const BEHIND: &str =
     "of those who hold all that was written too few are there; the others missed writes";
 pub(in crate::client) const START: &str = "start the other nodes, or use --force";
 
-/// What a node has granted.
+/// Grant of a node.
 #[derive(Clone, Debug)]
 pub(in crate::client) struct Grant {
-    /// The newest view that it was told of.
+    /// The newest view that the node holds.
     pub(in crate::client) view: Option<View>,
-    /// As a member of which it would be in sync now.
+    /// Incarnation by which views list the node as a member in sync.
     pub(in crate::client) incarnation: u64,
-    /// Who it is as a voter.
+    /// Identity as a voter.
     pub(in crate::client) node: NodeId,
 }
 
 impl Grant {
-    /// The incarnation, as views have it.
+    /// Returns the incarnation in the form of views.
     pub(super) const fn member(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.incarnation)
     }
 }
 
-/// Who holds an array now.
+/// Present holders of an array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::client) struct Decision {
     /// To be recorded.
     pub(in crate::client) view: View,
     /// Roles that are there and missed something.
     pub(in crate::client) stale: Vec<Role>,
-    /// Nobody who holds it has lost anything since it was last recorded.
+    /// Enough holders have run ever since the newest view was recorded, so that no parity is in
+    /// doubt.
     pub(in crate::client) intact: bool,
-    /// Or what it lost is in journals.
+    /// Also true if journals hold everything that the holders may have lost.
     pub(in crate::client) fits: bool,
-    /// Whose view was the newest that was found.
+    /// Epoch of the newest view that was found.
     pub(in crate::client) before: Option<Epoch>,
 }
 
-/// Is everything there without the roles of which this is true?
+/// Test of whether all data is there without the roles that the argument selects.
 pub(in crate::client) type Survives<'a> = &'a dyn Fn(&dyn Fn(Role) -> bool) -> bool;
 
-/// What a client finds when it has been granted an epoch.
+/// Findings of a client that was granted an epoch.
 #[derive(Clone, Copy)]
 pub(in crate::client) struct Findings<'a> {
     pub(in crate::client) epoch: Epoch,
     pub(in crate::client) nodes: u16,
-    /// Of the voters that are there.
+    /// Grants of the voters that are there.
     pub(in crate::client) grants: &'a BTreeMap<VoterNo, Grant>,
     /// The superblocks say of this role that it has all that belongs to it.
     pub(in crate::client) in_sync: &'a dyn Fn(Role) -> bool,
-    /// They were there when it began: it goes on without them as it does later.
+    /// Voters lost since the start began: the array continues without them, as after a later loss.
     pub(in crate::client) lost: &'a BTreeSet<VoterNo>,
     /// A majority is not asked for.
     pub(in crate::client) alone: bool,
-    /// Somebody answers for the parities.
+    /// The operator vouches for the parities.
     pub(in crate::client) vouched: bool,
-    /// Can the array do without these roles?
+    /// Tests whether the array can do without these roles.
     pub(in crate::client) survives: Survives<'a>,
-    /// What is lost is computed from parities.
+    /// Lost data is computed from parities.
     pub(in crate::client) parities: bool,
     /// The superblocks say that parts of the array may not fit.
     pub(in crate::client) marked: bool,
-    /// Save for what journals hold.
+    /// Journals hold everything that members may have lost.
     pub(in crate::client) recorded: bool,
-    /// What journals do not hold is not believed, and goes on where that is not needed.
+    /// The journals record parts of stripes only. Unrecorded parities in doubt are then not
+    /// trusted, but do not prevent the start.
     pub(in crate::client) ppl: bool,
 }
 
-/// What the nodes of members have granted, by role, in an array with so many.
+/// Returns the grants of members' nodes, by role, in an array with this many roles.
 pub(super) fn of_members(
     grants: &BTreeMap<VoterNo, Grant>,
     nodes: u16,
@@ -89,7 +91,7 @@ pub(super) fn of_members(
     grants.iter().filter_map(move |(voter, grant)| Some((voter.role(nodes)?, grant)))
 }
 
-/// Decides who holds the array.
+/// Decides the holders of the array.
 pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Refusal> {
     let Findings { epoch, nodes, grants, in_sync, alone, marked, recorded, .. } = *findings;
     let newest = grants.values().filter_map(|grant| grant.view.as_ref()).max_by_key(|view| {
@@ -165,7 +167,7 @@ pub(in crate::client) fn decide(findings: &Findings<'_>) -> Result<Decision, Ref
     Ok(Decision { view, stale, intact, fits, before })
 }
 
-/// What helps where too few of those who vote are there.
+/// Returns the advice for a start with too few voters.
 fn who_to_start(grants: &BTreeMap<VoterNo, Grant>, witnesses: &[Witness]) -> String {
     let here = |node: NodeId| grants.values().any(|grant| grant.node == node);
     let away = witnesses.iter().filter(|witness| !here(witness.node));
@@ -176,9 +178,9 @@ fn who_to_start(grants: &BTreeMap<VoterNo, Grant>, witnesses: &[Witness]) -> Str
     }
 }
 
-/// Which slice-sets are committed: those that every node holds that is `here` and has a part in
-/// them. A slice-set that left out, as lost, a node that is here is not: no view had recorded that
-/// loss, so it cannot have been answered.
+/// Returns the slice-sets to commit: those that every node `here` with a part in them holds. A
+/// slice-set that excludes a node `here` as lost is not committed: no view had recorded that loss,
+/// so the slice-set cannot have been answered.
 pub(in crate::client) fn committed(
     leftovers: &BTreeMap<Role, Vec<Leftover>>,
     here: impl Fn(Role) -> bool,

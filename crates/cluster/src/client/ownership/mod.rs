@@ -1,9 +1,10 @@
-//! Who holds the array: the votes, the view that the voters have on record, and what the last
-//! client left.
+//! Ownership of the array: the votes, the view that the voters have on record, and the leftovers of
+//! the last client.
 //!
-//! A client becomes the only one when the voters grant it an epoch; it finds out who holds what was
-//! acknowledged ([`decision`]), and records that before it serves ([`takeover`]). From then on it
-//! records each change of who is in sync ([`changes`]), and changes the voters ([`voters`]).
+//! A client becomes the only one when the voters grant it an epoch. The client then finds the
+//! holders of all acknowledged data ([`decision`]), and records them before it serves
+//! ([`takeover`]). Later it records each change of the members in sync ([`changes`]), and changes
+//! the voters ([`voters`]).
 
 mod answers;
 mod changes;
@@ -36,7 +37,7 @@ use witnesses::Witnesses;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Granting,
-    /// What lies on the members is read again: see [`reread`].
+    /// The members' superblocks and bitmaps are read again: see [`reread`].
     Rereading,
     Listing,
     Recording,
@@ -44,7 +45,7 @@ enum Stage {
     Over,
 }
 
-/// What the client has to do because of votes and views.
+/// Event of votes and views for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnershipEvent {
     /// The array is taken over. These roles missed something; volumes are to be opened. If all
@@ -54,50 +55,50 @@ pub(super) enum OwnershipEvent {
     Answered,
 }
 
-/// What the decisions are made by, besides the members and the superblocks.
+/// Inputs of the decisions, besides the members and the superblocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     /// The array is being started.
     pub(super) starting: bool,
     /// Nodes may come back now.
     pub(super) may_return: bool,
-    /// Journals hold whatever members may have lost.
+    /// Journals hold everything that members may have lost.
     pub(super) recorded: bool,
     /// The superblocks say that slice-sets may be recorded and not stored.
     pub(super) live: bool,
-    /// What journals do not hold is not believed.
+    /// The journals record parts of stripes only.
     pub(super) ppl: bool,
 }
 
-/// The takeover of an array, and from then on what the voters have on record: grants, the
-/// slice-sets that the predecessor left, the newest view, and the voters that have stored it.
+/// The takeover of an array, and from then on the voters' records: grants, leftover slice-sets of
+/// the predecessor, the newest view, and the voters that have stored it.
 ///
 /// ```text
 /// Granting ── all that are there ──► Rereading ── enough ──► Listing ──► Recording ──► Resolving
 ///     ▲ └── outvoted: once more, with a higher epoch                                      ▼
 ///                                                                                       Over
 /// ```
-/// Of the predecessor's slice-sets those are committed that are prepared at each node that has a
-/// part in them, is there, and is in sync: the predecessor may have answered them. All others
-/// are aborted. That is decided before the view is recorded, and carried out after: whoever comes
-/// next decides the same. A takeover that cannot go on ends with `refused`, or with `fenced` when
+/// A slice-set of the predecessor is committed if it is prepared at each node that has a part in
+/// it, is there, and is in sync: the predecessor may have answered it. All others are aborted. The
+/// decision is made before the view is recorded, and carried out afterwards, so that a later client
+/// decides the same. A takeover that cannot continue ends with `refused`, or with `fenced` when
 /// another client has the array.
 ///
-/// Order of calls: `begin`; what nodes and witnesses answer, or `without` for those that are lost;
-/// `next_event` after each; once it is over, `record_changes` in each turn.
+/// Order of calls: `begin`; the answers of nodes and witnesses, or `without` for lost ones;
+/// `next_event` after each; after the takeover, `record_changes` in each turn.
 #[derive(Debug)]
 pub(super) struct Ownership {
     /// The array's id.
     array: [u8; 16],
-    /// A person answers for it that voters who are not there are off.
+    /// The operator guarantees that absent voters are off.
     pub(super) vouched: bool,
-    /// Nobody else may have had the array since its last client.
+    /// Refuses the array if another client had it since the last client of this process.
     follows: bool,
-    /// It only looks: it asks for no votes, takes nothing over, and changes nothing.
+    /// Only inspects: asks for no votes, takes nothing over, and changes nothing.
     looks: bool,
     /// Another client has the array.
     fenced: bool,
-    /// What stands against it that is no loss of nodes.
+    /// Refusal for a reason other than lost nodes.
     refused: Option<Refusal>,
     stage: Stage,
     /// The voters from which an answer is still to come.
@@ -106,14 +107,14 @@ pub(super) struct Ownership {
     /// The highest epoch that another client was granted.
     outvoted: Epoch,
     reread: Reread,
-    /// Those that were there when it began, and were lost since.
+    /// Voters that were there at the start and were lost since.
     lost: BTreeSet<VoterNo>,
     decision: Decision,
-    /// By role, what nodes have of the predecessor's slice-sets.
+    /// By role, the leftover slice-sets of the predecessor.
     leftovers: BTreeMap<Role, Vec<Leftover>>,
     /// The predecessor's pipeline.
     left: Option<Params>,
-    /// Which of them are committed.
+    /// The leftover slice-sets that are committed.
     commit: Vec<SetVersion>,
     /// The newest view that is recorded, or on its way, once it is decided.
     view: Option<View>,
@@ -164,29 +165,30 @@ impl Ownership {
         self.array
     }
 
-    /// Another client has the array.
+    /// Returns whether another client has the array.
     pub(super) const fn is_fenced(&self) -> bool {
         self.fenced
     }
 
-    /// What stands against the array that is no loss of nodes.
+    /// Returns the refusal for a reason other than lost nodes.
     pub(super) const fn refused(&self) -> Option<&Refusal> {
         self.refused.as_ref()
     }
 
-    /// That is why the array does not go on, if anybody asks.
+    /// Sets the reason for which the array does not continue.
     pub(super) fn refuse(&mut self, why: Refusal) {
         self.refused = Some(why);
     }
 
-    /// Whatever was answered before this client is there, save for what is in journals. In these
-    /// epochs it was not: what a view says of one who has recorded it is no more than that.
+    /// Returns whether all data answered before this client is there, except for data in journals.
+    /// Views of `lossy` epochs are no proof of that: they do not mention earlier losses.
     pub(super) fn fits_after(&self, lossy: &BTreeSet<Epoch>) -> bool {
         let Decision { fits, before, .. } = &self.decision;
         *fits && before.is_none_or(|epoch| !lossy.contains(&epoch))
     }
 
-    /// What it was made from is no more, and nothing was recorded.
+    /// Returns whether the members differ from those that this client was made from, and nothing
+    /// was recorded.
     pub(super) const fn is_outdated(&self) -> bool {
         self.reread.changed() && matches!(self.stage, Stage::Over)
     }
@@ -195,34 +197,34 @@ impl Ownership {
         self.view.as_ref()
     }
 
-    /// How that stands among others.
+    /// Returns the order of the view among views.
     fn order(&self) -> Option<(Epoch, u32)> {
         self.view.as_ref().map(View::order)
     }
 
-    /// What the member's node of a role has granted.
+    /// Returns the grant of a role's node.
     pub(super) fn grant_of(&self, role: Role) -> Option<&Grant> {
         self.grants.get(&VoterNo::from(role))
     }
 
-    /// What the nodes of members have granted, by role.
+    /// Returns the grants of members' nodes, by role.
     fn member_grants(&self, nodes: u16) -> impl Iterator<Item = (Role, &Grant)> {
         of_members(&self.grants, nodes)
     }
 
-    /// A node that comes back, or takes a role, is a voter.
+    /// Notes the grant of a node that returns or takes a role, and therefore votes.
     pub(super) fn has_granted(&mut self, role: Role, grant: Option<Grant>) {
         self.grants.extend(grant.map(|grant| (role.into(), grant)));
         self.voters_due = true;
     }
 
-    /// The voters that are this node.
+    /// Returns the voters that are this node.
     pub(super) fn voters_on(&self, node: NodeId) -> impl Iterator<Item = VoterNo> {
         let known = self.grants.iter().filter(move |(_, grant)| grant.node == node);
         known.map(|(&voter, _)| voter)
     }
 
-    /// The roles of which a later client may believe that they hold the array.
+    /// Returns the roles that a later client may believe to hold the array.
     pub(super) fn claimed_roles(&self) -> Roles {
         self.claimed.iter().map(|&(role, _)| role).collect()
     }
@@ -231,23 +233,24 @@ impl Ownership {
         self.events.pop_front()
     }
 
-    /// Those who hold the array by the view.
+    /// Returns the holders of the array according to the view.
     fn holders(&self) -> BTreeSet<(Role, u64)> {
         let members = self.view.iter().flat_map(|view| (0..).map(Role).zip(&view.members));
         members.filter_map(|(role, member)| Some((role, (*member)?.get()))).collect()
     }
 
-    /// Enough voters have the view: every client that comes later hears of it.
+    /// Returns whether enough voters have the view, so that every later client learns of it.
     fn view_holds(&self) -> bool {
         self.view.as_ref().is_none_or(|view| view.holds(&self.have_view))
     }
 
-    /// No majority is asked for: a person answers for the others, or nothing is changed.
+    /// Returns whether no majority is needed: the operator vouches for the others, or nothing is
+    /// changed.
     fn stands_alone(&self, cx: &Cx<'_>) -> bool {
         self.vouched || cx.keeper.is_read_only()
     }
 
-    /// What requests a node's vote.
+    /// Returns the request for a node's vote.
     pub(super) fn grant(&self, params: &Params) -> impl Fn(u32) -> Message + use<> {
         let array = self.array;
         let epoch = params.epoch;
@@ -266,7 +269,7 @@ impl Ownership {
         cx.request(role, RequestKind::Grant, self.grant(cx.shared.params()));
     }
 
-    /// The array must not go on as if the node were dead.
+    /// Gives up: the array must not continue as if the node were dead.
     pub(super) fn give_up(&mut self, cx: &mut Cx<'_>, key: impl Into<SessionKey>, why: Refusal) {
         self.refused.get_or_insert(why.clone());
         cx.report_of(key, |member| LaneReport::Lost(member, why));
@@ -284,12 +287,12 @@ impl Ownership {
         self.waiting.remove(&number);
     }
 
-    /// The nodes of these roles owe an answer.
+    /// Notes that the nodes of these roles owe an answer.
     fn wait_for(&mut self, roles: &[Role]) {
         self.waiting.extend(roles.iter().map(|&role| VoterNo::from(role)));
     }
 
-    /// Has all that are there record a view.
+    /// Requests all voters that are there to record a view.
     fn record(&mut self, cx: &mut Cx<'_>, view: View) {
         let roles: Vec<Role> = cx.members.alive_roles().collect();
         let order = view.order();

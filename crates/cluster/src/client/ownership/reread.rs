@@ -1,5 +1,5 @@
-//! What lies on the members is read once more when the votes are granted, and compared with what
-//! the start of the array was judged by.
+//! Second read of the members once the votes are granted, and comparison with the superblocks and
+//! bitmaps on which the start was judged.
 
 use braid_array::Role;
 use std::collections::BTreeMap;
@@ -18,22 +18,22 @@ use crate::wire::Message;
 
 const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / SECTOR_BYTES;
 
-/// Superblocks and bitmaps of the members, as found when the array was judged, against what lies
-/// there now. Until the votes are granted the last client may change them; from then on nothing of
-/// it lands any more, so that if they are the same they stay it. If anything `changed` the client
-/// gives up, and is to be made anew. Nothing is recorded before that is known, as a view that names
-/// the nodes as they are now says that none of them has forgotten anything.
+/// Superblocks and bitmaps of the members, as found when the array was judged, compared with the
+/// present ones. Until the votes are granted the last client may change them. Afterwards none of
+/// its writes lands, so equal content stays equal. If anything has `changed`, the client gives up,
+/// and is to be made anew. Nothing is recorded before the comparison: a view that names the present
+/// nodes asserts that none of them has forgotten anything.
 ///
 /// ```text
 /// the volume is opened, for reading ─► its superblock ─► its bitmap, page by page ─► next voter
 /// ```
 #[derive(Debug)]
 pub(super) struct Reread {
-    /// By role, what lay there when it was judged.
+    /// By role, the content when it was judged.
     found: Vec<Option<Found>>,
     /// By role, the names of the volumes.
     volumes: Vec<Option<String>>,
-    /// By role, how much of its bitmap was read, once the superblock was.
+    /// By role, the part of the bitmap that was read, once the superblock was.
     bitmaps: BTreeMap<Role, Pages>,
     changed: bool,
 }
@@ -53,7 +53,8 @@ impl Reread {
         Self { found, volumes, bitmaps: BTreeMap::new(), changed: false }
     }
 
-    /// Reads from all that are there; their roles. Who only reads goes by what there was.
+    /// Begins to read from all members that are there; returns their roles. A read-only client
+    /// relies on the first read.
     pub(super) fn begin(&self, cx: &mut Cx<'_>) -> Vec<Role> {
         if cx.keeper.is_read_only() {
             return Vec::new();
@@ -68,7 +69,7 @@ impl Reread {
         roles
     }
 
-    /// Asks for what comes next. Is all of the member read?
+    /// Requests the next part of a member. Returns whether all of it is read.
     pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, role: Role) -> bool {
         let Some((sector, bytes)) = self.next(role) else {
             self.judge(role);
@@ -79,7 +80,7 @@ impl Reread {
         false
     }
 
-    /// Something else lies on a member now.
+    /// Returns whether the content of a member has changed.
     pub(super) const fn changed(&self) -> bool {
         self.changed
     }
@@ -88,7 +89,7 @@ impl Reread {
         self.found.get(role.index())?.as_ref()
     }
 
-    /// The part of the volume that is read next, as sector and bytes; `None` when that was all.
+    /// Returns the next part of the volume to read, as sector and bytes; `None` at the end.
     fn next(&self, role: Role) -> Option<(u64, u32)> {
         let Some(pages) = self.bitmaps.get(&role) else {
             return Some((SUPERBLOCK_SECTOR, READ_BYTES));
@@ -99,7 +100,7 @@ impl Reread {
         Some((sector, bitmap.page_bytes(pages.count, SECTOR_BYTES as u32)))
     }
 
-    /// A part has come.
+    /// Takes a part that was read.
     pub(super) fn take(&mut self, role: Role, bytes: &[u8]) {
         if let Some(pages) = self.bitmaps.get_mut(&role) {
             pages.count += 1;
@@ -111,7 +112,7 @@ impl Reread {
         self.bitmaps.insert(role, Pages::default());
     }
 
-    /// All of a member was read.
+    /// Compares a member once all of it was read.
     fn judge(&mut self, role: Role) {
         let Some(Pages { bytes, .. }) = self.bitmaps.remove(&role) else { return };
         let Some(before) = self.found(role).and_then(|found| found.bitmap.as_ref()) else { return };

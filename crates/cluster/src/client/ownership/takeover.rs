@@ -16,7 +16,7 @@ use crate::set::Set;
 use crate::wire::Message;
 
 impl Ownership {
-    /// Goes on with the takeover when nothing is waited for.
+    /// Advances the takeover when no answer is awaited.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, facts: Facts) {
         while facts.starting && self.waiting.is_empty() {
             match self.stage {
@@ -85,7 +85,7 @@ impl Ownership {
         self.waiting.extend(self.witnesses.request_grants(grant, cx.out, now));
     }
 
-    /// Who holds the array, by the votes that are granted.
+    /// Decides the holders of the array, by the votes that are granted.
     pub(in crate::client) fn decision(
         &self,
         cx: &Cx<'_>,
@@ -109,7 +109,7 @@ impl Ownership {
         decide(&findings)
     }
 
-    /// The same of what somebody would be granted who only asks.
+    /// Sets the grants that a start would get, for a check without a start.
     pub(in crate::client) fn foretell(&mut self, grants: BTreeMap<VoterNo, Grant>) {
         self.grants = grants;
     }
@@ -131,7 +131,7 @@ impl Ownership {
         true
     }
 
-    /// All is known: what is decided is recorded.
+    /// Records the decision once all inputs are known.
     fn record_first(&mut self, cx: &mut Cx<'_>, facts: Facts) {
         self.stage = Stage::Recording;
         let left = self.left;

@@ -1,6 +1,7 @@
-//! Who votes: the nodes of the members, and witnesses. When another node takes a role the vote goes
-//! with it, in two steps: first a majority of the old voters is asked for and one of the new; and
-//! when so many have noted this that whoever asks any majority hears of it, the new ones alone.
+//! Voters: the nodes of the members, and witnesses. When another node takes a role the vote moves
+//! with the role, in two steps. First, a majority of the old voters and one of the new voters are
+//! needed. When enough voters have noted this, so that every majority contains one of them, the new
+//! voters vote alone.
 
 use braid_array::Role;
 use braid_array::status::ViewStatus;
@@ -11,7 +12,8 @@ use crate::ids::NodeId;
 use crate::view::View;
 
 impl Ownership {
-    /// The view that is recorded, or on its way. `address` says where the node of a role is.
+    /// Returns the view that is recorded, or on its way. `address` returns the address of a role's
+    /// node.
     pub(in crate::client) fn status(
         &self,
         nodes: u16,
@@ -54,8 +56,8 @@ impl Ownership {
         }
     }
 
-    /// The nodes that ought to vote. Where a role's node has not been heard of, one of the old
-    /// voters stays in its place.
+    /// Returns the nodes that ought to vote. Where a role's node is unknown, one of the old voters
+    /// stays in its place.
     fn due_voters(&self, old: &[NodeId], nodes: u16) -> Vec<NodeId> {
         let of_members = || self.member_grants(nodes).map(|(_, grant)| grant.node);
         let witnesses = || self.witnesses.known().map(|witness| witness.node);

@@ -12,7 +12,7 @@ use crate::ids::{Epoch, NodeId, VoterNo};
 use crate::view::{View, Witness as Known};
 use crate::wire::Message;
 
-/// Of an array.
+/// Most witnesses of an array.
 pub const MAX_WITNESSES: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,22 +27,22 @@ enum State {
 struct Witness {
     number: VoterNo,
     address: String,
-    /// As a node, once that is known.
+    /// Identity as a node, once that is known.
     node: Option<NodeId>,
-    /// The administrator wants it, whatever views say.
+    /// The administrator names it, so it stays whatever views list.
     named: bool,
     /// Its connection, once there was one.
     peer: Option<PeerId>,
     state: State,
-    /// What it owes an answer to.
+    /// The request that it has not answered.
     asked: Option<(u32, RequestKind)>,
-    /// When it is dialed again, or not waited for any longer.
+    /// Time at which it is dialed again, or no longer waited for.
     due: Option<Instant>,
     /// Attempts that failed.
     tries: u32,
 }
 
-/// What a witness has said or done, by its number.
+/// Answer or loss of a witness, by its number.
 #[derive(Debug)]
 pub(super) enum Said {
     Granted(VoterNo, Grant),
@@ -60,8 +60,9 @@ pub(super) enum Said {
 ///   ▲ └──────┴─────────┴── lost, refuses, or owes an answer for too long
 ///   └── later, and later
 /// ```
-/// Every view says where they are, so whoever asks one member hears of all of them. As voters they
-/// have numbers behind the roles. Methods that ask return the numbers of those that owe an answer.
+/// Every view lists their addresses, so a client that reaches one member learns of all witnesses.
+/// As voters they are numbered after the roles. Methods that send requests return the numbers of
+/// the witnesses that owe an answer.
 #[derive(Debug)]
 pub(in crate::client) struct Witnesses {
     list: Vec<Witness>,
@@ -70,7 +71,7 @@ pub(in crate::client) struct Witnesses {
 }
 
 impl Witnesses {
-    /// Those that the administrator names, of an array with so many roles.
+    /// Creates the witnesses that the administrator names, for an array with this many roles.
     pub(super) fn new(roles: u16, named: Vec<String>, timeout_ms: u64) -> Self {
         let next = VoterNo::first_witness(roles);
         let mut witnesses = Self { list: Vec::new(), next, timeout_ms };
@@ -95,7 +96,7 @@ impl Witnesses {
         self.next = self.next.next();
     }
 
-    /// Is one of them at the other end of a connection?
+    /// Returns whether a connection leads to a witness.
     pub(super) fn has(&self, peer: PeerId) -> bool {
         self.at(peer).is_some()
     }
@@ -108,13 +109,13 @@ impl Witnesses {
         self.list.iter().position(|one| one.number == number)
     }
 
-    /// As views name them.
+    /// Returns the witnesses in the form of views.
     pub(super) fn known(&self) -> impl Iterator<Item = Known> {
         let known = |one: &Witness| Some(Known { node: one.node?, address: one.address.clone() });
         self.list.iter().filter_map(known)
     }
 
-    /// The address of a voter that is one of them.
+    /// Returns the address of a voter that is a witness.
     pub(super) fn address_of(&self, voter: NodeId) -> Option<String> {
         Some(self.list.iter().find(|one| one.node == Some(voter))?.address.clone())
     }
@@ -127,12 +128,12 @@ impl Witnesses {
         self.list.iter().map(status).collect()
     }
 
-    /// Is the witness of this number there?
+    /// Returns whether the witness of this number is there.
     pub(super) fn is_here(&self, number: VoterNo) -> bool {
         self.by_number(number).is_some_and(|at| self.list[at].state == State::Here)
     }
 
-    /// Connects to those that have not been asked for their votes.
+    /// Connects to the witnesses that have not been asked for their votes.
     pub(super) fn dial_new(&mut self, out: &mut Out, now: Instant) -> Vec<VoterNo> {
         let new = |one: &&mut Witness| one.state == State::Away && one.tries == 0;
         let due = now.plus_millis(self.timeout_ms);
@@ -140,7 +141,7 @@ impl Witnesses {
         new.map(|one| one.dial(out, due)).collect()
     }
 
-    /// A voter tells where others are.
+    /// Adds the witnesses that a view lists.
     pub(super) fn learn(&mut self, view: &View) {
         for known in &view.witnesses {
             if let Some(one) = self.list.iter_mut().find(|one| one.address == known.address) {
@@ -151,7 +152,8 @@ impl Witnesses {
         }
     }
 
-    /// The newest view is known: others than it names are none any more. Their numbers.
+    /// Forgets the witnesses that neither the newest view nor the administrator names. Returns
+    /// their numbers.
     pub(super) fn keep_those_of(&mut self, view: &View, out: &mut Out) -> Vec<VoterNo> {
         let stays = |one: &Witness| {
             let is = |known: &Known| known.address == one.address || Some(known.node) == one.node;
@@ -171,7 +173,7 @@ impl Witnesses {
         }
     }
 
-    /// Another one that turns out to be the same node as this one is forgotten.
+    /// Forgets another witness that turns out to be the same node as this one. Returns its number.
     pub(super) fn forget_same(&mut self, number: VoterNo, out: &mut Out) -> Option<VoterNo> {
         let node = self.list[self.by_number(number)?].node;
         let same = |other: &&Witness| other.number != number && other.node == node;
@@ -180,14 +182,14 @@ impl Witnesses {
         Some(other)
     }
 
-    /// Has all of them record a view that are there.
+    /// Requests the witnesses that are there, and owe no answer, to record a view.
     pub(super) fn record(&mut self, view: &View, out: &mut Out, now: Instant) -> Vec<VoterNo> {
         let free = |one: &&mut Witness| one.state == State::Here && one.asked.is_none();
         let due = now.plus_millis(self.timeout_ms);
         self.list.iter_mut().filter(free).map(|one| one.record(view.clone(), out, due)).collect()
     }
 
-    /// Has one record a view.
+    /// Requests a witness to record a view.
     pub(super) fn record_at(&mut self, number: VoterNo, view: View, out: &mut Out, now: Instant) {
         let due = now.plus_millis(self.timeout_ms);
         if let Some(at) = self.by_number(number) {
@@ -195,7 +197,7 @@ impl Witnesses {
         }
     }
 
-    /// Requests their votes again of all that are there.
+    /// Requests the votes of all witnesses that are there again.
     pub(super) fn request_grants(
         &mut self,
         grant: impl Fn(u32) -> Message,
@@ -207,7 +209,7 @@ impl Witnesses {
         here.map(|one| one.request(RequestKind::Grant, &grant, out, due)).collect()
     }
 
-    /// What comes over the connection to one.
+    /// Handles an event on the connection to a witness.
     pub(super) fn event(
         &mut self,
         peer: PeerId,
@@ -233,14 +235,14 @@ impl Witnesses {
         }
     }
 
-    /// Cuts the connection to one.
+    /// Cuts the connection to a witness.
     pub(super) fn cut(&mut self, number: VoterNo, out: &mut Out, now: Instant) {
         if let Some(at) = self.by_number(number) {
             self.list[at].cut(out, now);
         }
     }
 
-    /// They are not needed any more.
+    /// Closes the connections: the witnesses are not needed any more.
     pub(super) fn close(&mut self, out: &mut Out) {
         for one in self.list.iter_mut().filter(|one| one.state != State::Away) {
             one.state = State::Away;
@@ -255,8 +257,8 @@ impl Witnesses {
         self.list.iter().filter(waits).filter_map(|one| one.due).min()
     }
 
-    /// Dials those again whose time has come, and gives up who owes an answer for too long: those
-    /// are lost.
+    /// Dials witnesses whose time has come, and cuts those that owe an answer for too long. Returns
+    /// the numbers of the lost ones.
     pub(super) fn tick(&mut self, may_return: bool, out: &mut Out, now: Instant) -> Vec<VoterNo> {
         let timeout_ms = self.timeout_ms;
         let mut lost = Vec::new();

@@ -1,4 +1,4 @@
-//! What nodes answer.
+//! Answers of nodes.
 
 use braid_array::Refusal;
 
@@ -9,7 +9,7 @@ use crate::ids::{Epoch, NodeId, SetVersion};
 use crate::pipeline::Params;
 use crate::wire::{JournalEntry, Leftover, Message};
 
-/// What a node answers, whatever it was asked.
+/// Answer of a node to any request.
 #[derive(Clone, Debug)]
 pub(in crate::client) enum Answer {
     Done,
@@ -17,9 +17,9 @@ pub(in crate::client) enum Answer {
         bytes: u64,
         used: bool,
     },
-    /// What lies on a volume.
+    /// Content of a volume.
     Content(Vec<u8>),
-    /// Which node it is.
+    /// Identity of the node.
     Identity(NodeId),
     Granted(Grant),
     /// The epoch that another client was granted.
@@ -39,13 +39,13 @@ pub(in crate::client) enum Answer {
         items: Vec<JournalEntry>,
         next: u32,
     },
-    /// It is there; for how many milliseconds its storage has not answered.
+    /// The node is there; milliseconds for which its storage has not answered.
     Pong(u32),
     Refused(Refusal),
 }
 
 impl Answer {
-    /// With the number of what was asked; `None` when it is no answer.
+    /// Returns the answer with the tag of its request; `None` if the message is no answer.
     pub(super) fn of(message: Message) -> Option<(u32, Self)> {
         Some(match message {
             Message::Ok { tag } => (tag, Self::Done),
@@ -87,7 +87,7 @@ impl Answer {
         }
     }
 
-    /// What is wrong when nobody asked for it.
+    /// Returns the violation that the answer is if no request had asked for it.
     pub(in crate::client) const fn unasked(&self) -> &'static str {
         match self {
             Self::Granted(_) => "it grants what was not asked",
@@ -97,7 +97,7 @@ impl Answer {
         }
     }
 
-    /// Whether it has done what it was asked for.
+    /// Returns whether the request was carried out, or the refusal.
     pub(in crate::client) fn outcome(self) -> Result<(), Refusal> {
         match self {
             Self::Done | Self::Pong(_) => Ok(()),

@@ -12,15 +12,15 @@ use crate::client::session_key::SessionKey;
 /// One session for each role, one with a node to which a member is copied, and two for visits.
 #[derive(Debug)]
 pub(in crate::client) struct List {
-    /// By role; then come the copy target, and the visits.
+    /// By role; then the copy target and the visits.
     sessions: Vec<Session>,
     nodes: u16,
-    /// Any of them may be different from what it was.
+    /// Any session may have changed.
     changed: bool,
 }
 
 impl List {
-    /// With all members, by role.
+    /// Creates the sessions of all members, by role.
     pub(super) fn new(members: Vec<Option<ClientMember>>) -> Self {
         let nodes = members.len() as u16;
         let mut ids = (0..).map(MemberId);
@@ -33,13 +33,13 @@ impl List {
         Self { sessions, nodes, changed: true }
     }
 
-    /// Those of all.
+    /// Returns the keys of all sessions.
     pub(super) fn keys(&self) -> impl Iterator<Item = SessionKey> + use<> {
         let nodes = self.nodes;
         (0..self.sessions.len()).map(move |index| SessionKey::at(index, nodes))
     }
 
-    /// Those of members, and of the copy target.
+    /// Returns the keys of members and of the copy target.
     pub(in crate::client) fn member_keys(&self) -> impl Iterator<Item = SessionKey> + use<> {
         SessionKey::of_members(self.nodes)
     }
@@ -53,7 +53,7 @@ impl List {
         self.sessions.iter_mut()
     }
 
-    /// Those of the roles, and behind them that of the copy target.
+    /// Returns the sessions of the roles, followed by that of the copy target.
     pub(in crate::client) fn members(&self) -> &[Session] {
         &self.sessions[..=SessionKey::CopyTarget.index(self.nodes)]
     }
@@ -67,7 +67,8 @@ impl List {
         &mut self.sessions[key.into().index(self.nodes)]
     }
 
-    /// Have they changed, but for when anything was heard, since this was last asked?
+    /// Returns and clears the mark that any session has changed, apart from the time of the last
+    /// message.
     pub(in crate::client) const fn take_changed(&mut self) -> bool {
         std::mem::replace(&mut self.changed, false)
     }
@@ -80,17 +81,17 @@ impl List {
         self.get(key).alive()
     }
 
-    /// The role of a member that is there.
+    /// Returns the role of a session whose member is there.
     pub(in crate::client) fn alive_role(&self, key: SessionKey) -> Option<Role> {
         key.role().filter(|&role| self.alive(role))
     }
 
-    /// The role that its node has or is to have, also when it has another session until then.
+    /// Returns the role that the node has, or is to have after a copy.
     pub(in crate::client) fn place(&self, key: SessionKey) -> Option<Role> {
         key.role().or(self.get(key).copy_of)
     }
 
-    /// What the keeper calls the member of a role, if it has one.
+    /// Returns the keeper's id for the member of a role, if it has one.
     pub(in crate::client) fn id(&self, key: impl Into<SessionKey>) -> Option<MemberId> {
         self.get(key).id
     }
@@ -99,7 +100,7 @@ impl List {
         self.roles().find(|&role| self.get(role).id == Some(member))
     }
 
-    /// The session over this connection, to which something has come.
+    /// Returns the session of a connection, and notes that the node was heard.
     pub(in crate::client) fn at(&mut self, peer: PeerId, now: Instant) -> Option<SessionKey> {
         let found = |session: &Session| session.peer == Some(peer) && session.is_connected();
         let index = self.sessions.iter().position(found)?;
@@ -108,7 +109,7 @@ impl List {
         Some(SessionKey::at(index, self.nodes))
     }
 
-    /// Is somebody at the other end of any of the connections?
+    /// Returns whether any session of a member or of the copy target is connected.
     pub(in crate::client) fn any_connected(&self) -> bool {
         self.members().iter().any(Session::is_connected)
     }
@@ -121,7 +122,7 @@ impl List {
         self.sessions.iter().any(Session::alive)
     }
 
-    /// Are all members that are there at this step of the start?
+    /// Returns whether all members that are there are at this step of the start.
     pub(in crate::client) fn all_at(&self, step: Step) -> bool {
         self.sessions.iter().all(|session| !session.alive() || session.is_at(step))
     }
@@ -131,13 +132,13 @@ impl List {
         self.sessions.iter().all(ready)
     }
 
-    /// The latest version that was open when one of those was lost that are prepared again.
+    /// Returns the latest version that was open at the loss of any node that is now prepared again.
     pub(in crate::client) fn prepared_since(&self) -> Option<u64> {
         let prepared = self.members().iter().filter(|one| one.is_coming_at(Step::Prepared));
         prepared.map(|session| session.lost_at).max()
     }
 
-    /// The state of the array, with who is awaited and who is refused.
+    /// Marks the awaited and the refused members in a status.
     pub(in crate::client) fn mark_away(&self, status: &mut Status) {
         for session in self.members() {
             let member = status.members.iter_mut().find(|member| Some(member.member) == session.id);

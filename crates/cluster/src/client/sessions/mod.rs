@@ -37,18 +37,19 @@ use refused::{IN_ITS_PLACE, ITS_STORE, is_other};
 use session::{Session, SessionState};
 use wiring::Wiring;
 
-/// Of two nodes that do not see each other the one that dials says so, and goes: the other may be
-/// silent for so much longer, and answers when it hears of that.
+/// Additional silence that is tolerated at the start. When two nodes do not see each other, the one
+/// that dials reports that and is failed. The other may be silent for this much longer, and answers
+/// once it learns of the failure.
 const SILENT_MILLIS: u64 = 1000;
 const NETWORK: &str = "look at the network between the nodes";
 
-/// What negotiations go by.
+/// Facts that negotiations depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     /// The array's id.
     pub(super) array: [u8; 16],
     pub(super) params: Params,
-    /// What journals need not hold any more.
+    /// Version up to which journals need not hold records.
     pub(super) mark: SetVersion,
     /// Records of the last client that count: those above a version, without these.
     pub(super) decided: Option<Arc<(SetVersion, Vec<SetVersion>)>>,
@@ -60,8 +61,8 @@ pub(super) struct Facts {
     pub(super) may_return: bool,
 }
 
-/// What the sessions get with each call: where messages go, and the keeper, who counts what members
-/// owe.
+/// Context of each call of the sessions: the queue for messages, and the keeper, which counts the
+/// answers that members owe.
 #[derive(Debug)]
 pub(super) struct Net<'a> {
     pub(super) keeper: KeeperView<'a>,
@@ -75,47 +76,46 @@ impl Net<'_> {
     }
 }
 
-/// What others have to do because of the sessions.
+/// Event of the sessions for other machines.
 #[derive(Debug)]
 pub(super) enum SessionEvent {
-    /// A session is at a step at which others decide when it goes on.
+    /// A session rests at a step; others decide when it continues.
     Holds { key: SessionKey, step: Step },
-    /// What a node has said in a negotiation is to be judged.
+    /// An answer in a negotiation needs a judgement.
     Judge { key: SessionKey, answer: Answer },
-    /// A member has its part.
+    /// A member is ready.
     Ready,
-    /// A node that comes is wired to the others, or is not.
+    /// A joining node is wired to the others, or is not.
     Wired { key: SessionKey, ok: bool },
-    /// Nothing more is to be said to a node that was visited.
+    /// The visit of a node is over.
     Over,
-    /// A node that is no member does not become one now: why, if something stood against it.
+    /// An attempt to add a node has failed: the reason, if there is one.
     Failed { key: SessionKey, why: Option<Refusal> },
     /// A member is there and cannot be used.
     Unusable { key: SessionKey, why: Refusal },
     /// The connection to a member is over.
     Lost { role: Role, why: Refusal },
-    /// A member, or its storage, says nothing.
+    /// A member, or its storage, does not answer.
     Silent { key: SessionKey, why: Refusal },
-    /// A node answers what another machine has asked for.
+    /// A node answers a request of another machine.
     Answered { key: SessionKey, kind: RequestKind, answer: Answer },
-    /// Another client was granted this epoch; if that is the answer to something, to what.
+    /// Another client was granted this epoch; with the request that this answers, if there is one.
     Outvoted { key: SessionKey, kind: Option<RequestKind>, granted: Epoch },
 }
 
 /// The sessions with all nodes: one for each role, one with a node to which a member is copied, and
-/// two for visits, to a node whose member is absent and to one whose member has left. It negotiates
-/// ([`negotiation`]), wires the nodes to each other, and asks whether they are there. Others
-/// decide with which nodes it negotiates, and why; what they have to do about it leaves as
-/// [`SessionEvent`]s.
+/// two for visits, to a node whose member is absent and to one whose member has left. This machine
+/// negotiates ([`negotiation`]), wires the nodes to each other, and pings them. Others decide the
+/// nodes and the purpose of negotiations; the results leave as [`SessionEvent`]s.
 ///
-/// Order of calls: `begin`; `event` and `message` for what comes from a node, and `tick` when
-/// `deadline` says so; `next_event` after each, until there is none.
+/// Order of calls: `begin`; `event` and `message` for input from a node, and `tick` at `deadline`;
+/// `next_event` after each, until there is none.
 #[derive(Debug)]
 pub(super) struct Sessions {
     pub(super) list: List,
-    /// It only looks: it asks for no votes, takes nothing over, and changes nothing.
+    /// Only inspects: asks for no votes, takes nothing over, and changes nothing.
     looks: bool,
-    /// A node that owes something and says nothing for so long is lost, in milliseconds.
+    /// A node that owes an answer is failed after this much silence, in milliseconds.
     timeout_ms: u64,
     wiring: Option<Wiring>,
     events: VecDeque<SessionEvent>,
@@ -127,7 +127,8 @@ impl Sessions {
         Self { list, looks, timeout_ms, wiring: None, events: VecDeque::new() }
     }
 
-    /// It changes nothing, and takes the array over from nobody.
+    /// Returns whether the client only inspects: changes nothing, and takes the array over from no
+    /// client.
     pub(super) const fn looks(&self) -> bool {
         self.looks
     }
@@ -148,7 +149,7 @@ impl Sessions {
         }
     }
 
-    /// All are prepared: they are wired, or need no wires.
+    /// Wires all nodes, which are prepared. A client that only inspects needs no wires.
     pub(super) fn wire_all(&mut self, net: &mut Net<'_>) {
         for key in self.list.roles().map(SessionKey::Member) {
             if self.list.alive(key) && self.looks {
@@ -160,8 +161,8 @@ impl Sessions {
         }
     }
 
-    /// Wires the next node that is prepared, one after the other. `over`: what was under way up to
-    /// a version does not reach it any more.
+    /// Wires the next prepared node; nodes are wired one after the other. `over` returns whether no
+    /// slice-set up to a version can reach the node any more.
     pub(super) fn wire_next(&mut self, net: &mut Net<'_>, over: impl Fn(u64) -> bool) {
         if self.wiring.is_some() {
             return;
@@ -177,7 +178,7 @@ impl Sessions {
         self.wire(net, key);
     }
 
-    /// What the fabric says of the connection of a session.
+    /// Handles a fabric event of a session.
     pub(super) fn event(&mut self, net: &mut Net<'_>, key: SessionKey, event: FabricEvent) {
         let session = self.list.get(key);
         match event {
@@ -201,7 +202,7 @@ impl Sessions {
         }
     }
 
-    /// What a node says, besides slice-sets and reads.
+    /// Handles a message of a node, other than on slice-sets and reads.
     pub(super) fn message(&mut self, net: &mut Net<'_>, key: SessionKey, message: Message) {
         let Some((tag, answer)) = Answer::of(message) else {
             return net.out.violates(key, "it does not keep to the protocol");
@@ -233,7 +234,8 @@ impl Sessions {
         }
     }
 
-    /// What a node was asked that it answers now, and whether it has done that.
+    /// Returns the kind of the request that a node answers, and ends it; `ok` if the node carried
+    /// it out.
     fn asked(&self, net: &mut Net<'_>, key: SessionKey, tag: u32, ok: bool) -> Option<RequestKind> {
         let (_, kind) = net.out.requests.get(&tag).filter(|(asked, _)| *asked == key)?;
         let is_flush = matches!(kind, RequestKind::Flush(_));
@@ -259,7 +261,7 @@ impl Sessions {
         self.carry_out(net, key, next, answer);
     }
 
-    /// Does what follows from an answer.
+    /// Executes the next action after an answer.
     fn carry_out(&mut self, net: &mut Net<'_>, key: SessionKey, next: Next, answer: Answer) {
         if let Answer::Volume { bytes, .. } = answer {
             self.list.get_mut(key).volume_bytes = bytes;
@@ -292,7 +294,7 @@ impl Sessions {
         }
     }
 
-    /// A node that comes refuses.
+    /// Handles the refusal of a joining node.
     fn is_refused(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
         let Some(why) = answer.refusal() else { return };
         let negotiation = self.list.get(key).negotiation();
@@ -308,7 +310,7 @@ impl Sessions {
         self.refuse(net, key, why);
     }
 
-    /// A member that returns, or a spare, has to be what it was; all else others judge.
+    /// Judges the superblock of a returning member or a spare; others judge all other answers.
     fn judge(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
         let bytes = match answer {
             Answer::Content(bytes) if !key.is_visit() => bytes,
@@ -324,7 +326,7 @@ impl Sessions {
         self.go_on(net, key, Step::Preparing);
     }
 
-    /// A member refuses at the start what it may do in a moment.
+    /// Handles a refusal at the start that may be temporary.
     fn refused_for_now(&mut self, net: &mut Net<'_>, key: SessionKey, answer: Answer) {
         let now = net.now();
         let session = self.list.get_mut(key);
@@ -339,7 +341,7 @@ impl Sessions {
         }
     }
 
-    /// When there is something to do, while the array is being started, or nodes may return.
+    /// Returns the time of the next action, during the start or while nodes may return.
     pub(super) fn deadline(
         &self,
         starting: bool,
@@ -359,7 +361,7 @@ impl Sessions {
         self.list.all().filter_map(due).chain(self.silence_deadline(keeper)).min()
     }
 
-    /// Asks again, tries those again whose time has come, and gives up what takes too long.
+    /// Repeats requests and attempts whose time has come, and abandons those that take too long.
     pub(super) fn tick(&mut self, net: &mut Net<'_>) {
         let now = net.now();
         for key in self.list.keys() {
@@ -382,8 +384,8 @@ impl Sessions {
         }
     }
 
-    /// A node waits for another one to connect, and the connection was lost: neither answers. One
-    /// is gone on without; what the others wait for is over with that.
+    /// Fails a node that waits for another one to connect: the connection was lost, so neither
+    /// answers. The wait of the others ends with that.
     fn lose_unwired(&mut self, net: &mut Net<'_>) {
         let now = net.now();
         let waits = |session: &Session| {
@@ -399,7 +401,7 @@ impl Sessions {
         }
     }
 
-    /// Roles of nodes that owe something, and since when they have said nothing.
+    /// Returns the roles of nodes that owe an answer, with the start of their silence.
     fn silent(&self, keeper: KeeperView<'_>) -> impl Iterator<Item = (Role, Instant)> {
         let owing = keeper.owing();
         let owing = owing.filter_map(|(id, since)| Some((self.list.role_of(id)?, since)));
@@ -410,7 +412,7 @@ impl Sessions {
         self.list.get(role).presence.given_up_at(since, self.timeout_ms)
     }
 
-    /// When each node is asked whether it is there, as others have said nothing since then.
+    /// Returns the times at which nodes are pinged, given the start of a silence.
     fn pings_due(&self, since: Instant) -> impl Iterator<Item = (Role, Instant)> {
         let asked = self.list.roles().filter(|&role| self.list.get(role).can_be_asked());
         asked.filter_map(move |role| {
@@ -428,7 +430,7 @@ impl Sessions {
         self.pings_due(since).map(|(_, due)| due).chain([given_up]).min()
     }
 
-    /// Loses nodes that do not say that they are there.
+    /// Fails nodes that have been silent for too long.
     pub(super) fn lose_silent(&mut self, net: &Net<'_>) {
         let over = |&(role, since): &(Role, Instant)| self.given_up_at(role, since) <= net.now();
         let over: Vec<(Role, Instant)> = self.silent(net.keeper).filter(over).collect();
@@ -437,7 +439,7 @@ impl Sessions {
         }
     }
 
-    /// Asks all whether they are there when one says nothing.
+    /// Pings all nodes when one is silent.
     pub(super) fn look_for_silence(&mut self, net: &mut Net<'_>) {
         let Some(first) = self.silent(net.keeper).map(|(_, since)| since).min() else { return };
         let now = net.now();
@@ -454,7 +456,7 @@ impl Sessions {
         self.tell(SessionEvent::Silent { key, why });
     }
 
-    /// Hangs up on nodes that are visited.
+    /// Hangs up on visited nodes.
     pub(super) fn close_visits(&mut self, net: &mut Net<'_>) {
         for key in [SessionKey::AbsentVisit, SessionKey::DepartedVisit] {
             self.fail(net, key, None);
@@ -468,7 +470,7 @@ impl Sessions {
         }
     }
 
-    /// The copy target takes the role of the member that was copied to it; the session before it.
+    /// Gives the copy target the role of the copied member. Returns the former session.
     pub(super) fn exchange(&mut self, place: Role) -> Session {
         let new = std::mem::replace(self.list.get_mut(SessionKey::CopyTarget), Session::none());
         let old = std::mem::replace(self.list.get_mut(place), new);

@@ -1,4 +1,4 @@
-//! What a session does, one step at a time: it is dialed, asks, is over.
+//! Single steps of a session: connecting, requests, the end.
 
 use braid_array::events::ArrayEvent;
 use braid_array::keeper::LaneReport;
@@ -16,8 +16,8 @@ use crate::member::VolumeAddress;
 use crate::node::PARTING_TAG;
 use crate::wire::{Message, PeerAddress};
 
-/// At the start a volume that its last client has just left may be taken for a moment, and one of
-/// two nodes that do not see each other may turn out to be lost.
+/// Patience with refusals at the start. A volume that its last client has just left may be in use
+/// for a moment, and one of two nodes that do not see each other may turn out to be lost.
 const START_MILLIS: u64 = 3000;
 
 impl Sessions {
@@ -41,7 +41,7 @@ impl Sessions {
         session.due = (!purpose.is_start()).then_some(due);
     }
 
-    /// Connects to a node over one of the connections for visits.
+    /// Connects to a node on one of the sessions for visits.
     pub(in crate::client) fn visit(
         &mut self,
         net: &mut Net<'_>,
@@ -53,7 +53,7 @@ impl Sessions {
         self.dial(net, visit, purpose);
     }
 
-    /// The session is at a step at which others decide.
+    /// Sets the step of a session.
     pub(in crate::client) fn hold(&mut self, key: SessionKey, step: Step) {
         let session = self.list.get_mut(key);
         if let SessionState::Negotiating(negotiation) = &mut session.state {
@@ -61,7 +61,7 @@ impl Sessions {
         }
     }
 
-    /// Goes on to a step, and asks what is asked there.
+    /// Continues a session at a step, and sends its request.
     pub(in crate::client) fn go_on(&mut self, net: &mut Net<'_>, key: SessionKey, step: Step) {
         self.hold(key, step);
         let until = net.now().plus_millis(START_MILLIS);
@@ -77,8 +77,8 @@ impl Sessions {
         self.ask(net, key);
     }
 
-    /// Those that a node is to connect to: all that are there, or for a copy the one that is
-    /// copied, without an address, so that it waits for that one, which connects.
+    /// Returns the nodes that a node connects to: all that are there. A copy target gets the copied
+    /// member's node alone, without an address: it waits for that node to connect.
     fn peers_of(&self, key: SessionKey) -> Vec<PeerAddress> {
         if let Some(role) = key.role() {
             return others(&self.list, role);
@@ -88,7 +88,7 @@ impl Sessions {
         vec![PeerAddress { role: old, address: String::new(), ring }]
     }
 
-    /// Asks a node what its step asks: the one way in which anything is negotiated.
+    /// Sends the request of the session's step. Every message of a negotiation is sent here.
     pub(super) fn ask(&self, net: &mut Net<'_>, key: SessionKey) {
         let session = self.list.get(key);
         let Some(negotiation) = session.negotiation() else { return };
@@ -128,7 +128,7 @@ impl Sessions {
         net.out.request((key, peer), kind, net.keeper.now(), message);
     }
 
-    /// A node that comes is wired to the others, and they to it.
+    /// Wires a joining node to the others, and them to it.
     pub(super) fn wire(&mut self, net: &mut Net<'_>, key: SessionKey) {
         let Some(place) = self.list.place(key) else { return };
         // Others know it by its role; who is copied knows it by its own.
@@ -145,7 +145,7 @@ impl Sessions {
         self.go_on(net, key, Step::Wiring);
     }
 
-    /// One of those that are being wired has answered, or is lost, or both.
+    /// Notes that a node that is being wired has answered, or is lost, or both.
     pub(in crate::client) fn rewired(
         &mut self,
         net: &mut Net<'_>,
@@ -167,7 +167,7 @@ impl Sessions {
         }
     }
 
-    /// The nodes hang up on one that is lost, so that nothing of it comes any more.
+    /// Tells the nodes to hang up on a lost one, so that no data of it arrives any more.
     pub(in crate::client) fn tell_without(&mut self, net: &mut Net<'_>, lost: Role) {
         let wired = |session: &&Session| {
             session.alive() && (session.state == SessionState::Ready || session.is_at(Step::Wiring))
@@ -177,7 +177,7 @@ impl Sessions {
         }
     }
 
-    /// The connection to a member is over: what it has not answered.
+    /// Ends the connection to a member. Returns the requests that it has not answered.
     pub(in crate::client) fn lost(&mut self, net: &mut Net<'_>, role: Role) -> Vec<RequestKind> {
         let now = net.now();
         let session = self.list.get_mut(role);
@@ -187,7 +187,7 @@ impl Sessions {
         net.out.forget(role)
     }
 
-    /// The connection to a node was lost: it is tried again after a while.
+    /// Schedules another attempt to reach a lost node.
     pub(in crate::client) fn await_return(&mut self, net: &Net<'_>, key: impl Into<SessionKey>) {
         let now = net.now();
         let session = self.list.get_mut(key);
@@ -196,13 +196,13 @@ impl Sessions {
         session.lost_at = net.facts.version;
     }
 
-    /// Hangs up on a node with which it did not come to an end.
+    /// Hangs up on a node, and ends its negotiation.
     pub(in crate::client) fn end(&mut self, net: &mut Net<'_>, key: SessionKey) {
         net.out.hang_up(self.list.get(key).peer);
         self.ended(net, key);
     }
 
-    /// The connection to a node is over with which it did not come to an end.
+    /// Ends the negotiation on a connection that is over.
     pub(super) fn ended(&mut self, net: &mut Net<'_>, key: SessionKey) {
         let session = self.list.get_mut(key);
         let Some(Negotiation { purpose, step }) = session.negotiation() else { return };
@@ -221,7 +221,7 @@ impl Sessions {
         }
     }
 
-    /// The same, and others are told.
+    /// Ends a negotiation, and reports the failure.
     pub(super) fn fail(&mut self, net: &mut Net<'_>, key: SessionKey, why: Option<Refusal>) {
         if self.list.get(key).is_coming() {
             self.end(net, key);
@@ -229,8 +229,8 @@ impl Sessions {
         }
     }
 
-    /// A node cannot be used as it is. If it is a member that returns that is said once for each
-    /// reason, however often it is tried: to people, and to the node for its log.
+    /// Refuses a node that cannot be used as it is. A refusal of a returning member is reported
+    /// once for each reason: to the operator, and to the node for its log.
     pub(in crate::client) fn refuse(&mut self, net: &mut Net<'_>, key: SessionKey, why: Refusal) {
         let returns = |negotiation: Negotiation| negotiation.purpose == Purpose::Return;
         let session = self.list.get_mut(key);

@@ -1,8 +1,7 @@
-//! What is said between a client and a node until the node has its part, as one table.
+//! Dialogue between a client and a node until the node is ready, as one table.
 //!
-//! Why one negotiates with a node, the [`Purpose`], crossed with how far one is, the [`Step`], and
-//! what the node says, gives what comes [`Next`]; [`message`] gives what a step asks. Nothing here
-//! has a state of its own.
+//! The [`Purpose`] of a negotiation, its [`Step`] and the node's answer determine the [`Next`]
+//! action; [`message`] returns the request of a step. Nothing here has a state of its own.
 //!
 //! ```text
 //!              Start   Look  Return  Recover  Spare   Copy   Absent  Departed
@@ -24,96 +23,98 @@
 //! ReadingBack    │      │      │        │       │       ▼ H
 //!              ready  ready  ready    ready   ready   Spare, from Prepared on
 //! ```
-//! *J*: what the node says is judged by others, who go on, or do not. *H*: the session stays there
-//! until others go on. *W*: the other nodes are wired to it at the same time, and all count.
-//! Listing is left out where the superblock speaks of no list of bad blocks.
-//! Replaying and Emptying are left out where the array has no journals, and Replaying where the
-//! last client left nothing in them. A refusal ends a negotiation: a node that
-//! comes later is tried again or not, as its purpose says; at the start an open volume or a missing
-//! wire is asked for once more for a while, and everything else ends the start.
+//! *J*: others judge the answer, and continue or not. *H*: the session rests until others continue.
+//! *W*: the other nodes are wired to the node at the same time, and all results count. Listing is
+//! skipped where the superblock has no bad-block log. Replaying and Emptying are skipped where the
+//! array has no journals, and Replaying where the last client left no records in them. A refusal
+//! ends a negotiation: a joining node is tried again or not, depending on its purpose. At the
+//! start, a refused volume or wire is requested again for a while, and every other refusal ends the
+//! start.
 
 use super::Facts;
 use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::wire::{Message, PeerAddress};
 use braid_array::Role;
 
-/// Bytes of a superblock that are read.
+/// Bytes that are read for a superblock.
 const SUPERBLOCK_BYTES: u32 = 4096;
 
-/// Why one negotiates with a node.
+/// Purpose of a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum Purpose {
-    /// It is a member, and the array is being started.
+    /// Start of the array with a member.
     Start,
-    /// The same for who only has a look: it asks for no votes, and needs no wires for reads.
+    /// Inspection: asks for no votes, and needs no wires for reads.
     Look,
-    /// It was lost and comes back.
+    /// Return of a lost member.
     Return,
-    /// It is to be a member, and was looked at before.
+    /// Addition of a member that was inspected before.
     Recover,
-    /// It was a spare: nobody was connected to it, and it may be anything by now.
+    /// Use of a spare: no connection to it existed, so its volume may hold anything by now.
     Spare,
-    /// A member is to be copied to it.
+    /// Copy of a member to the node.
     Copy,
-    /// It was absent at the start: what lies on its volume?
+    /// Inspection of the volume of a member that was absent at the start.
     Absent,
-    /// Its member has left the array: it is told to drop what it has prepared.
+    /// Order to drop prepared slice-sets: the node's member has left the array.
     Departed,
 }
 
 impl Purpose {
-    /// The node is a member all the while.
+    /// Returns whether the node is a member from the beginning.
     pub(in crate::client) const fn is_start(self) -> bool {
         matches!(self, Self::Start | Self::Look)
     }
 
-    /// The connection is one beside those of the members, and ends with the negotiation.
+    /// Returns whether the connection is separate from those of the members, and ends with the
+    /// negotiation.
     pub(in crate::client) const fn is_visit(self) -> bool {
         matches!(self, Self::Absent | Self::Departed)
     }
 }
 
-/// How far a negotiation is.
+/// Step of a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum Step {
     Connecting,
-    /// Which node is it? Had it another member, a grant would end that one's connection.
+    /// The node tells its identity. If it had another member, a grant would end that member's
+    /// connection.
     Identifying,
-    /// Does it know of no newer client?
+    /// The node is asked for its grant: it must know of no newer client.
     Granting,
-    /// It has granted the array; what it was told last may still count.
+    /// The array is granted; a takeover may still ask for the node's prepared slice-sets.
     Granted,
-    /// It drops what it had of slice-sets: they went on without it.
+    /// Leftover slice-sets are dropped: they went on without the node.
     Resolving,
     Opening,
-    /// Is it the member that it should be?
+    /// The superblock is checked.
     Looking,
-    /// Its list of bad blocks is read.
+    /// The bad-block log is read.
     Listing,
     Preparing,
-    /// What it had recorded of what was committed at the start is brought in place on it, too.
+    /// Journal records of slice-sets that were committed at the start are stored on the node, too.
     Replaying,
-    /// Its journal is emptied: what it had recorded counts no more.
+    /// The journal is emptied: its records no longer count.
     Emptying,
-    /// All is there but the wires to the others.
+    /// Nothing is missing but the wires to the others.
     Prepared,
     Wiring,
-    /// A member is copied to it.
+    /// A member is copied to the node.
     Copying,
-    /// What was copied is made durable.
+    /// The copy is made durable.
     Flushing,
-    /// A sample of that is read back.
+    /// A sample of the copy is read back.
     ReadingBack,
 }
 
-/// Why one negotiates with a node, and how far that is: a column and a row of the table above.
+/// Purpose and step of a negotiation: a column and a row of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Negotiation {
     pub(in crate::client) purpose: Purpose,
     pub(in crate::client) step: Step,
 }
 
-/// What kind of thing a node says.
+/// Kind of a node's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum Said {
     Connected,
@@ -128,38 +129,39 @@ pub(in crate::client) enum Said {
     Content,
     Pipeline,
     Refused,
-    /// What no negotiation asks for.
+    /// Answer that no negotiation asks for.
     Other,
 }
 
-/// What follows from what a node has said.
+/// Next action after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum Next {
-    /// On to this step, which asks something.
+    /// Continues at this step, and sends its request.
     Ask(Step),
-    /// On to this step, at which others decide when it goes on.
+    /// Rests at this step until others continue.
     Hold(Step),
-    /// Others judge what it has said.
+    /// Leaves the judgement of the answer to others.
     Judge,
-    /// It has its part.
+    /// Ends the negotiation: the node is ready.
     Ready,
-    /// It is wired, or not: the others have to be, too.
+    /// Ends the node's wiring, with success or not; the others have to be wired, too.
     Wired(bool),
-    /// Nothing more is to be said to it.
+    /// Ends the negotiation.
     Over,
-    /// The same is asked again after a moment, for a while.
+    /// Repeats the request after a moment, for a while.
     Again,
-    /// It is there and cannot be used: the array must not start as if it were dead.
+    /// Gives up: the node is there but cannot be used, and the array must not start as if it were
+    /// dead.
     GiveUp,
-    /// It refuses.
+    /// Ends the negotiation: the node refuses.
     Refuse,
-    /// It is of no use now.
+    /// Ends the negotiation: the node is of no use now.
     Fail,
-    /// It does not keep to the protocol.
+    /// Fails the node: it violates the protocol.
     Violation,
 }
 
-/// What comes next.
+/// Returns the next action.
 pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Next {
     use Purpose::{Absent, Copy, Departed, Look, Recover, Return, Spare, Start};
     use Step::{
@@ -209,7 +211,7 @@ pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Nex
     }
 }
 
-/// With what a step asks, besides what holds for all nodes.
+/// Parameters of a step's request, besides those common to all nodes.
 #[derive(Clone, Debug)]
 pub(in crate::client) struct Question {
     /// The name of the volume.
@@ -217,13 +219,13 @@ pub(in crate::client) struct Question {
     /// The role that the node has, or is to have.
     pub(in crate::client) place: Option<Role>,
     pub(in crate::client) data_sector: u64,
-    /// First sector and bytes of its list of bad blocks.
+    /// First sector and bytes of the member's bad-block log.
     pub(in crate::client) list: Option<(u64, u32)>,
-    /// Those that it is to be connected to.
+    /// Nodes to connect to.
     pub(in crate::client) peers: Vec<PeerAddress>,
 }
 
-/// What is asked at a step; nothing where others decide.
+/// Returns the request of a step; `None` where others decide.
 pub(in crate::client) fn message(
     negotiation: Negotiation,
     tag: u32,

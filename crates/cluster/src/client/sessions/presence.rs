@@ -1,27 +1,27 @@
-//! Whether a node is there. While one hangs, others may wait for it, and owe answers just as it
-//! does: so all are asked whether they are there, which waits for nobody. Who does not answer that
-//! either is lost, and so is a node whose storage has not answered for as long. (Connections that
-//! do not come about end by themselves.)
+//! Presence of a node. While one node hangs, others may wait for it, and owe answers just as it
+//! does. So all nodes are pinged, as a ping waits for no other node. A node that does not answer
+//! its ping is failed, and so is a node whose storage has not answered for as long. (Attempts to
+//! connect end by themselves.)
 //!
-//! All are asked, those too that owe nothing so far: else the second of two that hang would be
-//! noticed only after the first was lost, and it would take twice as long. What counts for both is
-//! the silence of the first.
+//! Nodes that owe nothing so far are pinged, too. Otherwise the second of two hanging nodes would
+//! be noticed only after the first was failed, which would take twice as long. The silence of the
+//! first counts for both.
 
 use braid_array::{Instant, Refusal};
 
-/// After this part of the time that a node may say nothing, all are asked; and again after as long.
+/// All nodes are pinged after this part of the tolerated silence, and again after as long.
 const PART: u64 = 4;
 
-/// What is known of whether a node is there.
+/// Presence state of a node.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// It was asked, and has not answered: as some node had said nothing since then.
+    /// Start of the silence that caused a ping which is not answered yet.
     asked_of: Option<Instant>,
-    /// When it last answered that.
+    /// Time of the last answer to a ping.
     answered: Instant,
-    /// When it last said anything.
+    /// Time of the last message.
     heard: Instant,
-    /// When its storage has said nothing for too long.
+    /// Time at which the silence of its storage becomes too long.
     storage_due: Option<Instant>,
 }
 
@@ -30,25 +30,26 @@ impl Presence {
         self.heard = now;
     }
 
-    /// When a node that owes something since then is given up.
+    /// Returns the time at which a node is failed that owes an answer since then.
     pub(super) fn given_up_at(&self, since: Instant, timeout_ms: u64) -> Instant {
         let since = self.asked_of.map_or(since, |first| first.max(self.heard).min(since));
         since.plus_millis(timeout_ms)
     }
 
-    /// When it is asked whether it is there, as others have said nothing since then.
+    /// Returns the time of the next ping, given the start of a silence.
     pub(super) fn ping_due(&self, since: Instant, timeout_ms: u64) -> Option<Instant> {
         let again = since.max(self.answered).plus_millis(timeout_ms / PART);
         let due = self.storage_due.map_or(again, |due| due.min(again));
         self.asked_of.is_none().then_some(due)
     }
 
-    /// It is asked, as some node has said nothing since then.
+    /// Notes a ping, which a silence since then has caused.
     pub(super) const fn asked(&mut self, since: Instant) {
         self.asked_of = Some(since);
     }
 
-    /// It says that it is there, and for how long its storage has not answered. Is that too long?
+    /// Notes the answer to a ping, and the silence of the storage. Returns whether that silence is
+    /// too long.
     pub(super) fn answered(&mut self, now: Instant, silent_ms: u32, timeout_ms: u64) -> bool {
         let silent_ms = u64::from(silent_ms);
         let left_ms = timeout_ms.saturating_sub(silent_ms);
@@ -59,7 +60,7 @@ impl Presence {
     }
 }
 
-/// Why a node is lost of which something has said nothing for so long.
+/// Returns the refusal for a silence of this length.
 pub(super) fn silent(what: &str, timeout_ms: u64) -> Refusal {
     let seconds = timeout_ms as f64 / 1000.0;
     Refusal::new(

@@ -1,19 +1,19 @@
-//! Why what lies on a volume is not the member that it should be.
+//! Refusals of volumes that do not hold the expected member.
 
 use braid_array::Refusal;
 use braid_array::format::{Superblock, SuperblockError};
 
-/// What helps when another volume lies there than the member's.
+/// Advice for a node that holds another volume than the member's.
 pub(super) const ITS_STORE: &str =
     "start the node on the store that it had, or remove the member and add the node again";
 
-/// What helps when an absent member is not where it was.
+/// Advice for an absent member that is not in its place.
 pub(in crate::client) const IN_ITS_PLACE: &str =
     "start the node on the store that it had, or add another node in its place";
 
 pub(in crate::client) const ANOTHERS: &str = "its volume is that of another member of the array";
 
-/// Why what lies on a volume is no member of the array, if it is none.
+/// Returns the refusal of a volume that holds no member of the array.
 pub(in crate::client) fn is_of_another(
     array: [u8; 16],
     found: &Result<Superblock, SuperblockError>,
@@ -29,7 +29,7 @@ pub(in crate::client) fn is_of_another(
     Some(Refusal::new(reason, ITS_STORE))
 }
 
-/// Why what lies on a volume is not the member that was lost, if it is not.
+/// Returns the refusal of a volume that does not hold the lost member.
 pub(super) fn is_other(
     member: &Superblock,
     found: &Result<Superblock, SuperblockError>,

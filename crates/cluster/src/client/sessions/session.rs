@@ -14,30 +14,30 @@ use crate::wire::PeerAddress;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) enum SessionState {
-    /// There is nobody.
+    /// No node.
     Missing,
     Negotiating(Negotiation),
     Ready,
     Lost,
 }
 
-/// The session with one node, whatever it is for.
+/// The session with one node, for any purpose.
 ///
 /// ```text
 /// Missing ─► Negotiating ─► Ready ─► Lost ─► Negotiating, as a node that returns
 ///                └──► Missing or Lost
 /// ```
-/// A member is *alive* until it is lost: one that is there at the start from then on, one that
-/// comes later from when it is ready. All that is written is written with it. While it returns it
-/// is connected, and has a part in nothing.
+/// A member is *alive* until it is lost. A member that is there at the start is alive from then on,
+/// one that comes later from when it is ready. All writes include it. A returning member is
+/// connected, but has no part in writes.
 #[derive(Debug)]
 pub(in crate::client) struct Session {
     pub(in crate::client) member: Option<ClientMember>,
-    /// Where a node is that is visited.
+    /// Address and volume of a visited node.
     pub(super) visited: Option<VolumeAddress>,
-    /// What the keeper calls it.
+    /// The keeper's id for the member.
     pub(in crate::client) id: Option<MemberId>,
-    /// The role of the member that is copied to it, and that it is to have then.
+    /// Role of the member that is copied to this node, and its own role after the copy.
     pub(in crate::client) copy_of: Option<Role>,
     /// Its connection, once there was one.
     pub(in crate::client) peer: Option<PeerId>,
@@ -45,29 +45,29 @@ pub(in crate::client) struct Session {
     pub(super) presence: Presence,
     /// Where the ring begins in the node's arena.
     pub(in crate::client) ring: u64,
-    /// When it is tried again to get it back, or the attempt given up.
+    /// Time of the next attempt, or at which the present attempt is abandoned.
     pub(in crate::client) due: Option<Instant>,
-    /// At the start: a refusal is final from here on.
+    /// At the start: time from which a refusal is final.
     pub(super) patient_until: Instant,
-    /// At the start: it has refused, and is asked again then.
+    /// At the start: time at which a refused request is repeated.
     pub(super) retry_at: Option<Instant>,
-    /// Since when it has been gone.
+    /// Time of the loss.
     pub(in crate::client) gone_at: Option<Instant>,
-    /// No slice-set of a later version was opened before it was lost.
+    /// Latest version of a slice-set when the member was lost.
     pub(in crate::client) lost_at: u64,
     /// Attempts that failed.
     pub(super) tries: u32,
     /// Size and superblock of its volume, as found when it came back.
     pub(in crate::client) volume_bytes: u64,
     pub(in crate::client) returned: Option<Box<Superblock>>,
-    /// Set when what the node had recorded is in place on it.
+    /// Set when the node's journal records are stored on it.
     pub(in crate::client) replayed: bool,
-    /// Why it was not taken back the last time, though its node was there.
+    /// Reason why the member was not taken back the last time, though its node was there.
     pub(in crate::client) refused: Option<Refusal>,
 }
 
 impl Session {
-    /// With nobody so far.
+    /// Creates a session without a node.
     pub(super) fn none() -> Self {
         Self {
             member: None,
@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// What is being negotiated.
+    /// Returns the negotiation under way.
     pub(in crate::client) const fn negotiation(&self) -> Option<Negotiation> {
         match self.state {
             SessionState::Negotiating(negotiation) => Some(negotiation),
@@ -99,12 +99,12 @@ impl Session {
         }
     }
 
-    /// A node that is no member now is being negotiated with.
+    /// Returns whether a negotiation with a node that is no member now is under way.
     pub(in crate::client) fn is_coming(&self) -> bool {
         self.negotiation().is_some_and(|negotiation| !negotiation.purpose.is_start())
     }
 
-    /// Is one that comes at this step?
+    /// Returns whether a joining node is at this step.
     pub(in crate::client) fn is_coming_at(&self, step: Step) -> bool {
         self.is_coming() && self.is_at(step)
     }
@@ -121,17 +121,17 @@ impl Session {
         }
     }
 
-    /// A member is at the other end.
+    /// Returns whether a member is at the other end.
     pub(super) fn can_be_asked(&self) -> bool {
         self.alive() && !self.is_at(Step::Connecting)
     }
 
-    /// Somebody may be at the other end.
+    /// Returns whether a node may be at the other end.
     pub(in crate::client) const fn is_connected(&self) -> bool {
         matches!(self.state, SessionState::Ready | SessionState::Negotiating(_))
     }
 
-    /// The connection is new.
+    /// Resets the state for a new connection.
     pub(in crate::client) fn stands_anew(&mut self) {
         self.state = SessionState::Ready;
         self.due = None;
@@ -139,7 +139,7 @@ impl Session {
         self.refused = None;
     }
 
-    /// Its member was removed.
+    /// Clears the session of a removed member.
     pub(in crate::client) fn clear(&mut self) {
         self.state = SessionState::Missing;
         self.member = None;
@@ -148,12 +148,12 @@ impl Session {
         self.refused = None;
     }
 
-    /// It is a member now, or again.
+    /// Notes that the node is a member now, or again.
     pub(in crate::client) const fn is_back(&mut self) {
         self.tries = 0;
     }
 
-    /// As the engine sees it.
+    /// Returns the session in the engine's form.
     pub(in crate::client) fn entry(&self) -> Entry {
         Entry {
             peer: self.peer,
@@ -165,12 +165,12 @@ impl Session {
         }
     }
 
-    /// First sector of the data on the member.
+    /// Returns the first sector of the data on the member.
     fn data_sector(&self) -> u64 {
         self.member.as_ref().map_or(0, |member| member.superblock.data_offset)
     }
 
-    /// The node's address.
+    /// Returns the node's address.
     pub(in crate::client) fn address(&self) -> Option<&str> {
         let member = self.member.as_ref().map(|member| &member.address);
         member.or(self.visited.as_ref().map(|place| &place.address)).map(String::as_str)
@@ -181,7 +181,7 @@ impl Session {
         member.or(self.visited.as_ref().map(|place| &place.volume)).cloned().unwrap_or_default()
     }
 
-    /// As others that are wired to it find it, by the role that they know it by.
+    /// Returns the address under which other nodes are wired to it, with this role.
     pub(super) fn peer_address(&self, role: Role) -> Option<PeerAddress> {
         let address = self.member.as_ref()?.address.clone();
         Some(PeerAddress { role, address, ring: self.ring })

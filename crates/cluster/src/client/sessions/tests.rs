@@ -57,7 +57,8 @@ const SAID: [Said; 11] = [
     Said::Other,
 ];
 
-/// What a node says that means well. For the vote of a member at the start the takeover asks.
+/// Returns the positive answer of a node; `None` where none is due. The takeover requests the vote
+/// of a member at the start.
 fn good(purpose: Purpose, step: Step) -> Option<Said> {
     Some(match step {
         Step::Granting if purpose == Purpose::Start => return None,
@@ -75,7 +76,7 @@ fn good(purpose: Purpose, step: Step) -> Option<Said> {
     })
 }
 
-/// How others go on who judge well, or at whose decision it rests; `None` at the end.
+/// Returns the next step after a positive judgement or decision of others; `None` at the end.
 fn decided(purpose: Purpose, step: Step) -> Option<Step> {
     match (purpose, step) {
         (_, Step::Identifying) => Some(Step::Granting),

@@ -4,7 +4,7 @@ use super::departed::{sent, tell};
 use super::*;
 use braid_array::action::{Command, CommandId, NewMember};
 
-/// Has the members' nodes answer, and the witness, which is this node; what comes besides.
+/// Lets the members' nodes and the witness, which is this node, answer. Returns the other actions.
 fn run_with_witness(client: &mut Client, node: NodeId) -> Vec<Action> {
     loop {
         let rest = run(client, |_, _| false);

@@ -35,7 +35,7 @@ fn opened(actions: &[Action]) -> Vec<Set> {
     sets
 }
 
-/// Begins a check or repair: what it asks for first.
+/// Begins a check or repair. Returns its first actions.
 fn scrub(client: &mut Client, repair: bool) -> Vec<Action> {
     let id = CommandId(1);
     let command = Command::Scrub { repair };
@@ -82,12 +82,12 @@ fn differs(client: &mut Client, io: IoId, p_differs: u64) {
     client.handle(Instant(4), Event::Done { io, result: Ok(outcome) });
 }
 
-/// Answers everything until nothing more comes, with parities that fit: what came besides.
+/// Answers everything until nothing more comes, with parities that fit. Returns all actions.
 fn goes_well(client: &mut Client, first: Vec<Action>) -> Vec<Action> {
     goes(client, first, &[])
 }
 
-/// The same, with what the first comparisons of so many bytes find, and parities that fit
+/// The same, with these results of the first comparisons by their length, and parities that fit
 /// otherwise.
 fn goes(client: &mut Client, first: Vec<Action>, found: &[(u32, u64)]) -> Vec<Action> {
     let mut found: BTreeMap<u32, u64> = found.iter().copied().collect();
@@ -107,7 +107,7 @@ fn goes(client: &mut Client, first: Vec<Action>, found: &[(u32, u64)]) -> Vec<Ac
     }
 }
 
-/// Where the array is said not to fit: sector, sectors and member.
+/// Returns the reported mismatches: sector, sectors and member.
 fn told(actions: &[Action]) -> Vec<(u64, u32, Option<MemberId>)> {
     let mismatch = |action: &Action| match action {
         Action::Notify(ArrayEvent::Mismatch { array_sector, sectors, member, .. }) => {

@@ -1,4 +1,4 @@
-//! Who holds an array that another client takes over.
+//! Decision on the holders of an array that another client takes over.
 
 use std::num::NonZeroU64;
 
@@ -10,7 +10,7 @@ use braid_array::Role;
 
 const N: u16 = 5;
 
-/// The newest view that all have been told of: all five, as they were started first.
+/// The newest view, which all have been told of: all five, as they were started first.
 fn view(torn: bool) -> View {
     let members = (0..N).map(|role| NonZeroU64::new(100 + u64::from(role))).collect();
     let voters = (0..u64::from(N)).map(NodeId).collect();
@@ -122,7 +122,7 @@ fn what_journals_do_not_hold_keeps_nobody_from_starting() {
     }
 }
 
-/// A mirror of two whose witness is node 9; these roles are there, and it is.
+/// Decides on a mirror of two whose witness is node 9; `there` lists the roles that are there.
 fn mirror(there: &[u16], witness: bool, alone: bool) -> Result<Decision, Refusal> {
     let witnesses = vec![Witness { node: NodeId(9), address: "w:7000".into() }];
     let members = [100, 101].map(NonZeroU64::new).to_vec();

@@ -1,5 +1,5 @@
-//! Members that leave the array, or are lost: when their nodes are told to drop what they have
-//! prepared.
+//! Members that leave the array, or are lost, and the time when their nodes are told to drop their
+//! slice-sets.
 
 use super::*;
 use crate::client::session_key::SessionKey;
@@ -7,7 +7,7 @@ use crate::ids::{Epoch, NodeId};
 use braid_array::Role;
 use braid_array::format::DevRole;
 
-/// What is sent over a connection, and is such.
+/// Returns the messages of this kind, with their connections.
 pub(super) fn sent(actions: &[Action], such: impl Fn(&Message) -> bool) -> Vec<(PeerId, Message)> {
     let message = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => {
@@ -41,7 +41,8 @@ fn record(client: &mut Client, asked: &[(PeerId, Message)]) {
     }
 }
 
-/// What is sent to the node of role 0, which answers until it has granted the array.
+/// Visits the node of role 0 until it has granted the array. Returns the connection and the actions
+/// after that.
 fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
     let due = client.deadline().expect("it is told");
     client.handle(due, Event::Tick);
@@ -64,7 +65,7 @@ fn visit(client: &mut Client) -> (PeerId, Vec<Action>) {
     (peer, run(client, |_, message| is_record(message)))
 }
 
-/// Nobody is told, or is to be told later.
+/// Returns whether no node is being told, or is to be told later.
 fn nobody_is_told(client: &Client) -> bool {
     let list = &client.parts.sessions.list;
     let told = list.get(SessionKey::DepartedVisit).is_connected();

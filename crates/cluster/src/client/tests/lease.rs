@@ -1,4 +1,4 @@
-//! What of the nodes' rings is used, asked for and given back.
+//! Use, request and return of the nodes' rings.
 
 use super::*;
 use braid_array::Role;
@@ -40,13 +40,13 @@ fn gives(client: &Client, after: &[Action], everything: bool) -> Vec<(u16, u32)>
     })
 }
 
-/// How many positions may be used at any time.
+/// Returns the number of positions that may be used at any time.
 fn base_positions(client: &Client) -> usize {
     let base = client.parts.shared.pipeline.base();
     usize::from(base.end.0 - base.start.0)
 }
 
-/// A client that has found too few positions, and what it asks of whom.
+/// Returns a client that has found too few positions, and its requests, by role.
 fn short() -> (Client, Vec<(u16, u32)>) {
     let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);

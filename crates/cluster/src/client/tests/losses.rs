@@ -1,4 +1,4 @@
-//! Nodes that are lost, and what superblocks say of them.
+//! Lost nodes, and the superblocks that record the losses.
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn a_flush_is_answered_when_superblocks_tell_of_who_could_not_take_part() {
     }
 }
 
-/// Whoever looks for the array when the nodes are back must find enough members.
+/// A later client must find enough members when the nodes are back.
 #[test]
 fn superblocks_do_not_tell_of_a_loss_that_the_array_does_not_survive() {
     let mut client = written();

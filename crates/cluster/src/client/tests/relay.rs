@@ -12,7 +12,7 @@ fn mirror() -> Client {
     client
 }
 
-/// Writes a block of stripe; what is said of it, and to whom.
+/// Writes a block of a stripe. Returns the messages to nodes.
 fn begin(client: &mut Client, stripe: u64) -> Vec<(Role, Message)> {
     let buf = Buf { offset: 0, len: 4096 };
     let op = Op::Write { fua: false };
@@ -27,7 +27,7 @@ fn begin(client: &mut Client, stripe: u64) -> Vec<(Role, Message)> {
     heard(&actions)
 }
 
-/// What nodes hear of slice-sets.
+/// Returns the messages on slice-sets that nodes receive.
 fn heard(actions: &[Action]) -> Vec<(Role, Message)> {
     let heard = actions.iter().filter_map(|action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => {
@@ -52,7 +52,7 @@ fn others(relay: Role) -> Vec<Role> {
     Role::all(NODES).filter(|&role| role != relay).collect()
 }
 
-/// The nodes that are told of this slice-set as if nobody had told them before.
+/// Returns the nodes that are told of this slice-set directly.
 fn told(actions: &[Action], set: &Set) -> Vec<Role> {
     let begin = Message::BeginSet { set: Set { relay: false, ..set.clone() } };
     let same = |message: &Message| *message == begin;

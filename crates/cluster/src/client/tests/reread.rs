@@ -1,4 +1,4 @@
-//! What lies on members once the votes are granted, against what they were judged by.
+//! Comparison of members, once the votes are granted, with the content on which they were judged.
 
 use braid_array::Role;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ fn bitmap(marked: &[u64]) -> Bitmap {
     bitmap
 }
 
-/// What is read of a member.
+/// Returns the content that is read from a member.
 fn read(superblock: &Superblock, bitmap: &Bitmap, sector: u64, bytes: u32) -> Vec<u8> {
     let mut page = match sector - SUPERBLOCK_SECTOR {
         0 => superblock.encode(),
@@ -45,13 +45,15 @@ fn read(superblock: &Superblock, bitmap: &Bitmap, sector: u64, bytes: u32) -> Ve
     page
 }
 
-/// The members were judged when they held what `superblock` and `bitmap` with this bit say.
+/// Returns a configuration that was judged when the members held `superblock` and `bitmap` with
+/// this bit.
 fn judged() -> ClientConfig {
     let found = Some(Found { superblock: superblock(), bitmap: Some(bitmap(&[35_000])) });
     ClientConfig { found: vec![found; NODES.into()], ..config(Planner::Encoder { node: Role(0) }) }
 }
 
-/// What a machine says to nodes whose last one holds this, until nothing more comes.
+/// Runs a machine with nodes whose last one holds this, until no more messages come. Returns its
+/// messages and events.
 fn talk(
     machine: &mut dyn Machine,
     last: (&Superblock, &Bitmap),

@@ -4,7 +4,7 @@ use super::*;
 use braid_array::Role;
 use braid_array::format::DevRole;
 
-/// What a node asks for when it is connected to others, by role.
+/// Returns the tags of `Connect` messages, by role.
 fn connects(actions: &[Action]) -> BTreeMap<u16, u32> {
     let connect = |action: &Action| match action {
         Action::Fabric(FabricOp::Send { peer, bytes }) => match Message::decode(bytes) {
@@ -16,8 +16,8 @@ fn connects(actions: &[Action]) -> BTreeMap<u16, u32> {
     actions.iter().filter_map(connect).collect()
 }
 
-/// Node 0 was lost, and is being wired to the others: by role, what it is asked with; it itself
-/// goes by the number of its peer.
+/// Wires node 0, which was lost, to the others. Returns the tags of the requests, by role; node
+/// 0 itself goes by the number of its peer.
 fn wiring(client: &mut Client) -> BTreeMap<u16, u32> {
     let due = client.deadline().expect("it is tried again");
     client.handle(due, Event::Tick);
@@ -63,7 +63,7 @@ fn a_node_that_refuses_to_be_wired_and_is_lost_is_counted_once() {
     assert!(!client.parts.sessions.is_wiring() && !client.parts.alive(Role(0)));
 }
 
-/// What lies on the node of role 0.
+/// Superblock on the node of role 0.
 fn own() -> Superblock {
     Superblock {
         raid_disks: NODES.into(),
@@ -101,7 +101,7 @@ fn come_back(client: &mut Client, superblock: Option<&[u8]>) -> Vec<Action> {
     run(client, |_, _| false)
 }
 
-/// What people are told of nodes that are not taken back.
+/// Returns the reported reasons why nodes are not taken back.
 fn refusals(actions: &[Action]) -> Vec<String> {
     let told = |action: &Action| match action {
         Action::Notify(ArrayEvent::MemberRefused { member: MemberId(0), why }) => {

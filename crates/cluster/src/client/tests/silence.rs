@@ -77,8 +77,9 @@ fn a_node_whose_storage_hangs_is_lost_although_it_answers() {
     assert_eq!(told.as_deref(), Some("its storage has not answered for 5 s"));
 }
 
-/// Lets time go on to the next deadline, again and again, for 20 s. Nodes tell since when their
-/// storage has not answered, or say nothing. In which milliseconds connections are cut, and whose.
+/// Advances the time to the next deadline, again and again, for 20 s. Nodes answer with the time of
+/// their storage's last answer, or are silent. Returns the connections that are cut, each with the
+/// time in milliseconds.
 fn cuts(client: &mut Client, storage: impl Fn(u16) -> Option<u64>) -> Vec<(u64, u32)> {
     let mut now = 0_u64;
     let mut all = Vec::new();

@@ -8,10 +8,10 @@ use braid_array::format::superblock::feature;
 use super::*;
 use crate::ids::{Epoch, SetVersion};
 
-/// What nodes have room for in their journals.
+/// Journal size of the nodes.
 const JOURNAL_BYTES: u64 = 1 << 20;
 
-/// What a node says to a message of a start, with a journal in which nothing is recorded.
+/// Returns the answer of a healthy node at a start, with a journal in which nothing is recorded.
 fn answer_with_journal(role: Role, message: &Message) -> Option<Message> {
     match *message {
         Message::OpenPipeline { tag, .. } => {
@@ -40,8 +40,8 @@ fn with_journals() -> Client {
     made(config)
 }
 
-/// Starts a client; after so many answers these nodes are lost, and say nothing more. Without any
-/// it goes on until set-up is over. How many answers there were.
+/// Starts a client. After this many answers the nodes in `lost` are lost and say nothing more; if
+/// there are none, the start runs until set-up is over. Returns the number of answers.
 fn start(client: &mut Client, answers: usize, lost: &[Role]) -> usize {
     let mut given = 0;
     let mut asked = VecDeque::new();

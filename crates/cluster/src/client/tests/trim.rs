@@ -1,10 +1,10 @@
-//! What is trimmed, or made to read as zeroes.
+//! Discarded ranges, and ranges that are made to read as zeroes.
 
 use super::*;
 use braid_array::Role;
 
-/// Asks for what has no buffer, and has all nodes have their part: the stripes that are made blank,
-/// and how many slices are sent.
+/// Submits a request without a buffer, and lets all nodes answer. Returns the stripes that are made
+/// blank, and the number of slices sent.
 fn ask(op: Op, sector: u64, sectors: u64) -> (Vec<u64>, usize) {
     let mut client = client(Planner::Encoder { node: Role(0) });
     run(&mut client, |_, _| false);

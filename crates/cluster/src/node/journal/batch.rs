@@ -19,11 +19,11 @@ pub(crate) struct Entry {
     pub(crate) contents: Vec<Buf>,
 }
 
-/// Of a record that takes no more of the log the contents are copied: that takes less time than a
-/// write of their own.
+/// Size of the longest record whose contents are copied: a copy takes less time than a separate
+/// write.
 const MAX_COPIED_BYTES: u64 = 4 * PAGE_BYTES;
 
-/// How far a batch is.
+/// Step of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// CRCs and copies are being made.
@@ -58,13 +58,13 @@ struct Placed {
 pub(crate) type Recorded = (Position, bool);
 
 impl Journal {
-    /// A slice-set is to be recorded when the records before are durable, with all others that are
-    /// to be until [`advance`](Self::advance).
+    /// Queues a slice-set that is recorded when earlier records are durable, together with all
+    /// others that are queued before [`advance`](Self::advance).
     pub(crate) fn push(&mut self, entry: Entry) {
         self.waiting.push(entry);
     }
 
-    /// An operation of a batch is over.
+    /// Handles a finished operation of a batch.
     pub(super) fn batch_done(&mut self, ok: bool) {
         if let Some(batch) = &mut self.batch {
             batch.unanswered -= 1;
@@ -72,7 +72,7 @@ impl Journal {
         }
     }
 
-    /// The CRC of the contents of a record of a batch; `false` when there is no batch.
+    /// Sets the CRC of a record's contents; returns `false` when there is no batch.
     pub(super) fn record_summed(&mut self, record: usize, crc: u32) -> bool {
         let Some(batch) = &mut self.batch else { return false };
         batch.entries[record].entry.record.crc = crc;
@@ -83,9 +83,9 @@ impl Journal {
         self.batch.is_some() || !self.waiting.is_empty()
     }
 
-    /// Does the next thing that can be done: begins a batch, goes on with one of which nothing is
-    /// under way, or ends it. What is recorded then, or cannot be; `None` when there is nothing to
-    /// do.
+    /// Executes the next step: begins a batch, continues one without operations under way, or ends
+    /// it. Returns the slice-sets that are recorded then, or cannot be; `None` when there is
+    /// nothing to do.
     pub(crate) fn advance(&mut self, out: &mut Out) -> Option<Vec<Recorded>> {
         let Some(batch) = &self.batch else {
             return (!self.waiting.is_empty()).then(|| self.begin_batch(out));
@@ -101,7 +101,8 @@ impl Journal {
         Some(Vec::new())
     }
 
-    /// Appends what waits. What finds no room is not recorded.
+    /// Appends the waiting records in a new batch. Returns those that find no room, and are not
+    /// recorded.
     fn begin_batch(&mut self, out: &mut Out) -> Vec<Recorded> {
         let mut batch = Batch { step: Step::Sums, unanswered: 0, ok: true, entries: Vec::new() };
         let mut refused = Vec::new();
@@ -144,7 +145,7 @@ impl Journal {
         refused
     }
 
-    /// Copies the contents of a record behind its first page; in how many operations.
+    /// Copies the contents of a record behind its first page. Returns the number of operations.
     fn copy_contents(
         &self,
         Entry { record, contents, .. }: &Entry,
@@ -203,7 +204,8 @@ impl Journal {
     }
 }
 
-/// Adds a write, to the one before if it goes on where that ends, on the volume and in memory.
+/// Adds a write. A write that continues the one before, on the volume and in memory, is merged with
+/// it.
 fn append(writes: &mut Vec<(u64, Buf)>, sector: u64, buf: Buf) {
     if let Some((start, last)) = writes.last_mut()
         && *start + u64::from(last.len) / SECTOR_BYTES == sector

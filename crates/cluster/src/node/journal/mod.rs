@@ -1,10 +1,10 @@
-//! The journal of a member: what is prepared is recorded first, many slice-sets under one flush.
+//! The journal of a member: prepared slice-sets are recorded first, many under one flush.
 //!
 //! ```text
 //! found with the volume ─► scanned ─► listed for the client ─► replayed ─► emptied ─► in use
 //! a batch: sums ── contents and first pages of the records ── flush ──► recorded
 //! ```
-//! See [`journal`](crate::journal) for what lies on the volume.
+//! See [`journal`](crate::journal) for the format on the volume.
 
 mod batch;
 mod replay;
@@ -22,35 +22,35 @@ use super::ids::{ArrayId, ClientId};
 use super::out::{Flight, Out};
 use crate::journal::{Header, Log, Look, PAGE_BYTES, Record};
 
-/// What goes on before records are appended.
+/// State of the journal before records are appended.
 #[derive(Debug)]
 enum Start {
     /// The headers are being read.
     Headers,
     /// A record is being looked for.
     Look(Look),
-    /// One is found: are its contents, too?
+    /// A record is found, and its contents are being checked.
     Check(Check),
-    /// What was found is being made durable.
+    /// The found records are being made durable.
     Flushing,
-    /// What it was is known.
+    /// The records that the log held are known.
     Known,
-    /// What was recorded is being stored: what is to be done yet.
+    /// Records are being replayed: the operations that are left.
     Replay { tag: u32, steps: VecDeque<IoOp> },
 }
 
-/// A record whose contents are being looked at.
+/// A record whose contents are being checked.
 #[derive(Debug)]
 struct Check {
     look: Look,
     record: Record,
-    /// So much of them, with this CRC.
+    /// Bytes that were checked, with this CRC.
     done: u64,
     crc: u32,
 }
 
 impl Check {
-    /// What comes next: byte of the log, and how much at once.
+    /// Returns the next range to check: byte of the log, and length.
     fn next(&self, most: u32) -> (u64, u64) {
         let len = u64::from(self.record.len);
         let row = (self.done / len) as usize;
@@ -61,12 +61,13 @@ impl Check {
 }
 
 /// One member's journal, from `OpenPipeline` until the pipeline ends. [`start`](Self::start) reads
-/// the headers, looks for records and checks their contents, and makes what it found durable; then
-/// what the log held is known (`found`) and may be replayed. Once the client has had it emptied it
-/// is in use: slice-sets are [`push`](Self::push)ed and recorded in batches before they count as
-/// prepared, and a trim writes a header by which older records count no more. Answers of the
-/// executor go to [`done`](Self::done), [`loaded`](Self::loaded), [`summed`](Self::summed) and
-/// [`trimmed`](Self::trimmed); [`advance`](Self::advance) is called until it has nothing more.
+/// the headers, looks for records, checks their contents, and makes the found records durable.
+/// After that the records of the log are known (`found`), and may be replayed. Once the client has
+/// had it emptied, the journal is in use: slice-sets are [`push`](Self::push)ed and recorded in
+/// batches before they count as prepared, and a trim writes a header by which older records count
+/// no more. Answers of the executor go to [`done`](Self::done), [`loaded`](Self::loaded),
+/// [`summed`](Self::summed) and [`trimmed`](Self::trimmed); [`advance`](Self::advance) is called
+/// until it has nothing more.
 #[derive(Debug)]
 pub(super) struct Journal {
     client: ClientId,
@@ -77,7 +78,7 @@ pub(super) struct Journal {
     /// First sector of the headers, and of the log when that is known.
     headers_sector: u64,
     log_sector: u64,
-    /// First byte of the data on the volume, and of what is behind them.
+    /// First byte of the data on the volume, and the byte behind the data.
     data: (u64, u64),
     /// In the arena: a page for each position and two more.
     pages: u64,
@@ -85,41 +86,41 @@ pub(super) struct Journal {
     /// No record has more of them.
     rows: u16,
     start: Start,
-    /// What lies in the buffer at the start: byte of the log, and how much.
+    /// Range of the log that the buffer holds at the start: first byte, and length.
     window: (u64, u64),
     header: Option<Header>,
     log: Option<Log>,
-    /// What the log held at the start.
+    /// Records that the log held at the start.
     found: Vec<(u64, Record)>,
     waiting: Vec<Entry>,
     batch: Option<Batch>,
-    /// The tag of what is answered when this header is durable.
+    /// The tag of the request that is answered when this header is durable.
     trimming: Option<(u32, Header)>,
     /// The log has a hole: nothing behind it would be found.
     broken: bool,
-    /// What it held at the start cannot be read.
+    /// The records that the log held at the start cannot be read.
     unreadable: bool,
-    /// The client has had it emptied: from then on it records what is prepared.
+    /// The client has had it emptied: from then on prepared slice-sets are recorded.
     used: bool,
 }
 
 impl Journal {
-    /// Where its memory begins in the arena.
+    /// Returns the beginning of its memory in the arena.
     pub(super) const fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Are slice-sets recorded?
+    /// Returns whether slice-sets are recorded.
     pub(super) const fn is_used(&self) -> bool {
         self.used
     }
 
-    /// Does the log hold new parities alone, not data?
+    /// Returns whether only slice-sets over a part of a stripe are recorded.
     pub(super) fn parts_only(&self) -> bool {
         self.header.as_ref().is_some_and(|header| header.parts_only)
     }
 
-    /// An operation of the journal on its volume.
+    /// Begins an operation of the journal on its volume.
     fn io(&self, op: IoOp, out: &mut Out) {
         out.io(Flight::Journal { client: self.client }, self.member, op);
     }
@@ -128,12 +129,12 @@ impl Journal {
         Buf { offset: self.pages + u64::from(number) * PAGE_BYTES, len: len as u32 }
     }
 
-    /// Memory to look with and to replay with: nothing else uses it then.
+    /// Returns the memory for the scan and the replay; nothing else uses it then.
     fn buffer(&self) -> Buf {
         self.page(0, u64::from(self.positions) * PAGE_BYTES)
     }
 
-    /// Which part of the log is to be looked at next.
+    /// Returns the part of the log to look at next.
     fn wanted(&self) -> Option<(u64, u64)> {
         match &self.start {
             Start::Look(look) => Some((look.at, PAGE_BYTES)),

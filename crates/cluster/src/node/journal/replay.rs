@@ -1,4 +1,4 @@
-//! What stores the content of records where it belongs.
+//! Operations that store the content of records in place.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -16,10 +16,10 @@ pub(super) struct Places {
     pub(super) buffer: Buf,
 }
 
-/// Stores of each place the newest content that the records have of it, and no older one: a node
-/// that is lost in between keeps what it has, or has the newest. What was recorded may be in place
-/// durably everywhere, so that no mark says any more that somebody may lack it. The records come
-/// with their places in the log, in any order.
+/// Returns the operations that store, at each place, the newest content that the records have of
+/// it, and no older one. A node that is lost during the replay keeps its content, or has the
+/// newest. This matters where recorded content is durably in place everywhere, so that no mark says
+/// any more that a node may lack it. The records come with their places in the log, in any order.
 pub(super) fn steps<'a>(
     records: impl Iterator<Item = (u64, &'a Record)>,
     places: &Places,
@@ -67,7 +67,7 @@ pub(super) fn steps<'a>(
 struct Stored(BTreeMap<u64, u64>);
 
 impl Stored {
-    /// Adds a range: the parts of it that were not there.
+    /// Adds a range. Returns the parts of it that were missing.
     fn add(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let before = self.0.range(..range.end).rev();
         let before = before.take_while(|&(_, &end)| end > range.start);
@@ -112,7 +112,8 @@ mod tests {
         Record { version, sequence, kind, holders: Roles(1), len, rows: vec![row], crc: 0 }
     }
 
-    /// By 4 KiB of the data, the version whose content is stored there, in the order of that.
+    /// Returns the 4 KiB blocks of the data in the order of the stores, each with the version of
+    /// its content.
     fn stored(records: &[Record]) -> Vec<(u64, u64)> {
         let buffer = Buf { offset: 0, len: 8192 };
         let places = Places { log: 0, data: DATA..2 * DATA, buffer };

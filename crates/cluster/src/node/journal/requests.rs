@@ -1,5 +1,4 @@
-//! What clients ask of a journal at a takeover, how it is replayed, and where answers of the
-//! executor go.
+//! Requests of clients to a journal at a takeover, its replay, and answers of the executor.
 
 use std::collections::VecDeque;
 
@@ -19,7 +18,7 @@ use crate::wire::{JournalEntry, Message};
 const MAX_LISTED: usize = 256;
 
 impl Journal {
-    /// An operation is over.
+    /// Handles a finished operation.
     pub(crate) fn done(&mut self, ok: bool, out: &mut Out) -> Option<Ready> {
         match &mut self.start {
             Start::Known => self.batch_done(ok),
@@ -39,7 +38,7 @@ impl Journal {
         None
     }
 
-    /// The CRC of contents.
+    /// Takes the CRC of contents.
     pub(crate) fn summed(&mut self, record: usize, crc: u32, out: &mut Out) -> Option<Ready> {
         if self.record_summed(record, crc) {
             return self.done(true, out);
@@ -47,7 +46,7 @@ impl Journal {
         self.checked(crc, out)
     }
 
-    /// What the client asks of the journal.
+    /// Handles a request of the client.
     pub(crate) fn request(&mut self, message: &Message, out: &mut Out) -> Result<(), Violation> {
         let (Start::Known, Some(header)) = (&self.start, self.header) else {
             return Err(Violation("a request to a journal that is not there"));
@@ -87,7 +86,7 @@ impl Journal {
         out.answer(self.client, &Message::JournalEntries { tag, mark: header.mark, items, next });
     }
 
-    /// Has the log begin later: behind what counts no more, or empties it.
+    /// Trims the log: drops records that no longer count, or all of them.
     fn trim(
         &mut self,
         tag: u32,
@@ -114,7 +113,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The log begins later, durably, or not.
+    /// Handles a finished trim.
     pub(crate) fn trimmed(&mut self, ok: bool, out: &mut Out) {
         let Some((tag, header)) = self.trimming.take() else { return };
         if ok {
@@ -128,7 +127,8 @@ impl Journal {
         out.report(self.client, tag, ok, "the journal cannot be written");
     }
 
-    /// What replays the records above a version.
+    /// Returns the operations that replay the records above a version, except for those in
+    /// `without`.
     fn steps(&self, above: SetVersion, without: &[SetVersion]) -> VecDeque<IoOp> {
         let counts = |version: SetVersion| version > above && !without.contains(&version);
         let found = self.found.iter().filter(|(_, record)| counts(record.version));

@@ -1,5 +1,5 @@
-//! What is found in the journal of a volume at the start: the header that counts, and then records
-//! with all of their contents, up to the first that is not there.
+//! Scan of a volume's journal at the start: the header that counts, and then records with all of
+//! their contents, up to the first that is missing.
 
 use braid_array::action::Compute;
 use braid_array::{IoOp, MemberId, SECTOR_BYTES};
@@ -9,12 +9,12 @@ use crate::journal::{HEADERS_BYTES, Header, Log, Look, PAGE_BYTES, Record, heade
 use crate::node::ids::{ArrayId, ClientId};
 use crate::node::out::{Flight, Out};
 
-/// Where a journal may be.
+/// Possible place of a journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) array: ArrayId,
     pub(crate) member: MemberId,
-    /// First byte of the data on the volume, and of what is behind them.
+    /// First byte of the data on the volume, and the byte behind the data.
     pub(crate) data: (u64, u64),
     pub(crate) volume_bytes: u64,
     pub(crate) positions: u16,
@@ -34,18 +34,18 @@ impl Bounds {
     }
 }
 
-/// It is known what the log holds.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
     /// The tag of `OpenPipeline`.
     pub(crate) tag: u32,
-    /// Its length; `None` when there is no journal.
+    /// Length of the log; `None` when there is no journal.
     pub(crate) log_bytes: Option<u64>,
 }
 
 impl Journal {
-    /// Begins to read what there is, for `OpenPipeline` with this tag; `pages` is where the memory
-    /// for that lies in the arena.
+    /// Begins to scan a volume, for `OpenPipeline` with this tag; `pages` is the beginning of the
+    /// memory for that in the arena.
     pub(crate) fn start(
         client: ClientId,
         tag: u32,
@@ -81,7 +81,7 @@ impl Journal {
         Some(journal)
     }
 
-    /// What the log holds is known.
+    /// Ends the scan.
     fn known(&mut self) -> Option<Ready> {
         self.start = Start::Known;
         self.ready(Some(self.end()))
@@ -91,13 +91,13 @@ impl Journal {
         Some(Ready { tag: self.opening, log_bytes })
     }
 
-    /// Behind the log.
+    /// Returns the end of the log.
     fn end(&self) -> u64 {
         self.header.map_or(0, |header| header.log_bytes)
     }
 
-    /// A part of the journal has been read, or cannot be. Whether that is needed is for the client
-    /// to say.
+    /// Handles a part of the journal that was read, or cannot be. The client decides whether an
+    /// unreadable journal matters.
     pub(super) fn scanned(&mut self, ok: bool, out: &mut Out) -> Option<Ready> {
         let (at, len) = self.window;
         let Some((_, needed)) = self.wanted() else {
@@ -119,7 +119,7 @@ impl Journal {
         None
     }
 
-    /// Headers or the first bytes of a record have been read.
+    /// Takes the headers, or the first bytes of a record, that were read.
     pub(crate) fn loaded(&mut self, bytes: &[u8], out: &mut Out) -> Option<Ready> {
         match self.start {
             Start::Headers => {
@@ -151,7 +151,7 @@ impl Journal {
         }
     }
 
-    /// The CRC of contents up to where they were looked at.
+    /// Takes the CRC of the contents that were checked so far.
     pub(super) fn checked(&mut self, crc: u32, out: &mut Out) -> Option<Ready> {
         let most = self.buffer().len;
         let Start::Check(check) = &mut self.start else { return None };
@@ -166,14 +166,14 @@ impl Journal {
         self.found(look, Some(record).filter(|record| record.crc == crc), out)
     }
 
-    /// A look is over.
+    /// Ends the look for a record at one place.
     fn found(&mut self, look: Look, found: Option<Record>, out: &mut Out) -> Option<Ready> {
         let next = self.log.as_mut()?.looked(look, found.as_ref());
         self.found.extend(found.map(|record| (look.at, record)));
         self.look_at(next, out)
     }
 
-    /// Looks for a record there. Without a place all are found.
+    /// Looks for a record at this place. Without a place all are found.
     fn look_at(&mut self, look: Option<Look>, out: &mut Out) -> Option<Ready> {
         if let Some(look) = look {
             let behind = look.at >= self.end();
@@ -190,14 +190,15 @@ impl Journal {
         None
     }
 
-    /// What was found is durable, or may not be: a node that died may have left records that were
-    /// on their way, and what they say is decided now for good.
+    /// Ends the scan when the found records are durable. If the flush has failed, the journal
+    /// counts as unreadable. A node that died may have left records in flight; the flush makes sure
+    /// that the decision on these is final.
     pub(super) fn found_is_durable(&mut self, ok: bool) -> Option<Ready> {
         self.unreadable |= !ok;
         self.known()
     }
 
-    /// Looks at what is wanted if it has been read, and reads it otherwise.
+    /// Checks the wanted part of the log if it has been read, and reads it otherwise.
     fn scan(&mut self, out: &mut Out) {
         let Some((at, len)) = self.wanted() else { return };
         let (from, bytes) = self.window;

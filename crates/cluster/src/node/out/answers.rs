@@ -24,19 +24,20 @@ pub(super) struct Line {
     requests: u32,
 }
 
-/// A refusal as a message. `busy`: another client has what was asked for, and may give it back.
+/// A refusal as a message. `busy`: another client has the object of the request, and may give it
+/// back.
 pub(crate) fn refused(tag: u32, busy: bool, why: &Refusal) -> Message {
     let short = |text: &str| text.chars().take(MAX_TEXT).collect();
     Message::Refused { tag, busy, reason: short(&why.reason), advice: short(&why.next.advice) }
 }
 
 impl Out {
-    /// A client has come.
+    /// Adds the connection of a client.
     pub(crate) fn attach(&mut self, client: ClientId, peer: PeerId) {
         self.lines.insert(client, Line { peer, epoch: Epoch::BEFORE_ANY, requests: 0 });
     }
 
-    /// The connection of a client is over: nothing is answered any more.
+    /// Removes the connection of a client: no request of it is answered any more.
     pub(crate) fn detach(&mut self, client: ClientId) {
         self.lines.remove(&client);
     }
@@ -49,14 +50,14 @@ impl Out {
         self.lines.get(&client).map(|line| line.peer)
     }
 
-    /// A client has named an epoch.
+    /// Notes the epoch that a client has named.
     pub(crate) fn raise_epoch(&mut self, client: ClientId, epoch: Epoch) {
         if let Some(line) = self.lines.get_mut(&client) {
             line.epoch = line.epoch.max(epoch);
         }
     }
 
-    /// A client has sent a request, which is to be answered.
+    /// Counts a request that is to be answered.
     pub(crate) fn begin_request(&mut self, client: ClientId) -> Result<(), Violation> {
         let Some(line) = self.lines.get_mut(&client) else { return Ok(()) };
         if line.requests >= MAX_REQUESTS {
@@ -66,7 +67,7 @@ impl Out {
         Ok(())
     }
 
-    /// Is the latest request of a client the only one that is not answered?
+    /// Returns whether the latest request of a client is the only one that is not answered.
     pub(crate) fn is_only_request(&self, client: ClientId) -> bool {
         self.lines.get(&client).is_some_and(|line| line.requests <= 1)
     }
@@ -79,7 +80,7 @@ impl Out {
         self.tell(client, message);
     }
 
-    /// Sends what answers no request, if the client is still there.
+    /// Sends a message that answers no request, if the client is still there.
     pub(crate) fn tell(&mut self, client: ClientId, message: &Message) {
         let Some(&Line { peer, epoch, .. }) = self.lines.get(&client) else { return };
         self.send(peer, epoch, message);
@@ -94,7 +95,7 @@ impl Out {
         self.answer(client, &refused(tag, false, &why));
     }
 
-    /// Refuses what another client has, which may give it back.
+    /// Refuses something that another client has and may give back.
     pub(crate) fn refuse_busy(&mut self, client: ClientId, tag: u32, why: Refusal) {
         self.answer(client, &refused(tag, true, &why));
     }

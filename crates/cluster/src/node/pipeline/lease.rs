@@ -1,30 +1,32 @@
-//! How much of its ring a client may use: the base, or all; and how much is kept when it is gone.
+//! Lease of a client's ring: the base, or all of it; and the part that is kept when the client is
+//! gone.
 
 use super::seat::Seat;
 use crate::ids::{Position, Slot};
 
-/// A client gives memory back.
+/// Return of memory by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Returning {
     pub(super) tag: u32,
-    /// It uses nothing at all until it is answered; otherwise nothing beyond the base.
+    /// Returns the whole lease, so that nothing is used until the answer; otherwise nothing beyond
+    /// the base is used.
     pub(super) all: bool,
 }
 
-/// A client's lease of its ring: the base from the beginning, all of it when asked for, and what
-/// it left when it is gone.
+/// A client's lease of its ring: the base from the beginning, the whole ring on request, and the
+/// part with leftovers when the client is gone.
 #[derive(Debug)]
 pub(super) struct Lease {
     /// All of the ring may be used; otherwise the base.
     pub(super) whole: bool,
     /// The client gives memory back, and waits for that.
     pub(super) returning: Option<Returning>,
-    /// The client is gone: so much of the ring holds what it left.
+    /// Bytes of the ring with leftovers, once the client is gone.
     pub(super) left_bytes: Option<u64>,
 }
 
 impl Lease {
-    /// How much of the ring may be used, or is kept.
+    /// Returns the bytes of the ring that may be used, or are kept.
     pub(super) fn bytes(&self, seat: &Seat) -> u64 {
         match self.left_bytes {
             Some(left) => left,
@@ -33,12 +35,12 @@ impl Lease {
         }
     }
 
-    /// Does the client give back all that it may use?
+    /// Returns whether the client is returning its whole lease.
     fn returns_all(&self) -> bool {
         self.returning.is_some_and(|returning| returning.all)
     }
 
-    /// Is memory granted for a position?
+    /// Returns whether memory is granted for a position.
     pub(super) fn covers(&self, position: Position, seat: &Seat) -> bool {
         self.whole || seat.pipeline.base().contains(&position)
     }

@@ -1,4 +1,4 @@
-//! What a client that is gone has left prepared, for the one that comes next.
+//! Leftovers: slice-sets that a client which is gone has prepared, for its successor.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use crate::node::ids::{ArrayId, ClientId};
 use crate::node::out::{Flight, Out};
 use crate::wire::{Leftover, Message};
 
-/// What fits into a message.
+/// Bytes that fit into a message.
 const MAX_LISTED_BYTES: usize = 6000;
 
-/// A client's decision on what another has left, on its way into the store.
+/// A client's decision on the leftovers of another, on its way into the store.
 #[derive(Debug)]
 pub(super) struct Resolving {
     by: ClientId,
@@ -29,7 +29,7 @@ pub(super) struct Resolving {
     ok: bool,
 }
 
-/// A decision is in the store, or cannot be stored.
+/// Result of a decision: stored, or failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resolved {
     pub(crate) by: ClientId,
@@ -37,8 +37,8 @@ pub(crate) struct Resolved {
     pub(crate) ok: bool,
 }
 
-/// As many of these as fit into a message, from one on, and the first behind them; 0 when there is
-/// none.
+/// Returns as many leftovers as fit into a message, from one on, and the index of the next; 0 when
+/// there is none.
 pub(super) fn page(all: &[Leftover], from: u16) -> (Vec<Leftover>, u16) {
     let mut items = Vec::new();
     let mut bytes = 0;
@@ -55,7 +55,7 @@ pub(super) fn page(all: &[Leftover], from: u16) -> (Vec<Leftover>, u16) {
 }
 
 impl Pipe {
-    /// Slice-sets whose new content is here whole, whatever of it is stored.
+    /// Returns the slice-sets whose new content is complete here, stored or not.
     fn whole(&self) -> impl Iterator<Item = &OpenSet> {
         self.sets.iter().filter(|open| match open.stage {
             Stage::Preparing | Stage::Recording | Stage::Aborting => false,
@@ -64,12 +64,12 @@ impl Pipe {
         })
     }
 
-    /// A client that comes next has to say what becomes of something.
+    /// Returns whether a later client has to decide about any slice-set.
     pub(super) fn has_leftovers(&self) -> bool {
         self.seat.write && self.whole().next().is_some()
     }
 
-    /// What a client that comes next is told of.
+    /// Returns the leftovers that a later client is told of.
     pub(super) fn leftovers(&self) -> Vec<Leftover> {
         let epoch = self.seat.epoch();
         let stored = self.sets.stored().map(|(number, ok)| (number, None, ok));
@@ -82,7 +82,7 @@ impl Pipe {
         prepared.chain(stored).map(item).collect()
     }
 
-    /// Where in the arena the content lies that a client that comes next may have stored, in whole
+    /// Returns the parts of the arena with content that a later client may have stored, in whole
     /// pages and in order.
     fn kept(&self) -> Vec<Range<u64>> {
         let mut kept = Vec::new();
@@ -99,12 +99,12 @@ impl Pipe {
         kept
     }
 
-    /// Is something of this client's request under way?
+    /// Returns whether operations of this client's request are under way.
     pub(super) fn is_resolving(&self, by: ClientId, tag: u32) -> bool {
         self.resolving.as_ref().is_some_and(|resolving| resolving.by == by && resolving.tag == tag)
     }
 
-    /// A client says which of the slice-sets take the place of what is stored: stores them.
+    /// Stores the slice-sets that a client decides to commit.
     pub(super) fn resolve(&mut self, by: ClientId, tag: u32, commit: &[SetVersion], out: &mut Out) {
         let mut unanswered = 0;
         for OpenSet { set, part, .. } in self.whole() {
@@ -122,7 +122,7 @@ impl Pipe {
         self.resolving = Some(resolving);
     }
 
-    /// An operation of a decision is over.
+    /// Handles a finished operation of a decision.
     pub(super) fn resolve_done(&mut self, ok: bool) {
         if let Some(resolving) = &mut self.resolving {
             resolving.unanswered -= 1;
@@ -130,7 +130,7 @@ impl Pipe {
         }
     }
 
-    /// Flushes when all is written, and ends when that is over.
+    /// Flushes when all is written. Returns the result when the flush is over.
     pub(super) fn advance_resolving(&mut self, out: &mut Out) -> Option<Resolved> {
         let resolving = self.resolving.as_mut().filter(|resolving| resolving.unanswered == 0)?;
         if resolving.ok && !resolving.flushing {
@@ -146,7 +146,7 @@ impl Pipe {
         Some(Resolved { by, tag, ok })
     }
 
-    /// All that was committed is stored, and the rest is dropped.
+    /// Closes all slice-sets: the committed ones are stored, the rest is dropped.
     pub(super) fn close_leftovers(&mut self, commit: &[SetVersion]) {
         for number in self.sets.all() {
             let version = self.sets.get(number).map(|open| self.seat.version(&open.set));
@@ -157,12 +157,12 @@ impl Pipe {
 }
 
 impl Pipes {
-    /// Has a client prepared what the next one has to decide about?
+    /// Returns whether a client has prepared slice-sets that its successor has to decide about.
     pub(crate) fn has_leftovers(&self, client: ClientId) -> bool {
         self.pipes.get(&client).is_some_and(Pipe::has_leftovers)
     }
 
-    /// Clients that are gone, and have left slice-sets which the next one decides about.
+    /// Returns the clients that are gone and have leftovers.
     fn orphans(&self, out: &Out) -> Vec<ClientId> {
         let orphan = |(&id, pipe): (&ClientId, &Pipe)| {
             (!out.is_here(id) && pipe.has_leftovers()).then_some(id)
@@ -176,7 +176,8 @@ impl Pipes {
         orphans
     }
 
-    /// Answers what clients have left here, after what is `known` of pipelines that have ended.
+    /// Answers with the leftovers of clients here, after the `known` ones of pipelines that have
+    /// ended.
     pub(crate) fn list_leftovers(
         &self,
         client: ClientId,
@@ -197,7 +198,7 @@ impl Pipes {
         out.answer(client, &Message::Leftovers { tag, params, items, next });
     }
 
-    /// A client says which of the slice-sets that others have left here are committed.
+    /// Carries out a client's decision about the leftovers of others.
     pub(crate) fn resolve_leftovers(
         &mut self,
         by: ClientId,
@@ -223,7 +224,7 @@ impl Pipes {
         }
     }
 
-    /// An operation of a decision is over; what that ends.
+    /// Handles a finished operation of a decision. Returns the result if the decision ends with it.
     pub(crate) fn resolve_done(
         &mut self,
         orphan: ClientId,
@@ -235,12 +236,13 @@ impl Pipes {
         pipe.advance_resolving(out)
     }
 
-    /// Is something of this client's decision under way?
+    /// Returns whether operations of this client's decision are under way.
     pub(crate) fn is_resolving(&self, by: ClientId, tag: u32) -> bool {
         self.pipes.values().any(|pipe| pipe.is_resolving(by, tag))
     }
 
-    /// The node stops: nobody will say any more what becomes of what is left. Whose that was.
+    /// Drops all leftovers, as the node stops and no client will decide about them. Returns their
+    /// clients.
     pub(crate) fn abandon_leftovers(&mut self, out: &Out) -> Vec<ClientId> {
         let orphans = self.orphans(out);
         for orphan in &orphans {
@@ -251,8 +253,8 @@ impl Pipes {
         orphans
     }
 
-    /// A client is gone, and nothing of it is under way: of its memory that is kept alone which
-    /// holds what it left.
+    /// Gives back the memory of a client that is gone, and of which nothing is under way, except
+    /// for the parts with leftovers.
     pub(crate) fn keep_leftovers(&mut self, client: ClientId, out: &mut Out) {
         let Some(pipe) = self.pipes.get_mut(&client) else { return };
         if let Some(journal) = pipe.journal.take() {

@@ -32,7 +32,7 @@ use crate::ids::Slot;
 use crate::pipeline::{Params, Pipeline};
 use crate::wire::{Leftover, Message};
 
-/// What a client says of the pipeline that it opens.
+/// Parameters of a pipeline that a client opens.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) client: ClientId,
@@ -46,7 +46,7 @@ pub(super) struct Opening {
     pub(super) params: Params,
 }
 
-/// A pipeline, and where its journal may be, and has its memory.
+/// A pipeline, with the place and the memory of its journal.
 type SetUp = (Pipe, Option<(Bounds, u64)>);
 
 /// The pipelines, one at most of each client, and the memory that they use.
@@ -63,12 +63,12 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    /// None, and all of this space for rings.
+    /// Creates an empty collection, with this space for rings.
     pub(super) const fn new(space: Scratch) -> Self {
         Self { pipes: BTreeMap::new(), by_session: BTreeMap::new(), rings: Rings::new(space) }
     }
 
-    /// Less memory than space.
+    /// Limits the memory to less than the space.
     pub(super) const fn set_limit(&mut self, bytes: u64) {
         self.rings.set_limit(bytes);
     }
@@ -77,7 +77,7 @@ impl Pipes {
         RingUse { used_bytes: self.rings.used_bytes(), limit_bytes: self.rings.bytes() }
     }
 
-    /// What a client may use of its ring.
+    /// Returns the bytes that a client may use of its ring.
     pub(super) fn lease_bytes(&self, client: ClientId) -> u64 {
         self.pipes.get(&client).map_or(0, |pipe| pipe.lease.bytes(&pipe.seat))
     }
@@ -86,12 +86,12 @@ impl Pipes {
         self.pipes.contains_key(&client)
     }
 
-    /// The pipeline of a client.
+    /// Returns the pipeline of a client.
     pub(super) fn of(&mut self, client: ClientId) -> Option<&mut Pipe> {
         self.pipes.get_mut(&client)
     }
 
-    /// The pipeline that a client must have opened; `early` is what it says too early otherwise.
+    /// Returns the pipeline that a client must have opened; `early` is the violation otherwise.
     pub(super) fn opened(
         &mut self,
         client: ClientId,
@@ -100,7 +100,7 @@ impl Pipes {
         self.pipes.get_mut(&client).ok_or(Violation(early))
     }
 
-    /// The pipeline of a client that is still there.
+    /// Returns the pipeline of a client that is still there.
     pub(super) fn serving(&mut self, client: ClientId, out: &Out) -> Option<&mut Pipe> {
         if !out.is_here(client) {
             return None;
@@ -108,13 +108,13 @@ impl Pipes {
         self.pipes.get_mut(&client)
     }
 
-    /// All that is open waits for clients that are still there.
+    /// Returns whether all open slice-sets of clients that are still there wait for a decision.
     pub(super) fn are_idle(&self, out: &Out) -> bool {
         let mut here = self.pipes.iter().filter(|(id, _)| out.is_here(**id));
         here.all(|(_, pipe)| pipe.sets.is_idle())
     }
 
-    /// What is not as it has to be between two events.
+    /// Checks the invariants that hold between two events.
     pub(super) fn check(&self, out: &Out) -> Result<(), String> {
         let count = self.pipes.len();
         let rings = self.rings.count();
@@ -131,8 +131,8 @@ impl Pipes {
         here.try_for_each(|(_, pipe)| pipe.check(out))
     }
 
-    /// Sets a pipeline up on the volume that the client has. Answers now, or when it is known what
-    /// the journal on the volume holds.
+    /// Sets a pipeline up on the client's volume. The answer is sent now, or when the content of
+    /// the volume's journal is known.
     pub(super) fn open(&mut self, opening: Opening, held: &Held, out: &mut Out) {
         let Opening { client, tag, .. } = opening;
         let session = opening.params.session;
@@ -207,7 +207,7 @@ impl Pipes {
         Ok((Pipe::new(seat, !lean), journal))
     }
 
-    /// Memory for a journal, if there can be one on the member.
+    /// Takes memory for a journal, if the member may have one.
     fn take_pages(&mut self, seat: &Seat) -> Result<Option<(Bounds, u64)>, Refusal> {
         let Some(bounds) = bounds(seat) else { return Ok(None) };
         let Some(bytes) = bounds.page_bytes() else { return Ok(None) };
@@ -233,7 +233,7 @@ impl Pipes {
         out.answer(client, &ready);
     }
 
-    /// Records what is to be recorded, of all that are prepared by now.
+    /// Records the slice-sets that are prepared by now.
     pub(super) fn drive_journals(&mut self, out: &mut Out) {
         while let Some(client) = out.next_to_record() {
             if let Some(pipe) = self.serving(client, out) {
@@ -242,7 +242,7 @@ impl Pipes {
         }
     }
 
-    /// Something has come of the journal of a client that is still there.
+    /// Applies `act` to the journal of a client that is still there, and drives the journal.
     pub(super) fn with_journal(
         &mut self,
         client: ClientId,
@@ -258,7 +258,7 @@ impl Pipes {
         }
     }
 
-    /// What the client asks of its journal.
+    /// Handles a request of the client to its journal.
     pub(super) fn request_journal(
         &mut self,
         client: ClientId,
@@ -270,9 +270,9 @@ impl Pipes {
         journal.request(message, out)
     }
 
-    /// A node says which pipeline it belongs to; whose that is, and which neighbour the node. A
-    /// client of another array may know the session, and has it of the node that it sends here only
-    /// with its own array.
+    /// Assigns a node to the pipeline that it joins. Returns the client and the neighbour. A client
+    /// of another array may know the session, but the node that it sends here names its own array,
+    /// and is refused.
     pub(super) fn join(
         &mut self,
         session: u64,
@@ -288,7 +288,7 @@ impl Pipes {
         Ok((client, neighbour))
     }
 
-    /// What was read has left a slot.
+    /// Frees a slot whose content has left.
     pub(super) fn read_put(&mut self, client: ClientId, slot: Slot, out: &mut Out) {
         if let Some(pipe) = self.serving(client, out) {
             pipe.read_put(slot, out);
@@ -296,7 +296,7 @@ impl Pipes {
         }
     }
 
-    /// The client wants to use all of its ring.
+    /// Grants the client all of its ring, if there is memory.
     pub(super) fn lease_ring(
         &mut self,
         client: ClientId,
@@ -320,7 +320,7 @@ impl Pipes {
         Ok(())
     }
 
-    /// The client gives memory back.
+    /// Begins a return of memory by the client.
     pub(super) fn return_ring(
         &mut self,
         client: ClientId,
@@ -335,7 +335,7 @@ impl Pipes {
         Ok(())
     }
 
-    /// Takes back what a client gives, once all that was read has left.
+    /// Takes returned memory back, once all content that was read there has left.
     fn finish_return(&mut self, client: ClientId, out: &mut Out) {
         let Some(pipe) = self.pipes.get_mut(&client) else { return };
         let Some(Returning { tag, all }) = pipe.take_returned() else { return };
@@ -353,13 +353,13 @@ impl Pipes {
         out.confirm(client, tag);
     }
 
-    /// A client is gone: its connections to other nodes end. Which they were.
+    /// Ends the connections of a lost client to other nodes. Returns these connections.
     pub(super) fn disconnect(&self, client: ClientId, out: &mut Out) -> Vec<PeerId> {
         self.pipes.get(&client).map_or(Vec::new(), |pipe| pipe.neighbours.hang_up(out))
     }
 
-    /// Ends a pipeline of which nothing is under way. When its client wrote: the array, and what is
-    /// stored of it here.
+    /// Ends a pipeline of which nothing is under way. If its client wrote, returns the array and
+    /// the slice-sets that are stored here.
     pub(super) fn close(
         &mut self,
         client: ClientId,
@@ -375,7 +375,7 @@ impl Pipes {
     }
 }
 
-/// Where a journal may be on the member of a pipeline that writes.
+/// Returns the possible place of a journal on the member of a pipeline that writes.
 fn bounds(seat: &Seat) -> Option<Bounds> {
     let array = seat.written_array()?;
     let start = seat.data_sector * SECTOR_BYTES;
@@ -390,14 +390,14 @@ fn bounds(seat: &Seat) -> Option<Bounds> {
     })
 }
 
-/// Client and neighbours may put as far as the ring may be used now.
+/// Lets client and neighbours put into the part of the ring that may be used now.
 fn admit_anew(pipe: &Pipe, out: &mut Out) {
     for peer in pipe.neighbours.peers().chain([pipe.seat.peer]) {
         out.admit(peer, pipe.window());
     }
 }
 
-/// Nobody uses a ring any more.
+/// Releases a ring that is not used any more.
 fn release_ring(rings: &mut Rings, offset: u64, out: &mut Out) {
     let range = rings.release(offset);
     if rings.is_lean() {

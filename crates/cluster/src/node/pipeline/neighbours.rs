@@ -19,9 +19,9 @@ enum Link {
     Absent,
     /// This node is connecting.
     Dialing(PeerId),
-    /// It stands.
+    /// The connection stands.
     Up(PeerId),
-    /// It is over.
+    /// The connection is over.
     Lost,
 }
 
@@ -69,17 +69,17 @@ impl Neighbours {
         (self.all.len() - 1) as u16
     }
 
-    /// Among the neighbours: the other node of the same role.
+    /// Returns the index of the other node of the same role.
     pub(super) const fn beside(&self) -> Role {
         Role(self.nodes())
     }
 
-    /// Where among the neighbours a role is that the client names: its own is that of the other.
+    /// Returns the neighbour for a role that the client names; the own role means the node beside.
     const fn of_role(&self, role: Role) -> Role {
         if role.0 == self.role.0 { self.beside() } else { role }
     }
 
-    /// The connection to a neighbour, when it stands.
+    /// Returns the connection to a neighbour, if it stands.
     pub(super) fn connected(&self, neighbour: Role) -> Option<PeerId> {
         match self.all[neighbour.index()].link {
             Link::Up(peer) => Some(peer),
@@ -87,19 +87,20 @@ impl Neighbours {
         }
     }
 
-    /// The connection to a neighbour and where its ring begins, when slices can be put there.
+    /// Returns the connection to a neighbour and the beginning of its ring, if slices can be put
+    /// there.
     pub(super) fn ring_of(&self, neighbour: Role) -> Option<(PeerId, u64)> {
         let peer = self.connected(neighbour)?;
         let (ring, _) = self.all[neighbour.index()].told.as_ref()?;
         Some((peer, *ring))
     }
 
-    /// Connections that stand.
+    /// Returns the connections that stand.
     pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
         Role::all(self.nodes() + 1).filter_map(|neighbour| self.connected(neighbour))
     }
 
-    /// Ends all connections; which they were.
+    /// Ends all connections, and returns them.
     pub(super) fn hang_up(&self, out: &mut Out) -> Vec<PeerId> {
         let links = self.all.iter().map(|neighbour| neighbour.link);
         let peers: Vec<PeerId> = links.filter_map(Link::peer).collect();
@@ -109,7 +110,7 @@ impl Neighbours {
         peers
     }
 
-    /// The client names nodes to connect to.
+    /// Connects to the nodes that the client names. Returns the connections that this node makes.
     pub(super) fn connect(
         &mut self,
         tag: u32,
@@ -149,8 +150,8 @@ impl Neighbours {
         Ok(dialed)
     }
 
-    /// Answers `Connect` when all nodes that it names are there. That others may not be, the client
-    /// hears when a slice-set needs them.
+    /// Answers `Connect` when all nodes that it names are connected. The client learns of other
+    /// missing connections when a slice-set needs them.
     pub(super) fn answer_connect(&mut self, seat: &Seat, out: &mut Out) {
         let all_up = |connecting: &Connecting| {
             connecting.named.iter().all(|&neighbour| self.connected(neighbour).is_some())
@@ -162,7 +163,8 @@ impl Neighbours {
         }
     }
 
-    /// A connection that this node asked for stands. The neighbour may put into this `window`.
+    /// Handles a connection that this node asked for and that now stands. The neighbour may put
+    /// into this `window`.
     pub(super) fn established(
         &mut self,
         neighbour: Role,
@@ -181,7 +183,7 @@ impl Neighbours {
         self.answer_connect(seat, out);
     }
 
-    /// The node of a role has connected; which neighbour it is.
+    /// Accepts a connection from the node of a role. Returns the neighbour, if it is expected.
     pub(super) fn join(
         &mut self,
         role: Role,
@@ -206,8 +208,8 @@ impl Neighbours {
         Some(at)
     }
 
-    /// A connection is over. When the client waits for it, this refuses its `Connect`; `limited`:
-    /// it is not to find out what listens where.
+    /// Handles a connection that is over: refuses the `Connect` of a client that waits for it.
+    /// `limited`: the client is not to find out what listens where.
     pub(super) fn lost(
         &mut self,
         neighbour: Role,
@@ -230,13 +232,13 @@ impl Neighbours {
         out.refuse(seat.client, tag, why);
     }
 
-    /// The connection to a neighbour is not used any more.
+    /// Marks the connection to a neighbour as over.
     pub(super) fn cut(&mut self, neighbour: Role) {
         self.all[neighbour.index()].link = Link::Lost;
     }
 
-    /// The neighbour of a role is not of the array any more: ends its connection. Which neighbour
-    /// it is, and the connection.
+    /// Ends the connection to the node of a role, which has left the array. Returns the neighbour
+    /// and the connection.
     pub(super) fn remove(
         &mut self,
         role: Role,

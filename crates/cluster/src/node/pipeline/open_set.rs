@@ -1,4 +1,4 @@
-//! An open slice-set: its tasks, what starts them and what ends them badly.
+//! An open slice-set: its tasks, their starts and their failures.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::wire::Message;
 /// The longest ranges that are compared.
 const MAX_COMPARED_BYTES: u32 = 256 << 10;
 
-/// How far a task is.
+/// Phase of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Waiting,
@@ -30,29 +30,29 @@ enum Phase {
 /// A task of an open slice-set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskState {
-    /// How many others it still waits for.
+    /// Number of other tasks that it still waits for.
     needs: u16,
     /// One of them ended badly.
     spoiled: bool,
     phase: Phase,
 }
 
-/// How far a slice-set is.
+/// Stage of a slice-set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its new content is being made.
+    /// The new content is being made.
     Preparing,
-    /// It is being recorded.
+    /// The slice-set is being recorded.
     Recording,
-    /// It is there, or cannot be had; the client decides.
+    /// The new content is there, or cannot be had; the client decides.
     Prepared,
-    /// It is being recorded that it is void.
+    /// The record that makes the slice-set void is being written.
     Aborting,
-    /// It is being stored.
+    /// The new content is being stored.
     Committing,
 }
 
-/// What tasks need of the pipeline.
+/// Context of a task: the parts of the pipeline that it needs.
 pub(super) struct Context<'a> {
     pub(super) seat: &'a Seat,
     pub(super) neighbours: &'a Neighbours,
@@ -68,9 +68,9 @@ pub(super) struct Context<'a> {
 /// ```text
 /// task:      waits for others ──► started ──► over, well or not
 /// ```
-/// A task that cannot be done ends badly, and so do those that wait for it; the node that misses
-/// something because of that is told by `Missing`. So every slice-set comes to its stores at every
-/// living node, and nothing in the store has changed until then.
+/// A task that cannot be done fails, and so do the tasks that wait for it. `Missing` tells the node
+/// that lacks a slice because of that. So every slice-set comes to its stores at every living node,
+/// and nothing in the store has changed until then.
 #[derive(Debug)]
 pub(super) struct OpenSet {
     pub(super) set: Set,
@@ -82,18 +82,18 @@ pub(super) struct OpenSet {
     /// Stores that are not over.
     stores: usize,
     pub(super) stage: Stage,
-    /// All that is over went well.
+    /// All finished tasks succeeded.
     pub(super) ok: bool,
-    /// What cannot be done here is the fault of this node's store.
+    /// A failure is the fault of this node's store.
     pub(super) own_fault: bool,
-    /// Nodes to which no connection stands that is needed.
+    /// Nodes to which a connection is needed and missing.
     pub(super) cut_off: Roles,
-    /// Nodes that this one has told of it.
+    /// Nodes that this one has told of the slice-set.
     told: Roles,
 }
 
 impl OpenSet {
-    /// `states` is memory that another one used.
+    /// Creates an open slice-set; `states` is memory for reuse.
     pub(super) fn new(set: Set, part: Arc<Part>, mut states: Vec<TaskState>) -> Self {
         states.clear();
         let waiting = |needs| TaskState { needs, spoiled: false, phase: Phase::Waiting };
@@ -114,7 +114,7 @@ impl OpenSet {
         }
     }
 
-    /// All but the stores is over.
+    /// Returns whether all tasks but the stores are over.
     pub(super) const fn is_made(&self) -> bool {
         self.before == 0
     }
@@ -123,12 +123,12 @@ impl OpenSet {
         self.stores == 0
     }
 
-    /// Gives the memory back.
+    /// Returns the memory for reuse.
     pub(super) fn into_states(self) -> Vec<TaskState> {
         self.states
     }
 
-    /// How many tasks have been started, and are not over; what is not as it has to be.
+    /// Checks the invariants. Returns the number of tasks that are started and not over.
     pub(super) fn check(&self) -> Result<usize, String> {
         let phases = || self.states.iter().map(|state| state.phase);
         let left = phases().filter(|phase| *phase != Phase::Over).count();
@@ -139,7 +139,7 @@ impl OpenSet {
         Ok(phases().filter(|phase| *phase == Phase::Started).count())
     }
 
-    /// Starts the tasks that wait for nothing, and ends those that wait in vain.
+    /// Starts the tasks that wait for nothing, and fails those whose slice cannot arrive.
     pub(super) fn begin(&mut self, context: &mut Context<'_>) {
         let part = Arc::clone(&self.part);
         for (task, what) in (0..).zip(&part.tasks) {
@@ -156,7 +156,7 @@ impl OpenSet {
         }
     }
 
-    /// A slice has come (`placed`), or its sender says that it will not.
+    /// Takes a slice that has come (`placed`), or will not.
     pub(super) fn arrived(
         &mut self,
         imm: Imm,
@@ -183,7 +183,7 @@ impl OpenSet {
         Ok(())
     }
 
-    /// A connection to another node is over: what it did not send will not come.
+    /// Gives up the slices of another node whose connection is over.
     pub(super) fn lost(&mut self, node: Role, context: &mut Context<'_>) {
         let part = Arc::clone(&self.part);
         for task in part.arrivals() {
@@ -194,7 +194,7 @@ impl OpenSet {
         }
     }
 
-    /// The executor has carried a task out.
+    /// Handles a finished task.
     pub(super) fn done(&mut self, task: u16, ok: bool, context: &mut Context<'_>) {
         let ok = ok || self.peeked_in_vain(task);
         if !ok {
@@ -206,7 +206,7 @@ impl OpenSet {
         self.over(task, ok, context);
     }
 
-    /// What is to be stored was compared with what is there.
+    /// Handles the comparison of new with stored content; writes the content if it differs.
     pub(super) fn compared(&mut self, task: u16, same: bool, context: &mut Context<'_>) {
         if same {
             self.done(task, true, context);
@@ -215,7 +215,7 @@ impl OpenSet {
         }
     }
 
-    /// The client has committed: the new content takes the place of the old.
+    /// Starts the stores, after the client has committed.
     pub(super) fn store(&mut self, context: &mut Context<'_>) {
         self.stage = Stage::Committing;
         let part = Arc::clone(&self.part);
@@ -226,7 +226,7 @@ impl OpenSet {
         }
     }
 
-    /// An arrival that will never come.
+    /// Ends an arrival that will never come.
     fn give_up(&mut self, task: u16, node: Role, context: &mut Context<'_>) {
         if self.states[usize::from(task)].phase == Phase::Waiting {
             self.cut_off.insert(node);
@@ -256,7 +256,7 @@ impl OpenSet {
         }
     }
 
-    /// A task that lacks what it needs.
+    /// Ends a task that lacks its input, and tells the node that waits for its result.
     fn skip(&mut self, task: u16, context: &mut Context<'_>) {
         if let Work::Put { node, transfer, .. } = self.part.tasks[usize::from(task)].work
             && let Some(peer) = context.neighbours.connected(node)
@@ -314,8 +314,8 @@ impl OpenSet {
         }
     }
 
-    /// Begins to store. What is the same as what is there need not be written, if that could be
-    /// read: so parities that are right already stay unwritten.
+    /// Begins to store. Content equal to the stored content is not written, if the latter could be
+    /// read: right parities stay unwritten.
     fn start_store(&self, task: u16, context: &mut Context<'_>) {
         let unread = self.states[usize::from(task)].spoiled;
         if let Work::Store { from, unless: Some(old), .. } = self.part.tasks[usize::from(task)].work
@@ -340,7 +340,8 @@ impl OpenSet {
         }
     }
 
-    /// A task could not read what would only have been of use: what it was for hears of it.
+    /// Handles a failed read of content that is useful but not needed: the tasks that follow do
+    /// without. Returns whether the task was such a read.
     fn peeked_in_vain(&mut self, task: u16) -> bool {
         let task = &self.part.tasks[usize::from(task)];
         let peek = matches!(task.work, Work::Peek { .. });

@@ -1,7 +1,6 @@
-//! What one node does in a slice-set, as tasks that wait for one another. A program says which sums
-//! go where; here it is said in full: what is read before, where sums are formed in each
-//! strategy, and
-//! what must be over before a slot is written.
+//! Tasks of one node in a slice-set, which wait for one another. A program says which sums go
+//! where. The tasks say the rest: the reads before, the place of each sum in each strategy, and the
+//! conditions for writing to a slot.
 
 mod restore;
 
@@ -28,23 +27,23 @@ pub(super) enum SetSlot {
     Old(u16),
 }
 
-/// What is to be done.
+/// Work of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Wait for this transfer.
     Arrive {
         /// Its number.
         transfer: usize,
-        /// Who sends it.
+        /// Sender.
         from: Endpoint,
     },
     /// Read a row.
     Read { row: u16, into: SetSlot },
     /// Add up.
     Sum { inputs: Vec<(SetSlot, u8)>, output: SetSlot, accumulate: bool },
-    /// Read a row, of use if that succeeds.
+    /// Read a row; a failure is no fault.
     Peek { row: u16, into: SetSlot },
-    /// Write a row, unless it is the same as what is there.
+    /// Write a row, unless the stored content is the same.
     Store { row: u16, from: SetSlot, unless: Option<SetSlot> },
     /// Make a row read as zeroes.
     Zeroes { row: u16 },
@@ -62,9 +61,9 @@ impl Work {
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) work: Work,
-    /// Starts when so many others are over.
+    /// Number of other tasks that have to be over before.
     pub(super) needs: u16,
-    /// Those that wait for this one.
+    /// Tasks that wait for this one.
     pub(super) next: Vec<u16>,
 }
 
@@ -114,13 +113,13 @@ impl Part {
         builder.part(&plan)
     }
 
-    /// The task that waits for a transfer.
+    /// Returns the task that waits for a transfer.
     pub(super) fn arrival(&self, transfer: usize) -> Option<u16> {
         let at = self.arrivals.binary_search_by_key(&transfer, |&(number, _)| number).ok()?;
         Some(self.arrivals[at].1)
     }
 
-    /// The tasks that wait for a transfer.
+    /// Returns the tasks that wait for a transfer.
     pub(super) fn arrivals(&self) -> impl Iterator<Item = u16> {
         self.arrivals.iter().map(|&(_, task)| task)
     }
@@ -175,7 +174,7 @@ impl Builder<'_> {
         number
     }
 
-    /// Row and transfer, when a step stores a data block of this node.
+    /// Returns row and transfer, if a step stores a data block of this node.
     fn own_data(&self, step: &Step) -> Option<(u16, usize)> {
         let Destination::Store { row } = step.destination else { return None };
         match self.plan.code.content(Cell { row, node: self.node }) {
@@ -184,7 +183,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Stores new content; not before the old has been read, when its value is needed.
+    /// Adds the store of new content; after the read of the old one, if its value is needed.
     fn store_data(&mut self, row: u16, transfer: usize, value_needed: bool) {
         let mut after = vec![self.arrive(transfer)];
         if self.strategy == WriteStrategy::ReadModifyWrite && value_needed {
@@ -193,7 +192,7 @@ impl Builder<'_> {
         self.task(Work::Store { row, from: SetSlot::Arrival(transfer), unless: None }, &after);
     }
 
-    /// Everything of this node reads as zeroes, parities too: those of zeroes are.
+    /// Zeroes all rows of this node. Parities too: those of zeroes are zeroes.
     fn blank(&mut self) {
         let own = self.plan.code.cells().filter(|cell| cell.node == self.node);
         for row in own.map(|cell| cell.row).collect::<Vec<u16>>() {
@@ -201,7 +200,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Everything else: a sum, or one value as it is, that is sent or becomes a parity.
+    /// Adds any other step: a sum, or a single value, that is sent or becomes a parity.
     fn step(&mut self, step: &Step, output: SetSlot) {
         let values: Vec<(SetSlot, u16)> =
             step.inputs.iter().map(|input| self.value(input.transfer)).collect();
@@ -230,8 +229,8 @@ impl Builder<'_> {
         self.task(work, &[done]);
     }
 
-    /// A sum into `output`: added to what lies there when that is one of the values, or when `old`
-    /// brings it there.
+    /// Adds a sum into `output`. The sum accumulates there if `output` is one of the values, or if
+    /// `old` brings its content.
     fn sum(
         &mut self,
         inputs: &[Input],
@@ -248,7 +247,7 @@ impl Builder<'_> {
         self.task(Work::Sum { inputs: others, output, accumulate }, &after)
     }
 
-    /// Where the value of a transfer lies, and from which task on.
+    /// Returns the slot of a transfer's value, and the task that puts it there.
     fn value(&mut self, transfer: usize) -> (SetSlot, u16) {
         if let Some(&value) = self.values.get(&transfer) {
             return value;

@@ -23,10 +23,10 @@ use crate::schedule::Endpoint;
 use crate::set::{Imm, Set};
 use crate::wire::{Message, PeerAddress};
 
-/// A pipeline at this node, from `OpenPipeline` until its client is gone and what it left is
-/// resolved. It owns the open slice-sets, the slots for reads, the connections to the other nodes,
-/// the lease of its ring and the journal, which know nothing of one another; its ring is a part of
-/// the node's arena.
+/// A pipeline at this node, from `OpenPipeline` until its client is gone and the leftovers are
+/// resolved. The pipe owns the open slice-sets, the slots for reads, the connections to the other
+/// nodes, the lease of its ring and the journal; these know nothing of one another. The ring is a
+/// part of the node's arena.
 ///
 /// ```text
 /// position:  Idle ── BeginSet ──► preparing ── all but stores over, Prepared sent ──► prepared
@@ -34,10 +34,10 @@ use crate::wire::{Message, PeerAddress};
 ///            prepared ── Abort ──► Finished sent, nothing stored ──► Idle
 /// ```
 /// A slice-set that is to be recorded is durable in the journal before `Prepared` is sent. The
-/// client decides whether the new content takes the place of the old, everywhere or nowhere.
+/// client decides whether the new content replaces the old, everywhere or nowhere.
 ///
-/// [`connect`](Self::connect) comes first, then what the client and the other nodes say and what
-/// the executor answers, in any order; each call does all that can be done then.
+/// [`connect`](Self::connect) comes first, then messages of the client and the other nodes, and
+/// answers of the executor, in any order. Each call does everything that is possible then.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(super) seat: Seat,
@@ -46,7 +46,7 @@ pub(crate) struct Pipe {
     pub(super) sets: Sets,
     reads: Reads,
     pub(super) journal: Option<Box<Journal>>,
-    /// The store had no room for something of it.
+    /// The store had no room.
     no_room: bool,
     pub(super) resolving: Option<Resolving>,
 }
@@ -66,24 +66,25 @@ impl Pipe {
         }
     }
 
-    /// What is not as it has to be between two events.
+    /// Checks the invariants that hold between two events.
     pub(super) fn check(&self, out: &Out) -> Result<(), String> {
         let started = self.sets.check()?;
         let tasks = out.tasks(self.seat.client);
         if started != tasks { Err(format!("{started} tasks, {tasks} under way")) } else { Ok(()) }
     }
 
-    /// What of the ring may be used, as part of the arena: where client and neighbours may put.
+    /// Returns the usable part of the ring, as a range of the arena: client and neighbours may put
+    /// there.
     pub(super) fn window(&self) -> Range<u64> {
         self.seat.ring..self.seat.ring + self.lease.bytes(&self.seat)
     }
 
-    /// The store has no room.
+    /// Notes that the store has no room.
     pub(crate) fn store_is_full(&mut self) {
         self.no_room = true;
     }
 
-    /// The client names the other nodes; those that this node connects to.
+    /// Connects to the nodes that the client names. Returns the connections that this node makes.
     pub(crate) fn connect(
         &mut self,
         tag: u32,
@@ -93,13 +94,14 @@ impl Pipe {
         self.neighbours.connect(tag, peers, &self.seat, out)
     }
 
-    /// A connection that this node asked for stands.
+    /// Handles a connection that this node asked for and that now stands.
     pub(crate) fn established(&mut self, neighbour: Role, peer: PeerId, out: &mut Out) {
         let window = self.window();
         self.neighbours.established(neighbour, peer, window, &self.seat, out);
     }
 
-    /// The node of a role has connected; which neighbour it is, if the pipeline waits for it.
+    /// Accepts a connection from the node of a role. Returns the neighbour, if the pipeline waits
+    /// for it.
     pub(super) fn join(
         &mut self,
         array: ArrayId,
@@ -114,7 +116,7 @@ impl Pipe {
         self.neighbours.join(role, peer, window, &self.seat, out)
     }
 
-    /// A connection to another node is over. `limited`: the client is not to learn why.
+    /// Handles a lost connection to another node. `limited`: the client is not to learn why.
     pub(crate) fn neighbour_lost(
         &mut self,
         neighbour: Role,
@@ -131,7 +133,8 @@ impl Pipe {
         }
     }
 
-    /// Another node is not of the array any more: nothing of it may land here. Its connection.
+    /// Drops another node that has left the array: nothing of it may land here. Returns its
+    /// connection.
     pub(crate) fn without(
         &mut self,
         role: Role,
@@ -144,7 +147,7 @@ impl Pipe {
         Ok(peer)
     }
 
-    /// What a neighbour did not send will not come.
+    /// Gives up everything that a neighbour has not sent.
     fn cut(&mut self, neighbour: Role, out: &mut Out) {
         self.neighbours.cut(neighbour);
         for position in self.sets.all() {
@@ -158,7 +161,7 @@ impl Pipe {
         }
     }
 
-    /// The client asks for a part of its volume.
+    /// Reads a part of the volume for the client.
     pub(crate) fn read(
         &mut self,
         slot: Slot,
@@ -171,18 +174,18 @@ impl Pipe {
         self.reads.read(slot, request, &self.seat, out)
     }
 
-    /// The store has filled a slot, or what was there is its digest now; or not.
+    /// Handles a slot that the store has filled, or whose digest is formed; or a failure of either.
     pub(crate) fn read_done(&mut self, slot: Slot, ok: bool, out: &mut Out) {
         let beside = self.neighbours.ring_of(self.neighbours.beside());
         self.reads.read_done(slot, ok, beside, &self.seat, out);
     }
 
-    /// The bytes have left a slot.
+    /// Frees a slot whose bytes have left.
     pub(super) fn read_put(&mut self, slot: Slot, out: &mut Out) {
         self.reads.read_put(slot, &self.seat, out);
     }
 
-    /// The client says where the copy that comes into a slot belongs.
+    /// Takes the client's order to store a copy that comes into a slot.
     pub(crate) fn store_copied(
         &mut self,
         request: StoreCopied,
@@ -195,12 +198,12 @@ impl Pipe {
         self.reads.store_copied(request, connected, &self.seat, out)
     }
 
-    /// A copy is in the store, or cannot be stored.
+    /// Handles a copy that is stored, or cannot be.
     pub(crate) fn copy_stored(&mut self, slot: Slot, tag: u32, ok: bool, out: &mut Out) {
         self.reads.copy_stored(slot, tag, ok, &self.seat, out);
     }
 
-    /// The client gives back all that it may use, or what is beyond the base.
+    /// Begins a return of the whole lease, or of the part beyond the base.
     pub(super) fn begin_return(&mut self, tag: u32, all: bool) -> Result<(), Violation> {
         let base = self.seat.pipeline.base();
         let gone = |position: Position| all || !base.contains(&position);
@@ -214,7 +217,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// What the client gives back, once all that was read there has left.
+    /// Returns the client's return of memory, once all content that was read there has left.
     pub(super) fn take_returned(&mut self) -> Option<Returning> {
         let Returning { all, .. } = self.lease.returning?;
         if !self.reads.are_free(self.first_returned(all)) {
@@ -223,18 +226,17 @@ impl Pipe {
         self.lease.returning.take()
     }
 
-    /// The first slot for reads that is given back.
+    /// Returns the first slot for reads that is given back.
     fn first_returned(&self, all: bool) -> Slot {
         Slot(if all { 0 } else { self.seat.pipeline.base_reads() })
     }
 
-    /// Another node relays that the client opens a slice-set. The client may have said so itself by
-    /// now.
+    /// Opens a slice-set that another node relays. The client may have opened it directly by now.
     pub(crate) fn relayed(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         if self.sets.knows(&set) { Ok(()) } else { self.open(set, out) }
     }
 
-    /// The client opens a slice-set, of which another node may have told already.
+    /// Opens a slice-set of the client, which another node may have relayed already.
     pub(crate) fn open(&mut self, set: Set, out: &mut Out) -> Result<(), Violation> {
         let position = set.position;
         let told = |open: &OpenSet| open.set.generation == set.generation && !open.set.relay;
@@ -255,17 +257,18 @@ impl Pipe {
         Ok(())
     }
 
-    /// Is this neighbour the other node of the same role, which sends copies, and no slices?
+    /// Returns whether this neighbour is the other node of the same role, which sends copies and no
+    /// slices.
     pub(crate) const fn is_beside(&self, neighbour: Role) -> bool {
         self.neighbours.beside().0 == neighbour.0
     }
 
-    /// The node beside has put a copy into a slot here.
+    /// Handles a copy that the node beside has put into a slot here.
     pub(crate) fn copy_placed(&mut self, imm: u32, out: &mut Out) -> Result<(), Violation> {
         self.reads.copy_placed(imm, &self.seat, out)
     }
 
-    /// A slice has come (`placed`), or its sender says that it will not.
+    /// Takes a slice that has come (`placed`), or will not.
     pub(crate) fn arrived(
         &mut self,
         imm: u32,
@@ -281,7 +284,7 @@ impl Pipe {
         self.sets.keep(Early { imm, from, placed }, may, &self.seat)
     }
 
-    /// The same, for a slice-set that is open.
+    /// Takes the same for a slice-set that is open.
     fn slice_arrived(
         &mut self,
         imm: Imm,
@@ -294,17 +297,17 @@ impl Pipe {
         result.unwrap_or(Err(Violation("more slices than the slice-set has")))
     }
 
-    /// The executor has carried a task out.
+    /// Handles a finished task.
     pub(crate) fn done(&mut self, position: Position, task: u16, ok: bool, out: &mut Out) {
         self.with_set(position, out, |set, context| set.done(task, ok, context));
     }
 
-    /// What is to be stored was compared with what is there.
+    /// Handles the comparison of new with stored content.
     pub(crate) fn compared(&mut self, position: Position, task: u16, same: bool, out: &mut Out) {
         self.with_set(position, out, |set, context| set.compared(task, same, context));
     }
 
-    /// The client says that a slice-set takes the place of what is stored.
+    /// Commits a slice-set: the new content replaces the stored one.
     pub(crate) fn commit(
         &mut self,
         position: Position,
@@ -318,7 +321,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// The client says that a slice-set is not to be stored.
+    /// Aborts a slice-set: the new content is not stored.
     pub(crate) fn abort(
         &mut self,
         position: Position,
@@ -337,7 +340,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// The slice-set that a client decides about.
+    /// Returns the slice-set that a client decides about.
     fn decided(
         &mut self,
         position: Position,
@@ -350,7 +353,7 @@ impl Pipe {
         open.ok_or(Violation("a decision on what is not prepared"))
     }
 
-    /// Has something happen to a slice-set that is open, and goes on with it.
+    /// Applies `act` to an open slice-set, and advances it.
     fn with_set<T>(
         &mut self,
         position: Position,
@@ -363,7 +366,7 @@ impl Pipe {
         Some(result)
     }
 
-    /// Goes on with a slice-set whose tasks may be over.
+    /// Advances a slice-set whose tasks may be over.
     fn advance(&mut self, position: Position, out: &mut Out) {
         let used = self.is_journal_used();
         let Some(open) = self.sets.get_mut(position) else { return };
@@ -382,7 +385,8 @@ impl Pipe {
         self.journal.as_ref().is_some_and(|journal| journal.is_used())
     }
 
-    /// Records a slice-set when nothing else is to be done, and the records before are durable.
+    /// Queues a slice-set that is recorded when nothing else is to be done, and earlier records are
+    /// durable.
     fn record(&mut self, position: Position, out: &mut Out) {
         if let Some(open) = self.sets.get(position)
             && let Some(journal) = &mut self.journal
@@ -392,7 +396,7 @@ impl Pipe {
         }
     }
 
-    /// Goes on with what is recorded.
+    /// Advances the journal, and the slice-sets that it has recorded.
     pub(super) fn drive_journal(&mut self, out: &mut Out) {
         while let Some(recorded) = self.journal.as_mut().and_then(|journal| journal.advance(out)) {
             for (position, ok) in recorded {
@@ -401,7 +405,7 @@ impl Pipe {
         }
     }
 
-    /// A slice-set is recorded, or cannot be.
+    /// Handles a slice-set that is recorded, or cannot be.
     fn recorded(&mut self, position: Position, ok: bool, out: &mut Out) {
         let Some(open) = self.sets.get_mut(position) else { return };
         open.ok &= ok;
@@ -413,7 +417,7 @@ impl Pipe {
         }
     }
 
-    /// The client hears how it went.
+    /// Tells the client whether a slice-set is prepared.
     fn tell_prepared(&mut self, position: Position, out: &mut Out) {
         let Some(open) = self.sets.get_mut(position) else { return };
         open.stage = Stage::Prepared;
@@ -437,7 +441,7 @@ impl Pipe {
         }
     }
 
-    /// A slice-set is over.
+    /// Closes a slice-set.
     fn close(&mut self, position: Position, out: &mut Out) {
         let Some(open) = self.sets.get(position) else { return };
         let ok = open.ok;
@@ -447,7 +451,7 @@ impl Pipe {
     }
 }
 
-/// What is recorded of a slice-set, and where its content lies.
+/// Returns the record of a slice-set, with the location of its content.
 fn entry(OpenSet { set, part, stage, .. }: &OpenSet, seat: &Seat) -> Entry {
     let mut rows = Vec::new();
     let mut contents = Vec::new();

@@ -80,8 +80,8 @@ impl Reads {
         out.io(flight, seat.member, op);
     }
 
-    /// The store has filled a slot, or what was there is its digest now; or not. `beside` is the
-    /// connection to the other node of the role, and its ring.
+    /// Handles a slot that the store has filled, or whose digest is formed; or a failure of either.
+    /// `beside` is the connection to the other node of the role, and its ring.
     pub(super) fn read_done(
         &mut self,
         slot: Slot,
@@ -205,8 +205,8 @@ impl Reads {
         out.report(seat.client, tag, ok, "the volume cannot be written");
     }
 
-    /// The other node of the role is gone: what is read for it goes nowhere, and what it did not
-    /// put does not come.
+    /// Handles the loss of the other node of the role: copies that are being read for it go
+    /// nowhere, and orders to store copies from it are refused.
     pub(super) fn beside_lost(&mut self, seat: &Seat, out: &mut Out) {
         for slot in &mut self.slots {
             if let ReadSlot::Reading(request) | ReadSlot::Queued(request) = slot

@@ -8,22 +8,22 @@ use braid_array::array::Scratch;
 /// Rings start at multiples of this, and so do the slots in them.
 pub(super) const ALIGN: u64 = 4096;
 
-/// Of the memory, one part in so many at most is given beyond what each client gets at once: so
-/// others that come find room.
+/// At most one part in this many of the memory is granted beyond the bases of clients, so that
+/// later clients find room.
 const BEYOND_PART: u64 = 2;
 
 /// A part of the space that is taken.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     bytes: u64,
-    /// So much of it may be used, the front; or is kept, of what a client that is gone has left.
+    /// Bytes at the front that may be used; or bytes with leftovers of a client that is gone.
     granted: u64,
-    /// So much could be from the beginning, or less of what a client that is gone has left.
+    /// Bytes granted from the beginning; fewer if the leftovers of a client that is gone take less.
     base: u64,
 }
 
-/// Which parts of the space are taken, and how much memory that is. There can be more space than
-/// memory: what of a ring is not granted is only a range of addresses.
+/// The parts of the space that are taken, and their memory. There can be more space than memory: a
+/// part of a ring that is not granted is only a range of addresses.
 #[derive(Debug)]
 pub(super) struct Rings {
     space: Scratch,
@@ -38,7 +38,7 @@ impl Rings {
         Self { space, limit: None, taken: BTreeMap::new() }
     }
 
-    /// Less memory than space.
+    /// Limits the memory to less than the space.
     pub(super) const fn set_limit(&mut self, bytes: u64) {
         self.limit = Some(bytes);
     }
@@ -63,8 +63,8 @@ impl Rings {
         self.bytes().saturating_sub(self.used_bytes())
     }
 
-    /// The first gap that is long enough, with this much of it granted; otherwise what there would
-    /// be instead.
+    /// Takes the first gap that is long enough, with this much of it granted. Otherwise returns the
+    /// size that is available.
     pub(super) fn take(&mut self, bytes: u64, granted: u64) -> Result<u64, u64> {
         let bytes = bytes.next_multiple_of(ALIGN);
         let granted = self.limit.map_or(bytes, |_| granted.next_multiple_of(ALIGN).min(bytes));
@@ -87,7 +87,7 @@ impl Rings {
         Err(longest)
     }
 
-    /// Grants all of one, if there is memory for it.
+    /// Grants all of a ring, if there is memory for it.
     pub(super) fn grant(&mut self, offset: u64) -> bool {
         let beyond: u64 = self.taken.values().map(|taken| taken.granted - taken.base).sum();
         let free = self.free_bytes().min((self.bytes() / BEYOND_PART).saturating_sub(beyond));
@@ -99,14 +99,14 @@ impl Rings {
         fits
     }
 
-    /// Grants no more of it than from the beginning.
+    /// Reduces the grant of a ring to its base.
     pub(super) fn shrink(&mut self, offset: u64) {
         if let Some(taken) = self.taken.get_mut(&offset) {
             taken.granted = taken.base;
         }
     }
 
-    /// Its client is gone: so much of it is kept.
+    /// Reduces the grant of a ring whose client is gone to the bytes of leftovers.
     pub(super) fn keep(&mut self, offset: u64, bytes: u64) {
         if let Some(taken) = self.taken.get_mut(&offset) {
             taken.granted = bytes;
@@ -114,12 +114,12 @@ impl Rings {
         }
     }
 
-    /// Is there less memory than space, and can it be given back?
+    /// Returns whether there is less memory than space, so that memory is given back.
     pub(super) const fn is_lean(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Takes one back; where it was.
+    /// Releases a ring. Returns its range.
     pub(super) fn release(&mut self, offset: u64) -> Range<u64> {
         let bytes = self.taken.remove(&offset).map_or(0, |taken| taken.bytes);
         offset..offset + bytes

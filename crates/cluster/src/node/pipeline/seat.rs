@@ -1,4 +1,4 @@
-//! What a pipeline was set up with.
+//! Parameters of a pipeline from its setup.
 
 use braid_array::fabric::PeerId;
 use braid_array::{Buf, IoOp, MemberId, Role, SECTOR_BYTES};
@@ -11,8 +11,8 @@ use crate::pipeline::Pipeline;
 use crate::set::Set;
 use crate::wire::Message;
 
-/// The node's seat in a pipeline: for which client, in which role, and where its data and its ring
-/// lie. It never changes.
+/// The node's seat in a pipeline: the client, the role, and the location of its data and its ring.
+/// A seat never changes.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) client: ClientId,
@@ -37,22 +37,22 @@ impl Seat {
         self.pipeline.params().epoch
     }
 
-    /// The version of a slice-set of the client.
+    /// Returns the version of a slice-set of the client.
     pub(super) const fn version(&self, set: &Set) -> SetVersion {
         SetVersion::new(self.epoch(), set.number)
     }
 
-    /// The array, when the client writes.
+    /// Returns the array, if the client writes.
     pub(super) fn written_array(&self) -> Option<ArrayId> {
         if self.write { self.array } else { None }
     }
 
-    /// Says something to the client that answers no request.
+    /// Sends the client a message that answers no request.
     pub(super) fn tell(&self, message: &Message, out: &mut Out) {
         out.send(self.peer, self.epoch(), message);
     }
 
-    /// A slot of a slice-set, in the arena.
+    /// Returns the place of a slice-set's slot in the arena.
     pub(super) fn slot(&self, part: &Part, set: &Set, slot: SetSlot) -> Buf {
         let buf = match slot {
             SetSlot::Arrival(transfer) => self.pipeline.arrival(&part.plan, set, transfer),
@@ -63,19 +63,19 @@ impl Seat {
         Buf { offset: self.ring + buf.offset, ..buf }
     }
 
-    /// A slot for reads, in the arena.
+    /// Returns the place of a slot for reads in the arena.
     pub(super) fn read_buf(&self, slot: Slot, bytes: u32) -> Buf {
         let buf = self.pipeline.read_slot(self.role, slot).slice(0, bytes);
         Buf { offset: self.ring + buf.offset, ..buf }
     }
 
-    /// Where a row of a slice-set lies on the member.
+    /// Returns the sector of a slice-set's row on the member.
     pub(super) fn sector(&self, set: &Set, row: u16) -> u64 {
         let byte = self.pipeline.member_byte(set.stripe, row, set.offset);
         self.data_sector + byte / SECTOR_BYTES
     }
 
-    /// The operation that stores something; `None` for other tasks.
+    /// Returns the operation of a store; `None` for other tasks.
     pub(super) fn store(&self, set: &Set, work: &Work, part: &Part, fua: bool) -> Option<IoOp> {
         match *work {
             Work::Store { row, from, .. } => {

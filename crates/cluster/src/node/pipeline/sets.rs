@@ -12,22 +12,22 @@ use crate::pipeline::PlacedSchedule;
 use crate::schedule::Endpoint;
 use crate::set::{Imm, Pattern, Set};
 
-/// So many parts are kept: what the largest array needs while nobody is missing.
+/// Number of parts that are kept: as many as the largest array needs while no node is missing.
 const KEPT_PARTS: usize = 1 << 12;
 
-/// What came for a slice-set that is not open yet.
+/// Early news of a slice for a slice-set that is not open yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Early {
     pub(super) imm: Imm,
     pub(super) from: Endpoint,
-    /// It came; otherwise it will not come.
+    /// The slice came; otherwise it will not come.
     pub(super) placed: bool,
 }
 
 /// A place for one slice-set.
 #[derive(Debug, Default)]
 struct PositionState {
-    /// Of the latest slice-set.
+    /// Generation of the latest slice-set.
     generation: Option<Generation>,
     open: Option<OpenSet>,
     /// The version of the latest slice-set that was committed, and whether all of it is stored.
@@ -37,7 +37,7 @@ struct PositionState {
     early: Vec<Early>,
 }
 
-/// The positions by number, with what each holds, and the parts that many slice-sets share.
+/// The positions by number, with their state, and the parts that many slice-sets share.
 #[derive(Debug)]
 pub(super) struct Sets {
     positions: Vec<PositionState>,
@@ -61,34 +61,34 @@ impl Sets {
         self.positions.get_mut(number.index())?.open.as_mut()
     }
 
-    /// Those that are open.
+    /// Returns the open slice-sets.
     pub(super) fn iter(&self) -> impl Iterator<Item = &OpenSet> {
         self.positions.iter().filter_map(|position| position.open.as_ref())
     }
 
-    /// All positions.
+    /// Returns all positions.
     pub(super) fn all(&self) -> impl Iterator<Item = Position> + use<> {
         Position::all(0..self.positions.len() as u16)
     }
 
-    /// Versions that were stored last, by position, and whether all of each is stored.
+    /// Returns the versions that were stored last, by position, and whether all of each is stored.
     pub(super) fn stored(&self) -> impl Iterator<Item = (u64, bool)> {
         self.positions.iter().filter_map(|position| position.stored)
     }
 
-    /// Positions with a slice-set, or something of one that comes.
+    /// Returns the positions with a slice-set, or with early slices of one.
     pub(super) fn busy(&self) -> impl Iterator<Item = Position> {
         let busy = |position: &PositionState| position.open.is_some() || !position.early.is_empty();
         let numbered = self.all().zip(&self.positions);
         numbered.filter(move |(_, position)| busy(position)).map(|(number, _)| number)
     }
 
-    /// All that is open waits for the client to decide.
+    /// Returns whether all open slice-sets wait for the client to decide.
     pub(super) fn is_idle(&self) -> bool {
         self.open == 0 || self.iter().all(|set| set.stage == Stage::Prepared)
     }
 
-    /// How many tasks have been started, and are not over; what is not as it has to be.
+    /// Checks the invariants. Returns the number of tasks that are started and not over.
     pub(super) fn check(&self) -> Result<usize, String> {
         if self.iter().count() != self.open {
             return Err(format!("{} sets, counted {}", self.iter().count(), self.open));
@@ -96,13 +96,13 @@ impl Sets {
         self.iter().map(OpenSet::check).sum()
     }
 
-    /// Has a node with a part in a slice-set been told of it before?
+    /// Returns whether this node has been told of a slice-set before.
     pub(super) fn knows(&self, set: &Set) -> bool {
         let position = self.positions.get(set.position.index());
         position.is_some_and(|position| position.generation >= Some(set.generation))
     }
 
-    /// Opens a slice-set; what came for it before.
+    /// Opens a slice-set. Returns its early slices.
     pub(super) fn open(
         &mut self,
         set: Set,
@@ -126,7 +126,7 @@ impl Sets {
         Ok(early)
     }
 
-    /// What this node does in a slice-set.
+    /// Returns the part of this node in a slice-set.
     fn part(&mut self, set: &Set, plan: Arc<PlacedSchedule>, seat: &Seat) -> Arc<Part> {
         let new = || Arc::new(Part::new(plan, seat.role, set.strategy, &set.touched));
         let variant = seat.pipeline.variant(set.stripe);
@@ -137,7 +137,7 @@ impl Sets {
         Arc::clone(self.parts.entry(pattern).or_insert_with(new))
     }
 
-    /// Keeps what comes for a slice-set that is not open yet, if it may be that of this pipeline.
+    /// Keeps an early slice, if the pipeline may expect it.
     pub(super) fn keep(&mut self, early: Early, may: bool, seat: &Seat) -> Result<(), Violation> {
         let number = early.imm.position;
         let position = self.positions.get_mut(number.index());

@@ -1,15 +1,15 @@
-//! A slot for reads: memory of a client, and what goes on there.
+//! Slots for reads: memory of a client, and its state.
 
 use crate::ids::Slot;
 
-/// What a client wants of a part of a volume.
+/// Form in which a client wants a part of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Content,
     Digest,
-    /// A copy in this slot of the node that is to take this one's place.
+    /// A copy in this slot of the node that is to replace this one.
     Copy(Slot),
-    /// The same, and that node is gone: it goes nowhere, though another one may be there by then.
+    /// A copy whose target is gone, and that goes nowhere, even if another target is there by then.
     OrphanedCopy,
 }
 
@@ -30,15 +30,15 @@ pub(super) enum ReadSlot {
     Free,
     /// The store fills it.
     Reading(ReadRequest),
-    /// What it holds becomes its digest.
+    /// The digest of its content is being formed.
     Digesting(ReadRequest),
-    /// It is being put.
+    /// Its content is being put.
     Putting,
-    /// The same, and the next one waits.
+    /// Its content is being put, and the next read waits.
     Queued(ReadRequest),
 }
 
-/// What a slot holds that comes from the node whose place this one is to take.
+/// State of a slot for a copy from the node that this one is to replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopySlot {
     Free,
@@ -46,7 +46,7 @@ pub(super) enum CopySlot {
     Placed,
     /// The client has said, and it has not come yet.
     Requested(StoreCopied),
-    /// It is being stored.
+    /// The copy is being stored.
     Storing,
 }
 

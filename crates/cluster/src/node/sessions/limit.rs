@@ -1,20 +1,21 @@
-//! What clients may say whose key is good for one array alone.
+//! Messages that clients may send whose key is limited to one array.
 
 use braid_array::Refusal;
 
 use crate::node::ids::{ArrayId, text_of};
 use crate::wire::Message;
 
-/// What becomes of a message that such a client may not send.
+/// Consequence of a message that such a client may not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denied {
     /// The request with this tag is refused.
     Refuse(u32),
-    /// The connection ends: no client sends it that means well.
+    /// The connection ends: no well-behaved client sends such a message.
     HangUp,
 }
 
-/// May a client whose key is limited to this array not say this? What is not named here it may not.
+/// Returns the consequence of a message that a client with a key for this array may not send;
+/// `None` if it may. Messages that are not listed here are denied.
 pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
     match message {
         // Of the array, as all that follows a grant.
@@ -65,7 +66,7 @@ pub(super) fn denied(array: &ArrayId, message: &Message) -> Option<Denied> {
     }
 }
 
-/// It is not about this array.
+/// Returns the refusal of a message about something other than this array.
 pub(super) fn beyond(array: ArrayId) -> Refusal {
     let reason = format!("this key is limited to array {}", text_of(array));
     Refusal::new(reason, "use the cluster key")

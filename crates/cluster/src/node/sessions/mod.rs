@@ -1,4 +1,4 @@
-//! Connections: who is at the other end, and what is said there.
+//! Connections: their peers, and the messages on them.
 
 mod limit;
 mod survey;
@@ -16,14 +16,14 @@ use crate::ids::Epoch;
 use crate::set::Set;
 use crate::wire::Message;
 
-/// A refusal with this tag answers no request: it says why the connection ends. A client says so
+/// Tag of a refusal that answers no request, but tells why the connection ends. A client sends one
 /// when it does not take the node back.
 pub const PARTING_TAG: u32 = u32::MAX;
 
-/// Who is at the other end of a connection.
+/// Peer at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conn {
-    /// Has said nothing yet that counts. Its key may be that of one array.
+    /// No message that counts has come yet. The array, if the peer's key is limited to one.
     New(Option<ArrayId>),
     /// A client.
     Client(ClientId),
@@ -33,7 +33,7 @@ pub(super) enum Conn {
     Node(ClientId, Role),
 }
 
-/// What was said on a connection.
+/// Message that has come on a connection.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// A client says this.
@@ -42,11 +42,11 @@ pub(super) enum Heard {
     Join { session: u64, array: ArrayId, role: Role },
     /// A slice will not come from this neighbour of a client's pipeline.
     Missing { client: ClientId, neighbour: Role, imm: u32 },
-    /// This neighbour relays what a client says.
+    /// This neighbour relays a client's message.
     Relayed { client: ClientId, neighbour: Role, set: Set },
 }
 
-/// What is known of a client from the beginning.
+/// Facts about a client from the beginning.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// The array that its key is good for, when that is one alone.
@@ -56,7 +56,7 @@ struct Known {
 
 /// The connections of this node, and the clients: each from its first message until it is gone and
 /// nothing of it is in flight any more. A connection is [`accept`](Self::accept)ed or
-/// [`dialed`](Self::dialed); what comes is [`heard`](Self::heard) until it is
+/// [`dialed`](Self::dialed); its messages are [`heard`](Self::heard) until it is
 /// [`remove`](Self::remove)d.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -70,12 +70,12 @@ impl Sessions {
         self.conns.insert(peer, Conn::New(limit));
     }
 
-    /// This node connects to another.
+    /// Adds a connection that this node makes to another.
     pub(super) fn dialed(&mut self, peer: PeerId, client: ClientId, neighbour: Role) {
         self.conns.insert(peer, Conn::Dialing(client, neighbour));
     }
 
-    /// A connection turns out to be that to a neighbour in a client's pipeline.
+    /// Assigns a connection to a neighbour in a client's pipeline.
     pub(super) fn assign(&mut self, peer: PeerId, client: ClientId, neighbour: Role) {
         self.conns.insert(peer, Conn::Node(client, neighbour));
     }
@@ -84,7 +84,7 @@ impl Sessions {
         self.conns.get(&peer).copied()
     }
 
-    /// A connection is over.
+    /// Removes a connection that is over.
     pub(super) fn remove(&mut self, peer: PeerId) -> Option<Conn> {
         self.conns.remove(&peer)
     }
@@ -93,27 +93,27 @@ impl Sessions {
         self.conns.keys().copied().collect()
     }
 
-    /// Is it a client, or one that is gone, and of which something is in flight or left?
+    /// Returns whether a client is there, or is gone with something in flight or left.
     pub(super) fn knows(&self, client: ClientId) -> bool {
         self.clients.contains_key(&client)
     }
 
-    /// Nothing of a client that is gone is in flight any more.
+    /// Removes a client that is gone, and of which nothing is in flight any more.
     pub(super) fn retire(&mut self, client: ClientId) {
         self.clients.remove(&client);
     }
 
-    /// No client, nor anything of one.
+    /// Returns whether there is no client, nor anything of one.
     pub(super) fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// The array that a client is limited to.
+    /// Returns the array that a client is limited to.
     pub(super) fn limit_of(&self, client: ClientId) -> Option<ArrayId> {
         self.clients.get(&client)?.limit
     }
 
-    /// Takes what has come on a connection; `None` when that is dealt with.
+    /// Takes a message of a connection; returns `None` when it is dealt with.
     pub(super) fn heard(
         &mut self,
         peer: PeerId,
@@ -169,12 +169,12 @@ impl Sessions {
         client
     }
 
-    /// The clients from this number on, and since when each is one.
+    /// Returns the clients from this number on, each with the time of its first message.
     pub(super) fn clients_from(&self, number: u32) -> impl Iterator<Item = (ClientId, Instant)> {
         self.clients.range(ClientId(number)..).map(|(&client, known)| (client, known.since))
     }
 
-    /// What is not as it has to be: `leaves` tells whether a client has left something.
+    /// Checks the invariants; `leaves` returns whether a client has leftovers.
     pub(super) fn check(&self, out: &Out, leaves: impl Fn(ClientId) -> bool) -> Result<(), String> {
         for (peer, conn) in &self.conns {
             let known = match conn {
@@ -194,7 +194,7 @@ impl Sessions {
     }
 }
 
-/// Can a client begin with this message?
+/// Returns whether a client can begin with this message.
 const fn begins(message: &Message) -> bool {
     matches!(
         message,
@@ -210,7 +210,7 @@ const fn begins(message: &Message) -> bool {
     )
 }
 
-/// Says on a connection why it ends, and hangs up.
+/// Tells a connection the reason for its end, and hangs up.
 pub(super) fn hang_up(peer: PeerId, why: Violation, out: &mut Out) {
     out.remark("violation", format!("hung up on a connection: {}", why.0));
     let told = Refusal::new(why.0, "use the same version of braid everywhere");

@@ -1,4 +1,4 @@
-//! What a node says of itself, for administrators.
+//! Status of a node, for administrators.
 
 use braid_array::fabric::Survey;
 
@@ -8,7 +8,7 @@ use crate::node::ids::next_name;
 use crate::node::notes::array_of_note;
 use crate::wire::{Message, VolumeInfo};
 
-/// What the node knows of itself.
+/// The node's facts about itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) node: NodeId,
@@ -18,7 +18,7 @@ pub(crate) struct Facts {
     pub(crate) clients: usize,
 }
 
-/// The answer to `NodeStatus`: the facts, and what was found in the store.
+/// Returns the answer to `NodeStatus`: the facts, and the result of a survey of the store.
 pub(crate) fn node_info(
     tag: u32,
     found: Survey,

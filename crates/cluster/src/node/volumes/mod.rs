@@ -33,7 +33,7 @@ pub(super) struct OpenRequest {
     pub(super) check: Check,
 }
 
-/// What is looked at in a volume before a client gets it.
+/// Check of a volume before a client gets it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Check {
     Nothing,
@@ -67,20 +67,20 @@ struct Looking {
     request: OpenRequest,
 }
 
-/// What a client has to do with volumes.
+/// Relation of a client to the volumes.
 #[derive(Debug, Default)]
 struct User {
-    /// It waits for a volume.
+    /// Waits for a volume.
     asking: bool,
     held: Option<Held>,
     looking: Option<Looking>,
-    /// It is gone, and has left slice-sets which the next client decides about.
+    /// Gone, with leftovers that the next client decides about.
     leftovers: bool,
     /// The last superblock that it read or wrote says that the array is clean.
     clean: bool,
 }
 
-/// What the node has to know.
+/// Event for the node.
 #[derive(Debug)]
 pub(super) enum Event {
     /// The beginning of the superblock of a volume that was looked at for a search; `None` when it
@@ -107,7 +107,7 @@ pub(super) struct Volumes {
 }
 
 impl Volumes {
-    /// None is open. Takes pages from the front of a space.
+    /// Creates an empty collection. Takes pages from the front of a space.
     pub(super) fn new(node: NodeId, space: &mut Scratch) -> Self {
         Self {
             node,
@@ -122,32 +122,32 @@ impl Volumes {
         self.events.pop_front()
     }
 
-    /// No volume is open.
+    /// Returns whether no volume is open.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Does a client write to it?
+    /// Returns whether a client has the volume open for writing.
     pub(super) fn is_written(&self, name: &str) -> bool {
         self.entries.get(name).is_some_and(|entry| entry.writer.is_some())
     }
 
-    /// What a client has open.
+    /// Returns the volume that a client has open.
     pub(super) fn held(&self, client: ClientId) -> Option<&Held> {
         self.users.get(&client)?.held.as_ref()
     }
 
-    /// Does a client wait for a volume?
+    /// Returns whether a client waits for a volume.
     pub(super) fn is_asking(&self, client: ClientId) -> bool {
         self.users.get(&client).is_some_and(|user| user.asking)
     }
 
-    /// How many clients have one open.
+    /// Returns the number of clients with an open volume.
     pub(super) fn holders(&self) -> usize {
         self.users.values().filter(|user| user.held.is_some()).count()
     }
 
-    /// No request waits for a page.
+    /// Returns whether no request waits for a page.
     pub(super) fn is_idle(&self) -> bool {
         self.pages.is_idle()
     }
@@ -156,19 +156,19 @@ impl Volumes {
         self.pages.check(out.pages())
     }
 
-    /// A client is gone, and may have left slice-sets which the next one decides about: then nobody
-    /// else writes to its volume until they are resolved.
+    /// Handles the loss of a client. While leftovers of it exist, no other client gets its volume
+    /// for writing.
     pub(super) fn disconnected(&mut self, client: ClientId, leftovers: bool) {
         self.pages.forget(client);
         self.set_leftovers(client, leftovers);
     }
 
-    /// What a client has left is resolved, or nobody will resolve it.
+    /// Clears the leftovers of a client: they are resolved, or will never be.
     pub(super) fn resolved(&mut self, client: ClientId) {
         self.set_leftovers(client, false);
     }
 
-    /// Does the volume say of the array that it is clean, as this client has left it?
+    /// Returns whether this client leaves a superblock that says clean, and no leftovers.
     pub(super) fn is_clean(&self, client: ClientId) -> bool {
         self.users.get(&client).is_some_and(|user| user.clean && !user.leftovers)
     }

@@ -5,7 +5,7 @@
 //! OpenVolume ─► open ── its superblock is read ─► of the array: as for everybody
 //!                                              └► of none, or another: as if it were not there
 //! ```
-//! Until then the client keeps out nobody, but a client that would remove the volume.
+//! Until then the client keeps no other client out, except for one that would remove the volume.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,23 +20,24 @@ use crate::node::ids::{ArrayId, ClientId, Held, is_of, text_of};
 use crate::node::out::{Flight, Out};
 use crate::wire::Message;
 
-/// As much of a superblock as tells whose it is.
+/// Bytes of a superblock that tell its array.
 const LOOK_BYTES: u32 = 4096;
 
 fn in_use(name: &str) -> Refusal {
     Refusal::new(format!("volume {name} is in use by another client"), "stop that array first")
 }
 
-/// The next client of its array says what becomes of them. That of an array which the node has left
-/// does so as soon as it reaches it; a node that starts again has forgotten them.
+/// Returns the refusal of a volume with leftovers. The next client of their array resolves these.
+/// If the node has left the array, that array's client does so when it reaches the node. A
+/// restarted node has forgotten them.
 fn keeps_leftovers(name: &str) -> Refusal {
     let reason = format!("volume {name} holds writes that a client which is gone left unfinished");
     let next = "assemble its array; if the node is no member of it any more, start it again";
     Refusal::new(reason, next)
 }
 
-/// There is no such volume for the client. Of volumes that are not its own it does not even hear
-/// that they exist.
+/// Returns the refusal of a volume of another array. A limited client does not even learn whether
+/// such a volume exists.
 pub(super) fn not_its_own(array: ArrayId, name: &str) -> Refusal {
     let array = text_of(array);
     let reason =
@@ -45,7 +46,7 @@ pub(super) fn not_its_own(array: ArrayId, name: &str) -> Refusal {
 }
 
 impl Volumes {
-    /// A client wants a volume, whose name is valid.
+    /// Opens a volume, whose name is valid, for a client.
     pub(crate) fn open(&mut self, name: Arc<str>, request: OpenRequest, out: &mut Out) {
         self.users.entry(request.client).or_default().asking = true;
         let Some(entry) = self.entries.get_mut(&name) else {
@@ -77,7 +78,7 @@ impl Volumes {
         }
     }
 
-    /// Whether a client gets a volume that is open, maybe because the client asked for it.
+    /// Decides whether a client gets an open volume, which may have been opened for it.
     pub(super) fn decide(
         &mut self,
         name: &Arc<str>,
@@ -97,7 +98,8 @@ impl Volumes {
         self.look(name, request, volume, out);
     }
 
-    /// Gives a client a volume that is open, and that it may know of, unless somebody has it.
+    /// Gives a client an open volume that it may know of, unless it wants to write and another
+    /// client already does.
     fn give(&mut self, name: &Arc<str>, request: OpenRequest, opened_for_it: bool, out: &mut Out) {
         let OpenRequest { client, tag, write, create, .. } = request;
         let user = self.users.entry(client).or_default();
@@ -131,8 +133,8 @@ impl Volumes {
         out.answer(client, &Message::Volume { tag, bytes: volume.bytes, node, used });
     }
 
-    /// Has a look at a volume for a client. It counts among its users meanwhile, so that the volume
-    /// stays what it is.
+    /// Reads the superblock of a volume for a client. The client counts as a user of the volume
+    /// meanwhile, so that the volume stays open.
     fn look(&mut self, name: &Arc<str>, request: OpenRequest, volume: Volume, out: &mut Out) {
         let OpenRequest { client, tag, .. } = request;
         let looking = Looking { name: Arc::clone(name), request };
@@ -151,8 +153,7 @@ impl Volumes {
         self.pages.request(request, out);
     }
 
-    /// This is where the superblock should be of the volume that is looked at, or it cannot be
-    /// read.
+    /// Takes the bytes at the place of a volume's superblock; `None` if they cannot be read.
     pub(super) fn looked(&mut self, client: ClientId, found: Option<Vec<u8>>, out: &mut Out) {
         if !out.is_here(client) {
             return;
@@ -182,8 +183,8 @@ impl Volumes {
         self.close_if_unused(&name, false, out);
     }
 
-    /// Decides about the requests that wait for a volume that is open. When it is being closed they
-    /// open it again afterwards.
+    /// Decides about the requests that wait for an open volume. If it is being closed, they open it
+    /// again afterwards.
     pub(super) fn admit_waiting(&mut self, name: &Arc<str>, out: &mut Out) {
         while let Some(entry) = self.entries.get_mut(name)
             && matches!(entry.state, State::Open(_))
@@ -193,7 +194,7 @@ impl Volumes {
         }
     }
 
-    /// Closes a volume that nobody uses; removes it when its maker left before it was there.
+    /// Closes an unused volume. Deletes it instead if its maker left before it was there.
     pub(super) fn close_if_unused(&mut self, name: &Arc<str>, made: bool, out: &mut Out) {
         let Some(entry) = self.entries.get_mut(name) else { return };
         let State::Open(volume) = entry.state else { return };

@@ -14,12 +14,12 @@ pub(crate) const MAX_META_BYTES: u32 = 4096;
 /// Pages.
 const PAGES: u64 = 8;
 
-/// What is to be done.
+/// Operation on metadata.
 #[derive(Debug)]
 pub(crate) enum MetaOp {
-    /// Read so many bytes for a message.
+    /// Read this many bytes for a message.
     Read(u32),
-    /// Read so many bytes to see whose the volume is.
+    /// Read this many bytes to find the volume's array.
     Look(u32),
     /// Write these, durably.
     Write(Vec<u8>),
@@ -57,7 +57,7 @@ impl Pages {
         Self { all: free.len(), free, waiting: VecDeque::new() }
     }
 
-    /// Is every page free, but for so many that are in use?
+    /// Checks that every page is free, except for the `used` ones.
     pub(super) fn check(&self, used: usize) -> Result<(), String> {
         let pages = self.free.len() + used;
         if pages != self.all {
@@ -70,7 +70,7 @@ impl Pages {
         self.waiting.is_empty()
     }
 
-    /// A client is gone, or its volume: what still waits is not done.
+    /// Drops the waiting requests of a client that is gone, or has lost its volume.
     pub(super) fn forget(&mut self, client: ClientId) {
         self.waiting.retain(|request| request.client != client);
     }
@@ -80,7 +80,7 @@ impl Pages {
         self.run_ready(out);
     }
 
-    /// A page is not in use any more.
+    /// Releases a page.
     pub(super) fn release(&mut self, page: Buf, out: &mut Out) {
         self.free.push(page);
         self.run_ready(out);

@@ -1,4 +1,4 @@
-//! What clients ask of volumes that they have, and what the executor answers.
+//! Requests of clients for their volumes, and answers of the executor.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::node::out::{Flight, Out};
 use crate::wire::Message;
 
 impl Volumes {
-    /// The executor has carried an operation out.
+    /// Handles a finished operation on a volume.
     pub(crate) fn answered(
         &mut self,
         name: &Arc<str>,
@@ -61,7 +61,7 @@ impl Volumes {
         }
     }
 
-    /// A volume is closed; requests that wait open it again.
+    /// Removes a closed volume; requests that wait open it again.
     fn remove(&mut self, name: &Arc<str>, out: &mut Out) {
         let Some(entry) = self.entries.remove(name) else { return };
         for request in entry.waiting {
@@ -71,7 +71,7 @@ impl Volumes {
         }
     }
 
-    /// The flush before the end is answered.
+    /// Handles the answer of the last flush, and closes the volume.
     pub(crate) fn flushed(&mut self, name: &Arc<str>, ok: bool, out: &mut Out) {
         if !ok {
             let reason = format!("volume {name} cannot be flushed");
@@ -83,7 +83,7 @@ impl Volumes {
         out.volume(Arc::clone(name), VolumeOp::Close { member: volume.member });
     }
 
-    /// A client needs its volume no more, and nothing of it is in flight.
+    /// Releases the volume of a client that needs it no more, and of which nothing is in flight.
     pub(crate) fn release(&mut self, client: ClientId, out: &mut Out) {
         let Some(user) = self.users.remove(&client) else { return };
         let looking = user.looking.map(|Looking { name, .. }| name);
@@ -95,7 +95,7 @@ impl Volumes {
         self.close_if_unused(&name, false, out);
     }
 
-    /// Removes the volume that a client made, if it alone uses it.
+    /// Deletes a client's volume, if no other client uses it.
     pub(crate) fn delete(&mut self, client: ClientId, tag: u32, held: &Held, out: &mut Out) {
         let Some(entry) = self.entries.get_mut(&held.name) else { return };
         if entry.users.len() > 1 {
@@ -113,7 +113,7 @@ impl Volumes {
         }
     }
 
-    /// A client reads or writes a few bytes of its volume.
+    /// Reads or writes a few bytes of a client's volume.
     pub(crate) fn request_meta(
         &mut self,
         client: ClientId,
@@ -148,7 +148,7 @@ impl Volumes {
         self.pages.request(PageRequest { client, tag, member, sector, op }, out);
     }
 
-    /// Bytes were read into a page, or cannot be.
+    /// Handles bytes that were read into a page, or cannot be.
     pub(crate) fn meta_read(&mut self, flight: &Flight, ok: bool, out: &mut Out) {
         let &Flight::MetaRead { client, tag, page, bytes, look } = flight else { return };
         if ok && out.is_here(client) {
@@ -162,7 +162,7 @@ impl Volumes {
         self.pages.release(page, out);
     }
 
-    /// These bytes were read into a page: for the request with this tag, or for a look.
+    /// Takes bytes that were read into a page: for the request with this tag, or for a look.
     pub(crate) fn meta_loaded(
         &mut self,
         client: ClientId,
@@ -181,7 +181,7 @@ impl Volumes {
         self.pages.release(page, out);
     }
 
-    /// A page was written to a volume, or cannot be.
+    /// Handles a page that was written to a volume, or cannot be.
     pub(crate) fn meta_written(
         &mut self,
         client: ClientId,
@@ -194,7 +194,7 @@ impl Volumes {
         self.pages.release(page, out);
     }
 
-    /// What the superblock of a client's volume says, if this is one.
+    /// Notes whether a client's superblock says clean, if these bytes are one.
     fn note_superblock(&mut self, client: ClientId, bytes: &[u8]) {
         if let Some(clean) = says_clean(bytes)
             && let Some(user) = self.users.get_mut(&client)

@@ -1,12 +1,13 @@
-//! Forgetting an array: what this node has granted and was told of it.
+//! Forgetting of an array: this node's grant, and the views that it was told of.
 //!
 //! ```text
 //! Forget ── volumes are listed ── each is looked at ─► none has a member: nor a client the array?
 //!                                                   │                 the vote file is removed
 //!                                                   └► one has, or cannot be read: refused
 //! ```
-//! A node never does so by itself: it may be the only one of a majority that knows of the newest
-//! view, and it knows no other nodes. The client that says it vouches for that.
+//! A node never forgets an array by itself: it may be the only one of a majority that knows of the
+//! newest view, and it knows no other nodes. The client that orders it vouches for the
+//! consequences.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,7 +30,7 @@ pub(crate) struct Search {
     after: Option<String>,
 }
 
-/// What the node has to do for a search.
+/// Next step of a search.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Look at this volume.
@@ -61,7 +62,7 @@ impl Searches {
         self.by_client.insert(client, search);
     }
 
-    /// What comes next; nothing while more volumes are being listed.
+    /// Returns the next step; `None` while more volumes are being listed.
     pub(crate) fn step(&mut self, client: ClientId, out: &mut Out) -> Option<Step> {
         if !out.is_here(client) {
             return None;
@@ -78,7 +79,7 @@ impl Searches {
         None
     }
 
-    /// These are the next volumes.
+    /// Takes the next volumes.
     pub(crate) fn listed(
         &mut self,
         client: ClientId,
@@ -95,7 +96,7 @@ impl Searches {
         }
     }
 
-    /// This is where the superblock of a volume should be, or it cannot be read.
+    /// Takes the bytes at the place of a volume's superblock; `None` if they cannot be read.
     pub(crate) fn looked(
         &mut self,
         client: ClientId,
@@ -124,20 +125,20 @@ impl Searches {
         }
     }
 
-    /// A superblock of this volume was written, maybe after it was looked at.
+    /// Queues another look at this volume, whose superblock was written.
     pub(crate) fn look_again(&mut self, name: &str) {
         for search in self.by_client.values_mut() {
             search.names.push_back(name.to_owned());
         }
     }
 
-    /// A client is gone, or was told that its search has failed.
+    /// Removes the search of a client that is gone, or was told of its failure.
     pub(crate) fn retire(&mut self, client: ClientId) {
         self.by_client.remove(&client);
     }
 
-    /// The search of a client is over. Why its array is not forgotten, if something was written
-    /// meanwhile.
+    /// Ends the search of a client. Returns the reason why its array is not forgotten, if a
+    /// superblock was written meanwhile.
     pub(crate) fn finish(&mut self, client: ClientId) -> Option<Refusal> {
         let search = self.by_client.remove(&client)?;
         let name = search.names.front()?;

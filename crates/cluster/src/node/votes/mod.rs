@@ -1,4 +1,4 @@
-//! What this node has granted, and the views that it was told of.
+//! Votes of this node: its grants, and the views that it was told of.
 
 mod forget;
 
@@ -27,7 +27,7 @@ pub(super) struct Request {
     pub(super) want: Want,
 }
 
-/// What a [`Request`] is for.
+/// Purpose of a [`Request`].
 #[derive(Clone, Debug)]
 pub(super) enum Want {
     /// To be granted this epoch, as this client.
@@ -47,7 +47,7 @@ pub(super) struct Grant {
     pub(super) epoch: Epoch,
 }
 
-/// What the node has to do before the votes go on.
+/// Event that the node handles before the votes continue.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A client was granted an array: older clients of the array are to be ended.
@@ -56,25 +56,25 @@ pub(super) enum Event {
     Forget(Request),
 }
 
-/// How far the vote file of an array is.
+/// State of the vote file of an array.
 #[derive(Debug)]
 enum File {
-    /// It is being read.
+    /// The file is being read.
     Loading,
-    /// It says what the vote says.
+    /// The file agrees with the vote.
     Idle,
-    /// It is about to say this, for a request.
+    /// This vote is being written, for a request.
     Writing(Box<(Vote, Request)>),
-    /// It is being removed, for a request.
+    /// The file is being removed, for a request.
     Removing(Request),
 }
 
 #[derive(Debug)]
 struct Entry {
     vote: Vote,
-    /// Of the newest slot.
+    /// Sequence number of the newest slot.
     sequence: u64,
-    /// There is a file.
+    /// A file exists.
     kept: bool,
     file: File,
     waiting: VecDeque<Request>,
@@ -85,7 +85,8 @@ struct Entry {
 }
 
 /// The votes of this node, one entry for each array that was asked of: the vote as its file has it,
-/// what is under way with the file, and the requests that wait. And what each client was granted.
+/// the operation under way on the file, and the requests that wait. Also holds the grant of each
+/// client.
 ///
 /// ```text
 /// Grant ── the vote file says so ── older clients' pipelines end ── their I/O is over ──► Granted
@@ -111,13 +112,13 @@ impl Votes {
         Self { node, incarnation, entries: BTreeMap::new(), grants: BTreeMap::new() }
     }
 
-    /// What a client was granted.
+    /// Returns the grant of a client.
     pub(super) fn grant_of(&self, client: ClientId) -> Option<Grant> {
         self.grants.get(&client).copied()
     }
 
-    /// Clients that were granted an array before a newer one. One of the same epoch is the same
-    /// client, from before it lost this node.
+    /// Returns the clients that were granted an array before a newer one. A client of the same
+    /// epoch is the same client, before it lost this node.
     pub(super) fn older(&self, grant: Grant, newer: ClientId) -> impl Iterator<Item = ClientId> {
         let older = move |&(&id, of): &(&ClientId, &Grant)| {
             id != newer && of.array == grant.array && of.epoch <= grant.epoch
@@ -125,24 +126,24 @@ impl Votes {
         self.grants.iter().filter(older).map(|(&id, _)| id)
     }
 
-    /// A client is gone, and nothing of it is under way.
+    /// Forgets the grant of a client that is gone, and of which nothing is under way.
     pub(super) fn retire(&mut self, client: ClientId) {
         self.grants.remove(&client);
     }
 
-    /// What the last pipeline of an array has stored here.
+    /// Returns the slice-sets that the last pipeline of an array has stored here.
     pub(super) fn leftovers(&self, array: ArrayId) -> &[Leftover] {
         self.entries.get(&array).map_or(&[], |entry| &entry.leftovers)
     }
 
-    /// A pipeline has ended, and this is what it has stored.
+    /// Keeps the slice-sets that an ended pipeline has stored.
     pub(super) fn keep_leftovers(&mut self, array: ArrayId, leftovers: Vec<Leftover>) {
         if let Some(entry) = self.entries.get_mut(&array) {
             entry.leftovers = leftovers;
         }
     }
 
-    /// A client wants something that the vote file has to say first.
+    /// Queues a request that the vote file has to answer.
     pub(super) fn request(&mut self, array: ArrayId, request: Request, out: &mut Out) {
         if let Some(entry) = self.entries.get_mut(&array) {
             return entry.waiting.push_back(request);
@@ -165,7 +166,7 @@ impl Votes {
         out.note(Flight::VoteRead { array }, op);
     }
 
-    /// The vote file is read; `None` when it cannot be.
+    /// Takes the content of a vote file; `None` when it cannot be read.
     pub(super) fn read(&mut self, array: ArrayId, bytes: Option<&[u8]>, out: &mut Out) {
         let Some(entry) = self.entries.get_mut(&array) else { return };
         if let Some(bytes) = bytes {
@@ -181,8 +182,8 @@ impl Votes {
         }
     }
 
-    /// Goes on with the requests that wait, one after the other, until the file is busy, none
-    /// waits, or the node has something to do first.
+    /// Answers the waiting requests, one after the other, until the file is busy, none waits, or
+    /// the node has to handle an event first.
     pub(super) fn run_ready(&mut self, array: ArrayId, out: &mut Out) -> Option<Event> {
         loop {
             let entry = self.entries.get_mut(&array)?;
@@ -238,7 +239,7 @@ impl Votes {
         }
     }
 
-    /// The vote file says what it should, or not.
+    /// Handles a finished write of the vote file.
     pub(super) fn written(&mut self, array: ArrayId, ok: bool, out: &mut Out) -> Option<Event> {
         let entry = self.entries.get_mut(&array)?;
         let File::Writing(writing) = std::mem::replace(&mut entry.file, File::Idle) else {
@@ -293,8 +294,8 @@ impl Votes {
         self.remove(array, out);
     }
 
-    /// The vote file is gone for good, or not: then what it said still holds, as it may be there
-    /// again when the node starts again.
+    /// Handles a finished removal of the vote file. If it failed the vote still holds, as the file
+    /// may be there again when the node restarts.
     pub(super) fn removed(&mut self, array: ArrayId, ok: bool, out: &mut Out) {
         let Some(entry) = self.entries.get_mut(&array) else { return };
         let File::Removing(Request { client, tag, .. }) =
@@ -311,7 +312,8 @@ impl Votes {
         out.confirm(client, tag);
     }
 
-    /// There is nothing to know of an array any more; requests that wait begin with that.
+    /// Removes the entry of an array of which nothing is known any more; waiting requests begin
+    /// anew.
     fn remove(&mut self, array: ArrayId, out: &mut Out) {
         let Some(entry) = self.entries.remove(&array) else { return };
         for request in entry.waiting {
@@ -342,7 +344,7 @@ impl Votes {
     }
 }
 
-/// The vote that a request asks for; `None` when the vote that stands is newer.
+/// Returns the vote that a request asks for; `None` when the present vote is newer.
 fn changed(
     array: ArrayId,
     entry: &Entry,

@@ -15,8 +15,8 @@ struct Hop {
     diagonal: u16,
 }
 
-/// For each row, who sends its block raw to whom: to a node in both its row and its diagonal, the
-/// senders, the receivers and the diagonals all distinct.
+/// Returns, for each row, the sender and the receiver of its raw block. The receiver is a node in
+/// both its row and its diagonal; the senders, the receivers and the diagonals are all distinct.
 pub(super) fn first_hops(xor2d: &Xor2d) -> Vec<(Role, Role)> {
     let m = xor2d.m;
     if m == 3 {
@@ -47,7 +47,7 @@ fn hops_of_row(xor2d: &Xor2d, row: u16) -> Vec<Hop> {
     hops
 }
 
-/// Greedy, the row with the fewest choices first. Which of them it takes depends on the attempt.
+/// Chooses greedily, the row with the fewest choices first. The attempt determines the choices.
 fn choose(choices: &[Vec<Hop>], attempt: usize) -> Option<Vec<Hop>> {
     let mut left: Vec<Vec<Hop>> = choices.to_vec();
     let mut chosen: Vec<Option<Hop>> = vec![None; choices.len()];

@@ -1,4 +1,4 @@
-//! What nodes say of their parts of slice-sets, and what becomes of those that are lost.
+//! Answers of nodes on their parts of slice-sets, and handling of their losses.
 
 use braid_array::figures::Kind;
 use braid_array::{Refusal, Role};
@@ -12,14 +12,14 @@ use crate::wire::Message;
 
 const SEE_ITS_LOG: &str = "see the log of its node";
 
-/// A node's store fails what a slice-set needs of it.
+/// Failure of a node's store that a slice-set needs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct StoreFault {
-    /// It has no room.
+    /// The store has no room.
     pub(in crate::client) no_room: bool,
 }
 
-/// What a node says of its part of a slice-set, when that is prepared or cannot be.
+/// Answer of a node on its part of a slice-set: prepared, or failed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::client) struct Prepared {
     pub(in crate::client) role: Role,
@@ -33,7 +33,7 @@ pub(in crate::client) struct Prepared {
 }
 
 impl Sets {
-    /// A node has the new content of its part of a slice-set, or cannot have it.
+    /// Takes the answer of a node that has prepared its part of a slice-set, or cannot.
     pub(in crate::client) fn prepared(&mut self, cx: &mut Cx<'_>, prepared: Prepared) {
         let Prepared { role, position, generation, ok, fault, cut_off } = prepared;
         if !self.said(cx, role, position, generation, Stage::Preparing) {
@@ -55,9 +55,9 @@ impl Sets {
         self.advance(cx, position);
     }
 
-    /// A node's store fails what a slice-set needs of it. The node goes. If the array could not do
-    /// without it, that is so where it has no room alone: then the array waits for that, as for a
-    /// node that is away. What cannot be read stays so, and that write alone fails.
+    /// Handles a failure of a node's store. The node is failed, unless the array needs it. A node
+    /// that is needed is failed only for lack of room: then the array waits for it, as for an
+    /// absent node. An unreadable block stays unreadable, and only the write fails.
     fn has_a_fault(&mut self, cx: &mut Cx<'_>, role: Role, position: Position, fault: StoreFault) {
         if cx.members.id(role).is_some_and(|id| cx.keeper.needs(id)) && !fault.no_room {
             if let Some(open) = self.open.get_mut(&position) {
@@ -73,10 +73,10 @@ impl Sets {
         cx.out.lose_store(role, why);
     }
 
-    /// Some nodes that are there are not connected to each other. The one is lost that most others
-    /// do not see, so that the rest all see each other, and of two rather one that is being
-    /// rebuilt; unless the array could not do without it. One at a time: who is next depends on
-    /// what the array can do without then.
+    /// Fails one of the nodes that are not connected to each other: the one that most others do not
+    /// see, so that the rest all see each other. If two are equal, a node that is being rebuilt
+    /// goes first. Nodes that the array needs are spared. One node is failed at a time, as the next
+    /// choice depends on the members that the array needs then.
     pub(in crate::client::engine) fn lose_cut_off(&mut self, cx: &mut Cx<'_>) {
         if !self.cut_off_due {
             return;
@@ -95,12 +95,12 @@ impl Sets {
         }
     }
 
-    /// A node is wired anew: of the one before it nobody complains any more.
+    /// Forgets complaints about a role whose node is wired anew.
     pub(in crate::client) fn is_connected(&mut self, role: Role) {
         self.cut_off.retain(|&(a, b)| a != role && b != role);
     }
 
-    /// A node has finished its part.
+    /// Takes the answer of a node that has finished its part.
     pub(in crate::client) fn finished(
         &mut self,
         cx: &mut Cx<'_>,
@@ -124,7 +124,7 @@ impl Sets {
         self.advance(cx, position);
     }
 
-    /// Takes note that a node has said what was waited for at this stage; was it?
+    /// Notes the answer of a node at this stage. Returns whether it was awaited.
     fn said(
         &mut self,
         cx: &mut Cx<'_>,
@@ -143,7 +143,7 @@ impl Sets {
         said
     }
 
-    /// Nothing is waited for any more from a node that is lost.
+    /// Stops waiting for a lost node.
     pub(in crate::client::engine) fn without(&mut self, cx: &mut Cx<'_>, role: Role) {
         self.commits.forget(role);
         let positions: Vec<Position> = self.positions().collect();
@@ -160,9 +160,9 @@ impl Sets {
         }
     }
 
-    /// Two nodes are not connected any more: what the one was to relay may not reach the other.
-    /// Each says so when it notices, and the one that does not relay may do so before it is to be
-    /// told.
+    /// Handles a lost connection between two nodes: a relayed message may not have reached the
+    /// other. Each of the two reports it, and the one that does not relay may report before the
+    /// relayed message is due.
     pub(in crate::client::engine) fn neighbour_lost(
         &mut self,
         cx: &mut Cx<'_>,
@@ -174,8 +174,8 @@ impl Sets {
         }
     }
 
-    /// If it is this node that relays a slice-set, those hear of it directly that have not said
-    /// anything yet. They may have heard of it.
+    /// Sends `BeginSet` directly to the nodes that have not answered, if this node relays the
+    /// slice-set. Some of them may have received it already.
     fn without_relay(&mut self, cx: &mut Cx<'_>, position: Position, relay: Role) {
         let Some(open) = self.open.get_mut(&position) else { return };
         if open.stage != Stage::Preparing || open.relay != Some(relay) {
@@ -189,17 +189,17 @@ impl Sets {
         }
     }
 
-    /// Does anything wait until all losses are carried out?
+    /// Returns whether anything waits until all losses are carried out.
     pub(in crate::client) const fn wait_for_losses(&self) -> bool {
         self.waits_for_losses || self.cut_off_due
     }
 
-    /// May any wait until superblocks tell of those who were lost?
+    /// Returns whether slice-sets may wait until superblocks record the losses.
     pub(in crate::client::engine) const fn wait_until_told(&self) -> bool {
         self.waits_until_told
     }
 
-    /// All losses are carried out: goes on with what waited for that. Was there any?
+    /// Continues slice-sets after all losses are carried out. Returns whether any waited for that.
     pub(in crate::client::engine) fn losses_carried_out(&mut self, cx: &mut Cx<'_>) -> bool {
         if !std::mem::take(&mut self.waits_for_losses) {
             return false;
@@ -209,8 +209,8 @@ impl Sets {
         true
     }
 
-    /// What waited for the superblocks is committed or ends, now that they tell of those who were
-    /// lost. Is there any?
+    /// Commits or ends the slice-sets that waited for superblocks to record the losses. Returns
+    /// whether there are any.
     pub(in crate::client::engine) fn losses_told(&mut self, cx: &mut Cx<'_>) -> bool {
         if !std::mem::take(&mut self.waits_until_told) {
             return false;

@@ -1,8 +1,8 @@
-//! Which slice-sets are committed, until the nodes are told.
+//! Committed slice-sets, until the nodes are told.
 //!
-//! What is committed is answered, and in the memory of all that have a part in it: that it is
-//! stored is seldom waited for. So a node is told with the next slice-set that the client opens
-//! there, and both are woken up once for the two.
+//! A committed slice-set is answered, and in the memory of all nodes with a part in it. Its end on
+//! the stores is seldom awaited. So a node is told together with the next slice-set that the client
+//! opens there, and both wake up once for the two.
 
 use braid_array::{Instant, Role};
 
@@ -14,10 +14,10 @@ use crate::ids::{Generation, Position};
 use crate::set::Roles;
 use crate::wire::Message;
 
-/// So long a node is not told, if it is told of no slice-set.
+/// Time for which `Commit` is held back when no new slice-set goes to a node.
 const HOLD_MILLIS: u64 = 4;
 
-/// What a node has not been told yet.
+/// Commits that a node has not been told of yet.
 #[derive(Clone, Debug, Default)]
 struct Waiting {
     sets: Vec<(Position, Generation)>,
@@ -25,13 +25,13 @@ struct Waiting {
     since: Option<Instant>,
 }
 
-/// By role, what is to be committed there.
+/// By role, the commits that are to be sent.
 #[derive(Debug)]
 pub(super) struct Commits {
     waiting: Vec<Waiting>,
-    /// Roles that hear of a slice-set in this turn.
+    /// Roles that are told of a new slice-set in this turn.
     told: Roles,
-    /// Somebody waits for the end of one.
+    /// A request waits for the end of a slice-set.
     pub(super) hurry: bool,
 }
 
@@ -41,7 +41,7 @@ impl Commits {
         Self { waiting, told: Roles::NONE, hurry: false }
     }
 
-    /// A node is to store its part of a slice-set.
+    /// Adds a commit for a node.
     pub(super) fn add(
         &mut self,
         role: Role,
@@ -54,19 +54,19 @@ impl Commits {
         waiting.since.get_or_insert(now);
     }
 
-    /// A node is told of a slice-set: what is committed goes with that.
+    /// Notes that a node is told of a slice-set: its commits go along.
     pub(super) fn go_with(&mut self, role: Role) {
         self.told.insert(role);
     }
 
-    /// A node is lost.
+    /// Forgets the commits of a lost node.
     pub(super) fn forget(&mut self, role: Role) {
         if let Some(waiting) = self.waiting.get_mut(role.index()) {
             *waiting = Waiting::default();
         }
     }
 
-    /// When the next node is told, if nothing else happens.
+    /// Returns the time when the next node is told, if nothing else happens.
     pub(super) fn due(&self) -> Option<Instant> {
         let since = self.waiting.iter().filter_map(|waiting| waiting.since).min();
         since.map(|since| since.plus_millis(HOLD_MILLIS))
@@ -74,9 +74,9 @@ impl Commits {
 }
 
 impl Sets {
-    /// Tells nodes which slice-sets are committed: all of them, or, while nobody waits for these to
-    /// be stored and they `may_wait`, those that hear of another slice-set now, or have not for
-    /// long.
+    /// Sends nodes their commits. All of them are sent, unless they `may_wait` and no request waits
+    /// for the end of one: then only to nodes that are told of another slice-set now, or whose
+    /// commits have waited long enough.
     pub(in crate::client::engine) fn send_commits(&mut self, cx: &mut Cx<'_>, may_wait: bool) {
         let told = std::mem::take(&mut self.commits.told);
         let hurry = std::mem::take(&mut self.commits.hurry);
@@ -99,7 +99,7 @@ impl Sets {
         }
     }
 
-    /// Does a read or a write wait for what is committed to be stored?
+    /// Returns whether a read or a write waits for a committed slice-set to be stored.
     fn are_wanted(&self, cx: &Cx<'_>) -> bool {
         let is_wanted = |key: Key| {
             let area = cx.shared.areas.get(key);

@@ -1,4 +1,4 @@
-//! What the client does for a slice-set, which is the same for many.
+//! Outline of a slice-set: the client's share of the work, equal for many slice-sets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use crate::pipeline::PlacedSchedule;
 use crate::schedule::Endpoint;
 use crate::set::{Pattern, Roles, Set};
 
-/// So many are kept.
+/// Number of outlines kept.
 const KEPT: usize = 1 << 12;
 
-/// Who has a part in a slice-set, and what of it the client sends.
+/// Nodes with a part in a slice-set, and the slices that the client sends.
 #[derive(Debug)]
 pub(super) struct Outline {
     pub(super) parts: Roles,
     /// By transfer.
     pub(super) sent: Vec<(usize, Content)>,
-    /// If all slices go to one node, which needs none of another node's, and all others with a part
-    /// get theirs from that: this one. It tells them of the slice-set with the slice, so that they
-    /// are woken up once for both.
+    /// The relay, if there is one: all slices go to this node, which needs none of another node's,
+    /// and all other nodes with a part get theirs from it. The relay forwards `BeginSet` along with
+    /// the slice, so that these nodes wake up once for both.
     pub(super) relay: Option<Role>,
-    /// By role, how many blocks it stores.
+    /// By role, the number of blocks that it stores.
     pub(super) stores: Vec<u16>,
 }
 
-/// Those of slice-sets that are alike.
+/// Outlines of slice-sets, by pattern.
 #[derive(Debug, Default)]
 pub(super) struct Outlines {
     known: BTreeMap<Pattern, Arc<Outline>>,
 }
 
 impl Outlines {
-    /// That of a slice-set with this plan, over a stripe of this variant.
+    /// Returns the outline of a slice-set with this plan, over a stripe of this variant.
     pub(super) fn of(&mut self, set: &Set, variant: u16, plan: &PlacedSchedule) -> Arc<Outline> {
         let new = || Arc::new(Outline::new(set, plan));
         let Some(pattern) = set.pattern(variant) else { return new() };

@@ -1,5 +1,4 @@
-//! How long data are on their way to the nodes, and so how short slices are to be for a writer that
-//! waits.
+//! Transfer time of data to the nodes, and the resulting length of slices for a writer that waits.
 
 use braid_array::Instant;
 
@@ -9,30 +8,30 @@ const LONG_NANOS: u64 = 500_000;
 const BLOCK_BYTES: u32 = 4096;
 const MIB: u64 = 1 << 20;
 
-/// When the last byte of a write has left the client, its slice still goes from node to node, three
-/// hops in all, and if the writer waits for the answer nothing else is sent meanwhile. So the
-/// slice-sets of such a write are sent in parts, of which a slice takes half a millisecond at most
-/// for a hop; and each part has another encoder, so that what one encoder receives and sends is not
-/// what all wait for. Each part costs messages: over fast links, where a whole slice takes no
+/// Transfer times of writes. When the last byte of a write has left the client, its slice still
+/// goes from node to node, three hops in all; a writer that waits for the answer sends nothing
+/// meanwhile. So the slice-sets of such a write are sent in parts, of which a slice takes half a
+/// millisecond at most for a hop. Each part has another encoder, so that no single encoder's link
+/// limits the write. Each part costs messages: over fast links, where a whole slice takes no
 /// longer, nothing is cut.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// So much that was sent in one go tells something.
+    /// Bytes sent in one go that are enough for a measurement.
     enough_bytes: u64,
-    /// When the first was sent of what is on its way, and how much that is.
+    /// Start of the current transfer, and its bytes.
     begun: Instant,
     bytes: u64,
-    /// What a MiB takes, the way through the nodes included; the least of late.
+    /// Time for a MiB, including the way through the nodes; the recent minimum.
     nanos_per_mib: u64,
 }
 
 impl Pace {
-    /// Nothing is known. `enough_bytes`: what tells something when it was sent in one go.
+    /// Starts without a measurement. `enough_bytes`: bytes sent in one go that are enough for one.
     pub(super) const fn new(enough_bytes: u64) -> Self {
         Self { enough_bytes, begun: Instant(0), bytes: 0, nanos_per_mib: 0 }
     }
 
-    /// Data are sent; `alone` when no other are on their way.
+    /// Notes that data is sent; `alone` when no other data is on its way.
     pub(super) const fn sent(&mut self, now: Instant, bytes: u64, alone: bool) {
         if alone {
             (self.begun, self.bytes) = (now, 0);
@@ -40,7 +39,7 @@ impl Pace {
         self.bytes += bytes;
     }
 
-    /// All that was sent has arrived, and parities are made of it.
+    /// Notes that all data sent has arrived, and parities are made of it.
     pub(super) fn arrived(&mut self, now: Instant) {
         let Self { enough_bytes, begun, bytes, nanos_per_mib } = *self;
         if bytes < enough_bytes {
@@ -53,7 +52,7 @@ impl Pace {
         self.bytes = 0;
     }
 
-    /// How long the parts are to be of a slice-set that somebody waits for.
+    /// Returns the length of the parts of a slice-set whose writer waits.
     pub(super) fn part(&self, len: u32) -> u32 {
         let takes = |len: u32| u64::from(len).saturating_mul(self.nanos_per_mib) / MIB;
         let mut part = len;
@@ -71,7 +70,7 @@ mod tests {
     const MILLI: u64 = 1_000_000;
     const ENOUGH_BYTES: u64 = 256 << 10;
 
-    /// A pace at which 768 KiB take so long.
+    /// Returns a pace at which 768 KiB take this long.
     fn measured(pace: &mut Pace, millis: u64) {
         pace.sent(Instant(7 * MILLI), 512 << 10, true);
         pace.sent(Instant(8 * MILLI), 256 << 10, false);

@@ -1,5 +1,5 @@
-//! The slices of a slice-set: lost blocks are brought back, the new content of each block is put
-//! together, parities of the client's are formed, and all of it is sent.
+//! The slices of a slice-set: lost blocks are restored, the new content of each block is put
+//! together, client-made parities are formed, and all of it is sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::set::{Imm, Roles, WriteStrategy};
 use crate::wire::Message;
 
 impl Sets {
-    /// Opens a slice-set at its position, with buffers for what it needs.
+    /// Opens a slice-set at its position, with its buffers.
     pub(in crate::client::engine) fn open(
         &mut self,
         cx: &mut Cx<'_>,
@@ -98,7 +98,7 @@ impl Sets {
         }
     }
 
-    /// A lost block is back, or cannot be had.
+    /// Takes a restored lost block, or the failure to restore it.
     pub(in crate::client::engine) fn fetched(
         &mut self,
         cx: &mut Cx<'_>,
@@ -125,7 +125,7 @@ impl Sets {
         }
     }
 
-    /// When all new content is in one piece, data go out, and parities of ours are formed.
+    /// Sends data and forms client-made parities once all new content is in one piece.
     fn flow(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         if open.computing > 0 || open.fetching > 0 {
@@ -164,7 +164,7 @@ impl Sets {
         self.advance(cx, position);
     }
 
-    /// Forms what lost blocks differ by, which goes into sums in place of what they are to hold.
+    /// Forms the differences of lost blocks, which go into sums in place of the new content.
     fn differ(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         let olds = std::mem::take(&mut open.olds);
@@ -228,7 +228,7 @@ impl Sets {
         cx.out.push(Action::Fabric(FabricOp::Put { io, peer, from, to, imm }));
     }
 
-    /// What did not arrive is told by the node, or by its loss.
+    /// Ends a put. A slice that did not arrive is reported by its node, or by the loss of the node.
     pub(in crate::client::engine) fn put_done(&mut self, cx: &mut Cx<'_>, position: Position) {
         self.unsent -= 1;
         let Some(open) = self.open.get_mut(&position) else { return };

@@ -9,7 +9,7 @@ use crate::ids::Position;
 use crate::wire::Message;
 
 impl Sets {
-    /// Does the next thing with a slice-set when nothing is under way that has to be over before.
+    /// Executes the next step of a slice-set once nothing under way has to end before.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, position: Position) {
         if cx.out.has_losses() {
             self.waits_for_losses = true;
@@ -46,8 +46,8 @@ impl Sets {
         }
     }
 
-    /// Tells the keeper that all have stored a slice-set, and ends it; where it makes known what
-    /// members did not know, when their bad-block logs say so.
+    /// Tells the keeper that all have stored a slice-set, and ends it. A slice-set that makes
+    /// unknown blocks known ends only after the bad-block logs record that.
     fn note_stored(&mut self, cx: &mut Cx<'_>, position: Position) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.noted = true;
@@ -61,7 +61,7 @@ impl Sets {
         }
     }
 
-    /// All have the new content: it takes the place of the old.
+    /// Commits a slice-set: all have the new content, which replaces the old.
     fn commit(&mut self, cx: &mut Cx<'_>, position: Position, told: bool) {
         let Some(open) = self.open.get_mut(&position) else { return };
         open.stage = Stage::Committing;

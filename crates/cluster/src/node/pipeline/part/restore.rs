@@ -1,4 +1,4 @@
-//! What one node does in a slice-set that gives a role its blocks back.
+//! Tasks of one node in a slice-set that gives a role its blocks back.
 
 use braid_array::Role;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Part {
 }
 
 impl Builder<'_> {
-    /// Adds what the node holds to what came, and sends the sum on.
+    /// Adds the node's own content to the arrived sum, and sends the sum on.
     fn link(&mut self, transfer: usize, link: &Link) {
         let mut after: Vec<u16> = link.own.iter().map(|&(row, _)| self.old(row)).collect();
         let from = match (link.before, &link.own[..]) {
