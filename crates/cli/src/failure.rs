@@ -1,5 +1,4 @@
-//! Why a command did not do what was asked, in the one form in which it is said:
-//! `braid: OPERATION OBJECT: REASON; NEXT STEP`.
+//! Failure of a command, in the one form of messages: `braid: OPERATION OBJECT: REASON; NEXT STEP`.
 
 use std::fmt;
 
@@ -7,7 +6,7 @@ use braid_array::refusal::{Next, Refusal};
 
 use crate::invocation::next_step;
 
-/// What ends a command early.
+/// Reason for ending a command early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// To be said in one line on stderr.
@@ -16,7 +15,7 @@ pub enum Failure {
     Silent(u8),
 }
 
-/// What is said of a failure.
+/// Content of a failure's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The command, mostly.
@@ -52,7 +51,7 @@ impl Failure {
         Self::Said(Box::new(Said { operation, object, why: why.into(), code: Self::REFUSED }))
     }
 
-    /// Why, without what to do.
+    /// Returns the reason without the next step.
     pub(crate) fn reason(&self) -> &str {
         match self {
             Self::Said(said) => &said.why.reason,
@@ -91,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// Why, without what was to be done.
+    /// Returns the reason and next step, without operation and object.
     pub(crate) fn into_refusal(self) -> Refusal {
         match self {
             Self::Said(said) => said.why,

@@ -56,7 +56,7 @@ fn spelled(invocation: &Invocation, more: &str) -> String {
     }
 }
 
-/// How to assemble, each option with a space in front.
+/// Returns the options of an assembly, each with a space in front.
 fn flags(options: Options) -> String {
     let flags =
         [(options.read_only, " --readonly"), (options.run, " --run"), (options.force, " --force")];

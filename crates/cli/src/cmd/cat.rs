@@ -133,7 +133,7 @@ fn stdout_failure(object: &str, error: &io::Error) -> Failure {
     Failure::refused("cat", object, reason, "make room and try again")
 }
 
-/// What was asked for of an array of this size: offset and length.
+/// Returns offset and length of the requested range in an array of this size.
 fn range(object: &str, size_bytes: u64, args: &CatArgs) -> Result<(u64, u64), Failure> {
     let offset = args.offset.map_or(0, |size| size.0);
     let left = size_bytes.checked_sub(offset);
@@ -173,14 +173,14 @@ fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure
     stdout.flush().map_err(|error| stdout_failure(name, &error))
 }
 
-/// How members are made readable.
+/// Options for making members readable.
 struct Start<'a> {
     object: &'a str,
     force: bool,
     reshape: &'a ReshapeArgs,
 }
 
-/// What is read.
+/// Readable form of an array.
 enum Readable {
     Config(Box<Config>),
     Halfway(Box<Halfway>),
@@ -213,14 +213,14 @@ impl Start<'_> {
         opened.map_err(|why| Failure::explained("cat", self.object, why))
     }
 
-    /// What the array of these members is called by its superblocks.
+    /// Returns the name in the superblocks of these members.
     fn name(&self, found: &[Found]) -> String {
         let superblock = found.iter().find_map(|one| one.candidate.superblock.as_ref().ok());
         let name = superblock.map(|superblock| short_name(&superblock.name()).to_owned());
         name.filter(|name| !name.is_empty()).unwrap_or_else(|| self.object.to_owned())
     }
 
-    /// What an array is called as a member of another one.
+    /// Returns the name of an array as a member of another array.
     fn title(&self, found: &[Found], index: usize) -> String {
         let mut superblocks = found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
         let title = superblocks.next().map(Superblock::title);
@@ -310,7 +310,7 @@ impl Start<'_> {
         Refusal { next, ..why }
     }
 
-    /// How these candidates start for reading.
+    /// Returns the configuration with which these candidates start for reading.
     fn config(&self, candidates: Vec<Candidate>) -> Result<Config, Refusal> {
         match self.start(candidates)? {
             Readable::Config(config) => Ok(*config),
@@ -340,7 +340,7 @@ impl Start<'_> {
     }
 }
 
-/// Who wants to read is not told to assemble, but where only an array that is written to helps.
+/// Replaces advice to assemble read-only by `braid cat`. Advice that needs a writable array stays.
 fn to_read(mut next: Next) -> Next {
     if let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref()
         && options.read_only

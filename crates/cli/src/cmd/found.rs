@@ -15,7 +15,7 @@ use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::shape::short_name;
 
-/// What members are opened for.
+/// Purpose of opening members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use<'a> {
     /// To be looked at, whoever uses them.
@@ -105,7 +105,8 @@ impl Named {
     }
 }
 
-/// Is it a member rather than a name? It is when it has a slash, or names a file or device.
+/// Returns whether the word is a member rather than a name: a word with a slash or the prefix
+/// `mem:`, or the name of a file or device.
 pub(super) fn is_member(word: &str) -> bool {
     let file = MemberName::of(Path::new(word)).file;
     let is_device = || std::fs::metadata(file).is_ok_and(|data| !data.is_dir());
@@ -161,14 +162,14 @@ pub(super) fn open_all(
     Ok(devices.into_iter().map(read).collect())
 }
 
-/// What holds superblocks under these names: partitions in the place of disks that have a
-/// partition table, and no superblock of their own.
+/// Returns the holders of superblocks under these names. A disk with a partition table, and without
+/// a superblock of its own, is replaced by its partitions.
 pub(super) fn inside(names: &[PathBuf]) -> Vec<PathBuf> {
     names.iter().flat_map(|name| member::inside(name)).collect()
 }
 
-/// Opens whatever can be looked at and reads its metadata; the rest with the reasons. What comes
-/// twice is looked at once.
+/// Opens the readable paths and reads their metadata. Returns the other paths with the reasons. A
+/// repeated path is examined once.
 pub(super) fn look(paths: &[PathBuf]) -> (Vec<Found>, Vec<member::OpenError>) {
     look_as(paths, Use::Look)
 }
@@ -272,7 +273,8 @@ pub(super) fn to_use(found: Vec<Found>, is_read: bool) -> (Vec<Found>, Vec<Strin
     (found, remarks, any_cut)
 }
 
-/// Decides who is in. What only nodes can run is told from what nobody knows.
+/// Decides which members are attached. A level that only nodes run is refused with a reason of its
+/// own.
 pub(super) fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
     let mut assembly = assemble::decide(candidates, options);
     let xor2d = assembly.newest.as_ref().is_some_and(|sb| sb.level == XOR2D_MD_LEVEL);
@@ -341,7 +343,7 @@ pub(super) fn scan(
     Ok(arrays.into_iter().map(|(_, members)| members).collect())
 }
 
-/// Among all devices of a machine some cannot be opened or read. Nobody knows what lies there.
+/// Count of block devices that cannot be opened or read, and whose content is therefore unknown.
 #[derive(Debug)]
 pub(super) struct Unread {
     devices: usize,
@@ -350,7 +352,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Of so many devices.
+    /// Starts a count over this number of devices.
     pub(super) const fn of(devices: usize) -> Self {
         Self { devices, unread: 0, first: None }
     }
@@ -374,7 +376,7 @@ impl Unread {
     }
 }
 
-/// What helps where devices cannot be read. Root gains nothing by being root.
+/// Returns advice for unreadable devices. Root is not advised to run as root.
 const fn where_to_look(is_root: bool) -> &'static str {
     if is_root {
         "name the members, or see the kernel's log for what is wrong with them"
@@ -383,7 +385,7 @@ const fn where_to_look(is_root: bool) -> &'static str {
     }
 }
 
-/// Is this the name of the array, with the host in front or without, or its UUID?
+/// Returns whether this is the name of the array, with or without the host in front, or its UUID.
 pub(super) fn is_called(superblock: &Superblock, name: &str) -> bool {
     let full = superblock.name();
     let digits = |text: &str| text.replace([':', '-'], "").to_ascii_lowercase();
@@ -410,7 +412,8 @@ pub(super) fn by_name(operation: &str, name: &str, words: &str) -> Result<Vec<Pa
     }
 }
 
-/// The devices of each array. What has no superblock counts to the first, which will refuse it.
+/// Groups the devices by array. Devices without a superblock join the first group, and lead to its
+/// refusal.
 pub(super) fn groups(found: Vec<Found>) -> Vec<Vec<Found>> {
     let mut groups: Vec<(Option<[u8; 16]>, Vec<Found>)> = Vec::new();
     for one in found {

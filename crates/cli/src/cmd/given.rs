@@ -1,4 +1,4 @@
-//! What was typed about members beside their names: commands that are advised need it again.
+//! Options typed for members in addition to their names. Advised commands repeat them.
 
 use std::path::Path;
 

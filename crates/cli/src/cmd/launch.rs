@@ -53,7 +53,7 @@ fn ended(operation: &str, object: &str, status: ExitStatus) -> Failure {
     }
 }
 
-/// How an array is served.
+/// Options for serving an array.
 #[derive(Debug)]
 pub(super) struct How {
     pub(super) exports: Vec<ExportSpec>,
@@ -96,8 +96,8 @@ pub(super) fn serve(
     braid_host::serve::serve(serving, ready).map_err(|why| Failure::explained(operation, name, why))
 }
 
-/// What was typed after `--export`. What everybody on a network could write to is refused unless
-/// that is meant.
+/// Parses the words after `--export`. Writable exports open to a whole network are refused unless
+/// `insecure` is set.
 pub(super) fn exports(
     operation: &str,
     typed: &[String],
@@ -159,7 +159,8 @@ pub(super) fn is_secure(export: &ExportSpec) -> Result<(), Refusal> {
     }
 }
 
-/// Only this machine can connect there. What is no address is refused elsewhere.
+/// Returns whether only this machine can connect to the address. An invalid address returns true
+/// and is refused elsewhere.
 pub(super) fn is_loopback(address: &str) -> bool {
     let addresses = address.to_socket_addrs();
     addresses.map_or(true, |mut all| all.all(|address| address.ip().is_loopback()))

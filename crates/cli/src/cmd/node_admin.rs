@@ -25,13 +25,13 @@ use crate::output::shape::short_name;
 /// A node that says nothing for so long is called silent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is known of a node.
+/// A node with its answers, or the error.
 struct Seen {
     address: String,
     found: Result<Found, RemoteError>,
 }
 
-/// What a node says.
+/// Answers of a node.
 struct Found {
     survey: NodeSurvey,
     /// Its clients, in the order in which they came.
@@ -42,11 +42,12 @@ struct Found {
     votes: Vec<([u8; 16], Epoch)>,
 }
 
-/// What [`session_has`] tells.
+/// Values of [`session_has`].
 pub(super) const SESSION_HAS: [&str; 5] = ["pipeline", "grant", "volume", "nothing", "leftovers"];
 
-/// What a client has of a node: a pipeline for an array that it was granted, that grant alone, an
-/// open volume, or nothing; or it is gone, and the next client of the array resolves what it left.
+/// Returns the resources of a client on a node: a pipeline of an array granted to the client, the
+/// grant alone, an open volume, or nothing. For a client that is gone, returns `leftovers`: the
+/// next client of the array resolves them.
 pub(super) const fn session_has(session: &SessionInfo) -> &'static str {
     match session {
         SessionInfo { connected: false, .. } => "leftovers",
@@ -57,7 +58,7 @@ pub(super) const fn session_has(session: &SessionInfo) -> &'static str {
     }
 }
 
-/// What lies on a volume.
+/// Content of a volume.
 enum Content {
     /// A member of an array.
     Member {
@@ -198,7 +199,8 @@ fn look(address: &str, network: Network) -> Seen {
     Seen { address: address.to_owned(), found }
 }
 
-/// Those of arrays that have no member here. What lies on a volume that cannot be read may be one.
+/// Returns the votes of arrays without a member here. An unreadable volume could hold a member, so
+/// the list is then empty.
 fn votes(remote: &mut Remote, all: &[[u8; 16]], contents: &[Content]) -> Vec<([u8; 16], Epoch)> {
     if contents.iter().any(|content| matches!(content, Content::Unknown)) {
         return Vec::new();
@@ -243,12 +245,12 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What removes a volume, with the options that the node is talked to with.
+/// Returns the command that removes a volume, with the same connection options.
 pub(super) fn removal(address: &str, volume: &str, options: &str) -> String {
     format!("braid node delete{options} {} {}", shell_word(address), shell_word(volume))
 }
 
-/// What has a node forget an array.
+/// Returns the command that makes a node forget an array.
 fn forgetting(address: &str, array: [u8; 16]) -> String {
     format!("braid node forget {} {}", shell_word(address), text_of_uuid(array))
 }
@@ -297,7 +299,7 @@ fn text(seen: &Seen, options: &str) -> String {
     text
 }
 
-/// What is said of the node as a whole.
+/// Returns the line about the node as a whole.
 fn head(address: &str, survey: &NodeSurvey) -> String {
     let NodeSurvey {
         version, total_bytes, free_bytes, ring_bytes, ring_used_bytes, clients, ..

@@ -67,10 +67,11 @@ pub(crate) fn status(
     ask(operation, run_dir, name, Client::status).map(|(_, status)| status)
 }
 
-/// The states of all running arrays, by name. One that ends meanwhile is left out.
+/// Returns the states of all running arrays, by name. An array that ends meanwhile is left out.
 ///
 /// # Errors
-/// When one does not answer, or none could be asked. What can be said of those is said.
+/// Returns an error if an array does not answer, or no array could be asked. Prints the failures of
+/// all but the returned one.
 pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
     let mut all = All::default();
     let asked = names(operation, run_dir)?.into_iter().map(|name| {
@@ -116,7 +117,7 @@ pub(crate) fn names(operation: &str, run_dir: &Path) -> Result<Vec<String>, Fail
     })
 }
 
-/// What is known of all running arrays.
+/// States of all running arrays.
 #[derive(Debug, Default)]
 pub(crate) struct All {
     /// Those that answered.
@@ -136,7 +137,7 @@ impl All {
         list.push(Failure::explained(operation, array, why));
     }
 
-    /// Could none be asked, though there are some?
+    /// Returns whether arrays exist but none answered.
     pub(crate) fn is_blind(&self) -> bool {
         self.found.is_empty() && !(self.denied.is_empty() && self.silent.is_empty())
     }
@@ -152,7 +153,7 @@ impl All {
     }
 }
 
-/// Has a running array do something.
+/// Has a running array carry out a request.
 pub(crate) fn call(
     operation: &str,
     run_dir: &Path,

@@ -23,7 +23,7 @@ pub(crate) struct ArrayShape {
     pub(crate) chunk_sectors: u32,
 }
 
-/// What of it was typed.
+/// The typed options of a shape.
 #[derive(Clone, Copy, Debug)]
 pub struct Typed<'a> {
     /// The command.
@@ -127,10 +127,10 @@ impl Typed<'_> {
     }
 }
 
-/// The code of an array over nodes.
+/// Returns the code of an array over nodes.
 ///
 /// # Errors
-/// What was typed does not go together.
+/// Returns a usage error for options that do not go together.
 pub fn family(typed: &Typed<'_>) -> Result<Family, Failure> {
     if typed.layout != Some(XOR2D_NAME) {
         let ArrayShape { level, layout, .. } = ArrayShape::parse(typed)?;

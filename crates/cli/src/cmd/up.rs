@@ -23,7 +23,7 @@ use crate::failure::{Failure, system_error};
 use crate::output;
 
 const OPERATION: &str = "up";
-/// How often it is looked whether members have come.
+/// Interval of looking for missing members.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// A node on this machine or near it answers by then.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
@@ -95,7 +95,7 @@ pub(super) fn unknown(operation: &str, config: &Config, name: &str) -> Failure {
     Failure::refused(operation, name, reason, next)
 }
 
-/// Is the array of an entry running? Another one of its name must not.
+/// Returns whether the array of an entry is running. Another array under its name is an error.
 fn runs(run_dir: &Path, entry: &ArrayEntry) -> Result<bool, Failure> {
     let name = &entry.name;
     let status = match Client::connect(run_dir, name).and_then(|mut client| client.status()) {
@@ -207,7 +207,7 @@ fn wait(entry: &ArrayEntry, words: &mut AssembleArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which of the members that are named are there.
+/// Returns for each named member whether it is present.
 fn there(entry: &ArrayEntry) -> Vec<bool> {
     let is_there = |member: &Located<String>| match member.value.parse() {
         Ok(MemberArg::Node(node)) => {
@@ -257,7 +257,7 @@ pub(super) fn node_words(entry: &NodeEntry, foreground: bool) -> NodeArgs {
     }
 }
 
-/// Does the node serve already?
+/// Returns whether the node already serves.
 pub(super) fn answers(words: &NodeArgs) -> Result<bool, Failure> {
     let network = nodes::network(OPERATION, &words.network)?;
     let address = address(words);

@@ -22,11 +22,11 @@ use super::nodes::{failed, same_node};
 use crate::args::NodeArg;
 use crate::failure::Failure;
 
-/// How long a client that had the array may take to be gone, for all volumes together.
+/// Time for the previous client to disconnect, for all volumes together.
 const PATIENCE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What is on all volumes, none of which anybody may use.
+/// Reads the superblocks of all volumes. Volumes in use are refused.
 pub(super) fn look_at_all(
     operation: &str,
     nodes: &[NodeArg],
@@ -48,7 +48,8 @@ pub(super) fn look_at_all(
     Ok(held)
 }
 
-/// What is on a volume once nobody uses it. A client that was stopped may be about to go.
+/// Reads a volume as soon as it is free. A client that was stopped may still be connected for a
+/// moment.
 fn free(node: &NodeArg, network: Network, until: Instant) -> Result<(Remote, Volume), RemoteError> {
     loop {
         let mut remote = Remote::connect(&node.address, network)?;
@@ -78,8 +79,8 @@ fn look(remote: &mut Remote, node: &NodeArg, write: bool) -> Result<Volume, Remo
     Ok(Volume { candidate, headers, voter })
 }
 
-/// Has all nodes grant the array, and then the volumes for itself, on which nothing may have
-/// changed.
+/// Has all nodes grant the array, then opens the volumes exclusively. Volumes changed since `held`
+/// was read are refused.
 fn take_all(
     operation: &str,
     nodes: &[NodeArg],

@@ -1,4 +1,4 @@
-//! What commands that write to members of arrays that are stopped share.
+//! Common parts of the commands that write to members of stopped arrays.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

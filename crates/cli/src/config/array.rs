@@ -12,10 +12,10 @@ use super::entry::Entry;
 use super::{ArrayEntry, Located};
 use crate::args::{MemberArg, WriteSchedule, parse_max, parse_min, parse_node_address};
 
-/// How long members are waited for, unless the file says so.
+/// Default time to wait for members.
 const WAIT_S: u64 = 30;
 
-/// Reads one. What is wrong is left in the entry.
+/// Reads the entry of an array. Problems are recorded in the entry.
 pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
     let uuid = entry.parsed("uuid", parse_uuid);
     let members = members(entry);
@@ -98,7 +98,7 @@ fn limits(entry: &mut Entry<'_>) -> Limits {
     Limits { min, max: max.map(|limit| limit.value) }
 }
 
-/// What only arrays over nodes have.
+/// Reads a key that only arrays over nodes may have.
 fn of_nodes(entry: &mut Entry<'_>, is_on_nodes: bool, key: &'static str) -> Option<String> {
     let Located { line, value } = entry.text(key)?;
     if !is_on_nodes {

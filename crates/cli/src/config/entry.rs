@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::{Located, Problem};
 use crate::args::similar;
 
-/// Which line of a text a byte is in.
+/// Line numbers of bytes in a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines<'a>(pub(super) &'a str);
 
@@ -123,7 +123,7 @@ impl<'a> Entry<'a> {
         None
     }
 
-    /// What can be made of the text of a key. Numbers stand for themselves.
+    /// Parses the text of a key. Numbers are taken as text.
     pub(super) fn parsed<T>(
         &mut self,
         key: &'static str,

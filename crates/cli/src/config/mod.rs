@@ -21,7 +21,7 @@ mod text;
 pub(crate) use array::uuid_digits;
 pub(crate) use mdadm::{MdadmConf, Place as MdadmPlace};
 
-/// What a file says.
+/// Content of a file.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) path: PathBuf,
@@ -45,7 +45,7 @@ pub(crate) struct ArrayEntry {
     pub(crate) exports: Vec<Located<ExportSpec>>,
     pub(crate) insecure: bool,
     pub(crate) readonly: bool,
-    /// May it start without a member that should be there?
+    /// Set if the array may start degraded.
     pub(crate) degraded: bool,
     /// How long members are waited for.
     pub(crate) wait: Duration,
@@ -107,7 +107,7 @@ impl Problem {
         Self { line, key: key.into(), reason: reason.to_string(), next: next.into() }
     }
 
-    /// Is it about this array or node, or about the file as a whole?
+    /// Returns whether the problem concerns this array or node, or the file as a whole.
     pub(crate) fn concerns(&self, name: &str) -> bool {
         let mut words = self.key.splitn(3, '.');
         let kind = words.next().unwrap_or_default();
@@ -127,7 +127,7 @@ impl Config {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read. What is wrong within is in `problems`.
+    /// Returns an error if the file cannot be read. Problems of its content are in `problems`.
     pub(crate) fn read(operation: &str, path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let next = "make it, or name another with --config; braid detail --scan --toml writes \
@@ -164,7 +164,7 @@ impl Config {
 }
 
 impl ArrayEntry {
-    /// Are its members on nodes?
+    /// Returns whether its members are on nodes.
     pub(crate) fn is_over_nodes(&self) -> bool {
         self.members.iter().any(|member| member.value.starts_with("node://"))
     }

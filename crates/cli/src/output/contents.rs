@@ -1,4 +1,4 @@
-//! What lies on an array, as `braid cat --list` prints it.
+//! Contents of an array, as `braid cat --list` prints them.
 
 use std::fmt::Write as _;
 
@@ -61,7 +61,7 @@ struct ContentJson<'a> {
     name: &'a str,
     kind: &'static str,
     size_bytes: u64,
-    /// Of what lies in one piece.
+    /// Offset of contents in one piece.
     offset_bytes: Option<u64>,
     partition_type: Option<&'a str>,
     partition_name: Option<&'a str>,

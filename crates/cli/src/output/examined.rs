@@ -8,7 +8,7 @@ use braid_array::format::{BitmapSuperblock, Superblock, Version};
 
 use super::{human, shape};
 
-/// What was found on a member.
+/// Metadata found on a member.
 #[derive(Debug)]
 pub(crate) struct Examined {
     /// Path.
@@ -41,7 +41,7 @@ pub(super) fn field(text: &mut String, label: &str, value: impl std::fmt::Displa
     let _ = writeln!(text, "{label:>15} : {value}");
 }
 
-/// What a reshape changes, and how far it is.
+/// Prints the change by a reshape, and its progress.
 pub(super) fn reshape(text: &mut String, sb: &Superblock) {
     if !sb.has(feature::RESHAPE_ACTIVE) {
         return;

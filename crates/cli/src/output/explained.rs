@@ -1,4 +1,4 @@
-//! What `braid assemble --explain` tells of devices: the text, and the same as JSON.
+//! Output of `braid assemble --explain`: the text, and the same as JSON.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub(crate) struct Explained {
 pub(crate) struct Explanation {
     /// The newest superblock, if any can be trusted.
     pub(crate) superblock: Option<Superblock>,
-    /// Who is in and who is not.
+    /// Verdict on each device.
     pub(crate) verdicts: Vec<Judged>,
     /// The arrays that are members of it, and those that could be.
     pub(crate) within: Vec<Self>,
@@ -45,13 +45,13 @@ pub(crate) struct Explanation {
 /// A command that writes to members, while the next step only reads.
 #[derive(Debug)]
 pub(crate) struct Later {
-    /// It.
+    /// The command.
     pub(crate) command: String,
     /// What it writes.
     pub(crate) writes: String,
 }
 
-/// Can an array be started?
+/// Outcome of a start.
 #[derive(Debug)]
 pub(crate) enum Prospect {
     /// It runs.
@@ -75,7 +75,7 @@ pub(crate) enum Prospect {
     },
 }
 
-/// What logs have to bring in place.
+/// Log entries to be replayed.
 #[derive(Debug)]
 pub(crate) enum Replay {
     /// Partial parity logs of these devices.
@@ -133,7 +133,7 @@ fn plural(count: u64, one: &str, many: &str) -> String {
 }
 
 impl Explained {
-    /// Are there arrays, all of which run or can be started?
+    /// Returns whether there are arrays, and each of them runs or can be started.
     pub(crate) fn is_good(&self) -> bool {
         let cannot = |array: &Explanation| matches!(array.prospect, Prospect::Refused { .. });
         !self.arrays.is_empty() && !self.arrays.iter().any(cannot)

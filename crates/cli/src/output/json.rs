@@ -37,7 +37,8 @@ pub(crate) struct ArrayJson {
     consistency_policy: &'static str,
     /// The same.
     policy: &'static str,
-    /// Of the client that has the array; the next three are of arrays over nodes alone.
+    /// Epoch of the client that has the array. This and the next two fields are of arrays over
+    /// nodes alone.
     epoch: Option<u32>,
     view: Option<ViewJson>,
     /// The nodes that vote: their addresses, where they are known.
@@ -86,7 +87,7 @@ struct WaitingJson {
     requests: u64,
     /// `null`: they have waited long enough, and fail.
     fail_in_s: Option<u64>,
-    /// What stands against it that the array goes on, and what to do about that.
+    /// Reason that keeps the array from continuing, and the next step.
     reason: Option<String>,
     next: Option<String>,
 }
@@ -108,7 +109,7 @@ struct ProtectionJson {
     limited_to_array: bool,
     sealed_messages: bool,
     nodes: usize,
-    /// Those of them with which slices are encrypted.
+    /// Nodes with encrypted slices.
     nodes_with_encrypted_slices: usize,
 }
 
@@ -120,7 +121,7 @@ struct MismatchJson {
     device: Option<String>,
     /// The stripe it is in, of an array over nodes.
     stripe: Option<u64>,
-    /// Which of the device's blocks of that stripe is wrong, where that can be told.
+    /// Wrong block of the device in that stripe, if it can be determined.
     row: Option<u16>,
     /// The array within this one whose offset that is; `null`: this one's.
     within: Option<String>,
@@ -130,7 +131,7 @@ struct MismatchJson {
 struct UnreadableJson {
     array_offset_bytes: u64,
     bytes: u64,
-    /// Those that could not read it.
+    /// Devices that could not read the range.
     devices: Vec<String>,
     /// The array within this one whose offset that is; `null`: this one's.
     within: Option<String>,
@@ -166,7 +167,7 @@ struct MemberJson {
     errors: u64,
     /// Reads that went well once what was lost was written again.
     corrected_reads: u32,
-    /// What was asked of it, where it is on this machine.
+    /// I/O of the member, if it is on this machine.
     io: Option<IoFigures>,
     /// Why it is not taken back, though its node is there; or was not taken in.
     refused: Option<String>,
@@ -180,7 +181,7 @@ struct SyncJson {
     paused: bool,
     done_bytes: u64,
     total_bytes: u64,
-    /// What the running recovery, or the latest one, has written to members.
+    /// Bytes written to members by the running or latest recovery.
     copied_bytes: u64,
     bytes_per_s: u64,
     finish_s: Option<u64>,
@@ -221,7 +222,7 @@ fn name_disks(array: &mut ArrayJson, disks: &BTreeMap<String, Disk>) {
     array.children.iter_mut().for_each(|child| name_disks(child, disks));
 }
 
-/// What the status of an array or of one within it says.
+/// Describes an array, or an array within another.
 fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJson {
     let sb = &status.superblock;
     let child = |child: &Status| described(child.short_name(), child, figures);

@@ -31,7 +31,7 @@ mod time;
 pub(crate) mod unread;
 mod work;
 
-/// What mdadm adds to the name of an array that was made on this machine.
+/// Returns the note of mdadm after the name of an array created on this machine.
 fn local_note(name: &str) -> String {
     let host = host_name();
     match name.split_once(':') {
@@ -113,7 +113,7 @@ impl Stream {
         self.0.write_all(text.as_bytes()).map_err(|error| unwritten(&error))
     }
 
-    /// That was all.
+    /// Flushes the output.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.0.flush().map_err(|error| unwritten(&error))
     }
@@ -139,12 +139,12 @@ pub(crate) fn alert(line: &str) {
     let _ = writeln!(io::stderr(), "{level}braid: {}", one_line(line));
 }
 
-/// Does what is printed go to a file or pipe?
+/// Returns whether stdout is a file or pipe.
 pub(crate) fn is_read_by_a_program() -> bool {
     !io::stdout().is_terminal()
 }
 
-/// May progress be shown?
+/// Returns whether progress may be shown.
 #[must_use]
 pub fn shows_progress() -> bool {
     io::stderr().is_terminal()

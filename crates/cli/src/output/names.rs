@@ -58,8 +58,8 @@ pub(crate) fn in_export(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// What mdadm 4.2 prints for arrays of these names; but for the quotes around the path, without
-    /// which it does not read the line again.
+    /// Names as mdadm 4.2 prints them, plus quotes around the path: mdadm cannot read the line
+    /// without them.
     #[test]
     fn names_are_written_as_mdadm_does() {
         let names = [

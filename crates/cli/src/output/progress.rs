@@ -19,12 +19,12 @@ pub(crate) struct Progress {
 #[derive(Debug)]
 enum Shape {
     Bar(ProgressBar),
-    /// What was printed last, and when.
+    /// The last printed line, with its time.
     Lines(Option<(String, Instant)>),
 }
 
 impl Progress {
-    /// How often to look.
+    /// Interval between two looks.
     pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
     /// How often to print a line, at most.
     const LINE_INTERVAL: Duration = Duration::from_secs(1);

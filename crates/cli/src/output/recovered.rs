@@ -1,4 +1,4 @@
-//! What `braid recover` has found.
+//! Results of `braid recover`.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(crate) struct Recovered {
     pub(crate) needed_sectors: Option<u64>,
     /// Options that its members need, each with a space in front.
     pub(crate) options: String,
-    /// Which of the arrays it is about, from 1.
+    /// Number of this array among the results, from 1.
     pub(crate) array: u32,
     /// The arrays that are its members, in the order of their roles, if these are arrays.
     pub(crate) legs: Vec<Leg>,
@@ -30,7 +30,7 @@ pub(crate) struct Recovered {
 
 /// An array that is a member of another one, and is served to be one.
 pub(crate) struct Leg {
-    /// What it is served as.
+    /// Name under which the leg is served.
     pub(crate) name: String,
     pub(crate) array: Recovered,
 }
@@ -80,7 +80,7 @@ impl Recovered {
         format!("{} --geometry level={level}{layout}{chunk}{offset}", self.options)
     }
 
-    /// Its members as they are typed. Those that are served are found where they are, by the shell.
+    /// Returns the members as they are typed. Names of served legs are expanded by the shell.
     fn words(&self) -> String {
         let typed = |role: &Option<Placed>| {
             let word = word(role);
@@ -250,7 +250,7 @@ impl Recovered {
     }
 }
 
-/// How much of what is to be read was read, on a terminal.
+/// Progress bar of reading, on a terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {

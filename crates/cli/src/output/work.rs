@@ -1,4 +1,4 @@
-//! What background work there is to show, as md tells it: work that stands still is pending.
+//! Background work, in md's terms: stopped work is pending.
 
 use braid_array::events::SyncAction;
 use braid_array::status::{ArrayState, Status, SyncStatus};
@@ -10,7 +10,7 @@ use super::shape;
 pub(crate) enum Work {
     /// None.
     None,
-    /// It goes on.
+    /// Work in progress.
     Running(SyncStatus),
     /// It stands still, or cannot begin.
     Pending(SyncAction),

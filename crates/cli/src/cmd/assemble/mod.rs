@@ -35,7 +35,7 @@ pub use nodes::open_nodes;
 pub(super) use nodes::{ask_all, volumes};
 pub(super) use successor::HowAssembled;
 
-/// How the array was called by who asks for it.
+/// Identity of the array, as typed.
 #[derive(Clone, Debug, Default)]
 struct Called {
     name: Option<String>,
@@ -52,7 +52,7 @@ impl Called {
         self.uuid.as_deref().or(name)
     }
 
-    /// What assembles these devices.
+    /// Returns the command that assembles these devices.
     fn invocation(&self, options: Options, devices: Vec<&str>) -> Invocation {
         let name = self.name.clone();
         let rename = self.rename;
@@ -92,7 +92,7 @@ impl Called {
     }
 }
 
-/// What was typed, checked.
+/// Checked arguments.
 #[derive(Debug)]
 struct Chosen {
     called: Called,
@@ -109,7 +109,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// What commands that follow are to be given again.
+    /// Returns the options that later commands need again.
     fn given(&self) -> Given<'_> {
         let overlay = self.overlay.as_deref();
         Given { maps: &self.maps, overlay, reshape: Some(&self.reshape) }
@@ -239,7 +239,7 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
     if worst == 0 { Ok(()) } else { Err(Failure::Silent(worst)) }
 }
 
-/// Of which array these are.
+/// Returns the UUID of the array of these members.
 fn uuid_of(members: &[PathBuf]) -> Option<String> {
     let (found, _) = found::look(members);
     let mut superblocks = found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
@@ -256,13 +256,13 @@ fn scanned() -> Result<Vec<Vec<PathBuf>>, Failure> {
     Ok(arrays)
 }
 
-/// Who is in, and can it start?
+/// Judges the members and whether the array can start.
 fn judge(found: &[Found], options: Options) -> Assembly {
     found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
 }
 
-/// Could the array start from these members, with all that should be there? Members are looked at,
-/// whoever uses them.
+/// Returns whether the array could start from these members with no member unread. Also examines
+/// members in use.
 pub(super) fn is_whole(name: &str, uuid: Option<&str>, members: &[PathBuf]) -> bool {
     let (found, unread) = found::look(members);
     let families = Families::of(found, Some(uuid.unwrap_or(name)));

@@ -12,7 +12,7 @@ fn overlay(args: &AssembleArgs) -> Vec<String> {
     dir.map_or_else(Vec::new, |dir| vec!["--overlay".to_owned(), dir])
 }
 
-/// How an array was assembled, as options.
+/// Arguments of the assembly of an array, as options.
 #[derive(Debug)]
 pub(in crate::cmd) struct HowAssembled {
     run_dir: PathBuf,

@@ -8,7 +8,7 @@ use braid_host::reader::{CopyError, ReadError, Reader};
 
 use crate::output;
 
-/// What is read piece by piece from where something cannot be read.
+/// Bytes after a failed read that are read in small pieces.
 const PIECE_BYTES: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 /// So many ranges are told of one by one.

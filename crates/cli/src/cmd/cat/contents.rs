@@ -1,4 +1,4 @@
-//! What lies on an array, listed, or one part of it read.
+//! Partitions and volumes on an array: listing them, and reading one.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::output::contents::{ContentsJson, tree};
 
-/// What is read at once.
+/// Bytes read at once.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Does this ask for more than the bytes of an array?
+/// Returns whether the arguments ask for partitions or volumes rather than plain bytes.
 pub(super) const fn are_asked_for(args: &CatArgs) -> bool {
     args.list || args.part.is_some()
 }

@@ -130,7 +130,7 @@ fn members(
     all
 }
 
-/// Why a device is no member of the array of an entry.
+/// Returns the reason why a device is no member of the array of an entry.
 fn foreign(entry: &ArrayEntry, found: &Found) -> Option<Refusal> {
     let device = &found.candidate.device;
     let superblock = match &found.candidate.superblock {

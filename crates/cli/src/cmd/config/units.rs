@@ -19,7 +19,7 @@ const UNITS: &str = "/usr/lib/systemd/system";
 /// A part of systemd from version 255 on, which knows of processes that serve what it could not
 /// unmount. Older ones complain of what they do not know.
 const SINCE_255: &str = "/usr/lib/systemd/systemd-executor";
-/// What is there before any file system is mounted.
+/// Directories that exist before any file system is mounted.
 const EARLY: [&str; 3] = ["/dev", "/run", "/sys"];
 
 pub(super) fn run(file: &Path, dir: &Path) -> Result<(), Failure> {
@@ -53,7 +53,7 @@ fn can_be_a_unit(name: &str) -> bool {
     plain
 }
 
-/// What is written of one array or node.
+/// Unit file of one array or node.
 struct Unit {
     service: String,
     /// Below `[Unit]`.

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::invocation::shell_word;
 use crate::output;
 
-/// What a journal takes of a node unless somebody says otherwise, and what it may.
+/// Default and largest size of a journal on a node.
 const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
 const MAX_JOURNAL_BYTES: u64 = 4 << 30;
 
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     output::answer(&format!("{assembly}\n"))
 }
 
-/// What would be made.
+/// Shows the planned array.
 fn show(places: &[Place], blueprint: &Blueprint) -> Result<(), Failure> {
     let last = blueprint.writes.first().and_then(|writes| writes.last());
     let first = last.and_then(|(at, bytes)| Superblock::decode(Version::V1_2, *at, bytes).ok());
@@ -79,7 +79,7 @@ fn show(places: &[Place], blueprint: &Blueprint) -> Result<(), Failure> {
     output::answer(&output::planned::on_nodes(&first, &nodes, blueprint.volume_bytes))
 }
 
-/// What starts the array.
+/// Returns the command that starts the array.
 fn assembly(args: &CreateArgs, places: &[Place]) -> String {
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
@@ -174,7 +174,7 @@ fn policy(args: &CreateArgs, family: Family) -> Option<&str> {
     args.consistency_policy.as_deref().or(usual.then_some("ppl"))
 }
 
-/// What a journal takes of each volume.
+/// Returns the size of the journal on each volume.
 fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
     let usage =
         |reason: &str, next: &'static str| Err(Failure::usage("create", &args.name, reason, next));

@@ -20,7 +20,7 @@ use crate::args::LayoutArgs;
 use crate::failure::Failure;
 use crate::output::{self, json::SCHEMA};
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Debug, Serialize)]
 struct Map {
     schema: u32,
@@ -73,7 +73,7 @@ struct Term {
     coef: u8,
 }
 
-/// How the stripe is written.
+/// Write schedule of the stripe.
 #[derive(Debug, Serialize)]
 struct Scheduled {
     name: &'static str,

@@ -29,9 +29,9 @@ pub(super) struct Answers {
 pub(super) struct Asker {
     run_dir: PathBuf,
     open: BTreeMap<String, Conversation>,
-    /// Why arrays did not answer, as it was said.
+    /// Last warning about each array that does not answer.
     said: BTreeMap<String, String>,
-    /// That is said to nobody.
+    /// Set to suppress these warnings.
     quiet: bool,
 }
 
@@ -152,7 +152,8 @@ mod tests {
     struct End(BufReader<UnixStream>);
 
     impl End {
-        /// The next client with a question. Who was hung up on looks whether anybody listens first.
+        /// Accepts the next client with a question. A client that was disconnected reconnects
+        /// first, without a question, to see whether the socket is served.
         fn accept(listener: &UnixListener) -> Self {
             loop {
                 let mut end = Self(BufReader::new(listener.accept().expect("a client").0));

@@ -1,11 +1,11 @@
-//! What happened between two looks at all arrays, by mdadm's names. No I/O.
+//! Changes of all arrays between two looks, as events with mdadm's names. No I/O.
 //!
 //! [`Watch`] goes from look to look. An array is
 //!
 //! - *unknown*: `DegradedArray` is told when it is seen so, `NewArray` unless it was there before
 //!   the monitor was;
-//! - *known*: told from what it was at the last look. It stays so while it does not answer, and
-//!   over a restart of the monitor, after which it may be told degraded once more;
+//! - *known*: told from what it was at the last look. An array stays known while it does not
+//!   answer, and over a restart of the monitor, after which it may be told degraded once more;
 //! - *gone*: `DeviceDisappeared`, and unknown again.
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::seen::{Seen, Sync};
 
-/// What is told, by mdadm's names; `MismatchFound`, `NodeLost` and `DiskWarning` are Braid's own.
+/// Events with mdadm's names; `MismatchFound`, `NodeLost` and `DiskWarning` are Braid's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Event {
     DeviceDisappeared,
@@ -55,7 +55,7 @@ impl Event {
         })
     }
 
-    /// Does somebody have to do something about it? Then it is mailed.
+    /// Returns whether the event needs action by an administrator, and is therefore mailed.
     pub(super) const fn is_mailed(self) -> bool {
         match self {
             Self::Fail
@@ -83,7 +83,7 @@ pub(super) struct Alert {
     pub(super) uuid: String,
     /// The member, or the address of the node.
     pub(super) member: Option<String>,
-    /// What stands on its label, where it is a disk.
+    /// Label of the member, if it is a disk.
     #[serde(default)]
     pub(super) disk: Option<String>,
     /// What a disk says.
@@ -112,12 +112,12 @@ impl Alert {
         Self::new(Event::TestMessage, array, None)
     }
 
-    /// What the disk says that a member is, or is on.
+    /// Returns the alert of a warning by the disk under a member.
     pub(super) fn disk(array: &Seen, member: &str, warning: String) -> Self {
         Self { warning: Some(warning), ..Self::new(Event::DiskWarning, array, Some(member)) }
     }
 
-    /// That the array is degraded, if it is.
+    /// Returns the alert of a degraded array.
     pub(super) fn degraded(array: &Seen) -> Option<Self> {
         (array.degraded > 0).then(|| Self::new(Event::DegradedArray, array, None))
     }
@@ -131,7 +131,7 @@ pub(super) struct Told {
     pub(super) degraded: bool,
 }
 
-/// What was told of all arrays.
+/// Last reported state of all arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Watch {
     told: BTreeMap<Key, Told>,
@@ -151,7 +151,7 @@ impl Watch {
         Self { unseen: told.keys().cloned().collect(), told, begun: true }
     }
 
-    /// What was told of all arrays.
+    /// Returns the last reported state of all arrays.
     pub(super) fn told(&self) -> Vec<Told> {
         self.told.values().cloned().collect()
     }
@@ -225,7 +225,7 @@ fn key(array: &Seen) -> Key {
     (array.name.clone(), array.uuid.clone())
 }
 
-/// What became of members.
+/// Returns alerts about changed members.
 fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
     let mut alerts = Vec::new();
     for (member, state) in &old.members {
@@ -271,7 +271,7 @@ fn node(member: &str) -> Option<&str> {
     Some(address.split_once('/').map_or(address, |(address, _)| address))
 }
 
-/// What became of background work.
+/// Returns alerts about changed background work.
 fn work(old: &Seen, new: &Seen) -> Vec<Alert> {
     let mut events = Vec::new();
     let goes_on =

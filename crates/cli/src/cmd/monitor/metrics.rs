@@ -162,7 +162,7 @@ impl Metrics {
         }
     }
 
-    /// What the process of an array takes.
+    /// Adds figures of the process that serves an array.
     fn process(&self, array: &ControlStatus) {
         if let Some(bytes) = resident_bytes(array.pid) {
             self.memory.get_or_create(&vec![("array", array.name.clone())]).set(bytes);

@@ -42,7 +42,7 @@ use crate::args::MonitorArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-/// How long the end waits for what is on its way.
+/// Time to deliver pending messages at the end.
 const LAST_MOMENT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(run_dir: &Path, args: &MonitorArgs) -> Result<(), Failure> {
@@ -100,7 +100,7 @@ fn say(message: &Message) {
     let _ = output::answer(&format!("{}\n", message.line()));
 }
 
-/// What the monitor is woken by between two looks.
+/// Reasons to wake the monitor between two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
     /// Somebody was told.
@@ -125,7 +125,7 @@ struct Monitor {
     smart: Option<Smart>,
     wakes: Receiver<Wake>,
     delay: Duration,
-    /// What did not go well at the last look, as it was said.
+    /// Last warning about a failed look.
     trouble: Option<String>,
 }
 
@@ -274,7 +274,7 @@ fn ask_disks(smartctl: &Path, latest: &Latest, told: Warnings) -> Result<Smart, 
     })
 }
 
-/// What disks have said, of the arrays that they are members of.
+/// Returns alerts for new warnings of disks that are members of these arrays.
 fn disk_warnings(smart: &mut Smart, seen: &[Seen]) -> Vec<Alert> {
     let news = smart.news().into_iter();
     let alert = |(member, warning): (String, String)| {
@@ -299,7 +299,7 @@ fn take_over(run_dir: &Path) -> Result<Kept, Failure> {
     })
 }
 
-/// What the monitor before this one has left.
+/// Reads the state that the previous monitor left.
 fn left(kept: &Kept, run_dir: &Path) -> Option<State> {
     kept.read().unwrap_or_else(|error| {
         let reason = format!("cannot read what was told before: {}", system_error(&error));

@@ -1,5 +1,5 @@
-//! What has yet to be told: a queue for each sink, served by a thread of its own, so that one that
-//! fails or hangs holds up neither the others nor the watching.
+//! Undelivered messages: a queue for each sink, served by a thread of its own. A sink that fails or
+//! hangs delays neither the other sinks nor the monitoring.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// What has yet to be told to whom.
+    /// Returns the undelivered messages of each sink.
     pub(super) fn waiting(&self) -> BTreeMap<String, Vec<Message>> {
         let queues = self.lock();
         let waiting = queues.waiting.iter().filter(|(_, waiting)| !waiting.is_empty());
@@ -170,7 +170,7 @@ mod tests {
         Message { alert, time: String::new() }
     }
 
-    /// Nobody listens on that port.
+    /// Returns a sink on a port without a listener.
     fn unreachable() -> Vec<Sink> {
         let args = MonitorArgs {
             program: Vec::new(),

@@ -1,4 +1,4 @@
-//! What users have asked of an array between two looks, from figures that only grow. No I/O.
+//! Requests of an array's users between two looks, computed from counters that only grow. No I/O.
 
 use braid_array::figures::{IoFigures, Latencies, Operations};
 
@@ -22,7 +22,7 @@ pub(super) struct Rates {
     pub(super) write_bytes_s: u64,
     pub(super) reads_s: u64,
     pub(super) writes_s: u64,
-    /// What one takes, on average.
+    /// Average latency of a read.
     pub(super) read_us: u64,
     pub(super) write_us: u64,
     /// What 99 of 100 reads and writes do not exceed.

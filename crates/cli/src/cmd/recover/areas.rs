@@ -53,7 +53,7 @@ pub(super) fn all(
     Ok(found)
 }
 
-/// What is found in parts of disks.
+/// Searches areas of disks.
 fn within(
     args: &RecoverArgs,
     disks: &[MemberFile],
@@ -69,7 +69,8 @@ fn within(
     Ok(Typed { args, devices: &devices }.all(&judged))
 }
 
-/// Which bytes of a disk its partition is, or all of them where it is the member itself.
+/// Returns the byte range of a partition on its disk, or the whole range if the member is the disk
+/// itself.
 fn bytes_of(disk: &MemberFile, member: &MemberFile) -> Range<u64> {
     match &member.part {
         Some(part) if disk.part.is_none() => part.clone(),
@@ -133,8 +134,8 @@ fn other_partitions(disks: &[MemberFile], found: &[Recovered]) -> Vec<Area> {
     areas.into_values().filter(|area| area.len() > 1).collect()
 }
 
-/// What lies before an array that begins far behind the beginning of its disks, and behind what
-/// lies on it.
+/// Returns the areas before an array that begins far behind the start of its disks, and behind its
+/// content.
 fn beside(disks: &[MemberFile], best: &Recovered) -> Vec<Area> {
     let whole = disks.iter().all(|disk| disk.part.is_none());
     if !whole || !best.legs.is_empty() {

@@ -14,13 +14,13 @@ use crate::failure::Failure;
 
 use crate::output::recovered::Progress;
 
-/// What is read at once, between two looks at the progress.
+/// Bytes read at once, between two updates of the progress.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// How often it is asked what else is worth reading.
+/// Rounds of further reads that the search may ask for.
 const ROUNDS: usize = 3;
 
-/// What was read of members.
+/// Data read from members.
 pub(super) struct Read {
     known: Vec<Structure>,
     harvests: Vec<Harvest>,
@@ -82,7 +82,7 @@ impl Read {
         }
     }
 
-    /// Has what was read judged. Where that says what else is worth reading, it is read before.
+    /// Judges the data. Reads further ranges first, if the search asks for them.
     pub(super) fn judge(&mut self, devices: &[MemberFile]) -> Judged {
         let sizes: Vec<u64> = devices.iter().map(|device| device.sectors).collect();
         let hints = hints::of(devices);
@@ -136,7 +136,7 @@ impl Read {
     }
 }
 
-/// What members are.
+/// Result of the search.
 pub(super) enum Judged {
     /// Of one array, with the best hypothesis first.
     One(Vec<Ranked>),
@@ -165,7 +165,7 @@ fn total(ranges: &[Vec<Range<u64>>]) -> u64 {
     ranges.iter().flatten().map(|range| range.end - range.start).sum()
 }
 
-/// What has not been read yet.
+/// Removes the ranges that have already been read.
 fn without(targets: Vec<Vec<Range<u64>>>, read: &[Vec<Range<u64>>]) -> Vec<Vec<Range<u64>>> {
     let new = |range: &Range<u64>, read: &[Range<u64>]| {
         !read.iter().any(|known| known.start <= range.start && range.end <= known.end)

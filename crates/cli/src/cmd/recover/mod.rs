@@ -1,5 +1,5 @@
-//! `braid recover`: the geometry of an array whose superblocks are lost, by what lies on its
-//! members. They are read in samples, and nothing is written unless superblocks are asked for.
+//! `braid recover`: finds the geometry of an array with lost superblocks from the data on its
+//! members. Members are read in samples, and written only if superblocks are asked for.
 
 mod areas;
 mod gather;

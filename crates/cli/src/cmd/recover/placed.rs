@@ -1,4 +1,4 @@
-//! What was found, with the members as they are to be named.
+//! Results, with the names of members as they must be typed.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::args::RecoverArgs;
 use crate::cmd::given::Given;
 use crate::output::recovered::{Leg, Placed, Recovered};
 
-/// What was typed, and the members that were opened for it.
+/// Arguments, and the members opened for them.
 #[derive(Clone, Copy)]
 pub(super) struct Typed<'a> {
     pub(super) args: &'a RecoverArgs,

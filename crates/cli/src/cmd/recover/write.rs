@@ -81,7 +81,7 @@ pub(super) fn run(name: &str, found: &[Recovered], overlay: Option<&Path>) -> Re
     })
 }
 
-/// Is it good enough to be written to disks?
+/// Checks that the hypothesis is good enough to be written to disks.
 fn check(name: &str, best: &Recovered) -> Result<(), Failure> {
     let refused =
         |reason: String, next: &'static str| Err(Failure::refused(OPERATION, name, reason, next));

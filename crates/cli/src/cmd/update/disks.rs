@@ -63,7 +63,7 @@ fn new_journal(device: &MemberFile) -> NewJournal {
     }
 }
 
-/// Is there nothing on the device that is to hold the journal?
+/// Checks that the future journal device is empty.
 fn check_blank(device: &MemberFile) -> Result<(), Failure> {
     let refused = |reason: String, next: &'static str| {
         Failure::refused("update", device.path.display(), reason, next)

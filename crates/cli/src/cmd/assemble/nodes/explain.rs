@@ -103,7 +103,7 @@ pub(super) fn explain_nodes(
     explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, args.json)
 }
 
-/// Would an array start of which these voters are there, and its witnesses, which are asked here?
+/// Predicts whether an array with these voters present would start. Asks its witnesses.
 fn foretell_start(
     plan: &Startable,
     looked: &[Looked],

@@ -1,4 +1,5 @@
-//! Which volumes are members of an array, and whether it starts with those.
+//! Selection of the volumes that are members of an array, and the decision whether the array starts
+//! with them.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -23,7 +24,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::output::explained::Judged as Verdicted;
 
-/// How long a volume that is in use may take to become free, for all together.
+/// Time for volumes in use to become free, for all of them together.
 const PATIENCE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(100);
 /// What becomes of a member that a command made faulty.
@@ -90,7 +91,7 @@ pub(super) fn on_the_node_of(other: impl Display) -> String {
     format!("is on the same node as {other}")
 }
 
-/// What was found of an array.
+/// Findings about an array.
 pub(super) struct Judged {
     pub(super) assembly: Assembly,
     /// Members of which nothing is known, and why.
@@ -100,7 +101,7 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// How it starts, if it does; why not may be a member that is missing.
+    /// Returns the plan of the start, or the reason against it: possibly a missing member.
     pub(super) fn start(&self) -> Result<&Startable, (Option<&NodeArg>, Refusal)> {
         match (&self.assembly.start, self.missing.first()) {
             (Start::Ready(plan), _) => Ok(plan),
@@ -114,7 +115,7 @@ impl Judged {
         }
     }
 
-    /// What the client has to know of those that are not in.
+    /// Adds the members that are not attached to the configuration of the client.
     pub(super) fn without(self, config: ClientConfig) -> ClientConfig {
         let members = config.members.iter().flatten();
         let taken: Vec<String> = members.map(|m| member_name(&m.address, &m.volume)).collect();
@@ -149,7 +150,7 @@ pub(in crate::cmd) fn ask_all<T: Send>(
     })
 }
 
-/// What is known of volumes. Those of which it is nothing are taken out of `volumes`.
+/// Separates answers from errors. Volumes without an answer move from `volumes` to `missing`.
 fn known<T>(
     volumes: &mut Vec<NodeArg>,
     answers: Vec<Result<T, RemoteError>>,
@@ -257,7 +258,7 @@ pub(super) fn others(
     Ok(superblocks().enumerate().filter_map(other).collect())
 }
 
-/// What is to be said of members that are there and not in.
+/// Returns messages about members that are present but not attached.
 pub(super) fn not_taken(plan: &Startable, verdicts: &[(String, Verdict)]) -> Vec<String> {
     let taken = |name: &String| {
         let mut members = plan.members.iter().flatten();
