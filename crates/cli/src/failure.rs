@@ -20,9 +20,9 @@ pub enum Failure {
 pub struct Said {
     /// The command, mostly.
     operation: String,
-    /// What it was done to.
+    /// Object of the command.
     object: String,
-    /// Why it was not, and what to do.
+    /// Reason and next step.
     why: Refusal,
     /// The exit status.
     code: u8,

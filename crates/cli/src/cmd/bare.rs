@@ -18,7 +18,7 @@ use crate::output;
 
 /// Word for an absent member.
 pub(super) const MISSING: &str = "missing";
-/// What an array is called for which no name was typed.
+/// Name of an array without a typed name.
 const UNNAMED: &str = "rescued";
 
 /// An array without superblocks, opened to be read.

@@ -135,7 +135,7 @@ pub(super) fn title(superblock: &Superblock) -> String {
 pub(super) struct Choice {
     /// The members of that array, and devices without a superblock, which belong to none.
     pub(super) members: Vec<PathBuf>,
-    /// It is an array of arrays.
+    /// Set for an array of arrays.
     pub(super) nested: bool,
     /// The other devices, each with the reason.
     pub(super) left_out: Vec<(String, Verdict)>,

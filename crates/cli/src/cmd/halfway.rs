@@ -23,8 +23,7 @@ pub(super) struct Opened {
     pub(super) warnings: Vec<String>,
 }
 
-/// Opens the array of pieces and the arrays that hold them. Of the found `devices`, only attached
-/// members stay open.
+/// Opens the array of pieces and the arrays that hold them. Unattached `devices` are closed.
 ///
 /// # Errors
 /// Returns the reason why the array cannot be read, also if the backup file is the wrong one.

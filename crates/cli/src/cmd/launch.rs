@@ -58,7 +58,8 @@ fn ended(operation: &str, object: &str, status: ExitStatus) -> Failure {
 pub(super) struct How {
     pub(super) exports: Vec<ExportSpec>,
     pub(super) limits: Limits,
-    /// How another program goes on with it, where that is possible.
+    /// Arguments for a successor program that takes over the array; `None` where a takeover is
+    /// impossible.
     pub(super) again: Option<HowAssembled>,
 }
 

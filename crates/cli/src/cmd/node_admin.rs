@@ -36,7 +36,7 @@ struct Found {
     survey: NodeSurvey,
     /// Its clients, in the order in which they came.
     sessions: Vec<SessionInfo>,
-    /// What lies on each of its volumes.
+    /// Content of each of its volumes.
     contents: Vec<Content>,
     /// Arrays of which it keeps a vote and no member, and the epochs granted.
     votes: Vec<([u8; 16], Epoch)>,
@@ -64,7 +64,7 @@ enum Content {
     Member {
         uuid: [u8; 16],
         name: String,
-        /// Of whoever served it last.
+        /// Epoch of the last client that served the array.
         epoch: Epoch,
     },
     /// Nothing where its superblock goes: `create` writes that last, so it may have been
@@ -72,7 +72,7 @@ enum Content {
     Nothing,
     /// Something else than a superblock: whoever put it there may need it.
     Foreign,
-    /// It cannot be told.
+    /// Unreadable.
     Unknown,
 }
 

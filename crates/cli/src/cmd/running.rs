@@ -70,8 +70,8 @@ pub(crate) fn status(
 /// Returns the states of all running arrays, by name. An array that ends meanwhile is left out.
 ///
 /// # Errors
-/// Returns an error if an array does not answer, or no array could be asked. Prints the failures of
-/// all but the returned one.
+/// Returns an error if the run directory cannot be read. Arrays without an answer are recorded in
+/// the result.
 pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
     let mut all = All::default();
     let asked = names(operation, run_dir)?.into_iter().map(|name| {
@@ -120,11 +120,11 @@ pub(crate) fn names(operation: &str, run_dir: &Path) -> Result<Vec<String>, Fail
 /// States of all running arrays.
 #[derive(Debug, Default)]
 pub(crate) struct All {
-    /// Those that answered.
+    /// Arrays that answered.
     pub(crate) found: Vec<ControlStatus>,
-    /// Those that this user may not ask.
+    /// Arrays that refused this user.
     denied: Vec<Failure>,
-    /// Those that did not answer.
+    /// Arrays that did not answer.
     silent: Vec<Failure>,
 }
 
@@ -153,7 +153,7 @@ impl All {
     }
 }
 
-/// Has a running array carry out a request.
+/// Sends a request to a running array.
 pub(crate) fn call(
     operation: &str,
     run_dir: &Path,

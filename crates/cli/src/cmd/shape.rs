@@ -28,7 +28,7 @@ pub(crate) struct ArrayShape {
 pub struct Typed<'a> {
     /// The command.
     pub operation: &'static str,
-    /// What it is done to.
+    /// Object of the command.
     pub object: &'a str,
     /// As in `--level`.
     pub level: &'a str,

@@ -14,7 +14,7 @@ const CHECK: &str = "check that it is the right device or image";
 pub(super) struct Stranger {
     /// Reason, which names the content.
     pub(super) reason: String,
-    /// What to do.
+    /// Next step.
     pub(super) next: String,
 }
 

@@ -27,7 +27,7 @@ const OPERATION: &str = "up";
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// A node on this machine or near it answers by then.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// What a node has where the file says nothing.
+/// Default ring memory of a node.
 const RING: Size = Size(256 << 20);
 
 pub(super) fn run(run_dir: &Path, args: &UpArgs) -> Result<(), Failure> {

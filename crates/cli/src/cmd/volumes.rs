@@ -79,7 +79,7 @@ fn look(remote: &mut Remote, node: &NodeArg, write: bool) -> Result<Volume, Remo
     Ok(Volume { candidate, headers, voter })
 }
 
-/// Has all nodes grant the array, then opens the volumes exclusively. Volumes changed since `held`
+/// Obtains the grant of all nodes, then opens the volumes exclusively. Volumes changed since `held`
 /// was read are refused.
 fn take_all(
     operation: &str,

@@ -28,7 +28,7 @@ pub(crate) struct Config {
     /// In the order of the file.
     pub(crate) arrays: Vec<ArrayEntry>,
     pub(crate) nodes: Vec<NodeEntry>,
-    /// What is wrong with it, in the order of its lines.
+    /// Problems, in the order of lines.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -47,11 +47,11 @@ pub(crate) struct ArrayEntry {
     pub(crate) readonly: bool,
     /// Set if the array may start degraded.
     pub(crate) degraded: bool,
-    /// How long members are waited for.
+    /// Time to wait for members.
     pub(crate) wait: Duration,
-    /// Is it started at boot?
+    /// Set if the array is started at boot.
     pub(crate) boot: bool,
-    /// Is it checked by a timer?
+    /// Set if a timer checks the array.
     pub(crate) scrub: bool,
     pub(crate) limits: Limits,
     pub(crate) key: Option<PathBuf>,

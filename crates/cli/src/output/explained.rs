@@ -34,11 +34,11 @@ pub(crate) struct Explanation {
     pub(crate) verdicts: Vec<Judged>,
     /// The arrays that are members of it, and those that could be.
     pub(crate) within: Vec<Self>,
-    /// Can it be started?
+    /// Outcome of a start.
     pub(crate) prospect: Prospect,
     /// The safe next command, or advice; none for an array within another.
     pub(crate) next: Option<String>,
-    /// What to do once that has shown what was hoped for.
+    /// Next step after that command has shown the expected content.
     pub(crate) later: Option<Later>,
 }
 
@@ -47,14 +47,14 @@ pub(crate) struct Explanation {
 pub(crate) struct Later {
     /// The command.
     pub(crate) command: String,
-    /// What it writes.
+    /// Description of its writes.
     pub(crate) writes: String,
 }
 
 /// Outcome of a start.
 #[derive(Debug)]
 pub(crate) enum Prospect {
-    /// It runs.
+    /// The array runs already.
     Runs {
         /// Under this name.
         name: String,
@@ -63,14 +63,14 @@ pub(crate) enum Prospect {
     },
     /// Not as it is.
     Refused {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// It can.
+    /// The array can start.
     Ready {
         /// In what condition it will be.
         condition: String,
-        /// What its logs have to bring in place before it serves anything.
+        /// Log entries to be replayed before the array serves requests.
         replay: Option<Replay>,
     },
 }

@@ -43,17 +43,17 @@ pub(crate) struct ArrayJson {
     view: Option<ViewJson>,
     /// The nodes that vote: their addresses, where they are known.
     voters: Option<Vec<String>>,
-    /// What is done for the connections to nodes.
+    /// Protection of the connections to nodes.
     protection: Option<ProtectionJson>,
-    /// Those of them that have no member.
+    /// Voters without a member.
     witnesses: Option<Vec<WitnessStatus>>,
     bitmap: Option<BitmapJson>,
-    /// Of arrays on disks that have one.
+    /// Journal of an array on disks, if any.
     journal: Option<JournalJson>,
     exports: Vec<String>,
-    /// What its users have asked for; `null` of an array within another.
+    /// I/O of its users; `null` of an array within another.
     io: Option<IoFigures>,
-    /// How many clients its exports have, of the kinds that can tell.
+    /// Number of clients of its exports, for kinds of exports that count them.
     clients: BTreeMap<String, u64>,
     /// The process that serves it; `null` of an array within another.
     pid: Option<u32>,
@@ -62,13 +62,13 @@ pub(crate) struct ArrayJson {
     mismatches: Option<u64>,
     /// The first of them.
     mismatch_ranges: Vec<MismatchJson>,
-    /// What the last check had nothing to compare with, for want of members.
+    /// Bytes that the last check could not compare, because members were missing.
     uncompared_bytes: u64,
-    /// What the last background work could not read.
+    /// Bytes that the last background work could not read.
     unreadable_bytes: u64,
     /// The first of the places where that is.
     unreadable_ranges: Vec<UnreadableJson>,
-    /// What could not be read, and the last repair rewrote from parity that may not fit.
+    /// Unreadable bytes that the last repair rewrote from unverified parity.
     trusted_bytes: u64,
     /// The first of the places where that is.
     trusted_ranges: Vec<UnreadableJson>,
@@ -76,7 +76,7 @@ pub(crate) struct ArrayJson {
     unsynced_bytes: u64,
     /// More members are away than the array can do without: what becomes of requests.
     waiting: Option<WaitingJson>,
-    /// Why background work that is due does not go on.
+    /// Reason that due background work does not continue.
     held_up: Option<String>,
     /// The arrays that are members of this one.
     children: Vec<Self>,
@@ -169,9 +169,9 @@ struct MemberJson {
     corrected_reads: u32,
     /// I/O of the member, if it is on this machine.
     io: Option<IoFigures>,
-    /// Why it is not taken back, though its node is there; or was not taken in.
+    /// Reason for not taking the member (back), though its node is up.
     refused: Option<String>,
-    /// Which hardware it is, where it is a disk or on one of this machine.
+    /// Hardware of the member, if it is a disk or on a disk of this machine.
     disk: Option<Disk>,
 }
 

@@ -26,7 +26,7 @@ enum Shape {
 impl Progress {
     /// Interval between two looks.
     pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
-    /// How often to print a line, at most.
+    /// Shortest interval between two lines.
     const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
     /// A bar on a terminal; in a file or pipe a line for each change, at most one a second.

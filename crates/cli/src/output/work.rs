@@ -12,7 +12,7 @@ pub(crate) enum Work {
     None,
     /// Work in progress.
     Running(SyncStatus),
-    /// It stands still, or cannot begin.
+    /// Work that is paused or cannot begin.
     Pending(SyncAction),
 }
 

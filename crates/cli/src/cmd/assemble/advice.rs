@@ -44,7 +44,7 @@ impl Advice {
 
 /// Owner of the examined devices.
 pub(super) struct Owner {
-    /// They are block devices, and no other host has assembled them.
+    /// Set if the devices are block devices that no other host has assembled.
     is_own: bool,
 }
 

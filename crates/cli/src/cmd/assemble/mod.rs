@@ -39,7 +39,7 @@ pub(super) use successor::HowAssembled;
 #[derive(Clone, Debug, Default)]
 struct Called {
     name: Option<String>,
-    /// It is to run under this name, whatever it is called in its superblocks.
+    /// Set if the array shall run under this name instead of the name in its superblocks.
     rename: bool,
     /// The array is known by this, and not by its name.
     uuid: Option<String>,
@@ -96,14 +96,14 @@ impl Called {
 #[derive(Debug)]
 struct Chosen {
     called: Called,
-    /// What the array is called in messages until its name is known.
+    /// Object of messages until the name of the array is known.
     object: String,
     members: Vec<PathBuf>,
     how: How,
     options: Options,
     /// Where all goes that is written to members.
     overlay: Option<PathBuf>,
-    /// What of members counts as unreadable.
+    /// Ranges of members that count as unreadable.
     maps: MapArgs,
     reshape: ReshapeArgs,
 }

@@ -26,8 +26,8 @@ pub(super) fn witnesses(args: &CreateArgs, members: &[NodeArg]) -> Result<(), Fa
     Ok(())
 }
 
-/// Has all members and witnesses record the first view, which lists the voters. Returns the address
-/// of a failed node with its error.
+/// Records the first view, which lists the voters, on all members and witnesses. Returns the
+/// address of a failed node with its error.
 pub(super) fn record(
     array: [u8; 16],
     members: &[NodeArg],

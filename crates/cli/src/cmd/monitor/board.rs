@@ -27,7 +27,7 @@ struct Point {
     errors: u64,
     /// Latency of the slowest of the slow members.
     slow_ms: u64,
-    /// What users asked for, on average.
+    /// Average rates of users' requests.
     rates: Rates,
     /// Requests that failed.
     failed: u64,

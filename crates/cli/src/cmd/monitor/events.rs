@@ -86,10 +86,10 @@ pub(super) struct Alert {
     /// Label of the member, if it is a disk.
     #[serde(default)]
     pub(super) disk: Option<String>,
-    /// What a disk says.
+    /// Warning of the disk.
     #[serde(default)]
     pub(super) warning: Option<String>,
-    /// Of the array, in the words of `braid status --json`.
+    /// State of the array, in the words of `braid status --json`.
     pub(super) state: Vec<String>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) told: Vec<Told>,
     /// By sink.
     pub(super) pending: BTreeMap<String, Vec<Message>>,
-    /// What disks have said.
+    /// Warnings of disks.
     #[serde(default)]
     pub(super) warned: Warnings,
 }

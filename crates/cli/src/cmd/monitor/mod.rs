@@ -103,7 +103,7 @@ fn say(message: &Message) {
 /// Reasons to wake the monitor between two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
-    /// Somebody was told.
+    /// A message was delivered.
     Told,
     /// A signal.
     End,

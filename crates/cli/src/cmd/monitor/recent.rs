@@ -25,7 +25,7 @@ pub(super) struct Rates {
     /// Average latency of a read.
     pub(super) read_us: u64,
     pub(super) write_us: u64,
-    /// What 99 of 100 reads and writes do not exceed.
+    /// 99th percentile of the latency of reads and writes.
     pub(super) slow_us: u64,
 }
 

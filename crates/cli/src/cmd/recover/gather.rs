@@ -138,9 +138,9 @@ impl Read {
 
 /// Result of the search.
 pub(super) enum Judged {
-    /// Of one array, with the best hypothesis first.
+    /// Hypotheses about one array, best first.
     One(Vec<Ranked>),
-    /// Of several arrays.
+    /// Results for several arrays.
     Several(Arrays),
 }
 

@@ -27,7 +27,7 @@ use crate::output::explained::Judged as Verdicted;
 /// Time for volumes in use to become free, for all of them together.
 const PATIENCE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(100);
-/// What becomes of a member that a command made faulty.
+/// Fate of a member that a command made faulty.
 const MADE_FAULTY: &str =
     "stays out until it is removed and added, as a command made it faulty or removed it";
 const MOVE: &str = "move it to another node";
