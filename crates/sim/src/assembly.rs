@@ -12,7 +12,7 @@ use crate::subject::Attached;
 const STRIP_BYTES: u64 = 64 << 10;
 const PAGES_BYTES: u64 = 128 << 10;
 
-/// How to start.
+/// Options of a start.
 #[derive(Clone, Copy, Debug)]
 pub struct How<'a> {
     /// Devices that are not there.
@@ -25,7 +25,7 @@ pub struct How<'a> {
     pub block_bytes: u32,
 }
 
-/// Why there is no array.
+/// Reason for refusing a start.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     /// For people.
@@ -53,7 +53,7 @@ pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
     Scratch { offset, bytes: bytes.min(Array::scratch_bytes(config)) }
 }
 
-/// What lies on a device.
+/// Reads the metadata of a device.
 pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
     let disk = &disks[device];
     let mut read = |sector: u64, len: u32| {
@@ -112,7 +112,7 @@ pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, At
     }
 }
 
-/// Whatever lies on the devices can be looked at and decided upon.
+/// Reads and judges the metadata of the devices: neither may panic, whatever the devices hold.
 pub fn examine(disks: &[Disk]) {
     let candidates = (0..disks.len()).map(|device| candidate(disks, device)).collect();
     let _ = decide(candidates, Options::default());

@@ -33,9 +33,9 @@ pub struct Disk {
     blind: bool,
     /// Answers nothing.
     hung: bool,
-    /// Has no room for what is written.
+    /// Full: writes fail for lack of space.
     full: bool,
-    /// Says that it has written, and has not.
+    /// Answers writes without storing them.
     forgetful: bool,
 }
 
@@ -47,7 +47,7 @@ struct Cached {
     old_at: Option<usize>,
 }
 
-/// How a device's cache fares in a power cut.
+/// Fate of a device's cache in a power cut.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     KeepAll,
@@ -112,12 +112,12 @@ impl Disk {
         self.gone = gone;
     }
 
-    /// Does not answer.
+    /// Returns whether the device is gone.
     pub const fn gone(&self) -> bool {
         self.gone
     }
 
-    /// Has sectors that fail.
+    /// Returns whether some sectors fail.
     pub fn damaged(&self) -> bool {
         self.blind || !self.unreadable.is_empty() || !self.unwritable.is_empty()
     }
@@ -137,7 +137,7 @@ impl Disk {
         self.hung
     }
 
-    /// Has no room for what is written, or has again.
+    /// Makes the device full, or ends that.
     pub const fn set_full(&mut self, full: bool) {
         self.full = full;
     }
@@ -157,7 +157,7 @@ impl Disk {
         self.unreadable.push(sector);
     }
 
-    /// What could not be read can be, but for sectors that cannot be written either.
+    /// Makes unreadable sectors readable again, except unwritable ones.
     pub fn read_again(&mut self) {
         self.unreadable.retain(|sector| self.unwritable.contains(sector));
         self.blind = false;
@@ -182,10 +182,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Can this range be written?
+    /// Checks that this range can be written.
     ///
     /// # Errors
-    /// Gone, or a sector of the range cannot be written.
+    /// Returns an error if the device is gone or full, or a sector of the range cannot be written.
     pub fn writable(&self, sector: u64, sectors: u64) -> Result<(), IoError> {
         self.reachable(sector, sectors as usize * SECTOR)?;
         if self.unwritable.iter().any(|bad| (sector..sector + sectors).contains(bad)) {
@@ -260,7 +260,7 @@ impl Disk {
         }
     }
 
-    /// Of what is up to the mark only this part is durable.
+    /// Makes only this part durable, of the writes up to the mark.
     pub fn flush_only(&mut self, mark: u64, part: std::ops::Range<u64>) {
         let count = usize::try_from(mark.saturating_sub(self.first)).unwrap_or(0);
         let entries = self.cached.iter_mut().take(count);

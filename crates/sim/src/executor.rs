@@ -17,10 +17,10 @@ use crate::rng::Rng;
 use crate::subject::{self, Attached};
 use crate::trace::Trace;
 
-/// What lies where memory was given back.
+/// Content of memory that was given back.
 const GIVEN_BACK: u8 = 0xdc;
 
-/// What comes out of the machine for the world to see to.
+/// Output of the machine, for the world.
 #[derive(Debug)]
 pub enum Output {
     /// `Complete`, `Reply` or `Notify`.
@@ -49,12 +49,12 @@ struct Flight {
     abandoned: bool,
 }
 
-/// One machine on its disks, with the arena and what is in flight on each device.
+/// One machine on its disks, with the arena and the operations in flight on each device.
 ///
-/// Order of calls: [`new`](Self::new), [`drain`](Self::drain) for what the machine wants at once;
+/// Order of calls: [`new`](Self::new), [`drain`](Self::drain) for the first actions of the machine;
 /// then [`step`](Self::step) until nothing is due. Between steps [`handle`](Self::handle) gives the
-/// machine a command; who submits to it directly calls `drain` then. What comes out for the world
-/// is in `outputs`. After a [`power_cut`](Self::power_cut) only the disks are of use.
+/// machine a command; a caller that submits to the machine directly calls `drain` then. Output for
+/// the world is in `outputs`. After a [`power_cut`](Self::power_cut) only the disks are of use.
 #[derive(Debug)]
 pub struct Executor<M> {
     /// The machine.
@@ -134,7 +134,7 @@ impl<M: Machine> Executor<M> {
         &mut self.arena[device_io::bytes_of(buf)]
     }
 
-    /// Is the device a member now?
+    /// Returns whether the device is a member now.
     pub fn is_attached(&self, device: usize) -> bool {
         self.attached.contains(&Some(device))
     }
@@ -144,12 +144,12 @@ impl<M: Machine> Executor<M> {
         self.flights.iter().all(|(_, flight)| flight.abandoned) && self.computes.is_empty()
     }
 
-    /// Is anything in flight on a device?
+    /// Returns whether an operation is in flight on a device.
     pub fn busy(&self, device: usize) -> bool {
         self.flights.iter().any(|(_, flight)| flight.device == device)
     }
 
-    /// May something that nobody waits for still read or write this?
+    /// Returns whether an abandoned operation may still read or write this buffer.
     pub fn lent(&self, buf: Buf) -> bool {
         self.flights.iter().any(|(_, flight)| match flight.op {
             IoOp::Read { buf: used, .. } | IoOp::Write { buf: used, .. } => {
@@ -249,8 +249,8 @@ impl<M: Machine> Executor<M> {
         }
     }
 
-    /// Gives back what an idle machine does not use, as an executor may. What was zeroes stays
-    /// zeroes; all else that somebody still means would be missed.
+    /// Gives unused memory of an idle machine back, as an executor may. Zeroes stay zeroes; other
+    /// bytes are overwritten, so that a later use of them is detected.
     fn cool(&mut self, trace: &mut Trace) {
         let idle = self.machine.idle() && self.flights.is_empty() && self.computes.is_empty();
         let again = self.now().plus_millis(self.profile.cooling_millis);

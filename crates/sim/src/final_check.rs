@@ -17,7 +17,7 @@ use crate::troubles;
 use crate::workload::Workload;
 use crate::world::World;
 
-/// Stops the array. What its devices hold then needs no cache.
+/// Stops the array. After the stop, the devices need no cache.
 pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
     ask(world, Command::Stop)?.map_err(|reason| Failure(format!("stop refused: {reason}")))?;
     if world.in_flight() > 0 {
@@ -109,8 +109,8 @@ fn check_over_faults(world: &mut World<impl Subject>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Is there something that a strip can be compared with? A raid10 may not use the last rows of some
-/// members, and have one copy left of others.
+/// Returns whether a strip can be compared with another one. A raid10 may not use the last rows of
+/// some members, and thus have a single copy of others.
 fn has_others(world: &World<impl Subject>, status: &Status, strip: Strip) -> bool {
     let part = &world.parts.devices[0];
     if part.scenario.has_parity() {

@@ -14,7 +14,7 @@ use crate::workload::Kind;
 /// A request that is not submitted yet; its buffer holds what is to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
-    /// What to hand to the machine.
+    /// The request for the machine.
     pub request: Request,
     /// What the write is stamped with.
     pub serial: Serial,
@@ -29,7 +29,7 @@ pub struct Draft {
 pub struct Flight {
     /// As it was submitted.
     pub request: Request,
-    /// What it does.
+    /// Kind of the request.
     pub kind: Kind,
     /// To which sectors.
     pub range: Range,
@@ -44,11 +44,11 @@ pub struct Flight {
 ///
 /// Order of calls: [`client_begins`](Self::client_begins); for each request [`draft`](Self::draft),
 /// and, when the machine has taken it, [`submitted`](Self::submitted). When the machine answers,
-/// [`answered`](Self::answered) gives the request back, and the caller says whether it may fail;
-/// then [`conclude`](Self::conclude) judges it. [`client_ends`](Self::client_ends) when a client
-/// answers nothing more: what it was writing may land until it is [decided](Oracle::decided), when
-/// the next client serves. The `oracle` is told when memories are lost, by a
-/// [power cut](Oracle::power_cut) or [since a moment](Oracle::lose_before).
+/// [`answered`](Self::answered) returns the request, and the caller decides whether it may fail;
+/// then [`conclude`](Self::conclude) judges it. [`client_ends`](Self::client_ends) ends a client
+/// that answers nothing more: its unanswered writes may land until they are
+/// [decided](Oracle::decided), when the next client serves. The `oracle` is told when memories are
+/// lost, by a [power cut](Oracle::power_cut) or [since a moment](Oracle::lose_before).
 /// [`content`](Self::content) judges bytes found anywhere else.
 #[derive(Debug)]
 pub struct Judge {
@@ -84,7 +84,7 @@ impl Judge {
         self.clients.insert(client, Client { slots: vec![None; depth], slot_bytes });
     }
 
-    /// A client answers nothing more. What it was writing may land until all is decided.
+    /// Ends a client. Its unanswered writes may land until their fate is decided.
     pub fn client_ends(&mut self, client: usize) {
         let slots = self.clients.remove(&client).map(|client| client.slots);
         for flight in slots.into_iter().flatten().flatten() {
@@ -104,12 +104,12 @@ impl Judge {
         self.clients.get(&client).into_iter().flat_map(|client| client.slots.iter().flatten())
     }
 
-    /// How many requests a client has in flight.
+    /// Returns the number of the client's requests in flight.
     pub fn in_flight(&self, client: usize) -> usize {
         self.flights(client).count()
     }
 
-    /// Is a request of the client in flight to any of these sectors?
+    /// Returns whether a request of the client is in flight to any of these sectors.
     pub fn touches(&self, client: usize, range: Range) -> bool {
         self.flights(client).any(|flight| flight.range.overlaps(range))
     }
@@ -237,7 +237,7 @@ impl Judge {
     }
 }
 
-/// What was read.
+/// Data that was read.
 #[derive(Clone, Copy)]
 pub struct Read<'a> {
     /// The bytes.

@@ -130,7 +130,7 @@ impl Subject for Stack {
     }
 }
 
-/// What the array above has written to an array within.
+/// Reads the metadata that the outer array has written to an inner array.
 fn look(
     number: u16,
     config: &Config,

@@ -1,9 +1,9 @@
-//! What every sector of the array may hold.
+//! Allowed contents of every sector of the array.
 //!
-//! Writes to one sector that overlap in time may land in any order. A read sees what was there when
-//! it began or what was written since. What was answered is only safe from a power cut once a
-//! later flush, or its own FUA, was answered: after a cut a sector holds any one of the contents it
-//! had since it was last durable.
+//! Writes to one sector that overlap in time may land in any order. A read returns the content at
+//! its beginning or a content written since. An answered write is safe from a power cut only after
+//! a later flush, or its own FUA, was answered: after a cut a sector holds any one of its contents
+//! since it was last durable.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ const ANY: Serial = Serial::MAX;
 pub struct Violation {
     /// First bad sector.
     pub sector: u64,
-    /// What it may hold.
+    /// Allowed contents.
     pub expected: String,
     /// What it holds.
     pub actual: String,
@@ -38,12 +38,12 @@ impl fmt::Display for Violation {
 pub struct Range {
     /// First sector.
     pub sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
 }
 
 impl Range {
-    /// Have they sectors in common?
+    /// Returns whether the ranges have sectors in common.
     pub const fn overlaps(self, other: Self) -> bool {
         self.sector < other.sector + other.sectors && other.sector < self.sector + self.sectors
     }
@@ -64,7 +64,7 @@ pub struct WriteToken {
 /// The contents that each sector may have: one that is durable (a *settled* cell), or several with
 /// the times at which they were submitted, answered and replaced (an *open* one).
 ///
-/// What is submitted and answered is told in the order in which it happens: writes by
+/// Submissions and answers are reported in the order of the events: writes by
 /// [`write_submitted`](Self::write_submitted) and [`write_completed`](Self::write_completed), reads
 /// and flushes alike, each with the [`LogicalTime`] of its submission. An answered flush and a
 /// [`power_cut`](Self::power_cut) make cells settled again.
@@ -101,7 +101,7 @@ struct Entry {
     durable: bool,
     /// A power cut cannot bring it back.
     superseded: bool,
-    /// May or may not have happened: takes nobody's place.
+    /// May not have happened: replaces no other entry.
     weak: bool,
     /// A power cut has left it as one of several.
     cut: bool,
@@ -247,7 +247,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Which of the contents that a sector may have is there.
+    /// Returns the allowed content that matches the data.
     fn found(&self, sector: u64, data: &[u8], moment: LogicalTime) -> Option<(usize, Entry)> {
         match &self.cells[sector as usize] {
             Cell::Settled(serial) => {
@@ -279,7 +279,7 @@ impl Oracle {
         }
     }
 
-    /// What a sector may hold now, in words.
+    /// Describes the contents that a sector may hold now.
     pub fn may_hold(&mut self, sector: u64) -> String {
         let moment = LogicalTime(self.tick());
         self.expected(sector, moment)
@@ -336,8 +336,8 @@ impl Oracle {
         }
     }
 
-    /// Of what was answered before this moment, all that is not durable may be lost, unless it was
-    /// written again since.
+    /// Marks writes answered before this moment and not durable as possibly lost, unless they were
+    /// overwritten since.
     pub fn lose_before(&mut self, moment: LogicalTime) {
         for &sector in &self.open {
             let Cell::Open(entries) = &mut self.cells[sector as usize] else { continue };
@@ -365,7 +365,7 @@ impl Oracle {
         }
     }
 
-    /// Is all durable that was answered?
+    /// Returns whether all answered writes are durable.
     pub fn answers_are_durable(&self) -> bool {
         let answered = |e: &Entry| e.completed != NEVER && !e.weak;
         let lasting = |e: &Entry| !answered(e) || e.durable || e.superseded;

@@ -17,7 +17,7 @@ const UNIT_SECTORS: u32 = 128;
 /// One array of the machine.
 #[derive(Debug)]
 pub struct Part {
-    /// What it is.
+    /// Scenario of the array.
     pub scenario: Scenario,
     /// By which its devices are found.
     pub set_uuid: [u8; 16],
@@ -81,7 +81,7 @@ impl Part {
         u64::from(self.scenario.chunk_sectors.clamp(1, UNIT_SECTORS))
     }
 
-    /// Is parity in doubt in the unit that this sector of a device belongs to?
+    /// Returns whether parity is in doubt in the unit of this device sector.
     pub fn in_doubt(&self, device_sector: u64) -> bool {
         let column = device_sector - self.scenario.data_offset;
         let unit = device_sector - column % self.unit_sectors();
@@ -92,7 +92,7 @@ impl Part {
 /// All arrays of the machine.
 #[derive(Debug)]
 pub struct Parts {
-    /// Those of devices.
+    /// Arrays of devices.
     pub devices: Vec<Part>,
     /// The one above them, which is the machine's then.
     pub over: Option<Part>,

@@ -1,9 +1,9 @@
-//! How a seed is run, and what came of it.
+//! Run of a seed, and its result.
 
 use crate::fault::Mutation;
 use crate::trace::Trace;
 
-/// How to run a seed.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Print each event.
@@ -12,11 +12,11 @@ pub struct Options {
     pub mutation: Option<Mutation>,
 }
 
-/// Why a seed failed.
+/// Reason for the failure of a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// What a seed that passed looked like.
+/// Summary of a seed that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Equal for equal runs.

@@ -23,7 +23,7 @@ impl Rest {
         Self { at, millis: aside.between(2_000, 40_000), until: None }
     }
 
-    /// Is it now, with so many requests submitted?
+    /// Returns whether the pause is in force after this number of submitted requests.
     pub(crate) fn is_now(&mut self, now: Instant, submitted: u64) -> bool {
         if self.at.take_if(|at| *at <= submitted).is_some() {
             self.until = Some(now.plus_millis(self.millis));

@@ -252,7 +252,7 @@ pub fn step(world: &mut World<impl Subject>) -> Result<bool, Failure> {
     Ok(moved)
 }
 
-/// Is background work going on?
+/// Returns whether background work is running.
 pub fn syncing(world: &World<impl Subject>) -> bool {
     world.exec.machine.status().sync.action != SyncAction::Idle
 }

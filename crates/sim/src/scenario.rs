@@ -1,4 +1,4 @@
-//! What a seed is about: the array, its devices, and which troubles it meets.
+//! Scenario of a seed: the array, its devices, and its troubles.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use braid_array::level::Level;
 use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
 
-/// How the array comes into being.
+/// Creation of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Birth {
     /// All members in sync.
@@ -19,7 +19,7 @@ pub enum Birth {
     Recovery,
 }
 
-/// What closes the write hole of an array with parity.
+/// Policy against the write hole of an array with parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
     /// Nothing.
@@ -53,7 +53,7 @@ pub struct Scenario {
     pub version: Version,
     /// Bytes for each bit of the bitmap.
     pub bitmap_chunk_bytes: Option<u32>,
-    /// What closes the write hole.
+    /// Policy against the write hole.
     pub log: Log,
     /// Has room for a bad-block log.
     pub bad_block_log: bool,
@@ -166,7 +166,7 @@ impl Scenario {
         scenario
     }
 
-    /// How many members the level surely does without.
+    /// Returns the number of members that the level can always do without.
     pub fn tolerance(&self) -> usize {
         tolerance(self.level, self.layout, self.members)
     }
@@ -176,12 +176,12 @@ impl Scenario {
         matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
-    /// Is what it writes recorded?
+    /// Returns whether writes are recorded in a log.
     pub fn has_log(&self) -> bool {
         self.log != Log::None
     }
 
-    /// Has it a device for its journal?
+    /// Returns whether the array has a journal device.
     pub const fn has_journal(&self) -> bool {
         matches!(self.log, Log::Journal(_))
     }

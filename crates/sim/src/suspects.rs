@@ -54,7 +54,7 @@ impl Suspects {
         !self.any
     }
 
-    /// Is this device sector in a column in doubt?
+    /// Returns whether this device sector is in a column in doubt.
     pub fn contains(&self, device_sector: u64) -> bool {
         let column = device_sector.wrapping_sub(self.data_offset);
         usize::try_from(column).ok().and_then(|c| self.columns.get(c)).copied().unwrap_or(false)
@@ -72,7 +72,7 @@ impl Suspects {
         }
     }
 
-    /// What the log tells of is yet to be brought in place.
+    /// Begins a life: the log is yet to be replayed.
     pub const fn begin_life(&mut self) {
         self.served = false;
     }

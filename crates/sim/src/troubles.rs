@@ -29,8 +29,8 @@ fn lost(world: &mut World<impl Subject>, status: &Status, part: usize) -> Vec<bo
     roles.map(unsound).collect()
 }
 
-/// May this member fail? What holds no role, or not completely, costs nothing; but a replacement
-/// may have taken over before anybody notices that it is gone.
+/// Returns whether this member may fail. A member without a complete role costs nothing; but a
+/// replacement may have taken over before its loss is noticed.
 pub fn may_fail(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
     let part = part_of(status, member);
     let mut lost = lost(world, status, part);
@@ -44,8 +44,8 @@ pub fn may_fail(world: &mut World<impl Subject>, status: &Status, member: Member
     survivable(world, status, part, lost.iter().filter(|lost| **lost).count())
 }
 
-/// May sectors of this member break? One that is being rebuilt may be in sync, and still have
-/// them, when the next one breaks.
+/// Returns whether sectors of this member may break. A member under recovery may be in sync, with
+/// its broken sectors, when the next one breaks.
 fn may_be_damaged(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
     let part = part_of(status, member);
     let mut lost = lost(world, status, part);
@@ -76,8 +76,8 @@ fn survivable(world: &mut World<impl Subject>, status: &Status, part: usize, los
     enough || world.excess
 }
 
-/// May the power be cut? What a write hole takes of an array within may be metadata of the one
-/// above it, which nobody makes new.
+/// Returns whether the power may be cut. The write hole of an inner array may hit metadata of the
+/// outer one, which nothing rebuilds.
 pub fn may_cut(world: &mut World<impl Subject>) -> bool {
     if world.parts.over.is_none() {
         return true;
@@ -158,7 +158,7 @@ pub fn inject(world: &mut World<impl Subject>) {
     }
 }
 
-/// What an administrator does after a failure: takes failed members off, and adds them again.
+/// Acts as an administrator after a failure: removes failed members, and adds them again.
 fn return_members(world: &mut World<impl Subject>, status: &Status) -> bool {
     if devices(status).any(|m| m.state == MemberState::Faulty) {
         remove(world, status);
@@ -284,8 +284,8 @@ fn hang(world: &mut World<impl Subject>, status: &Status) {
     }
 }
 
-/// What an administrator does about members that have answered nothing for long. Those the array
-/// cannot do without answer again some time.
+/// Acts as an administrator on members that have not answered for long. Members that the array
+/// needs answer again later.
 pub fn relieve(world: &mut World<impl Subject>) {
     let now = world.exec.now();
     for (device, _) in world.tight.extract_if(.., |(_, until)| *until <= now) {

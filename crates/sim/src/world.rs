@@ -34,13 +34,13 @@ pub const BUFFERS: usize = 8;
 /// Height of what a repair asks parity for at once, at most.
 const BLOCK_SECTORS: u64 = 8;
 
-/// Whose requests the judge knows: the one client there is.
+/// The only client of the judge.
 pub const CLIENT: usize = 0;
 
 /// A device that answers nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Hang {
-    /// Which.
+    /// The device.
     pub device: usize,
     /// How long the administrator bears it.
     pub until: Instant,
@@ -50,8 +50,8 @@ pub struct Hang {
 
 /// A seed's local array, or array of arrays, with what may be read of it and what is broken.
 ///
-/// It owns the executor with machine and devices, the [`Judge`], and what is known of each array in
-/// `parts`. Order of calls: [`new`](Self::new) with a machine that was started; then
+/// The world owns the executor with machine and devices, the [`Judge`], and in `parts` the state of
+/// each array. Order of calls: [`new`](Self::new) with a machine that was started; then
 /// [`submit`](Self::submit) and [`ask`](Self::ask), a step of `exec`, and after each of these
 /// [`outputs`](Self::outputs), which judges what came out. [`power_cut`](Self::power_cut) takes the
 /// devices out, and [`restart`](Self::restart) goes on with the next machine on them. `run` has the
@@ -80,7 +80,7 @@ pub struct World<M> {
     /// Requests from before this moment may have met what could not be read while parity was in
     /// doubt, although a resync has ended since.
     pub doubt_ended: Option<LogicalTime>,
-    /// It was started by force: what parity says counts, right or wrong.
+    /// The array was started by force: parity counts, right or wrong.
     pub forced: bool,
     /// Devices with bad sectors, and since when these are rewritten.
     pub damaged: BTreeMap<usize, Option<(LogicalTime, Instant)>>,
@@ -157,7 +157,7 @@ impl<M: Subject> World<M> {
         self.judge.in_flight(CLIENT)
     }
 
-    /// Has this device bad sectors, or does something in flight remember that it had?
+    /// Returns whether this device has bad sectors, or a request in flight may have met them.
     pub fn is_damaged(&mut self, device: usize) -> bool {
         let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
         let patience = self.scenario.profile.disk_nanos * 1000;
@@ -176,7 +176,7 @@ impl<M: Subject> World<M> {
         true
     }
 
-    /// Is this device gone, or does it hang, or is it damaged?
+    /// Returns whether this device is gone, hangs, or is damaged.
     pub fn is_unsound(&mut self, device: usize) -> bool {
         let disk = &self.exec.disks[device];
         disk.gone() || disk.hung() || self.is_damaged(device)
@@ -263,7 +263,7 @@ impl<M: Subject> World<M> {
         id
     }
 
-    /// Is this command without a reply?
+    /// Returns whether this command waits for its reply.
     pub fn waits(&self, id: CommandId) -> bool {
         self.commands.waits(id)
     }
@@ -353,7 +353,7 @@ impl<M: Subject> World<M> {
         self.exec.disks.iter_mut().for_each(|disk| disk.set_full(false));
     }
 
-    /// Why a command was refused, if it was.
+    /// Returns the reason for refusing a command, if it was refused.
     pub fn refusal(&mut self, id: CommandId) -> Option<String> {
         self.commands.refusal(id)
     }
@@ -381,10 +381,10 @@ impl<M: Subject> World<M> {
         self.judge(told)
     }
 
-    /// May this error say that nobody vouches for what parity says of data that is lost? Where no
-    /// resync has been yet, data that is gone with a member or cannot be read must not be made up.
-    /// A request may have met sectors that were rewritten before it was answered. And one of which
-    /// a part has failed is answered when the others are over: the resync may have ended by then.
+    /// Returns whether this error may report lost data that parity cannot vouch for. Before the
+    /// first resync, data lost with a member or unreadable must not be computed from parity. A
+    /// request may have met sectors that were rewritten before it was answered. A request with a
+    /// failed piece is answered after its other pieces: the resync may have ended by then.
     fn may_be_lost(&mut self, error: RequestError, submitted: LogicalTime) -> bool {
         let damaged = (0..self.exec.disks.len()).any(|device| self.is_damaged(device));
         let gaps = self.parts.all().any(|part| part.rebuilt_with_gaps);
@@ -394,7 +394,7 @@ impl<M: Subject> World<M> {
         (self.lost_in_doubt || met_it) && medium
     }
 
-    /// Is there anything that a request in flight may have been unable to read?
+    /// Returns whether a request in flight may have met unreadable data.
     fn some_was_unreadable(&self) -> bool {
         let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
         let met = |(device, since): (&usize, &Option<(LogicalTime, Instant)>)| {
@@ -413,7 +413,7 @@ impl<M: Subject> World<M> {
         self.copies_in_doubt |= lost && compared && self.parts.devices.iter().any(copies);
     }
 
-    /// Is it true what an event says?
+    /// Checks the claim of an event.
     fn judge(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         match *event {
             ArrayEvent::MemberFailed { .. } => {

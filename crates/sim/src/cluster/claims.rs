@@ -1,10 +1,10 @@
-//! Who uses which bytes of an arena at this moment. What is being read must not be written, what
-//! is being written must be left alone: a machine that reuses a buffer too early is told here,
-//! whatever the bytes happen to be.
+//! Claims on the bytes of an arena. Bytes being read must not be written, and bytes being written
+//! must be left alone. A machine that reuses a buffer too early is detected here, regardless of the
+//! bytes.
 
 use braid_array::Buf;
 
-/// What is done with bytes while a claim on them stands.
+/// Use of the bytes while a claim on them stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// They are read.
@@ -57,7 +57,7 @@ impl Claims {
         self.standing.iter().map(|claim| claim.what)
     }
 
-    /// What stands against this use of a buffer.
+    /// Returns the conflict of this use of a buffer with a standing claim.
     pub fn conflict(&self, buf: Buf, access: Use, what: &str) -> Option<String> {
         let collides = |claim: &&Claim| {
             let writes = access == Use::Write || claim.access == Use::Write;
@@ -77,7 +77,7 @@ fn place(buf: Buf) -> String {
     format!("{}+{}", buf.offset, buf.len)
 }
 
-/// Have two buffers bytes in common?
+/// Returns whether two buffers have bytes in common.
 pub fn overlap(a: Buf, b: Buf) -> bool {
     a.offset < b.offset + u64::from(b.len) && b.offset < a.offset + u64::from(a.len)
 }

@@ -1,8 +1,8 @@
-//! The pretend fabric: what `braid_array::fabric` promises, and not a bit more.
+//! The simulated fabric: exactly the guarantees of `braid_array::fabric`, and no others.
 //!
-//! Messages of a connection arrive in order, after any delay. Of a put, everything happens at its
-//! own time: the bytes are read, the sender is told that they were, they land, and the receiver is
-//! told that they have. Until then the place where they go to holds poison.
+//! Messages of a connection arrive in order, after any delay. The steps of a put happen at separate
+//! times: its bytes are read, the sender is notified, the bytes land, and the receiver is notified.
+//! Until then the target of the put holds poison.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,9 +25,9 @@ pub(super) use self::puts::Put;
 /// One end of a connection: 0 has dialed, 1 has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndId {
-    /// Which connection.
+    /// The connection.
     pub connection: usize,
-    /// Which end.
+    /// The end of the connection.
     pub end: usize,
 }
 
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// What arrives of a message.
+    /// Returns the message as it arrives: some mutations alter it.
     fn altered(&self, bytes: Vec<u8>) -> Vec<u8> {
         match Message::decode(&bytes) {
             Ok((epoch, Message::ResolveLeftovers { tag, .. }))
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// Nobody needs what lies here any more: it goes.
+    /// Poisons bytes that are no longer needed.
     fn poison(&mut self, process: usize, buf: Buf) {
         if let Some(conflict) = self.processes[process].claims.conflict(buf, Use::Write, "an end") {
             self.fault(process, &conflict);
@@ -387,7 +387,7 @@ impl World {
         }
     }
 
-    /// What ends of connections were told to bear of whom they are connected to, in milliseconds.
+    /// Returns the timeouts of ends of connections for a silent peer, in milliseconds.
     pub fn silences(&self) -> impl Iterator<Item = u32> {
         let ends = self.connections.iter().flat_map(|connection| &connection.ends);
         ends.filter_map(|end| end.silence_ms)

@@ -19,10 +19,10 @@ use crate::workload::Kind;
 /// Requests from here on are begun when the next client serves already.
 const STRAY: u64 = 1 << 32;
 
-/// A fenced client: another one has its array, or is about to. What it was answered before stays,
-/// and nothing lands that it begins after that. [`Session::leave_running`] makes it of the client
-/// that runs; it may write once more, which must not be answered well once its successor serves;
-/// and it has to notice that it was taken over.
+/// A fenced client: another client has taken its array over, or is about to. Writes answered before
+/// the takeover are kept; later ones must not land. [`Session::leave_running`] fences the running
+/// client. The fenced client may write once more: after its successor serves, that write must not
+/// succeed. The fenced client must notice the takeover.
 #[derive(Debug)]
 pub(super) struct FencedClient {
     process: usize,
@@ -86,7 +86,7 @@ impl Session {
         self.cluster.world.drain(process);
     }
 
-    /// What a client says whose array was taken over; false when it is none.
+    /// Handles an action of a fenced client; returns false for other processes.
     pub fn fenced_says(&mut self, process: usize, action: &Action) -> Result<bool, Failure> {
         let fenced = self.fenced.iter_mut().find(|fenced| fenced.process == process);
         let Some(fenced) = fenced else { return Ok(false) };
@@ -121,8 +121,8 @@ impl Session {
         }
     }
 
-    /// Has all nodes grant an epoch to nobody, so that the client at work is none any more: who is
-    /// about to take an array over does that first, and looks then at what lies on them.
+    /// Grants an epoch to no client on all nodes, so that the running client is fenced. A client
+    /// that takes an array over does the same first, and then reads the volumes.
     pub(super) fn fence(&mut self) -> Result<(), Failure> {
         self.cluster.epoch = self.cluster.epoch.next();
         let epoch = self.cluster.epoch;

@@ -33,7 +33,7 @@ impl IdlePhase {
         Self { at, millis, trickle, after: 0, until: None }
     }
 
-    /// Is there one, with so many requests submitted?
+    /// Returns whether a pause is in force after this number of submitted requests.
     pub(super) fn is_now(&mut self, cluster: &mut Cluster, submitted: u64) -> bool {
         let now = cluster.world.now();
         if self.after < submitted

@@ -14,7 +14,7 @@ use super::world::Due;
 use crate::device_io::bytes_of;
 use crate::disk::Disk;
 
-/// What an arena holds where nothing was written, and what a place about to be written holds.
+/// Content of unwritten bytes in an arena, and of targets of pending puts.
 pub const POISON: u8 = 0xa5;
 
 /// A volume in a process's store.
@@ -22,7 +22,7 @@ pub const POISON: u8 = 0xa5;
 pub struct Stored {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Content of the volume.
     pub disk: Disk,
     /// Opened under this id.
     pub open: Option<MemberId>,
@@ -32,7 +32,7 @@ pub struct Stored {
     pub(super) replay: Replay,
 }
 
-/// How much was done to a volume, well or not.
+/// Operations on a volume, successful or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Flushes.
@@ -71,7 +71,7 @@ pub struct Process {
     pub machine: AnyMachine,
     /// The buffers.
     pub arena: Vec<u8>,
-    /// Which of them are in use.
+    /// Claims on the arena.
     pub claims: Claims,
     /// It listens here.
     pub address: Option<String>,
@@ -169,7 +169,7 @@ impl Process {
         note[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// What there is besides, in the order of names behind this one, so many at most.
+    /// Returns at most `most` names behind `after`, in order, with the sizes of volumes.
     pub(super) fn survey(&self, after: &str, most: usize) -> Survey {
         let names: BTreeSet<&String> = self.volumes.keys().chain(self.notes.keys()).collect();
         let mut behind = names.into_iter().filter(|name| name.as_str() > after);
@@ -191,7 +191,7 @@ impl Process {
         }
     }
 
-    /// Does the arena have these bytes?
+    /// Returns whether the arena contains these bytes.
     pub fn has(&self, buf: Buf) -> bool {
         let end = buf.offset.checked_add(u64::from(buf.len));
         end.is_some_and(|end| end <= self.arena.len() as u64)
@@ -202,7 +202,7 @@ impl Process {
         &mut self.arena[bytes_of(buf)]
     }
 
-    /// What lies there in the arena; nothing once the process is dead.
+    /// Returns these bytes of the arena; empty after the death of the process.
     pub fn found(&self, buf: Buf) -> &[u8] {
         self.arena.get(bytes_of(buf)).unwrap_or_default()
     }

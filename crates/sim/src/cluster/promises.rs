@@ -1,4 +1,4 @@
-//! What the protocol promises at this moment, by what has happened so far.
+//! Promises of the protocol, given the events so far.
 
 use braid_array::Role;
 
@@ -33,7 +33,7 @@ pub(super) enum Happened<'a> {
     HasAll { role: Role, readable: bool, knows_all: bool },
     /// No superblock and no view says yet that the member of a role has all of it.
     HasNotAll(Role),
-    /// Of the roles that were gone without, only these are known to be.
+    /// Only these of the left-out roles are known to be left out.
     OnlyKnown(&'a [Role]),
     /// Blocks of lost nodes were told not to be known any more.
     DataLost,
@@ -45,9 +45,9 @@ pub(super) enum Happened<'a> {
     LookedAtWithout(&'a [Role]),
 }
 
-/// What is promised of an array over nodes, and what is excused: a request that fails, a sector
-/// that cannot be told. It changes by what [`heard`](Self::heard) is told, and by nothing else, but
-/// for a start that is [refused](Self::take_back).
+/// Promises of an array over nodes, and the exceptions: requests that may fail, sectors that may be
+/// lost. All changes are made by [`heard`](Self::heard), except for a start that is
+/// [refused](Self::take_back).
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
     /// Nodes that are dead, cut off from the client or damaged.

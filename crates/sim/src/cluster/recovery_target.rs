@@ -35,7 +35,7 @@ impl Cluster {
         }
     }
 
-    /// Has the node of this role been added?
+    /// Returns whether the node of this role was added later.
     pub fn is_new(&self, role: Role) -> bool {
         self.ids[role.index()] >= FIRST
     }
@@ -62,7 +62,7 @@ impl Cluster {
         Role::all(self.scenario.params.nodes).filter(half).collect()
     }
 
-    /// Has the client told to add a new node.
+    /// Commands the client to add a new node.
     pub(super) fn offer_as(&mut self, client: usize, command: CommandId) -> RecoveryTarget {
         let sectors = self.disk(Role(0)).sectors();
         let disk = content::blank(sectors, &self.scenario, &ARRAY);
@@ -128,7 +128,7 @@ impl Session {
             .collect()
     }
 
-    /// Is the array to be made right before the client stops?
+    /// Returns whether the client should finish the resync or recovery before its stop.
     pub(super) fn waits_for_sync(&mut self, until: Instant) -> bool {
         let rebuilt = !self.promises.failed && !self.rebuilding().is_empty();
         let goes_on = rebuilt || self.is_replacing();
@@ -142,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Have members that were replaced all that belongs to their roles?
+    /// Returns whether replaced members have the whole content of their roles.
     pub fn is_whole(&self) -> bool {
         self.promises.dropped.is_empty()
             && (!self.cluster.scenario.replaces || self.cluster.half_regained().is_empty())

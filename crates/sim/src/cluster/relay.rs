@@ -43,21 +43,21 @@ struct Runner {
     serves: bool,
     /// All that was left was decided when it began, and nothing has failed since.
     sure: bool,
-    /// What it was started from is no more.
+    /// The metadata it was started from have changed.
     outdated: bool,
     stopped: bool,
 }
 
-/// A run of many short-lived clients: they die, are cut off or taken over from at any moment, above
-/// all just when a node is lost; each reaches other nodes than the one before; nodes lose their
-/// memories and come back at once, and at times all lose power. Whoever serves reads what was
-/// answered, or, after a loss of power, what was flushed; in the end, with all nodes there,
-/// everything fits.
+/// A run of many short-lived clients. They die, are cut off or taken over from at any moment, most
+/// often when a node is lost. Each reaches other nodes than its predecessor. Nodes lose their
+/// memories and come back at once, and at times all lose power. A serving client reads the answered
+/// writes, or after a loss of power the flushed ones. In the end, with all nodes present, the
+/// content and the parities fit.
 ///
 /// [`run`] makes it. A client begins ([`begin`](Self::begin)), is asked for things and heard
-/// ([`life`](Self::life)), and ends; [`pass_on`](Self::pass_on) says with which roles the next one
-/// begins. After the last one [`finish`](Self::finish) reads all. The flags say what may be missing
-/// by now: from them follows what the judge excuses.
+/// ([`life`](Self::life)), and ends; [`pass_on`](Self::pass_on) selects the roles with which the
+/// next client begins. After the last one [`finish`](Self::finish) reads all. The flags record
+/// possible losses, from which the judge's exceptions follow.
 struct Relay<'a> {
     cluster: &'a mut Cluster,
     /// Where most of the clients die.
@@ -80,8 +80,8 @@ struct Relay<'a> {
     /// After a loss of power it was gone on without some: what they had of whole stripes that
     /// nobody had recorded is lost.
     short: bool,
-    /// Clients found something gone, and ended before they served: whoever comes next finds all as
-    /// they have recorded it. Were members missing?
+    /// Set if clients found a loss, and ended before they served: the next client finds the state
+    /// as they recorded it. True if members were missing.
     untold: Option<bool>,
     /// It is told what the client has found.
     told: bool,
@@ -90,7 +90,8 @@ struct Relay<'a> {
     served: bool,
 }
 
-/// Is a seed about this? Drawn aside: the others are what they would be if there were none.
+/// Returns whether the seed is a relay. Drawn from a generator of its own, so that other seeds are
+/// unchanged.
 pub(super) fn is_due(seed: u64) -> bool {
     Rng::new(seed ^ 0x0072_656c_6179).percent(33)
 }
@@ -166,7 +167,8 @@ impl Relay<'_> {
         cluster.world.start_client("runner", config, DEPTH as u64 * SLOT_BYTES, limit).ok()
     }
 
-    /// Until it serves: does the client find enough of those who held the array before?
+    /// Updates the flags until the client serves: whether it finds enough of the members that held
+    /// the array before.
     fn look_at_those_before(&mut self) {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
         let views = self.cluster.votes().filter_map(|vote| vote.view);
@@ -182,7 +184,8 @@ impl Relay<'_> {
         self.short |= !self.kept && self.missing && self.cluster.scenario.parts_only;
     }
 
-    /// Asks the client for this, unless something else is under way there. Does it take it?
+    /// Submits a request to the client, unless another one is in flight there. Returns whether the
+    /// client takes it.
     fn request(&mut self, kind: Kind, blocks: Range<u64>) -> bool {
         self.look_at_those_before();
         if self.is_refused() {
@@ -217,7 +220,7 @@ impl Relay<'_> {
         self.judge.client_ends(process);
     }
 
-    /// Is the client not to serve?
+    /// Returns whether the client was refused the array.
     fn is_refused(&mut self) -> bool {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else {
             return false;

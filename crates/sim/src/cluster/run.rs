@@ -17,7 +17,7 @@ use crate::report::{Failure, Options, Report, run_caught};
 use crate::rng::Rng;
 use crate::workload::Workload;
 
-/// Who lost no more than a connection is back by then.
+/// Time for nodes to reconnect after a broken connection.
 const RETURN_MILLIS: u64 = 4_000;
 
 /// Runs a seed.
@@ -218,8 +218,8 @@ fn replace(session: &mut Session) {
     }
 }
 
-/// Can every node be there again, with all that it had? What was not stopped cleanly does not start
-/// while some have missed writes.
+/// Returns whether every node can be present again with its whole content. After an unclean stop,
+/// the array does not start with members that have missed writes.
 fn whole(session: &Session) -> bool {
     let damaged = session.cluster.disks().iter().any(|disk| disk.damaged());
     !damaged && (session.promises.dropped.is_empty() || session.cluster.is_clean())
@@ -262,7 +262,7 @@ fn cut_off(cluster: &mut Cluster) -> KillPoint {
     KillPoint::of_a_cut(cluster, cluster.scenario.requests * events)
 }
 
-/// Requests and troubles. Has that moment come that ends it?
+/// Submits requests and causes troubles. Returns whether the kill point has come.
 fn live(
     session: &mut Session,
     mut troubles: Vec<(u64, Trouble)>,
@@ -381,9 +381,9 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     finish_and_stop(session)
 }
 
-/// Everything loses power, and not all nodes come back. What journals hold makes up for that: what
-/// was made durable is there, and every slice-set is old or new; but where whole stripes are not
-/// recorded and were being written, what is lost of them.
+/// Cuts the power of all processes; not all nodes come back. Journals make up for the missing
+/// nodes: durable writes are kept, and every slice-set is old or new. Only whole stripes that are
+/// not recorded and were being written may be lost.
 fn fall_short(session: &mut Session) -> Result<(), Failure> {
     let whole = session.cluster.scenario.parts_only.then(|| session.suspects.whole_stripes());
     power_cut(session);

@@ -1,4 +1,4 @@
-//! What a seed is about: the array over nodes, how it is written, and which troubles it meets.
+//! Scenario of a seed: the array over nodes, the writing of it, and its troubles.
 
 use braid_array::Role;
 use std::fmt;
@@ -13,7 +13,7 @@ use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
 use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
 
-/// How a life ends.
+/// End of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The client is told to stop.
@@ -31,7 +31,7 @@ pub enum End {
 /// One seed's array and troubles.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What client and nodes will agree on. Session and epoch are the life's.
+    /// Parameters of the pipeline. Session and epoch are set for each life.
     pub params: Params,
     /// The client makes some of the parities.
     pub mix: bool,
@@ -65,7 +65,7 @@ pub struct Scenario {
     pub spare: bool,
     /// Members are replaced by the spare while they serve.
     pub replaces: bool,
-    /// How long a member is waited for before the spare gets its role.
+    /// Time to wait for a member before the spare gets its role.
     pub spare_patience_ms: u64,
     /// Nodes that vote and hold nothing.
     pub witnesses: u16,
@@ -204,7 +204,7 @@ impl Scenario {
         }
     }
 
-    /// Has nothing happen that does not go together.
+    /// Resolves combinations of troubles that exclude each other.
     fn keep_apart(&mut self, aside: &mut Rng) {
         let journal = self.journal_bytes > 0;
         let cut = self.lives.ends_with(&[End::PowerCut]);
@@ -223,13 +223,14 @@ impl Scenario {
         self.bad_sectors &= !self.dirty || !cut;
     }
 
-    /// Can the array do without these nodes?
+    /// Returns whether the array can do without these nodes.
     pub fn survives(&self, lost: &[Role]) -> bool {
         let Params { family, nodes, .. } = self.params;
         family.losses(nodes).is_ok_and(|losses| losses.survives(|node| lost.contains(&node)))
     }
 
-    /// Without so many nodes, can those who vote still tell everybody who comes later of that?
+    /// Returns whether the voters left after losing `lost` nodes can tell every later client of the
+    /// loss.
     fn can_tell(&self, lost: usize) -> bool {
         let nodes = usize::from(self.params.nodes);
         let voters = nodes + usize::from(self.witnesses);
@@ -258,7 +259,7 @@ impl Scenario {
 pub(super) struct OneByOne(Rng);
 
 impl OneByOne {
-    /// Is a seed about this? Drawn aside: the others are what they would be if there were none.
+    /// Returns the draw of such a seed, from a generator of its own: other seeds are unchanged.
     pub(super) fn of(rng: &Rng) -> Option<Self> {
         let mut aside = rng.aside(0x6c6f_6e67);
         aside.percent(12).then_some(Self(aside))

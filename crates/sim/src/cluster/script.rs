@@ -9,10 +9,10 @@ use braid_array::{Action, AnyMachine, Instant, Machine};
 use super::process::Process;
 use super::world::World;
 
-/// What a script does about an event.
+/// Reaction of a script to an event.
 type Rule = Box<dyn FnMut(&Event) -> Vec<Action> + Send>;
 
-/// What a script has heard so far, oldest first.
+/// Events of a script so far, oldest first.
 pub type Heard = Arc<Mutex<Vec<Event>>>;
 
 /// A machine that does what it is to begin with, answers each event as its rule says, and remembers

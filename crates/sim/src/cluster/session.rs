@@ -32,7 +32,7 @@ pub const VOLUME: &str = "data";
 const STOP: CommandId = CommandId(1);
 const SCRUB: CommandId = CommandId(2);
 
-/// How far the client is.
+/// Phase of the client's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It has taken no request yet.
@@ -59,7 +59,7 @@ pub(super) enum Phase {
 pub struct Session {
     /// The nodes.
     pub cluster: Cluster,
-    /// What may be read, and the requests in flight.
+    /// Content that may be read, and the requests in flight.
     pub judge: Judge,
     /// Where parities may not fit.
     pub suspects: Suspects,
@@ -259,7 +259,7 @@ impl Session {
         }
     }
 
-    /// Is the array being made right again?
+    /// Returns whether background work is running.
     pub fn syncing(&mut self) -> bool {
         let status = self.cluster.status_of(self.client);
         status.sync.action != SyncAction::Idle

@@ -1,5 +1,5 @@
-//! Clients that take an array over and die on their way, or soon after. They may not reach all of
-//! the nodes that the next one reaches.
+//! Clients that take an array over and die during or soon after the takeover. They may reach other
+//! nodes than the next client.
 
 use braid_array::status::ArrayState;
 
@@ -7,7 +7,7 @@ use super::kill_point::KillPoint;
 use super::session::Session;
 use crate::report::Failure;
 
-/// Of one that makes nothing durable, but asks on and on for nodes that are away.
+/// Limit for clients that make nothing durable, but keep searching for absent nodes.
 const MAX_STEPS: u64 = 3000;
 
 impl Session {

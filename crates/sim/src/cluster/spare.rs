@@ -21,15 +21,16 @@ use crate::report::Failure;
 pub(super) const SPARE: CommandId = CommandId(4);
 /// The command that has it take the place of a member.
 const REPLACE: CommandId = CommandId(5);
-/// Why the old one goes, or is gone since a client did that whose array is being taken over.
+/// Reasons for leaving of the old member: the running client, or the client whose array is taken
+/// over, replaced it.
 pub(super) const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
 
-/// How long the client may take to tell a node that it has left. It tries again, later and later;
-/// and who hangs may do so for a hundred seconds.
+/// Time for the client to tell a node that it has left. The client tries again at growing
+/// intervals; a hang may last a hundred seconds.
 const FREE_MILLIS: u64 = 300_000;
 
 impl Session {
-    /// Has the client told of a spare, which is none yet.
+    /// Commands the client to add a node, which carries no superblock of a spare yet.
     pub fn offer_spare(&mut self) {
         self.spare = Some(self.cluster.offer_as(self.client, SPARE));
     }
@@ -58,7 +59,7 @@ impl Session {
         volume.disk.put(superblock.super_offset, &superblock.encode());
     }
 
-    /// Has it been given a role?
+    /// Checks whether the spare has been given a role.
     pub(super) fn look_at_spare(&mut self) {
         let Some(spare) = self.spare else { return };
         if let Some(role) = self.cluster.role_on(spare.process) {
@@ -67,7 +68,7 @@ impl Session {
         }
     }
 
-    /// It is off, if nobody needs it.
+    /// Stops the spare, if it is not in use.
     pub fn drop_spare(&mut self) {
         self.look_at_spare();
         if let Some(spare) = self.spare.take() {
@@ -75,7 +76,7 @@ impl Session {
         }
     }
 
-    /// What a client is told of spares that were added before.
+    /// Returns the spares added before, for a client.
     pub(super) fn spares(&mut self) -> Vec<ClientMember> {
         self.look_at_spare();
         let Some(spare) = self.spare else { return Vec::new() };
@@ -108,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Is a member being copied, or the new one not whole yet?
+    /// Returns whether a member is being copied, or the new member is incomplete.
     pub fn is_replacing(&mut self) -> bool {
         if !self.cluster.scenario.replaces || self.promises.failed {
             return false;
@@ -139,7 +140,7 @@ impl Session {
         self.cluster.world.command(self.client, REPLACE, Command::Replace(member));
     }
 
-    /// It dies of a power cut, and is back at once.
+    /// Cuts the power of the spare, and restarts it at once.
     fn restart_spare(&mut self) {
         self.look_at_spare();
         let Some(RecoveryTarget { id, process, .. }) = self.spare else { return };
@@ -160,8 +161,8 @@ impl Session {
         self.cluster.world.disconnect(node, process);
     }
 
-    /// Nobody needs a node any more in whose place another one is. If the client lives that took
-    /// that in, it runs on all the same, as the client has to tell it.
+    /// Retires a node whose role another node has taken. While the client that did this lives, the
+    /// node keeps running, so that the client can inform it.
     pub(super) fn departs(&mut self, process: usize) {
         let tells = self.cluster.world.processes[self.client].alive && self.phase != Phase::Stopped;
         if tells && self.cluster.world.processes[process].alive {
@@ -171,7 +172,7 @@ impl Session {
         }
     }
 
-    /// They are off.
+    /// Stops the departed nodes.
     pub(super) fn drop_departed(&mut self) {
         for process in std::mem::take(&mut self.departed) {
             self.cluster.world.kill(process);

@@ -108,7 +108,7 @@ impl Suspects {
         }
     }
 
-    /// What was answered before this moment is durable.
+    /// Records that writes answered before this moment are durable.
     pub fn flushed(&mut self, moment: LogicalTime) {
         self.unsure.retain(|unsure| unsure.done.is_none_or(|done| done > moment));
     }
@@ -132,7 +132,7 @@ impl Suspects {
         self.unsure.push(Unsure { write: now, range, slices, done: Some(now) });
     }
 
-    /// Is the slice of this sector torn, or, with `in_flight`, being written?
+    /// Returns whether the slice of this sector is torn, or, with `in_flight`, being written.
     pub fn suspect(&self, sector: u64, in_flight: bool) -> bool {
         let slice = self.map.place(sector).slice;
         let writes = |unsure: &Unsure| unsure.done.is_none() && unsure.slices.contains(&slice);
@@ -164,12 +164,12 @@ impl Suspects {
         self.torn = slices;
     }
 
-    /// Is anything torn?
+    /// Returns whether any slice is torn.
     pub fn any(&self) -> bool {
         !self.torn.is_empty()
     }
 
-    /// Is this slice torn?
+    /// Returns whether this slice is torn.
     pub fn torn(&self, slice: Slice) -> bool {
         self.torn.contains(&slice)
     }

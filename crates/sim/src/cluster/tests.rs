@@ -69,7 +69,7 @@ const fn connected(event: &Event) -> bool {
     matches!(event, Event::Fabric(FabricEvent::Connected { .. }))
 }
 
-/// What a put's receiver finds where it was told that something is.
+/// Returns the immediate values of the puts announced to the receiver.
 fn arrivals(heard: &Heard) -> Vec<u32> {
     let imm = |event: &Event| match event {
         Event::Fabric(FabricEvent::Placed { imm, .. }) => Some(*imm),

@@ -35,10 +35,10 @@ pub(super) enum Due {
     Wake,
 }
 
-/// Processes with their machines, their volumes, the fabric between them, and virtual time. It
-/// executes what machines ask for. Whatever an executor and a network may legally do differently is
-/// drawn from the seed, within what its [`FaultProfile`] allows. What a machine must not do, the
-/// world notices and keeps in `faults`.
+/// Processes with their machines, their volumes, the fabric between them, and virtual time. The
+/// world executes the actions of machines. Legal differences in the behaviour of executors and
+/// networks are drawn from the seed, within the limits of its [`FaultProfile`]. Actions that break
+/// a machine's contract are recorded in `faults`.
 ///
 /// Order of calls: [`new`](Self::new); [`start`](Self::start) for each process, which returns the
 /// number that names it from then on; [`step`](Self::step) again and again, each of which handles
@@ -131,8 +131,9 @@ impl World {
         Ok(self.start(Process::of_client(name, client, scratch, limit)))
     }
 
-    /// Asks a client for this, if it may have one more request. What the judge has drafted, if the
-    /// client takes it: the caller has that submitted, and calls [`drain`](Self::drain).
+    /// Asks a client for a request, if it may have one more. Returns the draft of the judge, if the
+    /// client takes it: the caller submits the draft to the judge, and calls
+    /// [`drain`](Self::drain).
     pub(super) fn ask(
         &mut self,
         judge: &mut Judge,
@@ -152,16 +153,16 @@ impl World {
     }
 
     /// # Errors
-    /// What a machine did that it must not.
+    /// Returns the first fault of a machine.
     pub(super) fn faultless(&self) -> Result<(), Failure> {
         self.faults.first().map_or(Ok(()), |fault| Err(Failure(fault.clone())))
     }
 
-    /// A client whose requests wait does not hang, and comes to an end some time. `moved`:
-    /// something happened just now; `begun`: how many events there were before.
+    /// Checks that a client with waiting requests makes progress, and ends within a number of
+    /// events. `moved`: an event has just been handled; `begun`: number of events before.
     ///
     /// # Errors
-    /// What it hangs with.
+    /// Returns the waiting requests of a client that hangs.
     pub(super) fn goes_on(
         &self,
         moved: bool,
@@ -286,7 +287,7 @@ impl World {
         self.clock.schedule(nanos, Due::Thaw(process));
     }
 
-    /// It hears of everything since, in order.
+    /// Thaws a process, and delivers the events held meanwhile, in order.
     pub fn thaw(&mut self, process: usize) {
         if !std::mem::take(&mut self.processes[process].frozen) {
             return;

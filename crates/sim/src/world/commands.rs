@@ -15,7 +15,7 @@ struct Asked {
     adds: Option<MemberId>,
 }
 
-/// What a reply is to.
+/// The command that a reply answers.
 #[derive(Debug)]
 pub(super) struct Replied {
     /// The command, for people.
@@ -29,22 +29,22 @@ pub(super) struct Replied {
 pub(super) struct Commands {
     asked: Vec<Asked>,
     next: u64,
-    /// Those refused, and why.
+    /// Refused commands, with the reasons.
     refused: Vec<(CommandId, String)>,
 }
 
 impl Commands {
-    /// Nobody replies any more.
+    /// Drops the waiting commands: they get no reply.
     pub(super) fn power_cut(&mut self) {
         self.asked.clear();
     }
 
-    /// How many have no reply.
+    /// Returns the number of commands without a reply.
     pub(super) fn asked(&self) -> usize {
         self.asked.len()
     }
 
-    /// Is this one without a reply?
+    /// Returns whether this command waits for its reply.
     pub(super) fn waits(&self, id: CommandId) -> bool {
         self.asked.iter().any(|asked| asked.id == id)
     }
@@ -85,7 +85,7 @@ impl Commands {
         Some(Replied { name, left: if result.is_ok() { removes } else { adds } })
     }
 
-    /// Why one was refused, if it was.
+    /// Returns the reason for refusing a command, if it was refused.
     pub(super) fn refusal(&mut self, id: CommandId) -> Option<String> {
         let at = self.refused.iter().position(|(other, _)| *other == id)?;
         Some(self.refused.swap_remove(at).1)

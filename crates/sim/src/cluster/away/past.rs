@@ -20,13 +20,13 @@ const NOTICED_MS: u64 = 500;
 /// By then nodes have stored what they prepared.
 const STORED_MS: u64 = 1_000;
 
-/// What a node's machine had on its disk.
+/// Data on the disk of a node's machine.
 struct Copy {
     disk: Disk,
     notes: BTreeMap<String, Vec<u8>>,
 }
 
-/// What happens when it is put back.
+/// Event at which the old copy is put back.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     /// The client goes on: it has lost the node meanwhile.
@@ -37,7 +37,7 @@ enum Then {
     StartedAnew,
 }
 
-/// Has a node's store go back, again and again, and looks each time at what is there.
+/// Puts a node's store back to an old copy, repeatedly, and judges the content each time.
 pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
     for _ in 0..2 {
         away.be_whole()?;

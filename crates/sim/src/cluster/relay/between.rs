@@ -1,4 +1,4 @@
-//! What happens between two clients, and breaks while one serves.
+//! Events between two clients, and troubles while one serves.
 
 use braid_array::Role;
 use braid_cluster::client::NODE_TIMEOUT_MS;
@@ -79,7 +79,8 @@ impl Relay<'_> {
         world.lose_what_is_under_way(client, |process| lost.contains(&process));
     }
 
-    /// Does nobody lack what only those have who might lose it then?
+    /// Returns whether power may be lost without losing the only copy of data: left-out members
+    /// would lack data that only the running nodes have.
     fn may_lose_power(&self) -> bool {
         let Scenario { params, journal_bytes, .. } = &self.cluster.scenario;
         let sums = params.family.has_parities() && *journal_bytes == 0;
@@ -103,7 +104,7 @@ impl Relay<'_> {
         self.gone.push(role);
     }
 
-    /// What clients have sent arrives.
+    /// Delivers the messages that clients have sent, up to a drawn number of events.
     pub(super) fn come_to_rest(&mut self) {
         for _ in 0..self.cluster.rng.below(3000) {
             if !self.cluster.world.step() {

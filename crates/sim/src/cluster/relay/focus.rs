@@ -1,4 +1,4 @@
-//! What some relays are about above all: moments that count for a rule and are rare in all others.
+//! Focus of some relays: moments that matter for one rule and are rare in other relays.
 
 use braid_cluster::pipeline::Params;
 
@@ -27,8 +27,8 @@ pub(in crate::cluster) enum Focus {
 }
 
 impl Focus {
-    /// That of a seed. Drawn aside: seeds without one are what they would be if there were none.
-    /// Most have none: relays with one do not find what comes at any other moment.
+    /// Draws the focus of a seed from a generator of its own, so that other seeds are unchanged.
+    /// Most seeds have none: a focused relay misses failures at all other moments.
     pub(in crate::cluster) fn of(seed: u64) -> Self {
         match Rng::new(seed ^ 0x0066_6f63_7573).below(80) {
             0..8 => Self::Commits,
@@ -38,7 +38,7 @@ impl Focus {
         }
     }
 
-    /// Can it be seen on such an array?
+    /// Returns whether the focus can occur on such an array.
     pub(super) fn fits(self, scenario: &Scenario) -> bool {
         let Params { family, nodes, .. } = scenario.params;
         match self {
@@ -48,7 +48,7 @@ impl Focus {
         }
     }
 
-    /// Has the array to have journals, or none? Nothing where that does not matter.
+    /// Returns whether the array must have journals, or must not; `None` if either will do.
     pub(super) const fn needs_journals(self) -> Option<bool> {
         match self {
             Self::Nothing => None,

@@ -1,4 +1,4 @@
-//! How a client of a relay lives: for how long, and what it is asked.
+//! Life of a client in a relay: its length and its requests.
 
 use braid_array::{Instant, Role};
 use braid_cluster::pipeline::Params;
@@ -23,9 +23,8 @@ enum Arrival {
     Trickle(Instant),
 }
 
-/// How one client of a relay lives: how many events it has left, the moment in which it ends before
-/// that, how often it gets requests and of which kinds, and when a node is lost. Drawn by
-/// [`draw`](Self::draw) when the client begins.
+/// Life of one client of a relay: its length in events, an earlier end, the arrival and kinds of
+/// requests, and the moment of a loss. Drawn by [`draw`](Self::draw) when the client begins.
 #[derive(Debug)]
 struct Life {
     /// So many events are left of it.
@@ -92,7 +91,7 @@ impl Life {
         self.corner = (!self.whole).then(|| (self.left, summed_up(params, blocks, 0, 0)));
     }
 
-    /// Is it to be asked for something now?
+    /// Returns whether a request is due.
     fn is_due(&mut self, cluster: &mut Cluster) -> bool {
         match &mut self.arrival {
             Arrival::Often(percent) => cluster.rng.percent(*percent),
@@ -133,8 +132,8 @@ fn chunk_blocks(params: &Params) -> u64 {
 }
 
 impl Relay<'_> {
-    /// A client comes with these roles, works for a while, and is gone, or goes on unheard.
-    /// Is that just when somebody was told something?
+    /// Runs a client with these roles: it begins, works for a while, and ends or continues unheard.
+    /// Returns whether it ended at a kill point.
     pub(super) fn life(&mut self, roles: &[Role]) -> Result<bool, Failure> {
         self.gone.clear();
         self.begin(roles);

@@ -1,5 +1,5 @@
-//! Starts in which nodes and connections are lost from the first message on, more of them than the
-//! array can do without, too. Whatever a client was at, its start ends: it serves, or gives up.
+//! Starts in which nodes and connections are lost from the first message on, also more of them than
+//! the array can do without. Every start must end: the client serves, or gives up.
 
 use braid_array::Role;
 use braid_cluster::client::NODE_TIMEOUT_MS;
@@ -71,7 +71,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Whoever starts an array asks for a flush, which is taken when set-up is over.
+    /// Requests a flush, which the client takes as soon as its start is over. Returns whether it
+    /// is.
     fn start_is_over(&mut self) -> bool {
         if !self.is_refused() {
             return self.client.is_none() || self.request(Kind::Flush, 0..0);

@@ -1,4 +1,4 @@
-//! What a client of a run is asked for, and what happens meanwhile.
+//! Requests to a client of a run, and events meanwhile.
 
 use braid_array::Role;
 use braid_array::events::SyncAction;
@@ -12,7 +12,7 @@ use crate::workload::Kind;
 /// A member that comes back is whole by then, and so is one that is rebuilt.
 const WHOLE_MILLIS: u64 = 120_000;
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Every block is read.
@@ -66,7 +66,8 @@ impl Torn<'_> {
         Ok(())
     }
 
-    /// Does all of this, as much at once as the client takes.
+    /// Submits all of these requests, as many at once as the client takes, and waits for the
+    /// answers.
     pub(super) fn request_all(
         &mut self,
         kind: Kind,

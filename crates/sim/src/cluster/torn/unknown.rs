@@ -22,18 +22,18 @@ struct Write {
     done: Option<LogicalTime>,
 }
 
-/// Which blocks may be I/O errors. Nothing here excuses wrong content.
+/// Blocks that may be I/O errors. Wrong content is never excused.
 ///
-/// Where power was lost under writes sums may not fit: the slice is *torn*, until a resync with all
-/// members has ended, or one write to all of it is durable. A block of a torn slice may be an error
-/// as long as the member it lies on is away. When that one comes back, or another one in its place,
-/// the block may be an error for good: it is *unknown*, unless it was written and made durable
-/// since, or the member had it all the time and nobody else was lost. A durable write ends that.
-/// (Where records were stored when the client began, a member that was not there may lack its part
-/// of them, so what it had does not count. Nor does it where the member may have a list of bad
-/// blocks of its own, which nobody reads as it returns.)
+/// After a loss of power under writes parities may not fit: the slice is *torn* until a resync with
+/// all members has ended, or one write to all of it is durable. A block of a torn slice may be an
+/// error as long as its member is away. When the member comes back, or a replacement takes its
+/// role, the block may stay an error: it is *unknown*. Exceptions are blocks with a durable write
+/// since, and a member with a complete content that is the only one away. A durable write makes a
+/// block known again. (Where records were stored when the client began, an absent member may lack
+/// its part of them, so its content does not count. Nor does the content of a member count that may
+/// have a bad-block log, since nothing reads the log as it returns.)
 ///
-/// It is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
+/// The object is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
 /// [`flushed`](Self::flushed)), of a [loss](Self::power_lost), of clients that
 /// [start](Self::starts), and of members that are [lost](Self::lost) and have
 /// [joined](Self::joined).
@@ -59,7 +59,7 @@ pub(super) struct Unknown {
     away: BTreeSet<Role>,
     /// The only one, who had all when power was lost.
     alone: Option<Role>,
-    /// Who was in sync then, and has no list of bad blocks.
+    /// Members that were in sync when power was lost, and have no bad-block log.
     held: Vec<Role>,
 }
 
@@ -142,12 +142,12 @@ impl Unknown {
         self.alone = None;
     }
 
-    /// Is the only one away who had all when power was lost?
+    /// Returns whether the only member away had its whole content when power was lost.
     pub(super) const fn is_alone(&self) -> bool {
         self.alone.is_some()
     }
 
-    /// Who is away.
+    /// Returns the roles that are away.
     pub(super) fn away(&self) -> impl Iterator<Item = Role> {
         self.away.iter().copied()
     }
@@ -187,7 +187,7 @@ impl Unknown {
         self.writes.push(Write { moment, range, done: None });
     }
 
-    /// It is answered.
+    /// Records the answer of a write.
     pub(super) fn ends(&mut self, moment: LogicalTime, now: LogicalTime, ok: bool, fua: bool) {
         let Some(at) = self.writes.iter().position(|write| write.moment == moment) else { return };
         if !ok {
@@ -200,7 +200,7 @@ impl Unknown {
         }
     }
 
-    /// What was answered before this moment is durable.
+    /// Records that writes answered before this moment are durable.
     pub(super) fn flushed(&mut self, moment: LogicalTime) {
         let durable = |write: &mut Write| write.done.is_some_and(|done| done <= moment);
         for write in self.writes.extract_if(.., durable).collect::<Vec<_>>() {
@@ -208,7 +208,7 @@ impl Unknown {
         }
     }
 
-    /// What was answered before may be gone.
+    /// Records that answered writes that were not flushed may be lost.
     pub(super) fn forgotten(&mut self) {
         self.writes.retain(|write| write.done.is_none());
     }
@@ -228,7 +228,7 @@ impl Unknown {
         }
     }
 
-    /// May this block be an I/O error?
+    /// Returns whether this block may be an I/O error.
     pub(super) fn may_fail(&self, block: u64) -> bool {
         let home = self.homes[block as usize];
         if !self.away.contains(&home) {
@@ -249,10 +249,9 @@ impl Unknown {
         self.losses.survives(lacks)
     }
 
-    /// May a write to these sectors fail? It does where it writes some blocks that nobody knows,
-    /// and needs others of the slice that nobody knows either; or becomes one with a write that
-    /// does. It needs none where one member alone is lost there, whose blocks have no sum in
-    /// common.
+    /// Returns whether a write to these sectors may fail. A write fails if it covers some unknown
+    /// blocks of a slice and needs other unknown blocks of it, or is merged with such a write. A
+    /// single lost member is no reason to fail: no two of its blocks share a parity.
     pub(super) fn write_may_fail(&self, moment: LogicalTime, range: Range) -> bool {
         let met = self.met.contains(&moment);
         self.map.slices(range).into_iter().any(|slice| {
@@ -265,18 +264,18 @@ impl Unknown {
         })
     }
 
-    /// Is a member away, and may sums not fit there?
+    /// Returns whether a member is away and parities may not fit in this range.
     pub(super) fn is_in_doubt(&self, range: Range) -> bool {
         let torn = || self.map.slices(range).into_iter().any(|slice| self.torn.contains(&slice));
         !self.away.is_empty() && torn()
     }
 
-    /// Is everything known, but for what is written now?
+    /// Returns whether everything is known, except blocks that are being written.
     pub(super) fn is_none(&self) -> bool {
         self.torn.is_empty() && self.unknown.is_empty() && self.sums.is_empty()
     }
 
-    /// How many slices are torn, and blocks unknown.
+    /// Returns the numbers of torn slices and of unknown blocks.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.torn.len(), self.unknown.len())
     }
