@@ -63,22 +63,22 @@ pub struct Executor<M> {
     pub disks: Vec<Disk>,
     /// The buffers.
     pub arena: Vec<u8>,
-    /// What came out.
+    /// Output of the machine.
     pub outputs: Vec<Output>,
-    /// The machine must not write.
+    /// Set if the machine must not write.
     pub read_only: bool,
     /// Events handled.
     pub steps: u64,
-    /// Which device each member is.
+    /// Device of each member.
     attached: Attached,
     clock: Clock<Due>,
     flights: Slab<Flight>,
-    /// Due, on devices that answer nothing.
+    /// Operations due on hung devices.
     stalled: Vec<usize>,
     computes: Slab<(IoId, Compute)>,
     rng: Rng,
     profile: FaultProfile,
-    /// When memory that the machine does not use is given back, if it has used some.
+    /// Time of giving unused memory back, if the machine has used some.
     cool_at: Option<Instant>,
 }
 

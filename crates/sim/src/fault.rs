@@ -69,31 +69,31 @@ pub enum Mutation {
     DropNote,
     /// Ranges that are to read as zeroes stay as they are.
     DropZeroes,
-    /// All that is compared is the same.
+    /// Comparisons find no difference.
     SeeNoDifference,
     /// All digests are zeroes.
     ZeroDigests,
-    /// Clients that take over have nothing stored of what was left.
+    /// Clients that take over resolve no leftovers.
     ForgetLeft,
-    /// Puts land where their receiver has hung up already.
+    /// Puts land although their receiver has hung up.
     LandLate,
     /// Clients are not told of nodes that they cannot reach.
     ForgetAbsent,
-    /// Records are not durable when that is told.
+    /// Records are not durable when they are reported durable.
     LateRecords,
     /// Data in place are not durable when records of them are trimmed.
     EarlyTrim,
-    /// What records hold is not stored when they are replayed.
+    /// Contents of records are not stored in a replay.
     LoseReplay,
-    /// The contents of any record are said to be there.
+    /// The contents of every record are claimed to be present.
     BelieveRecords,
-    /// Nobody records a whole stripe, though an older record may be replayed over it.
+    /// Whole stripes are not recorded, though an older record may be replayed over them.
     UnrecordedOver,
     /// Flushes that a client asks for are answered at once.
     EarlyFlush,
     /// Witnesses keep no views but the first.
     ForgetViews,
-    /// Clients are told that they may use what they were refused.
+    /// Clients are told that they may use refused memory.
     PretendGrant,
 }
 

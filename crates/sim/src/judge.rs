@@ -11,16 +11,16 @@ use crate::report::Failure;
 use crate::stamp::{self, Serial, ZEROES};
 use crate::workload::Kind;
 
-/// A request that is not submitted yet; its buffer holds what is to be written.
+/// A request that is not submitted yet. Its buffer holds the data to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
     /// The request for the machine.
     pub request: Request,
-    /// What the write is stamped with.
+    /// Serial in the stamp of the write.
     pub serial: Serial,
-    /// What it does.
+    /// Kind of the request.
     pub kind: Kind,
-    /// To which sectors.
+    /// Sectors of the request.
     pub range: Range,
 }
 
@@ -31,16 +31,16 @@ pub struct Flight {
     pub request: Request,
     /// Kind of the request.
     pub kind: Kind,
-    /// To which sectors.
+    /// Sectors of the request.
     pub range: Range,
-    /// When it was submitted, which no other request was.
+    /// Time of its submission, unique among all requests.
     pub moment: LogicalTime,
     serial: Serial,
-    /// What is read stays there: all copies were equal when it was submitted.
+    /// Set if all copies were equal when it was submitted: the content read stays.
     equal: bool,
 }
 
-/// What one array may hold, and the requests in flight of all its clients.
+/// Allowed contents of one array, and the requests in flight of all its clients.
 ///
 /// Order of calls: [`client_begins`](Self::client_begins); for each request [`draft`](Self::draft),
 /// and, when the machine has taken it, [`submitted`](Self::submitted). When the machine answers,
@@ -52,7 +52,7 @@ pub struct Flight {
 /// [`content`](Self::content) judges bytes found anywhere else.
 #[derive(Debug)]
 pub struct Judge {
-    /// What every sector may hold.
+    /// Allowed contents of every sector.
     pub oracle: Oracle,
     clients: BTreeMap<usize, Client>,
 }

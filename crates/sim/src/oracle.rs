@@ -23,7 +23,7 @@ pub struct Violation {
     pub sector: u64,
     /// Allowed contents.
     pub expected: String,
-    /// What it holds.
+    /// Content found.
     pub actual: String,
 }
 
@@ -75,7 +75,7 @@ pub struct Oracle {
     open: Vec<u64>,
     now: u64,
     next_serial: Serial,
-    /// When the reads in flight were submitted.
+    /// Submission times of the reads in flight.
     reads: Vec<LogicalTime>,
     /// Blocks of 4 KiB are written as a whole.
     pub(crate) whole_blocks: bool,
@@ -95,13 +95,13 @@ struct Entry {
     serial: Serial,
     submitted: u64,
     completed: u64,
-    /// When a later content surely took its place.
+    /// Time at which a later content surely replaced it.
     replaced: u64,
     /// A power cut cannot take it away.
     durable: bool,
     /// A power cut cannot bring it back.
     superseded: bool,
-    /// May not have happened: replaces no other entry.
+    /// An entry that may not have happened: it replaces no other entry.
     weak: bool,
     /// A power cut has left it as one of several.
     cut: bool,

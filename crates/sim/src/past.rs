@@ -18,7 +18,7 @@ use crate::world::World;
 pub struct Snapshot {
     /// The device.
     pub device: usize,
-    /// What it was.
+    /// Its disk at an earlier time.
     pub disk: Disk,
 }
 

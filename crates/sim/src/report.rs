@@ -8,7 +8,7 @@ use crate::trace::Trace;
 pub struct Options {
     /// Print each event.
     pub verbose: bool,
-    /// Do something wrong on purpose.
+    /// Deliberate fault.
     pub mutation: Option<Mutation>,
 }
 
@@ -21,7 +21,7 @@ pub struct Failure(pub String);
 pub struct Report {
     /// Equal for equal runs.
     pub trace_hash: u64,
-    /// How much happened.
+    /// Number of events.
     pub events: u64,
 }
 

@@ -55,13 +55,13 @@ pub struct Scenario {
     pub bitmap_chunk_bytes: Option<u32>,
     /// Policy against the write hole.
     pub log: Log,
-    /// Has room for a bad-block log.
+    /// Room for a bad-block log.
     pub bad_block_log: bool,
-    /// How it comes into being.
+    /// Creation of the array.
     pub birth: Birth,
     /// Smallest I/O of the devices.
     pub block_bytes: u32,
-    /// How devices and executor behave.
+    /// Behaviour of devices and executor.
     pub profile: FaultProfile,
     /// Times the array runs, each but the last ended by a power cut or a stop.
     pub lives: u32,

@@ -42,9 +42,9 @@ pub const CLIENT: usize = 0;
 pub struct Hang {
     /// The device.
     pub device: usize,
-    /// How long the administrator bears it.
+    /// End of the administrator's patience; if `over`, end of the hang.
     pub until: Instant,
-    /// That time is over.
+    /// Set after the administrator's patience has ended.
     pub over: bool,
 }
 
@@ -58,41 +58,41 @@ pub struct Hang {
 /// lives of a seed one by one.
 #[derive(Debug)]
 pub struct World<M> {
-    /// What the seed is about.
+    /// Scenario of the seed.
     pub scenario: Scenario,
     /// Draws troubles.
     pub rng: Rng,
-    /// What happened.
+    /// Trace of events.
     pub trace: Trace,
-    /// What may be read, and the requests in flight.
+    /// Allowed contents, and the requests in flight.
     pub judge: Judge,
     /// The running array.
     pub exec: Executor<M>,
     /// The arrays it is made of.
     pub parts: Parts,
-    /// More was broken than the level survives: errors are allowed.
+    /// Set if more was broken than the level survives: errors are allowed.
     pub excess: bool,
-    /// A member was lost, or could not read, where a resync had not made parity fit.
+    /// Set if a member was lost, or could not read, before a resync had made parity fit.
     pub lost_in_doubt: bool,
-    /// An array within lost a copy where no resync had made its copies equal: the one above it may
-    /// have compared that copy.
+    /// Set if an inner array lost a copy before a resync had made its copies equal: the outer array
+    /// may have compared that copy.
     pub copies_in_doubt: bool,
-    /// Requests from before this moment may have met what could not be read while parity was in
-    /// doubt, although a resync has ended since.
+    /// Requests from before this moment may have met unreadable data while parity was in doubt,
+    /// although a resync has ended since.
     pub doubt_ended: Option<LogicalTime>,
-    /// The array was started by force: parity counts, right or wrong.
+    /// Set if the array was started by force: parity counts, right or wrong.
     pub forced: bool,
-    /// Devices with bad sectors, and since when these are rewritten.
+    /// Devices with bad sectors, and the time from which they are rewritten.
     pub damaged: BTreeMap<usize, Option<(LogicalTime, Instant)>>,
     /// Devices that answer nothing.
     pub hangs: Vec<Hang>,
-    /// Devices without room, and until when.
+    /// Full devices, and the time at which they get space.
     pub tight: Vec<(usize, Instant)>,
     /// A device as it was at an earlier time.
     pub snapshot: Option<Snapshot>,
-    /// Some had none in this life: writes may be refused.
+    /// Set if a device was full in this life: writes may be refused.
     pub was_tight: bool,
-    /// A member has just failed or become in sync.
+    /// Set if a member has just failed or become in sync.
     pub members_changed: bool,
     commands: Commands,
     waiting: Option<(Kind, Range)>,

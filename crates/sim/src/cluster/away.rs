@@ -89,15 +89,15 @@ struct Away<'a> {
     cluster: &'a mut Cluster,
     client: usize,
     search: Search,
-    /// What the blocks may hold.
+    /// Allowed contents of the blocks.
     judge: Judge,
-    /// How many the array has.
+    /// Number of the array's blocks.
     blocks: u64,
-    /// Nodes are kept away.
+    /// Set while nodes are kept away.
     held_back: bool,
-    /// Nodes have lost their memories, and the client does not know yet.
+    /// Set if nodes have lost their memories, and the client has not noticed.
     dying: bool,
-    /// What nodes forgot that the next flush tells of.
+    /// Losses that the next flush reports.
     forgotten: Option<Forgotten>,
     stopped: bool,
 }

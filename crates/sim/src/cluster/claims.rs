@@ -7,9 +7,9 @@ use braid_array::Buf;
 /// Use of the bytes while a claim on them stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// They are read.
+    /// Read.
     Read,
-    /// They are written.
+    /// Write.
     Write,
 }
 

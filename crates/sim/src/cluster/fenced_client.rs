@@ -26,9 +26,9 @@ const STRAY: u64 = 1 << 32;
 #[derive(Debug)]
 pub(super) struct FencedClient {
     process: usize,
-    /// A write that nothing of may land is under way.
+    /// Set while a write is under way that must not land.
     strays: bool,
-    /// It knows that the array is somebody else's.
+    /// Set after the client has noticed the takeover.
     told: bool,
 }
 

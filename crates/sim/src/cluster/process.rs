@@ -24,11 +24,11 @@ pub struct Stored {
     pub name: String,
     /// Content of the volume.
     pub disk: Disk,
-    /// Opened under this id.
+    /// Member id of the opened volume.
     pub open: Option<MemberId>,
-    /// What was done to it.
+    /// Operations on the volume.
     pub counts: Counts,
-    /// Tells what is stored from its journal.
+    /// Detects writes that replay the journal.
     pub(super) replay: Replay,
 }
 
@@ -39,9 +39,9 @@ pub struct Counts {
     pub flushes: usize,
     /// Writes, durable ones too.
     pub writes: usize,
-    /// Writes that were to be durable when they were answered.
+    /// Writes with FUA.
     pub durable_writes: usize,
-    /// Ranges that are to read as zeroes and need no space.
+    /// Ranges that were zeroed and deallocated.
     pub given_back: usize,
 }
 
@@ -65,7 +65,7 @@ impl Counts {
 /// notes may be moved to a new one. The arena is bytes, filled with [`POISON`] where nothing was
 /// written.
 pub struct Process {
-    /// For people.
+    /// Name for messages.
     pub name: String,
     /// The machine.
     pub machine: AnyMachine,
@@ -73,25 +73,25 @@ pub struct Process {
     pub arena: Vec<u8>,
     /// Claims on the arena.
     pub claims: Claims,
-    /// It listens here.
+    /// Address it listens on.
     pub address: Option<String>,
-    /// Its key is that of this array alone.
+    /// Array of its key, if the key is limited to one.
     pub limit: Option<[u8; 16]>,
     /// Its volumes, by name.
     pub volumes: BTreeMap<String, Stored>,
-    /// Where every peer may put; nowhere, but for scripted machines that admit nobody.
+    /// Range that every peer may put to; empty, but for scripted machines that admit no peers.
     pub open_to_all: Range<u64>,
-    /// What it has noted, by name.
+    /// Its notes, by name.
     pub notes: BTreeMap<String, Vec<u8>>,
-    /// None of that can be removed.
+    /// Set if notes cannot be removed.
     pub keeps_notes: bool,
-    /// It runs.
+    /// Set while it runs.
     pub alive: bool,
-    /// It stands still.
+    /// Set while it is frozen.
     pub(super) frozen: bool,
-    /// What it has not heard of.
+    /// Events held back while it is frozen.
     pub(super) held: Vec<Due>,
-    /// Its end of a connection.
+    /// Ends of its connections, by peer.
     pub(super) peers: BTreeMap<PeerId, super::fabric::EndId>,
     pub(super) accepted: u32,
     pub(super) next_member: u16,

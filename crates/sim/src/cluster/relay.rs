@@ -41,15 +41,15 @@ struct Runner {
     /// The roles that it was started with.
     roles: Vec<Role>,
     serves: bool,
-    /// All that was left was decided when it began, and nothing has failed since.
+    /// Set if all leftovers were resolved when it began, and nothing has failed since.
     sure: bool,
-    /// The metadata it was started from have changed.
+    /// Set if the metadata it was started from have changed.
     outdated: bool,
     stopped: bool,
 }
 
-/// A run of many short-lived clients. They die, are cut off or taken over from at any moment, most
-/// often when a node is lost. Each reaches other nodes than its predecessor. Nodes lose their
+/// A run of many short-lived clients. Clients die, are cut off or taken over from at any moment,
+/// most often when a node is lost. Each reaches other nodes than its predecessor. Nodes lose their
 /// memories and come back at once, and at times all lose power. A serving client reads the answered
 /// writes, or after a loss of power the flushed ones. In the end, with all nodes present, the
 /// content and the parities fit.
@@ -62,28 +62,28 @@ struct Relay<'a> {
     cluster: &'a mut Cluster,
     /// Where most of the clients die.
     focus: Focus,
-    /// What may be read.
+    /// Allowed contents of the blocks.
     judge: Judge,
-    /// How many the array has.
+    /// Number of the array's blocks.
     blocks: u64,
     client: Option<Runner>,
-    /// The one before, which goes on.
+    /// The previous client, which is still running.
     fenced: Option<Runner>,
     /// The highest epoch granted before the client came.
     granted: Epoch,
     /// Roles that were lost since.
     gone: Vec<Role>,
-    /// Enough of those who hold the array have been there ever since.
+    /// Set if enough members of the view have kept running since.
     kept: bool,
-    /// Not all of them are there, or not all members held it.
+    /// Set if some nodes are absent, or some members were out of sync.
     missing: bool,
-    /// After a loss of power it was gone on without some: what they had of whole stripes that
-    /// nobody had recorded is lost.
+    /// Set if the array continued without some members after a loss of power: unrecorded whole
+    /// stripes on them are lost.
     short: bool,
     /// Set if clients found a loss, and ended before they served: the next client finds the state
     /// as they recorded it. True if members were missing.
     untold: Option<bool>,
-    /// It is told what the client has found.
+    /// Set if the client has served, and thus recorded the losses that it found.
     told: bool,
     began_at: u64,
     /// The last client has served.

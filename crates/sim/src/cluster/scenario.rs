@@ -37,23 +37,23 @@ pub struct Scenario {
     pub mix: bool,
     /// Parities do not fit to begin with, and the superblocks say so.
     pub dirty: bool,
-    /// How much a bit of the bitmap stands for, where there is one.
+    /// Bytes covered by a bit of the bitmap, if there is one.
     pub bitmap_chunk_bytes: Option<u32>,
-    /// What a journal takes of each volume; 0 without one.
+    /// Size of the journal on each volume; 0 without one.
     pub journal_bytes: u64,
-    /// Whole stripes are not recorded there.
+    /// Set if journals do not record whole stripes.
     pub parts_only: bool,
-    /// How nodes, network and client's host behave.
+    /// Behaviour of nodes, network and the client's host.
     pub profile: FaultProfile,
-    /// Times a client runs, and how each ends.
+    /// End of each life of a client.
     pub lives: Vec<End>,
     /// Requests of a life.
     pub requests: u64,
     /// Requests in flight at once.
     pub depth: usize,
-    /// The largest of them.
+    /// Size of the largest request.
     pub largest_sectors: u64,
-    /// Writes of so many bytes are long to the client: alone they are sent in parts.
+    /// Size from which a write is long: a long write is sent in pieces if no other is in flight.
     pub long_write_bytes: u64,
     /// Some sectors of one node cannot be read in the last life.
     pub bad_sectors: bool,
@@ -69,8 +69,8 @@ pub struct Scenario {
     pub spare_patience_ms: u64,
     /// Nodes that vote and hold nothing.
     pub witnesses: u16,
-    /// Nodes have memory for the bases of three clients, and for so many whole rings; otherwise
-    /// for all that can be.
+    /// Set if node memory is limited: room for the bases of three clients and this number of whole
+    /// rings.
     pub whole_rings: Option<u64>,
     /// The client has the key of its array alone.
     pub limited: bool,

@@ -35,13 +35,13 @@ const SCRUB: CommandId = CommandId(2);
 /// Phase of the client's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It has taken no request yet.
+    /// No request taken yet.
     Starting,
-    /// What it was made from was changed by somebody else: it has given up.
+    /// Given up: another client has changed the metadata it was started from.
     Outdated,
-    /// It has taken a request.
+    /// A request was taken.
     Serving,
-    /// It has answered the command to stop.
+    /// The command to stop was answered.
     Stopped,
 }
 
@@ -63,29 +63,29 @@ pub struct Session {
     pub judge: Judge,
     /// Where parities may not fit.
     pub suspects: Suspects,
-    /// What the protocol promises.
+    /// Promises of the protocol.
     pub promises: Promises,
-    /// A node that the client is to take in.
+    /// A node that the client shall add.
     pub recovery_target: Option<RecoveryTarget>,
-    /// A node that is a spare, or is to be one.
+    /// A node that is a spare, or shall become one.
     pub spare: Option<RecoveryTarget>,
     /// Processes of nodes whose members were replaced by the client that runs.
     pub(super) departed: Vec<usize>,
-    /// Roles of nodes that are to be lost in this life.
+    /// Roles of nodes to be lost in this life.
     pub planned: Vec<Role>,
-    /// Nobody answers for it that nodes that are missing are off.
+    /// Set if no operator declares missing nodes to be off.
     pub(super) unforced: bool,
     /// The process of the client.
     pub client: usize,
-    /// How far it is.
+    /// Phase of its life.
     pub(super) phase: Phase,
-    /// Without which nodes it was started, and whether somebody answers for those.
+    /// Roles missing at its start, and whether that start was unforced.
     pub(super) begun: (Vec<Role>, bool),
     /// Another array's client on the same nodes.
     pub guest: Option<Guest>,
-    /// What checks and repairs have told.
+    /// Events of checks and repairs.
     pub scrubs: Vec<ArrayEvent>,
-    /// Clients whose array was taken over, and which are there still.
+    /// Clients that were taken over and still run.
     pub(super) fenced: Vec<FencedClient>,
     pub(super) waiting: Option<(Kind, Range)>,
     pub(super) began_at_step: u64,

@@ -1,5 +1,5 @@
-//! Clients that take an array over and die during or soon after the takeover. They may reach other
-//! nodes than the next client.
+//! Clients that take an array over and die during or soon after the takeover. Each may reach other
+//! nodes than its successor.
 
 use braid_array::status::ArrayState;
 

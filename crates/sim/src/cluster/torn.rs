@@ -54,32 +54,33 @@ struct Torn<'a> {
     cluster: &'a mut Cluster,
     client: usize,
     search: Search,
-    /// What the blocks may hold.
+    /// Allowed contents of the blocks.
     judge: Judge,
-    /// Which of them may be errors.
+    /// Blocks that may be I/O errors.
     unknown: Unknown,
-    /// How many there are.
+    /// Number of the array's blocks.
     blocks: u64,
-    /// Blocks that might be errors when they were asked for, by request.
+    /// Blocks that might be errors when the request was submitted, by request.
     doubtful: BTreeSet<(LogicalTime, u64)>,
     /// Writes that might fail when they were submitted.
     risky: BTreeSet<LogicalTime>,
-    /// Writes that were submitted while something waited for a resync: where a member is lost
-    /// meanwhile, nothing says yet what is lost with it.
+    /// Writes submitted while a resync was due: if a member is lost meanwhile, its lost blocks are
+    /// not known yet.
     early: BTreeSet<LogicalTime>,
     /// Only whole stripes are written.
     whole: bool,
-    /// Only these were, with all members there: no record tells of what a member lacks.
+    /// Set if all writes since were of whole stripes, with all members present: no record tells
+    /// what a member lacks.
     unrecorded: bool,
     /// Nodes that do not run.
     dead: BTreeSet<Role>,
-    /// The client is told of no nodes until all are there.
+    /// Set if the client is told of nodes only after all are present.
     waits_for_all: bool,
     /// Writes answered before this moment may be lost, and the next flush may fail.
     forgotten: Option<LogicalTime>,
-    /// Members are in sync of which no view says so yet.
+    /// Set if members are in sync that no view lists as such yet.
     joining: bool,
-    /// A node that is being taken in.
+    /// A node that is being added.
     new: Option<RecoveryTarget>,
     began_at: u64,
     stopped: bool,

@@ -26,9 +26,9 @@ struct Ring {
 pub struct Told {
     /// The message, when it is one.
     pub message: Option<Message>,
-    /// What nobody needs any more, in the sender's arena.
+    /// Buffers in the sender's arena that are no longer needed.
     pub free: Vec<Buf>,
-    /// What is wrong with saying this.
+    /// Fault of the message.
     pub fault: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct Watch {
     rings: BTreeMap<(usize, u64), Ring>,
     /// By connection: which session it belongs to, and of nodes the two.
     sessions: BTreeMap<usize, u64>,
-    /// Those of them that lead to clients.
+    /// Connections to clients.
     clients: BTreeSet<usize>,
     /// By process, session and position.
     open: BTreeMap<(usize, u64, Position), Set>,

@@ -55,21 +55,21 @@ pub struct World {
     pub processes: Vec<Process>,
     /// `Complete`, `Reply` and `Notify` of any process, for the scenario to see to.
     pub outputs: Vec<(usize, Action)>,
-    /// What machines did that they must not.
+    /// Violations of a machine's contract.
     pub faults: Vec<String>,
-    /// What happened.
+    /// Trace of events.
     pub trace: Trace,
-    /// Looks at what is said.
+    /// Examines messages and puts.
     pub watch: Watch,
     /// Events handled.
     pub steps: u64,
-    /// What somebody was told so far.
+    /// Notifications so far.
     pub(super) signs: Signs,
     pub(super) rng: Rng,
     pub(super) clock: Clock<Due>,
-    /// How it behaves; it may change at any moment.
+    /// Behaviour of the world; it may change at any moment.
     pub profile: FaultProfile,
-    /// What journals take at the end of volumes.
+    /// Size of journals at the end of volumes.
     pub journal_sectors: u64,
     pub(super) work: Vec<Option<Work>>,
     pub(super) free: BTreeSet<usize>,

@@ -13,13 +13,13 @@ use crate::workload::Kind;
 /// So many are enough to start an array and to write to it.
 const EVENTS_TO_FOCUS: u64 = 3000;
 
-/// When it is asked for something.
+/// Arrival of requests.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
-    /// Before so many of a hundred events.
+    /// At this percentage of events.
     Often(u64),
-    /// From time to time, so that it lives long enough for lost nodes to come back and for marks
-    /// to go, and is never idle.
+    /// At intervals: short enough that the client is never idle, and a life long enough for lost
+    /// nodes to come back and for bitmap marks to be cleared.
     Trickle(Instant),
 }
 
@@ -27,18 +27,18 @@ enum Arrival {
 /// requests, and the moment of a loss. Drawn by [`draw`](Self::draw) when the client begins.
 #[derive(Debug)]
 struct Life {
-    /// So many events are left of it.
+    /// Number of events left.
     left: u64,
-    /// Or until then.
+    /// Earlier end.
     end: KillPoint,
     arrival: Arrival,
-    /// When a node or witness is lost, or a connection.
+    /// Number of events left when a node, witness or connection is lost.
     trouble_at: Option<u64>,
-    /// It gets whole stripes to write.
+    /// Set if it gets writes of whole stripes.
     whole: bool,
-    /// It is asked for flushes, and to make durable what it writes.
+    /// Set if it gets flushes and durable writes.
     flushes: bool,
-    /// From then on it is asked for these blocks alone.
+    /// Number of events left from which it gets requests for these blocks only.
     corner: Option<(u64, Vec<u64>)>,
 }
 

@@ -23,13 +23,13 @@ enum Step {
     WriteSome,
     /// One more member is lost, or as many as the array can do without.
     Lose,
-    /// Those that are away come back.
+    /// Absent nodes come back.
     Return,
     /// A new node takes the place of one that is away.
     Replace,
     /// The client dies, and another one comes.
     Another,
-    /// It stops, and another one comes.
+    /// The client stops, and another one comes.
     Restart,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Unknown {
     losses: Losses,
     /// By block, on which member it lies.
     homes: Vec<Role>,
-    /// How many blocks each slice has.
+    /// Number of blocks of each slice.
     slices: BTreeMap<Slice, u64>,
     writes: Vec<Write>,
     /// Writes that may have become one with others, which were in flight to the same slices.
