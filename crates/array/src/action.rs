@@ -392,8 +392,8 @@ pub struct NewMember {
     pub device_sectors: u64,
     /// The superblock found on it, when it is one of this array's.
     pub superblock: Option<Box<crate::format::Superblock>>,
-    /// The bad blocks found with that superblock.
-    pub bad_blocks: crate::format::BadBlocks,
+    /// The bad blocks found with that superblock; `None` when its list was not read.
+    pub bad_blocks: Option<crate::format::BadBlocks>,
     /// Take it back into its old role only if the bitmap makes that safe; refuse otherwise.
     pub readd: bool,
     /// Random, for the device UUID of a fresh superblock.
@@ -401,9 +401,9 @@ pub struct NewMember {
 }
 
 impl NewMember {
-    /// Tells whether its superblock speaks of bad blocks, and nobody has read which.
+    /// Tells whether its superblock speaks of a list of bad blocks that was not read.
     pub(crate) fn has_unread_bad_blocks(&self) -> bool {
         let speaks = |own: &crate::format::Superblock| own.has(feature::BAD_BLOCKS);
-        self.bad_blocks.is_empty() && self.superblock.as_deref().is_some_and(speaks)
+        self.bad_blocks.is_none() && self.superblock.as_deref().is_some_and(speaks)
     }
 }

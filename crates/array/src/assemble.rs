@@ -21,7 +21,7 @@ mod steps;
 mod table;
 mod verdict;
 
-pub use candidate::{Candidate, read_bad_blocks, read_bitmap};
+pub use candidate::{Candidate, bad_blocks_place, read_bad_blocks, read_bitmap};
 pub use check::not_in_blocks;
 pub(crate) use check::{adopted, check_places, check_shape};
 pub use described::{Described, DescribedMember};

@@ -17,7 +17,7 @@ use braid_cluster::wire::{Message, SessionInfo, VolumeInfo};
 
 pub use self::error::{RemoteError, RemoteErrorKind};
 use self::line::Line;
-pub use self::probe::{is_blank, probe, superblock};
+pub use self::probe::{bad_blocks, is_blank, probe, superblock};
 use crate::fabric::Network;
 
 #[cfg(test)]

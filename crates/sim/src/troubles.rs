@@ -368,7 +368,7 @@ fn ask_to_add(world: &mut World<impl Subject>, device: usize, readd: bool) -> Op
     let found = assembly::candidate(&world.exec.disks, device);
     let device_sectors = found.device_sectors;
     let superblock = found.superblock.ok();
-    let bad_blocks = found.bad_blocks.unwrap_or_default();
+    let bad_blocks = found.bad_blocks.ok();
     let new = NewMember {
         member,
         device: format!("d{device}"),

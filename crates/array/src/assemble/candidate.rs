@@ -108,23 +108,36 @@ pub fn read_bad_blocks(
     device_sectors: u64,
     read: &mut impl FnMut(u64, u32) -> Result<Vec<u8>, String>,
 ) -> Result<BadBlocks, BadBlocksError> {
-    if !superblock.has(crate::format::superblock::feature::BAD_BLOCKS) {
+    let Some((sector, bytes)) = bad_blocks_place(superblock)? else {
         return Ok(BadBlocks::default());
+    };
+    if sector.saturating_add(u64::from(bytes) / SECTOR_BYTES) > device_sectors {
+        return Err(unreadable("it lies beyond the end of the device"));
     }
-    let failed = |reason: &str| BadBlocksError::Read { reason: reason.to_owned() };
-    let sector = superblock.bblog_sector().ok_or_else(|| failed("it has no place"))?;
-    let sectors = u64::from(superblock.bblog_size_sectors);
-    let bytes = sectors * SECTOR_BYTES;
+    let bytes = read(sector, bytes).map_err(|reason| unreadable(&reason))?;
+    BadBlocks::decode(&bytes, superblock.bblog_shift)
+}
+
+/// Returns the first sector and the bytes of the list of bad blocks; `None` when a superblock
+/// speaks of none.
+///
+/// # Errors
+/// [`BadBlocksError`].
+pub fn bad_blocks_place(superblock: &Superblock) -> Result<Option<(u64, u32)>, BadBlocksError> {
+    if !superblock.has(crate::format::superblock::feature::BAD_BLOCKS) {
+        return Ok(None);
+    }
+    let sector = superblock.bblog_sector().ok_or_else(|| unreadable("it has no place"))?;
+    let bytes = u64::from(superblock.bblog_size_sectors) * SECTOR_BYTES;
     if bytes > crate::format::bad_blocks::LOG_BYTES as u64 {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         return Err(BadBlocksError::TooLarge { bytes });
     }
-    if sector.saturating_add(sectors) > device_sectors {
-        return Err(failed("it lies beyond the end of the device"));
-    }
-    let bytes = u32::try_from(bytes).expect("a page at most");
-    let bytes = read(sector, bytes).map_err(|reason| failed(&reason))?;
-    BadBlocks::decode(&bytes, superblock.bblog_shift)
+    Ok(Some((sector, u32::try_from(bytes).expect("a page at most"))))
+}
+
+fn unreadable(reason: &str) -> BadBlocksError {
+    BadBlocksError::Read { reason: reason.to_owned() }
 }
 
 /// The bitmap at this sector of a device.

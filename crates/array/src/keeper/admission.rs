@@ -129,7 +129,7 @@ impl<'a> Admission<'a> {
             device: new.device.clone(),
             device_sectors: new.device_sectors,
             superblock,
-            bad_blocks: new.bad_blocks.clone(),
+            bad_blocks: new.bad_blocks.clone().unwrap_or_default(),
             standing: Standing::Rebuilding { role, offset: 0, replacement, had },
         }))
     }

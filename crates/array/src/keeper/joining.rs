@@ -81,9 +81,10 @@ impl Keeper {
         }
         let admission = Admission::new(&self.core);
         let new = &NewMember {
-            bad_blocks: before
-                .as_ref()
-                .map_or_else(|| new.bad_blocks.clone(), |member| member.bad_blocks.clone()),
+            bad_blocks: match &before {
+                Some(member) => Some(member.bad_blocks.clone()),
+                None => new.bad_blocks.clone(),
+            },
             ..new.clone()
         };
         let keeps_own = kept::keeps_own(&self.core, before.as_ref(), new, role);

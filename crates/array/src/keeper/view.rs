@@ -6,8 +6,8 @@ use super::command::{Answer, refuse};
 use super::members::{Members, State};
 use super::sync::Copying;
 use crate::action::NewMember;
+use crate::format::Superblock;
 use crate::format::superblock::MAX_SECTOR;
-use crate::format::{BadBlocks, Superblock};
 use crate::refusal::{Invocation, Next, Refusal};
 use crate::{Instant, MemberId, Op, RequestError, Role};
 
@@ -384,7 +384,7 @@ impl<'a> KeeperView<'a> {
             device_sectors: member.superblock.data_offset + member.superblock.data_size,
             device_uuid: member.superblock.device_uuid,
             superblock: None,
-            bad_blocks: BadBlocks::default(),
+            bad_blocks: None,
             readd: false,
         })
     }

@@ -109,7 +109,7 @@ impl Stack {
             device: self.titles[index].clone(),
             device_sectors: array.array_sectors(),
             superblock: None,
-            bad_blocks: Default::default(),
+            bad_blocks: None,
             readd: false,
             device_uuid: array.status().superblock.set_uuid,
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use braid_array::action::{Command, NewMember};
-use braid_array::format::{BadBlocks, Superblock, SuperblockError};
+use braid_array::format::{Superblock, SuperblockError};
 use braid_array::refusal::{Invocation, Next};
 use braid_array::status::Status;
 use braid_array::{MemberId, Refusal};
@@ -74,12 +74,12 @@ impl Served {
             self.check_signature(&signature.map_err(|error| unreadable(path, &error))?)?;
         }
         let (known, bad_blocks) = match (known, found.bad_blocks) {
-            (Some(known), Ok(bad_blocks)) => (Some(known), bad_blocks),
+            (Some(known), Ok(bad_blocks)) => (Some(known), Some(bad_blocks)),
             (Some(_), Err(error)) if !force => {
                 let next = "use --force to add it as a new device";
                 return Err(Refusal::new(error.to_string(), next));
             }
-            _ => (None, BadBlocks::default()),
+            _ => (None, None),
         };
         let new = NewMember {
             device_sectors: device.sectors,
@@ -225,7 +225,7 @@ fn new_member(member: MemberId, device: String, readd: bool) -> Result<NewMember
         device,
         device_sectors: 0,
         superblock: None,
-        bad_blocks: BadBlocks::default(),
+        bad_blocks: None,
         readd,
         device_uuid,
     })

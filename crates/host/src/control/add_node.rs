@@ -37,6 +37,7 @@ struct Found {
     bytes: u64,
     /// What it carries, if that is of this array.
     superblock: Option<Superblock>,
+    bad_blocks: Option<BadBlocks>,
     /// It was made for this.
     made: bool,
 }
@@ -69,7 +70,7 @@ impl Served {
             device: device.clone(),
             device_sectors: found.bytes / SECTOR_BYTES,
             superblock: found.superblock.map(Box::new),
-            bad_blocks: BadBlocks::default(),
+            bad_blocks: found.bad_blocks,
             readd,
             device_uuid,
         };
@@ -147,7 +148,7 @@ impl Served {
         drop(remote);
         let free = written.and_then(|()| place.wait_until_free());
         free.map_err(|why| place.removed(why))?;
-        Ok(Found { bytes, superblock: None, made: true })
+        Ok(Found { bytes, superblock: None, bad_blocks: None, made: true })
     }
 
     /// There is a volume of this name: may it be taken?
@@ -190,7 +191,9 @@ impl Served {
                 return Err(Refusal::new(format!("its superblock is damaged: {error}"), next));
             }
         };
-        Ok(Found { bytes, superblock, made: false })
+        let listed = |superblock| remote::bad_blocks(&mut remote, superblock).map_err(told);
+        let bad_blocks = superblock.as_ref().map(listed).transpose()?;
+        Ok(Found { bytes, superblock, bad_blocks: bad_blocks.and_then(Result::ok), made: false })
     }
 
     fn no_member(&self, place: &Place<'_>) -> Refusal {

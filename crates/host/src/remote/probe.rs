@@ -4,7 +4,7 @@
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::{read_bad_blocks, read_bitmap};
 use braid_array::format::superblock::READ_BYTES;
-use braid_array::format::{BadBlocks, Superblock, SuperblockError, Version};
+use braid_array::format::{BadBlocks, BadBlocksError, Superblock, SuperblockError, Version};
 use braid_cluster::assemble::{Candidate, SUPERBLOCK_SECTOR};
 
 use super::{MAX_META_BYTES, Remote, RemoteError};
@@ -16,6 +16,18 @@ use super::{MAX_META_BYTES, Remote, RemoteError};
 pub fn superblock(remote: &mut Remote) -> Result<Result<Superblock, SuperblockError>, RemoteError> {
     let read = remote.read(SUPERBLOCK_SECTOR, READ_BYTES)?;
     Ok(Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, &read))
+}
+
+/// Returns the list of bad blocks of which the superblock of the open volume speaks.
+///
+/// # Errors
+/// [`RemoteError`]: it cannot be read.
+pub fn bad_blocks(
+    remote: &mut Remote,
+    superblock: &Superblock,
+) -> Result<Result<BadBlocks, BadBlocksError>, RemoteError> {
+    let sectors = remote.volume_bytes() / SECTOR_BYTES;
+    remote.read_by(|read| read_bad_blocks(superblock, sectors, read))
 }
 
 /// Is nothing where the superblock of the open volume goes? A volume that has no room for one was
@@ -57,7 +69,7 @@ pub fn probe(
         if let Some(sector) = superblock.bitmap_sector() {
             bitmap = Some(remote.read_by(|read| read_bitmap(sector, sectors, read))?);
         }
-        bad_blocks = remote.read_by(|read| read_bad_blocks(superblock, sectors, read))?;
+        bad_blocks = self::bad_blocks(remote, superblock)?;
     }
     let address = address.to_owned();
     let volume = volume.to_owned();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::format::superblock::feature;
-use braid_array::format::{BadBlocks, DevRole, Superblock};
+use braid_array::format::{DevRole, Superblock};
 use braid_array::{Instant, MemberId, Role};
 
 use super::content;
@@ -75,7 +75,7 @@ impl Cluster {
             device: format!("node://n{id}/{VOLUME}"),
             device_sectors,
             superblock: None,
-            bad_blocks: BadBlocks::default(),
+            bad_blocks: None,
             readd: false,
             device_uuid: [0x80 | id as u8; 16],
         };

@@ -78,3 +78,10 @@ fn a_copy_that_ended_says_nothing_of_the_next() {
 fn what_nobody_knows_keeps_nothing_else_in_doubt() {
     passes(19664);
 }
+
+/// A member that was away at the start has a list of bad blocks. The client reads the list, so the
+/// member brings the rest of its data back.
+#[test]
+fn a_returning_member_with_bad_blocks_keeps_its_data() {
+    passes(300_000_895);
+}

@@ -73,7 +73,7 @@ fn new_member(world: &World, member: MemberId, readd: bool) -> Command {
         device: format!("new{}", member.0),
         device_sectors: DATA_OFFSET + MEMBER_SECTORS,
         superblock: None,
-        bad_blocks: BadBlocks::default(),
+        bad_blocks: None,
         readd,
         device_uuid: [world.events.len() as u8; 16],
     }))

@@ -44,7 +44,7 @@ fn every_loss_the_level_survives_is_survived_and_rebuilt() {
                 device: "new".into(),
                 device_sectors: DATA_OFFSET + MEMBER_SECTORS,
                 superblock: None,
-                bad_blocks: BadBlocks::default(),
+                bad_blocks: None,
                 readd: false,
                 device_uuid: [9; 16],
             })));
@@ -198,7 +198,7 @@ fn arrays_of_arrays_lose_one_member_each_and_recover() {
                 device: format!("new{number}"),
                 device_sectors: DATA_OFFSET + MEMBER_SECTORS,
                 superblock: None,
-                bad_blocks: BadBlocks::default(),
+                bad_blocks: None,
                 readd: false,
                 device_uuid: [9; 16],
             })));

@@ -110,7 +110,7 @@ mod tests {
             device_sectors: 4096,
             device_uuid: [1; 16],
             superblock: Some(Box::new(superblock)),
-            bad_blocks: BadBlocks::default(),
+            bad_blocks: None,
             readd: false,
         }
     }
@@ -126,7 +126,9 @@ mod tests {
         assert!(!is_as_found(&member(7, 0)), "it is stale");
         let mut listed = member(9, feature::BAD_BLOCKS);
         assert!(!is_as_found(&listed), "nobody has read its list");
-        assert!(listed.bad_blocks.insert(2048, 8));
+        listed.bad_blocks = Some(BadBlocks::default());
+        assert!(is_as_found(&listed), "its list is empty");
+        assert!(listed.bad_blocks.get_or_insert_default().insert(2048, 8));
         assert!(is_as_found(&listed));
     }
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use braid_array::action::{Command, NewMember};
 use braid_array::events::SyncAction;
-use braid_array::format::BadBlocks;
 use braid_array::status::{MemberState, Status};
 use braid_array::{MemberId, SECTOR_BYTES};
 use braid_host::door::{Door, Message};
@@ -39,7 +38,7 @@ pub fn rebuild(door: &Door) -> Result<Done, String> {
         device: first.device.clone(),
         device_sectors: MOST_SECTORS,
         superblock: None,
-        bad_blocks: BadBlocks::default(),
+        bad_blocks: None,
         readd: false,
         device_uuid: DEVICE,
     };

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use braid_array::format::{DevRole, Superblock, Version};
+use braid_array::assemble::{bad_blocks_place, read_bad_blocks};
+use braid_array::format::{BadBlocks, DevRole, Superblock, SuperblockError, Version};
 use braid_array::keeper::MADE_FAULTY;
 use braid_array::status::AbsentStatus;
-use braid_array::{Instant, Refusal, Role};
+use braid_array::{Instant, Refusal, Role, SECTOR_BYTES};
 
 use super::KeeperSide;
 use super::recovery::{Origin, new_member};
@@ -14,7 +15,7 @@ use crate::assemble::SUPERBLOCK_SECTOR;
 use crate::client::parts::Parts;
 use crate::client::retry::pause_millis;
 use crate::client::session_key::SessionKey;
-use crate::client::sessions::negotiation::Purpose;
+use crate::client::sessions::negotiation::{Purpose, Step};
 use crate::client::sessions::refused::{ANOTHERS, IN_ITS_PLACE, is_of_another};
 use crate::client::sessions::session::SessionState;
 use crate::member::{VolumeAddress, member_name};
@@ -122,9 +123,34 @@ impl KeeperSide {
         sessions.visit(&mut net, SessionKey::AbsentVisit, Purpose::Absent, place);
     }
 
-    /// What lies on the volume of one that is looked at. It has a superblock: is it a member, and
-    /// nobody has its place?
-    pub(super) fn absent_found(&mut self, parts: &mut Parts, bytes: &[u8]) {
+    /// Takes what was read of a volume that is looked at: its superblock, and then the list of bad
+    /// blocks of which that speaks.
+    pub(super) fn absent_read(&mut self, parts: &mut Parts, bytes: &[u8]) {
+        let visit = parts.session_mut(SessionKey::AbsentVisit);
+        let sectors = visit.volume_bytes / SECTOR_BYTES;
+        if let Some(found) = visit.returned.take() {
+            let list = read_bad_blocks(&found, sectors, &mut |_, _| Ok(bytes.to_owned()));
+            return self.absent_found(parts, Ok(*found), list.ok());
+        }
+        let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
+        if let Ok(found) = &decoded
+            && let Ok(Some((sector, bytes))) = bad_blocks_place(found)
+            && sector.saturating_add(u64::from(bytes) / SECTOR_BYTES) <= sectors
+        {
+            visit.returned = Some(Box::new(found.clone()));
+            return parts.go_on(SessionKey::AbsentVisit, Step::Listing);
+        }
+        self.absent_found(parts, decoded, None);
+    }
+
+    /// Judges what lies on the volume of one that was looked at. It has a superblock: is it a
+    /// member, and nobody has its place?
+    fn absent_found(
+        &mut self,
+        parts: &mut Parts,
+        decoded: Result<Superblock, SuperblockError>,
+        bad_blocks: Option<BadBlocks>,
+    ) {
         let (sessions, mut net) = parts.sessions();
         let visit = SessionKey::AbsentVisit;
         let volume_bytes = sessions.list.get(visit).volume_bytes;
@@ -134,7 +160,6 @@ impl KeeperSide {
         let mut refuse = |reason: String, next: &'static str| {
             self.absents.why.insert(device(&place), Refusal::new(reason, next));
         };
-        let decoded = Superblock::decode(Version::V1_2, SUPERBLOCK_SECTOR, bytes);
         if let Some(Refusal { reason, .. }) = is_of_another(parts.ownership.array(), &decoded) {
             return refuse(reason, IN_ITS_PLACE);
         }
@@ -151,7 +176,8 @@ impl KeeperSide {
         }
         let Some(member) = parts.keeper.view().free_id() else { return };
         if exists && self.may_look_for_absent(parts) {
-            let new = new_member(member, device(&place), volume_bytes, Box::new(found));
+            let name = device(&place);
+            let new = new_member(member, name, volume_bytes, Box::new(found), bad_blocks);
             // If it cannot now, it is looked at again later.
             let _ = self.begin_recovery(parts, Origin::Absent, new, role);
         }

@@ -153,7 +153,7 @@ impl KeeperSide {
             return;
         };
         let device = member_name(&member.address, &member.volume);
-        let new = new_member(id, device, session.volume_bytes, superblock);
+        let new = new_member(id, device, session.volume_bytes, superblock, None);
         session.stands_anew();
         parts.shared.reads.stands_anew(role);
         let known = braid_array::broken("reconnect") && parts.keeper.view().is_in_sync(role);

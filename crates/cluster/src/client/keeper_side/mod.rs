@@ -109,7 +109,7 @@ impl KeeperSide {
             }
             Answer::Granted(grant) => self.granted(parts, key, grant),
             Answer::Volume { bytes, .. } => self.target_opened(parts, key, bytes),
-            Answer::Content(bytes) => self.absent_found(parts, &bytes),
+            Answer::Content(bytes) => self.absent_read(parts, &bytes),
             Answer::Pipeline { .. } => self.pipeline_ready(parts, key),
             _ => parts.out.violates(key, answer.unasked()),
         }

@@ -84,6 +84,7 @@ pub(super) fn new_member(
     device: String,
     volume_bytes: u64,
     superblock: Box<Superblock>,
+    bad_blocks: Option<BadBlocks>,
 ) -> NewMember {
     NewMember {
         member,
@@ -91,7 +92,7 @@ pub(super) fn new_member(
         device_sectors: volume_bytes / SECTOR_BYTES,
         device_uuid: superblock.device_uuid,
         superblock: Some(superblock),
-        bad_blocks: BadBlocks::default(),
+        bad_blocks,
         readd: false,
     }
 }

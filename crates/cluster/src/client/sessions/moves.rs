@@ -209,6 +209,7 @@ impl Sessions {
         if purpose.is_visit() {
             session.state = SessionState::Missing;
             session.visited = None;
+            session.returned = None;
             session.due = None;
             return;
         }

@@ -13,6 +13,7 @@
 //! Resolving      │      │      ▼        ▼       ▼       ▼       │        ▼
 //! Opening        ▼      ▼      ▼        ▼ J     ▼       ▼       ▼       over
 //! Looking        │      │      ▼ J      │       ▼ J     ▼ J     ▼ J
+//! Listing        │      │      │        │       │       │       ▼ J
 //! Preparing      ▼ J    ▼ J    ▼ J      ▼ J     ▼ J     ▼ J    over
 //! Replaying      │      │      ▼        ▼       │       │
 //! Emptying       │      │      ▼        ▼       ▼       ▼
@@ -25,6 +26,7 @@
 //! ```
 //! *J*: what the node says is judged by others, who go on, or do not. *H*: the session stays there
 //! until others go on. *W*: the other nodes are wired to it at the same time, and all count.
+//! Listing is left out where the superblock speaks of no list of bad blocks.
 //! Replaying and Emptying are left out where the array has no journals, and Replaying where the
 //! last client left nothing in them. A refusal ends a negotiation: a node that
 //! comes later is tried again or not, as its purpose says; at the start an open volume or a missing
@@ -86,6 +88,8 @@ pub(in crate::client) enum Step {
     Opening,
     /// Is it the member that it should be?
     Looking,
+    /// Its list of bad blocks is read.
+    Listing,
     Preparing,
     /// What it had recorded of what was committed at the start is brought in place on it, too.
     Replaying,
@@ -159,8 +163,8 @@ pub(in crate::client) enum Next {
 pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Next {
     use Purpose::{Absent, Copy, Departed, Look, Recover, Return, Spare, Start};
     use Step::{
-        Connecting, Emptying, Flushing, Granting, Identifying, Looking, Opening, Preparing,
-        Replaying, Resolving, Wiring,
+        Connecting, Emptying, Flushing, Granting, Identifying, Listing, Looking, Opening,
+        Preparing, Replaying, Resolving, Wiring,
     };
     match (negotiation.step, negotiation.purpose, said) {
         (Connecting, Start, Said::Connected) => Next::Hold(Granting),
@@ -185,6 +189,7 @@ pub(in crate::client) const fn next(negotiation: Negotiation, said: Said) -> Nex
         (Opening, Absent, Said::Volume { used: true }) => Next::Fail,
 
         (Looking, Return | Spare | Copy | Absent, Said::Content) => Next::Judge,
+        (Listing, Absent, Said::Content) => Next::Judge,
 
         (Preparing, Start | Look | Return | Recover | Spare | Copy, Said::Pipeline) => Next::Judge,
         // One that cannot tell what it had recorded may be given all of it.
@@ -212,6 +217,8 @@ pub(in crate::client) struct Question {
     /// The role that the node has, or is to have.
     pub(in crate::client) place: Option<Role>,
     pub(in crate::client) data_sector: u64,
+    /// First sector and bytes of its list of bad blocks.
+    pub(in crate::client) list: Option<(u64, u32)>,
     /// Those that it is to be connected to.
     pub(in crate::client) peers: Vec<PeerAddress>,
 }
@@ -224,7 +231,7 @@ pub(in crate::client) fn message(
     question: Question,
 ) -> Option<Message> {
     let Negotiation { purpose, step } = negotiation;
-    let Question { volume: name, place, data_sector, peers } = question;
+    let Question { volume: name, place, data_sector, list, peers } = question;
     let &Facts { array, params, mark, .. } = facts;
     Some(match step {
         Step::Identifying => Message::Identify { tag },
@@ -239,6 +246,10 @@ pub(in crate::client) fn message(
         }
         Step::Looking => {
             Message::ReadMeta { tag, sector: SUPERBLOCK_SECTOR, bytes: SUPERBLOCK_BYTES }
+        }
+        Step::Listing => {
+            let (sector, bytes) = list?;
+            Message::ReadMeta { tag, sector, bytes }
         }
         Step::Preparing => Message::OpenPipeline { tag, role: place?, data_sector, params },
         Step::Replaying => {

@@ -1,5 +1,6 @@
 //! The session with one node.
 
+use braid_array::assemble::bad_blocks_place;
 use braid_array::fabric::PeerId;
 use braid_array::format::Superblock;
 use braid_array::{Instant, MemberId, Refusal, Role};
@@ -187,6 +188,13 @@ impl Session {
     }
 
     pub(super) fn question(&self, place: Option<Role>, peers: Vec<PeerAddress>) -> Question {
-        Question { volume: self.volume(), place, data_sector: self.data_sector(), peers }
+        let listed = |superblock: &Superblock| bad_blocks_place(superblock).ok().flatten();
+        Question {
+            volume: self.volume(),
+            place,
+            data_sector: self.data_sector(),
+            list: self.returned.as_deref().and_then(listed),
+            peers,
+        }
     }
 }

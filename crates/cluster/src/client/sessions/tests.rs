@@ -24,7 +24,7 @@ const PURPOSES: [Purpose; 8] = [
     Purpose::Departed,
 ];
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step::Connecting,
     Step::Identifying,
     Step::Granting,
@@ -32,6 +32,7 @@ const STEPS: [Step; 15] = [
     Step::Resolving,
     Step::Opening,
     Step::Looking,
+    Step::Listing,
     Step::Preparing,
     Step::Replaying,
     Step::Emptying,
@@ -64,7 +65,7 @@ fn good(purpose: Purpose, step: Step) -> Option<Said> {
         Step::Identifying => Said::Identity,
         Step::Granting => Said::Granted,
         Step::Opening => Said::Volume { used: false },
-        Step::Looking => Said::Content,
+        Step::Looking | Step::Listing => Said::Content,
         Step::Preparing => Said::Pipeline,
         Step::Replaying if !matches!(purpose, Purpose::Return | Purpose::Recover) => return None,
         Step::Resolving | Step::Replaying | Step::Emptying | Step::Wiring | Step::Flushing => {
@@ -82,7 +83,8 @@ fn decided(purpose: Purpose, step: Step) -> Option<Step> {
         (_, Step::Granting) => Some(Step::Granted),
         (_, Step::Granted) => Some(Step::Resolving),
         (_, Step::Opening) => Some(Step::Preparing),
-        (Purpose::Absent, Step::Looking) => None,
+        (Purpose::Absent, Step::Looking) => Some(Step::Listing),
+        (_, Step::Listing) => None,
         (_, Step::Looking) => Some(Step::Preparing),
         (Purpose::Start | Purpose::Look, Step::Preparing) => Some(Step::Prepared),
         (Purpose::Return | Purpose::Recover, Step::Preparing) => Some(Step::Replaying),
@@ -118,8 +120,8 @@ fn way(purpose: Purpose) -> Vec<Step> {
 #[test]
 fn every_purpose_comes_to_its_end() {
     use Step::{
-        Connecting, Copying, Emptying, Flushing, Granted, Granting, Identifying, Looking, Opening,
-        Prepared, Preparing, ReadingBack, Replaying, Resolving, Wiring,
+        Connecting, Copying, Emptying, Flushing, Granted, Granting, Identifying, Listing, Looking,
+        Opening, Prepared, Preparing, ReadingBack, Replaying, Resolving, Wiring,
     };
     let returns = [Connecting, Granting, Granted, Resolving, Opening, Looking, Preparing];
     let wired = [Emptying, Prepared, Wiring];
@@ -137,7 +139,7 @@ fn every_purpose_comes_to_its_end() {
     );
     assert_eq!(way(Purpose::Spare), all(&[&identified, &looked, &wired]));
     assert_eq!(way(Purpose::Copy), all(&[&identified, &looked, &wired, &copied]));
-    assert_eq!(way(Purpose::Absent), [Connecting, Opening, Looking]);
+    assert_eq!(way(Purpose::Absent), [Connecting, Opening, Looking, Listing]);
     assert_eq!(way(Purpose::Departed), identified);
 }
 

@@ -43,7 +43,7 @@ fn no_member_is_taken_in_on_the_node_of_a_witness() {
         device_sectors: 1 << 20,
         device_uuid: [7; 16],
         superblock: None,
-        bad_blocks: BadBlocks::default(),
+        bad_blocks: None,
         readd: false,
     };
     let id = CommandId(1);

@@ -235,7 +235,7 @@ fn an_added_member_is_written_to_and_a_refused_one_is_let_go() {
         device: path.display().to_string(),
         device_sectors: MIB / 512,
         superblock: None,
-        bad_blocks: Default::default(),
+        bad_blocks: None,
         readd: false,
         device_uuid: [0; 16],
     };

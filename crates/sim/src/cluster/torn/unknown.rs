@@ -30,8 +30,7 @@ struct Write {
 /// role, the block may stay an error: it is *unknown*. Exceptions are blocks with a durable write
 /// since, and a member with a complete content that is the only one away. A durable write makes a
 /// block known again. (Where records were stored when the client began, an absent member may lack
-/// its part of them, so its content does not count. Nor does the content of a member count that may
-/// have a bad-block log, since nothing reads the log as it returns.)
+/// its part of them, so its content does not count.)
 ///
 /// The object is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
 /// [`flushed`](Self::flushed)), of a [loss](Self::power_lost), of clients that
@@ -59,7 +58,7 @@ pub(super) struct Unknown {
     away: BTreeSet<Role>,
     /// The only one, who had all when power was lost.
     alone: Option<Role>,
-    /// Members that were in sync when power was lost, and have no bad-block log.
+    /// Members that were in sync when power was lost.
     held: Vec<Role>,
 }
 
@@ -103,8 +102,7 @@ impl Unknown {
     /// Power is lost; in the slices that are `marked` sums may not fit. These members held all.
     pub(super) fn power_lost(&mut self, marked: impl Fn(u64) -> bool, held: Vec<Role>) {
         self.writes.clear();
-        let none_listed = self.unknown.is_empty() && self.sums.is_empty();
-        self.held = if none_listed { held } else { Vec::new() };
+        self.held = held;
         for block in self.blocks() {
             let slice = self.slice(block);
             if marked(slice.0) {

@@ -224,7 +224,7 @@ impl Lane for Here {
             device: found.device,
             device_sectors: found.device_sectors,
             superblock: found.superblock.ok().map(Box::<Superblock>::new),
-            bad_blocks: found.bad_blocks.unwrap_or_default(),
+            bad_blocks: found.bad_blocks.ok(),
             readd: false,
             device_uuid: create::uuid(&mut self.rng),
         }

@@ -2,7 +2,7 @@
 
 use braid_array::action::{Event, NewMember};
 use braid_array::array::Scratch;
-use braid_array::format::{BadBlocks, Superblock};
+use braid_array::format::Superblock;
 use braid_array::level::Level;
 use braid_array::status::MemberState;
 use braid_array::{Action, BlockMachine, Buf, Instant, MemberId, Role};
@@ -256,12 +256,15 @@ impl Lane for Nodes {
             self.nodes.len() - 1
         });
         let superblock = device.map(|node| content::superblock(self.volume(node)));
+        let superblock = superblock.map(|found| found.expect("a superblock"));
+        let listed = |found| content::bad_blocks(self.volume(node), found).expect("a list");
+        let bad_blocks = superblock.as_ref().map(listed);
         NewMember {
             member,
             device: format!("node://n{node}/{VOLUME}"),
             device_sectors: sectors,
-            superblock: superblock.map(|found| Box::new(found.expect("a superblock"))),
-            bad_blocks: BadBlocks::default(),
+            superblock: superblock.map(Box::new),
+            bad_blocks,
             readd: false,
             device_uuid: [0x80 | node as u8; 16],
         }
