@@ -21,7 +21,7 @@ fn waiting(lab: &Lab) -> Value {
     detail(lab, "x")["waiting"].clone()
 }
 
-/// It is served again, whole, and takes writes.
+/// Checks that the array is served again, is not degraded, and takes writes.
 fn goes_on(lab: &Lab, content: &[u8]) {
     until("an array that goes on", || waiting(lab).is_null());
     until("a whole array", || lab.run("detail x --test", &[]).status.success());

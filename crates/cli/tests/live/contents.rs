@@ -1,4 +1,4 @@
-//! What lies on an array: listed, read and served, part by part.
+//! Partitions and volumes on an array: listed, read and served one by one.
 
 use std::fs::File;
 use std::io::Write;

@@ -20,7 +20,7 @@ fn write_on(lab: &Lab, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// How often an epoch of the array was asked for at a node.
+/// Returns the epoch that a node has granted for the array.
 fn granted(store: &PathBuf) -> u32 {
     let files = std::fs::read_dir(store).unwrap().map(|file| file.unwrap().path());
     let votes = files.filter(|path| path.extension().is_some_and(|end| end == "vote"));

@@ -38,7 +38,7 @@ fn with_one_spoiled(lab: &Lab, spoil: impl FnOnce(&Path)) -> (Vec<Node>, Vec<Pat
     (nodes, stores, content)
 }
 
-/// It starts without the one that is spoiled, and says of which that is so, and why.
+/// Checks that the array starts without the spoiled volume, and reports the volume and the reason.
 fn starts_without(spoil: impl FnOnce(&Path), why: &str) {
     let lab = Lab::new();
     let (nodes, _stores, content) = with_one_spoiled(&lab, spoil);

@@ -12,7 +12,7 @@ use crate::support::{Lab, install, skip, until};
 use rustix::process::geteuid;
 use serde_json::Value;
 
-/// Of users who may do nothing.
+/// User without any permission.
 const NOBODY: u32 = 65534;
 /// Tells the test that plays a client where to connect.
 const SOCKET: &str = "BRAID_TEST_SOCKET";
@@ -56,7 +56,7 @@ fn connects() {
     UnixStream::connect(socket).unwrap();
 }
 
-/// Can a user who may do nothing connect?
+/// Returns whether a user without any permission can connect.
 fn nobody_connects(lab: &Lab, socket: &Path) -> bool {
     let program = lab.path("client");
     if !program.exists() {

@@ -88,7 +88,7 @@ fn the_partitions_of_disks_are_looked_into() {
     }
 }
 
-/// What lies before the last partition.
+/// Returns the bytes before the last partition.
 fn head(disk: &Path) -> Vec<u8> {
     let mut bytes = std::fs::read(disk).unwrap();
     bytes.truncate(5 << 20);

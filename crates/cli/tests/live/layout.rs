@@ -178,8 +178,9 @@ fn builds(lab: &Lab, words: &str) {
     assert_eq!(map["schedule"]["egress"], serde_json::json!(egress), "{words}");
 }
 
-/// Is `wanted` the xor of some of these? Gaussian elimination, each pivot the first of its terms.
-/// Transfers name no coefficients, and need none here: what is sent never has a chunk cancelled.
+/// Returns whether `wanted` is the xor of some of these, by Gaussian elimination with the first
+/// term of each as pivot. Transfers name no coefficients, and need none here: no transfer has a
+/// chunk cancelled.
 fn adds_up<'a>(given: impl Iterator<Item = &'a Terms>, wanted: &Terms) -> bool {
     let mut pivots: BTreeMap<u64, Terms> = BTreeMap::new();
     let reduce = |terms: &Terms, pivots: &BTreeMap<u64, Terms>| {

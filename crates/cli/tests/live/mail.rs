@@ -18,7 +18,7 @@ use crate::monitor::{Monitor, mirror};
 use crate::support::{Lab, skip, until};
 use crate::tls::certificates;
 
-/// What a server says to the mails that it gets, one after the other; the last one again and again.
+/// Answers of a server to the mails it gets, in order; the last one is repeated.
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Accepted,

@@ -40,7 +40,7 @@ const MISTAKES: &[Mistake] = &[
     ("detail x --test --run-dir nowhere", 4, "nowhere: does not exist", "leave --run-dir out"),
 ];
 
-/// What is no mistake of the level is not taken for one that it only resembles.
+/// Checks that a word that is no near miss of a level gets no hint.
 #[test]
 fn a_hint_is_given_only_where_one_thing_was_meant() {
     let lab = Lab::new();
@@ -130,7 +130,7 @@ fn a_member_is_replaced_by_the_spare_that_is_named() {
     );
 }
 
-/// Who asks whether an array can start, sees it in the exit status.
+/// Checks that `assemble --explain` reports by its exit status whether an array can start.
 #[test]
 fn what_cannot_start_shows_in_the_exit_status_of_explain() {
     let lab = Lab::new();

@@ -101,7 +101,7 @@ fn hook() -> (String, Receiver<Value>) {
     (url, posted)
 }
 
-/// What a GET is answered.
+/// Returns the answer to a GET.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a server");
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -229,7 +229,7 @@ fn arrays_that_come_and_go_are_told() {
     assert_eq!(monitor.says(), "DeviceDisappeared home");
 }
 
-/// What had to wait when the monitor ended is told by the next one.
+/// Checks that messages left undelivered by a monitor are delivered by the next one.
 #[test]
 fn what_could_not_be_told_is_told_later() {
     let lab = Lab::new();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::support::{Lab, until};
 
-/// What `assemble --explain` says is next for the array `top`.
+/// Returns the next step of `assemble --explain` for the array `top`.
 fn next(lab: &Lab, members: &[PathBuf]) -> String {
     let text = lab.told("assemble --explain", members);
     let top = text.lines().skip_while(|line| !line.contains(":top ("));

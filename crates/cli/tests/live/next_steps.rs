@@ -14,7 +14,7 @@ fn command_in(said: &str) -> Option<String> {
     line.rfind("braid ").map(|at| line[at..].to_owned())
 }
 
-/// Runs the command that was printed. It must succeed.
+/// Runs the printed command, which must succeed.
 fn follow(lab: &Lab, said: &str) -> Output {
     let command = command_in(said).unwrap_or_else(|| panic!("no command in: {said}"));
     let words = command.strip_prefix("braid ").expect("begins with it").to_owned();
@@ -24,7 +24,7 @@ fn follow(lab: &Lab, said: &str) -> Output {
     output
 }
 
-/// What a command that is refused or explains says.
+/// Returns the output of a command that is refused or explains.
 fn said(lab: &Lab, words: &str, members: &[PathBuf]) -> String {
     let output = lab.run(words, members);
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };

@@ -53,7 +53,7 @@ fn a_stopped_array_over_nodes_is_given_another_policy() {
     }
 }
 
-/// What it was given closes the hole, until it is taken away.
+/// Checks that the new policy closes the write hole, until the policy is removed.
 fn closes_the_hole(policy: &str) {
     let lab = Lab::new();
     let (mut nodes, stores) = in_stores(&lab);
@@ -119,7 +119,8 @@ fn volumes_that_were_made_without_room_get_no_journal() {
     lab.ok("stop x", &[]);
 }
 
-/// What a change writes to a volume: its superblock, and the headers of a journal.
+/// Returns the parts of a volume that a change writes: its superblock, and the headers of a
+/// journal.
 fn told(store: &Path) -> Vec<u8> {
     let volume = File::open(store.join("x")).expect("a volume");
     let end = volume.metadata().expect("a size").len();

@@ -10,7 +10,7 @@ use crate::support::Lab;
 use crate::support::export::{ask, connect, noise};
 use crate::support::filled::{data_offset, fill_and_stop, filled};
 
-/// What a command says, on stdout or else on stderr.
+/// Returns the output of a command: stdout, or stderr if that is empty.
 fn said(lab: &Lab, words: &str, members: &[PathBuf]) -> String {
     let output = lab.run(words, members);
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };

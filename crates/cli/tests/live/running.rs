@@ -131,7 +131,7 @@ fn looking_changes_nothing() {
     assert_eq!(before, after);
 }
 
-/// What a program prints; `None` where it is not installed.
+/// Returns the output of a program; `None` where it is not installed.
 fn printed(program: &str, words: &[&str], path: &PathBuf) -> Option<String> {
     let output = std::process::Command::new(program).args(words).arg(path).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,4 +1,4 @@
-//! What is printed of arrays whose names are no plain words, and of work that is held.
+//! Output about arrays whose names are no plain words, and about work that is held.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -181,7 +181,7 @@ fn what_is_explained_is_there_as_json() {
     assert_eq!(top["children"][0]["next"], serde_json::Value::Null);
 }
 
-/// What mdadm prints; `None` where it is not installed.
+/// Returns the output of mdadm; `None` where it is not installed.
 fn mdadm(words: &[&str], path: &PathBuf) -> Option<String> {
     let ran = ["mdadm", "/sbin/mdadm"].into_iter().find_map(|program| {
         std::process::Command::new(program).args(words).arg(path).output().ok()

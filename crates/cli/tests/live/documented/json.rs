@@ -24,7 +24,8 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     sections
 }
 
-/// What it consists of, as the page names that. Arrays within have the fields of the array.
+/// Collects the fields of a value, as the page names them. Inner arrays have the fields of the
+/// array.
 fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields_of) => {

@@ -19,9 +19,9 @@ pub(crate) struct Block {
 /// A line of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// What is typed; lines that end with a backslash are one with the next.
+    /// A command line; a line that ends with a backslash is joined with the next one.
     Typed(String),
-    /// What is printed.
+    /// A line of output.
     Printed(String),
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn all_blocks() -> Vec<Block> {
     found
 }
 
-/// Does this line call `braid`?
+/// Returns whether this line calls `braid`.
 pub(crate) fn calls_braid(line: &str) -> bool {
     let starts = |at: &str| at.starts_with("braid ") || at.starts_with("braid-bench ");
     let after = ["; ", "&& ", "do ", "| ", "("];
@@ -142,7 +142,7 @@ fn lines(code: &[&str]) -> Vec<Line> {
     lines
 }
 
-/// What stands at the end of a command's help; a note may follow, after three spaces.
+/// Returns the examples at the end of a command's help, without the notes after three spaces.
 fn examples(help: &[&str]) -> Vec<Line> {
     let after = help.iter().skip_while(|line| !matches!(**line, "Example:" | "Examples:")).skip(1);
     let lines = after.map_while(|line| line.strip_prefix("  "));

@@ -1,4 +1,4 @@
-//! What the tests of the command share: a directory of members, and running `braid` there.
+//! Common parts of the tests of the command: a directory of members, and running `braid` there.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod browser;
@@ -122,7 +122,7 @@ impl Lab {
         String::from_utf8(self.ok(words, paths)).expect("text")
     }
 
-    /// What it prints, whether it succeeds or what it looks at is not as it should be.
+    /// Returns the output of a command that succeeds or reports a problem.
     pub(crate) fn told(&self, words: &str, paths: &[PathBuf]) -> String {
         let output = self.run(words, paths);
         let stderr = String::from_utf8_lossy(&output.stderr);

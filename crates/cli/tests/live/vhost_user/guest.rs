@@ -33,7 +33,7 @@ const SIZE: u16 = 128;
 pub(super) const SLOTS: u16 = SIZE / 3;
 /// Data of a slot.
 pub(super) const DATA: u64 = 64 << 10;
-/// What a ring has of the memory: descriptors, what is available, what is used, heads, data.
+/// Layout of a ring in memory: descriptors, available ring, used ring, heads, data.
 const RING: u64 = 4 << 20;
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
@@ -172,7 +172,7 @@ impl Guest {
         self.rings[ring].at + DATA_AT + u64::from(slot) * DATA
     }
 
-    /// What lies in a slot.
+    /// Returns the data of a slot.
     pub(super) fn data(&self, ring: usize, slot: u16, len: usize) -> Vec<u8> {
         let mut data = vec![0; len];
         self.memory.read_slice(&mut data, GuestAddress(self.data_at(ring, slot))).unwrap();
@@ -229,7 +229,7 @@ impl Guest {
         self.rings[ring].kick.write(1).unwrap();
     }
 
-    /// What was answered meanwhile: slots and their status.
+    /// Returns the new answers: slots and their status.
     pub(super) fn answered(&mut self, ring: usize) -> Vec<(u16, u8)> {
         let at = self.rings[ring].at;
         let index = GuestAddress(at + USED + 2);

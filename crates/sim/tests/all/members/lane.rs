@@ -1,4 +1,4 @@
-//! What a test asks of a lane: an array of some code on members it can get at.
+//! Operations of a test on a lane: an array of some code with accessible members.
 
 use braid_array::action::{Event, NewMember};
 use braid_array::level::{Layout, Level};
@@ -9,7 +9,7 @@ use braid_sim::disk::Disk;
 /// A code, and what can be expected of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code {
-    /// Which.
+    /// Family of the code.
     pub(crate) family: Family,
     /// Members.
     pub(crate) members: u16,
@@ -26,18 +26,18 @@ impl Code {
         Self { family: Family::Md { level, layout }, members, losses, tells }
     }
 
-    /// Are there copies of the data, and no parity?
+    /// Returns whether the array has copies of data, and no parity.
     pub(crate) fn copies(&self) -> bool {
         matches!(self.family.level(), Level::Raid1 | Level::Raid10)
     }
 }
 
-/// What a new array is to be.
+/// Properties of a new array.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Setup {
     /// Nothing says that parities or copies fit, and they do not.
     pub(crate) dirty: bool,
-    /// It has a write-intent bitmap.
+    /// Set for a write-intent bitmap.
     pub(crate) bitmap: bool,
     /// Spares.
     pub(crate) spares: u16,
@@ -63,10 +63,10 @@ pub(crate) trait Lane: Sized {
     /// Starts the array from what lies on the members.
     fn assemble(&mut self, read_only: bool);
 
-    /// What runs the array is gone, from one event to the next.
+    /// Kills the machine of the array between two events.
     fn crash(&mut self);
 
-    /// What runs the array.
+    /// Returns the machine of the array.
     fn machine(&mut self) -> &mut dyn BlockMachine;
 
     /// Carries out what the machine wants done after a request.
@@ -81,16 +81,16 @@ pub(crate) trait Lane: Sized {
     /// The time.
     fn now(&self) -> Instant;
 
-    /// What came out for exports and people.
+    /// Returns the outputs for exports and users.
     ///
     /// # Panics
-    /// When something broke its contract.
+    /// Panics if a machine broke its contract.
     fn outputs(&mut self) -> Vec<Action>;
 
     /// Bytes of a request's buffer.
     fn bytes(&mut self, buf: Buf) -> &mut [u8];
 
-    /// What a member lies on.
+    /// Returns the disk of a member.
     fn disk(&mut self, device: usize) -> &mut Disk;
 
     /// A member breaks, or works again.

@@ -1,4 +1,4 @@
-//! How fast background work goes, and what is told of it.
+//! Speed of background work, and the reports of it.
 
 use braid_array::action::Command;
 use braid_array::events::{SyncAction, SyncEnd};

@@ -131,7 +131,7 @@ fn a_node_that_was_failed_stays_away_until_it_is_added() {
     }
 }
 
-/// What became of the member on a node.
+/// Returns the state of the member on a node.
 fn state_of(array: &mut Array<Nodes>, node: usize) -> Option<MemberState> {
     let device = format!("node://n{node}/");
     let members = array.status().members;

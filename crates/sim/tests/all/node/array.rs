@@ -22,7 +22,7 @@ pub(super) const ENCODER: Planner = Planner::Encoder { node: Role(0) };
 pub(super) const CHUNK: u32 = 8192;
 const SLICE: u32 = 4096;
 const ARENA_BYTES: usize = 8 << 20;
-/// What lies on nodes that lack what they should have.
+/// Content of blocks on nodes that lack the right content.
 pub(super) const RUBBISH: u8 = 0xee;
 
 pub(super) fn md(level: Level) -> Family {
@@ -241,7 +241,7 @@ impl Array {
         self.write_some(set, &Touched::none(set.touched.blocks()));
     }
 
-    /// What a block must hold, whole, that is this sum of the data.
+    /// Returns the whole content of a block that is this sum of the data.
     pub(super) fn content(&self, stripe: u64, terms: &Terms) -> Vec<u8> {
         let mut block = vec![0; CHUNK as usize];
         for (index, coef) in terms.iter() {
@@ -251,15 +251,14 @@ impl Array {
         block
     }
 
-    /// What lies in a cell.
+    /// Returns the content of a cell.
     pub(super) fn cell(&mut self, stripe: u64, cell: Cell) -> &mut [u8] {
         let at = DATA_SECTOR * 512 + self.pipeline.member_byte(StripeNo(stripe), cell.row, 0);
         let disk = self.world.disk(cell.node.index(), "v");
         &mut disk.image_mut()[at as usize..][..CHUNK as usize]
     }
 
-    /// Has all happen that is under way, and says of what is prepared then whether it goes: it does
-    /// when it is whole everywhere.
+    /// Runs all pending work, and commits each slice-set that is prepared completely on every node.
     pub(super) fn run(&mut self) {
         self.world.run();
         let mut prepared: BTreeMap<(Position, Generation), (Vec<PeerId>, bool)> = BTreeMap::new();

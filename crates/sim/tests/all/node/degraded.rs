@@ -93,7 +93,8 @@ fn fill(array: &mut Array, missing: Roles, rubbish: bool) {
     }
 }
 
-/// What is missing comes back from what is there, and nothing was written to it.
+/// Checks that the missing blocks can be decoded from the others, and that nothing was written to
+/// them.
 fn expect_decodable(array: &mut Array, missing: Roles) {
     for stripe in 0..array.pipeline.params().stripes {
         let code = code(array, stripe);

@@ -1,4 +1,4 @@
-//! How much of their rings clients may use, and what becomes of the memory.
+//! Leases of ring memory, and the return of the memory.
 use braid_array::Role;
 use braid_cluster::Family;
 use braid_cluster::ids::{Position, Slot};

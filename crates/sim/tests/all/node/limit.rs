@@ -71,7 +71,7 @@ fn refused(answer: Option<Message>, words: &str) {
 const LIMITED: &str =
     "this key is limited to array 03030303:03030303:03030303:03030303; use the cluster key";
 
-/// What no limited client may ask for.
+/// Requests forbidden to clients with a limited key.
 fn requests() -> Vec<Message> {
     let name = "own".to_owned();
     vec![
