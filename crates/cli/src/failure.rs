@@ -11,7 +11,7 @@ use crate::invocation::next_step;
 pub enum Failure {
     /// To be said in one line on stderr.
     Said(Box<Said>),
-    /// The exit status says it all. With 0: whoever reads our output has seen enough.
+    /// Exit status only, without a message. With 0: the reader of the output has closed it.
     Silent(u8),
 }
 
@@ -44,7 +44,7 @@ impl Failure {
         Self::explained(operation, object, Refusal::new(reason.to_string(), next))
     }
 
-    /// As [`Failure::refused`] with a reason that knows the next step already.
+    /// Refuses with a reason that includes the next step, like [`Failure::refused`].
     pub fn explained(operation: &str, object: impl fmt::Display, why: impl Into<Refusal>) -> Self {
         let operation = operation.to_owned();
         let object = object.to_string();
@@ -69,7 +69,7 @@ impl Failure {
         Self::refused(operation, object, reason, next).with_code(Self::USAGE)
     }
 
-    /// The same with another exit status.
+    /// Replaces the exit status.
     #[must_use]
     pub fn with_code(self, code: u8) -> Self {
         match self {
@@ -78,7 +78,7 @@ impl Failure {
         }
     }
 
-    /// The same with another next step.
+    /// Replaces the next step.
     #[must_use]
     pub(crate) fn map_next(self, other: impl FnOnce(Next) -> Next) -> Self {
         match self {
@@ -116,8 +116,8 @@ impl fmt::Display for Said {
     }
 }
 
-/// Names come from superblocks and command lines: what is no printable character is shown escaped,
-/// so that one error stays one line and moves no cursor.
+/// Escapes control characters: names come from superblocks and command lines, and an error must
+/// stay one line and move no cursor.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

@@ -8,7 +8,7 @@ pub(crate) fn next_step(next: &Next) -> String {
     next_step_with(next, "")
 }
 
-/// The same with these options of the command, each with a space in front.
+/// Returns the next step with these options of the command, each with a space in front.
 pub(crate) fn next_step_with(next: &Next, options: &str) -> String {
     match (&*next.advice, next.invocation.as_deref()) {
         (advice, None) => advice.to_owned(),

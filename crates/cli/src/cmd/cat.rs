@@ -35,7 +35,7 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     read_any(run_dir, args).map_err(|failure| failure.map_next(|next| given.put_into(next)))
 }
 
-/// Reads whatever array is meant.
+/// Reads the array named by the arguments.
 fn read_any(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     if let Some(geometry) = &args.bare.geometry {
         let Bare { name, config, members } =
@@ -81,7 +81,7 @@ fn read_any(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     read(&object, arrays, args, is_cut || !args.maps.all().is_empty())
 }
 
-/// Writes what was asked for of the one array there is, or of what lies on several. `holes`: parts
+/// Writes the requested range of the one array, or the contents of several arrays. `holes`: parts
 /// of members are known to be unreadable.
 fn read(
     object: &str,
@@ -99,7 +99,7 @@ fn read(
     }
 }
 
-/// Writes what was asked for of an array.
+/// Writes the requested range of an array.
 fn copy(object: &str, mut reader: Reader, args: &CatArgs, holes: bool) -> Result<(), Failure> {
     let (offset, length) = range(object, reader.size_bytes(), args)?;
     let mut stdout = io::stdout().lock();
@@ -186,13 +186,13 @@ enum Readable {
     Halfway(Box<Halfway>),
 }
 
-/// An array that may be the member of another one, and what is on it.
+/// An array that may be a member of another one: its superblock of the outer array, and its reader.
 type Inner = (Candidate, Reader);
 
 impl Start<'_> {
-    /// Readers, with names, of the array that these devices are the members of. When they are
-    /// members of several arrays, or of one that is `nested` in another, those arrays must be the
-    /// members of one, or else what lies on them `is_asked_for`.
+    /// Returns readers, with names, of the array on these devices. Devices of several arrays, or of
+    /// one that is `nested` in another, must together form one outer array. Alternatively the
+    /// contents of several arrays `is_asked_for`.
     fn open(
         &self,
         found: Vec<Found>,
@@ -260,8 +260,8 @@ impl Start<'_> {
         self.stacked(&all, readers)
     }
 
-    /// Arrays that are the members of another one, or `may` be, with what is on them, and all of
-    /// their members.
+    /// Opens arrays that are the members of another one, or `may` be. Returns all of their members,
+    /// and the arrays.
     fn inner(
         &self,
         inner: Vec<Vec<Found>>,

@@ -143,9 +143,9 @@ pub(super) struct Choice {
 
 /// Reason for not choosing an array, with the candidates, for messages.
 pub(super) enum Unclear {
-    /// None has the name.
+    /// No array has the name; the names found.
     Other(Vec<String>),
-    /// Several have.
+    /// Several arrays have the name.
     Several(Vec<String>),
 }
 

@@ -18,19 +18,19 @@ use crate::output::shape::short_name;
 /// Purpose of opening members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use<'a> {
-    /// To be looked at, whoever uses them.
+    /// Examining them, also while in use.
     Look,
-    /// The same, with what was changed in this directory.
+    /// Examining them through the changes in this directory.
     LookThrough(&'a Path),
-    /// To be read; nobody may write to them meanwhile.
+    /// Reading them; writers are excluded.
     Read,
-    /// To be served to readers.
+    /// Serving them read-only.
     ServeReadOnly,
-    /// The same, with what was changed in this directory.
+    /// Serving them read-only, through the changes in this directory.
     ServeThrough(&'a Path),
-    /// To be served, or changed.
+    /// Serving or changing them.
     Serve,
-    /// The same, while all that is written goes to this directory.
+    /// Serving them, with all writes going to this directory.
     Overlay(&'a Path),
 }
 
@@ -40,18 +40,18 @@ impl<'a> Use<'a> {
         overlay.map_or(Self::Serve, Self::Overlay)
     }
 
-    /// To be served to readers, with what was changed in a directory if one is given.
+    /// Serves members read-only, through the changes in a directory if one is given.
     pub(super) fn serve_read_only(overlay: Option<&'a Path>) -> Self {
         overlay.map_or(Self::ServeReadOnly, Self::ServeThrough)
     }
 
-    /// To be looked at, with what was changed in a directory if one is given.
+    /// Examines members, through the changes in a directory if one is given.
     pub(super) fn look(overlay: Option<&'a Path>) -> Self {
         overlay.map_or(Self::Look, Self::LookThrough)
     }
 }
 
-/// A device and what lies on it.
+/// A device and its metadata.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) device: MemberFile,
@@ -174,7 +174,7 @@ pub(super) fn look(paths: &[PathBuf]) -> (Vec<Found>, Vec<member::OpenError>) {
     look_as(paths, Use::Look)
 }
 
-/// The same, as they are to be looked at.
+/// Opens and reads paths like [`look`], for this purpose.
 pub(super) fn look_as(paths: &[PathBuf], purpose: Use<'_>) -> (Vec<Found>, Vec<member::OpenError>) {
     let mut found = Vec::new();
     let mut odd = Vec::new();
@@ -221,7 +221,7 @@ pub(super) fn open(path: &Path, purpose: Use<'_>) -> Result<MemberFile, member::
     }
 }
 
-/// Reads what lies on a device.
+/// Reads the metadata of a device.
 pub(super) fn read(mut device: MemberFile) -> Found {
     let mut candidate = member::probe_with_log(&device);
     if candidate.superblock == Err(SuperblockError::NoMagic) && device.trim_excess() {
@@ -231,8 +231,8 @@ pub(super) fn read(mut device: MemberFile) -> Found {
 }
 
 impl Found {
-    /// The same to be read, with all of which its superblock tells: what an image lacks that was
-    /// cut off counts as unreadable. Tells whether it does.
+    /// Extends a cut-off image to the size in its superblock, for reading: the missing end counts
+    /// as unreadable. Returns whether it was extended.
     pub(super) fn filled_up(self) -> (Self, bool) {
         let Self { mut device, candidate } = self;
         let needed =
@@ -246,7 +246,7 @@ impl Found {
         }
     }
 
-    /// A remark on it, beside what it is to its array.
+    /// Returns a remark on the device, in addition to its verdict.
     fn remark(&self, is_cut: bool) -> Option<String> {
         let device = &self.candidate.device;
         let is_marked = self.candidate.superblock.as_ref().is_ok_and(|sb| sb.error_mark);
@@ -258,8 +258,8 @@ impl Found {
     }
 }
 
-/// Members as they are to be used; those that are only read with all of which their superblocks
-/// tell. With what is to be said of them, and whether one was cut off.
+/// Prepares members for use; cut-off images are extended if the members are only read. Returns the
+/// members, remarks, and whether one was cut off.
 pub(super) fn to_use(found: Vec<Found>, is_read: bool) -> (Vec<Found>, Vec<String>, bool) {
     let mut remarks = Vec::new();
     let mut any_cut = false;

@@ -41,7 +41,7 @@ pub(super) fn open(
     Ok((whole, arrays))
 }
 
-/// As [`open`], without a word.
+/// Opens the arrays like [`open`], without printing the warnings.
 pub(super) fn prepare(
     mut halfway: Halfway,
     mut devices: Vec<MemberFile>,

@@ -23,8 +23,7 @@ use crate::output;
 /// Time for which the light is on, and then off.
 const BLINK: Duration = Duration::from_millis(500);
 const READ_BYTES: usize = 256 << 10;
-/// Reads go round the disk in steps of so much, so that hardly any finds what an earlier one has
-/// brought.
+/// Distance of reads round the disk: hardly any read finds data cached by an earlier one.
 const STEP_BYTES: u64 = 509 << 20;
 
 pub(super) fn run(run_dir: &Path, args: &IdentifyArgs) -> Result<(), Failure> {

@@ -117,7 +117,7 @@ pub(super) fn export(operation: &str, object: &str, typed: &str) -> Result<Expor
     })
 }
 
-/// Refuses what everybody on a network could write to, unless that is meant.
+/// Refuses a writable export open to a whole network, unless `insecure` is set.
 pub(super) fn check_secure(
     operation: &str,
     export: &ExportSpec,
@@ -132,7 +132,7 @@ pub(super) fn check_secure(
     })
 }
 
-/// Refuses what everybody on a network could write to.
+/// Refuses a writable export open to a whole network.
 pub(super) fn is_secure(export: &ExportSpec) -> Result<(), Refusal> {
     match (&export.place, &export.tls) {
         (Place::NbdTcp(address), _) if is_loopback(address) => Ok(()),

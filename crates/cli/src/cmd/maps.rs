@@ -1,4 +1,4 @@
-//! Maps of ddrescue: what of images counts as unreadable.
+//! Maps of ddrescue: unreadable ranges of images.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -67,10 +67,10 @@ enum Content {
         /// Epoch of the last client that served the array.
         epoch: Epoch,
     },
-    /// Nothing where its superblock goes: `create` writes that last, so it may have been
+    /// Nothing where its superblock goes: `create` writes the superblock last, so it may have been
     /// interrupted.
     Nothing,
-    /// Something else than a superblock: whoever put it there may need it.
+    /// Other content than a superblock, which may be needed.
     Foreign,
     /// Unreadable.
     Unknown,
@@ -125,7 +125,7 @@ fn held(
     }
 }
 
-/// A member of an array is removed only by who knows of which.
+/// Refuses to remove a member of an array that is not named.
 fn check_meant(
     args: &VolumeArgs,
     object: &str,

@@ -96,7 +96,7 @@ pub(super) fn network(operation: &str, typed: &NetworkArgs) -> Result<Network, F
     Ok(Network { kind, key: key::find(&typed.key_file)?, encrypt: false })
 }
 
-/// The same as options of another command.
+/// Returns the connection options for another command.
 pub(super) fn options(typed: &NetworkArgs) -> String {
     let fabric = typed.fabric.as_ref().map(|fabric| format!(" --fabric {}", shell_word(fabric)));
     let key = typed

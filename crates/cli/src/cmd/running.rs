@@ -12,12 +12,12 @@ use braid_host::served_array::ServedArray;
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-/// For how long an array is asked again whose process goes on with another program meanwhile, and
-/// how often: while that begins, whoever asks is cut off each time.
+/// Limit and interval of asking again while a process hands its array over to another program:
+/// clients are disconnected during the hand-over.
 const AGAIN_WITHIN: Duration = Duration::from_secs(10);
 const AGAIN_EVERY: Duration = Duration::from_millis(20);
 
-/// Connects to the array of this name, whose process is alive and answers.
+/// Connects to the array of this name. Its process must be alive and answer.
 pub(crate) fn connect(operation: &str, run_dir: &Path, name: &str) -> Result<Client, Failure> {
     ask(operation, run_dir, name, |_| Ok(())).map(|(client, ())| client)
 }
@@ -53,7 +53,7 @@ pub(super) fn ask<T>(
     })
 }
 
-/// The arrays there that this user may not ask. No arrays are known where nobody may look.
+/// Returns the arrays that this user may not query; none if the directory cannot be read.
 fn of_others(run_dir: &Path) -> Vec<String> {
     list(run_dir).unwrap_or_default()
 }
@@ -142,8 +142,8 @@ impl All {
         self.found.is_empty() && !(self.denied.is_empty() && self.silent.is_empty())
     }
 
-    /// To be called after what was found was printed: says what is missing, which is an error
-    /// where an array does not answer or nothing was found.
+    /// Reports arrays that are missing from the result; to be called after the found ones were
+    /// printed. Fails if an array did not answer or none was found.
     pub(crate) fn conclude(self) -> Result<(), Failure> {
         let failed = self.is_blind() || !self.silent.is_empty();
         let mut missing = self.denied;

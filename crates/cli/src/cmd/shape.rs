@@ -41,7 +41,7 @@ pub struct Typed<'a> {
 }
 
 impl ShapeArgs {
-    /// For a command, and what it is done to.
+    /// Returns the typed options, for a command and its object.
     pub(crate) fn typed<'a>(&'a self, operation: &'static str, object: &'a str) -> Typed<'a> {
         Typed {
             operation,
@@ -68,7 +68,7 @@ impl ArrayShape {
         Ok(shape)
     }
 
-    /// The geometry on members whose data area has so many sectors each.
+    /// Returns the geometry on members with data areas of these sizes.
     pub(crate) fn geometry(&self, data_sectors: &[u64]) -> Result<Geometry, GeometryError> {
         Geometry::new(&Shape {
             level: self.level,

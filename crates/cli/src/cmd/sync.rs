@@ -69,8 +69,8 @@ fn by_time(limits: &Limits) -> String {
     timed.map(|(name, limit)| format!(", --{name} {}", shown(limit))).collect()
 }
 
-/// The limits that would be in force go together. Alone each is compared with the other one as it
-/// is, but for a minimum that nobody has set.
+/// Checks that the minimum does not exceed the maximum. A limit typed alone is compared with the
+/// other one in force, except the default minimum.
 fn check_limits(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
     let refused =
         |reason: String, next: String| Err(Failure::usage("sync", &args.name, reason, next));

@@ -1,4 +1,4 @@
-//! `braid up`: starts what the file of arrays and nodes says, each in a process of its own.
+//! `braid up`: starts the arrays and nodes of the file, each in a process of its own.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ fn one(
     node::run(run_dir, &words)
 }
 
-/// Nothing in the file is called so.
+/// Returns the failure for a name that is not in the file.
 pub(super) fn unknown(operation: &str, config: &Config, name: &str) -> Failure {
     let meant = similar(name, config.names());
     let meant = meant.map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
@@ -153,8 +153,8 @@ fn network(fabric: Option<&String>, key: Option<&PathBuf>) -> NetworkArgs {
     NetworkArgs { fabric: fabric.cloned(), key_file: KeyFileArgs { key } }
 }
 
-/// Waits until all members are there, and adds those that are. After the time for that says what is
-/// missing, and has the array start without it if it may.
+/// Waits until all members are present, and adds those that are. After the timeout, lists the
+/// missing members, and lets the array start without them if it may.
 fn wait(entry: &ArrayEntry, words: &mut AssembleArgs) -> Result<(), Failure> {
     let deadline = Instant::now() + entry.wait;
     notify::extend(entry.wait);

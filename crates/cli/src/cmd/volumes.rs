@@ -3,10 +3,11 @@
 //! ```text
 //! look ─► plan ─► every node grants the array ─► open for writing ─► look again ─► prove ─► write
 //! ```
-//! Nothing is taken from a client that has the array: its volumes are in use, and that is said. One
-//! that the nodes do not see at the moment does not go on once they have granted a later epoch; one
-//! that comes meanwhile keeps the array, as that epoch is taken then. From the grant on nothing of
-//! others lands on a volume, so what is the same then as it was planned by stays it.
+//! An array in use is refused: its client keeps it. A client that the nodes do not see at the
+//! moment cannot continue after they have granted a later epoch. A client that comes meanwhile
+//! keeps the array, since its epoch is no longer free. After the grant no other client can write to
+//! a volume, so a volume found unchanged then stays unchanged. From the grant on nothing of others
+//! lands on a volume, so what is the same then as it was planned by stays it.
 
 use std::time::{Duration, Instant};
 
@@ -125,7 +126,7 @@ fn store(remote: &mut Remote, Write { sector, bytes, .. }: &Write) -> Result<(),
     sectors.zip(parts).try_for_each(|(sector, part)| remote.write(sector, part.to_vec()))
 }
 
-/// Writes what is there already: a volume that takes no writes is found before any is changed.
+/// Rewrites the existing bytes: an unwritable volume is found before any is changed.
 fn prove_writable(remote: &mut Remote, write: &Write) -> Result<(), RemoteError> {
     let bytes = read(remote, write.sector, write.bytes.len() as u64)?;
     let unchanged = Write { bytes, ..write.clone() };
@@ -136,7 +137,7 @@ fn prove_writable(remote: &mut Remote, write: &Write) -> Result<(), RemoteError>
     })
 }
 
-/// Takes the volumes, and writes to them what is planned.
+/// Opens the volumes exclusively, and writes the planned changes.
 pub(super) fn carry_out(
     operation: &str,
     nodes: &[NodeArg],

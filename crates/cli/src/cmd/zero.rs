@@ -16,7 +16,7 @@ use crate::output::shape::version_name;
 
 const OPERATION: &str = "zero-superblock";
 
-/// A superblock, or what looks like one.
+/// A superblock, or data that look like one.
 struct Place {
     version: Version,
     sector: u64,

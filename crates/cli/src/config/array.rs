@@ -65,7 +65,7 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
     }
 }
 
-/// As typed, but what can be none.
+/// Returns the members as typed, without invalid ones.
 fn members(entry: &mut Entry<'_>) -> Vec<Located<String>> {
     let typed = entry.all_parsed("members", |text| match MemberArg::existing(text)? {
         MemberArg::Memory(_) => {
@@ -119,7 +119,7 @@ fn parse_schedule(text: &str) -> Result<WriteSchedule, Refusal> {
     })
 }
 
-/// As md prints it, or as everybody else does.
+/// Parses a UUID as md or others print it; returns its digits.
 pub(super) fn parse_uuid(text: &str) -> Result<String, Refusal> {
     let digits = uuid_digits(text);
     if digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -129,7 +129,7 @@ pub(super) fn parse_uuid(text: &str) -> Result<String, Refusal> {
     Err(Refusal::new("is no UUID", next))
 }
 
-/// A UUID without what stands between its digits.
+/// Returns the digits of a UUID, without separators.
 pub(crate) fn uuid_digits(text: &str) -> String {
     text.replace([':', '-'], "").to_ascii_lowercase()
 }

@@ -1,5 +1,5 @@
-//! `/etc/braid/arrays.toml`: which arrays and nodes a machine has, and how they are to run. Owns
-//! what its keys are and what they mean; looks at no device.
+//! `/etc/braid/arrays.toml`: the arrays and nodes of a machine, and their options. Owns the keys
+//! and their meaning; examines no device.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(crate) struct ArrayEntry {
     pub(crate) line: usize,
     /// Its digits alone.
     pub(crate) uuid: Option<String>,
-    /// As typed; none where it is to be looked for among all block devices.
+    /// Members as typed; empty if they are searched among all block devices.
     pub(crate) members: Vec<Located<String>>,
     pub(crate) exports: Vec<Located<ExportSpec>>,
     pub(crate) insecure: bool,
@@ -68,7 +68,7 @@ pub(crate) struct NodeEntry {
     pub(crate) name: String,
     pub(crate) line: usize,
     pub(crate) listen: String,
-    /// None: in memory.
+    /// Directory of its volumes; `None` for memory.
     pub(crate) store: Option<PathBuf>,
     pub(crate) witness: bool,
     pub(crate) ring: Option<Size>,
@@ -114,7 +114,7 @@ impl Problem {
         kind.is_empty() || ["array", "node"].contains(&kind) && words.next() == Some(name)
     }
 
-    /// As it is said by a command.
+    /// Returns the problem as a failure of a command.
     pub(crate) fn failure(&self, operation: &str, path: &Path) -> Failure {
         let space = if self.key.is_empty() { "" } else { " " };
         let object = format!("{}:{}:{space}{}", path.display(), self.line, self.key);

@@ -1,4 +1,4 @@
-//! From the text of the file to arrays and nodes, and what is wrong in it.
+//! Parsing of the text of the file: arrays, nodes and problems.
 
 use std::path::Path;
 

@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::human::size_binary;
 use super::json::SCHEMA;
 
-/// A line for each thing, indented below what it lies on, and its remarks below it.
+/// Returns a line for each content, indented below the content that holds it, with its remarks
+/// below it.
 pub(crate) fn tree(contents: &[Content]) -> String {
     let mut text = String::new();
     for content in contents {

@@ -123,7 +123,7 @@ fn state(text: &mut String, status: &Status) {
     text.push('\n');
 }
 
-/// As md counts them: members that are being rebuilt are spares still.
+/// Returns the number of spares as md counts them: rebuilding members are included.
 fn spares(status: &Status) -> usize {
     let is_spare =
         |m: &&MemberStatus| matches!(m.state, MemberState::Spare | MemberState::Rebuilding);

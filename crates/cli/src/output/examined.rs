@@ -1,4 +1,4 @@
-//! A member whose superblock was read, and what `mdadm --examine` prints alike of all versions.
+//! Superblock of a member, and the part of `mdadm --examine` common to all versions.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub(crate) struct Examined {
     pub(crate) device_sectors: u64,
     /// Decoded, checksum verified.
     pub(crate) superblock: Superblock,
-    /// As stored.
+    /// Bytes of the superblock.
     pub(crate) raw: Vec<u8>,
     /// The bitmap's own superblock.
     pub(crate) bitmap: Option<BitmapSuperblock>,
@@ -36,7 +36,7 @@ impl Examined {
     }
 }
 
-/// One line of it: the label right-aligned, as mdadm has it.
+/// Appends a line with a right-aligned label, as mdadm does.
 pub(super) fn field(text: &mut String, label: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "{label:>15} : {value}");
 }

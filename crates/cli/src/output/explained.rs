@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::json::SCHEMA;
 use super::shape;
 
-/// A device, and what it is to an array.
+/// A device, and its verdict.
 pub(crate) type Judged = (String, Verdict);
 
 /// Everything.
@@ -21,7 +21,7 @@ pub(crate) struct Explained {
     pub(crate) others: Vec<Judged>,
     /// The next step where there is no array.
     pub(crate) next: Option<String>,
-    /// The command that shows what lies on several arrays, where there are several.
+    /// The command that lists volumes spanning several arrays, if there are several.
     pub(crate) together: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Prospect {
     },
     /// The array can start.
     Ready {
-        /// In what condition it will be.
+        /// Condition of the started array.
         condition: String,
         /// Log entries to be replayed before the array serves requests.
         replay: Option<Replay>,
@@ -82,7 +82,7 @@ pub(crate) enum Replay {
     PartialParity {
         /// Their paths.
         devices: Vec<String>,
-        /// Ranges of rows whose parity is made anew.
+        /// Ranges of rows whose parity is recomputed.
         ranges: usize,
     },
     /// A journal.

@@ -35,7 +35,7 @@ pub(crate) struct ArrayJson {
     state: Vec<&'static str>,
     events: u64,
     consistency_policy: &'static str,
-    /// The same.
+    /// Consistency policy.
     policy: &'static str,
     /// Epoch of the client that has the array. This and the next two fields are of arrays over
     /// nodes alone.
@@ -74,7 +74,7 @@ pub(crate) struct ArrayJson {
     trusted_ranges: Vec<UnreadableJson>,
     /// Bytes of each member that a resync could not bring in line.
     unsynced_bytes: u64,
-    /// More members are away than the array can do without: what becomes of requests.
+    /// Fate of requests while more members are absent than the array can do without.
     waiting: Option<WaitingJson>,
     /// Reason that due background work does not continue.
     held_up: Option<String>,
@@ -123,7 +123,7 @@ struct MismatchJson {
     stripe: Option<u64>,
     /// Wrong block of the device in that stripe, if it can be determined.
     row: Option<u16>,
-    /// The array within this one whose offset that is; `null`: this one's.
+    /// Inner array of the offset; `null` for this array.
     within: Option<String>,
 }
 
@@ -133,7 +133,7 @@ struct UnreadableJson {
     bytes: u64,
     /// Devices that could not read the range.
     devices: Vec<String>,
-    /// The array within this one whose offset that is; `null`: this one's.
+    /// Inner array of the offset; `null` for this array.
     within: Option<String>,
 }
 
@@ -165,7 +165,7 @@ struct MemberJson {
     state: Vec<&'static str>,
     events: u64,
     errors: u64,
-    /// Reads that went well once what was lost was written again.
+    /// Reads that succeeded after lost data were rewritten.
     corrected_reads: u32,
     /// I/O of the member, if it is on this machine.
     io: Option<IoFigures>,
@@ -343,7 +343,8 @@ pub(crate) fn state_words(status: &Status) -> Vec<&'static str> {
     words
 }
 
-/// All members, one entry for each role that nobody holds, and those that were not taken in.
+/// Returns all members, an entry for each role without a member, and the members that are not
+/// attached.
 fn members(status: &Status, figures: Option<&Figures>) -> Vec<MemberJson> {
     let described = status.members.iter().map(|one| member(one, figures));
     let mut members: Vec<MemberJson> = described.collect();

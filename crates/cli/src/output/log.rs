@@ -15,7 +15,7 @@ use super::Stream;
 use super::json::SCHEMA;
 use crate::failure::Failure;
 
-/// The member whose log is listed.
+/// The member of the listed log.
 pub(crate) struct Member<'a> {
     pub(crate) device: &'a str,
     pub(crate) superblock: &'a Superblock,

@@ -74,7 +74,7 @@ pub(crate) fn host_name() -> String {
 /// Writes an answer to stdout.
 ///
 /// # Errors
-/// As the system says; one without words where nobody reads any more.
+/// Returns the error of the system, or a silent failure if the reader has closed the output.
 pub fn answer(text: &str) -> Result<(), Failure> {
     raw(text.as_bytes())
 }
@@ -100,7 +100,7 @@ fn unwritten(error: &io::Error) -> Failure {
     }
 }
 
-/// An answer that is made while it is written, in whatever memory a part of it takes.
+/// An answer that is written piece by piece, in bounded memory.
 pub(crate) struct Stream(io::BufWriter<io::StdoutLock<'static>>);
 
 impl Stream {
@@ -132,7 +132,7 @@ pub fn warning(line: &str) {
     let _ = writeln!(io::stderr(), "braid: {}", one_line(line));
 }
 
-/// Says something that somebody has to see, and that does not end the command.
+/// Prints an important message that does not end the command.
 pub(crate) fn alert(line: &str) {
     // The journal knows the number as the level `alert`, where this is a service.
     let level = if std::env::var_os("JOURNAL_STREAM").is_some() { "<1>" } else { "" };

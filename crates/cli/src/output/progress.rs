@@ -1,4 +1,4 @@
-//! Progress of background work: a bar on a terminal, elsewhere lines for who wants them.
+//! Progress of background work: a bar on a terminal, lines elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ impl Progress {
         Self::on(bar, name)
     }
 
-    /// One line: the bar takes what the words leave of it.
+    /// Creates a bar on one line: it takes the room left by the words.
     fn on(bar: ProgressBar, name: &str) -> Self {
         let template = "{prefix} [{wide_bar}] {percent}% {msg}";
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| {
@@ -80,7 +80,7 @@ impl Progress {
     }
 }
 
-/// As much of a name as leaves room for the rest of a line of 80 columns.
+/// Shortens a name, so that a line of 80 columns has room for the rest.
 fn short(name: &str) -> String {
     const MOST: usize = 20;
     if name.chars().count() <= MOST {
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal of 80 columns, and what is written to it.
+    /// A terminal of 80 columns, with the text written to it.
     #[derive(Clone, Debug, Default)]
     struct Terminal(Arc<Mutex<String>>);
 

@@ -18,7 +18,7 @@ pub(crate) struct Recovered {
     /// The member in each role.
     pub(crate) roles: Vec<Option<Placed>>,
     pub(crate) evidence: Vec<String>,
-    /// Where in the array what was found on it ends, where that is known.
+    /// End of the content found on the array, if known.
     pub(crate) needed_sectors: Option<u64>,
     /// Options that its members need, each with a space in front.
     pub(crate) options: String,
@@ -67,7 +67,7 @@ impl Recovered {
         self.legs.iter().map(Leg::command).chain([self.command()]).collect()
     }
 
-    /// The options that say what it is, with a space in front.
+    /// Returns the options of its geometry, with a space in front.
     fn geometry(&self) -> String {
         let layout = layout(self.shape.layout);
         let layout = layout.map(|layout| format!(",layout={layout}")).unwrap_or_default();

@@ -34,7 +34,7 @@ pub(crate) fn devices<'a>(status: &'a Status, place: &Unreadable) -> Vec<&'a str
     members.map(|member| member.device.as_str()).collect()
 }
 
-/// One line for each of the first `most` places of each kind.
+/// Returns a line for each of the first `most` places of each kind.
 pub(crate) fn lines(status: &Status, most: usize) -> String {
     let unread = |devices: &str| match devices {
         "" => "could not be read".to_owned(),

@@ -8,7 +8,7 @@ use super::shape;
 /// Background work of an array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
-    /// None.
+    /// No work.
     None,
     /// Work in progress.
     Running(SyncStatus),

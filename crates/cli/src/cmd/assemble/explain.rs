@@ -1,5 +1,5 @@
-//! `braid assemble --explain`: of every array found, who is in, who is not and why, whether it can
-//! start, and the safe next command. Members are opened read-only, whoever uses them.
+//! `braid assemble --explain`: the verdict on each device of every array found, whether the array
+//! can start, and the safe next command. Members are opened read-only, also while in use.
 
 use std::path::Path;
 
@@ -162,7 +162,7 @@ fn in_use(found: &Found) -> Option<(Prospect, Next)> {
     Some((Prospect::Refused { reason }, next))
 }
 
-/// `said`: what the data tell beside the superblocks.
+/// Returns the prospect of a start. `said`: facts from the data that superblocks do not tell.
 fn prospect_of(start: &Start, said: &[String]) -> Prospect {
     match start {
         Start::Refused { reason, .. } => Prospect::Refused { reason: reason.clone() },

@@ -1,5 +1,5 @@
-//! One array, or arrays whose members are arrays: told apart by whether the devices carry the
-//! superblocks of several arrays, and those arrays' contents the superblocks of one more.
+//! One array, or arrays whose members are arrays. Devices with superblocks of several arrays form
+//! an array of arrays if the contents of these arrays carry the superblocks of one more.
 
 use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, Verdict, not_in_blocks};
 use braid_array::format::superblock::feature;
@@ -17,7 +17,7 @@ use crate::cmd::halfway;
 use crate::failure::Failure;
 use crate::invocation::next_step;
 
-/// Devices and what they make.
+/// Devices and the array that they form.
 pub(super) struct Layer {
     pub(super) assembly: Assembly,
     found: Vec<Found>,
@@ -30,13 +30,13 @@ pub(super) struct Layers {
     /// The array that is served.
     pub(super) top: Assembly,
     devices: Vec<Found>,
-    /// As it was asked for.
+    /// Identity of the array, as typed.
     called: Called,
 }
 
 impl Layers {
-    /// Decides who is in, in each layer. Reads inner arrays where they can be read. A single array
-    /// is taken for a member of another only if it is known to be `nested` in one.
+    /// Decides which members are attached, in each layer. Reads inner arrays where possible. A
+    /// single array is taken for a member of another only if it is known to be `nested` in one.
     pub(super) fn of(found: Vec<Found>, nested: bool, called: Called, options: Options) -> Self {
         let mut groups = found::groups(found);
         let mut blanks = Vec::new();
@@ -117,7 +117,7 @@ impl Layers {
         }
     }
 
-    /// Advises to read what is left of images that were cut off, where they are needed.
+    /// Advises to read the rest of cut-off images, where the array needs them.
     fn look_at_cut_images(&mut self, options: Options) {
         let is_cut = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::TooSmall { .. });
         let Start::Refused { next, .. } = &mut self.top.start else { return };
@@ -312,7 +312,7 @@ fn ready(object: &str, assembly: Assembly) -> Result<Config, Failure> {
     }
 }
 
-/// Puts the devices in the order of the configuration, which learns what blocks they take.
+/// Puts the devices in the order of the configuration, and sets its block size.
 fn with_members(
     mut config: Config,
     found: Vec<Found>,
@@ -343,7 +343,7 @@ fn title(assembly: &Assembly) -> String {
     assembly.newest.as_ref().map_or_else(String::new, |sb| sb.title())
 }
 
-/// The same in commands.
+/// Returns the name of an array in commands.
 pub(super) fn short_name(superblock: &Superblock) -> String {
     let name = superblock.name();
     name.split_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
@@ -403,8 +403,8 @@ fn content_of(assembly: &Assembly, found: &[Found]) -> Option<Candidate> {
     Some(Candidate::read(title(assembly), sectors, &mut read).with_log(&mut read))
 }
 
-/// Reads an inner array. Its members are opened once more: the reader goes through the page cache,
-/// whoever serves them does not.
+/// Reads an inner array. Its members are opened once more, since the reader goes through the page
+/// cache and a server does not.
 fn reader(assembly: &Assembly, found: &[Found]) -> Option<Reader> {
     let open = |device: &str| {
         let one = found.iter().find(|one| one.candidate.device == device)?;

@@ -1,4 +1,5 @@
-//! `braid assemble`: finds the members of an array, decides who is in, starts it and serves it.
+//! `braid assemble`: finds the members of an array, decides which are attached, starts the array
+//! and serves it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,7 +61,7 @@ impl Called {
         Invocation::Assemble { name, rename, options, devices }
     }
 
-    /// The same next step for the array as it was called.
+    /// Adds the typed name of the array to the next step.
     fn named(&self, mut next: Next) -> Next {
         if let Some(Invocation::Assemble { name: name @ None, rename, .. }) =
             next.invocation.as_deref_mut()

@@ -68,7 +68,7 @@ impl HowAssembled {
         Self { run_dir: run_dir.to_owned(), options, roles: None }
     }
 
-    /// As the array that runs under this name.
+    /// Returns the command line of a successor that serves the array under this name.
     pub(in crate::cmd) fn named(self, name: String) -> Successor {
         let Self { run_dir, options, roles } = self;
         let run_dir = run_dir.display().to_string();

@@ -22,7 +22,7 @@ pub(super) const fn are_asked_for(args: &CatArgs) -> bool {
     args.list || args.part.is_some()
 }
 
-/// Lists what lies on these arrays, or writes the part that was asked for.
+/// Lists the contents of these arrays, or writes the requested one.
 pub(super) fn run(mut arrays: Vec<(String, Source<'_>)>, args: &CatArgs) -> Result<(), Failure> {
     let named = arrays.iter_mut().map(|(name, source)| (name.clone(), source as &mut dyn Image));
     let found = contents::look(&mut named.collect::<Vec<_>>());

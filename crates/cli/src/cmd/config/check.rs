@@ -1,4 +1,4 @@
-//! `braid config check`: the file, and what it names on this machine.
+//! `braid config check`: checks the file, and the devices and nodes named in it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
-//! A device that appears while its array runs: what is taken without asking, as `mdadm
-//! --incremental` does.
+//! Adding of devices that appear while their array runs, as `mdadm --incremental` does.
 
 use std::path::Path;
 use std::thread::sleep;

@@ -165,7 +165,7 @@ fn check_name(args: &CreateArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::usage("create", &args.name, error, error.next()))
 }
 
-/// As mdadm stores a name.
+/// Returns a name as mdadm stores it.
 fn stored_name(name: &str) -> String {
     name::stored_name(&output::host_name(), name)
 }
@@ -307,8 +307,8 @@ fn open(plan: &Creation) -> Result<Vec<Option<MemberFile>>, Failure> {
     Ok(plan.members.iter().map(|path| path.as_ref().and_then(|_| opened.next())).collect())
 }
 
-/// Says what is most likely a mistake, but may be meant: a member that is much larger than another,
-/// and one that holds data which no signature tells of.
+/// Warns of probable mistakes: a member much larger than another, and data on a member without a
+/// known signature.
 fn warn(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<(), Failure> {
     let all = !matches!(plan.shape.level, Level::Linear | Level::Raid0);
     let common = all && plan.size_sectors.is_none();
@@ -340,8 +340,8 @@ fn warn(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says what stays open in an array with parity where nothing was asked for against it. By default
-/// arrays are as mdadm makes them: what closes the hole costs more than a little.
+/// Warns that an array with parity has a write hole, if no policy was asked for. By default arrays
+/// are as mdadm makes them: closing the hole costs performance.
 fn tell_of_write_hole(plan: &Creation) {
     let closed_by = match plan.shape.level {
         _ if plan.policy != Policy::Plain => return,

@@ -1,5 +1,5 @@
-//! `braid create` with members on nodes: a volume on each. Everything is checked, and every node
-//! asked, before the first volume is made; what was made goes again when another cannot be made.
+//! `braid create` with members on nodes: a volume on each. All checks, also on every node, come
+//! before the first volume is created. After a failure the created volumes are removed.
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -167,8 +167,7 @@ fn blueprint(
     })
 }
 
-/// The consistency policy that was asked for; `ppl` where nobody asks for any and there are
-/// parities.
+/// Returns the requested consistency policy; by default `ppl` for levels with parity.
 fn policy(args: &CreateArgs, family: Family) -> Option<&str> {
     let usual = args.bitmap.is_none() && family.has_parities();
     args.consistency_policy.as_deref().or(usual.then_some("ppl"))
@@ -224,7 +223,7 @@ fn reach(
     Ok(remotes)
 }
 
-/// The node has a volume of this name: what it is tells what to do.
+/// Returns the failure for a volume whose name is in use. The next step depends on its content.
 fn taken(args: &CreateArgs, place: &Place, remote: &mut Remote, assembly: &str) -> Failure {
     const OTHER: &str = "name another volume: node://HOST:PORT/VOLUME";
     let (held, next) = match remote::superblock(remote) {
@@ -251,8 +250,8 @@ fn taken(args: &CreateArgs, place: &Place, remote: &mut Remote, assembly: &str) 
     Failure::refused("create", &place.node, format!("the node has a {held}"), next)
 }
 
-/// Makes the volumes and writes what they carry; all or none stay. The superblocks, which make them
-/// members, come last, after the `vote`.
+/// Creates the volumes and writes their metadata; after a failure none stays. The superblocks,
+/// which make the volumes members, come last, after the `vote`.
 fn make(
     places: &[Place],
     remotes: &mut [Remote],
@@ -302,7 +301,7 @@ fn make(
     Err(Failure::refused("create", culprit, error.why.reason, next))
 }
 
-/// Writes the superblock, or what comes before it.
+/// Writes the superblock, or the metadata before it.
 fn write(
     remote: &mut Remote,
     writes: &[(u64, Vec<u8>)],

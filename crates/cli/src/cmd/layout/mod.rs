@@ -1,6 +1,6 @@
-//! `braid layout`: where each data and parity chunk of an array lies, for one period of the
-//! pattern, and the equations between them; with a schedule, for one stripe, and who sends what to
-//! whom while it is written.
+//! `braid layout`: the place of each data and parity chunk of an array, for one period of the
+//! pattern, and the equations between them. With a schedule, one stripe and the transfers of its
+//! write.
 
 mod pattern;
 mod stripe;

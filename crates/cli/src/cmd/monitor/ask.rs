@@ -1,5 +1,5 @@
-//! Asks all arrays how they are, over connections that stay open: an array that ends is noticed by
-//! that, and one whose process hangs is asked once, not again and again.
+//! Queries the status of all arrays over connections that stay open. The end of an array closes its
+//! connection. A process that hangs is asked once, and not again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -50,7 +50,7 @@ impl Asker {
         Self { run_dir, open: BTreeMap::new(), said: BTreeMap::new(), quiet: false }
     }
 
-    /// One that does not say on stderr who does not answer.
+    /// Creates an asker that prints no warnings about silent arrays.
     pub(super) fn quiet(run_dir: &Path) -> Self {
         Self { quiet: true, ..Self::new(run_dir) }
     }

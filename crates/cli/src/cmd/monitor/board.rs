@@ -14,10 +14,10 @@ use super::recent::{Rates, Recent};
 const STEP_S: u64 = 30;
 /// A day.
 const POINTS: usize = 24 * 60 * 60 / STEP_S as usize;
-/// More events nobody reads.
+/// Number of events kept.
 const EVENTS: usize = 200;
 
-/// One point.
+/// One point of a plot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Point {
     step: u64,
@@ -47,7 +47,7 @@ struct Ring {
     of_point: Recent,
 }
 
-/// The same as columns.
+/// The points as columns.
 #[derive(Debug, Serialize)]
 pub(super) struct Plots {
     /// When each point begins, in seconds since 1970.
@@ -155,7 +155,7 @@ impl Ring {
         Recent::between(now_ms.saturating_sub(then_ms), &before, &figures.requests)
     }
 
-    /// Forgets what is older than a day. False when nothing is left.
+    /// Drops points older than a day. Returns false when none is left.
     fn expire(&mut self, step: u64) -> bool {
         while self.points.front().is_some_and(|point| point.step + (POINTS as u64) <= step) {
             self.points.pop_front();

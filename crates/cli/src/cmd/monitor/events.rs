@@ -21,7 +21,7 @@ use super::seen::{Seen, Sync};
 pub(super) enum Event {
     DeviceDisappeared,
     RebuildStarted,
-    /// So many percent of the work are done.
+    /// Progress of the work, in percent.
     Rebuild(u64),
     RebuildFinished,
     Fail,
@@ -31,7 +31,7 @@ pub(super) enum Event {
     DegradedArray,
     MismatchFound,
     NodeLost,
-    /// A disk says that it will fail, or has what disks have that do.
+    /// A disk reports that it will fail, or shows signs common to disks that fail soon.
     DiskWarning,
     TestMessage,
 }
@@ -141,11 +141,11 @@ pub(super) struct Watch {
     unseen: BTreeSet<Key>,
 }
 
-/// Name and UUID: an array that is started under another name is another one to who is told.
+/// Name and UUID: an array started under another name counts as another array.
 type Key = (String, String);
 
 impl Watch {
-    /// Goes on from what the monitor before this one has told.
+    /// Continues from the state reported by the previous monitor.
     pub(super) fn resume(told: Vec<Told>) -> Self {
         let told: BTreeMap<_, _> = told.into_iter().map(|told| (key(&told.seen), told)).collect();
         Self { unseen: told.keys().cloned().collect(), told, begun: true }

@@ -66,10 +66,10 @@ impl Kept {
         }
     }
 
-    /// Puts this in the place of what is there, if it is something else.
+    /// Writes the state, if it has changed.
     ///
     /// # Errors
-    /// As the system says; what was there is there still.
+    /// Returns the error of the system; the old file is kept.
     pub(super) fn write(&mut self, state: State) -> io::Result<()> {
         if self.written.as_ref() == Some(&state) {
             return Ok(());

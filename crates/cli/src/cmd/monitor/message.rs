@@ -27,7 +27,7 @@ impl Message {
         words.into_iter().chain(member.clone()).collect()
     }
 
-    /// The same as a line.
+    /// Returns the message as a line.
     pub(super) fn line(&self) -> String {
         one_line(&self.words().join(" "))
     }
@@ -108,7 +108,7 @@ impl Message {
     }
 }
 
-/// A text in what may stand in the name of a mail.
+/// Encodes a text for use in a Message-ID.
 fn atom(text: &str) -> String {
     let mut atom = String::new();
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! The storage nodes of this machine, asked whenever somebody asks for metrics.
+//! The storage nodes of this machine, queried for each request for metrics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Nodes(Arc<[Node]>);
 struct Node {
     name: String,
     address: String,
-    /// None: its key cannot be had.
+    /// `None` if its key cannot be read.
     network: Option<Network>,
 }
 
@@ -33,7 +33,7 @@ struct Node {
 pub(super) struct NodeSeen {
     pub(super) name: String,
     pub(super) address: String,
-    /// None: it does not answer.
+    /// `None` if it does not answer.
     pub(super) found: Option<NodeFound>,
 }
 

@@ -33,11 +33,11 @@ struct Queues {
 }
 
 impl Outbox {
-    /// With what the monitor before this one has left; the thread of each sink calls `told` when
-    /// that knows something more.
+    /// Starts with the messages left by the previous monitor. The thread of each sink calls `told`
+    /// after a delivery.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Returns an error if no thread can be started.
     pub(super) fn start(
         sinks: Vec<Sink>,
         mut left: BTreeMap<String, Vec<Message>>,
@@ -82,7 +82,7 @@ impl Outbox {
         waiting.map(|(sink, waiting)| (sink.clone(), waiting.iter().cloned().collect())).collect()
     }
 
-    /// Begins nothing any more, and waits for what is on its way, but not for long.
+    /// Begins no more deliveries, and waits for those in progress up to `patience`.
     pub(super) fn end(&self, patience: Duration) {
         let mut queues = self.lock();
         queues.ended = true;

@@ -1,4 +1,4 @@
-//! Secrets in files, of which nobody but their owner may know.
+//! Secrets in files, readable by their owner alone.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -77,7 +77,7 @@ impl Seen {
         }
     }
 
-    /// The name of the array whose process serves it.
+    /// Returns the name of the array with a process of its own that serves it.
     pub(super) fn served(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(served, _)| served)
     }

@@ -26,7 +26,7 @@ const SENDMAIL: &str = "/usr/sbin/sendmail";
 const PROGRAM_TAKES: Duration = Duration::from_secs(300);
 const WEBHOOK_TAKES: Duration = Duration::from_secs(20);
 
-/// The arrays as they were at the last look, for what is told or asked between two of them.
+/// The arrays as of the last look, for messages and requests between two looks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Latest(Arc<Mutex<Vec<ControlStatus>>>);
 
@@ -137,7 +137,7 @@ fn agent_for_webhooks() -> Agent {
 }
 
 impl Sink {
-    /// As it was typed.
+    /// Returns the name of the sink, as typed.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

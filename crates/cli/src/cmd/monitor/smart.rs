@@ -18,7 +18,7 @@ use super::sinks::Latest;
 
 /// Interval between queries. Disks update their findings in hours.
 const INTERVAL: Duration = Duration::from_secs(30 * 60);
-/// As long as no array was seen.
+/// Interval until an array was seen.
 const FIRST: Duration = Duration::from_secs(2);
 /// Attributes that count sectors: waiting to be moved, and those that could not be read.
 const COUNTED: [(u64, &str); 2] = [(197, "sectors wait to be moved"), (198, "sectors are lost")];
@@ -30,7 +30,7 @@ pub(super) type Warnings = BTreeMap<String, BTreeSet<String>>;
 #[derive(Debug)]
 pub(super) struct Smart {
     found: Receiver<Warnings>,
-    /// By member, what was told.
+    /// Reported warnings, by member.
     told: Warnings,
 }
 
@@ -63,13 +63,13 @@ impl Smart {
         news
     }
 
-    /// By member, what was told.
+    /// Returns the reported warnings, by member.
     pub(super) const fn told(&self) -> &Warnings {
         &self.told
     }
 }
 
-/// Asks all disks, then waits. None when nobody listens.
+/// Asks all disks, then waits. Returns `None` when the receiver is gone.
 fn ask_all(smartctl: &Path, latest: &Latest, sender: &Sender<Warnings>) -> Option<()> {
     let disks: BTreeMap<String, PathBuf> = latest.with(|arrays| {
         let disks = arrays.iter().flat_map(|array| &array.disks);

@@ -19,7 +19,7 @@ use crate::failure::{Failure, one_line};
 const ANSWER_TAKES: Duration = Duration::from_secs(120);
 const STARTTLS: &str = "tls=required";
 
-/// A server, and whose mails it gets.
+/// A mail server, with the sender of the mails.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     transport: SmtpTransport,

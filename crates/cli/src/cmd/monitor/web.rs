@@ -1,4 +1,4 @@
-//! The page: what arrays and nodes are like, and with a token, what is to be done with them.
+//! The page: status of arrays and nodes, and with a token, changes to them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,12 +30,12 @@ use crate::output::json as words;
 const PAGE: &str = include_str!("web/page.html");
 const STYLE: &str = include_str!("web/page.css");
 const SCRIPT: &str = include_str!("web/page.js");
-/// Nothing from elsewhere, and nothing within a page from elsewhere.
+/// Content policy: no content from other sites, and no embedding in their pages.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
-/// A question is no longer.
+/// Largest request.
 const QUESTION_BYTES: usize = 64 << 10;
-/// Shorter ones could be guessed.
+/// Shortest token; shorter ones could be guessed.
 const TOKEN_BYTES: usize = 16;
 
 /// Sources of the page.

@@ -78,13 +78,14 @@ fn bytes_of(disk: &MemberFile, member: &MemberFile) -> Range<u64> {
     }
 }
 
-/// The members of what was found, also those of arrays that are members.
+/// Returns the members of the results, also those of arrays that are members.
 fn placed(found: &[Recovered]) -> impl Iterator<Item = &Placed> {
     let legs = found.iter().flat_map(|one| one.legs.iter().map(|leg| &leg.array));
     found.iter().chain(legs).flat_map(|one| one.roles.iter().flatten())
 }
 
-/// The same members where the best hypothesis has them in partitions of disks.
+/// Returns the members, as partitions of disks where the best hypothesis has them there; `None` if it
+/// has no member in a partition.
 fn partitions(disks: &[MemberFile], found: &[Recovered]) -> Option<Area> {
     let best = &found[..found.len().min(1)];
     let names = disks.iter().map(|device| {
@@ -99,8 +100,8 @@ fn partitions(disks: &[MemberFile], found: &[Recovered]) -> Option<Area> {
     names.iter().any(|(disk, name)| disks[*disk].path != *name).then_some(names)
 }
 
-/// Parts of disks in which another array may lie: other partitions, or, where there are none, what
-/// is before the best array and behind what lies on it.
+/// Returns areas of disks in which another array may lie: other partitions, or without any, the
+/// areas before the best array and behind its content.
 fn further(disks: &[MemberFile], found: &[Recovered]) -> Vec<Area> {
     let tables = other_partitions(disks, found);
     match found.first() {

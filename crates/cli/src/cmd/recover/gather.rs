@@ -1,4 +1,4 @@
-//! Reads members, all at the same time, and has what they hold judged.
+//! Reads members, all at the same time, and has the data judged.
 
 use std::ops::Range;
 use std::thread;
@@ -29,7 +29,7 @@ pub(super) struct Read {
     kept: Option<Kept>,
 }
 
-/// Reads samples. `resume`: what was read is kept in a file, and what was kept there is not read
+/// Reads samples. `resume`: the data read are kept in a file, and data kept there are not read
 /// again.
 pub(super) fn read(devices: &[MemberFile], resume: bool) -> Result<Read, Failure> {
     let bytes = |device: &MemberFile| device.sectors * SECTOR_BYTES;
@@ -61,7 +61,7 @@ pub(super) fn read(devices: &[MemberFile], resume: bool) -> Result<Read, Failure
 }
 
 impl Read {
-    /// The same of parts of some members, by the bytes of each: nothing is read a second time.
+    /// Returns the data of parts of some members, by the bytes of each, without reading again.
     pub(super) fn within(&self, parts: &[(usize, Range<u64>)]) -> Self {
         let harvests = parts.iter().map(|(member, part)| {
             let sectors = part.start / SECTOR_BYTES..part.end / SECTOR_BYTES;
@@ -177,8 +177,8 @@ fn without(targets: Vec<Vec<Range<u64>>>, read: &[Vec<Range<u64>>]) -> Vec<Vec<R
     each.collect()
 }
 
-/// Reads ranges of each member, in a thread of its own. `begin` says of a member how many of them
-/// were read before and what was found there, `after` hears how far it is.
+/// Reads ranges of each member, in a thread of its own. `begin` returns the number of ranges
+/// already read of a member, with their findings; `after` is told of the progress.
 fn each_member<T: Send>(
     devices: &[MemberFile],
     ranges: &[Vec<Range<u64>>],

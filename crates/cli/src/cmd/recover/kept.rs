@@ -24,7 +24,7 @@ const MOST_BYTES: u64 = 1 << 30;
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     schema: u32,
-    /// File systems that were known: what was gathered counts them.
+    /// Number of file systems known: the findings count them.
     structures: usize,
     members: Vec<MemberState>,
 }
@@ -67,7 +67,7 @@ impl Kept {
         Ok(Self { path, state: Mutex::new((state, stored)) })
     }
 
-    /// Ranges of a member that were read, and what was found in them.
+    /// Returns the number of ranges of a member that were read, with their findings.
     pub(super) fn so_far(&self, member: usize) -> (usize, Harvest) {
         let state = self.lock();
         let one = &state.0.members[member];
@@ -77,7 +77,7 @@ impl Kept {
         }
     }
 
-    /// Notes what has been found. Where it cannot be stored, the search goes on without.
+    /// Stores the findings. If that fails, the search continues without.
     pub(super) fn note(&self, member: usize, done: usize, found: &Harvest, last: bool) {
         let mut state = self.lock();
         if !last && state.1[member].elapsed() < INTERVAL {

@@ -45,7 +45,7 @@ pub(super) fn run(args: &RecoverArgs) -> Result<(), Failure> {
     }
 }
 
-/// Opens them to be looked at, whoever uses them.
+/// Opens members for examination, also while in use.
 fn open(args: &RecoverArgs, members: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
     maps::check(OPERATION, &args.maps, members.iter().map(PathBuf::as_path))?;
     let mut devices = open_as(members, Use::look(args.overlay.dir()))?;

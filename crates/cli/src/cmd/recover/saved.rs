@@ -109,7 +109,7 @@ impl Saved {
     }
 }
 
-/// Puts back what was overwritten, on all members or on none.
+/// Restores the overwritten data, after checking all members.
 pub(super) fn undo(path: &Path) -> Result<(), Failure> {
     let saved = Saved::load(path)?;
     let paths: Vec<PathBuf> = saved.members.iter().map(|one| (&one.member).into()).collect();

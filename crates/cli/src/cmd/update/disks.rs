@@ -86,7 +86,7 @@ fn prove_writable(devices: &[MemberFile], change: &PolicyChange) -> Result<(), F
     Ok(())
 }
 
-/// One after the other, each durable before the next one is begun.
+/// Writes the changes one after the other, each durable before the next one begins.
 fn write(args: &UpdateArgs, devices: &[MemberFile], change: &PolicyChange) -> Result<(), Failure> {
     change.writes.iter().try_for_each(|Write { index, sector, bytes }| {
         let device = &devices[*index];

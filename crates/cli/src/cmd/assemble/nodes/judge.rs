@@ -62,8 +62,8 @@ pub(super) fn probe(remote: &mut Remote, node: &NodeArg) -> Result<Candidate, Re
     remote::probe(remote, &node.address, volume, false)
 }
 
-/// As `probe`, on a connection of its own. A client that has the volume may be about to go, or its
-/// node may not have heard yet that it has: it gets a moment.
+/// Probes a volume on a connection of its own. A volume in use is probed again for a moment: its
+/// client may be about to end, or the end may not have reached the node yet.
 fn probe_free(
     node: &NodeArg,
     connect: impl Fn(&NodeArg) -> Result<Remote, RemoteError>,
@@ -134,7 +134,7 @@ impl Judged {
     }
 }
 
-/// Asks all nodes at the same time; in their order, what each had to say.
+/// Asks all nodes at the same time. Returns their answers in order.
 pub(in crate::cmd) fn ask_all<T: Send>(
     volumes: &[NodeArg],
     ask: impl Fn(&NodeArg) -> Result<T, RemoteError> + Sync,
@@ -172,8 +172,8 @@ fn known<T>(
     Ok(found)
 }
 
-/// Reads all superblocks of the array of this name, if one is given, and sees that nobody else has
-/// any of the volumes, unless they are to be taken over.
+/// Reads all superblocks of the array of this name, if one is given. Refuses volumes in use by
+/// other clients, unless they are to be taken over.
 pub(super) fn judge(
     volumes: &[NodeArg],
     name: Option<&str>,
@@ -226,7 +226,7 @@ pub(super) fn judge(
     Ok(Judged { assembly, missing, others: foreign })
 }
 
-/// The volumes that belong to arrays of other names: by index, and whose they are.
+/// Returns the volumes of arrays with other names: index and verdict.
 pub(super) fn others(
     name: &str,
     candidates: &[Candidate],

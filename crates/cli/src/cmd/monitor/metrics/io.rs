@@ -1,4 +1,4 @@
-//! Metrics of what arrays and their members were asked for, and of the nodes that members are on.
+//! Metrics of the I/O of arrays and their members, and of the nodes of members.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,7 +69,8 @@ pub(super) struct IoMetrics {
 }
 
 impl Set {
-    /// `all`: also operations that nobody has asked for, beside reads and writes.
+    /// Adds figures. `all`: also kinds of operations that have not occurred, besides reads and
+    /// writes.
     fn fill(&self, labels: &Labels, io: &IoFigures, all: bool) {
         self.in_flight.get_or_create(labels).set(io.in_flight);
         self.read.get_or_create(labels).inc_by(io.read.bytes);
