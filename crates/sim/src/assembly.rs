@@ -1,4 +1,4 @@
-//! From what lies on the devices to a machine: decoding, deciding, starting.
+//! From the content of devices to a machine: decoding, deciding, starting.
 
 use braid_array::Array;
 use braid_array::array::Scratch;
@@ -35,7 +35,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// One that force does not help against.
+    /// Creates a refusal that force does not overcome.
     pub fn flat(reason: &str) -> Self {
         Self { reason: reason.to_owned(), could_force: false }
     }
@@ -69,8 +69,8 @@ pub fn set_uuid(disks: &[Disk], device: usize) -> [u8; 16] {
     candidate(disks, device).superblock.map(|superblock| superblock.set_uuid).unwrap_or_default()
 }
 
-/// Decides who is in the array with this id, from what lies on the devices: the configuration, and
-/// the device of each member.
+/// Decides which devices are members of the array with this id. Returns the configuration, and the
+/// device of each member.
 pub fn assemble(
     disks: &[Disk],
     set_uuid: [u8; 16],

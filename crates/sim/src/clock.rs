@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use braid_array::Instant;
 
-/// The time, and what is due later.
+/// The time, and the scheduled events.
 #[derive(Debug)]
 pub struct Clock<T> {
     now: Instant,

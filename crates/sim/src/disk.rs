@@ -1,9 +1,9 @@
 //! A member device: an image and the writes in its volatile cache.
 //!
-//! Reads see everything written. A flush makes what was answered before it durable, a FUA write is
-//! durable when answered. At a power cut every sector that was cached goes back to any of the
-//! contents it had since it was last durable, and of a write in flight any subset of the sectors
-//! arrives. A sector is written whole or not at all, as disks promise.
+//! Reads return everything written. A flush makes earlier answered writes durable, a FUA write is
+//! durable when answered. At a power cut every cached sector goes back to any of its contents since
+//! it was last durable; of a write in flight any subset of the sectors arrives. A sector is written
+//! whole or not at all, as disks promise.
 
 use braid_array::{IoError, IoErrorKind, SECTOR_BYTES};
 
@@ -14,8 +14,8 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Cached bytes beyond which the device writes its cache back by itself.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// One simulated device: what it holds, what of that a power cut may take back, and what is broken
-/// of it. The executor decides when an I/O happens; nothing here takes time.
+/// A simulated device: its content, the part that a power cut may take back, and its faults. The
+/// executor decides when an I/O happens; nothing here takes time.
 #[derive(Clone, Debug)]
 pub struct Disk {
     image: Vec<u8>,
@@ -86,7 +86,7 @@ impl Disk {
         &self.image
     }
 
-    /// The same, to be changed before it is in use.
+    /// Returns the content, to be changed before the device is in use.
     pub fn image_mut(&mut self) -> &mut [u8] {
         &mut self.image
     }
@@ -142,12 +142,12 @@ impl Disk {
         self.full = full;
     }
 
-    /// From now on all writes are lost, and nobody is told.
+    /// Makes the device lose all later writes silently.
     pub const fn go_forgetful(&mut self) {
         self.forgetful = true;
     }
 
-    /// Nothing can be read.
+    /// Returns whether nothing can be read.
     pub const fn blind(&self) -> bool {
         self.blind
     }
@@ -272,7 +272,7 @@ impl Disk {
         self.cached.iter().filter(|c| c.old_at.is_some()).map(|c| (c.sector, c.sectors))
     }
 
-    /// The power goes off and comes back: what remains is durable.
+    /// Cuts the power: the content that remains is durable.
     pub fn power_cut(&mut self, rng: &mut Rng) {
         let cut = match rng.below(6) {
             0 => Cut::KeepAll,

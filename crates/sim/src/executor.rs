@@ -139,7 +139,7 @@ impl<M: Machine> Executor<M> {
         self.attached.contains(&Some(device))
     }
 
-    /// Nothing is in flight here that anybody waits for.
+    /// Returns whether no operation is in flight, except abandoned ones.
     pub fn quiet(&self) -> bool {
         self.flights.iter().all(|(_, flight)| flight.abandoned) && self.computes.is_empty()
     }
@@ -179,7 +179,7 @@ impl<M: Machine> Executor<M> {
         }
     }
 
-    /// Carries out what the machine wants done now.
+    /// Carries out the pending actions of the machine.
     pub fn drain(&mut self, trace: &mut Trace) {
         while let Some(action) = self.machine.poll() {
             self.cool_at =
@@ -207,7 +207,7 @@ impl<M: Machine> Executor<M> {
         }
     }
 
-    /// Hands the machine an event, and carries out what follows.
+    /// Hands the machine an event, and carries out the resulting actions.
     pub fn handle(&mut self, event: Event, trace: &mut Trace) {
         self.steps += 1;
         self.machine.handle(self.clock.now(), event);
@@ -357,8 +357,8 @@ impl<M: Machine> Executor<M> {
         (io, Ok(outcome))
     }
 
-    /// The power goes off: writes in flight arrive in part, caches lose what they lose. Returns the
-    /// device ranges whose contents hung in the balance, for each device.
+    /// Cuts the power: writes in flight arrive in part, caches lose a part. Returns for each device
+    /// the ranges whose content was undecided.
     pub fn power_cut(&mut self) -> Vec<Vec<(u64, u64)>> {
         let mut pending: Vec<Vec<_>> = self.disks.iter().map(|d| d.pending().collect()).collect();
         for disk in &mut self.disks {

@@ -13,7 +13,7 @@ pub struct FaultProfile {
     pub net_nanos: u64,
     /// Longest ordinary time of a computation; 0: done at once.
     pub compute_nanos: u64,
-    /// So many in a thousand of all of these take a hundred times longer.
+    /// Number of these in a thousand that take a hundred times longer.
     pub slow_permille: u64,
     /// A write's bytes must not change between issue and answer; checked when set.
     pub check_stable: bool,
@@ -28,7 +28,7 @@ pub struct FaultProfile {
 }
 
 impl FaultProfile {
-    /// Nothing is slow and nothing goes wrong.
+    /// No delays and no faults.
     pub const CALM: Self = Self {
         disk_nanos: 100_000,
         net_nanos: 20_000,

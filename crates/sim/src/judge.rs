@@ -1,5 +1,5 @@
-//! The judge of an array: it stamps what is written, knows the requests that are in flight, and
-//! compares what is read with what may be there.
+//! The judge of an array: stamps the written data, knows the requests in flight, and compares read
+//! data with the allowed contents.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Draft {
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
-    /// As it was submitted.
+    /// The request, as submitted.
     pub request: Request,
     /// Kind of the request.
     pub kind: Kind,
@@ -114,8 +114,8 @@ impl Judge {
         self.flights(client).any(|flight| flight.range.overlaps(range))
     }
 
-    /// A request of a client, if it may submit another one; what is to be written is put into its
-    /// buffer.
+    /// Drafts a request of a client, if it may submit another one. The data to be written are put
+    /// into its buffer.
     pub fn draft(
         &mut self,
         client: usize,
@@ -213,7 +213,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Judges what was found from this sector on, by whatever means.
+    /// Judges the content from this sector on, however it was read.
     pub fn content(
         &mut self,
         sector: u64,
@@ -242,13 +242,13 @@ impl Judge {
 pub struct Read<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Nothing may change it, where copies were equal.
+    /// Set if the content must not change, where copies were equal.
     pub stays: bool,
     /// Sectors of which nothing is promised.
     pub excused: &'a dyn Fn(u64) -> bool,
 }
 
-/// Nothing is excused.
+/// Excuses no sector.
 pub const fn nothing(_sector: u64) -> bool {
     false
 }

@@ -13,7 +13,7 @@ use braid_array::SECTOR_BYTES;
 const SECTOR: usize = SECTOR_BYTES as usize;
 const NEVER: u64 = u64::MAX;
 
-/// Stands for contents that nobody promises anything of.
+/// Serial of contents without any promise.
 const ANY: Serial = Serial::MAX;
 
 /// Data that nothing allows.
@@ -89,7 +89,7 @@ enum Cell {
     Open(Vec<Entry>),
 }
 
-/// One content a sector may have.
+/// A content that a sector may have.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     serial: Serial,
@@ -205,8 +205,8 @@ impl Oracle {
         self.reads.retain(|m| *m != moment);
     }
 
-    /// A read was answered with these bytes. `narrow`: what was read is what stays there, because
-    /// every copy of it is known to be equal.
+    /// Judges the answer of a read. `narrow`: every copy is known to be equal, so the content read
+    /// is the content that stays.
     pub fn read_completed(
         &mut self,
         moment: LogicalTime,
@@ -319,7 +319,7 @@ impl Oracle {
         self.open = open;
     }
 
-    /// The power was cut: reads and writes in flight are void, what is there is durable.
+    /// Cuts the power: reads and writes in flight are void, and the remaining content is durable.
     pub fn power_cut(&mut self) {
         self.reads.clear();
         for sector in std::mem::take(&mut self.open) {
@@ -353,7 +353,7 @@ impl Oracle {
         }
     }
 
-    /// Nothing lands any more of what was submitted and not answered so far.
+    /// Decides all unanswered writes: none of them lands later.
     pub fn decided(&mut self) {
         let now = self.tick();
         for &sector in &self.open {
@@ -375,7 +375,8 @@ impl Oracle {
         })
     }
 
-    /// Sectors that a power cut may leave as something else than what was written last.
+    /// Returns the sectors that a power cut may change to another content than the last one
+    /// written.
     pub fn not_durable(&self) -> Vec<u64> {
         let open = self.open.iter().copied();
         open.filter(|&sector| match &self.cells[sector as usize] {
@@ -389,7 +390,7 @@ impl Oracle {
         .collect()
     }
 
-    /// Nothing is promised of this sector until it is written.
+    /// Takes the promise off this sector until it is written.
     pub fn exempt(&mut self, sector: u64) {
         let now = self.now;
         let entries = self.open_cell(sector);
@@ -402,7 +403,7 @@ impl Oracle {
     }
 }
 
-/// Each of these contents may be what a loss of memory has left.
+/// Returns these contents as alternatives after a loss of memory.
 fn alternatives(entries: &[Entry]) -> Vec<Entry> {
     let mut serials: Vec<_> = entries.iter().map(|e| e.serial).collect();
     serials.sort_unstable();
@@ -415,7 +416,7 @@ fn holds(data: &[u8], sector: u64, serial: Serial) -> bool {
     serial == ANY || stamp::matches(data, sector, serial)
 }
 
-/// Contents that were complete before the read, and are not what it saw, are not there.
+/// Drops contents that were complete before the read and differ from the content read.
 fn narrow_to(entries: &mut [Entry], at: usize, moment: LogicalTime, now: u64) {
     if entries[at].completed >= moment.0 || entries[at].serial == ANY {
         return;
@@ -449,7 +450,7 @@ impl Entry {
         Self { serial, completed: 0, durable: true, ..Self::in_flight() }
     }
 
-    /// No power cut and no read can show it any more.
+    /// Returns whether no power cut and no read can show it any more.
     const fn forgotten(&self, oldest_read: u64) -> bool {
         self.superseded && self.replaced < oldest_read
     }

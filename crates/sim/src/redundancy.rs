@@ -23,7 +23,7 @@ pub struct Stopped<'a> {
     scenario: &'a Scenario,
     geometry: &'a Geometry,
     disks: &'a [Disk],
-    /// The devices in sync, by role, and what their logs call bad.
+    /// The devices in sync, by role, with their bad blocks.
     members: Vec<Option<(usize, Vec<Range<u64>>)>>,
     /// The ranges of sync space that ask for a resync.
     marked: Vec<Range<u64>>,

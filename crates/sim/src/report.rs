@@ -25,10 +25,10 @@ pub struct Report {
     pub events: u64,
 }
 
-/// Runs a seed, which the line names.
+/// Runs a seed, named by `line`.
 ///
 /// # Errors
-/// The line, with what was wrong; a panic is a failure, too.
+/// Returns the line, with the failure; a panic is a failure, too.
 pub fn run_caught(
     line: &str,
     options: Options,

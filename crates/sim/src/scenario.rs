@@ -15,7 +15,7 @@ pub enum Birth {
     Clean,
     /// All members there, redundancy not yet computed.
     Resync,
-    /// As mdadm makes a raid5: the last member is a spare to be recovered onto.
+    /// The last member is a spare under recovery, as mdadm creates a raid5.
     Recovery,
 }
 
@@ -30,7 +30,7 @@ pub enum Log {
     Journal(u64),
 }
 
-/// One seed's array and troubles.
+/// Array and troubles of a seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Level.
@@ -144,7 +144,7 @@ impl Scenario {
         }
     }
 
-    /// Draws one whose write hole is closed.
+    /// Draws a scenario with a closed write hole.
     pub fn draw_with_log(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
         let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
         let mut scenario = Self::draw_of(level, u16::MAX, rng, mutation);

@@ -8,7 +8,7 @@ const WORD: usize = 8;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// A write, numbered from 1. [`ZEROES`] is what a fresh array and a write-zeroes hold.
+/// A write, numbered from 1. [`ZEROES`] stands for a fresh array and for write-zeroes.
 pub type Serial = u32;
 
 /// The serial of zeroes.

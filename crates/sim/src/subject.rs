@@ -14,9 +14,9 @@ use crate::rng::Rng;
 /// When a machine starts.
 pub const START: Instant = Instant(1);
 
-/// A machine that can be started from what lies on devices.
+/// A machine that can be started from devices.
 pub trait Subject: BlockMachine + Debug + Sized {
-    /// Starts it: the machine, and the device of each member.
+    /// Starts it. Returns the machine, and the device of each member.
     fn start(
         disks: &mut Vec<Disk>,
         parts: &Parts,

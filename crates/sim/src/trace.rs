@@ -6,7 +6,7 @@ use braid_array::Instant;
 
 use crate::report::Report;
 
-/// Collects what happened.
+/// Trace of the events.
 #[derive(Debug)]
 pub struct Trace {
     hash: u64,

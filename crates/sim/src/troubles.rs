@@ -1,8 +1,7 @@
-//! Troubles: members that fail, sectors that cannot be read, commands that come at a bad time.
+//! Troubles: failing members, unreadable sectors, commands at a bad time.
 //!
-//! No more is broken than the level surely survives (unless the seed is about just that), so that
-//! every wrong answer is a bug. A role counts as lost when no in-sync member without faults holds
-//! it.
+//! The level always survives the faults (except in seeds about excess faults), so every wrong
+//! answer is a bug. A role counts as lost when no in-sync member without faults holds it.
 
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::status::{JournalMode, MemberState, Status};
@@ -107,7 +106,7 @@ fn any_live(world: &mut World<impl Subject>, status: &Status) -> Option<(MemberI
 
 const LIVE: [MemberState; 3] = [MemberState::InSync, MemberState::Rebuilding, MemberState::Spare];
 
-/// One trouble, drawn from the seed; nothing when what was drawn cannot be.
+/// Causes a drawn trouble, if it is possible.
 pub fn inject(world: &mut World<impl Subject>) {
     let status = world.exec.machine.status();
     if world.rng.percent(40) && return_members(world, &status) {
@@ -216,7 +215,7 @@ fn damage(world: &mut World<impl Subject>, status: &Status, for_good: bool) {
     }
 }
 
-/// The same sectors cannot be read on more members than the level does without.
+/// Makes the same sectors unreadable on more members than the level does without.
 pub fn scratch(world: &mut World<impl Subject>, status: &Status) {
     let data = world.parts.devices[0].scenario.shared_data();
     let start = data.start + world.rng.below(data.end - data.start);
@@ -260,7 +259,7 @@ fn fill_up(world: &mut World<impl Subject>, status: &Status) {
     }
 }
 
-/// Nothing can be read any more, while writes are taken.
+/// Makes a device unreadable; writes are still taken.
 fn go_blind(world: &mut World<impl Subject>, status: &Status) {
     let Some((member, device)) = any_live(world, status) else { return };
     // Where parity is in doubt, what cannot be read is lost.
@@ -311,8 +310,8 @@ fn wake(world: &mut World<impl Subject>, at: usize) {
     world.exec.wake(device);
 }
 
-/// Nothing goes on any more: nobody bears the devices that hang any longer, and those that the
-/// array could not do without answer again. False when there are none.
+/// Ends a hang, when nothing else is due: the administrator's patience ends, or a device that the
+/// array needs answers again. Returns false when there is no hang.
 pub fn end_hang(world: &mut World<impl Subject>) -> bool {
     if let Some(hang) = world.hangs.iter_mut().find(|hang| !hang.over) {
         hang.until = world.exec.now();

@@ -100,7 +100,7 @@ impl Workload {
         sweep
     }
 
-    /// No request for data is larger than this; without it, some are as large as 64 KiB.
+    /// Sets the largest size of a request for data. Without it some requests have 64 KiB.
     pub const fn largest(&mut self, sectors: u64) {
         self.largest_sectors = sectors;
     }

@@ -1,4 +1,4 @@
-//! One seed's world: the array on its executor, the requests in flight and what may be read.
+//! The world of a seed: the array on its executor, the requests in flight and the allowed contents.
 
 mod commands;
 
@@ -31,7 +31,7 @@ pub const SLOT_BYTES: u32 = 64 << 10;
 /// Buffers for each request in flight: some may have to be given up.
 pub const BUFFERS: usize = 8;
 
-/// Height of what a repair asks parity for at once, at most.
+/// Largest height of a range that a repair takes from parity at once.
 const BLOCK_SECTORS: u64 = 8;
 
 /// The only client of the judge.
@@ -404,7 +404,8 @@ impl<M: Subject> World<M> {
         self.damaged.iter().any(met) || self.parts.all().any(|part| part.rebuilt_with_gaps)
     }
 
-    /// Something is gone or cannot be read: where no resync has ended, nobody may vouch for it.
+    /// Records that data are lost or unreadable: before the end of a resync, parity cannot vouch
+    /// for them.
     pub fn note_lost(&mut self, lost: bool) {
         let doubtful = |part: &Part| part.scenario.has_parity() && !part.synced;
         self.lost_in_doubt |= lost && self.parts.all().any(doubtful);
@@ -448,7 +449,7 @@ impl<M: Subject> World<M> {
         arrays(status).iter().zip(&self.parts.devices).map(of).collect()
     }
 
-    /// The power goes off. The devices are what remains.
+    /// Cuts the power. Returns the devices.
     pub fn power_cut(&mut self) -> Vec<Disk> {
         let status = self.exec.machine.status();
         self.note(&[40], || "POWER CUT".to_owned());

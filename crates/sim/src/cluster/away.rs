@@ -1,5 +1,4 @@
-//! An array whose nodes go away, more of them than it can do without, and come back while its
-//! programs wait.
+//! An array with more nodes absent than it can do without. They come back while its programs wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -55,7 +54,7 @@ impl Search {
         self.with(|board| board.asked)
     }
 
-    /// Tells it what the array is to be started from.
+    /// Answers the search with the configuration for a start.
     pub(super) fn ends_with(&self, config: ClientConfig) {
         self.with(|board| *board = Board { asked: false, found: Some(config) });
     }
@@ -385,7 +384,7 @@ impl Away<'_> {
         Ok(())
     }
 
-    /// Every block holds what it may, and the sums fit.
+    /// Checks that every block has an allowed content, and that the parities fit.
     fn judge_volumes(&mut self) -> Result<(), Failure> {
         if let Some(Forgotten { until, .. }) = self.forgotten {
             self.judge.oracle.lose_before(until);

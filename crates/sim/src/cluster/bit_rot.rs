@@ -1,5 +1,5 @@
-//! A byte that changes on a volume by itself, while nobody is at the array: a check finds it, where
-//! the code can tell it says whose it is, and a repair makes it what it was.
+//! A byte that changes on a volume by itself, while the array is idle. A check finds it, and names
+//! the block if the code can tell. A repair restores the byte.
 
 use braid_array::Role;
 use braid_array::events::{ArrayEvent, StripeBlock};

@@ -33,10 +33,8 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Claims a buffer for `what`.
-    ///
-    /// # Errors
-    /// With what it collides; it is claimed all the same.
+    /// Claims a buffer for `what`. Returns the conflict with another claim, if any; the buffer is
+    /// claimed all the same.
     pub fn take(&mut self, buf: Buf, access: Use, what: &'static str) -> (ClaimId, Option<String>) {
         let conflict = self.conflict(buf, access, what);
         self.last += 1;
@@ -52,7 +50,7 @@ impl Claims {
         }
     }
 
-    /// For what bytes are in use.
+    /// Returns the uses of the claimed bytes.
     pub fn uses(&self) -> impl Iterator<Item = &'static str> {
         self.standing.iter().map(|claim| claim.what)
     }

@@ -34,7 +34,7 @@ const LOG_SECTORS: u64 = 8;
 /// Size of a volume beyond the array's part.
 const SPARE_SECTORS: u64 = 64;
 
-/// Where the blocks of an array lie on its volumes, and what they are.
+/// Places and kinds of the blocks of an array on its volumes.
 #[derive(Debug)]
 pub struct Layout {
     params: Params,

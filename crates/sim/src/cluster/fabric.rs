@@ -44,7 +44,7 @@ pub(super) enum FabricDue {
     Up(EndId),
     /// The next message reaches this end.
     Message(EndId),
-    /// This end has hung up; what it sent is still on its way.
+    /// This end has hung up; its messages are still under way.
     Closing(EndId),
     /// This end is told that the connection is over.
     Cut(EndId),
@@ -141,7 +141,7 @@ impl World {
         Some(id)
     }
 
-    /// Some of what this end has sent will never arrive.
+    /// Drops a part of the messages and puts under way from this end.
     fn lose_what_was_sent(&mut self, id: EndId) {
         let coming = self.end(id.other()).coming.len() as u64;
         let arrive = self.rng.below(coming + 1) as usize;
@@ -347,7 +347,7 @@ impl World {
         self.handle(process, Event::Fabric(FabricEvent::Message { peer, bytes }));
     }
 
-    /// Nothing more reaches this end.
+    /// Drops all messages and puts under way to this end.
     fn stop_arrivals(&mut self, id: EndId) {
         self.end(id).coming.clear();
         if self.profile.mutation == Some(Mutation::LandLate) {
@@ -427,7 +427,7 @@ impl World {
         }
     }
 
-    /// Nothing of what the process has sent `to` these arrives that is still on its way.
+    /// Drops all messages and puts under way from the process to these processes.
     pub fn lose_what_is_under_way(&mut self, process: usize, to: impl Fn(usize) -> bool) {
         for connection in 0..self.connections.len() {
             for end in [0, 1] {

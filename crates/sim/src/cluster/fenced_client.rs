@@ -1,5 +1,4 @@
-//! Clients whose array another client has taken over while they were at work, and which go on
-//! trying.
+//! Clients that are taken over while they are at work, and keep trying.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +32,8 @@ pub(super) struct FencedClient {
 }
 
 impl Session {
-    /// The client goes on, and another one is about to take its array over. One that does not serve
-    /// yet would take it back, as it may: that one is gone.
+    /// Leaves the client running, for a takeover by another client. A client that does not serve
+    /// yet is killed: it would legally take the array back.
     pub fn leave_running(&mut self) {
         if self.phase != Phase::Serving {
             return self.crash();
@@ -45,7 +44,7 @@ impl Session {
         self.fenced.push(FencedClient { process: self.client, strays: false, told: false });
     }
 
-    /// Clients whose array is somebody else's now lose power, too.
+    /// Cuts the power of the fenced clients.
     pub fn kill_fenced(&mut self) {
         for fenced in std::mem::take(&mut self.fenced) {
             self.cluster.world.kill(fenced.process);
@@ -53,8 +52,8 @@ impl Session {
         }
     }
 
-    /// One of them writes once more: before the next client serves as somebody who may be the one
-    /// still, afterwards as somebody of whom nothing may land.
+    /// Writes once more by the last fenced client. Before the next client serves, the write may
+    /// still succeed; afterwards it must not land.
     pub fn write_as_fenced(&mut self, range: Range) {
         let Some(at) = self.fenced.len().checked_sub(1) else { return };
         let fenced = &self.fenced[at];
@@ -112,7 +111,8 @@ impl Session {
         Ok(true)
     }
 
-    /// All of them have heard that the array is somebody else's, once nothing is on its way.
+    /// Checks that all fenced clients have noticed the takeover. Call it when no message is under
+    /// way.
     pub fn fenced_know(&self) -> Result<(), Failure> {
         if self.fenced.iter().all(|fenced| fenced.told) {
             Ok(())

@@ -1,5 +1,5 @@
-//! The end of a seed: everything durable, everything right, a clean stop; and then what lies on the
-//! volumes, and what a client reads without as many nodes as the array survives.
+//! The end of a seed: all writes durable, all troubles mended, a clean stop. Then the volumes are
+//! checked, and the content that a client reads without as many nodes as the array survives.
 
 use braid_array::events::ArrayEvent;
 use braid_array::{Machine, Role};

@@ -26,10 +26,10 @@ pub const VOLUME: &str = "guest";
 /// Its largest write.
 const MAX_SECTORS: u64 = 64;
 
-/// The client of a second array, and what it has written. [`start`](Self::start) starts it,
-/// [`go_on`](Self::go_on) is called after each step of the world, [`hears`](Self::hears) with what
-/// the client says. When nothing is `left` to write it stops; then [`judge`](Self::judge) compares
-/// the volumes with what it has written.
+/// The client of a second array, and its written content. [`start`](Self::start) starts it.
+/// [`go_on`](Self::go_on) is called after each step of the world, [`hears`](Self::hears) with each
+/// action of the client. When nothing is `left` to write the client stops; then
+/// [`judge`](Self::judge) compares the volumes with the written content.
 #[derive(Debug)]
 pub struct Guest {
     /// Its client.

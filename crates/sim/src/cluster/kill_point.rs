@@ -11,15 +11,15 @@ use crate::rng::Rng;
 /// A notification to a process.
 #[derive(Clone, Copy, Debug)]
 enum Sign {
-    /// A node, that something is durable.
+    /// A node was told that data are durable.
     Durable,
-    /// A program, that what it wrote is.
+    /// A program was told that its writes are durable.
     Flushed,
-    /// The client, that a node is lost; or it is about to be.
+    /// The client was told that a node is lost, or is about to be told.
     Lost,
-    /// The client, that a member is in sync again.
+    /// The client was told that a member is in sync again.
     Joined,
-    /// Some node, a message of this kind from a client; or it is on its way.
+    /// A message of this kind from a client has reached a node, or is under way.
     Sent(u8),
 }
 
@@ -34,14 +34,15 @@ pub(super) struct Signs {
     pub(super) sent: BTreeMap<u8, u64>,
 }
 
-/// When a life ends: after so many events, or so many events after a sign: somebody was told what
-/// he relies on from then on. Made by one of the constructors for the kind of life;
-/// [`is_now`](Self::is_now) is asked once for each event, and is true when the moment has come.
+/// End of a life: after a number of events, or a number of events after a sign. A sign is a
+/// notification on which its receiver relies from then on. Created by one of the constructors for
+/// the kind of life. [`is_now`](Self::is_now) is called once for each event, and returns true when
+/// the point has come.
 #[derive(Debug)]
 pub(super) struct KillPoint {
     /// Condition for starting the countdown.
     wait: Option<Wait>,
-    /// So many events later; never without.
+    /// Number of events left after the wait; `None` for a life without such an end.
     left: Option<u64>,
 }
 
@@ -178,7 +179,7 @@ impl KillPoint {
     }
 }
 
-/// Draws what seeds without it do not notice.
+/// Returns a generator of its own: seeds without a kill point are unchanged.
 fn aside(cluster: &Cluster) -> Rng {
     cluster.rng.aside(0x6d6f_6d65)
 }

@@ -1,4 +1,4 @@
-//! The nodes and witnesses of a run, and what lies on them.
+//! The nodes and witnesses of a run, and their volumes.
 
 use std::num::NonZeroU64;
 
@@ -81,7 +81,7 @@ impl Cluster {
         }
     }
 
-    /// A node on this volume, with what the one `before` has noted.
+    /// Starts a node on this volume, with the notes of the process `before`.
     fn start_node(&mut self, role: Role, disk: Disk, before: Option<usize>) -> usize {
         let (node, incarnation) = self.start_node_as(self.ids[role.index()], disk, before);
         self.incarnations[role.index()] = incarnation;

@@ -1,4 +1,4 @@
-//! One pretend process: a machine, its arena, and the volumes it can open.
+//! A simulated process: a machine, its arena, and the volumes it can open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -59,11 +59,11 @@ impl Counts {
     }
 }
 
-/// A process of the pretend world: a client, or a node with its volumes and notes. The caller makes
-/// it ([`new`](Self::new), [`keep`](Self::keep) for volumes) and hands it to `World::start`; from
-/// then on the world drives its machine. A process that has died stays in the world; its disks and
-/// notes may be moved to a new one. The arena is bytes, filled with [`POISON`] where nothing was
-/// written.
+/// A process of the simulated world: a client, or a node with its volumes and notes. The caller
+/// makes it ([`new`](Self::new), [`keep`](Self::keep) for volumes) and hands it to `World::start`;
+/// from then on the world drives its machine. A process that has died stays in the world; its disks
+/// and notes may be moved to a new one. The arena is bytes, filled with [`POISON`] where nothing
+/// was written.
 pub struct Process {
     /// Name for messages.
     pub name: String,
@@ -212,7 +212,7 @@ impl Process {
         self.volumes.values_mut().find(|volume| volume.open == Some(member))
     }
 
-    /// Claims a buffer; says what is wrong with it.
+    /// Claims a buffer; returns the fault of the claim.
     pub(super) fn claim(
         &mut self,
         buf: Buf,

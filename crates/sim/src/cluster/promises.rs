@@ -2,7 +2,7 @@
 
 use braid_array::Role;
 
-/// Something that changes what is promised.
+/// An event that changes the promises.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Happened<'a> {
     /// A client begins; if `all_fits`, nothing was lost since the last one.
@@ -161,7 +161,7 @@ impl Promises {
         self.dropped.retain(|&dropped| dropped != role);
     }
 
-    /// A node has been killed, and nobody was told.
+    /// Records that a node was killed without notice.
     pub fn killed(&mut self, role: Role) {
         self.heard(Happened::NodesDie);
         self.heard(Happened::NodeLost(role));

@@ -96,7 +96,7 @@ pub(super) fn is_due(seed: u64) -> bool {
     Rng::new(seed ^ 0x0072_656c_6179).percent(33)
 }
 
-/// Lets clients follow one another, and looks at what is there in the end.
+/// Runs clients one after the other, and judges the content in the end.
 pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
     let sectors = cluster.layout.sectors();
     let mut relay = Relay {
@@ -126,7 +126,7 @@ pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
 }
 
 impl Relay<'_> {
-    /// Starts a client from what lies on the volumes of these roles.
+    /// Starts a client on the volumes of these roles.
     fn begin(&mut self, roles: &[Role]) {
         self.granted = self.cluster.votes().map(|vote| vote.granted).max().unwrap_or_default();
         if !self.kept && !self.told {
@@ -229,7 +229,7 @@ impl Relay<'_> {
         status.state == ArrayState::Failed
     }
 
-    /// The client has taken a request: what it serves is what was left to it.
+    /// Records that the client serves: its losses are now decided, and known to the judge.
     fn it_serves(&mut self) {
         let Some(client) = self.client.as_mut().filter(|client| !client.serves) else { return };
         let untold = self.untold.take();

@@ -1,4 +1,4 @@
-//! A deliberate fault: what nodes store from their journals does not arrive.
+//! A deliberate fault: data that nodes store from their journals do not arrive.
 
 use braid_array::{Buf, IoOp};
 

@@ -126,7 +126,7 @@ impl Session {
         self.conclude(&flight, result, Some(self.client))
     }
 
-    /// Judges what a client has answered, and what it has read if it is still the `reader`.
+    /// Judges the answer of a client, and its read data if it is still the `reader`.
     pub(super) fn conclude(
         &mut self,
         flight: &Flight,
@@ -152,7 +152,7 @@ impl Session {
         Ok(())
     }
 
-    /// Compares what was found with what may be there.
+    /// Compares content with the allowed content.
     pub fn judge_content(&mut self, sector: u64, bytes: &[u8]) -> Result<(), Failure> {
         let Self { judge, suspects, cluster: Cluster { layout, .. }, promises, .. } = self;
         let excuses = Excuses { suspects, layout, promises };

@@ -23,7 +23,7 @@ const RETURN_MILLIS: u64 = 4_000;
 /// Runs a seed.
 ///
 /// # Errors
-/// One line: the seed, the array and what was wrong.
+/// Returns a line with the seed, the array and the failure.
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let torn = options.mutation.is_none() && torn::is_due(seed);
@@ -126,7 +126,7 @@ fn run(session: &mut Session) -> Result<(), Failure> {
     reckon(session)
 }
 
-/// At times those who come next do not get far.
+/// Runs short-lived clients in some seeds.
 fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
     if !session.cluster.scenario.replaces && session.cluster.rng.percent(30) {
         session.short_lived_clients(true)
@@ -135,8 +135,8 @@ fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
     }
 }
 
-/// The last client died: what it has left is on its way, or has come to rest; and others may have
-/// tried since.
+/// Handles the end of the last client: its messages are still under way, or have arrived, and other
+/// clients may have tried since.
 fn after_the_last(session: &mut Session) -> Result<(), Failure> {
     // Who has taken a role and has not all of it is known to nobody else.
     if session.cluster.scenario.replaces {
@@ -225,8 +225,8 @@ fn whole(session: &Session) -> bool {
     !damaged && (session.promises.dropped.is_empty() || session.cluster.is_clean())
 }
 
-/// Only connections were lost, and nodes that come back: a new client takes the array up again, and
-/// makes it right. A node that lost power comes back without what it had not flushed.
+/// Revives an array that lost only connections, and nodes that come back: a new client starts it
+/// and makes it complete. A node that lost power comes back without its unflushed data.
 fn revive(session: &mut Session) -> Result<(), Failure> {
     session.cluster.note(&[53], || "REVIVE".to_owned());
     let nodes = session.cluster.nodes.clone();
@@ -357,8 +357,9 @@ fn power_cut(session: &mut Session) {
     }
 }
 
-/// Everything loses power, and not all nodes come back. Without journals nobody knows then what the
-/// others held of what was being written: a client that serves says that nothing was.
+/// Cuts the power of all processes; not all nodes come back. Without journals, the content of the
+/// absent nodes for unfinished writes is unknown. A client may serve only if nothing was being
+/// written.
 fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
     let gone = session.cluster.more_losses(&session.promises.lost);

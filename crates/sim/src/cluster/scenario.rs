@@ -28,7 +28,7 @@ pub enum End {
     Loss,
 }
 
-/// One seed's array and troubles.
+/// Array and troubles of a seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Parameters of the pipeline. Session and epoch are set for each life.
@@ -89,7 +89,7 @@ const MOST_SECTORS: u64 = 512;
 const ARRAY_BYTES: u64 = 3 << 19;
 
 impl Scenario {
-    /// An array to which nothing happens but what is asked of its session.
+    /// Returns a scenario without troubles.
     pub const fn calm(params: Params) -> Self {
         Self {
             params,
@@ -278,7 +278,7 @@ impl OneByOne {
         Params { chunk_bytes: bytes, stripes, wide, reads, ..params }
     }
 
-    /// Changes what else matters.
+    /// Adapts the rest of the scenario.
     pub(super) fn prepare(mut self, scenario: &mut Scenario) {
         let Params { family, nodes, chunk_bytes, .. } = scenario.params;
         let stripe = u64::from(data_blocks(family, nodes)) * u64::from(chunk_bytes) / 512;

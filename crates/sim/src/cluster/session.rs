@@ -45,10 +45,10 @@ pub(super) enum Phase {
     Stopped,
 }
 
-/// A seed's clients on its [`Cluster`]: the client that runs, what it is asked and how that is
-/// judged (`judge`, `suspects`), and what is excused by what has happened (`promises`). At any time
-/// at most one client is *the* client; clients that were taken over are kept as fenced ones. Nodes
-/// are named by role here.
+/// A seed's clients on its [`Cluster`]: the running client, its requests and their judgement
+/// (`judge`, `suspects`), and the exceptions after troubles (`promises`). At any time at most one
+/// client is *the* client; clients that were taken over are kept as fenced ones. Nodes are named by
+/// role here.
 ///
 /// Order of calls: [`new`](Self::new). For each life `start_client`; then
 /// [`submit`](Self::submit) while there is room, and [`step`](Self::step) until nothing is due. A
@@ -92,7 +92,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// On nodes to which nothing happens but what is asked of the session.
+    /// Creates a session on nodes without troubles.
     pub fn calm(params: Params) -> Self {
         Self::new(Cluster::new(Scenario::calm(params), Rng::new(1), Trace::new(false)))
     }
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Lets the next thing happen, and judges what comes out. False when nothing is due.
+    /// Handles the next event, and judges the outputs. Returns false when nothing is due.
     pub fn step(&mut self) -> Result<bool, Failure> {
         let moved = self.cluster.world.step();
         self.outputs()?;
@@ -144,7 +144,7 @@ impl Session {
         Ok(moved)
     }
 
-    /// Steps until this is so; fails, saying `what`, when it never is.
+    /// Steps until the condition holds; fails with `what` if it never does.
     pub(super) fn until(
         &mut self,
         what: &str,

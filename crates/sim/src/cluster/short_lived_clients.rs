@@ -11,8 +11,8 @@ use crate::report::Failure;
 const MAX_STEPS: u64 = 3000;
 
 impl Session {
-    /// Some come and go, one after the other, nobody vouching for anything. With `all`, they reach
-    /// all nodes that are there.
+    /// Runs some short-lived clients, one after the other, without a declaration by an operator.
+    /// With `all`, they reach all nodes that are present.
     pub(super) fn short_lived_clients(&mut self, all: bool) -> Result<(), Failure> {
         // Recovery targets whom not all superblocks name are nobody's members yet.
         if !self.rebuilding().is_empty() {

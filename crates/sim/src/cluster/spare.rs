@@ -1,9 +1,9 @@
-//! A node that is a spare, until the client has it take the place of a member: of one that stays
-//! away, or of one that serves, which is copied to it.
+//! A node that is a spare until the client gives it the role of a member: of an absent member, or
+//! of a serving member, which is copied to it.
 //!
-//! Nodes that have left the array, replaced or given up, run on, and the client has them drop what
-//! they keep for a takeover. So in the end nothing of the array is open there, its ring is given
-//! back, and its volume can be deleted.
+//! Nodes that have left the array, replaced or given up, keep running, and the client makes them
+//! drop their state for a takeover. In the end nothing of the array is open there, its ring is
+//! given back, and its volume can be deleted.
 
 use braid_array::action::{Command, CommandId};
 use braid_array::format::BadBlocks;
@@ -35,7 +35,7 @@ impl Session {
         self.spare = Some(self.cluster.offer_as(self.client, SPARE));
     }
 
-    /// The command is answered: whoever gave it writes what the spare carries.
+    /// Handles the answer to the command. The commander then writes the superblock of the spare.
     pub(super) fn spare_added(&mut self, ok: bool) {
         let Some(spare) = self.spare else { return };
         let status = self.cluster.status_of(self.client);
@@ -94,8 +94,8 @@ impl Session {
             .collect()
     }
 
-    /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
-    /// is at, the spare dies and is back at once, or is cut off from a member.
+    /// Replaces a member by the spare at times, if there is one. At other times the spare is
+    /// restarted, or cut off from a member.
     pub fn sometimes_replace(&mut self) {
         if !self.cluster.scenario.replaces || self.spare.is_none() {
             return;
@@ -119,7 +119,7 @@ impl Session {
         copied || self.promises.mild && !self.promises.dropped.is_empty()
     }
 
-    /// While the new one lacks something nobody else may be missed whose loss is to come.
+    /// Replaces a member, unless a loss to come would then lose content that the new member lacks.
     fn replace_one(&mut self) {
         let role =
             Role(self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16);

@@ -140,8 +140,8 @@ impl Session {
         self.start_client(&missing, false)
     }
 
-    /// Reads what lies on the volumes, without the `missing` nodes; those that are `behind` are to
-    /// be given what they have missed.
+    /// Reads the volumes, without the `missing` nodes. Members that are `behind` will be given the
+    /// writes they missed.
     fn members(
         &mut self,
         missing: &[Role],

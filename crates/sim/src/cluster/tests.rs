@@ -1,5 +1,5 @@
-//! The pretend fabric under small scripted machines: it promises what it should and no more, and
-//! it notices who relies on more.
+//! The simulated fabric under small scripted machines: it keeps its guarantees and no others, and
+//! detects machines that rely on more.
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};

@@ -128,7 +128,7 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
 }
 
 impl Torn<'_> {
-    /// Roles whose nodes run.
+    /// Returns the roles of running nodes.
     fn there(&self) -> Vec<Role> {
         let roles = Role::all(self.cluster.scenario.params.nodes);
         roles.filter(|role| !self.dead.contains(role)).collect()

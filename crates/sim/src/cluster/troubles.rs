@@ -23,7 +23,7 @@ pub(super) enum Trouble {
     BadSectors(Role),
     /// A node hangs for longer than it is waited for.
     Hang(Role),
-    /// A node stands still for a while, which nobody is to notice.
+    /// A node is frozen for a while, too short to be noticed.
     Pause(Role),
     /// A witness dies, and is started again or not, or the client loses the connection to it.
     Witness(usize),

@@ -8,7 +8,7 @@ use braid_cluster::ids::Epoch;
 use braid_cluster::node::NOTE_ENDING;
 use braid_cluster::view::Vote;
 
-/// The array whose note is called so: its id in hex, with dashes, and an ending.
+/// Returns the array of a note's name: its id in hex, with dashes, and an ending.
 fn array_of(name: &str) -> Option<[u8; 16]> {
     let digits: String = name.chars().take_while(|c| *c != '.').filter(|c| *c != '-').collect();
     Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())

@@ -1,4 +1,4 @@
-//! Looks over the shoulder of the machines, by what they say to each other.
+//! Detection of faults by the messages between machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,8 +58,8 @@ pub struct Watch {
     clients: BTreeSet<usize>,
     /// By process, session and position.
     open: BTreeMap<(usize, u64, Position), Set>,
-    /// The same of what nodes relay, which may never arrive: a node that was frozen speaks to one
-    /// that has hung up.
+    /// Slice-sets relayed by nodes, by process, session and position. They may never arrive: a node
+    /// that was frozen sends to a node that has hung up.
     relayed: BTreeMap<(usize, u64, Position), Set>,
     /// By process.
     sent: BTreeMap<usize, Sent>,
@@ -153,7 +153,7 @@ impl Watch {
         told
     }
 
-    /// A process opens a slice-set at another one; what is wrong with that.
+    /// Handles the opening of a slice-set at another process; returns its fault.
     fn opened(&mut self, sender: EndId, (to, session): (usize, u64), set: &Set) -> Option<String> {
         let place = (to, session, set.position);
         if !self.clients.contains(&sender.connection) {

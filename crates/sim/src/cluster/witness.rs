@@ -27,7 +27,7 @@ const FIRST: u64 = 200;
 const ARENA_BYTES: u64 = 1 << 16;
 
 impl Cluster {
-    /// Starts the witnesses, and has all voters note the view that whoever makes the array records.
+    /// Starts the witnesses, and has all voters record the first view of the array.
     pub(super) fn start_witnesses(&mut self) {
         let count = u64::from(self.scenario.witnesses);
         if count == 0 {
@@ -60,7 +60,7 @@ impl Cluster {
         self.world.start(Process::of_node(id, node.as_witness(), ARENA_BYTES))
     }
 
-    /// A witness is started again; what it has noted is all that it has.
+    /// Restarts a witness with its notes.
     pub(super) fn restart_witness(&mut self, number: usize) {
         let before = self.witnesses[number];
         self.world.kill(before);
@@ -103,7 +103,7 @@ impl Cluster {
         }
     }
 
-    /// A process stands still for a while, which nobody is to notice.
+    /// Freezes a process for a while, too short to be noticed.
     pub(super) fn pause(&mut self, process: usize) {
         let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
         self.world.freeze(process, nanos);

@@ -31,7 +31,7 @@ pub(super) enum Due {
     Fabric(FabricDue),
     /// The process goes on.
     Thaw(usize),
-    /// Nothing but that so much time is over.
+    /// A wake-up at a given time.
     Wake,
 }
 
@@ -106,7 +106,7 @@ impl World {
         self.clock.now()
     }
 
-    /// Starts a process: what its machine wants at once is done. Its number.
+    /// Starts a process, and carries out the first actions of its machine. Returns its number.
     pub fn start(&mut self, process: Process) -> usize {
         self.processes.push(process);
         let number = self.processes.len() - 1;
@@ -114,11 +114,11 @@ impl World {
         number
     }
 
-    /// Starts a client with this arena: buffers of its requests, and behind them what it needs
-    /// itself. With `limit`, it has the key of that array alone.
+    /// Starts a client with this arena: buffers of its requests, and behind them its own memory.
+    /// With `limit`, it has the key of that array alone.
     ///
     /// # Errors
-    /// When the client refuses the array.
+    /// Returns an error if the client refuses the array.
     pub fn start_client(
         &mut self,
         name: &str,
@@ -180,7 +180,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is on its way.
+    /// Returns whether nothing is scheduled.
     pub fn quiet(&self) -> bool {
         self.clock.next_due().is_none()
     }
@@ -196,7 +196,7 @@ impl World {
         self.faults.push(fault);
     }
 
-    /// Hands a machine an event, and carries out what follows.
+    /// Hands a machine an event, and carries out the resulting actions.
     pub fn handle(&mut self, process: usize, event: Event) {
         if !self.processes[process].alive {
             return;
@@ -206,7 +206,7 @@ impl World {
         self.drain(process);
     }
 
-    /// Carries out what a machine wants done now.
+    /// Carries out the pending actions of a machine.
     pub fn drain(&mut self, process: usize) {
         while let Some(action) = self.processes[process].machine.poll() {
             self.carry_out(process, action);
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Carries out what the machine of a process wants done, or who plays it.
+    /// Carries out an action of a machine, or of a test in its place.
     pub fn carry_out(&mut self, process: usize, action: Action) {
         match action {
             Action::Io { io, member, op } => self.issue(process, io, member, op),
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// Time goes on till then, whatever else happens.
+    /// Schedules an event, so that time advances to this instant.
     pub fn wake_at(&mut self, at: Instant) {
         self.clock.schedule(at.0 - self.clock.now().0, Due::Wake);
     }
@@ -302,8 +302,8 @@ impl World {
         self.profile.delay(longest, &mut self.rng)
     }
 
-    /// The process is gone between two events: what it asked of its devices is done in part, what
-    /// it sent is on its way, and the others hear of it in time.
+    /// Kills the process between two events: its device I/O is done in part, its messages are under
+    /// way, and the others learn of it in time.
     pub fn kill(&mut self, process: usize) {
         let name = self.processes[process].name.clone();
         self.note(&[2, process as u64], || format!("KILL {name}"));

@@ -20,7 +20,7 @@ struct Asked {
 pub(super) struct Replied {
     /// The command, for people.
     pub(super) name: String,
-    /// No member is there any more.
+    /// The member that is no longer attached.
     pub(super) left: Option<MemberId>,
 }
 
@@ -49,7 +49,7 @@ impl Commands {
         self.asked.iter().any(|asked| asked.id == id)
     }
 
-    /// A command is about to be given: its id, and what it is called.
+    /// Registers a command. Returns its id, and its name.
     pub(super) fn ask(&mut self, command: &Command) -> (CommandId, String) {
         self.next += 1;
         let id = CommandId(self.next);

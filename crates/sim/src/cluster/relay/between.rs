@@ -9,8 +9,8 @@ use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
 
 impl Relay<'_> {
-    /// The client's time is over; `just_then` somebody was told something. With which roles the
-    /// next one comes.
+    /// Ends the client; `just_then` tells that a kill point was reached. Returns the roles of the
+    /// next client.
     pub(super) fn pass_on(&mut self, just_then: bool, all: &[Role]) -> Vec<Role> {
         if let Some(fenced) = self.fenced.take() {
             self.kill(fenced.process);
@@ -51,8 +51,8 @@ impl Relay<'_> {
         next()
     }
 
-    /// Ends a client in the moment that the relay is about: with it goes what it had sent, or all
-    /// lose power, and nothing else happens. False when it is to end as any other.
+    /// Ends a client at the moment of the relay's focus: its messages under way are lost, or all
+    /// lose power, and nothing else happens. Returns false if it shall end like any other.
     fn ends_in_focus(&mut self, all: &[Role]) -> bool {
         if self.focus == Focus::Nothing || self.cluster.rng.percent(20) {
             return false;

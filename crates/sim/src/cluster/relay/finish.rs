@@ -12,7 +12,8 @@ use crate::report::Failure;
 use crate::workload::Kind;
 
 impl Relay<'_> {
-    /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
+    /// Finishes with all nodes present: the array starts, becomes complete, and its content and
+    /// parities are right.
     pub(super) fn finish(&mut self, all: &[Role]) -> Result<(), Failure> {
         self.come_to_rest();
         self.starts(all)?;

@@ -19,10 +19,11 @@ pub(in crate::cluster) enum Focus {
     /// While nodes are told which slice-sets are committed, and some never hear of it. Stores take
     /// much longer than messages: the next client could serve before these slice-sets are stored.
     Commits,
-    /// While nodes are told to trim their journals, and some never hear of it: what they hold still
-    /// is older than what the others have dropped.
+    /// While nodes are told to trim their journals, and some are not reached: their entries are
+    /// older than those the others have dropped.
     Trims,
-    /// With all others, when a flush was just answered, of what journals do not hold.
+    /// When a flush was just answered, for data that journals do not hold. All nodes die with the
+    /// client.
     Flushes,
 }
 
@@ -57,7 +58,7 @@ impl Focus {
         }
     }
 
-    /// Changes what else of the array matters.
+    /// Adapts the scenario to the focus.
     pub(super) fn prepare(self, scenario: &mut Scenario) {
         match self {
             Self::Nothing | Self::Trims => {}

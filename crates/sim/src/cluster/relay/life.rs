@@ -10,7 +10,7 @@ use crate::cluster::nodes::Cluster;
 use crate::report::Failure;
 use crate::workload::Kind;
 
-/// So many are enough to start an array and to write to it.
+/// Number of events that suffice to start an array and to write to it.
 const EVENTS_TO_FOCUS: u64 = 3000;
 
 /// Arrival of requests.
@@ -43,8 +43,7 @@ struct Life {
 }
 
 impl Life {
-    /// After one that served or not: who comes next finds something to decide upon, or there is to
-    /// be something.
+    /// Draws a life, depending on whether the previous client served.
     fn draw(cluster: &mut Cluster, blocks: u64, served: bool) -> Self {
         let corner = corner(cluster, blocks);
         let rng = &mut cluster.rng;

@@ -12,8 +12,8 @@ use crate::rng::Rng;
 use crate::workload::Kind;
 
 impl Relay<'_> {
-    /// Some clients are started that way, one after the other. Drawn aside: what came before is
-    /// what it would be without.
+    /// Runs some such starts, one after the other. Drawn from a generator of its own: earlier
+    /// events are unchanged.
     pub(super) fn starts(&mut self, all: &[Role]) -> Result<(), Failure> {
         let mut aside = self.cluster.rng.aside(0x7374_6172_7473);
         for _ in 0..aside.pick(&[0, 0, 1, 2, 3]) {

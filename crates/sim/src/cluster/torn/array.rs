@@ -28,7 +28,7 @@ const ARRAYS: [(Family, u16, u16); 12] = [
     (Family::Xor2d, 6, 0),
 ];
 
-/// So many blocks are read one by one, again and again.
+/// Number of blocks of an array: all of them are read one by one, repeatedly.
 const ARRAY_BLOCKS: u64 = 96;
 
 /// Recording of whole stripes.

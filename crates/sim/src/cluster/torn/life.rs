@@ -117,7 +117,7 @@ impl Torn<'_> {
         self.request_all(Kind::Flush, vec![Range::default()])
     }
 
-    /// Parts of stripes are written beside what the member knows that is away, and it comes back.
+    /// Writes parts of stripes next to blocks of an absent member; then the member comes back.
     fn write_beside(&mut self) -> Result<(), Failure> {
         self.whole = false;
         for _ in 0..self.cluster.rng.between(2, 6) {

@@ -235,7 +235,7 @@ impl Torn<'_> {
         self.risky.clear();
     }
 
-    /// A node dies; what it had not flushed may be gone.
+    /// Kills a node; its unflushed data may be lost.
     pub(super) fn dies(&mut self, role: Role) {
         if self.dead.insert(role) {
             self.cluster.note(&[99, role.0.into()], || format!("DIES {role}"));

@@ -1,4 +1,4 @@
-//! Blocks that nobody may know any more, by what has happened: what may be an I/O error.
+//! Blocks that may be lost by the events so far, and thus be I/O errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,20 +50,21 @@ pub(super) struct Unknown {
     torn: BTreeSet<Slice>,
     /// Blocks that were written, durably, since power was last lost there.
     rewritten: BTreeSet<u64>,
-    /// Blocks that nobody could tell the member they lie on.
+    /// Blocks that could not be given to their member.
     unknown: BTreeSet<u64>,
     /// Members that may lack sums of these slices for good.
     sums: BTreeSet<(Slice, Role)>,
     /// Members that the client goes on without.
     away: BTreeSet<Role>,
-    /// The only one, who had all when power was lost.
+    /// The only absent member, if it was complete when power was lost.
     alone: Option<Role>,
     /// Members that were in sync when power was lost.
     held: Vec<Role>,
 }
 
 impl Unknown {
-    /// Nothing is, of an array with this layout, which survives these losses.
+    /// Creates the state without unknown blocks, for an array with this layout that survives these
+    /// losses.
     pub(super) fn new(map: Map, layout: &Layout, losses: Losses) -> Self {
         let home = |block: u64| {
             let place = map.place(block * BLOCK_SECTORS);
@@ -124,7 +125,7 @@ impl Unknown {
         self.held.clear();
     }
 
-    /// The client that runs is gone: what it has not answered may be there or not.
+    /// Handles the end of the running client: its unanswered writes may be stored or not.
     pub(super) fn client_gone(&mut self) {
         self.writes.retain(|write| write.done.is_some());
     }
