@@ -6,6 +6,7 @@
 //! failed".
 
 use crate::Role;
+use crate::format::superblock::feature;
 use crate::format::{DevRole, Superblock};
 
 /// How a member that is not current comes by its state.
@@ -20,7 +21,8 @@ pub(crate) enum Lineage {
 }
 
 /// Compares what a member's superblock says with the device numbers and roles of those members
-/// that are in sync now.
+/// that are in sync now. A member that was being rebuilt holds nothing that others do not: it is
+/// given all, whoever went on.
 pub(crate) fn lineage(left: &Superblock, current: impl Iterator<Item = (u32, Role)>) -> Lineage {
     let mut knows_one = false;
     let mut misses_one = false;
@@ -29,9 +31,25 @@ pub(crate) fn lineage(left: &Superblock, current: impl Iterator<Item = (u32, Rol
         knows_one |= listed && number != left.dev_number;
         misses_one |= !left.roles.contains(&DevRole::Active(role));
     }
+    let whole = !left.has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
     match (knows_one, misses_one) {
         (true, false) => Lineage::LeftBehind,
-        (false, true) => Lineage::WentAlone,
+        (false, true) if whole => Lineage::WentAlone,
         _ => Lineage::Unclear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_member_goes_on_alone() {
+        let roles = vec![DevRole::Active(Role(0)), DevRole::Active(Role(1))];
+        let alone = Superblock { dev_number: 1, roles, ..Superblock::blank() };
+        let rebuilt = Superblock { feature_map: feature::RECOVERY_OFFSET, ..alone.clone() };
+        let others = || [(2, Role(2))].into_iter();
+        assert_eq!(lineage(&alone, others()), Lineage::WentAlone);
+        assert_eq!(lineage(&rebuilt, others()), Lineage::Unclear);
     }
 }

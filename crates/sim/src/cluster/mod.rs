@@ -1,14 +1,11 @@
 //! A simulated cluster: the client and node machines of `braid-cluster` on a simulated fabric, with
 //! simulated volumes, in virtual time.
 //!
-//! [`world`] runs [`process`]es. It executes their [`io`] and their operations on the [`fabric`],
-//! and detects forbidden actions by [`claims`] and by the messages ([`watch`]). A seed draws a
+//! [`world`] runs [`process`]es, executes their [`io`] and their operations on the [`fabric`], and
+//! detects forbidden actions by [`claims`] and by the messages ([`watch`]). A seed draws a
 //! [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write ([`session`],
 //! [`requests`]) and meet troubles, which change what is [promised](promises). In the end all
-//! content is compared with the volumes ([`final_check`], [`content`]). [`run`] lets clients come
-//! and go on their [`nodes`], write ([`session`], [`requests`]) and meet troubles, which change
-//! what is [promised](promises), and in the end compares everything with what lies on the volumes
-//! ([`final_check`], [`content`]).
+//! content is compared with the volumes ([`final_check`], [`content`]).
 //!
 //! Some seeds have another array on the same nodes ([`guest`]), a fenced client after a takeover
 //! ([`fenced_client`]), a node that replaces a lost one ([`recovery_target`]) or a serving one

@@ -85,3 +85,10 @@ fn what_nobody_knows_keeps_nothing_else_in_doubt() {
 fn a_returning_member_with_bad_blocks_keeps_its_data() {
     passes(300_000_895);
 }
+
+/// A member was being rebuilt when its client died, and another client went on without it. Half a
+/// member has no past of its own: it is taken back by itself.
+#[test]
+fn a_member_that_was_being_rebuilt_is_no_half() {
+    passes(6_383_825);
+}

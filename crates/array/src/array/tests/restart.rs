@@ -82,7 +82,7 @@ impl World {
             device: candidate.device.clone(),
             device_sectors: candidate.device_sectors,
             superblock: candidate.superblock.ok().map(Box::new),
-            bad_blocks: candidate.bad_blocks.unwrap(),
+            bad_blocks: candidate.bad_blocks.ok(),
             readd,
             device_uuid: [9; 16],
         }));

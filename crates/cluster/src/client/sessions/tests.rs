@@ -211,8 +211,9 @@ fn facts() -> Facts {
 fn asked(purpose: Purpose, step: Step) -> Option<Message> {
     let address = "n2".to_owned();
     let peers = vec![PeerAddress { role: Role(2), address, ring: 64 }];
-    let question =
-        Question { volume: "v".to_owned(), place: Some(Role(1)), data_sector: 64, peers };
+    let volume = "v".to_owned();
+    let place = Some(Role(1));
+    let question = Question { volume, place, data_sector: 64, list: Some((24, 4096)), peers };
     message(Negotiation { purpose, step }, 9, &facts(), question)
 }
 
@@ -229,6 +230,8 @@ fn a_step_asks_where_a_node_has_to_answer() {
     let params = facts().params;
     let prepare = Message::OpenPipeline { tag: 9, role: Role(1), data_sector: 64, params };
     assert_eq!(asked(Purpose::Copy, Step::Preparing), Some(prepare));
+    let list = Message::ReadMeta { tag: 9, sector: 24, bytes: 4096 };
+    assert_eq!(asked(Purpose::Absent, Step::Listing), Some(list));
     let empty = Message::TrimJournal { tag: 9, mark: facts().mark, all: true };
     assert_eq!(asked(Purpose::Return, Step::Emptying), Some(empty));
 }

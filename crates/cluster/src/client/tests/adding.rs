@@ -3,7 +3,6 @@
 use super::departed::{sent, tell};
 use super::*;
 use braid_array::action::{Command, CommandId, NewMember};
-use braid_array::format::BadBlocks;
 
 /// Has the members' nodes answer, and the witness, which is this node; what comes besides.
 fn run_with_witness(client: &mut Client, node: NodeId) -> Vec<Action> {

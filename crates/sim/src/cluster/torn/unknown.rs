@@ -25,12 +25,12 @@ struct Write {
 /// Blocks that may be I/O errors. Wrong content is never excused.
 ///
 /// After a loss of power under writes parities may not fit: the slice is *torn* until a resync with
-/// all members has ended, or one write to all of it is durable. A block of a torn slice may be an
-/// error as long as its member is away. When the member comes back, or a replacement takes its
-/// role, the block may stay an error: it is *unknown*. Exceptions are blocks with a durable write
-/// since, and a member with a complete content that is the only one away. A durable write makes a
-/// block known again. (Where records were stored when the client began, an absent member may lack
-/// its part of them, so its content does not count.)
+/// all members has ended while all of its blocks are known, or one write to all of it is durable. A
+/// block of a torn slice may be an error as long as its member is away. When the member comes back,
+/// or a replacement takes its role, the block may stay an error: it is *unknown*. Exceptions are
+/// blocks with a durable write since, and a member with a complete content that is the only one
+/// away. A durable write makes a block known again. (Where records were stored when the client
+/// began, an absent member may lack its part of them, so its content does not count.)
 ///
 /// The object is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
 /// [`flushed`](Self::flushed)), of a [loss](Self::power_lost), of clients that
@@ -168,10 +168,12 @@ impl Unknown {
         }
     }
 
-    /// A resync has ended that had all it needed.
+    /// Handles the end of a complete resync. Slices with unknown blocks stay torn.
     pub(super) fn resynced(&mut self) {
         if self.away.is_empty() {
-            self.torn.clear();
+            let unknown: BTreeSet<_> =
+                self.unknown.iter().map(|&block| self.slice(block)).collect();
+            self.torn.retain(|slice| unknown.contains(slice));
         }
     }
 
