@@ -10,7 +10,7 @@ use super::session::{Session, VOLUME};
 use crate::fault::Mutation;
 use crate::report::Failure;
 
-/// Patience for absent nodes. Tests find them sooner, and give them the writes they missed.
+/// Limit of waiting for an absent node: the client finds it sooner, and gives it the missed writes.
 const PATIENCE_MILLIS: u64 = 60_000;
 
 impl Cluster {

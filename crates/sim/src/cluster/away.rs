@@ -1,4 +1,5 @@
-//! An array with more nodes absent than it can do without. They come back while its programs wait.
+//! An array with more nodes absent than it can do without. The nodes come back while its programs
+//! wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

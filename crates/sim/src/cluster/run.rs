@@ -126,7 +126,7 @@ fn run(session: &mut Session) -> Result<(), Failure> {
     reckon(session)
 }
 
-/// Runs short-lived clients in some seeds.
+/// Runs short-lived clients at times.
 fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
     if !session.cluster.scenario.replaces && session.cluster.rng.percent(30) {
         session.short_lived_clients(true)
@@ -358,8 +358,8 @@ fn power_cut(session: &mut Session) {
 }
 
 /// Cuts the power of all processes; not all nodes come back. Without journals, the content of the
-/// absent nodes for unfinished writes is unknown. A client may serve only if nothing was being
-/// written.
+/// absent nodes for unfinished writes is unknown. An unforced client serves only if nothing was
+/// being written.
 fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
     let gone = session.cluster.more_losses(&session.promises.lost);

@@ -35,7 +35,7 @@ impl Session {
         self.spare = Some(self.cluster.offer_as(self.client, SPARE));
     }
 
-    /// Handles the answer to the command. The commander then writes the superblock of the spare.
+    /// Handles the answer to the command, and writes the superblock of the spare in its issuer's place.
     pub(super) fn spare_added(&mut self, ok: bool) {
         let Some(spare) = self.spare else { return };
         let status = self.cluster.status_of(self.client);

@@ -84,8 +84,8 @@ fn placed(found: &[Recovered]) -> impl Iterator<Item = &Placed> {
     found.iter().chain(legs).flat_map(|one| one.roles.iter().flatten())
 }
 
-/// Returns the members, as partitions of disks where the best hypothesis has them there; `None` if it
-/// has no member in a partition.
+/// Returns the members, as partitions of disks where the best hypothesis has them there; `None` if
+/// it has no member in a partition.
 fn partitions(disks: &[MemberFile], found: &[Recovered]) -> Option<Area> {
     let best = &found[..found.len().min(1)];
     let names = disks.iter().map(|device| {
