@@ -35,7 +35,8 @@ impl Session {
         self.spare = Some(self.cluster.offer_as(self.client, SPARE));
     }
 
-    /// Handles the answer to the command, and writes the superblock of the spare in its issuer's place.
+    /// Handles the answer to the command, and writes the superblock of the spare, as its issuer
+    /// would.
     pub(super) fn spare_added(&mut self, ok: bool) {
         let Some(spare) = self.spare else { return };
         let status = self.cluster.status_of(self.client);

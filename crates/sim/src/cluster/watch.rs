@@ -58,8 +58,8 @@ pub struct Watch {
     clients: BTreeSet<usize>,
     /// By process, session and position.
     open: BTreeMap<(usize, u64, Position), Set>,
-    /// Slice-sets relayed by nodes, by process, session and position. Some never arrive: a node that
-    /// was frozen sends to a node that has hung up.
+    /// Slice-sets relayed by nodes, by process, session and position. Some never arrive: a
+    /// node that was frozen sends to a node that has hung up.
     relayed: BTreeMap<(usize, u64, Position), Set>,
     /// By process.
     sent: BTreeMap<usize, Sent>,
