@@ -14,7 +14,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .PHONY: help demo test ci release setup test-rxe sim mutants soak model survive fuzz
 .PHONY: bench bench-quick bench-full bench-parity bench-fabric bench-cluster
-.PHONY: bench-engine bench-policies install deb static book reference
+.PHONY: bench-engine bench-policies install deb static book reference map
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -52,6 +52,9 @@ book: ## the documentation as a web site, target/book/index.html
 
 reference: ## docs/commands.md, from the definitions of the arguments
 	BRAID_WRITE_REFERENCE=1 cargo test -q -p braid-cli --lib reference
+
+map: ## docs/map.md, from the first sentences of the modules
+	BRAID_WRITE_MAP=1 cargo test -q -p braid-tidy --test tidy map
 
 setup: ## install the Debian packages that are missing (as root; otherwise say which)
 	@scripts/setup.sh test bench

@@ -1,5 +1,5 @@
-//! Style as a test: the direction of dependencies, sizes, paths, and that the map names every
-//! module. Each test collects all its findings before it fails, as `file:line: what`.
+//! Style as a test: the direction of dependencies, sizes, paths, sentences, and the map of modules.
+//! Each test collects all its findings before it fails, as `file:line: what`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,7 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod circles;
+mod english;
 mod features;
+mod map;
 mod pages;
 mod types;
 
@@ -299,30 +301,6 @@ fn unsafe_only_in_parity_and_host() {
     report(&findings);
 }
 
-/// ARCHITECTURE.md has a section for each crate, with the crate's name in backquotes in the
-/// heading, and in it each module directly below `src` in backquotes.
-#[test]
-fn the_map_names_every_module() {
-    let map = read(&root().join("ARCHITECTURE.md"));
-    let mut findings = Vec::new();
-    for directory in children(&root().join("crates")) {
-        let name = stem(&directory);
-        let section = section(&map, &name);
-        if section.is_empty() {
-            findings.push(format!("ARCHITECTURE.md: no section for `{name}`"));
-        }
-        for module in children(&directory.join("src")).iter().map(|path| stem(path)) {
-            let entry = ["lib", "main"].contains(&module.as_str());
-            let spellings =
-                [format!("`{module}`"), format!("`{module}.rs`"), format!("`{module}/`")];
-            if !entry && !spellings.iter().any(|spelling| section.contains(spelling)) {
-                findings.push(format!("ARCHITECTURE.md: `{name}` has no line for `{module}`"));
-            }
-        }
-    }
-    report(&findings);
-}
-
 #[test]
 fn the_measures_measure() {
     let function = "fn f() {\n    a();\n\n    // why\n    b();\n}\n\nfn g() {}\n";
@@ -338,7 +316,6 @@ fn the_measures_measure() {
     );
     assert_eq!(line("let (a, b) = f(x, y);\nlet (a, b) = (x, y) else {\n"), [0; 0]);
     assert_eq!(line("a.filter(|_| b)\n(0..9).filter(|_| b)\nmatch a {\n    true => b,\n"), [1, 4]);
-    assert_eq!(section("# x\n## `a`: one\n- `m`\n## `b`\n- `n`\n", "a"), "- `m`\n");
 }
 
 /// Each rule that can be switched off is told of, and each one told of can be switched off.
@@ -495,21 +472,4 @@ fn dependencies(manifest: &str) -> Vec<(String, String)> {
         }
     }
     found
-}
-
-/// The part of a Markdown text below the heading that has `name` in backquotes.
-fn section<'a>(text: &'a str, name: &str) -> &'a str {
-    let mut offset = 0;
-    let mut start = None;
-    for line in text.split_inclusive('\n') {
-        if line.starts_with('#') {
-            match start {
-                None if line.contains(&format!("`{name}`")) => start = Some(offset + line.len()),
-                None => {}
-                Some(start) => return &text[start..offset],
-            }
-        }
-        offset += line.len();
-    }
-    start.map_or("", |start| &text[start..])
 }

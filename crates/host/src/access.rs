@@ -1,4 +1,4 @@
-//! Who may open what an export makes: a socket, or the file of a mount.
+//! Access to a socket or a file that an export makes.
 
 use std::fmt;
 
@@ -16,8 +16,8 @@ struct Named {
     id: u32,
 }
 
-/// The mode, owner and group that a socket or file is to have. What is not said is as for any file
-/// of the process, and nobody else may open it.
+/// The mode, owner and group that a socket or file is to have. Unset values are as for any file of
+/// the process, and only its user has access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     mode: Option<u32>,
@@ -25,7 +25,7 @@ pub struct Access {
     group: Option<Named>,
 }
 
-/// Why an option cannot be meant.
+/// Reason for which an option makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unmeant {
     pub(crate) reason: String,
@@ -54,7 +54,7 @@ impl Access {
         }
     }
 
-    /// The mode. Who names a group means it to come in.
+    /// Returns the mode. With a group and no mode, the group has access.
     pub(crate) fn mode(&self) -> u32 {
         let usual = if self.group.is_some() { WITH_GROUP } else { OWNER_ALONE };
         self.mode.unwrap_or(usual)
@@ -70,7 +70,7 @@ impl Access {
         self.group.as_ref().map(|group| group.id)
     }
 
-    /// Is it for others than the user of this process?
+    /// Returns whether it is set otherwise than for the user of this process alone.
     pub(crate) fn is_for_others(&self) -> bool {
         *self != Self::default()
     }
@@ -92,8 +92,8 @@ impl fmt::Display for Access {
     }
 }
 
-/// Of an export as it is written: what stands before the first comma, in which two stand for one,
-/// and the options after it.
+/// Splits the text of an export at the first single comma into the part before it, in which two
+/// commas stand for one, and the options after it.
 pub(crate) fn split(text: &str) -> (String, Vec<&str>) {
     let mut place = String::new();
     let mut rest = text;

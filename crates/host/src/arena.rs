@@ -1,17 +1,16 @@
 //! The arena: one aligned mapping in which all user bytes live. The front belongs to the machine
-//! (its scratch), then comes a stretch of zeroes to write from, then what is handed out as request
-//! buffers, then what clients have of their own, then where requests of FUSE mounts land, and at
-//! the end a little for the fabric where there is one. Behind it are addresses at which memory of
-//! others can be mapped.
+//! (its scratch). Behind it come zeroes to write from, request buffers, the clients' own blocks,
+//! landings for requests of FUSE mounts, and at the end some memory for the fabric where there is
+//! one. Behind it are addresses at which memory of others can be mapped.
 //!
-//! Every range has one holder at a time: whoever allocated it, then the machine or the kernel
-//! while a request or an I/O names it. All access goes through that rule; the borrow checker
-//! cannot see it because the kernel is one of the holders.
+//! Every range has one holder at a time: the allocating part first, then the machine or the kernel
+//! while a request or an I/O names it. All access goes through that rule; the borrow checker cannot
+//! see it because the kernel is one of the holders.
 //!
-//! Memory is shared so that nobody can take it from the others. Each client has a block of its own,
-//! in which any request fits, and what is common is given to a client only as long as four times
-//! as much as it has is left. So one client alone gets a fifth, many get less each, and there is
-//! always some left for who comes next; and with nothing left, everyone still has their block.
+//! Memory is shared so that no client can take it from the others. Each client has a block of its
+//! own, in which any request fits. The common pool gives a client more only while four times the
+//! client's share stays free. So one client alone gets a fifth, many get less each, and some is
+//! always left for a new client; with nothing left, each client still has its block.
 
 mod memory;
 mod pool;
@@ -31,29 +30,29 @@ use pool::{BLOCK_BYTES, Pool};
 pub(crate) use window::Window;
 
 const FABRIC_BYTES: u32 = 4 << 20;
-/// For as many connections as 200 arrays over as many nodes as suit have, and more: of that, too,
-/// only what is used is there.
+/// Memory of the fabric for as many connections as 200 arrays over as many nodes as suit have, and
+/// more. Only used pages are resident.
 const LEAN_FABRIC_BYTES: u32 = 32 << 20;
 
 /// Clients that use the array at the same time.
 pub(crate) const MAX_CLIENTS: u16 = 64;
-/// What a connection receives into. Larger ones would copy more of large writes, smaller ones batch
-/// less.
+/// Size of a connection's receive buffer. Larger ones would copy more of large writes, smaller ones
+/// batch less.
 pub(crate) const INPUT_BYTES: u32 = 64 << 10;
 /// For so many connections, those that are coming and going included, if all have TLS: that has
 /// one more.
 const INPUTS: u64 = 192;
-/// What a mount has for its requests to land in, a MiB each: no more of its writes are under way,
-/// those included that may come at any moment.
+/// Number of receive buffers that a mount has for its requests, a MiB each. Writes in flight are
+/// limited to that number, which includes those that may arrive at any moment.
 pub(crate) const LANDINGS: u32 = 40;
 /// All mounts together are so many clients, beside the others.
 const MOUNTS_HOLDERS: u16 = 2;
-/// How many times more than a client has must be left of what is common.
+/// The common pool serves a client only while this many times the client's share stays free.
 const LEFT: u64 = 4;
-/// With less than this part left, what is common is short.
+/// The common pool is short when less than one part in so many is free.
 const SHORT: u64 = 8;
 
-/// The memory and who holds which part of it.
+/// The memory, and the holder of each range.
 #[derive(Debug)]
 pub struct Arena {
     memory: Arc<Memory>,
@@ -64,19 +63,19 @@ pub struct Arena {
     free_homes: Vec<u16>,
     inputs: Pool,
     landings: Pool,
-    /// Somebody got nothing while what is common was short.
+    /// An allocation got nothing of the common pool while that was short.
     missed: bool,
     fabric: Buf,
-    /// Stands in for buffers of requests that I/O which nobody waits for may still use.
+    /// Replacements for request buffers that abandoned I/O may still use.
     spare: Pool,
-    /// What that I/O may still use, which buffers were given back meanwhile, and which buffer of
-    /// the spare pool stands for which other.
+    /// Buffers that abandoned I/O may still use. `parked` lists those given back meanwhile, and
+    /// `stand_ins` the buffer of the spare pool that replaces each.
     lent: Vec<(IoId, Buf)>,
     parked: Vec<Buf>,
     stand_ins: Vec<(Buf, Buf)>,
 }
 
-/// What an arena is made for.
+/// Sizes from which an arena is made.
 struct Parts {
     scratch_bytes: u64,
     request_bytes: u64,
@@ -86,7 +85,7 @@ struct Parts {
     lean: bool,
 }
 
-/// A client's part: a block of its own, and what it has of what is common.
+/// A client's memory: a block of its own, and its share of the common pool.
 #[derive(Debug)]
 pub(crate) struct Holder {
     home: u16,
@@ -94,7 +93,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// What it has of what is common.
+    /// Returns the bytes that it holds of the common pool.
     pub(crate) const fn common_bytes(&self) -> u64 {
         self.common_bytes
     }
@@ -118,7 +117,8 @@ impl Arena {
         Self::for_exports(scratch_bytes, request_bytes, 0, true)
     }
 
-    /// As `new`, or `for_fabric` where there is one, with room for what comes over so many mounts.
+    /// Creates an arena as `new` does, or as `for_fabric` where there is one, with landings for so
+    /// many mounts.
     ///
     /// # Errors
     /// When the address space cannot be had.
@@ -147,7 +147,8 @@ impl Arena {
         Self::with(Parts { scratch_bytes, request_bytes, clients, landings, fabric_bytes, lean })
     }
 
-    /// As `for_node`, with more addresses for the machine than memory: only what it uses is there.
+    /// Creates an arena as `for_node` does, with more addresses for the machine than memory: only
+    /// used pages are resident.
     ///
     /// # Errors
     /// When the address space cannot be had.
@@ -220,12 +221,13 @@ impl Arena {
         &self.memory
     }
 
-    /// Zeroes to write from; nobody ever writes here.
+    /// Returns zeroes to write from. They are never written to.
     pub(crate) const fn zeroes(&self) -> Buf {
         self.zeroes
     }
 
-    /// What a fabric works with. Without room for one when the arena was not made for it.
+    /// Returns the memory that a fabric works with. The fabric's own range is empty if the arena
+    /// was not made for one.
     pub(crate) fn place(&self) -> Place {
         Place { memory: Arc::clone(&self.memory), own: self.fabric }
     }
@@ -296,7 +298,7 @@ impl Arena {
         Some(other)
     }
 
-    /// I/O that nobody waits for may use this until it is answered.
+    /// Lends a buffer to abandoned I/O until that is answered.
     pub(crate) fn lend(&mut self, io: IoId, buf: Buf) {
         self.lent.push((io, buf));
     }
@@ -312,12 +314,12 @@ impl Arena {
         }
     }
 
-    /// Whether I/O that nobody waits for may still use a part of this.
+    /// Returns whether abandoned I/O may still use a part of this.
     pub(crate) fn is_lent(&self, buf: Buf) -> bool {
         self.lent.iter().any(|(_, lent)| lent.overlaps(buf))
     }
 
-    /// Whether I/O that nobody waits for may still use something.
+    /// Returns whether abandoned I/O may still use any buffer.
     pub(crate) const fn has_lent(&self) -> bool {
         !self.lent.is_empty()
     }
@@ -340,30 +342,32 @@ impl Arena {
         pool.expect("a buffer is from a pool").release(buf.offset);
     }
 
-    /// Whether somebody got nothing of what is common since the last call, because it is short.
+    /// Returns whether, since the last call, a client got nothing of the common pool while that was
+    /// short.
     pub(crate) const fn was_short(&mut self) -> bool {
         std::mem::replace(&mut self.missed, false)
     }
 
-    /// Tells which pieces nobody has used since the last call, but for the machine's. True when
-    /// there may be others next time.
+    /// Calls `cold` with each piece that was not used since the last call, except the machine's.
+    /// Returns true when there may be others next time.
     pub(crate) fn cool(&mut self, mut cold: impl FnMut(Piece)) -> bool {
         let Self { common, homes, inputs, landings, spare, .. } = self;
         let pools = [common, inputs, landings, spare].into_iter().chain(homes);
         pools.fold(false, |more, pool| pool.cool(&mut cold) | more)
     }
 
-    /// What lies between the machine's part and what is handed out: nothing but zeroes.
+    /// Returns the range between the machine's part and the buffers that are handed out. It
+    /// contains only zeroes.
     pub(crate) fn beyond_machine(&self) -> Range<u64> {
         self.scratch.bytes..self.zeroes.offset + u64::from(self.zeroes.len)
     }
 
-    /// What a connection receives into; `None` when there are too many.
+    /// Allocates a connection's receive buffer; `None` when there are too many.
     pub(crate) fn allocate_input(&mut self) -> Option<Buf> {
         self.inputs.allocate(INPUT_BYTES)
     }
 
-    /// Takes back what `allocate_input` gave.
+    /// Takes back a buffer of `allocate_input`.
     pub(crate) fn release_input(&mut self, input: Buf) {
         self.inputs.release(input.offset);
     }
@@ -380,7 +384,7 @@ impl Arena {
         self.landings.range()
     }
 
-    /// Takes back what `allocate_landing` gave.
+    /// Takes back a buffer of `allocate_landing`.
     pub(crate) fn release_landing(&mut self, landing: Buf) {
         self.give_back(landing);
     }
@@ -446,7 +450,7 @@ mod tests {
         assert!(again.iter().all(|landing| arena.landings().contains(&landing.offset)));
     }
 
-    /// Everything a client can get in pieces of this length.
+    /// Allocates all that a client can get in pieces of this length.
     fn take_all(arena: &mut Arena, holder: &mut Holder, len: u32) -> Vec<Buf> {
         std::iter::from_fn(|| arena.allocate(holder, len)).collect()
     }

@@ -1,6 +1,6 @@
 //! Commands to a running array: a Unix socket in the run directory, one for each array.
 //!
-//! Whoever may connect may do everything, so the socket is its owner's alone.
+//! A user that may connect may do everything, so only the owner has access to the socket.
 
 use std::io::{self, BufRead, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -34,13 +34,13 @@ pub use news::News;
 pub use served::{ExportChange, Served, Shown, StopRequest, Told, Wanted};
 pub use server::{Server, say_ended, say_upgraded};
 
-/// Why nobody listens on a socket.
+/// Reason for which a socket is not listened on.
 #[derive(Debug)]
 pub(crate) enum ListenError {
-    /// It cannot be made. `AddrInUse`: somebody listens there. `TimedOut`: somebody holds the lock
-    /// of the run directory.
+    /// Creating it failed. `AddrInUse`: another process listens there. `TimedOut`: another process
+    /// holds the lock of the run directory.
     Socket(io::Error),
-    /// It cannot be given its owner or group.
+    /// Setting its owner or group failed.
     Owner(io::Error),
 }
 
@@ -57,8 +57,8 @@ impl From<Errno> for ListenError {
 }
 
 /// Listens on a Unix socket that may be connected to as `access` says, by its owner alone as a
-/// rule. The socket file of a process that died is replaced. Who serves from the same run directory
-/// waits meanwhile, wherever the socket is.
+/// rule. The socket file of a process that died is replaced. Others that start serving from the
+/// same run directory wait meanwhile, wherever the socket is.
 ///
 /// # Errors
 /// [`ListenError`].
@@ -100,16 +100,16 @@ pub(crate) fn listen(
     Ok((socket, file))
 }
 
-/// The file of a socket that is listened on; removed when this goes, unless somebody else's has
-/// taken its place.
+/// Socket file of a listening socket; removed on drop, unless another process's file has taken its
+/// place.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Which file that is; `None` where there is none.
+    /// Device and inode of that file; `None` where there is none.
     made: Option<(u64, u64)>,
     /// The socket, to be handed over.
     listener: UnixListener,
-    /// It was handed over to this program.
+    /// Inherited from the previous program.
     inherited: bool,
 }
 
@@ -123,7 +123,7 @@ impl SocketFile {
         Ok(Self { path: path.to_owned(), made, listener, inherited: false })
     }
 
-    /// Is the socket the next program's still, or that of the one before this one?
+    /// Returns whether the previous program may still get the socket back.
     pub(crate) fn is_on_loan(&self) -> bool {
         self.inherited && handover::is_pending()
     }
@@ -150,10 +150,10 @@ fn file_number(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
-/// How long to wait where nobody can be expected to be slow.
+/// Timeout where no process can be expected to be slow.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// Removes a socket file that nobody listens on. Is the path free then, rather than listened on?
+/// Removes a socket file that is not listened on. Returns whether the path is free then.
 fn remove_stale(path: &Path) -> io::Result<bool> {
     match connect(path, MOMENT) {
         Ok(_) => Ok(false),
@@ -170,7 +170,8 @@ fn remove_stale(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Does a process listen on this array's socket, as far as can be told? Removes the file when not.
+/// Returns whether a process listens on this array's socket, as far as can be told. Removes the
+/// file if not.
 fn is_running(run_dir: &Path, name: &str) -> bool {
     let path = socket_path(run_dir, name);
     match connect(&path, MOMENT) {

@@ -1,8 +1,8 @@
-//! Leaving the terminal: the command starts itself again in a session of its own, and returns
-//! when the new process serves or has failed.
+//! Leaving the terminal: the command starts itself again in a session of its own, and returns when
+//! the new process serves or has failed.
 //!
-//! Until it serves the new process keeps stdout and stderr, so what goes wrong is said where it
-//! was asked for. Its stdin is a socket to the first process, on which it says that it is ready.
+//! Until it serves, the new process keeps stdout and stderr, so errors appear on the user's
+//! terminal. Its stdin is a socket to the first process, on which it says that it is ready.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -17,15 +17,15 @@ const VARIABLE: &str = "BRAID_DAEMON";
 
 const READY: &[u8] = b"ready";
 
-/// How the second process began.
+/// Result of starting the second process.
 #[derive(Debug)]
 pub enum Started {
-    /// It serves.
+    /// Serving.
     Serving {
         /// Its process id.
         pid: u32,
     },
-    /// It ended, and has said why on stderr.
+    /// Ended, with the reason written to stderr.
     Ended(ExitStatus),
 }
 
@@ -62,7 +62,8 @@ fn start_command(mut command: Command) -> io::Result<Started> {
 pub struct Daemon(());
 
 impl Daemon {
-    /// Is this the second process? Then it has a session of its own from here on.
+    /// Returns the daemon if this is the second process, which has a session of its own from here
+    /// on.
     #[must_use]
     pub fn adopt() -> Option<Self> {
         std::env::var_os(VARIABLE)?;

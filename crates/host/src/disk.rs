@@ -1,8 +1,8 @@
-//! Which piece of hardware a block device is: what stands on its label, and where it is plugged in.
+//! Hardware of a block device: the data on its label, and the place where it is plugged in.
 //!
 //! All of it is read in sysfs (the kernel's ABI documents sysfs-block, sysfs-bus-scsi and
 //! sysfs-class-enclosure; `drivers/nvme/host/sysfs.c`). A partition is on the disk that it is a
-//! part of; what is made of several disks (md, device mapper, loop) has no label.
+//! part of; a device made of several disks (md, device mapper, loop) has no label.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::sysfs::BlockDevice;
 /// The serial number's page of vital product data: four bytes, then the number (SPC-4, 7.8.15).
 const SERIAL_PAGE_HEAD_BYTES: usize = 4;
 
-/// What is known of a disk; each where its driver tells.
+/// Description of a disk, with the fields that its driver supplies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     /// As it is called now: `sda`.
@@ -39,15 +39,16 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The disk that a block device is, or is on. None of a file, and of what has no label. Only
-    /// what is in `/dev` is looked at: a file may lie where even that never ends.
+    /// The disk that a block device is, or is on. `None` for a file, and for a disk without a
+    /// label. Only paths in `/dev` are looked up: others may lie on a file system that never
+    /// answers.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         path.starts_with("/dev").then_some(())?;
         Self::at(&whole_disk(path)?)
     }
 
-    /// What its directory in sysfs tells.
+    /// Reads the description from the disk's directory in sysfs.
     fn at(place: &Path) -> Option<Self> {
         let hardware = place.join("device");
         let word = |path: &Path| {
@@ -74,7 +75,7 @@ impl Disk {
         has_label.then_some(disk)
     }
 
-    /// What stands on its label, and where it is, in a line.
+    /// Returns the data on its label and its place, in a line.
     #[must_use]
     pub fn label(&self) -> String {
         let serial = self.serial.as_ref().map(|serial| format!("serial {serial}"));
@@ -84,9 +85,9 @@ impl Disk {
     }
 }
 
-/// Has udev looked at a block device, and made its names (`/dev/disk/by-id`)? It does not while
-/// somebody has the device locked (<https://systemd.io/BLOCK_DEVICE_LOCKING>). True for files, and
-/// where there is no udev.
+/// Returns whether udev has looked at a block device and made its names (`/dev/disk/by-id`). While
+/// the device is locked, udev does not look (<https://systemd.io/BLOCK_DEVICE_LOCKING>). True for
+/// files, and where there is no udev.
 #[must_use]
 pub fn is_named(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return true };
@@ -128,7 +129,7 @@ fn serial_page(path: &Path) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// What a device says, without what would disturb a terminal or a table.
+/// Removes characters from a device's text that would disturb a terminal or a table.
 fn printable(bytes: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(bytes)
         .chars()
@@ -137,13 +138,13 @@ fn printable(bytes: &[u8]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The disks of an array's members as they were found first: one that is gone is known still, and
-/// nobody waits for one that hangs.
+/// Disks of an array's members, as they were found first. Lost disks stay known, and a disk that
+/// hangs delays nothing.
 #[derive(Debug, Default)]
 pub struct Disks(Mutex<BTreeMap<String, Option<Disk>>>);
 
 impl Disks {
-    /// Those of the members that an array has now.
+    /// Returns the disks of the members that an array has now.
     #[must_use]
     pub fn of_members(array: &Status) -> Self {
         let disks = Self::default();
@@ -151,7 +152,7 @@ impl Disks {
         disks
     }
 
-    /// Those of an array's members, by the path that a member has.
+    /// Returns the disks of an array's members, by the path of the member.
     pub fn of(&self, array: &Status) -> BTreeMap<String, Disk> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! The thread-safe way into the engine for what does not live on its ring: the control socket, and
-//! who reads an array without serving it. The engine drains the channel when the eventfd in its
-//! ring fires.
+//! Submission queue: the thread-safe way into the engine for parts outside its ring, such as the
+//! control socket and readers of an array that is not served. The engine drains the channel when
+//! the eventfd in its ring fires.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use braid_array::figures::Figures;
 /// Called once, on the engine's thread, with the answer; must not block.
 pub type Done<T> = Box<dyn FnOnce(T) + Send>;
 
-/// What can be asked through the door. Of a machine that serves no requests, only `Command`,
-/// `Clients` and `Figures` are answered; `done` of another is dropped. Offsets and lengths are
-/// bytes and multiples of the array's block size, of any length: the engine splits them.
+/// A message to the engine. A machine that serves no requests answers only `Command`, `Clients` and
+/// `Figures`; `done` of another is dropped. Offsets and lengths are bytes and multiples of the
+/// array's block size, of any length: the engine splits them.
 pub enum Message {
     /// Read.
     Read {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes to read.
         len: u32,
         /// Gets the bytes.
         done: Done<Result<Vec<u8>, RequestError>>,
@@ -35,7 +35,7 @@ pub enum Message {
     Write {
         /// First byte.
         offset: u64,
-        /// What; the engine copies it into its arena.
+        /// Data; the engine copies them into its arena.
         data: Vec<u8>,
         /// Durable before it is answered.
         fua: bool,
@@ -46,7 +46,7 @@ pub enum Message {
     WriteZeroes {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes of the range.
         len: u64,
         /// Members may give the space back.
         unmap: bool,
@@ -57,7 +57,7 @@ pub enum Message {
     Discard {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes of the range.
         len: u64,
         /// Told when it is done.
         done: Done<Result<(), RequestError>>,
@@ -70,7 +70,7 @@ pub enum Message {
     /// An administrator's command. With `Command::Add` comes the opened device; the engine puts it
     /// into its table and fills in the member id before the machine sees the command.
     Command {
-        /// What.
+        /// The command.
         command: Command,
         /// The device that goes with `Add`.
         device: Option<MemberFile>,
@@ -82,17 +82,17 @@ pub enum Message {
         /// Gets it.
         done: Done<Status>,
     },
-    /// How the connections to nodes are protected; nobody answers where there are none.
+    /// Report the protection of the connections to nodes; not answered where there are none.
     Protection {
         /// Gets it.
         done: Done<Protection>,
     },
     /// The clients of the exports that the engine serves itself.
     Clients {
-        /// Gets who they are.
+        /// Gets the users.
         done: Done<Vec<User>>,
     },
-    /// What was asked of the array and of its members so far.
+    /// Report the counters of requests to the array and its members so far.
     Figures {
         /// Gets it.
         done: Done<Figures>,
@@ -107,7 +107,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// A door that sends into `sender` and then signals `wake`, an eventfd.
+    /// Creates the sending side: messages go into `sender`, and `wake`, an eventfd, is then
+    /// signalled.
     #[must_use]
     pub const fn new(sender: Sender<Message>, wake: Arc<OwnedFd>) -> Self {
         Self { sender, wake }
@@ -145,13 +146,14 @@ impl Door {
         self.call(|done| Message::Status { done })
     }
 
-    /// What was asked of the array and of its members so far. `None` when the engine has ended.
+    /// Returns the counters of requests to the array and its members so far. `None` when the engine
+    /// has ended.
     #[must_use]
     pub fn figures(&self) -> Option<Figures> {
         self.call(|done| Message::Figures { done })
     }
 
-    /// How the connections to nodes are protected. `None` where there are none.
+    /// Returns the protection of the connections to nodes. `None` where there are none.
     #[must_use]
     pub fn protection(&self) -> Option<Protection> {
         self.call(|done| Message::Protection { done })

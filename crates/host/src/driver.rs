@@ -1,5 +1,5 @@
-//! What the engine asks of the kernel, and the one type behind which either an io_uring or, where
-//! that is not to be had, a few threads carry it out. Nothing else in the engine knows which.
+//! The engine's interface to the kernel: one type, backed by an io_uring or, without one, by a few
+//! threads. Nothing else in the engine knows the difference.
 //!
 //! Memory handed to the kernel is either a range of the arena or owned by the operation until it
 //! completes; descriptors are kept open by the operation. So a member or a connection may be
@@ -37,7 +37,7 @@ pub(crate) enum Op {
     Allocate { file: Arc<LockedFile>, mode: i32, offset: u64, len: u64 },
     /// Take one connection.
     Accept { socket: Arc<OwnedFd> },
-    /// Receive what is there, at least a byte: into the first buffer, then into the second.
+    /// Receive available data, at least a byte: into the first buffer, then into the second.
     Receive { socket: Arc<OwnedFd>, bufs: [Buf; 2] },
     /// Send all of a message that was not sent by now.
     Send { socket: Arc<OwnedFd>, message: Box<Outgoing>, sent: u64 },
@@ -66,8 +66,8 @@ impl Op {
     }
 }
 
-/// How an operation ended. A read or write of a file may have moved less than was asked for; it is
-/// for the caller to go on. Interrupted calls have been made again.
+/// Result of an operation. A read or write of a file may have moved less than was asked for; the
+/// caller then continues it. Interrupted calls have been made again.
 #[derive(Debug)]
 pub(crate) struct Completion<T> {
     pub(crate) token: T,
@@ -97,7 +97,7 @@ enum Part {
 }
 
 impl Outgoing {
-    /// Appends a range of the arena after what `bytes` holds by now.
+    /// Appends a range of the arena after the present content of `bytes`.
     pub(crate) fn push(&mut self, buf: Buf) {
         self.cover();
         self.parts.push(Part::Arena(buf));
@@ -144,7 +144,7 @@ impl Outgoing {
         (self.covered, self.total) = (0, 0);
     }
 
-    /// Fills `list` with what is left after `sent` bytes, at most IOV_MAX pieces. Call it on the
+    /// Fills `list` with the rest after `sent` bytes, at most IOV_MAX pieces. Call it on the
     /// finished message only: the pieces point into `bytes`.
     pub(crate) fn fill(&mut self, memory: &Memory, sent: u64, list: &mut Vec<libc::iovec>) {
         const IOV_MAX: usize = 1024;
@@ -167,7 +167,8 @@ impl Outgoing {
         }
     }
 
-    /// Shows all bytes of the message, piece by piece. Nobody may be writing to its buffers.
+    /// Shows all bytes of the message, piece by piece. No other thread may write to its buffers
+    /// meanwhile.
     pub(crate) fn each(&mut self, memory: &Memory, mut show: impl FnMut(&[u8])) {
         self.cover();
         for part in &self.parts {
@@ -224,7 +225,7 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
-    /// Carries an operation on a file out, in this call. For files that make nobody wait.
+    /// Carries an operation on a file out, in this call. Only for files that never wait.
     pub(crate) fn carry_out(&self, op: &Op) -> Result<u32, Errno> {
         file::carry_out(self.memory(), op)
     }
@@ -237,8 +238,8 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
-    /// Sends a message on a socket, in this call if that needs no waiting: then this is how it
-    /// ended. What has to wait is started as a `Send`.
+    /// Sends a message on a socket. Returns the completion if sending needs no waiting; otherwise
+    /// starts the rest as a `Send`.
     pub(crate) fn send(
         &mut self,
         token: T,
@@ -268,8 +269,8 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
-    /// Starts what is queued, waits for a completion or the timeout, and appends all completions
-    /// there are. May return without any.
+    /// Starts queued operations, waits for a completion or the timeout, and appends all completions
+    /// there are. Returns without any in some cases, such as a timeout.
     ///
     /// # Errors
     /// When the kernel refuses to wait.
@@ -314,7 +315,7 @@ impl<T: Copy + PartialEq> Driver<T> {
         }
     }
 
-    /// Has an operation of such a name not completed?
+    /// Returns whether an operation with a matching name has not completed.
     pub(crate) fn is_under_way(&self, name: impl Fn(&T) -> bool) -> bool {
         match self {
             Self::Ring(ring) => ring.tokens().any(name),

@@ -39,7 +39,7 @@ use crate::member::MemberFile;
 use crate::store::Store;
 use crate::token::{ExportId, Owner, Token};
 
-/// How long clients get to take their last replies when the engine ends.
+/// Time that clients have to take their last replies when the engine ends.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Memory for requests that suits an array served to a handful of clients.
@@ -48,9 +48,9 @@ pub const REQUEST_BYTES: u64 = 64 << 20;
 /// Called with every event of the array, on the engine's thread; must not block.
 pub type EventHook = Box<dyn FnMut(&ArrayEvent) + Send>;
 
-/// The event loop of one process: a machine, its arena, what carries out its actions, exports and
-/// the door through which requests come. Made by [`new`](Self::new); exports, fabric and store are
-/// added; then [`run`](Self::run) has it until the machine has stopped.
+/// The event loop of one process: a machine, its arena, the executor of its actions, exports, and
+/// the submission queue for requests of other threads. Made by [`new`](Self::new); exports, fabric
+/// and store are added; then [`run`](Self::run) owns it until the machine has stopped.
 pub struct Engine {
     machine: AnyMachine,
     arena: Arena,
@@ -109,12 +109,12 @@ impl Engine {
         self.exports_door.clone()
     }
 
-    /// How exports reach what lies on the array in several pieces.
+    /// Returns the map from addresses behind the end of the array to scattered pieces of it.
     pub(crate) fn annexes(&self) -> Annexes {
         self.annexes.clone()
     }
 
-    /// Sets who is told of the array's events.
+    /// Sets the receiver of the array's events.
     pub fn on_event(&mut self, hook: EventHook) {
         self.hook = Some(hook);
     }
@@ -148,11 +148,11 @@ impl Engine {
         self.exports.add(export)
     }
 
-    /// Serves until a `Command::Stop` has been carried out. The one who sent it is told last, when
-    /// all files are closed.
+    /// Serves until a `Command::Stop` has been carried out. The sender of that command is told
+    /// last, when all files are closed.
     ///
     /// # Errors
-    /// When the system refuses what the loop cannot do without.
+    /// When the system refuses a resource that the loop cannot do without.
     pub fn run(self) -> io::Result<()> {
         self.run_on(Driver::new)
     }
@@ -212,11 +212,11 @@ struct Loop {
     started: std::time::Instant,
     /// The array has stopped, and this one is to be told.
     ended: Option<CommandDone>,
-    /// When to look for memory that nobody uses, if somebody has used some.
+    /// Time of the next look for unused memory, if any was used.
     cool_at: Option<Instant>,
-    /// Something happened since the last look.
+    /// Set when something was done since the last look.
     used: bool,
-    /// The door is shut.
+    /// The submission queue is closed.
     leaving: bool,
 }
 
@@ -326,7 +326,7 @@ impl Loop {
         self.core.driver.start(Token::Wake, Op::Readable { file: Arc::clone(&self.wake) });
     }
 
-    /// Does all that can be done without waiting.
+    /// Does all work that needs no waiting.
     fn work(&mut self) {
         loop {
             self.exports.iter_mut().for_each(|export| export.work(&mut self.core));
@@ -361,8 +361,8 @@ impl Loop {
         }
     }
 
-    /// Carries out what the machine asks for, then tells it what was done at once. True when there
-    /// was anything.
+    /// Carries out the machine's actions, then reports to it those done at once. Returns true when
+    /// there was any.
     fn carry_out_all(&mut self) -> bool {
         let mut any = false;
         while let Some(action) = self.machine.poll() {
@@ -378,8 +378,8 @@ impl Loop {
         any
     }
 
-    /// Memory is short: of the first export that has such a client, the one goes who has most of
-    /// it and takes nothing.
+    /// Disconnects a client, as memory is short: of the first export that has such a client, the
+    /// one that holds most memory and takes nothing.
     fn drop_client_that_waits(&mut self) {
         let Self { core, exports, .. } = self;
         let client = exports.iter_mut().find_map(|export| export.relieve(core));
@@ -450,7 +450,7 @@ impl Loop {
         }
     }
 
-    /// Tells who asked.
+    /// Gives the result of a request to its owner.
     fn completed(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let completed = self.core.completed(id, result);
         let Some((request, owner, result)) = completed else { return };
@@ -497,7 +497,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Is anything in flight that will end?
+    /// Returns whether an operation is in flight that the end must wait for.
     fn is_waited_for(&self) -> bool {
         let handed_over = self.exports.are_handed_over();
         let lasts = |token: &&Token| handed_over && matches!(token, Token::Export(..));

@@ -37,12 +37,13 @@ use crate::member::{MemberFile, identity, identity_at};
 use crate::token::Token;
 use slab::Slab;
 
-/// How an I/O ended, for the machine.
+/// Result of an I/O, for the machine.
 pub(crate) type Answer = (IoId, Result<Outcome, IoError>);
 
-/// Carries out a machine's I/O: it has the members, and what is under way on them, which may take
-/// several steps. The engine [starts](Self::start) operations, hands it the driver's completions,
-/// and takes [answers](Self::next_done) for the machine. Computations are functions beside it.
+/// Carries out a machine's I/O: owns the members, and the operations in flight on them, which may
+/// take several steps. The engine [starts](Self::start) operations, passes the driver's
+/// completions, and takes [answers](Self::next_done) for the machine. Computations are functions
+/// beside it.
 #[derive(Debug)]
 pub(crate) struct Executor {
     members: Vec<Option<Member>>,
@@ -51,10 +52,10 @@ pub(crate) struct Executor {
     backends: Backends,
     /// Reads that members' own threads have, for which their queue is looked at.
     reading: usize,
-    /// What is to be tried again, and when.
+    /// Operations to be tried again, each with its time.
     waiting: Vec<(Instant, Token)>,
-    /// I/O on members that answer at once, to be begun; how much of it this turn does itself; and
-    /// what came of that.
+    /// Operations on members that answer at once, to be begun. `budget` limits those that this turn
+    /// does itself, and `done` has their results.
     ready: Vec<usize>,
     budget: Budget,
     /// Another write is being received.
@@ -123,8 +124,8 @@ impl Executor {
         }
     }
 
-    /// Gives the members to the process that comes after this one, which has them open while this
-    /// one closes them: nobody else finds one unclaimed.
+    /// Gives the members to the next process, which has them open while this one closes them, so
+    /// that they stay claimed.
     ///
     /// # Errors
     /// When a member is not to be found any more where it was, or the system is out of descriptors.
@@ -143,7 +144,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Is another write being received? Then the engine's thread has more to do.
+    /// Notes whether another write is being received. Then the engine's thread has more to do.
     pub(crate) const fn expect_writes(&mut self, more: bool) {
         self.more_comes = more;
     }
@@ -246,7 +247,7 @@ impl Executor {
         None
     }
 
-    /// Begins what is left of a flight, at the latest in the next `next_done`.
+    /// Begins the rest of a flight, at the latest in the next `next_done`.
     fn continue_flight(&mut self, driver: &mut Driver<Token>, index: usize) {
         let flight = &self.flights[index];
         if flight.at_once {
@@ -261,7 +262,7 @@ impl Executor {
         }
     }
 
-    /// Takes in what a member's own thread has read.
+    /// Takes in the data that a member's own thread has read.
     fn take_brought(&mut self, driver: &Driver<Token>) {
         while self.reading > 0
             && let Some(Brought { index, bytes }) = self.backends.take()
@@ -279,7 +280,7 @@ impl Executor {
         }
     }
 
-    /// Does what is ready to be begun, or hands it to the driver.
+    /// Does the operations that are ready, or hands them to the driver.
     fn begin_ready(&mut self, driver: &mut Driver<Token>) {
         let Self { ready, flights, budget, more_comes, given_bytes, done, .. } = self;
         let long_of = |mapped: bool| -> u64 {
@@ -311,8 +312,8 @@ impl Executor {
         }
     }
 
-    /// Begins what waits for that and takes in what was done at once, until an answer comes of it.
-    /// The engine calls it until there is none before it waits.
+    /// Begins waiting operations and takes in those done at once, until one gives an answer. The
+    /// engine calls this before it waits, until there is no answer.
     pub(crate) fn next_done(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
         self.take_brought(driver);
         loop {
@@ -378,7 +379,7 @@ impl Executor {
         (io, result.map_err(|error| looked_into(error, &file, transfer.end())))
     }
 
-    /// The machine waits for this I/O no longer: what the kernel has of it is not continued.
+    /// Abandons an I/O: its operations in the kernel are not continued.
     pub(crate) fn abandon(&mut self, io: IoId) {
         for (_, flight) in &mut self.flights {
             flight.abandoned |= flight.io == io;
@@ -388,7 +389,7 @@ impl Executor {
         }
     }
 
-    /// How many operations are in the kernel that nobody waits for.
+    /// Returns the number of abandoned operations that are still in the kernel.
     pub(crate) fn given_up(&self) -> usize {
         let idle = |token| self.waiting.iter().any(|(_, other)| *other == token);
         let flights = self.flights.iter().filter(|(i, f)| f.abandoned && !idle(Token::Io(*i)));
@@ -401,7 +402,7 @@ impl Executor {
         self.waiting.iter().map(|(at, _)| *at).min()
     }
 
-    /// Tries again what has waited long enough; the next answer that comes of it, if one does.
+    /// Tries operations again whose pause is over. Returns the first answer, if any.
     pub(crate) fn tick(&mut self, driver: &mut Driver<Token>, now: Instant) -> Option<Answer> {
         while let Some(at) = self.waiting.iter().position(|(at, _)| *at <= now) {
             let (_, token) = self.waiting.swap_remove(at);
@@ -421,8 +422,8 @@ impl Executor {
     }
 }
 
-/// What an error says of the device once its size is known: writes behind the end of a device that
-/// has become smaller are refused as those on a full file system are.
+/// Corrects an error by the size of the device: a write behind the end of a device that has shrunk
+/// is refused as on a full file system.
 fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
     match error.kind {
         IoErrorKind::Full if size_bytes(file).is_some_and(|size| size < end) => {
@@ -432,7 +433,7 @@ fn looked_into(error: IoError, file: &LockedFile, end: u64) -> IoError {
     }
 }
 
-/// What an error says of the device: is it these sectors, or all of it?
+/// Maps an errno to the kind of error: of single sectors, or of the whole device.
 pub(crate) fn error_of(errno: Errno) -> IoError {
     let kind = match errno {
         // EREMOTEIO and EBADE are what the block layer makes of target errors.

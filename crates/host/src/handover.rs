@@ -1,10 +1,10 @@
-//! What a serving process hands over to the program that takes its place: `exec` in the same
-//! process keeps descriptors open, so clients stay connected and members stay claimed. A document
-//! in memory says what each of them is; an environment variable says where the document is.
+//! Hand-over of a serving process to the program that takes its place: `exec` in the same process
+//! keeps descriptors open, so clients stay connected and members stay claimed. A document in memory
+//! has the kind of each descriptor; an environment variable has the descriptor of the document.
 //!
-//! The program that begins assembles the array as any other, and takes what it would open from
-//! here where it is here. If it cannot serve the array, the program before it takes it back the
-//! same way.
+//! The starting program assembles the array like any other, but takes descriptors from here in
+//! place of opening them, where they are here. If it cannot serve the array, the program before it
+//! takes it back the same way.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub const VERSION: u32 = 1;
 /// The number of the document's descriptor.
 const VARIABLE: &str = "BRAID_HANDOVER";
 
-/// What a descriptor is.
+/// Kind of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
     /// A member, claimed and locked.
@@ -41,7 +41,7 @@ pub(crate) enum What {
     Socket(PathBuf),
     /// A listening socket on TCP, as the export names it.
     Tcp(String),
-    /// The device behind what is mounted there.
+    /// The device of a mount.
     Mount(PathBuf),
     /// The program that serves until now.
     Program,
@@ -55,7 +55,7 @@ struct Guest {
     /// The export, as it is named.
     at: String,
     socket: RawFd,
-    /// How far the conversation has come; only the export understands it.
+    /// Progress of the conversation; only the export understands it.
     state: Value,
 }
 
@@ -64,7 +64,7 @@ struct Document {
     version: u32,
     /// Since when requests wait: microseconds since 1970.
     since_us: u64,
-    /// What was set while the array ran.
+    /// Settings made while the array ran.
     settings: Value,
     descriptors: Vec<(What, RawFd)>,
     guests: Vec<Guest>,
@@ -74,13 +74,13 @@ struct Document {
     returned: bool,
 }
 
-/// What is about to be handed over.
+/// Descriptors and state about to be handed over.
 #[derive(Debug)]
 pub(crate) struct Handover {
     document: Document,
     /// Without which the array does not go on as it is.
     members: Vec<PathBuf>,
-    /// What the document names, in its order.
+    /// Descriptors that the document names, in its order.
     descriptors: Vec<OwnedFd>,
     sockets: Vec<OwnedFd>,
 }
@@ -107,7 +107,7 @@ impl Handover {
         Ok(handover)
     }
 
-    /// Is it a member that the array goes on with? Those that have failed are left behind.
+    /// Returns whether the array goes on with this member. Failed members are left behind.
     pub(crate) fn needs(&self, member: &Path) -> bool {
         self.members.iter().any(|known| known == member)
     }
@@ -187,7 +187,7 @@ impl Document {
     }
 }
 
-/// Does a descriptor stay open across `exec`?
+/// Sets whether a descriptor stays open across `exec`.
 fn keep(number: RawFd, keep: bool) -> io::Result<()> {
     // SAFETY: it is only looked at; one that is not open is an error.
     let descriptor = unsafe { rustix::fd::BorrowedFd::borrow_raw(number) };
@@ -195,13 +195,13 @@ fn keep(number: RawFd, keep: bool) -> io::Result<()> {
     Ok(rustix::io::fcntl_setfd(descriptor, flags)?)
 }
 
-/// What the program before this one has handed over, until the array is served.
+/// Descriptors and state from the previous program, until the array is served.
 static INHERITED: Mutex<Option<Inherited>> = Mutex::new(None);
 
 #[derive(Debug)]
 struct Inherited {
     document: Document,
-    /// Owns what the document names.
+    /// Owns the descriptors that the document names.
     _open: Vec<OwnedFd>,
 }
 
@@ -209,11 +209,11 @@ fn inherited() -> MutexGuard<'static, Option<Inherited>> {
     INHERITED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes over what the program before this one in the same process has left, if there was one. To
-/// be called before anything else is opened.
+/// Takes over the descriptors that the previous program in the same process has left, if there was
+/// one. To be called before anything else is opened.
 ///
 /// # Errors
-/// When it cannot be understood. Then nobody else can serve the array either.
+/// When the document cannot be decoded. Then no other program can serve the array either.
 pub fn adopt() -> Result<(), Refusal> {
     let Some(number) = std::env::var(VARIABLE).ok().and_then(|number| number.parse().ok()) else {
         return Ok(());
@@ -249,8 +249,8 @@ fn read(number: RawFd) -> io::Result<Document> {
     Ok(document)
 }
 
-/// Is something inherited that this program does not serve yet? As long as it may have to give all
-/// of it back it takes nothing away that can be seen: no socket file, no mount, no client.
+/// Returns whether something is inherited that this program does not serve yet. While all of it may
+/// have to be given back, nothing visible is taken away: no socket file, no mount, no client.
 pub(crate) fn is_pending() -> bool {
     inherited().is_some()
 }
@@ -258,12 +258,12 @@ pub(crate) fn is_pending() -> bool {
 /// Requests wait, and another program is about to take the place of this one.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// From now on whoever asks gets no answer from this program, but from the next one.
+/// Leaves, from now on, answers on the control socket to the next program.
 pub(crate) fn begin_to_leave() {
     BEGUN.store(true, Ordering::Relaxed);
 }
 
-/// Is another program about to take the place of this one?
+/// Returns whether another program is about to take the place of this one.
 pub(crate) fn is_leaving() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
@@ -291,15 +291,15 @@ fn copy(number: RawFd) -> Option<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(original, 0).ok()
 }
 
-/// What was set while the array ran.
+/// Returns the settings made while the array ran.
 pub(crate) fn settings<T: DeserializeOwned>() -> Option<T> {
     let settings = inherited().as_ref()?.document.settings.clone();
     serde_json::from_value(settings).ok()
 }
 
-/// How a hand-over ended.
+/// Result of a hand-over.
 pub(crate) struct Ended {
-    /// Who asked for it.
+    /// Connection that asked for it.
     pub(crate) asker: Option<OwnedFd>,
     /// For how long requests waited.
     pub(crate) pause: Duration,
@@ -307,7 +307,8 @@ pub(crate) struct Ended {
     pub(crate) returned: bool,
 }
 
-/// The array is served: nobody goes back from here. `None` when nothing was handed over.
+/// Ends the hand-over once the array is served; there is no way back from here. `None` when nothing
+/// was handed over.
 pub(crate) fn complete() -> Option<Ended> {
     let asker = take(&What::Asker);
     let Inherited { document, .. } = inherited().take()?;
@@ -315,12 +316,12 @@ pub(crate) fn complete() -> Option<Ended> {
     Some(Ended { asker, pause, returned: document.returned })
 }
 
-/// An array that nobody serves any more, though it was to be upgraded.
+/// An array that is no longer served, though it was to be upgraded.
 #[derive(Debug)]
 pub struct Unserved {
-    /// Who asked for that, and waits.
+    /// Connection that asked for the upgrade, and waits.
     pub asker: Option<OwnedFd>,
-    /// Why.
+    /// Reason for the failure.
     pub reason: String,
 }
 

@@ -1,5 +1,5 @@
-//! How the allocator keeps memory for later, where it is glibc's: enough that requests find theirs
-//! warm, and nothing when nobody asks for anything.
+//! Settings of glibc's allocator for keeping memory: enough that requests find theirs warm, and
+//! nothing while there are no requests.
 
 /// Buffers of this length and more are mapped on their own: there are few, and they are touched as
 /// far as they are used.
@@ -22,7 +22,7 @@ pub(crate) fn set_up() {
     }
 }
 
-/// Gives back what is kept for later.
+/// Gives kept memory back to the system.
 pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes a number and may be called at any time from any thread.

@@ -19,7 +19,7 @@ const TITLE: &str = "braid-key-1 ";
 /// In front of the UUID of the array, in the file of its key, which comes behind that.
 const ARRAY_TITLE: &str = "braid-array-key-1 ";
 
-/// What is derived from the cluster key, so that nothing else comes out the same.
+/// Label from which a key is derived, so that no other derived key is equal.
 const PURPOSE: &[u8] = b"braid key of one array, 1\0";
 
 /// Its length in bytes.
@@ -34,7 +34,7 @@ pub const KEY_BYTES: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     bytes: [u8; KEY_BYTES],
-    /// It is that of this array alone.
+    /// Array that the key is limited to, if it is.
     array: Option<[u8; 16]>,
 }
 
@@ -50,7 +50,7 @@ pub fn text_of_uuid(array: [u8; 16]) -> String {
     uuid_text(Version::V1_2, array)
 }
 
-/// A UUID in hexadecimal digits, with colons or hyphens wherever somebody likes them.
+/// Reads a UUID in hexadecimal digits, with colons or hyphens at any place.
 #[must_use]
 pub fn uuid_of_text(text: &str) -> Option<[u8; 16]> {
     hex(&text.chars().filter(|c| !matches!(c, ':' | '-')).collect::<String>())
@@ -70,7 +70,7 @@ fn hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
 }
 
 impl Key {
-    /// One that nobody has.
+    /// Creates a new key.
     fn random() -> io::Result<Self> {
         let mut bytes = [0; KEY_BYTES];
         let mut filled = 0;
@@ -112,19 +112,19 @@ impl Key {
         Self { bytes, array: Some(array) }
     }
 
-    /// Makes a file with a new one that only its owner can read.
+    /// Makes a file with a new key, which only its owner can read.
     ///
     /// # Errors
-    /// There is such a file, or it cannot be made.
+    /// When the file exists, or cannot be made.
     pub fn make(path: &Path) -> Result<(), Refusal> {
         let key = Self::random().map_err(|error| Refusal::new(describe(&error), "try again"))?;
         key.write(path)
     }
 
-    /// Puts it into a new file that only its owner can read.
+    /// Writes the key into a new file that only its owner can read.
     ///
     /// # Errors
-    /// There is such a file, or it cannot be made.
+    /// When the file exists, or cannot be made.
     pub fn write(&self, path: &Path) -> Result<(), Refusal> {
         let title = match self.array {
             Some(array) => format!("{ARRAY_TITLE}{} ", text_of_uuid(array)),
@@ -145,10 +145,10 @@ impl Key {
         })
     }
 
-    /// The key in a file.
+    /// Reads the key in a file.
     ///
     /// # Errors
-    /// There is none, or others can read it.
+    /// When there is no such file, or others can read it.
     pub fn load(path: &Path) -> Result<Self, Refusal> {
         let make = || format!("make one with `braid key new {}`", path.display());
         let file = File::open(path).map_err(|error| Refusal::new(describe(&error), make()))?;

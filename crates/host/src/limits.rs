@@ -1,4 +1,4 @@
-//! How fast background work may go, also by the time of day. The array itself knows the limits of
+//! Speed limits of background work, also by the time of day. The array itself knows the limits of
 //! the moment alone; a thread here tells it when others begin, by the clock of this machine.
 
 use std::io;
@@ -39,7 +39,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Does it hold in this minute of the day?
+    /// Returns whether it holds in this minute of the day.
     #[must_use]
     pub const fn holds(&self, minute: u16) -> bool {
         if self.from < self.until {
@@ -59,17 +59,17 @@ impl Limit {
     }
 }
 
-/// Both limits; one that nobody has set is the array's own.
+/// Both limits; an unset one is the array's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// To keep up whatever else goes on.
+    /// Speed to be kept up whatever else goes on.
     pub min: Option<Limit>,
     /// Never to exceed.
     pub max: Option<Limit>,
 }
 
 impl Limits {
-    /// What the array is told in this minute of the day.
+    /// Returns the command that sets the limits of this minute of the day.
     fn command(&self, minute: u16) -> Option<Command> {
         let at = |limit: &Option<Limit>| limit.as_ref().map(|limit| limit.at(minute));
         let min_bytes_s = at(&self.min);
@@ -78,7 +78,7 @@ impl Limits {
         any.then_some(Command::SpeedLimits { min_bytes_s, max_bytes_s })
     }
 
-    /// Is there one that depends on the time of day?
+    /// Returns whether a limit depends on the time of day.
     fn change(&self) -> bool {
         [&self.min, &self.max].into_iter().flatten().any(|limit| !limit.windows.is_empty())
     }
@@ -93,10 +93,10 @@ pub struct LimitKeeper {
 }
 
 impl LimitKeeper {
-    /// Without limits, until some are set. Its thread ends when all of these have gone.
+    /// Starts without limits. The thread ends when all copies of this are dropped.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// When the thread cannot be started.
     pub fn start(door: Door) -> io::Result<Self> {
         let (changed, changes) = mpsc::channel();
         let keeper = Self { limits: Arc::default(), door: door.clone(), changed };
@@ -106,7 +106,7 @@ impl LimitKeeper {
         Ok(keeper)
     }
 
-    /// What is set.
+    /// Returns the present limits.
     #[must_use]
     pub fn get(&self) -> Limits {
         locked(&self.limits).clone()
@@ -137,7 +137,7 @@ fn locked(limits: &Mutex<Limits>) -> MutexGuard<'_, Limits> {
     limits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the array what holds, every minute while that may change.
+/// Sets the array's present limits, every minute while they may change.
 fn follow(limits: &Mutex<Limits>, door: &Door, changes: &Receiver<()>) {
     loop {
         let now = locked(limits).clone();

@@ -14,10 +14,10 @@ use rustix::io::Errno;
 pub struct LockedFile(File);
 
 impl LockedFile {
-    /// Locks it against others, or all but those who share the lock. Does not wait.
+    /// Locks it against others, or all but those who share the lock, without waiting.
     ///
     /// # Errors
-    /// `WOULDBLOCK` when somebody else has locked it.
+    /// `WOULDBLOCK` when another holder has locked it.
     pub(crate) fn lock(&self, exclusive: bool) -> Result<(), Errno> {
         flock(
             &self.0,
@@ -29,11 +29,11 @@ impl LockedFile {
         )
     }
 
-    /// Locks bytes of it, all of it for a range without length: against others who lock some of the
-    /// same, or against their writers when `writer` is false. Does not wait.
+    /// Locks bytes of it, all of it for a range without length, without waiting. The lock excludes
+    /// all others on some of the same bytes, or only their writers when `writer` is false.
     ///
     /// # Errors
-    /// `WOULDBLOCK` when somebody else has locked some of them.
+    /// `WOULDBLOCK` when another holder has locked some of them.
     pub(crate) fn lock_range(&self, bytes: &Range<u64>, writer: bool) -> Result<(), Errno> {
         self.set_lock(if writer { libc::F_WRLCK } else { libc::F_RDLCK }, bytes)
     }

@@ -1,5 +1,5 @@
-//! The log of a process that serves: a line for each event, with its time, its level and what it
-//! is about as fields. It goes to stderr until the terminal is left, and then to a file, of which
+//! The log of a process that serves: a line for each event, with its time, its level and its
+//! subject as fields. Lines go to stderr until the terminal is left, and then to a file, of which
 //! the end is kept.
 
 use std::fmt;
@@ -38,7 +38,8 @@ pub(crate) fn begin() {
     });
 }
 
-/// Is stderr a stream of the system's journal? It says which one it is (systemd.exec(5)).
+/// Returns whether stderr is the stream of the system's journal that the environment names
+/// (systemd.exec(5)).
 fn goes_to_the_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let stat = rustix::fs::fstat(rustix::stdio::stderr());
@@ -75,7 +76,7 @@ const fn level_of_syslog(level: Level) -> u8 {
     }
 }
 
-/// Lines go to this file from here on, and so does what else is written to stderr.
+/// Writes lines to this file from here on, as well as all other output to stderr.
 ///
 /// # Errors
 /// When it cannot be opened or stderr cannot be replaced.

@@ -1,7 +1,7 @@
 //! Constants and encodings of the NBD protocol, from `doc/proto.md` of the NBD project
-//! (<https://github.com/NetworkBlockDevice/nbd>). Everything is big-endian.
+//! (<https://github.com/NetworkBlockDevice/nbd>). All numbers are big-endian.
 
-/// Largest read or write that is served; what every client may assume.
+/// Largest read or write that is served, which is the limit that every client may assume.
 pub const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
 
 pub(crate) const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;

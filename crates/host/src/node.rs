@@ -32,29 +32,30 @@ use crate::system::{describe, refused_by_system};
 #[cfg(test)]
 mod tests;
 
-/// Memory for requests: nobody makes any.
+/// Memory for requests, of which a node has none.
 const REQUEST_BYTES: u64 = 1 << 20;
 
-/// So many times as many addresses as memory are there for rings. Of most, only the base is used.
+/// Ratio of addresses to memory for rings. Most rings use only the base.
 const ADDRESSES: u64 = 24;
 
-/// What makes a node.
+/// Settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSetup {
     /// Where it listens: `HOST:PORT`.
     pub listen: String,
     /// Where it keeps its volumes.
     pub storage: Storage,
-    /// It keeps none, only votes.
+    /// Set for a witness: no volumes, only votes.
     pub witness: bool,
     /// Memory that clients and other nodes put slices into.
     pub ring_bytes: u64,
-    /// How they do it, and with which key.
+    /// Network by which they do it, with its key.
     pub network: Network,
 }
 
 impl NodeSetup {
-    /// Can memory be had and given back as it is used? Not where devices know it by its pages.
+    /// Returns whether memory may be taken and given back on demand. Devices that register its
+    /// pages rule that out.
     fn is_lean(&self) -> bool {
         self.network.kind == Kind::Tcp
     }
@@ -153,7 +154,8 @@ impl RunningNode {
         self.made.take().into_iter().for_each(MadeDirectories::keep);
     }
 
-    /// As `start`, with a machine of the caller's choice and somebody to hear of the engine's end.
+    /// Starts a node as `start` does, with a machine of the caller's choice and a channel for the
+    /// engine's end.
     fn launch(
         setup: &NodeSetup,
         machine: impl FnOnce(Scratch, u64) -> Box<dyn Machine + Send>,
@@ -218,7 +220,7 @@ impl RunningNode {
         self.address
     }
 
-    /// Stops it: what is acknowledged is in the store, and the store is free after this.
+    /// Stops it: acknowledged data are in the store, and the store is free after this.
     ///
     /// # Errors
     /// [`Refusal`] when the node refuses or has failed.
@@ -251,7 +253,7 @@ impl Drop for RunningNode {
     }
 }
 
-/// Writes what the node says, until it has ended.
+/// Writes the node's reports to the log, until it has ended.
 fn write_log(events: Receiver<ArrayEvent>) {
     let mut limit: Limit<&'static str> = Limit::new();
     for event in events {

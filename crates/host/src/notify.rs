@@ -1,6 +1,6 @@
-//! What a process tells the service manager that has started it (`sd_notify(3)`): words sent to the
-//! socket named in the environment. Where there is no manager nothing happens, and one that does
-//! not hear it gives up on us by itself.
+//! Notifications to the service manager that has started the process (`sd_notify(3)`): words sent
+//! to the socket named in the environment. Without a manager nothing is sent; a manager that misses
+//! a message gives up on us by its own timeout.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,20 +13,20 @@ use std::time::Duration;
 
 pub(crate) mod kept;
 
-/// What a stop may take at a time, and how often it asks for more.
+/// Time that a stop asks for at once. Asked again after a third of that.
 const STOP_TAKES: Duration = Duration::from_secs(30);
 
-/// It serves.
+/// Reports that the process serves.
 pub fn ready() {
     say("READY=1");
 }
 
-/// What it does, for people, in one line.
+/// Reports the present activity in one line, for people.
 pub fn status(line: &str) {
     say(&format!("STATUS={}", line.replace('\n', " ")));
 }
 
-/// It may take so long from now on, and a little more, until it serves or has ended.
+/// Asks for so much time from now on, and a little more, until the process serves or has ended.
 pub fn extend(by: Duration) {
     let micros = (by + STOP_TAKES).as_micros();
     say(&format!("EXTEND_TIMEOUT_USEC={micros}"));
@@ -46,7 +46,7 @@ fn send(socket: &OsStr, words: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(words.as_bytes(), &address).map(drop)
 }
 
-/// How often a manager wants to hear that all is well; `None` where it does not.
+/// Returns the interval in which the manager expects signs of life; `None` if it expects none.
 #[must_use]
 pub fn watchdog() -> Option<Duration> {
     let variable = |name| std::env::var(name).ok()?.parse::<u64>().ok();
@@ -56,11 +56,11 @@ pub fn watchdog() -> Option<Duration> {
     variable("WATCHDOG_USEC").filter(|micros| *micros > 0).map(Duration::from_micros)
 }
 
-/// Tells the manager that all is well as long as `is_well` answers, twice as often as it wants.
-/// Ends when what is returned goes.
+/// Reports to the manager, twice as often as it wants, as long as `is_well` returns true. Ends when
+/// the result is dropped.
 ///
 /// # Errors
-/// There can be no thread.
+/// When the thread cannot be started.
 pub fn watch(is_well: impl Fn() -> bool + Send + 'static) -> io::Result<Option<Watched>> {
     let Some(interval) = watchdog() else { return Ok(None) };
     let tell = move || {
@@ -71,10 +71,10 @@ pub fn watch(is_well: impl Fn() -> bool + Send + 'static) -> io::Result<Option<W
     every(interval / 2, tell).map(Some)
 }
 
-/// Tells the manager that it stops, and asks for more time until what is returned goes.
+/// Reports to the manager that it stops, and asks for more time until the result is dropped.
 ///
 /// # Errors
-/// There can be no thread.
+/// When the thread cannot be started.
 pub fn stopping() -> io::Result<Option<Watched>> {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return Ok(None);
@@ -85,7 +85,7 @@ pub fn stopping() -> io::Result<Option<Watched>> {
     every(STOP_TAKES / 3, move || say(&more)).map(Some)
 }
 
-/// Something that is told again and again while this lives.
+/// Repeats a notification until it is dropped.
 #[derive(Debug)]
 pub struct Watched {
     _lives: Sender<()>,

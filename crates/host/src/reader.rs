@@ -22,7 +22,7 @@ use crate::arena::Arena;
 use crate::execute;
 use crate::member::MemberFile;
 
-/// How far ahead of a read the system is asked to fetch from a member.
+/// Distance ahead of a read up to which the system is asked to fetch from a member.
 const AHEAD_BYTES: u64 = 8 << 20;
 
 /// A member.
@@ -92,20 +92,20 @@ fn failed(error: &io::Error) -> IoError {
     }
 }
 
-/// Why content cannot be read.
+/// Error of reading content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot be read at byte {offset}: {reason}")]
 pub struct ReadError {
     /// Where.
     pub offset: u64,
-    /// Why.
+    /// Reason.
     pub reason: RequestError,
 }
 
 /// An array that is only read.
 pub struct Reader {
     machine: Box<dyn BlockMachine>,
-    /// What the machine was made from.
+    /// Parts from which the machine was made.
     parts: Parts,
     sources: BTreeMap<MemberId, Source>,
     arena: Arena,
@@ -146,7 +146,8 @@ impl Reader {
         Self::with_sources(Parts { config, inner: Vec::new() }, sources)
     }
 
-    /// A reader of an array whose members are the content of `inner`, in the order of their ids.
+    /// Creates a reader of an array whose members are the content of `inner`, in the order of their
+    /// ids.
     ///
     /// # Errors
     /// As for [`Reader::new`]; also when an inner array has arrays for members itself.
@@ -275,7 +276,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Has the machine answer one read.
+    /// Makes the machine answer one read.
     fn request(&mut self, sector: u64, sectors: u64, buf: Buf) -> Result<(), RequestError> {
         let id = RequestId(self.next_request);
         self.next_request += 1;
@@ -351,10 +352,10 @@ impl Reader {
     }
 }
 
-/// Why content was not handed on.
+/// Reason for which content was not handed on.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// It cannot be read.
+    /// Reading failed.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The taker refused it.

@@ -1,5 +1,5 @@
-//! Asking a storage node, one question after the other: volumes and what lies at their beginning.
-//! For commands; an array that runs talks to its nodes through the engine.
+//! A connection to a storage node for one question after the other: volumes and the metadata at
+//! their beginning. Commands use this; a running array talks to its nodes through the engine.
 
 mod error;
 mod line;
@@ -23,31 +23,31 @@ use crate::fabric::Network;
 #[cfg(test)]
 mod tests;
 
-/// How long an answer may take. A node may have to make room for a volume.
+/// Limit on waiting for an answer. A node may have to make room for a volume.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most that a node reads or writes of a volume in one message.
 pub const MAX_META_BYTES: u32 = 4096;
 
-/// Who asks like this is no client of an array, and has no place among them.
+/// Epoch of requests that come from no client of an array, and so have no place among them.
 const NO_EPOCH: Epoch = Epoch::BEFORE_ANY;
 
-/// What a node says of itself.
+/// Description that a node gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSurvey {
     /// Its version.
     pub version: String,
     /// Bytes that its store holds in all.
     pub total_bytes: u64,
-    /// Those that are free.
+    /// Bytes that are free.
     pub free_bytes: u64,
     /// Bytes of memory for data on its way.
     pub ring_bytes: u64,
-    /// Those in use.
+    /// Bytes of that memory in use.
     pub ring_used_bytes: u64,
     /// Clients that have a volume open.
     pub clients: u32,
-    /// It keeps no volumes, and only votes.
+    /// Set for a witness: no volumes, only votes.
     pub witness: bool,
     /// The volumes, in order of their names.
     pub volumes: Vec<VolumeInfo>,
@@ -55,18 +55,19 @@ pub struct NodeSurvey {
     pub votes: Vec<[u8; 16]>,
 }
 
-/// What a node says that has granted an array.
+/// Answer of a node that has granted an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// As which client's.
     pub epoch: Epoch,
-    /// As what a member there would be in sync now.
+    /// Incarnation with which a member there would be in sync now.
     pub incarnation: u64,
     /// Its number.
     pub node: NodeId,
 }
 
-/// A connection to a node. It has at most one volume open, which is closed when it is dropped.
+/// A connection to a node. At most one volume is open on it. Dropping the connection closes the
+/// volume.
 #[derive(Debug)]
 pub struct Remote {
     line: Line,
@@ -74,11 +75,11 @@ pub struct Remote {
     /// When all answers are to be there, if that was said.
     until: Option<Instant>,
     tag: u32,
-    /// What the node says of itself, and of the volume that is open.
+    /// Number of the node that has the open volume; `used` and `volume_bytes` describe the volume.
     node: Option<NodeId>,
     used: bool,
     volume_bytes: u64,
-    /// Why nothing more can be asked.
+    /// Reason for which nothing more can be asked.
     over: Option<RemoteError>,
 }
 
@@ -86,7 +87,7 @@ impl Remote {
     /// Connects to `HOST:PORT`.
     ///
     /// # Errors
-    /// [`RemoteError`]: nobody is there, or somebody who is no node of this version and fabric.
+    /// [`RemoteError`] when nothing answers, or no node of this version and fabric.
     pub fn connect(address: &str, network: impl Into<Network>) -> Result<Self, RemoteError> {
         Self::connect_within(address, network, PATIENCE)
     }
@@ -125,7 +126,7 @@ impl Remote {
         self.until = Some(until);
     }
 
-    /// How long the next answer may take.
+    /// Returns the time that is left for the next answer.
     fn left(&self) -> Duration {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         self.until.map_or(self.patience, left)
@@ -143,10 +144,10 @@ impl Remote {
         }
     }
 
-    /// Opens a volume, and tells its size.
+    /// Opens a volume, and returns its size.
     ///
     /// # Errors
-    /// [`RemoteError`]; there is none, or somebody else writes to it.
+    /// [`RemoteError`]; also when there is no such volume, or another client writes to it.
     pub fn open_volume(&mut self, name: &str, write: bool) -> Result<u64, RemoteError> {
         let name = name.to_owned();
         match self.ask(|tag| Message::OpenVolume { tag, name, write })? {
@@ -161,7 +162,7 @@ impl Remote {
         self.node
     }
 
-    /// Did a client write to the open volume when it was opened?
+    /// Returns whether a client wrote to the open volume when it was opened.
     #[must_use]
     pub const fn used(&self) -> bool {
         self.used
@@ -173,7 +174,7 @@ impl Remote {
         self.volume_bytes
     }
 
-    /// Is there a volume of this name? If so it is open for reading after this.
+    /// Returns whether there is a volume of this name. If so it is open for reading after this.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -186,7 +187,7 @@ impl Remote {
         }
     }
 
-    /// What the node is, and what volumes it keeps.
+    /// Returns the node's description and its volumes.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -232,7 +233,7 @@ impl Remote {
         }
     }
 
-    /// Which clients have what of the node; this one is not among them.
+    /// Returns the sessions of clients with the node, without this one.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -254,8 +255,8 @@ impl Remote {
         }
     }
 
-    /// Has the node take nothing more of the client that has this array, nor of any before it, and
-    /// waits until what it takes is over.
+    /// Makes the node take nothing more from the client that has this array, nor from any before
+    /// it, and waits until their operations are over.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -272,8 +273,8 @@ impl Remote {
         }
     }
 
-    /// As [`fence`](Self::fence), as a client of this epoch and of no later one: who was granted
-    /// the array meanwhile keeps it. A volume is opened after that, on the same connection.
+    /// Does the same as [`fence`](Self::fence), as a client of this epoch only: a client that was
+    /// granted the array meanwhile keeps it. A volume is opened after that, on the same connection.
     ///
     /// # Errors
     /// [`RemoteError`]; another client was granted it.
@@ -306,7 +307,7 @@ impl Remote {
         }
     }
 
-    /// What the node would grant of an array, to whoever asks for that; nothing changes.
+    /// Returns the vote that the node would give for an array. Nothing changes.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -319,16 +320,17 @@ impl Remote {
         }
     }
 
-    /// Has the node forget for good what it granted and was told of an array. Nothing may have been
-    /// asked on this connection but this.
+    /// Makes the node forget for good its grants of an array and all it was told of it. This must
+    /// be the only request on the connection.
     ///
     /// # Errors
-    /// [`RemoteError`]; it knows nothing of the array, has a member of it, or a client has that.
+    /// [`RemoteError`]: the node knows nothing of the array, has a member of it, or a client has
+    /// that.
     pub fn forget(&mut self, array: [u8; 16]) -> Result<(), RemoteError> {
         self.done(|tag| Message::Forget { tag, array })
     }
 
-    /// Has the node note how an array stands that it has granted.
+    /// Makes the node store the view of an array that it has granted.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -339,7 +341,7 @@ impl Remote {
         }
     }
 
-    /// Removes the volume that is open for writing, if nobody else has it open.
+    /// Removes the volume that is open for writing, if no other client has it open.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -425,7 +427,7 @@ impl Remote {
         }
     }
 
-    /// Is it the answer to what was asked last?
+    /// Returns the message if it answers the last request.
     fn answer(&mut self, bytes: &[u8]) -> Result<Message, RemoteError> {
         let (_, message) = Message::decode(bytes).map_err(RemoteError::nonsense)?;
         let message = unasked(message)?;
@@ -455,7 +457,7 @@ fn out_of_turn() -> RemoteError {
     RemoteError::nonsense("out of turn")
 }
 
-/// With what a node takes leave it answers nothing, but says why.
+/// Turns a node's parting message, which answers no request, into its reason.
 fn unasked(message: Message) -> Result<Message, RemoteError> {
     match message {
         Message::Outvoted { tag: PARTING_TAG, .. } => {

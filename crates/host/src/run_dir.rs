@@ -1,9 +1,9 @@
 //! The run directory: where running arrays have their control sockets, and where their logs lie.
 //!
-//! It is `/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, unless `BRAID_RUN_DIR` or the
-//! caller says otherwise. Others may look into it, but not write. Socket files are made and
-//! replaced under a lock on a file in it that only its owner can open: on a directory, or on a file
-//! that others can open, anybody could hold a lock for ever.
+//! The path is `/run/braid` for root, `$XDG_RUNTIME_DIR/braid` for others, unless `BRAID_RUN_DIR`
+//! or the caller says otherwise. Others may look into it, but not write. Socket files are made and
+//! replaced under a lock on a file in it that only its owner can open: a lock on a directory, or on
+//! a file that others can open, could be held for ever by any user.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -27,7 +27,7 @@ const OF_ROOT: &str = "/run/braid";
 const LOGS_OF_ROOT: &str = "/var/log/braid";
 const SOCKET: &str = ".sock";
 const LOCK: &str = ".lock";
-/// How long to wait for others that start an array at the same moment.
+/// Limit on waiting for others that start an array at the same moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The directory in which the sockets of running arrays lie: the one given, else `BRAID_RUN_DIR`,
@@ -49,9 +49,9 @@ fn own() -> PathBuf {
     )
 }
 
-/// The log of a process in the background, which is called so: in `/var/log/braid`, made if it is
-/// missing, for root's own run directory, and otherwise, or where that cannot be written, as on a
-/// system whose disk is mounted read-only, beside the sockets.
+/// Returns the path of the log of a background process of this name. For root's own run directory
+/// the log is in `/var/log/braid`, made if it is missing. Otherwise, or where that cannot be
+/// written, as on a system whose disk is mounted read-only, the log is beside the sockets.
 #[must_use]
 pub fn log_path(run_dir: &Path, name: &str) -> PathBuf {
     let is_roots = run_dir == Path::new(OF_ROOT) && rustix::process::geteuid().is_root();
@@ -74,8 +74,8 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Who looks into their own run directory sees arrays of their own. This one has those of root,
-/// where it is another.
+/// Returns the run directory of root, if `run_dir` is this user's own and another one: users see
+/// only arrays of their own in theirs.
 #[must_use]
 pub fn beside(run_dir: &Path) -> Option<&'static Path> {
     let of_root = Path::new(OF_ROOT);
@@ -88,12 +88,12 @@ pub fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
     run_dir.join(format!("{name}{SOCKET}"))
 }
 
-/// The array whose control socket has this file name.
+/// Returns the array whose control socket has this file name.
 pub(crate) fn array_of_socket(file_name: &str) -> Option<&str> {
     file_name.strip_suffix(SOCKET)
 }
 
-/// Has an array been served from this directory?
+/// Returns whether an array has been served from this directory.
 pub(crate) fn is_one(dir: &Path) -> bool {
     dir.join(LOCK).exists()
 }
@@ -114,11 +114,11 @@ pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream>
     Ok(UnixStream::from(socket))
 }
 
-/// Makes the run directory where it is missing, and checks that nobody else could have made it or
-/// can put anything there.
+/// Makes the run directory where it is missing, and checks that it belongs to this user and others
+/// cannot write to it.
 ///
 /// # Errors
-/// When the directory cannot be made, is somebody else's, or anybody may write to it.
+/// When the directory cannot be made, belongs to another user, or others may write to it.
 pub fn make_run_dir(dir: &Path) -> io::Result<()> {
     let user = rustix::process::geteuid();
     let mode = if user.is_root() { 0o755 } else { 0o700 };
@@ -134,15 +134,15 @@ pub fn make_run_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the lock of a run directory, but not for ever.
+/// Waits for the lock of a run directory, up to a limit.
 ///
 /// # Errors
-/// `TimedOut`, and who has it; or when its file cannot be opened.
+/// `TimedOut`, with the holder; or when its file cannot be opened.
 pub(crate) fn lock(run_dir: &Path) -> io::Result<LockedFile> {
     lock_within(run_dir, LOCK_PATIENCE)
 }
 
-/// Takes the lock of a run directory if nobody has it.
+/// Takes the lock of a run directory if it is free.
 pub(crate) fn try_lock(run_dir: &Path) -> io::Result<LockedFile> {
     lock_within(run_dir, Duration::ZERO)
 }
@@ -177,14 +177,14 @@ pub(crate) struct PassingLock {
 }
 
 impl PassingLock {
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     pub(crate) fn take(dir: &Path) -> io::Result<Self> {
         Ok(Self { path: std::path::absolute(dir.join(LOCK))?, _lock: try_lock(dir)? })
     }
 }
 
 impl Drop for PassingLock {
-    /// As long as it is held. What cannot be removed is found by the next one.
+    /// As long as it is held. A file that cannot be removed is found by the next process.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

@@ -64,24 +64,24 @@ pub use spec::{ExportSpec, Place, SpecError};
 pub use upgrade::Successor;
 use upgrade::Upgrade;
 
-/// What to serve, and how.
+/// Array to serve, and settings.
 #[derive(Debug)]
 pub struct Serving {
     /// Name of the array.
     pub name: String,
-    /// What assembly decided.
+    /// Result of assembly.
     pub array: Assembled,
-    /// How programs get at it.
+    /// Ways in which programs get at it.
     pub exports: Vec<ExportSpec>,
-    /// How fast its background work may go.
+    /// Speed limits of its background work.
     pub limits: Limits,
     /// Where the control socket goes.
     pub run_dir: PathBuf,
-    /// How another program goes on with it, where that is possible.
+    /// Way in which another program can go on with it, where that is possible.
     pub successor: Option<Successor>,
 }
 
-/// What assembly decided, with the members: opened and locked, in the order of `config.members`.
+/// Result of assembly, with the members: opened and locked, in the order of `config.members`.
 #[derive(Debug)]
 pub enum Assembled {
     /// An array of devices.
@@ -110,9 +110,9 @@ pub enum Assembled {
     Cluster {
         /// The array.
         config: ClientConfig,
-        /// How its nodes are talked to.
+        /// Network by which its nodes are reached.
         network: Network,
-        /// How it goes on after too many nodes were away; without, requests fail then.
+        /// Way to go on after too many nodes were away; without, requests fail then.
         again: Option<Again>,
         /// Lines for the log about members that it starts without.
         missing: Vec<String>,
@@ -122,12 +122,12 @@ pub enum Assembled {
 /// Mounts that may come while an array runs, besides those that it begins with.
 const SPARE_MOUNTS: u32 = 2;
 
-/// What to do with a configuration that makes no array.
+/// Next step for a configuration that makes no array.
 const LOOK_AT_MEMBERS: &str = "compare the superblocks of its members";
 
 /// Serves an array until it is stopped: over the control socket, or by SIGTERM, SIGINT or SIGHUP,
-/// which wait a minute for those who use it. Calls `ready` when the exports accept connections,
-/// with what is to be said of members lost until then; when that fails, the array is stopped.
+/// which wait a minute for users of the array. Calls `ready` when the exports accept connections,
+/// with lines about members lost until then; when that fails, the array is stopped.
 ///
 /// # Errors
 /// [`Refusal`]. Before `ready` was called nothing has been written.
@@ -151,7 +151,7 @@ pub fn serve(
     serve_machine(&how, machinery, stops, ready)
 }
 
-/// How an array is served, whatever it is made of.
+/// Settings of an array that is served, whatever it is made of.
 struct How {
     name: String,
     exports: Vec<ExportSpec>,
@@ -160,11 +160,11 @@ struct How {
     successor: Option<Successor>,
 }
 
-/// How reasons to stop come in.
+/// Channel of reasons to stop.
 struct Stops {
     sender: Sender<StopRequest>,
     receiver: Receiver<StopRequest>,
-    /// How long a signal waits for those who use the array.
+    /// Time for which a signal waits for users of the array.
     patience: Duration,
 }
 
@@ -179,7 +179,7 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// What an engine is made of.
+/// Parts from which an engine is made.
 struct Machinery {
     machine: Box<dyn BlockMachine + Send>,
     members: Vec<(MemberId, MemberFile)>,
@@ -429,7 +429,7 @@ fn log_end(name: &str, result: &Result<(), Refusal>) {
     }
 }
 
-/// What exports have to know of the array.
+/// Properties of the array that exports need.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     uuid: [u8; 16],
@@ -437,7 +437,7 @@ struct Facts {
     block_bytes: u32,
     /// 0 where there are no stripes.
     chunk_bytes: u64,
-    /// What lies in a stripe without its parity and copies.
+    /// Bytes in a stripe without its parity and copies.
     stripe_bytes: u64,
     read_only: bool,
 }
@@ -475,7 +475,7 @@ impl Facts {
     }
 }
 
-/// Keeps what the array reports, for the log and for the answer for `status`.
+/// Keeps the array's reports, for the log and for the answer to `status`.
 fn report_events(
     engine: &mut Engine,
     stop: Sender<StopRequest>,
@@ -495,8 +495,8 @@ fn report_events(
     (news, events)
 }
 
-/// Writes the log from now on, and what was reported before. Of those who are missing whoever
-/// started it has heard already.
+/// Writes the log from now on, beginning with earlier reports. Missing members were already
+/// reported to the user who started the array.
 fn log_events(
     name: &str,
     missing: &[String],

@@ -1,5 +1,5 @@
-//! Arrays that processes serve, found by the sockets they listen on, without asking them: one whose
-//! control socket is gone, or whose process is stopped, does not answer.
+//! Served arrays, found by the listening sockets of their processes, without asking them: a process
+//! whose control socket is gone, or that is stopped, does not answer.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use braid_array::refusal::{Invocation, Next};
 use crate::run_dir::{self, array_of_socket, connect, socket_path};
 use crate::users::{self, Process};
 
-/// How long a process that ends may listen after it has taken its socket away.
+/// Time for which an ending process may listen after it has taken its socket away.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 /// Connecting takes no time, unless a stopped process has too many connections already.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -33,8 +33,8 @@ impl ServedArray {
         users::listening_at(pid).iter().find_map(|socket| Self::at(socket, pid))
     }
 
-    /// The arrays that were to be reached in this run directory, and are not any more. Those of
-    /// processes that this user may not see are left out.
+    /// Returns the arrays whose control sockets in this run directory are lost. Arrays of processes
+    /// that this user may not see are left out.
     #[must_use]
     pub fn lost(run_dir: &Path) -> Vec<Self> {
         let begun = Instant::now();
@@ -82,7 +82,7 @@ impl ServedArray {
         self.pid
     }
 
-    /// Is its control socket gone, or another process's?
+    /// Returns whether its control socket is gone, or belongs to another process.
     fn is_lost(&self) -> bool {
         match connect(&socket_path(&self.run_dir, &self.name), MOMENT) {
             Ok(stream) => Process::at_other_end(&stream).is_some_and(|one| one.pid != self.pid),
@@ -96,7 +96,7 @@ impl ServedArray {
         Process::of(self.pid).is_stopped()
     }
 
-    /// How to have it stopped; where its process is stopped, how to have that go on.
+    /// Returns the next step to stop it; where its process is stopped, the step to let that go on.
     #[must_use]
     pub fn how_to_stop(&self) -> Next {
         if self.is_stopped() {
@@ -113,7 +113,7 @@ impl ServedArray {
     }
 }
 
-/// `array home (process 7)`, and what is wrong with it.
+/// Writes `array home (process 7)`, and defects of it.
 impl fmt::Display for ServedArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "array {} (process {}", self.name, self.pid)?;

@@ -2,14 +2,14 @@
 
 use braid_array::Refusal;
 
-/// What is rounded down to where a fraction is none of whole bytes.
+/// Unit to which a fraction is rounded down that is no whole number of bytes.
 const ROUND_BYTES: u128 = 1024;
 
 /// Reads a number of bytes, typed plainly or with a unit: K, M, G, T or KiB ... (powers of 1024),
-/// KB, MB, GB or TB (powers of 1000). It may have a fraction.
+/// KB, MB, GB or TB (powers of 1000). A fraction is allowed with a unit.
 ///
 /// # Errors
-/// It is none, or too large; says what would have been right.
+/// When the text is no size, or one too large; the next step shows a right one.
 pub fn parse(text: &str) -> Result<u64, Refusal> {
     let none = || {
         let next = "write bytes, or a number with K, M, G or T (powers of 1024), or with KB, MB, \
@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Result<u64, Refusal> {
     Ok(bytes.unsigned_abs())
 }
 
-/// How many bytes a unit has. A letter that could mean bits is none.
+/// Returns the number of bytes of a unit. A letter that could mean bits is no unit.
 fn unit_bytes(unit: &str) -> Option<u64> {
     let power = |letter: char| "KMGT".find(letter.to_ascii_uppercase()).map(|at| at as u32 + 1);
     let mut letters = unit.chars();

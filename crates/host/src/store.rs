@@ -32,7 +32,7 @@ const ID_FILE: &str = ".id";
 /// A volume is a member that comes and goes by name (see `braid_array::fabric::VolumeOp`). A volume
 /// that is opened gets an id, the lowest that is free, and becomes a member of the executor under
 /// that id until it is closed or deleted; it is open at most once. The engine calls the store for
-/// what the machine asks: `carry_out` for volumes, `note` for notes, `survey` to list all.
+/// the machine's operations: `carry_out` for volumes, `note` for notes, `survey` to list all.
 /// [`id`](Self::id) is the number by which arrays count this node's vote.
 ///
 /// An acknowledged create or delete survives a power cut. The operations are few and short, and
@@ -51,7 +51,7 @@ enum Place {
         path: PathBuf,
         /// Synced when names change.
         handle: File,
-        /// Whoever has it locked uses the directory.
+        /// Held by the process that uses the directory.
         _lock: PassingLock,
     },
     Memory {
@@ -61,8 +61,8 @@ enum Place {
 }
 
 impl Store {
-    /// The files in a directory, which is made if it is not there. Nobody else can use it as a
-    /// store meanwhile.
+    /// Opens the files in a directory, which is made if it is not there. The lock prevents use by
+    /// another store meanwhile.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// What there is: at most so many volumes and notes, with names behind `after`.
+    /// Lists at most so many volumes and notes, with names behind `after`.
     pub(crate) fn survey(&self, after: &str, most: usize) -> Result<Survey, Refusal> {
         let mut all = self.place.list()?;
         all.retain(|(name, _)| name.as_str() > after);
@@ -110,7 +110,7 @@ impl Store {
         Ok(Survey { total_bytes, free_bytes, volumes, notes, more })
     }
 
-    /// Its number, by which arrays count who votes for them: drawn once, and kept with the volumes.
+    /// Returns its number, by which arrays count its vote: drawn once, and kept with the volumes.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -143,7 +143,7 @@ impl Store {
         })
     }
 
-    /// Does what a machine asks.
+    /// Carries out an operation of a machine.
     pub(crate) fn carry_out(
         &mut self,
         executor: &mut Executor,
@@ -175,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Keeps or looks up what a machine notes.
+    /// Carries out an operation on notes.
     pub(crate) fn note(&mut self, io: IoId, op: &NoteOp) -> Event {
         let result = match op {
             NoteOp::Read { name } => match self.place.read_note(name) {
@@ -219,8 +219,8 @@ impl Store {
     }
 }
 
-/// The directories that have to be made for a store. They go again, empty as they are, unless they
-/// are kept.
+/// The directories that have to be made for a store. Unless they are kept, they are removed again
+/// while empty.
 #[derive(Debug)]
 pub(crate) struct MadeDirectories {
     store: PathBuf,
@@ -349,7 +349,7 @@ impl Place {
         }
     }
 
-    /// It is gone for good when the directory says so.
+    /// Removes a note. The removal is durable once the directory is.
     fn remove_note(&mut self, name: &str) -> io::Result<()> {
         match self {
             Self::Memory { notes, .. } => {
@@ -367,7 +367,7 @@ impl Place {
         }
     }
 
-    /// Is there a vote of any array?
+    /// Returns whether a vote of any array is there.
     fn has_voted(&self) -> bool {
         let Self::Directory { path, .. } = self else { return false };
         let is_vote = |entry: &std::fs::DirEntry| {
@@ -447,8 +447,8 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     fits.then_some(()).ok_or_else(refusal)
 }
 
-/// Refuses what the file system has no room for: it takes what volumes have not used yet of their
-/// size, which they may at any time.
+/// Refuses a size that the file system has no room for. The unused rest of other volumes counts as
+/// taken, as they may use it at any time.
 fn check_room(directory: &File, promised: u64, bytes: u64) -> Result<(), Refusal> {
     let (_, free) = room(directory)?;
     let left = free.saturating_sub(promised);
@@ -470,11 +470,11 @@ fn room(directory: &File) -> Result<(u64, u64), Refusal> {
     Ok((bytes(stat.f_blocks), bytes(stat.f_bavail)))
 }
 
-/// What the volumes in a directory may still take: files are as large as they may become, and have
-/// room on the disk where they were written to.
+/// Returns the space that the volumes in a directory may still take: files have their full length
+/// from the start, and occupy the disk only where they were written.
 ///
 /// # Errors
-/// When the directory cannot be read: nothing is known of what may be taken then.
+/// When the directory cannot be read, so that the space is unknown.
 fn promised(directory: &Path) -> Result<u64, Refusal> {
     let promised_by = |entry: io::Result<DirEntry>| match entry?.metadata() {
         Ok(data) => Ok(data.len().saturating_sub(data.blocks() * SECTOR_BYTES)),

@@ -1,5 +1,5 @@
-//! Block devices, and what lies on what, as sysfs tells (the kernel's ABI documents sysfs-block and
-//! sysfs-block-loop). The devices themselves are neither opened nor looked at.
+//! Block devices and the layers between them, as sysfs lists them (the kernel's ABI documents
+//! sysfs-block and sysfs-block-loop). The devices themselves are neither opened nor looked at.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use braid_array::SECTOR_BYTES;
 use rustix::fs::{major, makedev, minor};
 
-/// More than anybody stacks.
+/// Deeper than any real stack of devices.
 pub(crate) const DEEPEST: usize = 8;
 
 /// A disk, a partition, a device of the kernel's.
@@ -70,7 +70,7 @@ impl BlockDevice {
         Some((Self::at(disk.to_owned())?, self.sectors("start")?))
     }
 
-    /// What a loop device shows.
+    /// Returns the file or device that a loop device shows.
     pub(crate) fn backing(&self) -> Option<Backing> {
         let entry = self.entry.join("loop");
         let mut path = fs::read(entry.join("backing_file")).ok()?;
@@ -120,7 +120,7 @@ pub(crate) const ALL: Range<u64> = 0..u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Backing {
     pub(crate) path: PathBuf,
-    /// What of it: to the end, where the device has no limit.
+    /// Bytes of it that are shown: to the end, where the device has no limit.
     pub(crate) bytes: Range<u64>,
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn loops() -> Vec<Loop> {
     shown.collect()
 }
 
-/// How a device lies on another.
+/// Way in which a device lies on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Partition,
@@ -153,7 +153,7 @@ pub(crate) enum Way {
 pub(crate) struct Upon {
     pub(crate) way: Way,
     pub(crate) device: BlockDevice,
-    /// Which of its own bytes those are that were asked about.
+    /// Range of its own bytes that lies on the bytes in question.
     pub(crate) bytes: Range<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! What the system refuses, as people are told; and what it does not do of itself.
+//! Refusals by the system, as people are told; and durable directories, which the system does not
+//! sync by itself.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +13,7 @@ pub(crate) fn refused_by_system(error: &io::Error) -> Refusal {
     Refusal::new(format!("the system refuses: {}", describe(error)), next_step(error))
 }
 
-/// What helps against such an error.
+/// Returns the next step for such an error.
 fn next_step(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::MFILE | Errno::NFILE) => "allow more open files (ulimit -n)",

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Fixtures that tests of this crate share.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
@@ -28,7 +28,7 @@ pub(crate) fn skipped(what: &str) {
     assert!(std::env::var_os("CI").is_none(), "{what} is missing in CI");
 }
 
-/// An address on which nobody listens, and nobody will before the socket goes.
+/// Returns an address without a listener, which stays so until the socket is dropped.
 pub(crate) fn deaf_address() -> (OwnedFd, String) {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -42,14 +42,14 @@ pub(crate) fn deafen(listener: UnixListener) {
     rustix::net::shutdown(&listener, Shutdown::Both).unwrap();
 }
 
-/// What a fake engine was asked.
+/// Commands that a fake engine received.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) commands: Vec<Command>,
 }
 
-/// An array in memory behind a door, on a thread of its own. Like the real one it insists on
-/// whole blocks.
+/// An array in memory behind a submission queue, on a thread of its own. Like the real one it
+/// insists on whole blocks.
 #[derive(Debug)]
 pub(crate) struct FakeEngine {
     pub(crate) door: Door,

@@ -1,7 +1,7 @@
-//! Names that the parts of the engine give to what they have under way. Here, below all of them, so
+//! Names of operations in flight in the parts of the engine. This module is below all of these, so
 //! that none has to know another for its names.
 
-/// Which operation a completion belongs to.
+/// Operation that a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// A step of a read, write or flush on a member.
@@ -10,46 +10,46 @@ pub(crate) enum Token {
     Range(usize),
     /// An operation of an export's.
     Export(ExportId, ExportToken),
-    /// Somebody is at the door.
+    /// The submission queue has messages.
     Wake,
     /// An operation of the fabric's.
     Fabric(FabricToken),
 }
 
-/// Which of an engine's exports.
+/// Number of an export in an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExportId(pub(crate) usize);
 
-/// Which operation of an export's. Only the export knows what the numbers mean.
+/// Operation of an export. Only the export knows the meaning of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExportToken {
     pub(crate) kind: u8,
     pub(crate) index: usize,
 }
 
-/// Which operation of the fabric's.
+/// Operation of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FabricToken {
     /// A thread of the fabric's has news: its eventfd is readable.
     Wake,
-    /// Something is to be received.
+    /// A receive.
     Receive(usize),
-    /// Something was sent.
+    /// A send.
     Send(usize),
 }
 
-/// Who gets the answer to a request.
+/// Owner of a request, which gets the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A job of an export's.
     Export(ExportId, JobRef),
-    /// A job from the door.
+    /// A job of another thread.
     Door(usize),
     /// A request that lies on the array in several pieces, of which this is one.
     Spread(usize),
 }
 
-/// Names what an export does for a client. Only the export knows what the numbers mean.
+/// Name of an export's job for a client. Only the export knows the meaning of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobRef {
     pub(crate) client: usize,

@@ -1,7 +1,7 @@
-//! Who uses a file, a mount or a block device, as far as /proc and /sys let this user see.
+//! Users of a file, a mount or a block device, as far as /proc and /sys let this user see.
 //!
-//! Only names and numbers are compared. What is asked about is not opened, nor even looked at: a
-//! file system whose process is gone or stopped would not answer.
+//! Only names and numbers are compared. The file itself is neither opened nor looked up: a file
+//! system whose process is gone or stopped would not answer.
 
 use std::fmt;
 use std::fs::File;
@@ -22,12 +22,12 @@ pub(crate) use mounts::{Mounted, Mounts, OURS};
 pub use processes::Process;
 pub(crate) use processes::{listening, listening_at, with_socket};
 
-/// Somebody who uses something.
+/// A user of a file, a mount or a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
     /// A process that has it open, or works in it.
     Process(Process),
-    /// A loop device that shows it, and who uses that.
+    /// A loop device that shows it, with its users.
     Loop {
         /// `/dev/loopN`.
         device: PathBuf,
@@ -42,7 +42,7 @@ pub enum User {
     Swap,
     /// A client on a TCP connection.
     Peer(SocketAddr),
-    /// Nobody that can be seen from here: a process in another container.
+    /// A process that cannot be seen from here, such as one in another container.
     Unseen,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for User {
 }
 
 impl User {
-    /// The file systems that lie on what is used, however deep.
+    /// Returns the file systems on top of it, however deep.
     pub(crate) fn mounts(&self) -> Vec<&Path> {
         match self {
             Self::Mount(at) => vec![at],
@@ -93,13 +93,14 @@ pub fn listed(users: &[User]) -> String {
     }
 }
 
-/// Who has locked a file (flock), in words.
+/// Describes the holder of a file's lock (flock).
 #[must_use]
 pub fn lock_holder(file: &File, path: &Path) -> String {
     lock_holders(file, path).first().map_or_else(|| UNSEEN.to_owned(), Process::to_string)
 }
 
-/// Who has locked a file (flock): the processes that did it, or else those that have it open.
+/// Returns the holders of a file's lock (flock): the processes that took it, or else those that
+/// have the file open.
 #[must_use]
 pub fn lock_holders(file: &File, path: &Path) -> Vec<Process> {
     let alive = lockers(file);
@@ -120,7 +121,7 @@ pub fn lockers(file: &File) -> Vec<Process> {
     holders.into_iter().map(Process::of).filter(Process::is_known).collect()
 }
 
-/// Who uses the file system mounted on `mountpoint`, which is its real path.
+/// Returns the users of the file system mounted on `mountpoint`, which is its real path.
 #[must_use]
 pub fn of_mount(mountpoint: &Path) -> Vec<User> {
     let mounts = Mounts::read();
@@ -130,7 +131,7 @@ pub fn of_mount(mountpoint: &Path) -> Vec<User> {
     users
 }
 
-/// Who uses the block device of this name.
+/// Returns the users of the block device of this name.
 pub(crate) fn of_device(name: &str) -> Vec<User> {
     BlockDevice::called(name).map_or_else(Vec::new, |device| block::of(&device))
 }

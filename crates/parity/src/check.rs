@@ -10,8 +10,8 @@ pub const CHECK_BLOCK_BYTES: usize = 4096;
 /// The longest strip one call compares: a mask has 64 bits.
 pub const CHECK_MAX_BYTES: usize = 64 * CHECK_BLOCK_BYTES;
 
-/// What [`check`](crate::check) found. Bit `i` of a mask stands for the block at byte
-/// `4096 * i`; the last block may be shorter.
+/// Result of [`check`](crate::check). Bit `i` of a mask stands for the block at byte `4096 * i`;
+/// the last block may be shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckResult {
     /// Blocks in which P is not the sum of the data.
@@ -23,7 +23,7 @@ pub struct CheckResult {
     pub data_located: Option<u16>,
 }
 
-/// What the differences seen so far say about the coefficient of a single wrong data strip.
+/// Coefficient of a single wrong data strip, as far as the differences seen so far tell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Suspect {
     Unknown,

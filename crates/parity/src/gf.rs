@@ -3,7 +3,7 @@
 //! Addition is xor. These functions are for solving a few coefficients; bulk work goes through
 //! [`combine`](crate::combine).
 
-/// The polynomial without its x^8 term: what is added back when a product overflows a byte.
+/// The polynomial without its x^8 term, which is added back when a product overflows a byte.
 pub(crate) const POLYNOMIAL: u8 = 0x1d;
 
 /// The number of powers of the generator before they repeat.

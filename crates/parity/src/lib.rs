@@ -2,16 +2,16 @@
 //!
 //! P is the sum of the data strips, Q their sum weighted with the powers of 2 in GF(2^8) modulo
 //! 0x11d, as Linux md lays RAID-6 out. The arithmetic is that of H. P. Anvin, "The mathematics of
-//! RAID-6", <https://www.kernel.org/pub/linux/kernel/people/hpa/raid6.pdf>: what P and Q are, how
-//! lost strips come back, and how a single corrupt one is located.
+//! RAID-6", <https://www.kernel.org/pub/linux/kernel/people/hpa/raid6.pdf>: P and Q, the recovery
+//! of lost strips, and the location of a single corrupt one.
 //!
-//! Everything else (a full stripe, a small write's delta, a degraded read, a rebuild, a node's
-//! share of a parity) is [`combine`]: sums of strips weighted with coefficients that whoever plans
-//! computed with [`gf`].
+//! All else (a full stripe, a small write's delta, a degraded read, a rebuild, a node's share of a
+//! parity) is [`combine`]: sums of strips weighted with coefficients that the planner computed with
+//! [`gf`].
 //!
 //! All slices of a call have the same length, in bytes; any length and any alignment will do. A
-//! call that breaks this panics. The functions use the fastest [`Kernels`] of the processor, on
-//! the calling thread, and allocate nothing.
+//! call that breaks this panics. The functions use the fastest [`Kernels`] of the processor, on the
+//! calling thread, and allocate nothing.
 
 mod check;
 mod combine;

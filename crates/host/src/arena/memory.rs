@@ -13,7 +13,7 @@ use super::reserve::{ALIGNMENT, RESERVED_BYTES, Taken};
 pub(super) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 const HUGE_PAGE: usize = HUGE_PAGE_BYTES as usize;
 
-/// What is given back to the system at once.
+/// Unit in which memory is given back to the system.
 pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 
 /// A piece of the arena, by its number.
@@ -64,7 +64,7 @@ impl Piece {
 pub(crate) struct Memory {
     base: NonNull<u8>,
     bytes: usize,
-    /// Only what is used is there.
+    /// Only used pages are resident.
     lean: bool,
     /// Where memory of others is mapped, behind the arena; and where that is so.
     reserved: Range<u64>,
@@ -103,8 +103,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The same, of which only those pages are there that are used, one by one, but for what is
-    /// warm.
+    /// Maps memory of which only used pages are resident, one by one, except for warm ranges.
     ///
     /// # Errors
     /// When the address space cannot be had.
@@ -142,7 +141,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Reserved addresses that nobody has; none where so many are not left.
+    /// Reserves unused addresses; none where so many are not left.
     pub(super) fn reserve(&self, bytes: u64) -> Option<Range<u64>> {
         self.taken.take(self.reserved.clone(), bytes)
     }
@@ -180,7 +179,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Does a buffer lie in memory of others?
+    /// Returns whether a buffer lies in memory that others own.
     pub(crate) const fn is_window(&self, buf: Buf) -> bool {
         self.reserved.start <= buf.offset && buf.offset < self.reserved.end
     }
@@ -202,7 +201,7 @@ impl Memory {
         (unsafe { self.base.as_ptr().add(start) }.cast(), len)
     }
 
-    /// Only what is used is there.
+    /// Returns whether only used pages are resident.
     pub(crate) const fn is_lean(&self) -> bool {
         self.lean
     }
@@ -216,8 +215,8 @@ impl Memory {
         }
     }
 
-    /// Gives a range of whole pages back to the system; it reads as zeroes then. Nobody holds any
-    /// of it.
+    /// Gives a range of whole pages back to the system; it reads as zeroes then. No buffer in it
+    /// may be in use.
     pub(crate) fn cool(&self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -241,8 +240,8 @@ impl Memory {
         Buf { offset, len: u32::try_from(len).expect("a piece is 1 MiB") }
     }
 
-    /// Gives the pages of a piece back to the system; it reads as zeroes then. Nobody holds any of
-    /// it, and no kernel has it pinned.
+    /// Gives the pages of a piece back to the system; it reads as zeroes then. No buffer in it may
+    /// be in use or pinned by a kernel.
     pub(crate) fn give_back(&self, piece: Piece) {
         let buf = self.piece(piece);
         let address = self.address(buf).cast();
@@ -268,8 +267,8 @@ impl Memory {
     /// The bytes of a range.
     ///
     /// # Safety
-    /// The caller holds the range, and nobody writes to it while the slice lives; in a window,
-    /// nothing depends on what is read being the same twice.
+    /// The caller holds the range, and no other thread writes to it while the slice lives; in a
+    /// window, nothing depends on two reads giving the same.
     pub(crate) unsafe fn bytes(&self, buf: Buf) -> &[u8] {
         // SAFETY: `address` checked the bounds, the mapping is initialised (zeroed by the
         // kernel), and the caller vouches for aliasing.
@@ -279,8 +278,8 @@ impl Memory {
     /// The bytes of a range, to be written.
     ///
     /// # Safety
-    /// The caller holds the range, and nobody else of this process touches it while the slice
-    /// lives; in a window, nothing depends on reading what was written.
+    /// The caller holds the range, and no other thread of this process touches it while the slice
+    /// lives; in a window, nothing depends on reading back the written bytes.
     #[expect(clippy::mut_from_ref, reason = "ranges are exclusive by the rule of this module")]
     pub(crate) unsafe fn bytes_mut(&self, buf: Buf) -> &mut [u8] {
         // SAFETY: as in `bytes`.

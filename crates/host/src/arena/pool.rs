@@ -4,7 +4,7 @@ use braid_array::Buf;
 
 use super::memory::{PIECE_BYTES, Piece};
 
-/// What a pool consists of.
+/// Size of the blocks of a pool.
 pub(super) const BLOCK_BYTES: u64 = PIECE_BYTES;
 /// Slot sizes.
 const CLASSES: [u64; 4] = [4 << 10, 64 << 10, 256 << 10, BLOCK_BYTES];
@@ -20,7 +20,7 @@ struct Block {
     map: [u64; 4],
 }
 
-/// How long ago a block was in use.
+/// Recent use of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Warmth {
     /// Its pages are the system's.
@@ -53,12 +53,12 @@ impl Pool {
         }
     }
 
-    /// Everything it can hand out.
+    /// Returns the bytes that it can hand out in all.
     pub(super) const fn bytes(&self) -> u64 {
         self.blocks.len() as u64 * BLOCK_BYTES
     }
 
-    /// What of it is in blocks of which nothing is handed out.
+    /// Returns the bytes in blocks of which nothing is handed out.
     pub(super) const fn whole_bytes(&self) -> u64 {
         self.whole.len() as u64 * BLOCK_BYTES
     }
@@ -73,7 +73,7 @@ impl Pool {
         buf.offset >= self.start && buf.offset - self.start < self.bytes()
     }
 
-    /// How much of it a buffer of this length occupies.
+    /// Returns the bytes that a buffer of this length occupies.
     pub(super) const fn occupied_bytes(len: u32) -> u64 {
         CLASSES[Self::class_of(len)]
     }

@@ -8,7 +8,7 @@ pub(super) const RESERVED_BYTES: u64 = 1 << 40;
 /// Pages are as large as that at most.
 pub(super) const ALIGNMENT: u64 = 1 << 30;
 
-/// Which of the reserved addresses are in use.
+/// Ranges of the reserved addresses that are in use.
 #[derive(Debug, Default)]
 pub(super) struct Taken(Mutex<Vec<Range<u64>>>);
 

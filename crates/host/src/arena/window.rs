@@ -11,8 +11,9 @@ use rustix::fs::{SealFlags, fcntl_get_seals};
 
 use super::memory::Memory;
 
-/// A part of a file, as buffers of the arena; until it is dropped. Whoever has the file may read
-/// and write it at any moment: nothing may be computed from what is there that must not change.
+/// A part of a file, mapped as buffers of the arena until it is dropped. Other processes that have
+/// the file open may read and write it at any moment, so no result that must not change may be
+/// computed from its content.
 #[derive(Debug)]
 pub(crate) struct Window {
     memory: Arc<Memory>,
@@ -20,11 +21,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Maps a part of a file. The file must be sealed so that it cannot become shorter: then all of
-    /// the part stays there, whatever its owner does.
+    /// Maps a part of a file. The file must be sealed against truncation, so that all of the part
+    /// stays there, whatever its owner does.
     ///
     /// # Errors
-    /// When the file is not, when it ends before, when no addresses are left, or the system
+    /// When the file is not sealed, when it ends before, when no addresses are left, or the system
     /// refuses.
     pub(crate) fn open(
         memory: &Arc<Memory>,

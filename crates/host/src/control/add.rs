@@ -14,12 +14,12 @@ use super::served::{Served, find_member};
 use crate::member::{self, MemberFile, Mode, Signature};
 use crate::system::describe;
 
-/// Below this much room beside the data there is no place for a superblock. What exactly is
-/// needed, the array knows; it is asked last.
+/// A superblock does not fit into less room than this beside the data. The exact need is known to
+/// the array, which is asked last.
 const SUPERBLOCK_SECTORS: u64 = 8;
 
 impl Served {
-    /// How devices are opened that become members.
+    /// Returns the mode in which devices that become members are opened.
     fn mode(&self) -> Mode<'_> {
         self.overlay.as_deref().map_or(Mode::ReadWrite, Mode::Overlay)
     }
@@ -125,9 +125,9 @@ impl Served {
         Refusal::new(reason, Next::by(advice, stop))
     }
 
-    /// The array that a new device goes to. Of an array of arrays that is the one asked for; or the
-    /// one whose superblock it has; or the one that misses most, as `BlockMachine::free_member`
-    /// chooses.
+    /// Returns the array that a new device goes to. In an array of arrays, an inner array that was
+    /// named comes first; then the one whose superblock the device has; then the one that misses
+    /// most, as `BlockMachine::free_member` chooses.
     fn place_of<'a>(
         &self,
         status: &'a Status,
@@ -148,7 +148,8 @@ impl Served {
         Ok(called.unwrap_or((MemberId(0), status)))
     }
 
-    /// Neither now nor after a stop: what lies on the array is addressed in its blocks.
+    /// Refuses a device with larger blocks than the array's. A restart would not help, as content
+    /// of the array is addressed in its blocks.
     fn check_blocks(&self, device: &MemberFile) -> Result<(), Refusal> {
         if device.block_bytes <= self.block_bytes {
             return Ok(());
@@ -238,7 +239,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Refusal {
     )
 }
 
-/// A device that was a member, and holds what is nowhere else.
+/// Refuses a former member that holds data found nowhere else.
 pub(super) fn split() -> Refusal {
     let reason = "is split from the array: each side went on alone, and what this one took \
                   meanwhile is nowhere else";

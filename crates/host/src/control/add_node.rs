@@ -18,7 +18,7 @@ use crate::fabric::Network;
 use crate::remote::{self, Remote, RemoteError};
 use crate::system::refused_by_system;
 
-/// How often a node is asked whether it has taken leave of who made the volume.
+/// Number of times a node is asked whether it has closed the session that made the volume.
 const FREE_TRIES: u32 = 50;
 const FREE_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -32,13 +32,13 @@ struct Place<'a> {
     network: Network,
 }
 
-/// What there is of it.
+/// A volume that is to be a member.
 struct Found {
     bytes: u64,
-    /// What it carries, if that is of this array.
+    /// Superblock on it, if that is of this array.
     superblock: Option<Superblock>,
     bad_blocks: Option<BadBlocks>,
-    /// It was made for this.
+    /// Made by this command.
     made: bool,
 }
 
@@ -82,7 +82,8 @@ impl Served {
         }
     }
 
-    /// If it is a spare now its volume is to say so: nobody is connected to it until it is needed.
+    /// Writes to the volume that the member is a spare, if it is one now. The array does not
+    /// connect to a spare until it is needed.
     fn mark_spare(
         &self,
         place: &Place<'_>,
@@ -151,7 +152,7 @@ impl Served {
         Ok(Found { bytes, superblock: None, bad_blocks: None, made: true })
     }
 
-    /// There is a volume of this name: may it be taken?
+    /// Checks whether an existing volume of this name may be taken.
     fn found(
         &self,
         place: &Place<'_>,
@@ -203,7 +204,7 @@ impl Served {
     }
 }
 
-/// What a spare of this number carries.
+/// Returns the superblock of a spare with this number.
 fn spare_superblock(array: Superblock, number: u16, device_uuid: [u8; 16]) -> Superblock {
     let mut roles = array.roles;
     roles.resize(roles.len().max(usize::from(number) + 1), DevRole::Spare);
@@ -221,7 +222,7 @@ fn spare_superblock(array: Superblock, number: u16, device_uuid: [u8; 16]) -> Su
 }
 
 impl Place<'_> {
-    /// Is it on a node of its own? Both would be lost together.
+    /// Checks that no other member is on its node. Both would be lost together.
     fn check_alone(&self, status: &Status) -> Result<(), Refusal> {
         let node = self.node()?;
         let others = status.members.iter().filter(|other| other.state != MemberState::Faulty);
@@ -253,7 +254,7 @@ impl Place<'_> {
         Remote::connect(self.address, self.network).map_err(told)
     }
 
-    /// The array is to open it for writing, as who made it had.
+    /// Waits until the session that made the volume is closed, as the array opens it for writing.
     fn wait_until_free(&self) -> Result<(), Refusal> {
         for _ in 0..FREE_TRIES {
             let mut remote = self.connect()?;

@@ -1,5 +1,5 @@
 //! An array that would lie on itself: a device that is this array's own file, or lies on an array
-//! that this one is a member of. What is written to it would wait for itself.
+//! that this one is a member of. Such writes would wait for themselves.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::access::split;
 use crate::member::lies_on;
 use crate::users::{Mounted, Mounts};
 
-/// More than anybody stacks.
+/// Deeper than any real stack of devices.
 const DEEPEST: usize = 8;
 
 impl Served {
@@ -40,7 +40,7 @@ impl Served {
     }
 }
 
-/// Does one of these exports stand behind this mount?
+/// Returns whether this mount is one of these exports.
 fn exported(mounts: &Mounts, exports: &[String], mount: &Mounted) -> bool {
     let points = exports.iter().filter_map(|export| export.strip_prefix("fuse:"));
     points

@@ -15,10 +15,10 @@ use crate::run_dir::{array_of_socket, connect};
 use crate::served_array::ServedArray;
 use crate::users::Process;
 
-/// An array tells its state at once, whatever its members do.
+/// Limit on an answer of an array. Its state is answered at once, whatever its members do.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why a running array could not be asked, or what it refused.
+/// Reason for which a running array was not reached, or its refusal.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// No process serves it.
@@ -27,7 +27,7 @@ pub enum ControlError {
     /// A process serves it, but cannot be reached.
     #[error("its process {} runs, but its control socket is gone", .0.pid())]
     Lost(ServedArray),
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     #[error("permission denied")]
     Denied,
     /// The array refused.
@@ -54,8 +54,8 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// Was the conversation cut off by another program that took the place of the one that was
-    /// asked? What was asked for was not done, and that program answers on the same socket.
+    /// Returns whether the connection broke because another program took the place of the one that
+    /// was asked. The command was not carried out, and that program answers on the same socket.
     #[must_use]
     pub fn is_of_another_program(&self) -> bool {
         let cut_off = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset];
@@ -130,7 +130,7 @@ impl Client {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// What the array refused, or how the conversation broke off.
+    /// The array's refusal, or the error that ended the connection.
     pub fn call(&mut self, verb: Verb) -> Result<Answer, ControlError> {
         self.ask(verb)?;
         self.answer()
@@ -165,7 +165,7 @@ impl Client {
         }
     }
 
-    /// What it means that the conversation broke off so.
+    /// Returns the meaning of an error of the connection.
     fn broken(&self, error: io::Error) -> ControlError {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -271,8 +271,8 @@ pub fn list(run_dir: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names of the arrays that have a control socket, sorted, without asking whether anybody
-/// listens there.
+/// Returns the sorted names of the arrays that have a control socket, without checking that a
+/// process listens there.
 ///
 /// # Errors
 /// As for [`list`].
@@ -291,7 +291,7 @@ pub fn sockets(run_dir: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// How to name a member in a [`Verb`]: absolute, and by its real name where it exists.
+/// Returns the name of a member in a [`Verb`]: absolute, and by its real name where it exists.
 #[must_use]
 pub fn member_path(path: &Path) -> String {
     // Not in the file system.

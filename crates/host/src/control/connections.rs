@@ -5,10 +5,10 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// There are no more at once. The one that has had nothing to do for longest gives way to a new
-/// one; when all are at work, a new one is turned away.
+/// Limit on connections. A new one replaces the one that has been idle for longest; when all are at
+/// work, the new one is turned away.
 const MAX_CONNECTIONS: usize = 32;
-/// Who reads the content may take any time for it. There is always room for other commands.
+/// Limit on readers of the content, which may take any time. Room is left for other commands.
 pub(super) const MAX_READERS: usize = 24;
 
 /// The open connections to one control socket, shared by their threads: at most 32, and for each
@@ -20,7 +20,7 @@ pub(super) struct Connections(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Counts what clients do, so that it can be told who did something last.
+    /// Counter of the clients' actions, by which the latest one is known.
     clock: u64,
     open: Vec<Open>,
 }
@@ -100,7 +100,7 @@ impl Place {
         Busy(self)
     }
 
-    /// May the content be read? Then the connection counts as a reader.
+    /// Returns whether the content may be read. Then the connection counts as a reader.
     pub(super) fn may_read(&self) -> bool {
         let mut state = self.connections.lock();
         let readers = state.open.iter().filter(|open| open.doing == Doing::Reading).count();

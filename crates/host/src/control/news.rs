@@ -1,5 +1,5 @@
-//! What the array has reported: the differences found by the last check, for `status`, and who
-//! failed first.
+//! Events of the array that were reported: the differences found by the last check, for `status`,
+//! and the members that failed, the first one first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,7 +32,8 @@ impl News {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why there is no array: the member whose failure ended it, or else the first that failed.
+    /// Returns the reason why there is no array: the member whose failure ended it, or else the
+    /// first that failed.
     pub(crate) fn cause(&self) -> Option<(MemberId, Refusal)> {
         let fatal = self.fatal.lock().unwrap_or_else(PoisonError::into_inner).clone();
         fatal.or_else(|| self.failed().into_iter().next())

@@ -1,5 +1,5 @@
 //! Replacing a member of a running array while it serves, by a spare, which may be named. Over
-//! nodes what is named becomes a spare if it is none.
+//! nodes, a named volume that is no spare yet is made one first.
 
 use std::path::Path;
 

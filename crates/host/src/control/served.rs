@@ -1,4 +1,4 @@
-//! What a control socket speaks for: one array, and how it is asked.
+//! The array behind a control socket, and the ways to ask it.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::fabric::Network;
 use crate::limits::LimitKeeper;
 use crate::member::{MemberFile, MemberName};
 
-/// What the control socket speaks for.
+/// The array behind a control socket.
 #[derive(Debug)]
 pub struct Served {
     /// Name of the array.
@@ -26,27 +26,27 @@ pub struct Served {
     pub door: Door,
     /// Requests must be multiples of this.
     pub block_bytes: u32,
-    /// How its members are talked to, when they are nodes.
+    /// Network by which its members are reached, when they are nodes.
     pub network: Option<Network>,
-    /// How it is served, for people.
+    /// Its exports, for people.
     pub exports: Shown,
     /// Where its control socket lies, and those of other arrays.
     pub run_dir: PathBuf,
     /// When it began: seconds since 1970.
     pub started_unix_s: u64,
-    /// How fast its background work may go.
+    /// Speed limits of its background work.
     pub limits: LimitKeeper,
-    /// Who stops it.
+    /// Channel of requests to stop it.
     pub stop: Sender<StopRequest>,
-    /// What it reported.
+    /// Events that it reported.
     pub news: Arc<News>,
-    /// Which hardware its members are.
+    /// Hardware of its members.
     pub disks: Disks,
     /// Where its members are changed instead of themselves.
     pub overlay: Option<PathBuf>,
 }
 
-/// How an array is served, for people: as exports are named, which come and go.
+/// List of an array's exports by name, for people. Exports come and go.
 #[derive(Clone, Debug, Default)]
 pub struct Shown(Arc<Mutex<Vec<String>>>);
 
@@ -55,29 +55,29 @@ impl Shown {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is now.
+    /// Returns the present exports.
     #[must_use]
     pub fn get(&self) -> Vec<String> {
         self.names().clone()
     }
 
-    /// Something has come or gone.
+    /// Replaces the list after a change.
     pub fn set(&self, names: Vec<String>) {
         *self.names() = names;
     }
 }
 
-/// What is to become of an export, which is named as for `assemble --export`.
+/// Change of an export, which is named as for `assemble --export`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportChange {
     /// Serve the array so, too.
     Add {
-        /// Which.
+        /// The export.
         export: String,
     },
     /// Serve it so no more.
     Remove {
-        /// Which.
+        /// The export.
         export: String,
         /// Even while programs use it.
         force: bool,
@@ -87,7 +87,7 @@ pub enum ExportChange {
 /// Told how a stop went: after the members are free, or why not.
 pub type Told = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
 
-/// Which program is to serve the array, and who asked for that.
+/// Program that is to serve the array, and the connection that asked for it.
 #[derive(Debug)]
 pub struct Wanted {
     /// Its path.
@@ -101,13 +101,13 @@ pub struct Wanted {
     pub asker: Option<OwnedFd>,
 }
 
-/// Why the array should stop.
+/// Reason for which the array should stop.
 pub enum StopRequest {
-    /// Somebody asked for it over the control socket, and waits.
+    /// A client asked for it over the control socket, and waits.
     Asked {
         /// Even while programs use it.
         force: bool,
-        /// Who waits.
+        /// Answer to it.
         told: Told,
     },
     /// A signal came.
@@ -116,18 +116,18 @@ pub enum StopRequest {
     EngineEnded,
     /// Another client has the array over nodes now.
     TakenOver,
-    /// No reason to stop: somebody wants an export, or wants one gone, and waits.
+    /// No reason to stop: a client asks for a change of exports, and waits.
     Exports {
-        /// Which.
+        /// The change.
         change: ExportChange,
-        /// Who waits.
+        /// Answer to it.
         told: Told,
     },
-    /// Another program is to serve it in this process, and somebody waits for that.
+    /// Another program is to serve it in this process; a client waits for that.
     Upgrade {
-        /// Which.
+        /// The program.
         wanted: Wanted,
-        /// Who waits to hear why not.
+        /// Answer to it, if the program is not replaced.
         told: Told,
     },
     /// No reason to stop, but to look: the set-up of the array is over.
@@ -140,7 +140,8 @@ impl Served {
         self.door.status().ok_or_else(|| self.ended())
     }
 
-    /// `that_is`: what is a member, or nothing but that it is.
+    /// Returns the refusal of a device that is a member already. `that_is` is the beginning of the
+    /// reason.
     pub(super) fn already_a_member(&self, that_is: String, status: &Status) -> Refusal {
         let reason = format!("{that_is} already a member of {}", self.name);
         if status.state != ArrayState::Failed {
@@ -165,7 +166,7 @@ impl Served {
         answer.ok_or_else(|| self.ended())?.map_err(|refusal| refusal.about(&self.name))
     }
 
-    /// Has an export added or removed, and waits until it is.
+    /// Asks for an export to be added or removed, and waits until it is.
     pub(super) fn change_exports(&self, change: ExportChange) -> Result<(), Refusal> {
         let (answer, answered) = mpsc::sync_channel(1);
         let told = Box::new(move |result| {

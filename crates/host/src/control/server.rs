@@ -21,7 +21,7 @@ use crate::access::Access;
 use crate::handover::{self, Handover};
 use crate::system::describe;
 
-/// Who says nothing for so long is hung up on.
+/// Time without a command after which a client is disconnected.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A bound control socket. The name is taken from here on; questions are answered once it runs.
@@ -179,8 +179,8 @@ fn carry_out<'a>(served: &'a Served, verb: Verb, place: &Place) -> Result<Outcom
     served.carry_out(verb)
 }
 
-/// Asks for a stop, and tells whether it came. Who stops writes the answer itself: after it the
-/// process may end at once.
+/// Asks for a stop, and returns whether it came. The stopping thread writes the answer itself, as
+/// the process may end right after it.
 fn stop(stream: &UnixStream, served: &Served, force: bool) -> io::Result<bool> {
     let mut to = stream.try_clone()?;
     let (answered, wait) = mpsc::sync_channel(1);
@@ -217,10 +217,10 @@ fn upgrade(served: &Served, ask: impl FnOnce(Told) -> StopRequest) -> Reply {
     }
 }
 
-/// Tells who asked for another program that this one serves the array.
+/// Reports to the connection that asked for another program that this one serves the array.
 ///
 /// # Errors
-/// When nobody hears it.
+/// When the connection is closed.
 pub fn say_upgraded(asker: OwnedFd, pause: Duration, returned: bool) -> io::Result<()> {
     let pause_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -228,10 +228,10 @@ pub fn say_upgraded(asker: OwnedFd, pause: Duration, returned: bool) -> io::Resu
     answer(&mut to, Reply::Ok(Answer::Upgraded { pause_us, version, returned }))
 }
 
-/// Tells who asked for another program that nobody serves the array any more.
+/// Reports to the connection that asked for another program that the array is no longer served.
 ///
 /// # Errors
-/// When nobody hears it.
+/// When the connection is closed.
 pub fn say_ended(asker: OwnedFd, reason: String) -> io::Result<()> {
     let reason = format!("neither the other program nor the one before could serve it: {reason}");
     let refusal = Refusal::new(reason, "see its log, then assemble it again");

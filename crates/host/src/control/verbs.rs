@@ -1,4 +1,4 @@
-//! Carrying out what came over the control socket.
+//! Execution of commands from the control socket.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use super::wire::{Answer, ControlStatus, Verb};
 use crate::door::Message;
 use crate::limits::{Limit, Limits};
 
-/// How a verb went when it went well.
+/// Result of a verb that succeeded.
 pub(super) enum Outcome<'a> {
     Answer(Answer),
     Data(Data<'a>),
@@ -116,7 +116,7 @@ pub(super) struct Data<'a> {
     end: u64,
 }
 
-/// How much is read at once, and how many such reads are under way.
+/// Length of a read, and number of reads in flight.
 const PIECE_BYTES: u64 = 1 << 20;
 const PIECES: usize = 4;
 

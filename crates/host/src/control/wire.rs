@@ -1,5 +1,5 @@
-//! What travels over the control socket: one JSON object on a line each way. The answer to `read`
-//! is followed by raw bytes.
+//! Protocol of the control socket: one JSON object on a line each way. The answer to `read` is
+//! followed by raw bytes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,19 +26,19 @@ pub const MAX_LINE_BYTES: usize = 1 << 20;
 pub struct Request {
     /// [`VERSION`].
     pub version: u32,
-    /// What to do.
+    /// Verb to be carried out.
     #[serde(flatten)]
     pub verb: Verb,
 }
 
-/// What questions and answers of all versions have in common.
+/// Fields that questions and answers of all versions have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Versioned {
-    /// Of the one who speaks.
+    /// Version of the sender.
     pub version: u32,
 }
 
-/// What can be asked. Members are named by path.
+/// Commands to an array. Members are named by path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Verb {
@@ -48,7 +48,7 @@ pub enum Verb {
     Fail {
         /// Path.
         member: String,
-        /// Even if what a resync has not brought in line yet cannot be read without it.
+        /// Even if data not yet brought in line by a resync cannot be read without the member.
         #[serde(default)]
         force: bool,
     },
@@ -84,12 +84,12 @@ pub enum Verb {
     Replace {
         /// Path.
         member: String,
-        /// That of the spare; any without it.
+        /// Path of the spare; without, any spare.
         with: Option<String>,
     },
     /// Compare all redundancy.
     Check,
-    /// Compare and rewrite what differs.
+    /// Compare all redundancy, and rewrite differences.
     Repair,
     /// End a check or repair.
     StopScrub,
@@ -106,7 +106,7 @@ pub enum Verb {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         max_windows: Vec<Window>,
     },
-    /// Have writes go by the journal like this.
+    /// Set the mode of the journal.
     JournalMode(JournalMode),
     /// Pause background work.
     Pause,
@@ -131,8 +131,8 @@ pub enum Verb {
         #[serde(default)]
         force: bool,
     },
-    /// Have another program serve the array in the place of the one that does, in the same
-    /// process; clients stay. Answered by that one.
+    /// Replace the program that serves the array by another one, in the same process; clients stay.
+    /// The new program answers.
     Upgrade {
         /// Its path, absolute.
         program: PathBuf,
@@ -149,7 +149,7 @@ pub enum Verb {
     Read {
         /// First byte.
         offset: u64,
-        /// How many; less is answered where the array ends.
+        /// Bytes to read; fewer are answered where the array ends.
         length: u64,
     },
 }
@@ -159,12 +159,12 @@ pub enum Verb {
 pub struct Response {
     /// [`VERSION`] of the server.
     pub version: u32,
-    /// What it says.
+    /// Result of the verb.
     #[serde(flatten)]
     pub result: Reply,
 }
 
-/// Did it go well?
+/// Result of a verb.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
@@ -174,7 +174,7 @@ pub enum Reply {
     Error(Refusal),
 }
 
-/// What a good answer says.
+/// Content of a good answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -193,7 +193,7 @@ pub enum Answer {
     Status(Box<ControlStatus>),
     /// So many bytes follow the line. When fewer come, reading failed there.
     Data {
-        /// How many.
+        /// Number of bytes.
         length: u64,
     },
 }
@@ -211,16 +211,17 @@ pub struct ControlStatus {
     pub exports: Vec<String>,
     /// The first differences that the last check or repair found.
     pub mismatches: Vec<Mismatch>,
-    /// How the connections to its nodes are protected; `None` when its members are here.
+    /// Protection of the connections to its nodes; `None` when its members are local.
     #[serde(default)]
     pub protection: Option<Protection>,
     /// The limits of background work that were set.
     #[serde(default)]
     pub limits: Limits,
-    /// Which hardware members are, by path, of those that are disks or on disks of this machine.
+    /// Hardware of members by path, for those that are disks or on disks of this machine.
     #[serde(default)]
     pub disks: BTreeMap<String, Disk>,
-    /// What was asked of the array and of its members; `None` of a version that does not count.
+    /// Counters of requests to the array and its members; `None` from a version that does not
+    /// count.
     #[serde(default)]
     pub figures: Option<Figures>,
     /// The state of the array.

@@ -2,28 +2,28 @@
 
 use std::time::Duration;
 
-/// How long to look.
+/// Duration of a look.
 const LOOK: Duration = Duration::from_micros(100);
-/// What a sleep of at most so long, the time that waking up took included, waited for would have
-/// come within about `LOOK`.
+/// A sleep of at most this length, waking up included, counts as short: a look of about `LOOK`
+/// would have found the completion.
 const SHORT: Duration = Duration::from_micros(200);
 /// So many short sleeps in a row are a reason to look instead.
 const SHORT_SLEEPS: u32 = 8;
 /// So many after looking has been of no use again and again.
 const MOST_SHORT_SLEEPS: u32 = 4096;
-/// How far looks that found nothing may get ahead of others, each of which makes up for half of
-/// one.
+/// Limit on vain looks at which looking ends. Each vain look counts 2, each successful one takes 1
+/// off.
 const MOST_VAIN: u32 = 8;
 
-/// A processor that sleeps takes some ten microseconds to wake up, often longer than what it waits
-/// for. So who waits looks for completions instead, for as long as that is of use: it begins when
-/// the last sleeps were short and ends when more than a third of the looks find nothing, and who
-/// has nothing to do sleeps. With one processor it sleeps always, for nobody could do anything
-/// meanwhile.
+/// Policy of waiting for completions. A sleeping processor takes some ten microseconds to wake up,
+/// often longer than the completion takes. So the thread looks for completions instead while that
+/// pays off: looking begins after a row of short sleeps, and ends when more than a third of the
+/// looks find nothing; an idle thread sleeps. With one processor the thread always sleeps, as
+/// nothing else could run meanwhile.
 #[derive(Debug)]
 pub(super) struct Patience {
     state: State,
-    /// How many short sleeps are a reason to look.
+    /// Number of short sleeps in a row after which looking begins.
     needed: u32,
 }
 
@@ -41,7 +41,7 @@ impl Patience {
         Self { state, needed: SHORT_SLEEPS }
     }
 
-    /// How long to look before the next sleep, if at all.
+    /// Returns the duration to look before the next sleep, if at all.
     pub(super) const fn look(&self) -> Option<Duration> {
         match self.state {
             State::Looks { .. } => Some(LOOK),
@@ -49,7 +49,7 @@ impl Patience {
         }
     }
 
-    /// It looked, and something came, or not.
+    /// Notes the result of a look: whether a completion came.
     pub(super) fn looked(&mut self, came: bool) {
         let State::Looks { vain } = &mut self.state else { return };
         if came {
@@ -64,7 +64,7 @@ impl Patience {
         }
     }
 
-    /// It slept so long.
+    /// Notes the duration of a sleep.
     pub(super) fn slept(&mut self, time: Duration) {
         let State::Sleeps { short } = &mut self.state else { return };
         *short = if time <= SHORT { *short + 1 } else { 0 };

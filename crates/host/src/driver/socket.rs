@@ -1,4 +1,4 @@
-//! Operations on sockets and devices as plain calls, which do what can be done without waiting.
+//! Operations on sockets and devices as plain calls. Each does as much as needs no waiting.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::arena::Memory;
 use crate::driver::Outgoing;
 
-/// Receives into one buffer after the other what is there.
+/// Receives available bytes into one buffer after the other.
 pub(super) fn receive(memory: &Memory, socket: &OwnedFd, bufs: &[Buf; 2]) -> Result<u32, Errno> {
     let list = bufs
         .map(|buf| libc::iovec { iov_base: memory.address(buf).cast(), iov_len: buf.len as usize });
@@ -44,7 +44,7 @@ pub(super) fn give(
     moved_or_error(unsafe { libc::writev(device.as_raw_fd(), list.as_ptr(), count) })
 }
 
-/// Sends what is left of a message, as much as can be sent now.
+/// Sends the rest of a message, as much as can be sent now.
 pub(super) fn send(
     memory: &Memory,
     socket: &OwnedFd,

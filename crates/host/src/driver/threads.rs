@@ -21,8 +21,8 @@ const WORKERS: usize = 16;
 /// Operations under way, where there is no io_uring: threads do file I/O with pread and pwrite,
 /// each one operation at a time, and the engine's own thread serves the sockets with poll. `T`
 /// names an operation. Order of calls: [`start`](Self::start) for each operation, then
-/// [`wait`](Self::wait), which does what sockets are ready for and returns completions. The threads
-/// end when this is dropped and their work is done.
+/// [`wait`](Self::wait), which serves ready sockets and returns completions. The threads end when
+/// this is dropped and their work is done.
 #[derive(Debug)]
 pub(crate) struct Threads<T> {
     memory: Arc<Memory>,
@@ -194,7 +194,7 @@ impl<T> Waiting<T> {
         matches!(self.op, Op::Accept { .. })
     }
 
-    /// Does what can be done without waiting; `None` when that was not all.
+    /// Does the part of the operation that needs no waiting; `None` when a part is left.
     fn attempt(
         &mut self,
         memory: &Memory,
@@ -232,7 +232,7 @@ impl<T> Waiting<T> {
 }
 
 impl Op {
-    /// What an operation on a socket waits for.
+    /// Returns the event that an operation on a socket waits for.
     fn poll_fd(&self) -> PollFd<'_> {
         match self {
             Self::Accept { socket } | Self::Receive { socket, .. } => {

@@ -22,13 +22,13 @@ use crate::driver::{Completion, Op};
 use slab::Slab;
 
 const ENTRIES: u32 = 512;
-/// All of a message, without a signal when nobody receives it.
+/// Flags to move all of a message, without a signal when the receiver is gone.
 const WHOLE: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL).cast_unsigned();
 const READABLE: u32 = libc::POLLIN.cast_unsigned() as u32;
-/// Names what ends another operation, of which nobody hears: no index of the slab.
+/// Name of a cancellation, whose completion is ignored: no index of the slab.
 const CANCEL: u64 = u64::MAX;
 
-/// An io_uring, the operations in it, and what their memory hangs on.
+/// An io_uring, the operations in it, and their memory.
 pub(crate) struct Ring<T> {
     ring: IoUring<squeue::Entry, cqueue::Entry>,
     memory: Arc<Memory>,
@@ -36,7 +36,7 @@ pub(crate) struct Ring<T> {
     slab: Slab<Pending<T>>,
     /// Slab indices to be put into the submission queue.
     queued: VecDeque<usize>,
-    /// How many operations on files have not completed.
+    /// Number of operations on files in flight.
     files: usize,
     patience: Patience,
     /// Operations to be ended, once all others are in the submission queue.
@@ -53,7 +53,7 @@ struct Pending<T> {
     op: Op,
     /// Bytes sent so far.
     done: u64,
-    /// For what moves several pieces; the kernel reads it when the entry is submitted.
+    /// Header of an operation on several pieces; the kernel reads it when the entry is submitted.
     header: Option<Box<Header>>,
 }
 
@@ -70,8 +70,8 @@ impl<T> std::fmt::Debug for Ring<T> {
 }
 
 impl<T: Copy + PartialEq> Ring<T> {
-    /// A ring for the calling thread, with what is used of the arena registered if the limits allow
-    /// it.
+    /// Creates a ring for the calling thread. Used pieces of the arena are registered if the limits
+    /// allow it.
     ///
     /// # Errors
     /// When the kernel has no io_uring for us, or one that lacks an operation we need.
@@ -130,7 +130,7 @@ impl<T: Copy + PartialEq> Ring<T> {
         self.slab.len()
     }
 
-    /// The kernel may have one more worker for what it cannot do without waiting.
+    /// Allows the kernel one more worker for operations that have to wait.
     pub(crate) fn add_worker(&self) {
         // Bounded work (files, disks), then unbounded. Zero tells the limit and keeps it.
         let mut limits = [0; 2];
@@ -157,7 +157,7 @@ impl<T: Copy + PartialEq> Ring<T> {
         self.canceled.extend(named.map(|(index, _)| (index, token)));
     }
 
-    /// Submits what is queued, waits, and collects all completions there are.
+    /// Submits queued operations, waits, and collects all completions there are.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -281,7 +281,7 @@ impl<T: Copy + PartialEq> Ring<T> {
         Ok(true)
     }
 
-    /// The submission entry for what is left of an operation.
+    /// Returns the submission entry for the rest of an operation.
     fn entry(&mut self, index: usize) -> squeue::Entry {
         let Self { ring, slab, memory, pinned, headers, .. } = self;
         let pending = &mut slab[index];
@@ -363,7 +363,7 @@ fn without_memory(op: &Op) -> squeue::Entry {
 }
 
 impl<T> Pending<T> {
-    /// Counts what was transferred; true when the rest has to be asked for again.
+    /// Counts transferred bytes; returns true when the rest has to be asked for again.
     fn goes_on(&mut self, result: Result<u32, Errno>) -> bool {
         let file = matches!(self.op, Op::Read { .. } | Op::Write { .. } | Op::Sync { .. });
         let moved = match result {

@@ -1,5 +1,5 @@
-//! Places behind the end of an array by which exports reach what lies on it in several pieces: a
-//! volume that was extended. What is asked for there is asked of the array piece by piece.
+//! Addresses behind the end of an array that map to scattered pieces of it, such as the extents of
+//! an extended volume. Exports use them; a request there is split by pieces of the array.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -38,14 +38,14 @@ pub(crate) fn length(pieces: &[Range<u64>]) -> u64 {
 }
 
 impl Annexes {
-    /// Opens annexes, as [`starts`] placed them. Those that are open stay as they are.
+    /// Opens annexes at the places that [`starts`] chose. A second call changes nothing.
     pub(crate) fn open(&self, annexes: impl IntoIterator<Item = (u64, Vec<Range<u64>>)>) {
         let annexes = annexes.into_iter().map(|(start, pieces)| Annex { start, pieces });
         // They were opened before: by the same look at the array.
         let _ = self.0.set(annexes.collect());
     }
 
-    /// Does a byte lie in an annex, or behind the last?
+    /// Returns whether an offset lies at or behind the start of the first annex.
     pub(super) fn hold(&self, offset: u64) -> bool {
         let first = self.0.get().and_then(|annexes| annexes.first());
         first.is_some_and(|annex| annex.start <= offset)

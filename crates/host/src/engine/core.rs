@@ -1,4 +1,4 @@
-//! What the exports of an engine share: the driver, the arena, and the requests on their way
+//! State that the exports of an engine share: the driver, the arena, and the requests on their way
 //! through the machine.
 
 use std::collections::VecDeque;
@@ -30,11 +30,11 @@ pub(crate) struct Core {
     pending: VecDeque<usize>,
     /// The time of this turn of the loop.
     pub(crate) now: Instant,
-    /// Of the requests that have completed.
+    /// Counters of completed requests.
     figures: IoFigures,
 }
 
-/// A request, who gets its answer, and when it came.
+/// A request, its owner, and the time at which it came.
 #[derive(Debug)]
 struct Asked {
     request: Request,
@@ -128,8 +128,8 @@ impl Core {
         true
     }
 
-    /// Takes a completed request out, and counts it. `None` while other pieces are under way of
-    /// what was asked for.
+    /// Takes a completed request out, and counts it. `None` while other pieces of the same request
+    /// are in flight.
     pub(crate) fn completed(
         &mut self,
         id: RequestId,
@@ -157,18 +157,18 @@ impl Core {
         Some((request, owner, result))
     }
 
-    /// What was asked of the array so far.
+    /// Returns the counters of requests to the array so far.
     pub(crate) fn figures(&self) -> IoFigures {
         IoFigures { in_flight: self.requests.len() as u64, ..self.figures.clone() }
     }
 
-    /// Is something of an export's under way: an operation, or a request?
+    /// Returns whether an operation or a request of an export is in flight.
     pub(crate) fn serves(&self, id: ExportId) -> bool {
         let is_its = |token: &Token| matches!(token, Token::Export(of, _) if *of == id);
         self.driver.is_under_way(is_its) || self.asks(id)
     }
 
-    /// Is a request of an export's under way?
+    /// Returns whether a request of an export is in flight.
     pub(crate) fn asks(&self, id: ExportId) -> bool {
         let asked = self.requests.iter().map(|(_, asked)| asked.owner);
         let mut owners = asked.chain(self.spreads.iter().map(|(_, spread)| spread.owner));

@@ -1,4 +1,5 @@
-//! The engine's side of the door: jobs of other threads, administrators' commands, status.
+//! The engine's side of the submission queue: jobs of other threads, administrators' commands,
+//! status.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
@@ -23,7 +24,7 @@ use slab::Slab;
 type Told = Done<Result<(), RequestError>>;
 pub(crate) type CommandDone = Done<Result<(), Refusal>>;
 
-/// Jobs and commands that came through the door.
+/// Jobs and commands received through the submission queue.
 pub(crate) struct DoorSide {
     receiver: Receiver<Message>,
     /// The memory of its jobs.
@@ -34,7 +35,7 @@ pub(crate) struct DoorSide {
     commands: Slab<(CommandDone, Effect)>,
 }
 
-/// What is left to do when the machine has answered a command.
+/// Work that is left once the machine has answered a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Nothing,
@@ -49,7 +50,7 @@ enum Effect {
 /// A request of any length, done in pieces.
 struct Asked {
     kind: JobKind,
-    /// Bytes of the array: where it begins, what is requested next, where it ends.
+    /// Bytes of the array: start, next to be requested, end.
     start: u64,
     next: u64,
     end: u64,
@@ -264,7 +265,8 @@ impl DoorSide {
         machine.handle(now, Event::Command { id, command });
     }
 
-    /// The machine has answered. Returns whom to tell that the engine has ended, when it shall.
+    /// Ends a command that the machine has answered. Returns the callback for the end of the
+    /// engine, when it shall end.
     pub(crate) fn replied(
         &mut self,
         executor: &mut Executor,
@@ -284,7 +286,7 @@ impl DoorSide {
         None
     }
 
-    /// Refuses whatever is left; the engine ends.
+    /// Refuses all remaining jobs and commands, as the engine ends.
     pub(crate) fn refuse_rest(&mut self) {
         let error = RequestError::Failed;
         while let Ok(message) = self.receiver.try_recv() {

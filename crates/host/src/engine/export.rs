@@ -1,5 +1,5 @@
-//! What the engine asks of an export that lives in its loop: a server of a protocol by which
-//! programs use the array.
+//! The interface of an export to the engine's loop. An export serves a protocol by which programs
+//! use the array.
 
 use std::io;
 
@@ -12,14 +12,14 @@ use crate::handover::Handover;
 use crate::token::{ExportId, ExportToken, JobRef};
 use crate::users::User;
 
-/// An export. It starts its operations on the engine's driver as `Token::Export` and makes its
-/// requests as `Owner::Export`, both with the id it was given. All is called on the engine's
-/// thread, and nothing may block.
+/// An export. Operations are started on the engine's driver as `Token::Export` and requests are
+/// made as `Owner::Export`, both with the id given to the export. All calls come on the engine's
+/// thread, and none may block.
 pub(crate) trait Export: Send {
     /// Begins to take clients; called once, before all else.
     fn start(&mut self, core: &mut Core, id: ExportId);
 
-    /// The same, and it is held from then on: of what was handed over to it nothing is taken.
+    /// Starts the export and holds it: nothing is taken yet of the clients handed over to it.
     fn start_held(&mut self, core: &mut Core, id: ExportId) {
         self.start(core, id);
         self.hold(core);
@@ -37,11 +37,11 @@ pub(crate) trait Export: Send {
         result: Result<(), RequestError>,
     );
 
-    /// Does what can be done without waiting: after every turn, and for as long as anything comes
-    /// of it.
+    /// Does the work that needs no waiting. Called after every turn, and again while it leads to
+    /// more.
     fn work(&mut self, core: &mut Core);
 
-    /// Has a part of a write come, the rest of which a client is about to send?
+    /// Returns whether a write has come in part, with the rest still to be sent by its client.
     fn receives_write(&self) -> bool {
         false
     }
@@ -57,23 +57,23 @@ pub(crate) trait Export: Send {
     /// Time has passed, maybe up to the deadline.
     fn tick(&mut self, _core: &mut Core) {}
 
-    /// Memory is short somewhere. Parts with the client who has most of it and has long taken
-    /// nothing, if there is one; tells who that was. Usually clients have memory of their own.
+    /// Disconnects, as memory is short, the client that holds most of it and has long taken
+    /// nothing, if there is one. Returns that client. Usually clients have memory of their own.
     fn relieve(&mut self, _core: &mut Core) -> Option<User> {
         None
     }
 
-    /// Who uses the array, as far as an export can tell.
+    /// Returns the users of the array, as far as an export can tell.
     fn clients(&self) -> Vec<User> {
         Vec::new()
     }
 
-    /// How many those are, and the kind of the export; `None` where it cannot tell.
+    /// Returns the number of clients and the kind of the export; `None` where it cannot tell.
     fn client_count(&self) -> Option<(&'static str, usize)> {
         None
     }
 
-    /// Who uses one of the parts of the array that it serves, by the part's name.
+    /// Returns the users of one served part of the array, by the part's name.
     fn clients_of(&self, _part: &str) -> Vec<User> {
         self.clients()
     }
@@ -84,28 +84,27 @@ pub(crate) trait Export: Send {
         done(());
     }
 
-    /// Takes nothing more until it is told to go on; what is under way is answered. Clients stay.
-    /// One that has no clients has nothing to hold, and nothing to hand over.
+    /// Takes nothing more until it is told to go on; operations in flight are answered. Clients
+    /// stay. An export without clients has nothing to hold, and nothing to hand over.
     fn hold(&mut self, _core: &mut Core) {}
 
     /// Goes on after it was held.
     fn go_on(&mut self, _core: &mut Core) {}
 
-    /// Of one that is held: is nothing under way any more of what clients have asked for?
+    /// Returns whether a held export has answered all that its clients asked for.
     fn is_held(&self, _core: &Core) -> bool {
         true
     }
 
-    /// Of one that is held: hangs up on clients that are waited for, to take their data or to send
-    /// the rest of it.
+    /// Disconnects, on a held export, the clients that still have to take data or to send the rest
+    /// of it.
     fn cut_off(&mut self, _core: &mut Core) {}
 
-    /// Of one that is held: gives its clients to the process that comes after this one, and keeps
-    /// them, as it may have to go on. Those of a kind that cannot be given are hung up on at the
-    /// end.
+    /// Gives the clients of a held export to the next process, and keeps them as well in case this
+    /// process has to go on. Clients that cannot be given are disconnected at the end.
     ///
     /// # Errors
-    /// When the system is out of descriptors: then it goes on.
+    /// When the system is out of descriptors. Then the export goes on.
     fn hand_over(&self, _core: &Core, _to: &mut Handover) -> io::Result<()> {
         Ok(())
     }
@@ -113,14 +112,14 @@ pub(crate) trait Export: Send {
     /// All is handed over: touches nothing any more that the next process has as well.
     fn leave(&mut self) {}
 
-    /// Takes no more clients and no more of what they ask for; what is under way is answered.
+    /// Takes no more clients and no more requests; those in flight are answered.
     fn close(&mut self, core: &mut Core);
 
     /// Gives up all clients that are left.
     fn disconnect(&mut self, core: &mut Core);
 
-    /// Of one that was closed: is nothing left to be done of what it took? Operations and requests
-    /// that are under way are known without it.
+    /// Returns whether a closed export has nothing left to do. Operations and requests in flight
+    /// are counted elsewhere.
     fn is_over(&self) -> bool {
         true
     }

@@ -1,8 +1,8 @@
 //! The exports of an engine: those that it begins with, and those that come and go while it runs.
 //!
-//! One that is to go closes as at the end of the engine: what is under way is answered, clients get
-//! a while to take that, and then are given up. Its id stays its own until nothing of it is left,
-//! so whatever was started under it comes to it.
+//! A removed export closes as at the end of the engine: operations in flight are answered, clients
+//! get a while to take the answers, and then are disconnected. Its id stays its own until nothing
+//! of it is left, so its completions still reach it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ use crate::handover::{self, Handover};
 use crate::token::ExportId;
 use crate::users::User;
 
-/// What other threads ask for.
+/// Requests of other threads.
 enum Ask {
     Add {
         export: Box<dyn Export>,
@@ -44,7 +44,7 @@ enum Ask {
         id: ExportId,
         done: Done<()>,
     },
-    /// Nothing more is taken. Who asks is told when nothing is under way any more.
+    /// Takes nothing more. `done` is called when nothing is in flight.
     Hold {
         done: Done<()>,
     },
@@ -57,11 +57,11 @@ enum Ask {
     },
 }
 
-/// How far an export has come.
+/// State of an export's life.
 enum Stage {
     Serving,
-    /// It takes nothing more. Who wants it gone is told when it is; clients are given up at a time,
-    /// unless they have been.
+    /// Takes nothing more. `done` is called when the export is gone; its clients are disconnected
+    /// at `give_up_at`, unless they already have been.
     Leaving {
         give_up_at: Option<Instant>,
         done: Done<()>,
@@ -116,8 +116,8 @@ impl Exports {
         self.places.iter_mut().map(|(_, place)| &mut place.export)
     }
 
-    /// Starts all there are. As long as this program may have to give back what was handed over to
-    /// it, they take nothing.
+    /// Starts all exports. As long as this program may have to give back what it inherited, they
+    /// are held.
     pub(super) fn start(&mut self, core: &mut Core) {
         let held = handover::is_pending();
         for (id, place) in &mut self.places {
@@ -129,12 +129,12 @@ impl Exports {
         }
     }
 
-    /// Who uses the array.
+    /// Returns the users of the array.
     pub(super) fn clients(&self) -> Vec<User> {
         self.iter().flat_map(|export| export.clients()).collect()
     }
 
-    /// How many use it, by kind of export.
+    /// Returns the number of clients by kind of export.
     pub(super) fn client_counts(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for (kind, count) in self.iter().filter_map(Export::client_count) {
@@ -143,7 +143,7 @@ impl Exports {
         counts
     }
 
-    /// Does what other threads have asked for.
+    /// Handles the requests of other threads.
     pub(super) fn drain(&mut self, core: &mut Core, executor: &Executor) {
         while let Ok(ask) = self.asked.try_recv() {
             match ask {
@@ -191,8 +191,8 @@ impl Exports {
         Ok(to)
     }
 
-    /// Tells who waits for it that nothing is under way any more, also on members that were given
-    /// up: the kernel ends no thread that waits for such a one.
+    /// Reports to the waiting caller once nothing is in flight, abandoned operations included: the
+    /// kernel ends no thread that waits for such an operation.
     pub(super) fn tell_if_held(&mut self, core: &Core, executor: &Executor) {
         let quiet = |of: &Self| of.iter().all(|export| export.is_held(core));
         if self.holding.is_some() && executor.given_up() == 0 && quiet(self) {
@@ -200,7 +200,7 @@ impl Exports {
         }
     }
 
-    /// Are their clients another process's by now?
+    /// Returns whether the clients now belong to the next process.
     pub(super) const fn are_handed_over(&self) -> bool {
         self.handed_over
     }
@@ -270,8 +270,8 @@ impl ExportsDoor {
         }
     }
 
-    /// Sends what `make` builds around a `done` and waits for the answer. `None` when the engine
-    /// has ended, or has not answered within so long.
+    /// Sends the request that `make` builds around a `done`, and waits for the answer. `None` when
+    /// the engine has ended, or has not answered within the limit.
     fn call<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -290,7 +290,7 @@ impl ExportsDoor {
         self.call(Duration::MAX, |done| Ask::Add { export, done })
     }
 
-    /// Who uses the array by this export, or by one part of it.
+    /// Returns the users of the array through an export, or through one part of it.
     pub(crate) fn clients(&self, of: ExportId, part: Option<&str>) -> Vec<User> {
         let part = part.map(str::to_owned);
         self.call(Duration::MAX, |done| Ask::Clients { of, part, done }).unwrap_or_default()
@@ -302,8 +302,8 @@ impl ExportsDoor {
         self.call(2 * FAREWELL, |done| Ask::ClosePart { of, part, done });
     }
 
-    /// Has all exports take nothing more, until they [go on](Self::go_on). False when something
-    /// that clients have asked for is still under way after so long.
+    /// Holds all exports until they [go on](Self::go_on). Returns false when requests of clients
+    /// are still in flight after `limit`.
     pub(crate) fn hold(&self, limit: Duration) -> bool {
         self.call(limit, |done| Ask::Hold { done }).is_some()
     }
@@ -313,13 +313,13 @@ impl ExportsDoor {
         self.send(Ask::CutOff);
     }
 
-    /// Has all exports go on that were held.
+    /// Lets all held exports go on.
     pub(crate) fn go_on(&self) {
         self.send(Ask::GoOn);
     }
 
-    /// Adds members, and the clients of exports that are held, to a hand-over. The exports serve
-    /// nobody any more then. `None` when the engine has ended.
+    /// Adds members, and the clients of exports that are held, to a hand-over. The exports serve no
+    /// clients any more then. `None` when the engine has ended.
     ///
     /// # Errors
     /// When the system is out of descriptors; nothing is handed over then.
@@ -327,8 +327,8 @@ impl ExportsDoor {
         self.call(Duration::MAX, |done| Ask::HandOver { to, done })
     }
 
-    /// Closes an export. It is gone when this returns, unless a member does not answer what its
-    /// clients have asked for: then it goes when that is over.
+    /// Closes an export. Returns when it is gone, or after a limit if a member does not answer
+    /// requests of its clients; it then goes once they have ended.
     pub(crate) fn remove(&self, id: ExportId) {
         self.call(2 * FAREWELL, |done| Ask::Remove { id, done });
     }

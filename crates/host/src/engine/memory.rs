@@ -1,4 +1,4 @@
-//! Memory that the machine uses, or nobody uses any more.
+//! Memory of the machine, in use or not.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::heap;
 pub(super) const COOLING_MILLIS: u64 = 5000;
 
 impl Loop {
-    /// Gives back to the system what nobody has used for a while.
+    /// Gives memory back to the system that was not used for a while.
     pub(super) fn cool(&mut self) {
         let Core { arena, driver, now, .. } = &mut self.core;
         let memory = Arc::clone(arena.memory());
@@ -45,7 +45,7 @@ impl Loop {
         Piece::inside(range).for_each(|piece| self.core.driver.may_keep(piece));
     }
 
-    /// It does not use them any more.
+    /// Gives bytes that the machine no longer uses back to the system.
     pub(super) fn memory_given_back(&mut self, range: Range<u64>) {
         // One of which a part stays would keep the other part there.
         Piece::touching(range.clone()).for_each(|piece| self.core.driver.bar(piece));

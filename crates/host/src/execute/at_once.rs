@@ -8,41 +8,41 @@ use crate::lock::LockedFile;
 const SHORT_BYTES: u32 = 16 << 10;
 /// So much of long I/O together is not many.
 const TOGETHER_BYTES: u64 = 512 << 10;
-/// What the engine's thread moves in one turn; what goes beyond is given to the driver.
+/// Bytes that the engine's thread moves in one turn; more than that goes to the driver.
 const TURN_BYTES: u64 = 16 << 20;
-/// What a call costs besides the bytes it moves, in bytes moved.
+/// Cost of a call besides the bytes it moves, as a number of bytes moved.
 const CALL_BYTES: u64 = 4 << 10;
 
 const TMPFS: u32 = 0x0102_1994;
 
-/// Is all of this file in memory? Then no I/O on it waits for a device, and io_uring has a thread
-/// of the kernel's carry each out: to wake that one up takes longer than to move a few strips. A
-/// page of it may have been swapped out, as one of the arena may that any turn touches.
+/// Returns whether the file lies entirely in memory. I/O on it then waits for no device, but
+/// io_uring would hand each one to a thread of the kernel, and waking that up takes longer than
+/// moving a few strips. A page of the file may be swapped out, as may any page of the arena.
 pub(super) fn answers_at_once(file: &LockedFile) -> bool {
     file_system(file) == Some(TMPFS)
 }
 
-/// How an I/O is done at once.
+/// Way in which an I/O is done at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
-    /// By a copy. To wake up another processor for a part of it takes as long as to copy half a
-    /// MiB, and the kernel moves it at a higher price. So that is done only when the engine's
-    /// thread has more to do than a request or two: then the driver, which has so many bytes
-    /// already, gets half of what is long.
+    /// By a copy. Waking up another processor for a part of it takes as long as copying half a MiB,
+    /// and the kernel moves it at a higher price. So the driver, which has so many bytes already,
+    /// gets half of the long I/O only when the engine's thread has more to do than a request or
+    /// two.
     Copy { busy: bool, given_bytes: u64 },
-    /// By a call, while there are so many bytes of long I/O together: what the driver has and what
-    /// is to be begun.
+    /// By a call, while long I/O makes up so many bytes together: those of the driver and those to
+    /// be begun.
     Call { long_bytes: u64 },
 }
 
-/// What the engine's thread may still move itself in this turn, so that neither what came in
-/// meanwhile nor answers that are due wait for long, whatever the machine goes on with.
+/// Bytes that the engine's thread may still move itself in this turn. The limit keeps new requests
+/// and due answers from waiting long, whatever the machine does next.
 #[derive(Debug)]
 pub(super) struct Budget {
     left_bytes: u64,
-    /// What of long I/O was copied in this turn.
+    /// Bytes of long I/O copied in this turn.
     copied_bytes: u64,
-    /// How much of long I/O is done at once when it comes together.
+    /// Bytes of long I/O that are done at once when they come together.
     together_bytes: u64,
 }
 
@@ -59,12 +59,12 @@ impl Budget {
         self.copied_bytes = 0;
     }
 
-    /// Is so much long I/O together more than a request or two?
+    /// Returns whether so many bytes of long I/O together are more than a request or two.
     pub(super) const fn is_much(&self, long_bytes: u64) -> bool {
         long_bytes > self.together_bytes.saturating_mul(4)
     }
 
-    /// Is this I/O done at once? If so it is taken out of the budget.
+    /// Returns whether this I/O is done at once, and if so takes it out of the budget.
     pub(super) fn take(&mut self, bytes: u32, way: Way) -> bool {
         let cost = u64::from(bytes) + CALL_BYTES;
         let many = match way {
@@ -85,7 +85,7 @@ impl Budget {
     }
 }
 
-/// Does an I/O of this length count as long?
+/// Returns whether an I/O of this length counts as long.
 pub(super) const fn is_long(bytes: u32) -> bool {
     bytes > SHORT_BYTES
 }

@@ -1,5 +1,5 @@
-//! Members that are read through a backend, which may wait for another machine or unpack what it
-//! reads: each has a thread of its own, and the engine is woken up when that has read something.
+//! Members that are read through a backend, which may wait for another machine or unpack data. Each
+//! has a thread of its own, which wakes the engine up after each read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::driver;
 use crate::member::Backend;
 
-/// What is to be read, for a flight.
+/// A read to be done for a flight.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) index: usize,
@@ -21,14 +21,14 @@ pub(super) struct Wanted {
     pub(super) len: u32,
 }
 
-/// What was read for it.
+/// Result of a `Wanted` read.
 #[derive(Debug)]
 pub(super) struct Brought {
     pub(super) index: usize,
     pub(super) bytes: Result<Vec<u8>, Errno>,
 }
 
-/// The threads that read, and what they have brought.
+/// The reading threads, and the results that they have brought.
 #[derive(Debug)]
 pub(super) struct Backends {
     brought: Arc<Mutex<VecDeque<Brought>>>,
@@ -41,7 +41,8 @@ impl Backends {
         Self { brought: Arc::default(), wake }
     }
 
-    /// A way to have a member read. Its thread ends when nobody has that any more.
+    /// Starts a thread that reads a member, and returns the channel of its reads. The thread ends
+    /// when all copies of that are dropped.
     pub(super) fn reader(&self, backend: Arc<dyn Backend>) -> Sender<Wanted> {
         let (sender, receiver) = mpsc::channel();
         let brought = Arc::clone(&self.brought);
@@ -73,7 +74,7 @@ fn read(
     }
 }
 
-/// What the kernel would say of a device in this state.
+/// Returns the errno that the kernel would report of a device in this state.
 fn errno_of(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(match error.kind() {
         // The place of it in an image.

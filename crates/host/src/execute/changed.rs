@@ -1,5 +1,5 @@
-//! I/O on a member whose changes are kept in an overlay: reads take what lies together, from there
-//! or from the member; what is written goes there, and a flush of it has two steps.
+//! I/O on a member whose changes are kept in an overlay. Reads take a run of sectors from there or
+//! from the member; writes go to the overlay, and their flush has two steps.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::transfer::Transfer;
 use crate::driver::Op;
 use crate::member::{Dirty, Overlay};
 
-/// How far a read, write or flush has come.
+/// Progress of a read, write or flush.
 #[derive(Debug)]
 pub(super) struct Changes {
     overlay: Arc<Overlay>,
@@ -21,7 +21,7 @@ pub(super) struct Changes {
     durable: Durable,
 }
 
-/// What a flush has done.
+/// Progress of a flush.
 #[derive(Debug)]
 enum Durable {
     /// Nothing; then the map of the changes has to be stored, as it is here.
@@ -37,7 +37,7 @@ impl Changes {
         Self { overlay: Arc::clone(overlay), start, durable: Durable::Nothing(dirty) }
     }
 
-    /// What is to be asked of the kernel for what is left.
+    /// Returns the next operation for the remaining part.
     pub(super) fn next(&self, flight: &Flight) -> Op {
         let Transfer { offset, done_bytes, .. } = flight.transfer;
         let from = offset + u64::from(done_bytes);
@@ -92,7 +92,7 @@ impl Changes {
         Ok(moved)
     }
 
-    /// Is another flush due?
+    /// Returns whether another flush is due.
     pub(super) const fn is_half_durable(&self) -> bool {
         matches!(self.durable, Durable::Sectors)
     }

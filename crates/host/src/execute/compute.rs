@@ -1,4 +1,4 @@
-//! What a machine has computed and copied in memory, done at once.
+//! The machine's computations and copies in memory, done at once.
 
 use braid_array::action::Compute;
 use braid_array::{Buf, Checked, Outcome};
@@ -6,7 +6,7 @@ use crc32c::crc32c_append;
 
 use crate::arena::Memory;
 
-/// Does a computation, now.
+/// Does a computation now.
 pub(crate) fn compute(memory: &Memory, compute: &Compute) -> Outcome {
     // The machine names only buffers it holds, with no I/O on them, and its contract keeps
     // destinations apart from sources and from one another.

@@ -1,4 +1,4 @@
-//! What is counted of I/O on members.
+//! Counters of I/O on members.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Executor {
         Arc::ptr_eq(&member.file, file).then_some(&mut member.figures)
     }
 
-    /// What was done on members so far.
+    /// Returns the counters of I/O on members so far.
     pub(crate) fn figures(&self) -> Vec<MemberFigures> {
         let flights = || self.flights.iter().map(|(_, flight)| &flight.file);
         let ranges = || self.ranges.iter().map(|(_, range)| &range.file);

@@ -1,5 +1,5 @@
-//! A read, write or flush on its way, and what is to be asked of the kernel, a copy or a member's
-//! own thread for what is left of it.
+//! A read, write or flush on its way. Its remaining part is done by the kernel, by a copy or by a
+//! member's own thread.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -24,15 +24,15 @@ pub(super) struct Flight {
     pub(super) file: Arc<LockedFile>,
     pub(super) at_once: bool,
     pub(super) mapped: Option<Arc<Mapped>>,
-    /// What reads the member, if not the driver.
+    /// Thread that reads the member, if not the driver.
     pub(super) reader: Option<Sender<Wanted>>,
-    /// What is written goes elsewhere.
+    /// Set when writes go to an overlay.
     pub(super) changes: Option<Box<Changes>>,
     /// Its part of the executor's `given_bytes`.
     pub(super) given_bytes: u32,
     pub(super) op: IoOp,
     pub(super) transfer: Transfer,
-    /// A flush is under way: the operation itself, or what makes it durable.
+    /// A flush is in flight: the operation itself, or the one that makes it durable.
     pub(super) syncing: bool,
     pub(super) then_sync: bool,
     /// The machine waits for it no longer: nothing more of it is begun.
@@ -40,13 +40,13 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Is another flush due, of the map of what was changed?
+    /// Returns whether another flush is due, of the map of changes.
     pub(super) fn is_half_durable(&self) -> bool {
         self.changes.as_ref().is_some_and(|changes| changes.is_half_durable())
     }
 
-    /// Has the member's own thread do what is next, if that reads the member. `None` is for the
-    /// driver.
+    /// Gives the next operation to the member's own reader thread, if it has one. `None` leaves the
+    /// operation to the driver.
     pub(super) fn have_read(&self, index: usize, op: &Op) -> Option<Result<(), Errno>> {
         let reader = self.reader.as_ref()?;
         match op {
@@ -63,21 +63,21 @@ impl Flight {
         self.transfer.len_bytes - self.transfer.done_bytes
     }
 
-    /// Does what is left.
+    /// Does the remaining part at once.
     pub(super) fn carry_out(&self, driver: &Driver<Token>) -> Result<u32, Errno> {
         let op = self.next();
         let copied = self.mapped.as_ref().and_then(|mapped| mapped.carry_out(driver.memory(), &op));
         copied.map_or_else(|| driver.carry_out(&op), Ok)
     }
 
-    /// The driver does what is left.
+    /// Notes that the driver does the rest.
     pub(super) fn note_given(&self) {
         if let (Some(mapped), IoOp::Write { .. }) = (&self.mapped, self.op) {
             mapped.note_written(self.transfer.offset, self.transfer.len_bytes as usize);
         }
     }
 
-    /// What is to be asked of the kernel for what is left.
+    /// Returns the next operation for the remaining part.
     pub(super) fn next(&self) -> Op {
         if let Some(changes) = &self.changes {
             return changes.next(self);

@@ -9,12 +9,12 @@ use crate::arena::Memory;
 use crate::driver::Op;
 use crate::lock::LockedFile;
 
-/// What is noted as written at a time. Reading a page through the mapping that was never written
-/// would make the page; so at most this much is made for a byte written.
+/// Unit in which writes are noted. Reading a page that was never written through the mapping would
+/// allocate the page; so a written byte allocates at most this much.
 const AREA_BYTES: u64 = 64 << 10;
 
-/// Of a longer file what is noted would take megabytes, and as long, before a byte is written: it
-/// serves without. No machine has so much memory.
+/// Files longer than this are not mapped. Their notes would take megabytes and as much time before
+/// the first write, and no machine has so much memory.
 const MAX_BYTES: u64 = 1 << 40;
 
 /// A sealed file of memory, from its beginning on. The file cannot become shorter, so all of the
@@ -86,8 +86,8 @@ impl Mapped {
         true
     }
 
-    /// Writes a buffer; false where the file ends, or for what is written for the first time, since
-    /// a call makes pages without clearing them first.
+    /// Writes a buffer. Returns false where the file ends, and for areas not written before, as a
+    /// call makes their pages without clearing them first.
     fn write(&self, offset: u64, bytes: &[u8]) -> bool {
         let Some(start) = self.range(offset, bytes.len()) else { return false };
         if !self.note_written(offset, bytes.len()) {
@@ -100,7 +100,7 @@ impl Mapped {
         true
     }
 
-    /// Notes that a range is written, by whatever way. Was all of it noted before?
+    /// Notes that a range is written, by whatever way. Returns whether all of it was noted before.
     pub(super) fn note_written(&self, offset: u64, len: usize) -> bool {
         let mut known = true;
         for area in self.areas(offset, len) {

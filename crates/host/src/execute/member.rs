@@ -1,4 +1,4 @@
-//! The members: what is known of the file of each, and how I/O on it is to be done.
+//! Members: properties of the file of each, and the ways in which I/O on it is done.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -20,22 +20,22 @@ use crate::member::{MemberFile, Overlay, Run, is_nbd};
 use crate::sysfs::BlockDevice;
 use braid_array::figures::IoFigures;
 
-/// A member, and what is known of its file.
+/// A member, and properties of its file.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) file: Arc<LockedFile>,
     /// Where in it the member begins, in bytes.
     pub(super) start: u64,
-    /// Others may use the file, too: other parts of it, what the overlay leaves as it is, or a
-    /// disk at a server.
+    /// Others may use the file, too: other parts of it, the member below an overlay, or a disk at a
+    /// server.
     pub(super) shared: bool,
-    /// What reads it, if not the driver.
+    /// Thread that reads it, if not the driver.
     pub(super) reader: Option<Sender<Wanted>>,
     /// Where it is changed instead.
     overlay: Option<Arc<Overlay>>,
-    /// What of its file counts as unreadable.
+    /// Ranges of its file that count as unreadable.
     lost: Option<Arc<MapFile>>,
-    /// For a file that can be truncated while it is in use: what is known of its size.
+    /// Known size of a file that can be truncated while it is in use.
     size: Option<KnownSize>,
     /// Short I/O on it is done at once, by the engine's thread.
     pub(super) at_once: bool,
@@ -50,9 +50,9 @@ pub(super) struct Member {
     /// fallocate said that it cannot zero ranges here.
     pub(super) cannot_zero: bool,
     pub(super) path: PathBuf,
-    /// Of what was done on it.
+    /// Counters of its I/O.
     pub(super) figures: IoFigures,
-    /// For the locks on what the member lies on.
+    /// Files and devices below the member, for the locks on them.
     _below: Vec<LockedFile>,
 }
 
@@ -124,10 +124,10 @@ impl Member {
         }
     }
 
-    /// How zeroes come where a member is being rebuilt, without a place for them if there is none:
-    /// by `op`, which writes them, or another way; `None` where a file has no place for what lies
-    /// there, which reads as zeroes for that. As far as that is not durable yet, it becomes so by
-    /// the flush after what is written.
+    /// Returns the operation that zeroes a range of a member being rebuilt, if possible without
+    /// allocating space: `op`, which writes zeroes, or an unmap. `None` where a file has a hole
+    /// there, which reads as zeroes without a write. Zeroes that are not durable yet become so by
+    /// the flush after the other writes.
     pub(super) fn without_place(&self, op: IoOp, sector: u64, len_bytes: u32) -> Option<IoOp> {
         if self.overlay.is_some() || self.reader.is_some() {
             return Some(op);
@@ -147,7 +147,7 @@ impl Member {
         (!(is_hole && is_there())).then_some(op)
     }
 
-    /// How an operation goes where changes are kept elsewhere.
+    /// Returns the state of an operation on an overlay, if the member has one.
     pub(super) fn changes(&self, op: IoOp) -> Option<Box<Changes>> {
         let overlay = self.overlay.as_ref()?;
         Some(Box::new(Changes::of(overlay, self.start, op)))
@@ -159,7 +159,8 @@ impl Member {
         Some(Zeroed { overlay, sector, sectors, is_stored: false })
     }
 
-    /// Is this a read of what counts as unreadable? What was written since does not.
+    /// Returns whether this is a read of sectors that count as unreadable. Sectors written since do
+    /// not.
     fn has_lost(&self, op: IoOp) -> bool {
         let (Some(lost), IoOp::Read { sector, buf }) = (&self.lost, op) else { return false };
         let end = sector + u64::from(buf.len) / SECTOR_BYTES;
@@ -176,10 +177,10 @@ impl Member {
         false
     }
 
-    /// Was the file truncated to before the end of this write? Writing would make it grow again,
-    /// and what was cut off in between would then read as zeroes, without an error. The file is
-    /// looked at once in a turn: who truncates it later in that turn could as well do so between a
-    /// look and its write.
+    /// Returns whether the file was truncated to before the end of this write. The write would make
+    /// the file grow again, and the range cut off in between would then read as zeroes, without an
+    /// error. The file's size is read once a turn: a later truncation in that turn could as well
+    /// come between a look and its write.
     fn ends_before(&mut self, op: IoOp, turn: u64) -> bool {
         let Some(known) = &mut self.size else { return false };
         let (sector, bytes) = match op {
@@ -194,14 +195,14 @@ impl Member {
     }
 }
 
-/// May what a member is become smaller without a word? Devices refuse what is behind their end, and
-/// memory of our own is sealed.
+/// Returns whether the storage of a member may become smaller without an error. Devices refuse I/O
+/// behind their end, and memory of our own is sealed.
 fn can_shrink(member: &MemberFile) -> bool {
     let is_file = !member.block_device && member.backend.is_none();
     is_file && member.overlay.is_none() && !is_sealed(&member.file)
 }
 
-/// Is it memory that nobody can cut off?
+/// Returns whether the file is memory sealed against truncation.
 fn is_sealed(file: &LockedFile) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
 }
@@ -230,9 +231,9 @@ pub(super) fn size_bytes(file: &LockedFile) -> Option<u64> {
     if block_device { rustix::fs::seek(file, SeekFrom::End(0)).ok() } else { Some(stat.stx_size) }
 }
 
-/// Are writes with `RWF_DSYNC` to this file durable when they are answered? FUSE file systems do
-/// not hear of the flag, and others may ignore it as well; so only those are trusted that are known
-/// to heed it. A flush too many costs time, one too few data.
+/// Returns whether writes with `RWF_DSYNC` to this file are durable when they complete. FUSE file
+/// systems do not get the flag, and others may ignore it; so only file systems known to heed it are
+/// trusted. A flush too many costs time, one too few data.
 fn keeps_dsync(file: &LockedFile) -> bool {
     const KNOWN: [u32; 6] = [
         0xef53,      // ext2, ext3, ext4
@@ -245,7 +246,7 @@ fn keeps_dsync(file: &LockedFile) -> bool {
     file_system(file).is_some_and(|kind| KNOWN.contains(&kind))
 }
 
-/// Which kind of file system a file is on, by the kernel's number.
+/// Returns the kernel's number for the kind of file system that a file is on.
 pub(super) fn file_system(file: &LockedFile) -> Option<u32> {
     #[expect(clippy::cast_possible_truncation, reason = "the numbers have 32 bits")]
     rustix::fs::fstatfs(file).ok().map(|stat| stat.f_type as u32)

@@ -22,7 +22,7 @@ pub(super) struct RangeOp {
     member: MemberId,
     pub(super) file: Arc<LockedFile>,
     begun: Instant,
-    /// Bytes on the device: where it begins, what is next, where it ends.
+    /// Bytes on the device: start, next, end.
     start: u64,
     next: u64,
     end: u64,
@@ -48,7 +48,7 @@ pub(super) enum RangeStep {
     Sync,
 }
 
-/// What follows a step of a range.
+/// Action that follows a step of a range.
 enum After {
     Step(RangeStep),
     /// The same step again, when so much time has passed.
@@ -79,7 +79,7 @@ impl Zeroed {
         self.overlay.note_written(self.sector, self.sectors);
     }
 
-    /// The zeroes are durable: stores the map, too. Is that to be made durable?
+    /// Stores the map once the zeroes are durable. Returns whether a flush of the map is due.
     fn store(&mut self) -> Result<bool, IoError> {
         if std::mem::replace(&mut self.is_stored, true) {
             return Ok(false);

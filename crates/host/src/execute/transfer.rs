@@ -1,4 +1,4 @@
-//! A read or write until all of it is done: what one call of the kernel's says, and what follows.
+//! A read or write until all of it is done: result of one call of the kernel, and next step.
 
 use braid_array::IoError;
 use rustix::io::Errno;
@@ -10,7 +10,7 @@ const MAX_TRIES: u32 = 10;
 const FIRST_WAIT_MILLIS: u64 = 10;
 const LONGEST_WAIT_MILLIS: u64 = 1000;
 
-/// How far a transfer has come.
+/// Progress of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     /// Where on the device it begins, in bytes.
@@ -23,7 +23,7 @@ pub(super) struct Transfer {
     tries: u32,
 }
 
-/// What follows a call.
+/// Action that follows a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Done,
@@ -41,7 +41,7 @@ impl Transfer {
         Self { offset, len_bytes, done_bytes: 0, reads, by_sectors: false, tries: 0 }
     }
 
-    /// The same where not all lies together: a call moves what does.
+    /// Allows calls to end behind any sector, where not all sectors lie together.
     pub(super) const fn by_sectors(self) -> Self {
         Self { by_sectors: true, ..self }
     }
@@ -91,7 +91,7 @@ impl Transfer {
         Next::Later { millis }
     }
 
-    /// What its ends are multiples of, at most a page.
+    /// Returns the unit of which its ends are multiples, at most a page.
     const fn block_bytes(&self) -> u32 {
         if self.by_sectors {
             return 512;

@@ -14,7 +14,7 @@ use crate::engine::core::Core;
 use crate::engine::export::Export;
 use crate::token::{ExportId, ExportToken, JobRef, Owner, Token};
 
-/// What is asked for, and for how long.
+/// A load to be made, and its duration.
 pub struct Load {
     /// A read or a write.
     pub op: Op,
@@ -32,12 +32,12 @@ pub struct Load {
     pub done: Sender<Result<Duration, LoadError>>,
 }
 
-/// Why a load came to nothing.
+/// Reason for which a load failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadError {
     /// A request failed so.
     Request(RequestError),
-    /// There is no memory for so many requests.
+    /// Memory is missing for so many requests.
     Memory,
     /// Another one is under way.
     Busy,
@@ -58,7 +58,7 @@ struct Running {
     load: Load,
     begun: Clock,
     number: u64,
-    /// Of each request under way: its memory, and when it was made.
+    /// Requests in flight: the memory of each, and the time at which it was made.
     requests: Vec<(Buf, Clock)>,
     in_flight: usize,
     failed: Option<RequestError>,

@@ -1,4 +1,4 @@
-//! Exports: ways for programs to use an array. They know requests and nothing of levels.
+//! Exports: ways for programs to use an array. Exports know requests and nothing of levels.
 
 pub mod fuse;
 pub mod load;

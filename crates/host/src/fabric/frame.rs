@@ -1,4 +1,5 @@
-//! What goes over a connection, as bytes; all numbers little-endian. Decoding takes hostile bytes.
+//! Encoding of all that is sent over a connection; all numbers little-endian. Decoding takes
+//! hostile bytes.
 //!
 //! First, each side says hello, without waiting for the other's:
 //!
@@ -13,7 +14,7 @@
 //! | 16 | 16 | with such a key alone: the array's UUID |
 //! | | | what the fabric has to tell (nothing for tcp) |
 //!
-//! Then, for tcp, frames, each a header and its payload; with a key, those of messages are sealed,
+//! For tcp, frames follow, each a header and its payload; with a key, those of messages are sealed,
 //! which makes them 16 bytes longer. Where slices are sealed, 16 bytes that are not counted follow
 //! each put:
 //!
@@ -41,13 +42,13 @@ pub const HELLO_BYTES: usize = 16;
 /// The most a fabric can tell in its hello.
 pub const MAX_BLOB_BYTES: usize = 1024;
 
-/// What says which array a key is limited to.
+/// Length of the UUID of the array that a key is limited to.
 const ARRAY_BYTES: usize = 16;
 
 /// The header of a frame.
 pub const HEADER_BYTES: usize = 20;
 
-/// How buffers travel.
+/// Transport of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// As frames over TCP.
@@ -74,7 +75,7 @@ impl Provider {
         std::str::from_utf8(name).ok().filter(|name| !name.is_empty())
     }
 
-    /// `None` for what is no name.
+    /// Creates a provider from its name; `None` for an invalid name.
     fn named(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_PROVIDER_BYTES];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
@@ -127,31 +128,32 @@ impl FromStr for Kind {
     }
 }
 
-/// What a process says first.
+/// First message of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The fabric it uses.
     pub kind: Kind,
-    /// It proves that it has the cluster key, and wants the same.
+    /// Proof of the cluster key is sent, and expected.
     pub keyed: bool,
     /// With the key, it seals slices as well.
     pub encrypt: bool,
     /// Its key is that of this array alone.
     pub array: Option<[u8; ARRAY_BYTES]>,
-    /// What that has to tell; at most [`MAX_BLOB_BYTES`].
+    /// Data of the fabric; at most [`MAX_BLOB_BYTES`].
     pub blob: Vec<u8>,
 }
 
-/// Why a process that answers is none to talk to. Continues a sentence that begins with its name.
+/// Reason for which the answering process cannot be used. Continues a sentence that begins with its
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
-    /// It says something else.
+    /// Another protocol.
     #[error("answers, but is not a braid node")]
     Stranger,
-    /// It has another version.
+    /// Another version.
     #[error("is a node of protocol version {0}, this is version {PROTOCOL_VERSION}")]
     Version(u16),
-    /// It uses another fabric.
+    /// Another fabric.
     #[error("uses fabric {theirs}, this is {ours}")]
     Fabric {
         /// The other's.
@@ -159,13 +161,13 @@ pub enum HelloError {
         /// Our own.
         ours: Kind,
     },
-    /// It wants the cluster key, and we have none.
+    /// The other wants the cluster key, and we have none.
     #[error("wants the cluster key")]
     Keyed,
     /// We want it, and it has none.
     #[error("has no cluster key, this has one")]
     Keyless,
-    /// Whoever is dialled has to have all of it.
+    /// A dialled process needs the whole cluster key.
     #[error("has the key of one array alone, which makes it no node")]
     Limited,
 }
@@ -203,21 +205,22 @@ impl Hello {
         out
     }
 
-    /// Does this fixed part say that slices are to be sealed?
+    /// Returns whether this fixed part asks for sealed slices.
     #[must_use]
     pub const fn encrypts(head: &[u8; HELLO_BYTES]) -> bool {
         matches!(head[11], 2 | 4)
     }
 
-    /// Does this fixed part say that its key is that of one array, which follows?
+    /// Returns whether this fixed part announces the key of one array, which follows.
     const fn is_limited(head: &[u8; HELLO_BYTES]) -> bool {
         matches!(head[11], 3 | 4)
     }
 
-    /// What follows the fixed part: the array that its key is limited to, if it is, and the blob.
+    /// Splits the rest after the fixed part into the array that its key is limited to, if it is,
+    /// and the blob.
     ///
     /// # Errors
-    /// [`HelloError`] when there is less.
+    /// [`HelloError`] when the rest is too short.
     pub fn rest<'a>(
         head: &[u8; HELLO_BYTES],
         rest: &'a [u8],
@@ -267,16 +270,16 @@ impl Hello {
 pub enum Header {
     /// A message.
     Message {
-        /// How long it is: 1 to [`MAX_MESSAGE_BYTES`], and what a seal adds.
+        /// Length: 1 to [`MAX_MESSAGE_BYTES`], and the bytes that a seal adds.
         bytes: u32,
     },
     /// A buffer.
     Put {
-        /// How long it is: at least 1.
+        /// Length: at least 1.
         bytes: u32,
         /// Where it goes in the receiver's arena.
         to: u64,
-        /// What it is.
+        /// Tag of the put.
         imm: u32,
     },
 }
@@ -287,7 +290,7 @@ pub enum Header {
 pub struct FrameError;
 
 impl Header {
-    /// How long the payload is.
+    /// Returns the length of the payload.
     #[must_use]
     pub const fn payload_bytes(self) -> u32 {
         match self {

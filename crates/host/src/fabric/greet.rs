@@ -1,6 +1,5 @@
-//! How connections come about, for every fabric: threads accept and dial, exchange hellos and hand
-//! the connections over, so that neither a slow name server nor a silent stranger holds the engine
-//! up.
+//! Making of connections, for every fabric: threads accept and dial, exchange hellos and hand the
+//! connections over, so that neither a slow name server nor a silent stranger holds the engine up.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -23,17 +22,17 @@ use crate::key::{Key, text_of_uuid};
 use crate::log::{Limit, Verdict};
 use crate::system::describe;
 
-/// How long connecting and exchanging hellos may take, up to the first word.
+/// Limit on connecting and exchanging hellos, up to the first message.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Strangers that are greeted at the same time.
 const MAX_GREETED: usize = 64;
 
-/// Connections that are made at the same time. Others tell whom to connect to, and each takes a
-/// thread for up to `PATIENCE`; more than this no array asks for.
+/// Limit on connections that are made at the same time. Other processes send the addresses to
+/// connect to, and each connection takes a thread for up to `PATIENCE`. No array needs more.
 const MAX_DIALS: usize = 256;
 
-/// What is said to everyone.
+/// Greeting for every connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Says {
     hello: Arc<Hello>,
@@ -41,7 +40,7 @@ pub(crate) struct Says {
 }
 
 impl Says {
-    /// With a fabric of this kind, and what it has to tell.
+    /// Creates the greeting for a fabric of this kind, with its data.
     pub(crate) fn new(network: Network, blob: Vec<u8>) -> Self {
         let Network { kind, key, encrypt } = network;
         let keyed = key.is_some();
@@ -55,7 +54,7 @@ impl Says {
 pub(crate) struct Greeted {
     /// The connection, blocking.
     pub(crate) stream: TcpStream,
-    /// What the other's fabric had to tell.
+    /// Data of the other's fabric.
     #[cfg_attr(not(ofi), expect(dead_code, reason = "what libfabric's needs"))]
     pub(crate) blob: Vec<u8>,
     /// When both have the cluster key.
@@ -79,10 +78,10 @@ pub(crate) struct Greeter {
 /// A connection on which hellos were exchanged, or none.
 #[derive(Debug)]
 pub(crate) struct Met {
-    /// Whom we have dialled; `None` when we were.
+    /// Peer that was dialled; `None` for an accepted connection.
     pub(crate) dialled: Option<PeerId>,
-    /// Or why there is none, continuing a sentence that begins with its name. Who dials us in vain
-    /// hears so himself.
+    /// Connection, or the reason why there is none, which continues a sentence that begins with the
+    /// peer's name. A failed accept is logged instead; the peer notices it itself.
     pub(crate) result: Result<Greeted, Refusal>,
 }
 
@@ -99,7 +98,7 @@ impl Greeter {
         Ok(Self { says, listener, dials: Arc::default(), sender, receiver, wake })
     }
 
-    /// How connections are protected that it has made: so many, of which so many seal slices.
+    /// Returns the protection of its connections: so many, of which so many seal slices.
     pub(crate) fn protection(&self, nodes: usize, nodes_with_sealed_slices: usize) -> Protection {
         let Hello { kind, keyed, .. } = *self.says.hello;
         Protection {
@@ -159,7 +158,7 @@ impl Greeter {
         self.receiver.try_recv().ok()
     }
 
-    /// Accepts nobody any more, and makes `wake` readable.
+    /// Stops accepting, and makes `wake` readable.
     pub(crate) fn close(&mut self) {
         if let Some(listener) = self.listener.take() {
             // This ends the accept in the other thread.
@@ -193,7 +192,7 @@ impl Teller {
     }
 }
 
-/// Who has connected and was not heard yet, the oldest first.
+/// Accepted connections from which nothing was heard yet, the oldest first.
 #[derive(Debug)]
 struct Strangers {
     waiting: Mutex<VecDeque<Arc<TcpStream>>>,
@@ -213,14 +212,15 @@ impl Strangers {
         waiting.push_back(Arc::clone(stream));
     }
 
-    /// It is one no more. False when it was its turn to go.
+    /// Removes a connection. Returns false when it was already dropped to make room.
     fn remove(&self, stream: &Arc<TcpStream>) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let at = waiting.iter().position(|other| Arc::ptr_eq(other, stream));
         at.and_then(|at| waiting.remove(at)).is_some()
     }
 
-    /// Says so, unless it was said often of late. Whoever has not been taken yet has no address.
+    /// Logs a connection that was turned away, unless many were logged of late. The address is
+    /// unknown before the connection was accepted.
     fn turned_away(&self, from: Option<SocketAddr>, why: &Refusal) {
         let mut limit = self.turned_away.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -286,7 +286,7 @@ fn no_descriptor(error: &io::Error) -> Refusal {
     Refusal::new(reason, "allow this process more open files (LimitNOFILE, ulimit -n)")
 }
 
-/// Waits until there is something to hear: who has nothing to say is no client yet.
+/// Waits until data arrive. A peer without any is not a client yet.
 fn await_word(stream: &TcpStream, deadline: Instant) -> Result<(), Refusal> {
     let left = deadline.saturating_duration_since(Instant::now());
     let peek = || {
@@ -339,7 +339,7 @@ fn why_not_connected(error: &io::Error) -> Refusal {
     }
 }
 
-/// What comes of an exchange of hellos; see [`Greeted`].
+/// Result of an exchange of hellos; see [`Greeted`].
 struct Heard {
     blob: Vec<u8>,
     seals: Option<Seals>,

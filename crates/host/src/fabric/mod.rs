@@ -2,8 +2,8 @@
 //! (see `braid_array::fabric`). The engine drives one fabric through its own driver; nothing here
 //! decides anything.
 //!
-//! Every fabric listens and connects by TCP and says [`frame::Hello`] first. What it does then is
-//! its own business: `tcp` stays on that connection.
+//! Every fabric listens and connects by TCP and says [`frame::Hello`] first. The rest is up to
+//! each: `tcp` stays on that connection.
 
 use std::io;
 use std::net::TcpListener;
@@ -28,28 +28,28 @@ pub(crate) mod seal;
 pub(crate) mod slices;
 mod tcp;
 
-/// How clients and nodes talk to each other.
+/// Network settings of clients and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// How data travels.
+    /// Transport of data.
     pub kind: frame::Kind,
-    /// What all have in common and strangers have not; of clients maybe the key of one array.
+    /// Key that proves membership; clients may have the key of one array instead.
     pub key: Option<Key>,
-    /// Slices are sealed on their way, too. Whoever says so has it of everybody he talks to.
+    /// Seals slices as well. A connection seals them if either side asks for it.
     pub encrypt: bool,
 }
 
 impl From<frame::Kind> for Network {
-    /// Open to everybody.
+    /// Creates a network without a key.
     fn from(kind: frame::Kind) -> Self {
         Self { kind, key: None, encrypt: false }
     }
 }
 
-/// How the connections of an array are protected, as the client sees it.
+/// Protection of an array's connections, as the client sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {
-    /// How data travels.
+    /// Transport of data.
     pub fabric: String,
     /// Both ends of every connection have proved the cluster key.
     pub authenticated: bool,
@@ -59,7 +59,7 @@ pub struct Protection {
     pub messages_sealed: bool,
     /// Nodes that are connected.
     pub nodes: usize,
-    /// Those of them with which slices are sealed, too.
+    /// Number of connected nodes with which slices are sealed, too.
     pub nodes_with_sealed_slices: usize,
 }
 
@@ -99,24 +99,24 @@ pub(crate) fn new(
     }
 }
 
-/// A fabric. It starts its operations on the engine's driver as `Token::Fabric`. All is called on
-/// the engine's thread, and nothing may block.
+/// A fabric. Operations are started on the engine's driver as `Token::Fabric`. All is called on the
+/// engine's thread, and nothing may block.
 ///
-/// What it owes the machine:
-/// - Every `Connect` is answered by `Connected` or `Lost`. What is asked of a peer before
-///   `Connected` or after `Lost` fails: puts are answered with `IoError::GONE`, messages vanish.
+/// Duties towards the machine:
+/// - Every `Connect` is answered by `Connected` or `Lost`. Requests to a peer before `Connected` or
+///   after `Lost` fail: puts are answered with `IoError::GONE`, messages vanish.
 /// - Messages of a peer arrive in order. A `Placed` comes when the whole buffer is in the arena.
-/// - A put's `Done` comes when nobody reads its buffer any more; before a peer's `Lost`, all of its
+/// - - A put's `Done` comes when its buffer is no longer read; before a peer's `Lost`, all of its
 ///   puts are answered.
-/// - A peer that breaks the rules is hung up on, and `Lost` says why.
+/// - - A peer that breaks the rules is disconnected, and `Lost` has the reason.
 pub(crate) trait Fabric: Send {
-    /// The engine runs: connections may come in. Called once, before anything else.
+    /// Starts with the engine: connections may come in. Called once, before anything else.
     ///
     /// # Errors
-    /// When the system refuses what it cannot do without.
+    /// When the system refuses a resource that the fabric cannot do without.
     fn begin(&mut self, driver: &mut Driver<Token>) -> io::Result<()>;
 
-    /// Takes in what the machine asks. May leave it for `flush`.
+    /// Takes in an operation of the machine. The start may be left to `flush`.
     fn start(&mut self, driver: &mut Driver<Token>, op: FabricOp);
 
     /// Starts everything that was gathered: the machine has nothing more to ask for now. True when
@@ -135,15 +135,15 @@ pub(crate) trait Fabric: Send {
     /// The next thing for the machine: `Event::Fabric` or, for a put, `Event::Done`.
     fn poll(&mut self) -> Option<Event>;
 
-    /// How its connections are protected.
+    /// Returns the protection of its connections.
     fn protection(&self) -> Protection;
 
-    /// The engine ends: accept nobody any more, end every connection when what was sent is on its
-    /// way. No event comes after this, but completions still do. Nothing of the fabric's may stay
-    /// in the driver for longer than that takes.
+    /// Ends with the engine: accepts no more, and ends every connection once its queued data are on
+    /// their way. No event comes after this, but completions still do. Operations of the fabric may
+    /// stay in the driver no longer than that takes.
     fn close(&mut self, driver: &mut Driver<Token>);
 
-    /// Ends at once whatever is still there after `close`.
+    /// Ends at once the connections that are left after `close`.
     fn disconnect(&mut self);
 }
 

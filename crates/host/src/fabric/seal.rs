@@ -1,10 +1,10 @@
-//! What the cluster key does for a connection: both sides prove that they have it, and what they
-//! say from then on is sealed with keys that this connection alone has. (Slices are, too, if either
-//! wants it: see `slices`.) In place of it stands the key of one array when whoever dialled has no
-//! more and says so in its hello; the other derives that from the cluster key.
+//! Use of the cluster key on a connection. Both sides prove that they have it, and seal their
+//! messages from then on with keys of this connection alone. Slices are sealed, too, if either side
+//! wants it: see `slices`. A side that dials may have the key of one array instead, as its hello
+//! announces; the other side derives that key from the cluster key.
 //!
-//! The proof is Noise's pattern NN with the key mixed in first. Whoever dialled sends 48 bytes, the
-//! other answers with 48, and 16 more, sealed, show that the first were no recording.
+//! The proof is Noise's pattern NN with the key mixed in first. The side that dialled sends 48
+//! bytes and the other answers with 48; 16 more, sealed, show that the first were no recording.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -31,17 +31,17 @@ pub(crate) struct Seal {
     next: u64,
 }
 
-/// Both directions: what is sent, and what is heard.
+/// Seals of both directions: sending and receiving.
 #[derive(Debug)]
 pub(crate) struct Seals {
     pub(crate) out: Seal,
     pub(crate) into: Seal,
-    /// Those of slices, where these are sealed too.
+    /// Seals of slices, where these are sealed too.
     pub(crate) slices: Option<SliceSeals>,
 }
 
 impl Seal {
-    /// Seals what is sent next.
+    /// Seals the next message to be sent.
     pub(crate) fn close(&mut self, plain: &[u8]) -> Vec<u8> {
         let mut sealed = vec![0; plain.len() + SEAL_BYTES];
         let written = self.keys.write_message(self.next, plain, &mut sealed);
@@ -50,7 +50,7 @@ impl Seal {
         sealed
     }
 
-    /// Opens what was heard next.
+    /// Opens the next message received.
     pub(crate) fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
         let mut plain = vec![0; sealed.len()];
         let read = self.keys.read_message(self.next, sealed, &mut plain).map_err(|_| Broken)?;
@@ -71,7 +71,7 @@ impl Seals {
         Ok(Self { out, into, slices })
     }
 
-    /// Proves to each other that both have the key. What was said before is part of it. With
+    /// Proves to each other that both have the key. The proof covers all that was sent before. With
     /// `slices`, those are sealed as well.
     ///
     /// # Errors

@@ -1,19 +1,19 @@
 //! Slices that are sealed on their way, where a node wants that: AES-256-GCM, with keys that each
-//! connection has of its own. They are opened where they have arrived, in place.
+//! connection has of its own. Slices are opened in place after they have arrived.
 
 use std::fmt;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 use ring::hmac;
 
-/// How much longer something is when it is sealed.
+/// Bytes that sealing adds.
 pub(crate) const SEAL_BYTES: usize = 16;
 
-/// Sealed by somebody else, or damaged.
+/// Sealed with another key, or damaged.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// What these keys are for, so that nothing else has the same.
+/// Label from which these keys are derived, so that no other keys are equal.
 const PURPOSE: &[u8] = b"braid slices AES-256-GCM";
 
 /// One direction of a connection. Nothing can be left out, repeated or exchanged, nor be put
@@ -29,7 +29,7 @@ impl fmt::Debug for SliceSeal {
     }
 }
 
-/// Both directions: what is sent, and what is heard.
+/// Seals of both directions: sending and receiving.
 #[derive(Debug)]
 pub(crate) struct SliceSeals {
     pub(crate) out: SliceSeal,
@@ -52,7 +52,7 @@ impl SliceSeal {
         Nonce::assume_unique_for_key(bytes)
     }
 
-    /// Seals the slice that is sent next: what follows it.
+    /// Seals the next slice to be sent in place; returns the tag that follows it.
     pub(crate) fn close(&mut self, header: &[u8], slice: &mut [u8]) -> [u8; SEAL_BYTES] {
         let nonce = self.nonce();
         let header = Aad::from(header);

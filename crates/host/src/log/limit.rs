@@ -1,5 +1,4 @@
-//! How many lines of one kind are written: a disk that dies slowly must not fill the log of the
-//! others.
+//! Limit on lines of one kind: a disk that dies slowly must not fill the log of the others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ const MAX_LINES: u64 = 10;
 /// From the first of them on.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// May a line be written?
+/// Decision about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Yes.

@@ -1,5 +1,6 @@
-//! What a member lies on: a partition on a disk, a loop device on a file. One thing under two
-//! names would be taken for two members, and a lock on one name keeps nobody from the other.
+//! Devices below a member: a disk below a partition, a file below a loop device. The same bytes
+//! under two names would be taken for two members, and a lock on one name does not exclude users of
+//! the other.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,13 +22,13 @@ pub(super) struct Place {
     pub(super) bytes: Range<u64>,
     /// All of it.
     pub(super) whole: bool,
-    /// Below a loop device. Of a disk and its partitions the kernel itself lets only one be
-    /// opened exclusively, of a loop device and its file both.
+    /// Below a loop device. The kernel prevents a second exclusive open of a disk and its
+    /// partitions, but not of a loop device and its file.
     pub(super) below_loop: bool,
 }
 
 impl Place {
-    /// Are there bytes that belong to both?
+    /// Returns whether both contain some of the same bytes.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.identity == other.identity
             && self.bytes.start < other.bytes.end
@@ -35,7 +36,8 @@ impl Place {
     }
 }
 
-/// The member, what it lies on, what that lies on, and so on as far as is known.
+/// Returns the member, the file or device below it, the one below that, and so on as far as is
+/// known.
 pub(super) fn places(member: &MemberFile) -> io::Result<Vec<Place>> {
     let start = member.start_bytes();
     let mut places = vec![Place {
@@ -57,7 +59,7 @@ fn descend(places: &mut Vec<Place>) {
     }
 }
 
-/// The real paths of a file or device and of what it lies on, without opening any of it. Empty
+/// Returns the real paths of a file or device and of those below it, without opening any. Empty
 /// where there is no such file.
 pub(crate) fn lies_on(path: &Path) -> Vec<PathBuf> {
     let Ok(path) = fs::canonicalize(MemberName::of(path).file) else { return Vec::new() };
@@ -68,7 +70,7 @@ pub(crate) fn lies_on(path: &Path) -> Vec<PathBuf> {
     places.into_iter().map(|place| place.path).collect()
 }
 
-/// Where a place lies; `None` where it lies on nothing else, or on what cannot be seen from here
+/// Returns the place below a place. `None` where there is none, or none that can be seen from here
 /// (the file of a loop device may be deleted, or in another mount namespace).
 fn below(place: &Place) -> Option<Place> {
     let device = BlockDevice::of(place.identity.device_number()?)?;
@@ -91,7 +93,8 @@ fn below(place: &Place) -> Option<Place> {
     })
 }
 
-/// Which file or device a loop device shows, where it can be seen from here.
+/// Returns the identity of the file or device behind a loop device, where that can be seen from
+/// here.
 pub(super) fn identity_of(backing: &Backing) -> Option<Identity> {
     let metadata = fs::metadata(&backing.path).ok()?;
     let kind = metadata.file_type();
@@ -102,11 +105,12 @@ fn moved(bytes: &Range<u64>, by: u64) -> Option<Range<u64>> {
     Some(bytes.start.checked_add(by)?..bytes.end.checked_add(by)?)
 }
 
-/// Locks what a member's loop devices lie on with `lock`, which is told whether the member has all
-/// of it. What cannot be opened by this user stays unlocked: the device's own lock has to do.
+/// Locks the files and devices below a member's loop devices with `lock`, whose argument tells
+/// whether the member has all of one. Files that this user cannot open stay unlocked: the device's
+/// own lock has to do.
 ///
 /// # Errors
-/// What somebody else has locked.
+/// The file or device that another process has locked.
 pub(super) fn lock_all(
     member: &MemberFile,
     lock: impl Fn(&LockedFile, bool) -> rustix::io::Result<()>,

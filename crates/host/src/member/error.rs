@@ -1,4 +1,4 @@
-//! Why a member cannot be used.
+//! Errors of members.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use super::identity::Identity;
 use super::in_use;
 use crate::system::describe;
 
-/// Why a member cannot be used: which, the reason, the next step.
+/// Reason for which a member cannot be used: the member, the reason, the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}; {}", .path.display(), .next.advice)]
 pub struct OpenError {
     /// The member.
     pub path: PathBuf,
-    /// What stands against it.
+    /// Cause of the error.
     pub reason: String,
-    /// What to do.
+    /// Next step for the user.
     pub next: Next,
-    /// It cannot be written to, but could be read.
+    /// Set when the member could be opened read-only.
     pub readable: bool,
 }
 

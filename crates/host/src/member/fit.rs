@@ -8,7 +8,7 @@ use braid_rescue::map_file::MapFile;
 
 use super::MemberFile;
 
-/// How much behind the end of a device is looked through for it.
+/// Bytes before the end of an image that are searched for the superblock.
 const MOST_EXCESS_BYTES: u64 = 4 << 20;
 /// A superblock 1.0 begins at a multiple of this.
 const STEP_SECTORS: u64 = 8;
@@ -16,8 +16,8 @@ const STEP_SECTORS: u64 = 8;
 const MOST_SECTORS: u64 = 1 << 50;
 
 impl MemberFile {
-    /// Has an image end where the device ended that it was made of, if it is longer now: a
-    /// superblock 1.0 lies before the end of that, and says where it lies. Tells whether it was.
+    /// Shortens an image that is longer than its device was: a superblock 1.0 near the end marks
+    /// the end of the device, and records its own place. Returns whether the image was shortened.
     pub fn trim_excess(&mut self) -> bool {
         if self.block_device || self.part.is_some() {
             return false;
@@ -39,8 +39,8 @@ impl MemberFile {
         true
     }
 
-    /// Has an image that was cut off be as long as its device was: what is missing counts as
-    /// unreadable. Tells whether something is.
+    /// Extends an image that was cut off to the length of its device; the missing part counts as
+    /// unreadable. Returns whether a part was missing.
     pub fn fill_up(&mut self, sectors: u64) -> bool {
         if sectors <= self.sectors || sectors > MOST_SECTORS {
             return false;

@@ -1,4 +1,4 @@
-//! What hostile bytes are thrown at, of what only this folder sees.
+//! Fuzz targets for the parsers that only this folder sees.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,11 +10,11 @@ use super::open::memory;
 use super::overlay::{BLOCK_BYTES, Header, Overlay};
 use super::probe;
 
-/// Reads what follows an overlay's header, or a header with a wrong bit, as that of a member; then
-/// writes to it.
+/// Decodes bytes as an overlay behind its header, or behind a header with a wrong bit; then writes
+/// to it.
 ///
 /// # Panics
-/// When a promise is broken.
+/// When a guarantee is broken.
 pub fn fuzz_overlay(bytes: &[u8]) {
     const SECTORS: u64 = 4096;
     let Some(([kind, at], rest)) = bytes.split_first_chunk::<2>() else { return };

@@ -1,4 +1,4 @@
-//! Which file or device something is, whatever its name.
+//! Identity of a file or device, whatever its name.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use super::MemberName;
 
-/// What makes two names one file: the device number of a block device, device and inode of a file.
+/// Identity by which two names are one file: the device number of a block device, device and inode
+/// of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     block_device: bool,
@@ -38,10 +39,10 @@ impl Identity {
     }
 }
 
-/// The identity of what has a member's name now.
+/// Returns the identity of the file that has a member's name now.
 ///
 /// # Errors
-/// When there is nothing of this name, as it says.
+/// When there is no such file; the error names it.
 pub(crate) fn identity_at(path: &Path) -> io::Result<Identity> {
     let metadata = std::fs::metadata(MemberName::of(path).file).map_err(|error| {
         let reason = format!("{} is not there any more: {error}", path.display());

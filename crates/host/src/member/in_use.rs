@@ -1,9 +1,10 @@
-//! Who uses a file or device already, so that nobody else may write to it: a mount, swap, or a
-//! device of the kernel's that holds it; of its own, or through loop devices and partitions.
+//! Detection of other users of a file or device, which rule out writing to it: a mount, swap, or
+//! another device of the kernel's on top of it. Use through loop devices and partitions counts as
+//! well.
 //!
-//! As the kernel tells (proc(5) documents `/proc/self/mountinfo` and `/proc/swaps`). Mounts in
-//! other namespaces do not show there, but whoever mounts, swaps to or holds a block device has
-//! claimed it, and so nobody else can.
+//! The kernel is the source (proc(5) documents `/proc/self/mountinfo` and `/proc/swaps`). Mounts in
+//! other namespaces are not listed there, but a block device that is mounted, swapped to or held is
+//! claimed, so a second claim fails.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -19,7 +20,7 @@ use super::identity::Identity;
 use crate::sysfs::{ALL, Backing, BlockDevice, DEEPEST, Loop, Upon, Way, loops, upon};
 use crate::users::{self, Mounted, Mounts};
 
-/// What somebody uses.
+/// A user of a file or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct User {
     how: How,
@@ -32,12 +33,12 @@ enum How {
     Mounted(PathBuf),
     Swap,
     Held(PathBuf),
-    /// The kernel does not say for what.
+    /// Claimed; the kernel does not tell the purpose.
     Claimed,
 }
 
 impl User {
-    /// What to do about it.
+    /// Returns the next step for the user.
     pub(super) const fn next(&self) -> &'static str {
         match self.how {
             How::Mounted(_) => "unmount it first",
@@ -62,12 +63,12 @@ impl fmt::Display for User {
     }
 }
 
-/// Who uses a file or device, as far as can be seen.
+/// Returns the user of a file or device, as far as can be seen.
 pub(super) fn user(identity: Identity) -> Option<User> {
     System::look().user(identity, &ALL, &[], 0)
 }
 
-/// Who uses the bytes of a member by way of other devices than those that it lies on itself.
+/// Returns the user of a member's bytes through devices other than those below the member.
 pub(super) fn other_user(places: &[Place]) -> Option<User> {
     let own: Vec<Identity> = places.iter().map(|place| place.identity).collect();
     let system = System::look();
@@ -77,8 +78,8 @@ pub(super) fn other_user(places: &[Place]) -> Option<User> {
     })
 }
 
-/// What the kernel tells at the moment. What cannot be read is taken for empty: then only what is
-/// claimed is known to be in use.
+/// Snapshot of the kernel's lists. An unreadable list counts as empty; then only claims are
+/// detected.
 struct System {
     mounts: Mounts,
     swaps: Vec<Identity>,
@@ -94,7 +95,7 @@ impl System {
         }
     }
 
-    /// Who uses it, and not by way of another device.
+    /// Returns the direct user of it, not through another device.
     fn direct(&self, identity: Identity) -> Option<How> {
         let number = identity.device_number().map(|number| (major(number), minor(number)));
         // Of some file systems only the source tells the device: btrfs numbers itself.
@@ -110,7 +111,7 @@ impl System {
         self.swaps.contains(&identity).then_some(How::Swap)
     }
 
-    /// Who uses these bytes of it, itself or by way of what lies on it.
+    /// Returns the user of these bytes of it, direct or through devices on top.
     fn user(
         &self,
         identity: Identity,
@@ -128,8 +129,8 @@ impl System {
         self.above(identity, device.as_ref(), bytes, own, depth)
     }
 
-    /// Who uses these bytes of it by way of what lies on it: on the device, if it is told of, and
-    /// by way of loop devices. `own` ones of these do not count.
+    /// Returns the user of these bytes of it through devices on top: on `device`, if given, and
+    /// through loop devices. Loop devices among `own` do not count.
     fn above(
         &self,
         identity: Identity,
@@ -158,8 +159,8 @@ impl System {
         })
     }
 
-    /// Does a loop device show this file or device? A process that serves another file system is
-    /// not asked: it may not answer.
+    /// Returns whether a loop device shows this file or device. A process that serves another file
+    /// system is not asked, as it may not answer.
     fn shows(&self, backing: &Backing, identity: Identity) -> bool {
         let elsewhere = self.mounts.of_file(&backing.path).is_some_and(|mount| {
             let (major, minor) = mount.device;
@@ -169,8 +170,8 @@ impl System {
     }
 }
 
-/// Has somebody claimed a loop device, or a partition of it with some of these bytes? Claims it for
-/// a moment to find out.
+/// Returns whether a loop device, or a partition of it with some of these bytes, is claimed. Claims
+/// it for a moment to find out.
 fn is_claimed(device: &BlockDevice, bytes: &Range<u64>) -> bool {
     let claimed = |path: &Path| {
         let flags = OFlags::EXCL.bits().cast_signed();

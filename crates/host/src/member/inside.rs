@@ -13,9 +13,9 @@ use crate::sysfs::{BlockDevice, Upon};
 /// Where partitions begin, in sectors, by old tools and by new ones.
 const USUAL_STARTS: [u64; 4] = [63, 64, 128, 2048];
 
-/// What holds a superblock of md under this name: the file or device itself, or partitions of it,
-/// by the kernel's devices where it has them; or, where the partition table is gone, what begins
-/// where a partition usually does. The name itself where there is nothing like that.
+/// Returns the places that hold a superblock of md under this name: the file or device itself, or
+/// its partitions, as the kernel's devices where these exist. Where the partition table is gone, a
+/// superblock at the usual start of a partition counts. Without any, returns the name itself.
 #[must_use]
 pub fn inside(name: &Path) -> Vec<PathBuf> {
     let itself = || vec![name.to_owned()];
@@ -67,7 +67,7 @@ fn part(name: &Path, partition: &Partition) -> PathBuf {
     MemberName { file: name.to_owned(), part }.name()
 }
 
-/// Is what was found on a disk what lies in this partition of it?
+/// Returns whether the superblock found on a disk is the one that lies in this partition of it.
 fn is_same(on_disk: &Superblock, partition: &Partition, within: &Superblock) -> bool {
     let at = partition.start_bytes + within.super_offset * SECTOR_BYTES;
     within.version == on_disk.version && at == on_disk.super_offset * SECTOR_BYTES

@@ -8,7 +8,7 @@ use braid_rescue::partitions::{self, NoTable, Table};
 use super::MemberFile;
 use crate::system::describe;
 
-/// A member as what is looked into.
+/// A member, as an image to look into.
 struct Looked<'a>(&'a MemberFile);
 
 impl Image for Looked<'_> {
@@ -23,7 +23,7 @@ impl Image for Looked<'_> {
     }
 }
 
-/// A member as what is looked into. Bytes of it that cannot be read are missing, and no more.
+/// Returns a member as an image to look into. Unreadable bytes of it are missing, and no more.
 pub fn as_image(member: &MemberFile) -> impl Image + '_ {
     Looked(member)
 }
@@ -31,12 +31,12 @@ pub fn as_image(member: &MemberFile) -> impl Image + '_ {
 /// The partition table of a disk or an image of one.
 ///
 /// # Errors
-/// Why there is none.
+/// Reason why there is none.
 pub fn partitions(disk: &MemberFile) -> Result<Table, NoTable> {
     partitions::read(&mut Looked(disk))
 }
 
-/// What lies on a device that is no member of an array.
+/// Returns the content of a device that is no member of an array.
 #[must_use]
 pub fn what_it_is(device: &MemberFile) -> Look {
     kind::look(&mut Looked(device))

@@ -50,7 +50,7 @@ pub use signature::{Signature, data, signature};
 pub struct MemberFile {
     /// The descriptor all I/O goes through. Opened with O_DIRECT where the file system has it.
     pub file: LockedFile,
-    /// For messages; absolute. Of a part, as [`MemberName`] has it.
+    /// For messages; absolute. Names a part as [`MemberName`] does.
     pub path: PathBuf,
     /// The bytes of the file that are the member, where it is not all of it.
     pub part: Option<Range<u64>>,
@@ -64,11 +64,11 @@ pub struct MemberFile {
     pub block_device: bool,
     /// Where its bytes come from, if not from the file as they are there.
     pub(crate) backend: Option<Arc<dyn Backend>>,
-    /// What it lies on, kept open for the locks on it.
+    /// Devices and files below it, kept open for the locks on them.
     pub below: Vec<LockedFile>,
     /// Where it is changed instead of in its file.
     pub(crate) overlay: Option<Overlay>,
-    /// What of its file counts as unreadable.
+    /// Ranges of its file that count as unreadable.
     pub(crate) lost: Option<Arc<MapFile>>,
 }
 
@@ -130,18 +130,18 @@ impl MemberFile {
         self.part.as_ref().map_or(0, |part| part.start)
     }
 
-    /// Has what was not rescued of it count as unreadable: by the map that ddrescue kept while it
-    /// made the image that this is, or is a part of.
+    /// Marks the parts of an image that ddrescue did not rescue as unreadable, by the map that it
+    /// kept. The image may be a part of the file.
     ///
     /// # Errors
-    /// What is wrong with the map.
+    /// Error in the map.
     pub fn lose(&mut self, map: &[u8]) -> Result<(), MapFileError> {
         let end = self.start_bytes() + self.sectors * SECTOR_BYTES;
         self.lost = Some(Arc::new(MapFile::parse(map, end)?));
         Ok(())
     }
 
-    /// Does some of these bytes count as unreadable?
+    /// Returns whether some of these bytes count as unreadable.
     pub(crate) fn is_lost(&self, offset: u64, len: usize) -> bool {
         let start = self.start_bytes() + offset;
         let Some(lost) = &self.lost else { return false };
@@ -160,8 +160,8 @@ impl MemberFile {
         Ok(covering.as_slice()[head..head + len].to_vec())
     }
 
-    /// Writes `bytes`. Not durable before [`Self::sync`]. A part of a block is filled up with what
-    /// the device holds.
+    /// Writes `bytes`, which are not durable before [`Self::sync`]. A partly written block keeps
+    /// its other bytes.
     ///
     /// # Errors
     /// When the device fails or ends before `offset + bytes.len()`.
@@ -186,7 +186,7 @@ impl MemberFile {
         }
     }
 
-    /// Reads what is at a byte of the file, or of the disk in it.
+    /// Reads at a byte of the file, or of the disk in it.
     fn read_raw(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
         match &self.backend {
             Some(backend) => backend.read_exact_at(bytes, at).map(|()| bytes.len()),

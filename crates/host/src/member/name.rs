@@ -1,4 +1,4 @@
-//! How a member is named: a file or a block device, or a part of one.
+//! Names of members: a file or a block device, or a part of one.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use crate::size;
 
-/// A member by its name. `PATH` is all of a file or device, `PATH#N` its partition N,
-/// `PATH@OFFSET` what begins at a byte and `PATH@OFFSET+SIZE` so many bytes of that; sizes as
-/// [`size::parse`] takes them. What exists under the whole name is meant by it.
+/// A member by its name. `PATH` is all of a file or device, `PATH#N` its partition N, `PATH@OFFSET`
+/// the rest from a byte on, and `PATH@OFFSET+SIZE` so many bytes of that; sizes as [`size::parse`]
+/// takes them. If a file exists under the whole name, the name means that file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberName {
     /// The file or device.
     pub file: PathBuf,
-    /// Which part of it; all of it without.
+    /// Part of the file or device; without, all of it.
     pub part: Option<Part>,
 }
 
@@ -28,14 +28,14 @@ pub enum Part {
     Bytes {
         /// The first.
         offset: u64,
-        /// How many; up to the end without.
+        /// Size; without, up to the end.
         size: Option<u64>,
     },
 }
 
 impl MemberName {
-    /// Reads a name. Only one that could be that of a part is looked up: who keeps a file may never
-    /// answer.
+    /// Reads a name. A name is looked up only if it could be that of a part: the server of a file
+    /// may never answer.
     #[must_use]
     pub fn of(name: &Path) -> Self {
         let whole = Self { file: name.to_owned(), part: None };

@@ -1,5 +1,4 @@
-//! Opening a member: what kind of file it is, whether nobody else uses it, how large it is and
-//! how its I/O has to be aligned.
+//! Opening a member: its kind of file, exclusive use, its size, and the alignment of its I/O.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -28,14 +27,14 @@ use crate::sysfs::BlockDevice;
 use crate::system::describe;
 use crate::users::{self, Process};
 
-/// What a member is opened for.
+/// Access for which a member is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode<'a> {
     /// Nothing will be written to it.
     ReadOnly,
-    /// Will be written to.
+    /// For reading and writing.
     ReadWrite,
-    /// Will be written to, but all that is written goes to a file in this directory.
+    /// For reading and writing, but all writes go to a file in this directory.
     Overlay(&'a Path),
 }
 
@@ -77,8 +76,8 @@ pub fn open(path: &Path, mode: Mode<'_>, exclusive: bool) -> Result<MemberFile, 
     Ok(member)
 }
 
-/// Locks a file. Nobody tells when one is free that a dead process had, or udev, so that is tried
-/// again.
+/// Locks a file. A lock may belong to a dead process or to udev, which give no notice of its end,
+/// so locking is tried again for a while.
 fn lock(file: &LockedFile, exclusive: bool) -> rustix::io::Result<()> {
     let mut patience = Patience::new(Instant::now());
     loop {
@@ -107,7 +106,7 @@ fn lock_member(member: &MemberFile, mode: Mode<'_>, exclusive: bool) -> rustix::
     if exclusive { Ok(()) } else { member.file.lock_range(bytes, mode == Mode::ReadWrite) }
 }
 
-/// Who has locked a file, and what to do about it.
+/// Returns the holder of a file's lock, and the next step.
 fn lock_holder(file: &File, path: &Path) -> (String, Next) {
     match users::lock_holders(file, path).into_iter().next() {
         Some(holder) => described(&holder),
@@ -115,8 +114,8 @@ fn lock_holder(file: &File, path: &Path) -> (String, Next) {
     }
 }
 
-/// Who has locked a member that was not locked here, as far as the system tells; and what to do
-/// about it.
+/// Returns the holder of a lock on a member that was not locked here, as far as the system tells,
+/// and the next step.
 #[must_use]
 pub fn locked_by(member: &MemberFile) -> Option<(String, Next)> {
     users::lockers(&member.file).first().map(described)
@@ -129,7 +128,7 @@ fn described(holder: &Process) -> (String, Next) {
     }
 }
 
-/// Memory as a file, which nobody can cut off: so nobody has to look whether somebody did.
+/// Returns memory as a file, sealed against truncation, so its size needs no checks.
 pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(rustix::fs::memfd_create(name, flags)?);
@@ -138,8 +137,8 @@ pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// A member of memory, which reads as zeroes and is gone when it is closed. `name` is what it is
-/// called.
+/// Returns a member in memory of this name. Its content reads as zeroes, and is gone when it is
+/// closed.
 ///
 /// # Errors
 /// When the system has no room, or on a size below a sector.
@@ -150,7 +149,7 @@ pub fn memory(name: PathBuf, bytes: u64) -> io::Result<MemberFile> {
     Ok(MemberFile::plain(memory_file("braid", bytes)?, name, bytes))
 }
 
-/// Opens a member to look at it, whoever uses it; what is read may change meanwhile.
+/// Opens a member for looking at it, even while it is in use. Its content may change meanwhile.
 ///
 /// # Errors
 /// As for [`open`].
@@ -275,8 +274,9 @@ fn of_disk(path: &Path, file: File, disk: Disk, mode: Mode<'_>) -> Result<Member
     Ok(MemberFile { part, backend, ..MemberFile::plain(file, name, bytes) })
 }
 
-/// The disk that a file is an image of, if it is one of another kind than raw. A member of an array
-/// may begin like one, when an image was put on the array: what has a superblock is a raw member.
+/// Returns the disk that a file is an image of, if that is of another kind than raw. A raw member
+/// may begin like an image, when one was put on the array; so a file with a superblock counts as
+/// raw.
 fn disk_in(path: &Path, file: &File, bytes: u64) -> Result<Option<Disk>, OpenError> {
     let Some(kind) = backend::Kind::of(file) else { return Ok(None) };
     let raw = File::open(path).map_err(|error| OpenError::from_io(path, &error))?;
@@ -341,8 +341,8 @@ fn check_kind(path: &Path, metadata: &Metadata) -> Result<Kind, OpenError> {
     }
 }
 
-/// What the process before this one had open of a member, claimed all the time; and whether with
-/// O_DIRECT.
+/// Takes the previous process's descriptor of a member, which stayed claimed throughout. Returns
+/// also whether it was opened with O_DIRECT.
 fn inherited(path: &Path) -> io::Result<Option<(File, bool)>> {
     let what = What::Member(std::path::absolute(path)?);
     let Some(descriptor) = handover::take(&what) else { return Ok(None) };
@@ -369,7 +369,8 @@ fn open_with(path: &Path, mode: Mode<'_>, flags: OFlags) -> io::Result<File> {
         .open(path)
 }
 
-/// Is a block device read-only? The kernel lets it be opened for writing all the same.
+/// Returns whether a block device is read-only. The kernel lets it be opened for writing all the
+/// same.
 fn is_read_only(file: &File) -> io::Result<bool> {
     let device = BlockDevice::of(file.metadata()?.rdev());
     Ok(device.is_some_and(|device| device.is_read_only()))
@@ -466,7 +467,8 @@ pub fn check_distinct<'a>(
     Ok(())
 }
 
-/// How a member shares bytes with another, if it does. What both lie on is the lowest of each.
+/// Describes the way in which a member shares bytes with another, if it does. The last place of
+/// each is the lowest one.
 fn shared(member: &[Place], other: &[Place]) -> Option<String> {
     let bottom = member.last().filter(|bottom| other.last().is_some_and(|o| o.overlaps(bottom)))?;
     let this = member.first()?;

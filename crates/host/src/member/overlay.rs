@@ -1,10 +1,10 @@
 //! Changes to a member that are kept in a file beside it, while the member stays as it is.
 //!
-//! The file, which is sparse, in little-endian: a block of 4096 bytes that says whose changes these
-//! are ([`Header`]); a bit for each sector of the member, set where it was changed, in blocks of
-//! 4096 bytes; then the changed sectors, each where it would be in a file like the member. The bits
-//! of what was written are set in the file only after the sectors are durable there. So after a
-//! crash a sector holds what was flushed, or what the member holds.
+//! The sparse file, in little-endian, begins with a block of 4096 bytes that identifies the member
+//! ([`Header`]); then comes a bit for each sector of the member, set where it was changed, in
+//! blocks of 4096 bytes; then the changed sectors, each at its place in a file like the member. The
+//! bits of written sectors are set in the file only after the sectors are durable there. So after a
+//! crash a sector has its flushed content, or that of the member.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -42,13 +42,13 @@ pub(crate) struct Overlay {
     map: Mutex<Map>,
 }
 
-/// Which sectors were changed: blocks of the file, by their place.
+/// Bitmaps of changed sectors: blocks of the file, by their place.
 type Map = BTreeMap<u64, Page>;
 
 #[derive(Clone, Debug)]
 struct Page {
     bits: Box<[u8]>,
-    /// How often it has changed, and how often when it was stored last.
+    /// Number of changes so far. `stored` is that number when it was last stored.
     changed: u64,
     stored: u64,
 }
@@ -63,12 +63,12 @@ impl Dirty {
     }
 }
 
-/// Whose changes these are.
+/// Identity of the member to which the changes belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     sectors: u64,
-    /// Of the member's superblock, zero without one: of the array, of the device (with metadata
-    /// 0.90 its number), and its event count.
+    /// UUID of the set in the member's superblock, zero without one. `device` is the UUID of the
+    /// device (its number with metadata 0.90), and `events` the event count.
     set: [u8; 16],
     device: [u8; 16],
     events: u64,
@@ -77,7 +77,7 @@ pub(super) struct Header {
 /// Sectors that lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// They lie in the overlay, and not on the member.
+    /// In the overlay, and not on the member.
     pub(crate) changed: bool,
     pub(crate) sectors: u64,
 }
@@ -116,11 +116,11 @@ impl Overlay {
         Self::of(dir, member, file, &path)
     }
 
-    /// The changes to a member in a directory, to be looked at, whoever makes more of them; `None`
-    /// where there are none.
+    /// Opens the changes to a member in a directory for looking at them, even while more are made;
+    /// `None` where there are none.
     ///
     /// # Errors
-    /// When the file cannot be read, or is not of this member as it is now.
+    /// When the file cannot be read, or is not of this member in its present state.
     pub(super) fn look(dir: &Path, member: &MemberFile) -> Result<Option<Self>, OpenError> {
         let path = dir.join(file_name(&member.path)?);
         match File::open(&path) {
@@ -148,7 +148,7 @@ impl Overlay {
         (Arc::clone(&self.file), self.data + sector * SECTOR_BYTES)
     }
 
-    /// How many of these sectors, from the first on, lie together.
+    /// Returns the run of sectors from the first on that lie together.
     pub(crate) fn run(&self, sector: u64, sectors: u64) -> Run {
         let map = self.map();
         let changed = is_changed(&map, sector);
@@ -169,7 +169,7 @@ impl Overlay {
         }
     }
 
-    /// What of the map has to be stored, once the sectors written by now are durable.
+    /// Returns the part of the map to be stored once the sectors written by now are durable.
     pub(crate) fn dirty(&self) -> Dirty {
         let map = self.map();
         let dirty = map.iter().filter(|(_, page)| page.changed != page.stored);
@@ -204,7 +204,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Puts what was changed into bytes of the member that begin with a sector.
+    /// Overwrites bytes of the member, which begin with a sector, with the changed sectors.
     pub(super) fn read_over(&self, sector: u64, bytes: &mut [u8]) -> io::Result<()> {
         let end = bytes.len().div_ceil(SECTOR_BYTES as usize) as u64;
         let mut at = 0;
@@ -235,7 +235,7 @@ impl Overlay {
 }
 
 impl Drop for Overlay {
-    /// What is lost when this fails was not flushed.
+    /// Flushes changes. A failure loses only changes that were not flushed.
     fn drop(&mut self) {
         if !self.dirty().is_empty() {
             let _ = self.flush();
@@ -288,7 +288,7 @@ impl Header {
         file.sync_all()
     }
 
-    /// Is it of this member as it is now?
+    /// Checks that the overlay belongs to this member in its present state.
     fn check(
         &self,
         file: &File,
@@ -346,7 +346,7 @@ fn file_name(member: &Path) -> Result<PathBuf, OpenError> {
     Ok(name.into())
 }
 
-/// Reads what there is of the map. Most of it is a hole.
+/// Reads the existing blocks of the map. Most of it is a hole.
 fn read_map(file: &File, data: u64) -> io::Result<Map> {
     let mut map = Map::new();
     let mut at = BLOCK_BYTES;

@@ -1,24 +1,25 @@
-//! How long it is waited for a file that is locked: by nobody who can be seen, or by udev.
+//! Patience with a locked file: the holder cannot be seen, or is udev.
 
 use std::time::{Duration, Instant};
 
 use crate::users::Process;
 
-/// How long a process that was killed may keep its files: while the kernel ends its I/O.
+/// Time for which a killed process may keep its files, while the kernel ends its I/O.
 const LAST_IO: Duration = Duration::from_secs(3);
 
-/// How long udev may look at a device that has just appeared, or that a process has closed; it
-/// locks it meanwhile (<https://systemd.io/BLOCK_DEVICE_LOCKING>). After that time it ends a
-/// process of its own (`--event-timeout`, systemd-udevd.service(8)).
+/// Time for which udev may look at a device that has just appeared, or that a process has closed;
+/// the device is locked meanwhile (<https://systemd.io/BLOCK_DEVICE_LOCKING>). After that time udev
+/// ends its own process (`--event-timeout`, systemd-udevd.service(8)).
 const UDEV_LOOKS: Duration = Duration::from_secs(180);
-/// What its processes are called.
+/// Names of udev's processes.
 const UDEV: [&str; 2] = ["(udev-worker)", "systemd-udevd"];
 
 /// One wait for a lock.
 #[derive(Debug)]
 pub(super) struct Patience {
     began: Instant,
-    /// Nobody was seen since. udev may have gone in this moment, however long it had the lock.
+    /// Time since which no holder was seen. However long udev had the lock, the wait begins anew,
+    /// as it may have gone at that moment.
     nobody_since: Option<Instant>,
 }
 
@@ -27,7 +28,7 @@ impl Patience {
         Self { began, nobody_since: None }
     }
 
-    /// Is it in vain to wait longer for these, who have the lock?
+    /// Returns whether waiting longer for these holders of the lock is in vain.
     pub(super) fn is_over(&mut self, now: Instant, holders: &[Process]) -> bool {
         if holders.is_empty() {
             return now - *self.nobody_since.get_or_insert(now) > LAST_IO;

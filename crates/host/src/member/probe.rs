@@ -1,4 +1,4 @@
-//! What md left on a device: superblock, bad-block log, bitmap.
+//! Reading of md's metadata on a device: superblock, bad-block log, bitmap.
 
 use braid_array::SECTOR_BYTES;
 use braid_array::assemble::Candidate;
@@ -6,15 +6,15 @@ use braid_array::assemble::Candidate;
 use super::MemberFile;
 use crate::system::describe;
 
-/// Reads what md left on a device. What cannot be read is an error in the answer.
+/// Reads md's metadata on a device. Unreadable parts are errors in the answer.
 #[must_use]
 pub fn probe(member: &MemberFile) -> Candidate {
     let device = member.path.display().to_string();
     Candidate::read(device, member.sectors, reader(member))
 }
 
-/// The same, with what the log on the device tells, if it holds one. That is for who starts the
-/// array: all of a journal is read.
+/// Does the same, with the content of the log on the device, if it holds one. All of a journal is
+/// read, so this is meant for starting the array.
 #[must_use]
 pub fn probe_with_log(member: &MemberFile) -> Candidate {
     probe(member).with_log(reader(member))

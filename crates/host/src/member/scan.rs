@@ -9,9 +9,10 @@ use rustix::fs::makedev;
 use crate::sysfs::{BlockDevice, DEEPEST, device_path};
 use crate::users::Mounts;
 
-/// All block devices of the system, by name, as the kernel lists them, but those that lie on what a
-/// process serves: on a device of ublk, or on the file of an array's mount. While nobody serves
-/// that, whoever reads there waits, and it may be our own part to serve it next.
+/// Returns the names of all block devices of the system, as the kernel lists them, except those
+/// served by a process: those on a device of ublk, or on the file of an array's mount. A read of
+/// such a device waits while its server is away, and that server may be this process, not started
+/// yet.
 ///
 /// # Errors
 /// When /proc/partitions cannot be read.
@@ -33,7 +34,8 @@ fn named(path: &Path) -> Option<BlockDevice> {
     BlockDevice::called(&name.replace('/', "!"))
 }
 
-/// Does a process serve this device, or what it lies on? Nothing of it is opened or looked at.
+/// Returns whether a process serves this device, or a device or file below it. Neither is opened or
+/// read.
 fn is_served(device: &BlockDevice, mounts: &Mounts, depth: usize) -> bool {
     let Some(depth) = depth.checked_sub(1) else { return false };
     if device.path().to_str().is_some_and(|path| path.starts_with("/dev/ublkb")) {

@@ -1,4 +1,4 @@
-//! What a device already holds: `create` does not overwrite it unless told to.
+//! Content that a device already holds: `create` does not overwrite it unless told to.
 //!
 //! The magic numbers are those that `wipefs` and `file` know the formats by.
 
@@ -8,10 +8,10 @@ use braid_array::SECTOR_BYTES;
 
 use super::MemberFile;
 
-/// Something that somebody put on a device.
+/// Content found on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What, for people.
+    /// Name of the content, for people.
     pub what: &'static str,
     /// Where its mark lies, in bytes.
     pub offset: u64,
@@ -30,8 +30,8 @@ const fn magic(what: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
 
 const MD_MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 
-/// Looked for in this order. File systems whose first sector ends as a partition table does come
-/// before it.
+/// Signatures, in the order of the search. File systems whose first sector ends like a partition
+/// table come before that.
 const MAGICS: &[Magic] = &[
     magic("an md superblock (1.2)", 4096, &MD_MAGIC),
     magic("an md superblock (1.1)", 0, &MD_MAGIC),

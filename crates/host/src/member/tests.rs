@@ -18,7 +18,8 @@ fn tempdir() -> tempfile::TempDir {
     tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
 }
 
-/// Does it begin so, and name this process? Other tests serve arrays in it, or do not.
+/// Returns whether a reason begins so and names this process. Other tests may serve arrays in the
+/// same process.
 fn by_us(reason: &str, beginning: &str) -> bool {
     reason.starts_with(beginning) && reason.contains(&format!("(process {})", std::process::id()))
 }

@@ -183,7 +183,7 @@ fn a_node_that_does_not_start_leaves_nothing_behind() {
     assert!(store.is_dir());
 }
 
-/// Whoever has connected to a node that was told to be ready would wait for a word otherwise.
+/// A client of a node that reported to be ready too early would wait for ever.
 #[test]
 fn a_node_is_ready_when_its_engine_answers() {
     let setup = NodeSetup { ring_bytes: 1 << 11, ..setup(Storage::Memory) };

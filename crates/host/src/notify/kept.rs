@@ -16,10 +16,10 @@ use rustix::net::{
 
 /// The first descriptor that the manager hands over (`sd_listen_fds(3)`).
 const FIRST: RawFd = 3;
-/// What it hands over belongs to the process of this number.
+/// Variable with the id of the process that the descriptors are for.
 const PROCESS: &str = "LISTEN_PID";
 
-/// Has the manager keep a descriptor under a name: at most 255 letters, and no colon.
+/// Gives the manager a descriptor to keep, under a name of at most 255 letters without a colon.
 pub(crate) fn keep(name: &str, descriptor: &OwnedFd) {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         // Left to be kept although it is at its end, as a device is whose process has died.
@@ -28,7 +28,7 @@ pub(crate) fn keep(name: &str, descriptor: &OwnedFd) {
     }
 }
 
-/// Has it keep that no more.
+/// Makes the manager drop the descriptor of this name.
 pub(crate) fn forget(name: &str) {
     super::say(&format!("FDSTOREREMOVE=1\nFDNAME={name}"));
 }
@@ -49,7 +49,7 @@ fn send(socket: &OsStr, words: &str, descriptor: BorrowedFd<'_>) -> io::Result<(
     Ok(())
 }
 
-/// A descriptor that the manager has kept of a process that has died. It goes to who asks first.
+/// Takes a descriptor of a dead process that the manager has kept. The first caller gets it.
 pub(crate) fn take(name: &str) -> Option<OwnedFd> {
     let mut kept = kept();
     let at = kept.iter().position(|(known, _)| known == name)?;
@@ -62,7 +62,7 @@ fn kept() -> MutexGuard<'static, Vec<(String, OwnedFd)>> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the manager has handed to this process.
+/// Returns the descriptors that the manager has handed to this process.
 fn handed_over() -> Vec<(String, OwnedFd)> {
     let variable = |name: &str| std::env::var(name).ok();
     let is_ours = variable(PROCESS).is_some_and(|pid| pid == std::process::id().to_string());
@@ -79,8 +79,8 @@ fn handed_over() -> Vec<(String, OwnedFd)> {
     owned.collect()
 }
 
-/// Does this variable tell what the manager has handed over? Another program in this process was
-/// handed nothing.
+/// Returns whether this variable belongs to the manager's hand-over. Another program in this
+/// process was handed nothing.
 pub(crate) fn is_its(variable: &OsStr) -> bool {
     variable == PROCESS
 }

@@ -1,4 +1,4 @@
-//! Why a node did not do what was asked.
+//! Errors of requests to a node.
 
 use std::fmt::Display;
 use std::io;
@@ -8,27 +8,26 @@ use braid_array::refusal::{Next, Refusal};
 
 use crate::system::describe;
 
-/// Why a node did not do what was asked.
+/// Error of a request to a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct RemoteError {
-    /// What stands against it; continues a sentence that begins with the node's name.
+    /// Cause; continues a sentence that begins with the node's name.
     pub why: Refusal,
-    /// What an array whose member this is can make of it.
+    /// Kind of the error, for an array whose member this is.
     pub kind: RemoteErrorKind,
 }
 
-/// What kind of failure a [`RemoteError`] is, as far as it matters to an array that has a member
-/// there.
+/// Kind of a [`RemoteError`], as far as it matters to an array that has a member there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteErrorKind {
-    /// There is no node that would answer.
+    /// No node answers.
     Unreachable,
     /// The node answers, and cannot do it: it has no such volume, or cannot read it.
     Refused,
-    /// Somebody else has what was asked for, and may give it back.
+    /// Another client has the volume, and may give it back.
     Busy,
-    /// It says nothing of the node's volume: a fault of this machine, or of how they talk.
+    /// Not about the node's volume: a fault of this machine, or of the protocol.
     Other,
 }
 

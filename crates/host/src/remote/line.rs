@@ -14,12 +14,12 @@ use crate::fabric::{self, Fabric, Network};
 use crate::system::refused_by_system;
 use crate::token::Token;
 
-/// How long what was sent may take to be on its way at the end.
+/// Limit on sending the rest at the end.
 pub(super) const FAREWELL: Duration = Duration::from_secs(2);
 
 const PEER: PeerId = PeerId(0);
 
-/// Nobody puts anything here.
+/// Size of the arena. Nodes put no slices here.
 const ARENA_BYTES: u64 = 4096;
 
 /// A connection to one node, over any fabric, for a process without an engine: it has a driver and
@@ -29,7 +29,7 @@ const ARENA_BYTES: u64 = 4096;
 pub(super) struct Line {
     fabric: Box<dyn Fabric>,
     driver: Driver<Token>,
-    /// Nothing was heard for as long as somebody had patience: nothing is sent any more either.
+    /// Nothing was heard within the patience of a call: nothing is sent any more either.
     silent: bool,
     _arena: Arena,
 }

@@ -1,4 +1,4 @@
-//! What lies at the beginning of a volume: superblock, bitmap and bad-block log of a member, or
+//! Content at the beginning of a volume: superblock, bitmap and bad-block log of a member, or
 //! nothing.
 
 use braid_array::SECTOR_BYTES;
@@ -30,11 +30,11 @@ pub fn bad_blocks(
     remote.read_by(|read| read_bad_blocks(superblock, sectors, read))
 }
 
-/// Is nothing where the superblock of the open volume goes? A volume that has no room for one was
-/// not made for an array.
+/// Returns whether the place of the superblock is empty on the open volume. A volume without room
+/// for one was not made for an array.
 ///
 /// # Errors
-/// [`RemoteError`]: it cannot be read.
+/// [`RemoteError`] when it cannot be read.
 pub fn is_blank(remote: &mut Remote) -> Result<bool, RemoteError> {
     if Version::V1_2.location(remote.volume_bytes() / SECTOR_BYTES).is_none() {
         return Ok(false);
@@ -43,12 +43,11 @@ pub fn is_blank(remote: &mut Remote) -> Result<bool, RemoteError> {
     Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
-/// Opens a volume of the node at `address` and reads its superblock, bitmap and
-/// bad-block log. The volume stays
-/// open as long as the connection is kept.
+/// Opens a volume of the node at `address` and reads its superblock, bitmap and bad-block log. The
+/// volume stays open as long as the connection is kept.
 ///
 /// # Errors
-/// [`RemoteError`]. That there is no superblock to trust is none.
+/// [`RemoteError`]. A missing or damaged superblock is no error.
 pub fn probe(
     remote: &mut Remote,
     address: &str,
@@ -82,7 +81,7 @@ impl Remote {
     /// Reads metadata of the open volume as a decoder asks for them.
     ///
     /// # Errors
-    /// [`RemoteError`]. What the decoder thinks of them is none.
+    /// [`RemoteError`]. A decoder's failure is no error here.
     fn read_by<T>(
         &mut self,
         decode: impl FnOnce(&mut &mut Read<'_>) -> T,

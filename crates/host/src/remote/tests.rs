@@ -14,7 +14,7 @@ fn connect(address: &str) -> Result<Remote, RemoteError> {
     Remote::connect(address, Kind::Tcp)
 }
 
-/// Listens, and does this with the first who connects.
+/// Listens, and serves the first connection.
 fn server<T: Send + 'static>(
     serve: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (String, JoinHandle<T>) {
@@ -42,7 +42,7 @@ fn receive(stream: &mut TcpStream) -> Option<(Epoch, Message)> {
     Some(Message::decode(&bytes).unwrap())
 }
 
-/// A node that gives these answers, and tells what it was asked.
+/// A node that gives these answers, and returns the requests that it got.
 fn node(answers: Vec<Message>) -> (String, JoinHandle<Vec<(Epoch, Message)>>) {
     server(move |mut stream| {
         stream.write_all(&hello().encode()).unwrap();
@@ -117,7 +117,7 @@ fn a_refusal_is_said_in_the_words_of_the_node() {
     drop(node);
 }
 
-/// Two administrators, or one and an array that starts: the one who came first is told so.
+/// Tests two administrators, or one and an array that starts: the first one gets the reason.
 #[test]
 fn a_node_that_takes_leave_says_why() {
     let parting = Message::Outvoted { tag: PARTING_TAG, granted: Epoch(4) };
@@ -196,7 +196,7 @@ fn all_answers_of_a_node_are_waited_for_until_one_moment() {
     let _ = node.join();
 }
 
-/// A connection ends when nobody has patience any more, not with a farewell that nobody takes.
+/// A connection ends with the patience of a call, not after a farewell that is never taken.
 #[test]
 fn a_node_that_says_nothing_is_not_waited_for_at_the_end() {
     let (end, ended) = std::sync::mpsc::channel::<()>();

@@ -11,15 +11,15 @@ use braid_cluster::ClientConfig;
 use braid_cluster::VolumeAddress;
 use braid_cluster::failover::Finder;
 
-/// How long it waits before it asks the nodes once more.
+/// Pause before the nodes are asked once more.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads the superblocks on these volumes and judges how the array starts from them.
 pub type Judge = Box<dyn Fn(&[VolumeAddress]) -> Result<ClientConfig, Refusal> + Send>;
 
-/// What an array needs to be started again.
+/// Parts that an array needs to be started again.
 pub struct Again {
-    /// How it starts.
+    /// Judge of how it starts.
     pub judge: Judge,
     /// For how long requests wait for nodes.
     pub fail_timeout: Duration,

@@ -1,5 +1,4 @@
-//! What lies on an array that is served: partitions and volumes, which programs get as disks and
-//! files of their own.
+//! Partitions and volumes on a served array. Programs get them as disks and files of their own.
 
 use std::ops::Range;
 use std::sync::mpsc;
@@ -14,7 +13,7 @@ use super::Facts;
 use crate::door::{Door, Message};
 use crate::engine::annexes::{self, Annexes, length};
 
-/// How long it may take to look. An array whose members do not answer is served nevertheless.
+/// Limit on searching the array. An array whose members do not answer is served nevertheless.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(5);
 /// A part in more pieces is not served by itself.
 const MOST_PIECES: usize = 1024;
@@ -24,7 +23,7 @@ const MOST_PIECES: usize = 1024;
 pub(super) struct ServedPart {
     /// Its name; none else has it, and it can be that of a file.
     pub(super) name: String,
-    /// Which bytes of the array it is, or its first piece.
+    /// Its bytes on the array, or its first piece.
     bytes: Range<u64>,
     /// Its other pieces.
     #[serde(default)]
@@ -35,7 +34,7 @@ pub(super) struct ServedPart {
 pub(super) type Shown = (String, Range<u64>);
 
 impl ServedPart {
-    /// What lies in these pieces, of which there is one at least.
+    /// Creates the part that consists of these pieces, at least one.
     fn new(name: String, mut pieces: Vec<Range<u64>>) -> Self {
         let more = pieces.split_off(1);
         Self { name, bytes: pieces[0].clone(), more }
@@ -46,8 +45,8 @@ impl ServedPart {
     }
 }
 
-/// Where exports of an array of this size ask for what lies on it. Opens annexes for what lies in
-/// several pieces.
+/// Returns the ranges by which exports of an array of this size reach its parts. Opens annexes for
+/// parts in several pieces.
 pub(super) fn shown(parts: &[ServedPart], size_bytes: u64, annexes: &Annexes) -> Vec<Shown> {
     let is_cut = |part: &&ServedPart| !part.more.is_empty();
     let cut: Vec<Vec<Range<u64>>> = parts.iter().filter(is_cut).map(ServedPart::pieces).collect();
@@ -65,7 +64,7 @@ pub(super) fn shown(parts: &[ServedPart], size_bytes: u64, annexes: &Annexes) ->
     shown
 }
 
-/// Looks at what lies on an array that runs. None where that takes too long.
+/// Searches a running array for parts. Returns none where that takes too long.
 pub(super) fn look(name: &str, door: &Door, facts: Facts) -> Vec<ServedPart> {
     let block_bytes = u64::from(facts.block_bytes);
     let size_bytes = facts.size_bytes - facts.size_bytes % block_bytes;

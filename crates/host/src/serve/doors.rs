@@ -22,20 +22,20 @@ use crate::system::refused_by_system;
 use crate::token::ExportId;
 use crate::users::{self, User};
 
-/// What follows the array's name in that of what lies on it.
+/// Suffix after the array's name in the name of the directory of its parts.
 const PARTS: &str = ".parts";
 
 /// An export that stands.
 #[derive(Debug)]
 struct Open {
     spec: ExportSpec,
-    /// With what was chosen for it: a port, a number.
+    /// Place with chosen values: a port, a number.
     place: Place,
     extent: Extent,
     stand: Stand,
 }
 
-/// What of an export lies outside the engine, and where it is in there.
+/// Part of an export outside the engine, and its place in there.
 #[derive(Debug)]
 enum Stand {
     /// A disk for NBD clients.
@@ -59,9 +59,9 @@ pub(super) struct Doors {
     open: Vec<Open>,
     shown: Shown,
     sockets: Sockets,
-    /// What lies on the array, once that was looked at.
+    /// Parts on the array, once they were searched for.
     parts: Option<Vec<ServedPart>>,
-    /// By which what lies in several pieces is reached.
+    /// Addresses of parts in several pieces.
     annexes: Annexes,
     /// From the first mount on.
     desk: Option<fuse::Desk>,
@@ -70,7 +70,8 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// None yet, of the array of this name; with what lies on it, where that is known.
+    /// Creates the list, still empty, for the array of this name; with its parts, where they are
+    /// known.
     pub(super) fn new(
         name: &str,
         run_dir: &Path,
@@ -94,7 +95,7 @@ impl Doors {
         }
     }
 
-    /// How the array is served, at any time.
+    /// Returns the list of exports, at any time.
     pub(super) fn shown(&self) -> Shown {
         self.shown.clone()
     }
@@ -103,22 +104,22 @@ impl Doors {
         self.shown.set(self.open.iter().map(Open::shown).collect());
     }
 
-    /// What exports know of the array.
+    /// Returns the properties of the array that exports need.
     pub(super) const fn facts(&self) -> Facts {
         self.facts
     }
 
-    /// Has what lies on the array been looked at, or is there no export that shows it?
+    /// Returns whether the array was searched for parts, or has no export that shows them.
     pub(super) fn need_no_look(&self) -> bool {
         self.parts.is_some() || !self.open.iter().any(|open| open.shows_parts(&self.whole()))
     }
 
-    /// What lies on the array, if that was looked at.
+    /// Returns the parts on the array, if they were searched for.
     pub(super) const fn parts(&self) -> Option<&Vec<ServedPart>> {
         self.parts.as_ref()
     }
 
-    /// Serves what lies on the array, by all exports there are and will be.
+    /// Serves the parts on the array, by all present and future exports.
     pub(super) fn set_parts(&mut self, parts: Vec<ServedPart>) {
         self.parts = Some(parts);
         let mut open = std::mem::take(&mut self.open);
@@ -194,7 +195,7 @@ impl Doors {
         Ok(())
     }
 
-    /// The export on whose socket this one comes, which has the rights of that.
+    /// Returns the export whose socket this one joins; this one gets its access rights.
     fn beside(&self, spec: &mut ExportSpec) -> Result<Option<usize>, Refusal> {
         // A port that is chosen is none that is in use.
         let joins = spec.place.is_nbd() && !spec.place.leaves_port_open();
@@ -221,7 +222,7 @@ impl Doors {
         Ok(Some(at))
     }
 
-    /// What clients ask for.
+    /// Returns the name that clients ask for.
     fn name<'a>(&'a self, spec: &'a ExportSpec) -> &'a str {
         spec.part.name().unwrap_or(&self.name)
     }
@@ -247,7 +248,7 @@ impl Doors {
         Err(Refusal::new(reason, next))
     }
 
-    /// What NBD clients see of the array.
+    /// Returns the device that NBD clients see.
     fn device(&self, spec: &ExportSpec, Extent { bytes, writable }: &Extent) -> Device {
         let name = self.name(spec).to_owned();
         let len = bytes.end - bytes.start;
@@ -334,18 +335,18 @@ impl Doors {
         })
     }
 
-    /// Begins what needs the engine to run.
+    /// Starts the exports that need the engine to run.
     pub(super) fn start(&mut self) -> Result<(), Refusal> {
         self.started = true;
         self.devices().try_for_each(ublk::Device::start)
     }
 
-    /// Who uses the mounts and the device.
+    /// Returns the users of the mounts and the device.
     pub(super) fn users(&self) -> Vec<User> {
         self.open.iter().flat_map(|open| open.stand.users()).collect()
     }
 
-    /// Which export is meant: what is at a place, and has the name if one is said.
+    /// Finds an export by its place, and by its name if one is given.
     pub(super) fn find(&self, spec: &ExportSpec) -> Result<usize, Refusal> {
         let at_place = self.open.iter().enumerate().filter(|(_, open)| open.is_at(&spec.place));
         let all: Vec<(usize, &str)> =
@@ -367,7 +368,7 @@ impl Doors {
         Err(Refusal::new(format!("{} has no such export", self.name), next))
     }
 
-    /// Who uses one export.
+    /// Returns the users of one export.
     pub(super) fn users_of(&self, at: usize, exports: &ExportsDoor) -> Vec<User> {
         match &self.open[at].stand {
             Stand::Disk(disk) => self.sockets.users(disk, exports),
@@ -422,13 +423,13 @@ impl Doors {
         Ok(self.open.iter().map(Open::anew).collect())
     }
 
-    /// Takes all away that can be seen. What is in use stays, unless `force`.
+    /// Takes all visible exports away. Exports in use stay, unless `force`.
     pub(super) fn close(&mut self, force: bool) -> Result<(), Refusal> {
         self.unmount(force)?;
         self.devices().try_for_each(|device| device.stop(force))
     }
 
-    /// Takes the mounts away. Those in use stay, unless `force`.
+    /// Takes the mounts away. Mounts in use stay, unless `force`.
     pub(super) fn unmount(&mut self, force: bool) -> Result<(), Refusal> {
         let mut refusal = Ok(());
         for open in &mut self.open {
@@ -443,13 +444,13 @@ impl Doors {
 }
 
 impl Open {
-    /// Does it show what lies on the array, of which this is all?
+    /// Returns whether it shows the parts on the array, of which `whole` is all.
     fn shows_parts(&self, whole: &Range<u64>) -> bool {
         let can = matches!(self.stand, Stand::Disk(_) | Stand::Mount { .. });
         can && self.extent.bytes == *whole
     }
 
-    /// For people, with what was chosen.
+    /// Returns the text for people, with chosen values.
     fn shown(&self) -> String {
         ExportSpec { place: self.place.clone(), ..self.spec.clone() }.to_string()
     }
@@ -479,7 +480,7 @@ impl Stand {
         }
     }
 
-    /// Who uses it, where the engine does not know.
+    /// Returns the users that the engine does not know.
     fn users(&self) -> Vec<User> {
         match self {
             Self::Disk(_) | Self::Guest { .. } | Self::Mount { mount: None, .. } => Vec::new(),

@@ -14,7 +14,7 @@ use super::Assembled;
 /// A member that no program goes on with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct FaultyMember {
-    /// Of an array of arrays, in which it is.
+    /// Number of the inner array that it is in, of an array of arrays.
     array: usize,
     device: String,
     role: Option<Role>,
@@ -26,7 +26,7 @@ pub(super) fn arrays(status: &Status) -> &[Status] {
     if status.children.is_empty() { std::slice::from_ref(status) } else { &status.children }
 }
 
-/// Those of an array. Nodes that are away and come back are none.
+/// Returns the faulty members of an array. Nodes that are away and come back do not count.
 pub(super) fn of(status: &Status) -> Vec<FaultyMember> {
     let arrays = arrays(status).iter().enumerate();
     arrays.flat_map(|(array, status)| faulty(array, &status.members)).collect()
@@ -42,7 +42,7 @@ fn faulty(array: usize, members: &[MemberStatus]) -> impl Iterator<Item = Faulty
     })
 }
 
-/// Has them listed.
+/// Adds faulty members to the configuration of an array.
 pub(super) fn list(array: &mut Assembled, faulty: &[FaultyMember]) {
     for one in faulty {
         match array {
@@ -83,7 +83,7 @@ fn list_on_node(config: &mut ClientConfig, one: &FaultyMember) {
 }
 
 impl FaultyMember {
-    /// What there is of it, but for its device, is what the array has of each.
+    /// Returns its configuration. All but the device comes from the array's superblock.
     fn config(&self, array: &Superblock) -> MemberConfig {
         MemberConfig {
             device: self.device.clone(),

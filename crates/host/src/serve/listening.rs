@@ -12,7 +12,7 @@ use crate::engine::export::Export;
 use crate::system::describe;
 use crate::token::ExportId;
 
-/// How an export comes into the engine.
+/// Callback that adds an export to the engine.
 pub(super) type Enter<'a> = &'a mut dyn FnMut(Box<dyn Export>) -> Result<ExportId, Refusal>;
 
 /// Listens on the socket of an export.
@@ -31,7 +31,7 @@ pub(super) fn listen_on(
     })
 }
 
-/// Nobody can listen there.
+/// Returns the refusal of an address that cannot be listened on.
 pub(super) fn not_there(spec: &ExportSpec, error: &io::Error) -> Refusal {
     let reason = match error.kind() {
         io::ErrorKind::AddrInUse => "somebody listens there already".to_owned(),

@@ -14,15 +14,15 @@ use crate::fabric::Network;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nodes {
     network: Network,
-    /// How many the array starts without.
+    /// Number of members that the array starts without.
     missing: usize,
     read_only: bool,
 }
 
-/// Why an array is not served.
+/// Reason for which an array is not served.
 pub(super) struct NotSetUp {
     pub(super) why: Refusal,
-    /// Who asked for a stop meanwhile.
+    /// Answer to a stop that was asked for meanwhile.
     pub(super) told: Option<Told>,
 }
 
@@ -42,8 +42,8 @@ impl Nodes {
         self.network
     }
 
-    /// Waits until all nodes are connected, or lost, or there is a reason to stop. What is to be
-    /// said of nodes that were lost.
+    /// Waits until all nodes are connected, or lost, or there is a reason to stop. Returns lines
+    /// for the log about lost nodes.
     pub(super) fn connected(
         self,
         door: &Door,
@@ -84,7 +84,8 @@ impl Nodes {
         .into())
     }
 
-    /// It has what it was to have, or what it can do without has been lost.
+    /// Returns whether the array may be served: it has not failed, and it is writable unless it was
+    /// to be read-only or has lost a member since.
     fn goes_on(self, status: &Status) -> bool {
         let lost = usize::from(status.degraded) > self.missing;
         let reads_only = status.state == ArrayState::ReadOnly && !self.read_only;

@@ -8,11 +8,11 @@ use braid_array::Refusal;
 use crate::access::Unmeant;
 use crate::size;
 
-/// Longer names of exports nobody needs, and the protocol would take 4096 bytes.
+/// Limit on names of exports. The protocol would take 4096 bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Which part of the array an export is, and how it is called. By default it is the whole array,
-/// and has its name.
+/// Part of the array that an export shows, and its name. By default it is the whole array, and has
+/// its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     name: Option<String>,
@@ -21,7 +21,7 @@ pub struct Part {
     read_only: bool,
 }
 
-/// Which bytes of the array an export is, and whether they can be written there.
+/// Bytes of the array that an export shows, and whether they are writable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) bytes: Range<u64>,
@@ -52,12 +52,12 @@ impl Part {
         if was_there { Err(twice()) } else { Ok(true) }
     }
 
-    /// How it is called, where the array's name will not do.
+    /// Returns its name, where it has one other than the array's.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Which bytes it is of an array of this size, that takes blocks of so many bytes.
+    /// Returns its bytes on an array of this size with blocks of so many bytes.
     pub(super) fn extent(
         &self,
         array_bytes: u64,
@@ -106,8 +106,8 @@ impl fmt::Display for Part {
 }
 
 impl Extent {
-    /// Could both write the same bytes, each as if they were its own? The same disk in several
-    /// ways is one disk only where it is the whole array.
+    /// Returns whether both could write the same bytes, each as if they were its own. Exports of
+    /// the whole array do not clash: they are one disk in several ways.
     pub(super) fn clashes(&self, other: &Self, whole: &Range<u64>) -> bool {
         let shared = self.bytes.start.max(other.bytes.start) < self.bytes.end.min(other.bytes.end);
         let both_whole = self.bytes == *whole && other.bytes == *whole;

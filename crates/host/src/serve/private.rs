@@ -17,7 +17,7 @@ use crate::engine::annexes::Annexes;
 use crate::export::load::{Generator, Load};
 use crate::system::refused_by_system;
 
-/// A running array that only who has this can use.
+/// A running array that only the owner of this can use.
 pub struct Private {
     running: Running,
     size_bytes: u64,
@@ -77,7 +77,7 @@ impl Private {
         &self.running.door
     }
 
-    /// Has the engine's own thread make requests; `load.done` is told when that is over.
+    /// Makes the engine's own thread send requests; `load.done` is told when that is over.
     pub fn load(&self, load: Load) {
         // An engine that has ended drops it, and `done` with it.
         let _ = self.loads.send(load);
@@ -90,7 +90,7 @@ impl Private {
         self.size_bytes
     }
 
-    /// Stops it: what was answered is durable, and its members are free.
+    /// Stops it: acknowledged data are durable, and its members are free.
     ///
     /// # Errors
     /// [`Refusal`] when it could not be stopped cleanly.

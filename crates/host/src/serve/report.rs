@@ -1,4 +1,4 @@
-//! What the array reports, as lines of the log.
+//! Reports of the array, as lines of the log.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,7 +20,7 @@ struct Alike {
     member: Option<MemberId>,
 }
 
-/// What a line is about.
+/// Subject of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct About {
     level: Level,
@@ -28,8 +28,8 @@ struct About {
     fault: Fault,
 }
 
-/// Writes the log until the engine has ended. The members' names come through the door, so this
-/// is not for the engine's thread.
+/// Writes the log until the engine has ended. The members' names come through the submission queue,
+/// so this must not run on the engine's thread.
 pub(super) fn log(array: &str, events: &Receiver<ArrayEvent>, door: &Door) {
     let mut limit: Limit<Alike> = Limit::new();
     loop {
@@ -199,7 +199,7 @@ fn line(event: &ArrayEvent, status: Option<&Status>) -> Option<String> {
     })
 }
 
-/// What nobody vouches for was lost, of so many sectors of each member.
+/// Returns the line for lost data without valid parity, in so many sectors of each member.
 fn data_lost(sectors: u64) -> String {
     let kib = sectors.div_ceil(2);
     format!(
@@ -208,14 +208,14 @@ fn data_lost(sectors: u64) -> String {
     )
 }
 
-/// Where a member failed, and what the system called it.
+/// Describes the place of a member's failure, and the system's error.
 fn place(fault: Fault) -> String {
     let sector = fault.sector.map_or_else(String::new, |sector| format!(" at sector {sector}"));
     let called = fault.errno.map(|errno| describe(&io::Error::from_raw_os_error(errno)));
     called.map_or_else(|| sector.clone(), |called| format!("{sector}: {called}"))
 }
 
-/// How background work ended. What could not be read is not done.
+/// Returns the line for the end of background work. Unreadable sectors were not processed.
 fn finished(action: SyncAction, mismatch_sectors: u64, end: &SyncEnd) -> String {
     let mut line = match end {
         SyncEnd::Complete => format!("{} done", action.name()),

@@ -1,8 +1,8 @@
 //! An array that is served, until there is a reason to stop.
 //!
-//! It is not taken from those who use it: a stop that somebody asks for is refused, and a signal
-//! waits for them, for a time. A forced stop, and one after that time, first has the file systems
-//! above written out, as far as they can be found.
+//! Users keep it: a requested stop is refused while the array is in use, and a signal waits for its
+//! users, for a time. A forced stop, and one after that time, first has the file systems above
+//! written out, as far as they can be found.
 
 use std::fs::File;
 use std::io;
@@ -25,35 +25,35 @@ use crate::notify::{self, Watched};
 use crate::system::describe;
 use crate::users::{User, listed};
 
-/// How long a signal waits for those who use the array. With what comes after it this is less than
+/// Time for which a signal waits for users of the array. With the steps that follow, it stays below
 /// the 90 s after which systemd kills.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it looks whether they have gone.
+/// Interval of checks whether they have gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// Who is gone after this time does not count: programs that look at each new device (udev), and
-/// clients that have just said goodbye.
+/// Users that are gone after this time do not count: programs that look at each new device (udev),
+/// and clients that have just disconnected.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How long file systems above may take to write out what they hold.
+/// Limit on the time in which file systems above write out their data.
 const WRITE_OUT: Duration = Duration::from_secs(10);
 
-/// Why the program is the same as before.
+/// Reason for which the program is the same as before.
 pub(super) enum NotReplaced {
-    /// It could be another one.
+    /// A replacement would be possible.
     Possible,
     /// Nothing has changed.
     Refused(Refusal),
-    /// The array has stopped, and nobody serves it.
+    /// The array has stopped, and is no longer served.
     Stopped(Refusal),
 }
 
-/// Everything that has to end.
+/// Parts of a served array that have to end.
 pub(super) struct Running {
     pub(super) name: String,
     pub(super) door: Door,
     pub(super) doors: Doors,
     pub(super) exports: ExportsDoor,
-    /// How the engine has ended. Its thread may stay for longer: the kernel lets none go that has
-    /// I/O in flight on a device that does not answer.
+    /// Result of the engine's end. Its thread may stay for longer: the kernel ends no thread that
+    /// has I/O in flight on a device that does not answer.
     pub(super) engine: Option<Receiver<io::Result<()>>>,
     /// The service manager is told that this takes its time.
     pub(super) stopping: Option<Watched>,
@@ -144,7 +144,7 @@ impl Running {
         );
     }
 
-    /// Takes mounts and devices away and stops the array, if nobody uses it or with `force`. Its
+    /// Takes mounts and devices away and stops the array, if it is not in use or with `force`. Its
     /// members are free after that.
     pub(super) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
         if force {
@@ -161,7 +161,8 @@ impl Running {
         self.door.call(stop).unwrap_or(Ok(()))
     }
 
-    /// Ends an array that is somebody else's now, whoever uses it: nothing can be written out.
+    /// Ends an array that another client has taken over, even while it is in use: nothing can be
+    /// written out.
     fn end_at_once(&mut self) -> Result<(), Refusal> {
         let _ = self.doors.close(true);
         let stop = |done| Message::Command { command: Command::Stop, device: None, done };
@@ -170,7 +171,7 @@ impl Running {
         self.join()
     }
 
-    /// Ends what this program did of an array that the one before it serves again: clients, mounts
+    /// Ends this program's part in an array that the previous program serves again: clients, mounts
     /// and sockets are left as they are.
     pub(super) fn let_go(&mut self) {
         if let Ok(nothing) = Handover::begin(&(), &[]) {
@@ -184,14 +185,14 @@ impl Running {
         }
     }
 
-    /// Opens the exports to programs, with what lies on the array.
+    /// Opens the exports to programs, with the parts on the array.
     pub(super) fn start_doors(&mut self) -> Result<(), Refusal> {
         self.doors.start()?;
         self.look_at_contents();
         Ok(())
     }
 
-    /// Looks at what lies on the array, at the first export that shows it, and serves that too.
+    /// Searches the array for parts, at the first export that shows them, and serves them too.
     fn look_at_contents(&mut self) {
         if !self.doors.need_no_look() {
             let parts = contents::look(&self.name, &self.door, self.doors.facts());
@@ -199,7 +200,7 @@ impl Running {
         }
     }
 
-    /// Who uses the array now.
+    /// Returns the present users of the array.
     fn users(&self) -> Vec<User> {
         let clients = self.door.call(|done| Message::Clients { done });
         let mut users = clients.unwrap_or_default();
@@ -234,7 +235,7 @@ impl Running {
         Ok(())
     }
 
-    /// Has the file systems above write out what they hold, while the array still takes it.
+    /// Makes the file systems above write out their data, while the array still takes it.
     fn write_out(&self, users: Vec<User>) {
         if users.is_empty() {
             return;
@@ -265,7 +266,7 @@ impl Running {
     }
 }
 
-/// Refuses what somebody uses for longer than a moment.
+/// Refuses when there are users for longer than a moment.
 fn refuse_users(users: impl Fn() -> Vec<User>, next: Next) -> Result<(), Refusal> {
     let begun = Instant::now();
     loop {

@@ -40,7 +40,7 @@ enum WayIn {
 pub(super) struct Disk {
     socket: usize,
     device: Arc<Device>,
-    /// What lies on it, as disks of their own.
+    /// Parts on it, as disks of their own.
     parts: Vec<Arc<Device>>,
 }
 
@@ -79,7 +79,7 @@ impl Sockets {
         Ok((place.clone(), Disk { socket, device, parts: Vec::new() }))
     }
 
-    /// Serves what lies on a disk: names, and where on the disk each begins and ends.
+    /// Serves parts of a disk: the name of each, and its range on the disk.
     pub(super) fn add_parts(&self, disk: &mut Disk, parts: Vec<(String, Range<u64>)>) {
         for (name, bytes) in parts {
             let part = disk.device.part(name, bytes.start, bytes.end - bytes.start);
@@ -132,7 +132,7 @@ impl Sockets {
         })
     }
 
-    /// Who uses a disk.
+    /// Returns the users of a disk.
     pub(super) fn users(&self, disk: &Disk, exports: &ExportsDoor) -> Vec<User> {
         let id = self.open[disk.socket].id;
         disk.devices().flat_map(|device| exports.clients(id, Some(device.name()))).collect()

@@ -1,4 +1,4 @@
-//! How an array is to be served, as it is written on the command line.
+//! Exports of an array, as they are written on the command line.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use crate::export::vhost_user::MAX_RINGS;
 /// More devices of a kind the kernel does not have.
 const MINORS: u32 = 1 << 20;
 
-/// One export: where it is, and what is said of it after that.
+/// One export: its place and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportSpec {
     /// Where programs find it. Only exports over NBD, of different names, are at the same place.
     pub place: Place,
-    /// Who may open it, where it is a socket or a file.
+    /// Users with access, for a socket or a file.
     pub access: Access,
-    /// What of the array it is, where it is NBD.
+    /// Part of the array, for NBD.
     pub part: Part,
     /// Where its certificates are, if it is NBD by TLS.
     pub tls: Option<PathBuf>,
-    /// How many rings a guest may use, where it is vhost-user; as many as there can be without.
+    /// Number of rings that a guest may use, for vhost-user; without, as many as possible.
     pub queues: Option<u16>,
 }
 
@@ -43,7 +43,7 @@ pub enum Place {
     Ublk(Option<u32>),
 }
 
-/// Why text is no export: the text, the reason, the next step.
+/// Error of a text that is no export: the text, the reason, the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("export {text}: {reason}")]
 pub struct SpecError {
@@ -173,7 +173,7 @@ impl Place {
 }
 
 impl ExportSpec {
-    /// What tells it from all others: the place, and the name if it has one.
+    /// Returns the address that tells it from all others: the place, and the name if it has one.
     #[must_use]
     pub fn address(&self) -> String {
         let part = self.part.name().map(|name| format!(",name={name}"));

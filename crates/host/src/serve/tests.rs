@@ -213,7 +213,7 @@ fn nbd_read(mut client: &UnixStream) {
     assert_eq!(reply[4..8], [0; 4], "an error");
 }
 
-/// Serves with an NBD export; signals come through what is returned.
+/// Serves with an NBD export; signals are sent through the returned channel.
 fn start_with_signals(
     dir: &Path,
     patience: Duration,

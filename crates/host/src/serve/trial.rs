@@ -12,13 +12,13 @@ use rustix::fs::Access;
 
 use crate::system::describe;
 
-/// How long a program may take to say its version.
+/// Limit on the time in which a program reports its version.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// What programs begin with: those of the machine, and those of an interpreter that they name.
+/// First bytes of programs: of native ones, and of scripts with an interpreter.
 const HEADS: [&[u8]; 2] = [b"\x7fELF", b"#!"];
 
-/// Has a program say its version.
+/// Checks a program by running it with `--version`.
 pub(super) fn check_program(program: &Path) -> Result<(), Refusal> {
     let refused = |why: String| {
         let reason = format!("{} {why}", program.display());
@@ -51,7 +51,8 @@ pub(super) fn check_program(program: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// Waits for the end of a program: did it succeed? `None`: it was ended for want of patience.
+/// Waits for the end of a program, and returns whether it succeeded. `None`: it was killed after
+/// the limit.
 fn wait(child: &mut Child) -> io::Result<Option<bool>> {
     let begun = Instant::now();
     loop {

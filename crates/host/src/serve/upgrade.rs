@@ -1,5 +1,5 @@
-//! Another program takes the place of the one that serves an array, in the same process: requests
-//! wait, what is under way is answered, the array stops well, and the other program assembles it,
+//! Replacement of the program that serves an array by another one, in the same process: requests
+//! wait, those in flight are answered, the array stops cleanly, and the other program assembles it,
 //! with the clients, mounts, sockets and members that this one had open.
 
 use std::fmt;
@@ -25,9 +25,9 @@ use crate::handover::{self, Ended, Handover, What};
 use crate::limits::{LimitKeeper, Limits};
 use crate::system::{describe, refused_by_system};
 
-/// How long clients are waited for that may be hung up on.
+/// Limit on waiting for clients that may be disconnected.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How long what is under way may take, while requests wait.
+/// Limit on waiting for operations in flight, while requests wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Words = Box<dyn Fn(&[String], &[String]) -> Vec<String> + Send>;
@@ -49,14 +49,14 @@ impl fmt::Debug for Successor {
     }
 }
 
-/// What was set while the array ran, and ends with the process.
+/// Settings made while the array ran, which end with the process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Settings {
     limits: Limits,
     paused: bool,
-    /// Of arrays that have a journal.
+    /// Mode of the journal, for arrays that have one.
     journal_mode: Option<JournalMode>,
-    /// What lies on the array, as clients know it.
+    /// Parts on the array, as clients know them.
     #[serde(default)]
     parts: Option<Vec<ServedPart>>,
     #[serde(default)]
@@ -71,19 +71,19 @@ impl Settings {
     }
 }
 
-/// What lies on the array, as the program before this one served it.
+/// Returns the parts on the array, as the previous program served them.
 pub(super) fn parts() -> Option<Vec<ServedPart>> {
     handover::settings::<Settings>()?.parts
 }
 
-/// Has the members listed that had failed while the program before this one served the array.
+/// Adds to the configuration the members that failed while the previous program served the array.
 pub(super) fn list_faulty(array: &mut Assembled) {
     if let Some(settings) = handover::settings::<Settings>() {
         faulty::list(array, &settings.faulty);
     }
 }
 
-/// Sets what was set before another program took over, where one did.
+/// Restores the settings made before another program took over, where one did.
 pub(super) fn restore(limits: &LimitKeeper, door: &Door) -> Result<(), Refusal> {
     let Some(settings) = handover::settings::<Settings>() else { return Ok(()) };
     // An array that has ended meanwhile tells why by itself.
@@ -98,7 +98,7 @@ pub(super) fn restore(limits: &LimitKeeper, door: &Door) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// What another program needs of this one, besides the array itself.
+/// Parts of this program that another one needs, besides the array itself.
 pub(super) struct Upgrade<'a> {
     /// `None` where there can be no other program.
     pub(super) successor: Option<&'a Successor>,
@@ -154,7 +154,7 @@ impl Upgrade<'_> {
 }
 
 impl Running {
-    /// Has requests wait, what is under way answered, and clients handed over.
+    /// Holds new requests, waits for those in flight, and hands the clients over.
     fn hand_over_clients(&self, handover: Handover, force: bool) -> Result<Handover, Refusal> {
         let held = self.exports.hold(if force { MOMENT } else { PATIENCE })
             || force && {
@@ -188,7 +188,7 @@ impl Running {
     }
 }
 
-/// Can the program take over what this one hands over?
+/// Checks that the program can take over from this one.
 fn check_version(program: &Path, takes: u32) -> Result<(), Refusal> {
     if takes >= handover::VERSION {
         return Ok(());
@@ -248,8 +248,8 @@ fn refuse_what_no_start_takes(status: &Status) -> Result<(), Refusal> {
 }
 
 impl Running {
-    /// The array is not served after all: ends what has begun, or leaves it to the program that
-    /// this one goes back to. Who is to be told of the end, and why it came.
+    /// Ends an array that is not served after all, or leaves it to the program that this one goes
+    /// back to. Returns the answer to a requested stop, if any, and the reason for the end.
     pub(super) fn end_start(
         &mut self,
         NotSetUp { why, told }: NotSetUp,
@@ -261,7 +261,7 @@ impl Running {
         (told, self.stop(true).and(Err(why)))
     }
 
-    /// From here on this program serves what was handed over to it, and nobody goes back.
+    /// Serves from here on the inherited clients; there is no way back.
     pub(super) fn take_over(&self) -> Result<(), Refusal> {
         if handover::is_pending() {
             // An engine that has ended would serve nobody.
@@ -275,7 +275,8 @@ impl Running {
     }
 }
 
-/// Tells who asked for another program, and the log, that this one serves the array.
+/// Reports to the connection that asked for another program, and to the log, that this one serves
+/// the array.
 fn conclude(name: &str) {
     let Some(Ended { asker, pause, returned }) = handover::complete() else { return };
     let millis = pause.as_millis();

@@ -1,4 +1,4 @@
-//! Who uses a block device.
+//! Users of a block device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ pub(super) fn loops_on(mounts: &Mounts, is_it: impl Fn(&Path) -> bool) -> Vec<Us
     above(None, mounts, &loops(), &is_it, DEEPEST)
 }
 
-/// Who uses a device.
+/// Returns the users of a device.
 pub(super) fn of(device: &BlockDevice) -> Vec<User> {
     users_of(device, &Mounts::read(), &loops(), DEEPEST)
 }
 
-/// Who uses what lies on a device or, without one, on a file for which `is_it` holds.
+/// Returns the users on top of a device or, without one, of a file for which `is_it` holds.
 fn above(
     device: Option<&BlockDevice>,
     mounts: &Mounts,

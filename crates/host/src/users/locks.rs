@@ -1,4 +1,4 @@
-//! Who has locked which file, as /proc/locks tells (proc(5)).
+//! Holders of file locks, as listed in /proc/locks (proc(5)).
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What is mounted where, as /proc/self/mountinfo tells (proc(5)).
+//! Mounted file systems, as listed in /proc/self/mountinfo (proc(5)).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,28 +12,28 @@ pub(crate) struct Mounted {
     /// Where it is.
     pub(crate) at: PathBuf,
     kind: Vec<u8>,
-    /// A device, or what the file system says instead.
+    /// A device, or the text of the file system instead.
     pub(crate) source: PathBuf,
 }
 
 impl Mounted {
-    /// Does a process answer for it, or not?
+    /// Returns whether it is a FUSE mount, served by a process.
     pub(crate) fn is_fuse(&self) -> bool {
         self.kind.starts_with(b"fuse")
     }
 
-    /// Is it a mount of an array of ours?
+    /// Returns whether it is a mount of an array of ours.
     pub(crate) fn is_ours(&self) -> bool {
         self.is_fuse() && self.source == Path::new(OURS)
     }
 }
 
-/// What is mounted in this mount namespace.
+/// Mounts of this mount namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(Vec<Mounted>);
 
 impl Mounts {
-    /// All of them, each after what it hides; none where /proc cannot be read.
+    /// Reads all mounts, each after the one it hides; none where /proc cannot be read.
     pub(crate) fn read() -> Self {
         Self::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
@@ -42,8 +42,8 @@ impl Mounts {
         Self(text.split(|byte| *byte == b'\n').filter_map(mounted).collect())
     }
 
-    /// Where else the file system at `mountpoint`, or a part of it, is mounted, and what is
-    /// mounted inside.
+    /// Returns the other mountpoints of the file system at `mountpoint`, or of a part of it, and
+    /// the mountpoints inside.
     pub(super) fn copies(&self, mountpoint: &Path) -> Vec<PathBuf> {
         let Some(own) = self.at(mountpoint) else { return Vec::new() };
         let other = |mount: &&Mounted| {
@@ -64,13 +64,13 @@ impl Mounts {
         self.0.iter()
     }
 
-    /// What is mounted at this real path.
+    /// Returns the mount at this real path.
     pub(crate) fn at(&self, mountpoint: &Path) -> Option<&Mounted> {
         // Of two mounts on one directory the later hides the earlier.
         self.0.iter().rfind(|mount| mount.at == mountpoint)
     }
 
-    /// What a file with this real path is on.
+    /// Returns the mount that a file with this real path is on.
     pub(crate) fn of_file(&self, path: &Path) -> Option<&Mounted> {
         path.ancestors().find_map(|directory| self.at(directory))
     }
@@ -80,10 +80,10 @@ impl Mounts {
     }
 }
 
-/// What our FUSE mounts name as their source.
+/// Source that our FUSE mounts name.
 pub(crate) const OURS: &str = "braid";
 
-/// Is what is mounted at this real path, alive or dead, one of our FUSE mounts?
+/// Returns whether the mount at this real path, alive or dead, is one of our FUSE mounts.
 #[must_use]
 pub fn is_our_mount(mountpoint: &Path) -> bool {
     Mounts::read().is_ours(mountpoint)

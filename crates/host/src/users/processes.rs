@@ -1,5 +1,5 @@
-//! Processes and what they have open, as /proc tells (proc(5)). Of other users' processes only
-//! root sees that.
+//! Processes and the files they have open, as listed in /proc (proc(5)). Only root sees those of
+//! other users' processes.
 
 use std::fmt;
 use std::fs;
@@ -23,12 +23,12 @@ impl Process {
         Self { pid, program: program.map(|name| name.trim_end().to_owned()) }
     }
 
-    /// Is there such a process, as far as can be seen?
+    /// Returns whether there is such a process, as far as can be seen.
     pub(super) const fn is_known(&self) -> bool {
         self.program.is_some()
     }
 
-    /// Has it been stopped (SIGSTOP, a debugger)?
+    /// Returns whether it has been stopped (SIGSTOP, a debugger).
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         // The state comes after the name in parentheses, which may contain anything.
@@ -37,8 +37,8 @@ impl Process {
         state.starts_with(['T', 't'])
     }
 
-    /// The process at the other end of a Unix socket: who connected, or who listened. `None` where
-    /// that cannot be seen from here.
+    /// Returns the process at the other end of a Unix socket: the one that connected, or that
+    /// listened. `None` where that cannot be seen from here.
     #[must_use]
     pub fn at_other_end(socket: &impl AsFd) -> Option<Self> {
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
@@ -69,7 +69,7 @@ pub(super) fn using(is_it: impl Fn(&Path) -> bool) -> impl Iterator<Item = Proce
     pids.filter(move |pid| paths_of(*pid).any(|path| is_it(&path))).map(Process::of)
 }
 
-/// What a process has open, where it works and what it takes for the root.
+/// Returns the files that a process has open, its working directory and its root.
 fn paths_of(pid: u32) -> impl Iterator<Item = PathBuf> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
@@ -86,8 +86,8 @@ pub(crate) fn listening_at(pid: u32) -> Vec<PathBuf> {
     sockets.filter(|(inode, _)| own.contains(inode)).map(|(_, path)| path).collect()
 }
 
-/// The Unix sockets on which somebody listens at a path of which `is_it` holds, whether there is a
-/// file at it or not; each with its inode.
+/// Returns the listening Unix sockets at a path for which `is_it` holds, whether there is a file at
+/// it or not; each with its inode.
 pub(crate) fn listening(is_it: impl Fn(&Path) -> bool) -> Vec<(String, PathBuf)> {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let found = sockets.lines().skip(1).filter_map(listening_socket);

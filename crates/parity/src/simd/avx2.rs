@@ -1,4 +1,4 @@
-//! AVX2. What is left over behind the last whole vector goes to the plain loops.
+//! AVX2. Bytes behind the last whole vector go to the plain loops.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_load_si128, _mm256_add_epi8, _mm256_and_si256,

@@ -10,8 +10,8 @@ pub(super) use super::avx512::xor;
 /// Vectors of a wide column.
 const WIDE: usize = 4;
 
-/// So few data strips are summed sooner with the instructions of AVX-512 alone: measured, on a
-/// processor whose cache is the limit, not its arithmetic.
+/// Number of data strips up to which the instructions of AVX-512 alone are faster. The measurement
+/// was on a processor whose cache is the limit, not its arithmetic.
 const FEW: usize = 4;
 
 /// `coef * x`, the coefficient given by its matrix.

@@ -1,6 +1,6 @@
 //! The kernels, one file per instruction set, and the choice among them.
 //!
-//! All files have the same three functions. They differ in speed only, and share one contract:
+//! All files have the same three functions. The files differ in speed only, and share one contract:
 //!
 //! - outputs are of equal length; inputs are read from byte `at` on for that length;
 //! - any length and any alignment will do; nothing beyond the slices is touched.
@@ -35,7 +35,8 @@ type Mul = unsafe fn(
     accumulate: bool,
 );
 
-/// How many sums [`Mul`] forms in one walk over its inputs: as many as leave the registers room.
+/// Number of sums that [`Mul`] forms in one walk over its inputs: as many as leave the registers
+/// room.
 pub(crate) const MUL_OUTPUTS: usize = 4;
 
 /// The kernels of one instruction set. The functions of the crate use [`Kernels::fastest`].
@@ -87,7 +88,7 @@ fn has_avx512() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
 }
 
-/// Which bytes of the inputs to read: from `at` on, of strips that are `of` bytes long.
+/// Bytes of the inputs to read: from `at` on, of strips that are `of` bytes long.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) at: usize,

@@ -1,7 +1,7 @@
 //! Plain Rust, for every processor: the judge of the other kernels and the fallback.
 //!
 //! Byte loops over short blocks: a block of every strip stays in the first-level cache, and the
-//! compiler turns the loops into whatever vectors the target always has.
+//! compiler turns the loops into the vectors that the target always has.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What a multiplication by each of the 256 coefficients needs, computed at compile time.
+//! Tables for a multiplication by each of the 256 coefficients, computed at compile time.
 
 use crate::gf;
 

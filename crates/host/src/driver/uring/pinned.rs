@@ -6,21 +6,21 @@ use braid_array::Buf;
 
 use crate::arena::{Memory, PIECE_BYTES, Piece};
 
-/// The kernel takes no more registered buffers; what lies beyond is used without.
+/// Limit of the kernel on registered buffers; pieces beyond are used unregistered.
 const MAX_PIECES: u64 = 1 << 14;
 
-/// What becomes of a piece.
+/// Registration state of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It is not to be registered: a part of it must not be there.
+    /// Must not be registered: a part of it must have no pages.
     Barred,
     Free,
     Pinned,
 }
 
-/// Which pieces of the arena are registered with a ring, as buffers of the same numbers. I/O on
-/// them costs the kernel less, but they are pinned: all their pages are there. So a piece is
-/// registered when [`index_of`](Self::index_of) is first asked for it, and no longer after
+/// Pieces of the arena that are registered with a ring, as buffers of the same numbers. I/O on them
+/// costs the kernel less, but they are pinned: all their pages are there. So a piece is registered
+/// when [`index_of`](Self::index_of) is first asked for it, and no longer after
 /// [`let_go`](Self::let_go), which the driver calls when the arena gives the piece back. A piece
 /// with a part that must not be there is barred ([`bar`](Self::bar)) until [`allow`](Self::allow).
 /// Where the kernel refuses, I/O goes on without registered buffers.

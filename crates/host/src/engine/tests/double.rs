@@ -39,7 +39,7 @@ pub(crate) struct Double {
     flushing: VecDeque<(Instant, RequestId)>,
     faulty: Vec<MemberId>,
     stopped: bool,
-    /// Is told of each request.
+    /// Receives a copy of each request.
     told: Option<Sender<Request>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the engine counts.
+//! Tests of the engine's counters.
 
 use std::fs::OpenOptions;
 
@@ -9,7 +9,7 @@ fn figures(served: &Served) -> Figures {
     served.door.figures().expect("the engine runs")
 }
 
-/// How many, of how many bytes, how many failed.
+/// Returns the number of operations, their bytes, and the number that failed.
 const fn counted(of: &Operations) -> (u64, u64, u64) {
     (of.operations, of.bytes, of.errors)
 }

@@ -14,10 +14,10 @@ use crate::engine::{Engine, REQUEST_BYTES};
 use crate::export::nbd::{Listener, Patience};
 
 const LONG: Duration = Duration::from_secs(20);
-/// For tests in which nobody is to be dropped.
+/// Patience for tests in which no client is to be dropped.
 const PATIENT: Patience = Patience { handshake: 60_000, silence: 60_000 };
 
-/// An engine as it is served, its socket, and what it reports.
+/// Returns an engine as it is served, its socket, and the channel of its events.
 fn engine(dir: &Path, patience: Patience) -> (Engine, std::path::PathBuf, Receiver<ArrayEvent>) {
     let mut engine = memory(32 * MIB, REQUEST_BYTES, |double| double);
     let (sender, events) = channel();
@@ -64,7 +64,7 @@ fn works(client: &mut UnixStream, seed: u64) {
     assert!(found == data);
 }
 
-/// The same through the door.
+/// Writes and reads back a megabyte through the submission queue.
 fn works_at_the_door(served: &Served, seed: u64) {
     let data = noise(seed, 1 << 20);
     let written = write(&served.door, 4 * MIB, data.clone());

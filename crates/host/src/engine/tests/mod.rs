@@ -85,7 +85,7 @@ pub(super) fn memory(
     Engine::new(machine, Vec::new(), arena).unwrap()
 }
 
-/// Sends a message whose answer comes through a channel.
+/// Sends a message, and returns the channel of its answer.
 fn ask<T: Send + 'static>(
     door: &Door,
     message: impl FnOnce(crate::door::Done<T>) -> Message,

@@ -1,4 +1,4 @@
-//! An NBD client that can do what no decent client does.
+//! An NBD client that breaks rules which decent clients keep.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -141,7 +141,8 @@ fn a_long_read_with_simple_replies_comes_in_order() {
     assert!(hung_up(&mut client));
 }
 
-/// What a journal keeps as a whole is a block of 4 KiB: one request has it all.
+/// Commands are cut at multiples of 4 KiB: a journal keeps such a block whole only if one request
+/// has all of it.
 #[test]
 fn long_commands_are_cut_where_blocks_of_the_array_begin() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Mounts, agrees with the kernel on the protocol, and unmounts. Who is not root does the first and
-//! the last by fusermount3, which hands the device over on a socket.
+//! Mounts, agrees with the kernel on the protocol, and unmounts. Without root, fusermount3 mounts
+//! and unmounts; it passes the device over a socket.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -24,15 +24,15 @@ const FUSERMOUNT: &str = "fusermount3";
 /// Where fusermount3 learns which of its descriptors the socket is: the standard input.
 const SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
 
-/// How long the kernel may take to send its first request, which it does at once.
+/// Time within which the kernel has to send its first request. Normally the kernel does so at once.
 const AGREED_WITHIN: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 /// The least that may be read into.
 const READ_BYTES: usize = 64 << 10;
 
-/// Mounts a file system that names `source` as its source. What comes back does not wait, and is
-/// asked nothing yet but by those who use the mount: the protocol is agreed upon. With `others`,
-/// other users come in as modes of files say; who is not root has to be allowed that by
-/// /etc/fuse.conf.
+/// Mounts a file system that names `source` as its source. The returned device is non-blocking and
+/// past the negotiation of the protocol: from then on it carries only requests of the mount's
+/// users. With `others`, other users have access as modes of files permit. Without root,
+/// /etc/fuse.conf has to allow that.
 ///
 /// # Errors
 /// When the system refuses; with the words of fusermount3 when that does.
@@ -51,12 +51,11 @@ pub fn attach(mountpoint: &Path, source: &str, others: bool) -> io::Result<Owned
     }
 }
 
-/// Takes a device over from a process that is gone, while somebody else had it open: what the
-/// kernel handed to that one and nobody answered comes again. What was written comes twice then,
-/// perhaps.
+/// Takes over a device whose former server is gone while another process kept it open. The kernel
+/// repeats the requests that the former server did not answer, so a write may be done twice.
 ///
 /// # Errors
-/// When the kernel does not know how; kernels from 6.9 on do.
+/// When the kernel does not support that; kernels from 6.9 on do.
 pub fn resume(device: &OwnedFd) -> io::Result<()> {
     rustix::io::write(device, &resend())?;
     Ok(())
@@ -78,7 +77,8 @@ fn mount_directly(mountpoint: &Path, source: &str) -> Result<OwnedFd, Errno> {
     Ok(device)
 }
 
-/// For who is not root, who alone may use the mount then, unless it is for `others` too.
+/// Mounts by fusermount3, for users other than root. Only that user has access to the mount, unless
+/// it is for `others` too.
 pub(super) fn mount_by_helper(
     mountpoint: &Path,
     source: &str,
@@ -150,8 +150,8 @@ pub(super) fn detach(mountpoint: &Path) -> Result<(), Errno> {
     }
 }
 
-/// How long a mount may be in use before it counts as that: programs that look at each new device
-/// (udev) and children between fork and exec are gone in a moment.
+/// Time for which a mount may be in use before it counts as busy. Programs that look at each new
+/// device (udev) and children between fork and exec are gone in a moment.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Unmounts. Gone already is as good.

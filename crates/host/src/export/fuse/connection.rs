@@ -29,7 +29,7 @@ pub(crate) const MAX_MOUNTS: usize = 16;
 /// Without a request for so long there is nothing to take.
 const QUIET_MILLIS: u64 = 1000;
 
-/// What its tokens are of.
+/// Kinds of its tokens.
 pub(super) const WATCH: u8 = 0;
 pub(super) const READER: u8 = 1;
 
@@ -53,10 +53,10 @@ enum State {
     Over,
 }
 
-/// A mount: its device, the file system, and the takings. It is watched from
-/// [`start`](Self::start) on; when the device is [`readable`](Self::readable) requests are taken,
-/// each [`took`](Self::took) brings one, and [`arm`](Self::arm) begins new takings after every
-/// turn.
+/// A mount: its device, the file system, and the takings, which are reads of the device. The device
+/// is watched from [`start`](Self::start) on; when it is [`readable`](Self::readable) requests are
+/// taken, each [`took`](Self::took) brings one, and [`arm`](Self::arm) begins new takings after
+/// every turn.
 #[derive(Debug)]
 pub(super) struct Connection {
     export: ExportId,
@@ -99,7 +99,7 @@ impl Connection {
         core.driver.start(self.token(WATCH, 0), Op::Readable { file: Arc::clone(&self.device) });
     }
 
-    /// There is something to take, or the end is there.
+    /// Begins to take requests, as the device is readable or at its end.
     pub(super) fn readable(&mut self, core: &Core) {
         if self.state == State::Watching {
             self.state = State::Taking;
@@ -107,8 +107,8 @@ impl Connection {
         }
     }
 
-    /// Takings, nearly twice as many as there are requests under way: who asks one thing after the
-    /// other needs one, and each further one is woken for nothing.
+    /// Starts takings, nearly twice as many as there are requests in flight. A user of one request
+    /// at a time needs one taking, and each further one would be woken for nothing.
     pub(super) fn arm(&mut self, core: &mut Core, under_way: usize) {
         if self.state != State::Taking {
             return;
@@ -134,7 +134,7 @@ impl Connection {
         self.readers.iter().filter(|reader| reader.landing.is_some()).count()
     }
 
-    /// A taking has ended: the request, and where it landed. That is the caller's, who gives it
+    /// Ends a taking. Returns the request and the buffer in which it landed, which the caller gives
     /// back. `None` when nothing came.
     pub(super) fn took(
         &mut self,
@@ -175,7 +175,7 @@ impl Connection {
         request.map(|request| (request, landing))
     }
 
-    /// Is nothing taken, and nothing used of what was?
+    /// Returns whether no taking is in flight and no landing is in use.
     pub(super) fn is_idle(&self) -> bool {
         self.armed() == 0 && self.landings == 0
     }

@@ -12,28 +12,28 @@ use rustix::event::EventfdFlags;
 use super::tree::{Parts, Tree};
 use crate::driver;
 
-/// How long what was asked over a mount that goes may take to be answered.
+/// Time in which requests of a mount that is removed have to be answered.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A mount that the engine is to serve.
 #[derive(Debug)]
 pub(crate) struct Mounted {
-    /// The other end of what is mounted.
+    /// Device of the mount.
     pub(super) device: OwnedFd,
-    /// What it shows.
+    /// File system that it shows.
     pub(super) tree: Tree,
     /// Where it is.
     pub(super) mountpoint: PathBuf,
 }
 
-/// What the server is to do.
+/// A message to the server.
 #[derive(Debug)]
 pub(super) enum Say {
     /// Serve a mount, under a number that no other has.
     Add { number: usize, mounted: Mounted },
-    /// Show what lies on its file. Who waits is told when that is to be seen.
+    /// Show the parts of its file. `shown` is signalled once they are visible.
     Show { number: usize, parts: Parts, shown: SyncSender<()> },
-    /// Serve it no more. Who waits is told when nothing of it is left.
+    /// Stop serving it. `gone` is signalled when nothing of it is left.
     Remove { number: usize, gone: SyncSender<()> },
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// What is said here is received there, and `wake` is signalled.
+    /// Creates the queue: messages sent to it arrive at the receiver, and `wake` is signalled.
     ///
     /// # Errors
     /// When the system is out of descriptors.
@@ -63,22 +63,22 @@ impl Desk {
         }
     }
 
-    /// Has a mount served, under a number below [`MAX_MOUNTS`](super::MAX_MOUNTS) that no other
-    /// has.
+    /// Queues a mount to be served, under a number below [`MAX_MOUNTS`](super::MAX_MOUNTS) that no
+    /// other has.
     pub(crate) fn add(&self, number: usize, mounted: Mounted) {
         self.say(Say::Add { number, mounted });
     }
 
-    /// Has a mount show what lies on its file; it is to be seen when this returns, unless the
-    /// engine does not answer.
+    /// Makes a mount show the parts of its file. The parts are visible when this returns, unless
+    /// the engine does not answer.
     pub(crate) fn show(&self, number: usize, parts: Parts) {
         let (shown, is_shown) = mpsc::sync_channel(1);
         self.say(Say::Show { number, parts, shown });
         let _ = is_shown.recv_timeout(PATIENCE);
     }
 
-    /// Has a mount served no more. Whoever still uses it gets errors. Its number is free when this
-    /// returns true; otherwise a member has not answered yet what was asked over it.
+    /// Stops serving a mount; its remaining users get errors. The number is free when this returns
+    /// true. Otherwise a member has not yet answered a request of the mount.
     pub(crate) fn remove(&self, number: usize) -> bool {
         let (gone, is_gone) = mpsc::sync_channel(1);
         self.say(Say::Remove { number, gone });

@@ -1,18 +1,18 @@
-//! Why something is not mounted.
+//! Errors of mounting.
 
 use std::path::{Path, PathBuf};
 
 use braid_array::refusal::Next;
 
-/// Why there is no mount, or none that could be taken away: which, the reason, the next step.
+/// Failure of a mount or of an unmount: the mountpoint, the reason, the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}; {}", .mountpoint.display(), .next.advice)]
 pub(crate) struct MountError {
     /// The directory.
     pub(crate) mountpoint: PathBuf,
-    /// What stands against it.
+    /// Cause of the failure.
     pub(crate) reason: String,
-    /// What to do.
+    /// Next step for the user.
     pub(crate) next: Next,
 }
 

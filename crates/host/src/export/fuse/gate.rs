@@ -1,12 +1,12 @@
-//! Who writes, and who waits for that.
+//! Order of writes. A write that does not begin and end with blocks of the array is read, changed
+//! and written back. Such a write runs alone: another write acknowledged between its read and its
+//! write would be undone.
 //!
-//! What does not begin and end with blocks of the array is read, changed and written back. That
-//! runs alone: a write that was acknowledged while it was between its read and its write would be
-//! undone. Writes of whole blocks run beside each other.
+//! Writes of whole blocks run beside each other.
 
 use std::collections::VecDeque;
 
-/// How a write runs.
+/// Way in which a write runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Beside others.
@@ -15,7 +15,7 @@ pub(super) enum Turn {
     Alone,
 }
 
-/// Who writes, by name, and who waits for that, in the order in which they came. Each
+/// Writes that run, and those that wait in the order in which they came. Each
 /// [enters](Self::enter), and [leaves](Self::leave) when it is over.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
@@ -25,7 +25,8 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// May it begin now? Otherwise it waits until [`next`](Self::next) names it.
+    /// Returns whether the write may begin now. Otherwise it waits until [`next`](Self::next) names
+    /// it.
     pub(super) fn enter(&mut self, turn: Turn, who: usize) -> bool {
         let begins = self.waiting.is_empty() && self.admits(turn);
         if begins {
@@ -44,7 +45,7 @@ impl Gate {
         }
     }
 
-    /// Who begins now, of those that waited.
+    /// Returns the next waiting write that may begin now.
     pub(super) fn next(&mut self) -> Option<usize> {
         let (turn, who) = *self.waiting.front()?;
         if !self.admits(turn) {

@@ -1,8 +1,8 @@
-//! What is asked of the array's content, as requests for whole blocks.
+//! Operations on the array's content, as requests for whole blocks.
 //!
-//! Nothing is copied that begins and ends with blocks: what is to be written goes to the machine
-//! where it landed, and what was read is answered from where it was read to. What does not becomes
-//! a read of the blocks it touches, a change of them and a write, with nothing else written
+//! Ranges that begin and end with blocks are not copied: data to be written go to the machine from
+//! where they landed, and data read are sent from where they were read to. Other ranges become a
+//! read of the blocks they touch, a change of them and a write, with nothing else written
 //! meanwhile.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::engine::core::Core;
 use crate::token::{ExportId, JobRef, Owner};
 use slab::Slab;
 
-/// Whom an answer goes to: the mount, and what the kernel calls the request there.
+/// Destination of an answer: the mount, and the kernel's number of the request there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub(super) mount: usize,
@@ -34,10 +34,10 @@ pub(super) struct Finished {
     pub(super) result: Result<Came, RequestError>,
 }
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// It is done.
+    /// Done.
     Nothing,
     /// So many bytes were written.
     Written { len: u32 },
@@ -45,14 +45,14 @@ pub(super) enum Came {
     Data(Vec<Buf>),
 }
 
-/// What has to be done of a job, one after the other.
+/// Step of a job. Its steps are done one after the other.
 #[derive(Debug)]
 enum Step {
-    /// A request without memory, or with what landed.
+    /// A request without memory, or with the landed data.
     Request { op: Op, range: Range<u64>, buf: Buf },
     /// Read the blocks around a range.
     Read(Range<u64>),
-    /// Read the blocks around a range, put what landed there into them, or zeroes, and write them.
+    /// Read the blocks around a range, copy the landed data into them, or zeroes, and write them.
     Patch { range: Range<u64>, from: Option<Buf>, fua: bool },
 }
 
@@ -69,7 +69,7 @@ struct Job {
     pieces: Vec<Piece>,
     in_flight: u32,
     error: Option<RequestError>,
-    /// It changes something.
+    /// Way in which it runs beside other writes, if it writes.
     turn: Option<Turn>,
 }
 
@@ -78,7 +78,7 @@ struct Job {
 struct Piece {
     range: Range<u64>,
     buf: Buf,
-    /// Whose memory.
+    /// Index of the holder whose memory it is.
     holder: usize,
 }
 
@@ -113,12 +113,12 @@ impl Jobs {
         self.jobs.len()
     }
 
-    /// Has a mount asked for something that is not over?
+    /// Returns whether a job of this mount is not over.
     pub(super) fn serve(&self, mount: usize) -> bool {
         self.jobs.iter().any(|(_, job)| job.asker.mount == mount)
     }
 
-    /// Begins what was asked. What is to be written is at the beginning of `landing`.
+    /// Begins a job. Data to be written are at the beginning of `landing`.
     pub(super) fn begin(&mut self, core: &mut Core, asker: Asker, ask: Ask, landing: Option<Buf>) {
         let (steps, turn) = self.steps(&ask, landing);
         let index = self.jobs.insert(Job {
@@ -180,7 +180,7 @@ impl Jobs {
         range.start - range.start % self.block..range.end.next_multiple_of(self.block)
     }
 
-    /// Goes on with those that got memory, and those whose turn has come.
+    /// Goes on with jobs that got memory, and with writes whose turn has come.
     pub(super) fn work(&mut self, core: &mut Core) {
         while let Some(index) = self.short.front().copied() {
             if !self.take_memory(core, index) {
@@ -308,7 +308,7 @@ impl Jobs {
         self.finished.push_back(Finished { job: index, asker: job.asker, landing, result });
     }
 
-    /// What was read has been taken, if it was a read.
+    /// Removes a job once its answer was given, and releases the data read for it.
     pub(super) fn release(&mut self, core: &mut Core, index: usize) {
         let job = self.jobs.remove(index);
         self.release_pieces(core, &job.pieces);
@@ -322,7 +322,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// What came of it, all went well.
+    /// Returns the result of a job without errors.
     fn came(&self) -> Came {
         match &self.ask {
             Ask::Read(range) => {
@@ -344,7 +344,7 @@ impl Piece {
     }
 }
 
-/// Puts into blocks what belongs there of a range: what landed, or zeroes.
+/// Copies the bytes of a range into the blocks it touches: landed data, or zeroes.
 fn patch(core: &Core, piece: &Piece, range: &Range<u64>, from: Option<Buf>) {
     let to = piece.part(range);
     // SAFETY: the blocks were read for this job, which has no request under way.

@@ -71,13 +71,13 @@ struct World {
     core: Core,
     jobs: Jobs,
     machine: Taken,
-    /// What the array holds.
+    /// Content of the array.
     content: Vec<u8>,
     /// Reads of this fail.
     bad: Range<u64>,
-    /// Which request is answered next.
+    /// State of the random choice of the request that is answered next.
     random: u64,
-    /// What was answered: name, and what came.
+    /// Answers so far: name and result.
     answers: Vec<(u64, Result<Vec<u8>, RequestError>)>,
     /// Requests of the machine so far.
     requests: usize,
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Goes on to the end, and tells what was answered.
+    /// Goes on to the end, and returns the answers.
     fn run(&mut self) -> Vec<(u64, Result<Vec<u8>, RequestError>)> {
         while self.step() {}
         assert_eq!(self.jobs.len(), 0, "a job has no end");
@@ -235,7 +235,8 @@ fn every_range_is_read_written_and_zeroed_as_in_a_plain_file() {
     }
 }
 
-/// What a journal keeps as a whole is a block of 4 KiB: one request has it all.
+/// Writes are cut at multiples of 4 KiB: a journal keeps such a block whole only if one request has
+/// all of it.
 #[test]
 fn long_writes_are_cut_where_such_blocks_begin() {
     let mut world = World::with_blocks(8 << 20, 512);
@@ -266,7 +267,7 @@ fn whole_blocks_are_one_request_without_a_copy() {
     assert_eq!(world.requests, 3);
 }
 
-/// Writes of parts of the same blocks, all at a time: each has to see what the others did.
+/// Writes parts of the same blocks, all at a time: each has to see the changes of the others.
 #[test]
 fn parts_of_a_block_do_not_undo_each_other() {
     for seed in 1..20 {

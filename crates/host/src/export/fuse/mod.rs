@@ -1,15 +1,14 @@
-//! The array as one file in a directory of its own, through FUSE, and what lies on it as files in
-//! another directory beside it. `losetup` makes a block device
-//! of it.
+//! The array as one file in a directory of its own, through FUSE, and its parts as files in another
+//! directory beside it. `losetup` makes a block device of it.
 //!
-//! The kernel caches nothing but what is mapped: the file is opened with direct I/O. Requests are
-//! taken off the kernel's device and answered there by operations in the engine's ring, beside the
-//! I/O on members: [`server`] moves them, [`connection`] has the kernel's side of a mount, [`jobs`]
-//! make requests for whole blocks of them, [`gate`] says which of them may write. [`proto`] and
-//! [`tree`] know the protocol and the file system, and do no I/O.
+//! The kernel caches only mapped pages: the file is opened with direct I/O. Requests are taken off
+//! the kernel's device and answered there by operations in the engine's ring, beside the I/O on
+//! members: [`server`] moves them, [`connection`] has the kernel's side of a mount, [`jobs`] make
+//! requests for whole blocks of them, [`gate`] says which of them may write. [`proto`] and [`tree`]
+//! know the protocol and the file system, and do no I/O.
 //!
-//! What is to be written lands page-aligned in the engine's memory and goes to the members from
-//! there; what was read is sent from where it was read to.
+//! Data to be written land page-aligned in the engine's memory and go to the members from there;
+//! data read are sent from where they were read to.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -49,7 +48,7 @@ pub(crate) use error::MountError;
 pub(crate) use server::Server;
 pub use tree::{Ask, Outcome, Parts, Tree};
 
-/// What to mount.
+/// Settings of a mount.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     /// Name of the file.
@@ -60,25 +59,25 @@ pub(crate) struct Setup<'a> {
     pub(crate) size_bytes: u64,
     /// Requests are multiples of this.
     pub(crate) block_bytes: u32,
-    /// What lies on the array.
+    /// Files that lie on the array.
     pub(crate) parts: Parts,
     /// Refuse to open for writing.
     pub(crate) read_only: bool,
-    /// Who may open the file.
+    /// Users that may open the file.
     pub(crate) access: &'a Access,
 }
 
-/// A mounted array, as the one who mounted it has it: until it is unmounted or detached, which a
-/// drop does. The engine has the [`Mounted`] that it serves.
+/// A mounted array on the mounting side, until it is unmounted or detached, which a drop does. The
+/// engine has the [`Mounted`] that it serves.
 #[derive(Debug)]
 pub(crate) struct Mount {
     mountpoint: PathBuf,
     stands: bool,
-    /// It was handed over to this program.
+    /// Inherited from the previous process.
     inherited: bool,
 }
 
-/// Mounts an array. The file can be opened, and whoever does waits until the engine serves it.
+/// Mounts an array. The file can be opened from then on; the open waits until the engine serves it.
 ///
 /// # Errors
 /// [`MountError`], a line for people.
@@ -100,8 +99,8 @@ pub(crate) fn mount(setup: &Setup<'_>) -> Result<(Mount, Mounted), MountError> {
     Ok((Mount { mountpoint, stands: true, inherited }, mounted))
 }
 
-/// The device of a mount that is there already: of the program before this one, or of a process
-/// that has died, whose unanswered requests come again.
+/// Takes the device of a mount that exists already: inherited from the previous program, or left by
+/// a process that has died, whose unanswered requests are repeated.
 fn inherited(mountpoint: &Path) -> Option<(PathBuf, OwnedFd)> {
     let real = real_path(mountpoint)?;
     if let Some(device) = handover::take(&What::Mount(real.clone())) {
@@ -121,7 +120,7 @@ fn inherited(mountpoint: &Path) -> Option<(PathBuf, OwnedFd)> {
     None
 }
 
-/// What the service manager is told to call a mount's device.
+/// Returns the name under which the service manager keeps a mount's device.
 fn kept_name(mountpoint: &Path) -> String {
     format!("mount-{:08x}", crc32c::crc32c(mountpoint.as_os_str().as_bytes()))
 }

@@ -1,5 +1,5 @@
-//! What may be mounted on: an empty directory, from which mounts of processes of ours that died are
-//! taken away.
+//! Directories that may be mounted on: empty ones. Mounts left by dead processes of ours are taken
+//! away first.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,9 @@ pub(super) fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-/// Takes away what processes of ours left mounted here when they died. Nobody will ever serve that
-/// again, so those who still use it lose nothing. What cannot be taken away is found right after.
+/// Takes away mounts that processes of ours left here when they died. No process will serve them
+/// again, so their remaining users lose nothing. A mount that cannot be taken away is found right
+/// after.
 fn clear_dead_mounts(path: &Path) {
     let Some(real) = real_path(path) else { return };
     while users::is_our_mount(&real) && is_dead(&real) {
@@ -70,8 +71,9 @@ fn clear_dead_mounts(path: &Path) {
     }
 }
 
-/// Does nobody serve this mount any more? What is known of its files may still be in the kernel's
-/// memory; how full it is, is not. A process that is alive may take its time to tell.
+/// Returns whether a mount is no longer served. The check asks how full the file system is, which
+/// the kernel does not cache, unlike attributes of files. A process that is alive may take its time
+/// to answer.
 fn is_dead(mountpoint: &Path) -> bool {
     let mountpoint = mountpoint.to_owned();
     let (answer, answered) = mpsc::channel();

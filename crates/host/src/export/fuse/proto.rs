@@ -2,9 +2,8 @@
 //! kernel hands them over, and the answers to them. No I/O. All numbers are in the host's byte
 //! order.
 //!
-//! A request is a header of 40 bytes, a structure that its operation determines, and what is of no
-//! fixed length: a name, data. Bytes are read as if anybody had written them: every length is
-//! checked.
+//! A request is a header of 40 bytes, a structure that its operation determines, and a part of
+//! variable length: a name, data. Input is treated as hostile: every length is checked.
 
 #![expect(clippy::host_endian_bytes, reason = "kernel and program are on one machine")]
 
@@ -12,7 +11,7 @@ use rustix::io::Errno;
 
 /// The header of a request.
 const HEADER_BYTES: usize = 40;
-/// Header and structure of a write: what follows is its data.
+/// Header and structure of a write: its data follow.
 pub const HEAD_BYTES: usize = HEADER_BYTES + 40;
 /// The longest write, and the longest read.
 pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;
@@ -24,7 +23,7 @@ const MAJOR: u32 = 7;
 const LEAST_MINOR: u32 = 23;
 const MOST_MINOR: u32 = 45;
 
-/// Requests that the kernel has under way of those that nobody waits for.
+/// Limit of the kernel on background requests in flight.
 const MAX_BACKGROUND: u16 = 256;
 const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
 
@@ -62,21 +61,21 @@ mod code {
     pub(super) const RENAME2: u32 = 45;
 }
 
-/// What a file system and the kernel agree on; the second word of flags begins at bit 32.
+/// Features negotiated between a file system and the kernel. Bits from 32 on are the second word.
 mod init {
     pub(super) const ASYNC_READ: u64 = 1 << 0;
     pub(super) const BIG_WRITES: u64 = 1 << 5;
     pub(super) const ASYNC_DIO: u64 = 1 << 15;
     pub(super) const PARALLEL_DIROPS: u64 = 1 << 18;
     pub(super) const MAX_PAGES: u64 = 1 << 22;
-    /// There is a second word of flags.
+    /// Announces the second word of flags.
     pub(super) const EXT: u64 = 1 << 30;
-    /// Kernels before 6.6 let nobody share a mapping of a file with direct I/O. What is mapped is
-    /// cached, until the mapping ends.
+    /// Kernels before 6.6 cannot share a mapping of a file with direct I/O. Mapped data are cached
+    /// until the mapping ends.
     pub(super) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 
-    /// None of them is needed, and the kernel may not know it. Never `WRITEBACK_CACHE`: what was
-    /// written would be in the kernel's memory alone.
+    /// None of them is needed, and the kernel may not know it. `WRITEBACK_CACHE` is left out on
+    /// purpose: written data would be in the kernel's memory alone.
     pub(super) const WISHES: u64 = ASYNC_READ
         | BIG_WRITES
         | ASYNC_DIO
@@ -86,7 +85,7 @@ mod init {
         | DIRECT_IO_ALLOW_MMAP;
 }
 
-/// What of a file is to be changed.
+/// Attributes of a file to be changed.
 mod change {
     pub(super) const MODE: u32 = 1 << 0;
     pub(super) const UID: u32 = 1 << 1;
@@ -94,7 +93,7 @@ mod change {
     pub(super) const SIZE: u32 = 1 << 3;
 }
 
-/// How a file is opened.
+/// Flags of an open file.
 pub mod open {
     /// Nothing of it is cached.
     pub const DIRECT_IO: u32 = 1 << 0;
@@ -104,7 +103,7 @@ pub mod open {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// The notification that asks the kernel for the requests that nobody has answered.
+/// Notification that asks the kernel to repeat unanswered requests.
 const NOTIFY_RESEND: i32 = 7;
 
 /// A request.
@@ -114,20 +113,20 @@ pub struct Request {
     pub unique: u64,
     /// The inode it is about.
     pub node: u64,
-    /// What it asks for.
+    /// Operation that it asks for.
     pub operation: Operation,
 }
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Agree on the protocol.
     Init {
         /// The kernel's version.
         version: (u32, u32),
-        /// How far the kernel reads ahead.
+        /// Kernel's limit of reading ahead.
         readahead: u32,
-        /// What it knows.
+        /// Features that the kernel knows.
         flags: u64,
     },
     /// Find a file in a directory.
@@ -155,27 +154,27 @@ pub enum Operation {
     Read {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes to read.
         len: u32,
     },
-    /// Write what follows the first [`HEAD_BYTES`].
+    /// Write the data that follow the first [`HEAD_BYTES`].
     Write {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes to write.
         len: u32,
         /// The flags of open(2).
         flags: u32,
     },
-    /// Make durable what was written to a file.
+    /// Make written data of a file durable.
     Sync,
     /// The space of a range, as fallocate(2) has it.
     Allocate {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Bytes of the range.
         len: u64,
-        /// What is to become of it.
+        /// Flags of fallocate(2).
         mode: u32,
     },
     /// Tell names of a directory.
@@ -185,9 +184,9 @@ pub enum Operation {
         /// In so many bytes.
         len: u32,
     },
-    /// How full the file system is.
+    /// Report how full the file system is.
     FileSystem,
-    /// Something ends, or is durable that is never written: it only wants to be answered.
+    /// An end, or a sync of something that is never written: only an answer is wanted.
     Nothing,
     /// Make, or take away, a name.
     Name,
@@ -195,7 +194,7 @@ pub enum Operation {
     Rename,
     /// Wants no answer.
     Unanswered,
-    /// The structure is not what it should be.
+    /// The structure is damaged.
     Malformed,
     /// Anything else.
     Other,
@@ -302,7 +301,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().copied().map(u64::from_ne_bytes)
 }
 
-/// What there is to know of a file or the directory.
+/// Attributes of a file or the directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Its inode.
@@ -311,7 +310,7 @@ pub struct Attributes {
     pub size: u64,
     /// Kind and permissions, as stat(2) has them.
     pub mode: u32,
-    /// How many names it has.
+    /// Number of its names.
     pub links: u32,
     /// User and group.
     pub owner: (u32, u32),
@@ -322,9 +321,9 @@ pub struct Attributes {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is refused, or has failed.
+    /// Refused or failed.
     Error(Errno),
-    /// It is done.
+    /// Done.
     Done,
     /// To `Init` of a kernel that reads so far ahead and knows all this.
     Init {
@@ -332,7 +331,7 @@ pub enum Answer {
         minor: u32,
         /// As the kernel said.
         readahead: u32,
-        /// What both know.
+        /// Features that both know.
         flags: u64,
     },
     /// The file that was looked up.
@@ -341,7 +340,7 @@ pub enum Answer {
     Attributes(Attributes),
     /// A file is open.
     Opened {
-        /// How: [`open`].
+        /// Flags of [`open`].
         flags: u32,
     },
     /// So much was written.
@@ -467,7 +466,8 @@ pub fn put_name(out: &mut Vec<u8>, most: usize, next: u64, name: &[u8], is: &Att
     true
 }
 
-/// What asks the kernel for the requests that were handed to a predecessor and not answered.
+/// Returns the message that makes the kernel repeat requests that a predecessor took and did not
+/// answer.
 #[must_use]
 pub fn resend() -> Vec<u8> {
     let mut out = Vec::new();

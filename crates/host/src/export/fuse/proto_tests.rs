@@ -10,7 +10,7 @@ use super::tree::{Ask, Outcome, Tree};
 const SIZE: u64 = 1 << 20;
 const FILE: u64 = 2;
 
-/// The request with this number and what follows its header, as the kernel lays it out.
+/// Returns the request with this number and this body behind its header, as the kernel lays it out.
 fn message(code: u32, node: u64, body: &[u8]) -> Vec<u8> {
     let len = 40 + body.len() as u32;
     let mut bytes = [len.to_ne_bytes(), code.to_ne_bytes()].concat();

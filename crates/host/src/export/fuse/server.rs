@@ -19,7 +19,7 @@ use crate::engine::export::Export;
 use crate::handover::Handover;
 use crate::token::{ExportId, ExportToken, JobRef, Token};
 
-/// What a token is of, beside those of connections: an answer that has all in itself, and one whose
+/// Kinds of tokens beside those of connections: an answer that is complete in itself, and one whose
 /// data lie in the memory of a job.
 const ANSWER: u8 = 2;
 const REPLY: u8 = 3;
@@ -41,9 +41,9 @@ pub(crate) struct Server {
     wake: Arc<OwnedFd>,
     /// By number.
     mounts: Vec<Option<Connection>>,
-    /// Mounts that go, and who is told when they are gone.
+    /// Mounts that go, each with the channel to report when it is gone.
     leaving: Vec<(usize, SyncSender<()>)>,
-    /// From the start on: where the heads of requests come, and what becomes of these.
+    /// Buffer for the heads of requests, and the jobs that these become, from the start on.
     heads: Buf,
     jobs: Option<Jobs>,
     /// Empty messages, to be reused.
@@ -117,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Is nothing under way of a mount?
+    /// Returns whether nothing of a mount is in flight.
     fn is_over(&self, core: &Core, number: usize) -> bool {
         let idle = self.mounts[number].as_ref().is_none_or(Connection::is_idle);
         let asked = self.jobs.as_ref().is_some_and(|jobs| jobs.serve(number));
@@ -160,14 +160,14 @@ impl Server {
         }
     }
 
-    /// Answers what needed nothing but that.
+    /// Answers a request that needs no job.
     fn answer(&mut self, core: &mut Core, asker: Asker, answer: &Answer) {
         let message = self.message(asker, answer);
         let token = ExportToken { kind: ANSWER, index: asker.mount };
         self.give(core, asker.mount, token, message);
     }
 
-    /// Answers what a job came to. A read's data are sent from where they were read to.
+    /// Answers with the result of a job. A read's data are sent from where they were read to.
     fn answer_job(&mut self, core: &mut Core, finished: Finished) {
         let Finished { job, asker, landing, result } = finished;
         if let Some(landing) = landing {
@@ -199,7 +199,8 @@ impl Server {
         core.driver.start(Token::Export(self.id, token), Op::Give { device, message });
     }
 
-    /// An answer was given. Nobody hears it when the kernel wanted none any more.
+    /// Ends an answer, and keeps its memory for the next. The kernel may have dropped the answer if
+    /// its request was given up.
     fn given(&mut self, message: Option<Box<Outgoing>>) {
         let Some(mut message) = message else { return };
         message.clear();

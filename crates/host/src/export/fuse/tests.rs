@@ -20,7 +20,7 @@ mod mapping;
 
 const MIB: usize = 1 << 20;
 
-/// What the machine was asked since it was looked at last.
+/// Requests to the machine since the last call of `asked`.
 #[derive(Default)]
 struct Asked {
     writes: Vec<Request>,
@@ -33,7 +33,7 @@ struct Mounted {
     dir: tempfile::TempDir,
     served: Option<Served>,
     requests: Receiver<Request>,
-    /// Where what is to be written lands.
+    /// Range in which data to be written land.
     landings: std::ops::Range<u64>,
     mount: Option<Mount>,
 }
@@ -96,7 +96,7 @@ impl Mounted {
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(self.path())
     }
 
-    /// What was asked since the last call.
+    /// Returns the requests since the last call.
     fn asked(&self) -> Asked {
         let mut asked = Asked::default();
         for request in self.requests.try_iter() {
@@ -116,9 +116,9 @@ impl Mounted {
     }
 }
 
-/// Unmounts what is no longer in use. That may take a moment: loop devices go away some time after
-/// losetup returned, and a process that another test starts has our files until it runs its
-/// program.
+/// Unmounts a mount that is no longer in use. Unmounting is tried again for a while: loop devices
+/// go away some time after losetup returned, and a process that another test starts has our files
+/// until it runs its program.
 fn unmount(mut mount: Mount) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while let Err((busy, error)) = mount.unmount() {

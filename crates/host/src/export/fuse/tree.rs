@@ -1,5 +1,5 @@
-//! A directory of files whose names and sizes never change, as a file system. It answers by itself
-//! what is not about the content of a file. No I/O.
+//! A directory of files whose names and sizes never change, as a file system. Requests that are not
+//! about the content of a file are answered here. No I/O.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,34 +12,34 @@ use crate::access::Access;
 
 /// The inode of the directory.
 const ROOT: u64 = 1;
-/// Of the first file.
+/// Inode of the first file.
 const FIRST: u64 = 2;
-/// The inode of the directory of what lies on the file. No file has it.
+/// Inode of the directory of the file's parts. No file has it.
 const PARTS: u64 = 1 << 32;
 
 const DIRECTORY: u32 = 0o04_0000;
 const REGULAR: u32 = 0o10_0000;
-/// Of a mode, that to write.
+/// Bits of a mode that permit writing.
 const WRITE: u32 = 0o222;
 
-/// What is to become of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// This is the answer.
     Answer(Answer),
     /// The content of a file is asked.
     Ask {
-        /// Which file.
+        /// Index of the file.
         file: usize,
-        /// What of it.
+        /// Operation on it.
         ask: Ask,
     },
-    /// It wants no answer.
+    /// No answer is wanted.
     Nothing,
 }
 
-/// What is asked of a file. Ranges, in bytes, lie within it and are not empty; of a part, within
-/// that part of the first file.
+/// Operation on the content of a file. Ranges, in bytes, lie within the file and are not empty.
+/// Ranges of a part are places in the first file, within that part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Read.
@@ -51,11 +51,11 @@ pub enum Ask {
         /// Durable before it is answered.
         fua: bool,
     },
-    /// Make durable what was written.
+    /// Make written data durable.
     Flush,
     /// Make a range read as zeroes.
     Zero {
-        /// Which.
+        /// Range to be zeroed.
         range: Range<u64>,
         /// The space may be given back.
         unmap: bool,
@@ -75,10 +75,11 @@ impl Ask {
     }
 }
 
-/// What lies on the first file, as files in a directory beside it, which is there if they are.
+/// Parts of the first file, as files in a second directory. Without files there is no such
+/// directory.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    /// Of the directory.
+    /// Name of the directory.
     pub name: String,
     /// Their names, and their places in the first file, in which ranges of them are asked for.
     pub files: Vec<(String, Range<u64>)>,
@@ -97,7 +98,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Of these files: names and sizes. They are the user's of this process, and nobody else's.
+    /// Creates a tree of these files (names and sizes). Their owner is the user of this process,
+    /// and no other user has access.
     #[must_use]
     pub fn new(files: Vec<(String, u64)>, read_only: bool) -> Self {
         let made_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -114,7 +116,7 @@ impl Tree {
         Self { mode, owner: (user, group), ..self }
     }
 
-    /// Shows what lies on the first file.
+    /// Sets the parts of the first file.
     pub(crate) fn set_parts(&mut self, parts: Parts) {
         self.parts = parts;
     }
@@ -136,7 +138,7 @@ impl Tree {
         node == ROOT || node == PARTS && !self.parts.files.is_empty()
     }
 
-    /// What is in a directory, directories last.
+    /// Returns the entries of a directory, directories last.
     fn entries(&self, node: u64) -> Vec<(u64, &str)> {
         let root = self.files.iter().map(|(name, _)| name.as_str());
         let parts = self.parts.files.iter().map(|(name, _)| name.as_str());
@@ -166,7 +168,7 @@ impl Tree {
         Some(Attributes { node, size, mode, links, owner: self.owner, time_s: self.made_s })
     }
 
-    /// What is to become of a request.
+    /// Returns the outcome of a request.
     #[must_use]
     pub fn take(&self, request: &Request) -> Outcome {
         let node = request.node;
@@ -252,7 +254,7 @@ impl Tree {
         Answer::Names(out)
     }
 
-    /// What is about the content of a file.
+    /// Returns the outcome of a request about the content of a file.
     fn content(&self, node: u64, operation: &Operation) -> Outcome {
         let Some((file, size)) = self.file(node) else {
             return Outcome::Answer(match operation {

@@ -11,21 +11,21 @@ use rustls::{RootCertStore, ServerConfig};
 
 const CERTIFICATE: &str = "server-cert.pem";
 const KEY: &str = "server-key.pem";
-/// Who signs what clients show.
+/// Certificate of the authority that signs the clients' certificates.
 const CLIENTS: &str = "ca-cert.pem";
 const REVOKED: &str = "ca-crl.pem";
 
-/// Clients have to show a certificate: the directory says whose.
+/// Returns whether clients have to show a certificate: the directory then has the authority's.
 #[must_use]
 pub fn asks_clients(dir: &Path) -> bool {
     dir.join(CLIENTS).exists()
 }
 
-/// Reads what a server needs for TLS. Where the directory has a `ca-cert.pem`, clients have to show
-/// a certificate signed by that.
+/// Reads certificate and key of a server for TLS. Where the directory has a `ca-cert.pem`, clients
+/// have to show a certificate signed by that.
 ///
 /// # Errors
-/// Something is missing, cannot be read, or does not fit.
+/// When a file is missing, cannot be read, or does not fit.
 pub(crate) fn load(dir: &Path) -> Result<Arc<ServerConfig>, Refusal> {
     let certificates = certificates(&dir.join(CERTIFICATE))?;
     let key = dir.join(KEY);

@@ -28,7 +28,7 @@ use slab::Slab;
 /// shown that it takes replies, so this is not much.
 const MESSAGE_BYTES: u64 = 1 << 20;
 
-/// What its tokens are of: a receive or a send.
+/// Kinds of its tokens: a receive or a send.
 pub(super) const RECEIVE: u8 = 1;
 pub(super) const SEND: u8 = 2;
 
@@ -74,21 +74,21 @@ pub(super) struct Left {
     pub(super) input: Vec<u8>,
 }
 
-/// Why a connection does not go on.
+/// Reason for which a connection does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It needs bytes from the client.
+    /// Bytes from the client are needed.
     Input,
-    /// It has as much under way as it may.
+    /// As much is in flight as the connection may have.
     Own,
 }
 
 /// One client: its socket, the bytes received and not yet understood, the commands under way and
 /// the replies to be sent. At any time there is at most one receive and one send in flight.
 ///
-/// It is in the handshake, until it [transmits](Self::transmits); then it takes commands, until it
-/// is `closing` (the last replies are still sent) or `broken`. The server calls
-/// [`advance`](Self::advance) when anything has happened to it, then `flush`, and
+/// The handshake lasts until the connection [transmits](Self::transmits); then commands are taken,
+/// until it is `closing` (the last replies are still sent) or `broken`. The server calls
+/// [`advance`](Self::advance) after each event of the connection, then `flush`, and
 /// [`dissolve`](Self::dissolve) when it is [`finished`](Self::finished).
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -127,7 +127,7 @@ pub(super) struct Connection {
     closing: bool,
     /// The socket is of no use any more.
     broken: bool,
-    /// Is in the server's list of connections with something to do.
+    /// Listed by the server among connections with work to do.
     pub(super) listed: bool,
 }
 
@@ -169,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// Has something to do. True when it was not known to.
+    /// Notes that the connection has work to do. Returns true when it was not listed yet.
     pub(super) const fn list(&mut self) -> bool {
         !std::mem::replace(&mut self.listed, true)
     }
@@ -191,7 +191,7 @@ impl Connection {
         core.arena.release(holder, buf);
     }
 
-    /// Moves what the input holds into a buffer; tells how much that was.
+    /// Moves bytes of the input into a buffer, and returns their number.
     pub(super) fn take_input(&mut self, core: &Core, to: Buf) -> u32 {
         let len = to.len.min(self.end - self.start);
         let memory = core.arena.memory();
@@ -205,7 +205,7 @@ impl Connection {
         len
     }
 
-    /// What is missing in the buffer being filled; empty when none is.
+    /// Returns the missing rest of the buffer being filled; empty when none is being filled.
     fn unfilled(&self) -> Buf {
         match self.current {
             Some(Current {
@@ -216,8 +216,8 @@ impl Connection {
         }
     }
 
-    /// Receives: first what is missing in the buffer being filled, then more input. True when some
-    /// of that has come already.
+    /// Receives: first the missing rest of the buffer being filled, then more input. Returns true
+    /// when some of that has come already.
     pub(super) fn receive(&mut self, core: &mut Core) -> bool {
         let start = self.start as usize;
         let end = self.end as usize;
@@ -262,7 +262,8 @@ impl Connection {
         }
     }
 
-    /// What was answered so far goes out as it is, what has come behind the option is opened.
+    /// Starts TLS. Answers so far are sent in the clear; bytes received behind the option are
+    /// decrypted.
     pub(super) fn start_tls(&mut self, core: &mut Core) {
         self.full.push_back(std::mem::take(&mut self.out));
         let came = std::mem::take(&mut self.start)..std::mem::take(&mut self.end);
@@ -285,7 +286,7 @@ impl Connection {
         self.closing = true;
     }
 
-    /// Is it receiving, a command whose beginning has come?
+    /// Returns whether a command is being received of which a first part has come.
     pub(super) fn receives_write(&self) -> bool {
         self.receiving && (self.unfilled().len > 0 || self.end > self.start)
     }
@@ -315,8 +316,8 @@ impl Connection {
         Token::Export(self.export, ExportToken { kind, index: self.index })
     }
 
-    /// Takes nothing more. A write whose data did not come is not carried out further. Not while
-    /// a receive is in flight: it may be filling a buffer.
+    /// Takes nothing more. A write whose data did not come is not continued. Not while a receive is
+    /// in flight: it may be filling a buffer.
     fn stop_reading(&mut self, core: &mut Core) {
         debug_assert!(!self.receiving);
         self.closing = true;
@@ -330,7 +331,7 @@ impl Connection {
         }
     }
 
-    /// Takes no command until it goes on. What is under way is answered.
+    /// Takes no command until it goes on. Commands in flight are answered.
     pub(super) fn hold(&mut self, core: &mut Core) {
         self.held = true;
         // What fills a buffer goes on until that is full.
@@ -344,7 +345,7 @@ impl Connection {
         self.held = false;
     }
 
-    /// Of one that is held: is nothing under way?
+    /// Returns whether a held connection has nothing in flight.
     pub(super) fn is_held(&self) -> bool {
         let idle = !self.receiving && !self.sending && self.jobs.is_empty();
         let sent = self.broken || self.out.is_empty() && self.full.is_empty();
@@ -356,8 +357,8 @@ impl Connection {
         self.socket.try_clone()
     }
 
-    /// How far it has come, for another process to go on with it. `None` where that is not
-    /// possible.
+    /// Returns the progress of the connection, with which another process can go on. `None` where
+    /// that is not possible.
     pub(super) fn left(&self, core: &Core) -> Option<Left> {
         if self.closing {
             return None;
@@ -381,7 +382,7 @@ impl Connection {
         true
     }
 
-    /// Takes no more commands; what is under way is still answered.
+    /// Takes no more commands; those in flight are still answered.
     pub(super) fn close(&mut self, core: &mut Core) {
         // Whatever receive is in flight ends with "no more bytes".
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
@@ -400,17 +401,17 @@ impl Connection {
         }
     }
 
-    /// Has it come to commands, and may more of them follow?
+    /// Returns whether the client has come to commands and may send more of them.
     pub(super) const fn uses_array(&self) -> bool {
         self.session.transmits() && !self.closing
     }
 
-    /// Has it chosen this device?
+    /// Returns whether the client has chosen this device.
     pub(super) fn is_for(&self, name: &str) -> bool {
         self.session.chosen().is_some_and(|device| device.name == name)
     }
 
-    /// Who is at the other end.
+    /// Returns the user at the other end.
     pub(super) fn peer(&self) -> User {
         let address = rustix::net::getpeername(&self.socket).ok().flatten();
         match address.and_then(|address| SocketAddr::try_from(address).ok()) {
@@ -419,7 +420,8 @@ impl Connection {
         }
     }
 
-    /// Has it ever come to commands? Then it counts as a client until it is dissolved.
+    /// Returns whether the client has ever come to commands. Then it counts as a client until it is
+    /// dissolved.
     pub(super) const fn is_client(&self) -> bool {
         self.holder.is_some()
     }
@@ -438,7 +440,7 @@ impl Connection {
         if self.sending || filling { Some(self.progress_at) } else { None }
     }
 
-    /// What it has of the memory that is common to all.
+    /// Returns the bytes that the client holds of the common memory.
     pub(super) fn common_bytes(&self) -> u64 {
         self.holder.as_ref().map_or(0, Holder::common_bytes)
     }

@@ -1,17 +1,17 @@
-//! What clients of a socket may choose from: the array, or parts of it.
+//! Devices from which clients of a socket may choose: the array, or parts of it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use braid_array::Request;
 
-/// What a client sees of the array.
+/// An array or a part of it, as clients see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     /// Its name.
     pub(super) name: String,
     /// Clients that name none get it.
     pub(super) by_default: bool,
-    /// It lies on another one, which is meant before this.
+    /// Lies on another device, and so is not the default by itself.
     pub(super) lies_on_another: bool,
     /// Where in the array it begins.
     pub(super) offset_bytes: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Device {
     pub(super) read_only: bool,
     /// Offsets and lengths must be multiples of this.
     pub(super) min_block_bytes: u32,
-    /// What clients should prefer.
+    /// Block size that clients should prefer.
     pub(super) preferred_block_bytes: u32,
     /// Largest piece in which a read is answered: a read that must not be fragmented (DF) can be
     /// no longer.
@@ -44,7 +44,7 @@ impl Device {
         }
     }
 
-    /// As much, from another place on. It is a multiple of the block size.
+    /// Returns the same device from another offset on, which must be a multiple of the block size.
     pub(crate) fn at(self, offset_bytes: u64) -> Self {
         Self { offset_bytes, ..self }
     }
@@ -62,18 +62,19 @@ impl Device {
         }
     }
 
-    /// What clients ask for.
+    /// Returns the name by which clients choose it.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// What clients get that name none.
+    /// Makes it the device of clients that name none.
     pub(crate) fn by_default(self) -> Self {
         Self { by_default: true, ..self }
     }
 }
 
-/// The devices of a socket, which come and go while clients connect. Who has chosen one keeps it.
+/// The devices of a socket. Devices may come and go while clients are connected; a client keeps the
+/// device that it has chosen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices(Arc<Mutex<Vec<Arc<Device>>>>);
 
@@ -98,7 +99,7 @@ impl Devices {
         self.list().retain(|known| !Arc::ptr_eq(known, device));
     }
 
-    /// There are none.
+    /// Returns whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.list().is_empty()
     }

@@ -13,7 +13,7 @@ pub(super) const HANDSHAKE_MILLIS: u64 = 10_000;
 /// Handshakes at the same time.
 const MAX_GUESTS: usize = 16;
 
-/// Who connects, as far as room is shared: a user of this machine or another machine.
+/// Origin of a client, by which room is shared: a user of this machine, or another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     User(u32),
@@ -22,7 +22,7 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// Who is at the other end of a socket.
+    /// Returns the origin of the client at the other end of a socket.
     pub(super) fn of(socket: impl AsFd, tcp: bool) -> Self {
         if !tcp {
             let user = sockopt::socket_peercred(&socket).map(|cred| cred.uid.as_raw());
@@ -41,17 +41,17 @@ struct Guest {
     until: Instant,
 }
 
-/// The connections whose handshake is not over, those that came first in front: at most 16, each
-/// until its time is over. A connection [enters](Self::enter) when it is accepted and
+/// Handshake queue: the connections whose handshake is not over, the oldest first, at most 16 and
+/// each until its time is over. A connection [enters](Self::enter) when it is accepted and
 /// [leaves](Self::leave) when it has come to commands or is over; [`overdue`](Self::overdue) takes
-/// out one whose time is over. When there are too many, the origin with the most of them loses its
-/// oldest.
+/// out a connection whose time is over. When there are too many, the origin with the most of them
+/// loses its oldest.
 #[derive(Debug, Default)]
 pub(super) struct Lobby(VecDeque<Guest>);
 
 impl Lobby {
-    /// Lets a connection in. Returns whom to part with for that: of those with the most guests, who
-    /// has been here longest. So a crowd makes room for itself.
+    /// Lets a connection in. Returns the connection to disconnect for it, if the queue is full: the
+    /// oldest one of the origin with the most connections. So a crowd makes room for itself.
     pub(super) fn enter(
         &mut self,
         connection: usize,
@@ -69,7 +69,8 @@ impl Lobby {
         gone
     }
 
-    /// A connection has come to commands, or is over. It need not be here.
+    /// Removes a connection that has come to commands, or is over. Does nothing if it is not in the
+    /// queue.
     pub(super) fn remove(&mut self, connection: usize) {
         self.0.retain(|guest| guest.connection != connection);
     }
@@ -79,7 +80,7 @@ impl Lobby {
         self.0.front().map(|guest| guest.until)
     }
 
-    /// Takes out one whose time is over.
+    /// Takes out a connection whose time is over.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<usize> {
         let due = self.0.front().is_some_and(|guest| guest.until <= now);
         let guest = if due { self.0.pop_front() } else { None };
@@ -96,7 +97,7 @@ impl Present {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many of them are of this origin.
+    /// Returns the number of clients of this origin.
     pub(super) fn count(&self, origin: Origin) -> usize {
         self.origins().iter().filter(|of| **of == origin).count()
     }
@@ -106,7 +107,7 @@ impl Present {
         self.origins().push(origin);
     }
 
-    /// It is over.
+    /// Removes a client of this origin.
     pub(super) fn leave(&self, origin: Origin) {
         let mut origins = self.origins();
         if let Some(at) = origins.iter().position(|of| *of == origin) {

@@ -1,5 +1,5 @@
-//! Listeners and connections of the NBD export: who has something to do, who may come in, and who
-//! has to go.
+//! Listeners and connections of the NBD export: the order of their work, the limits on clients, and
+//! the choice of those to disconnect.
 
 use std::io;
 use std::net::TcpListener;
@@ -27,11 +27,11 @@ use crate::token::{ExportId, ExportToken, JobRef, Token};
 use crate::users::User;
 use slab::Slab;
 
-/// What the token of an accept is of.
+/// Kind of an accept's token.
 const ACCEPT: u8 = 0;
 /// Clients of one machine, or of one user of this one.
 const MAX_OF_ONE_ORIGIN: usize = MAX_CLIENTS as usize * 3 / 4;
-/// How long a client may take nothing while others need the memory of its replies.
+/// Time for which a client may take nothing while others need the memory of its replies.
 const SILENCE_MILLIS: u64 = 30_000;
 /// A Unix socket takes this much of a reply at once; by default it is about 200 KiB.
 const UNIX_SEND_BYTES: usize = 4 << 20;
@@ -65,7 +65,7 @@ struct Leaving {
     done: Done<()>,
 }
 
-/// How long clients are waited for, in milliseconds.
+/// Limits on waiting for clients, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// Until the handshake has ended.
@@ -80,14 +80,14 @@ impl Default for Patience {
     }
 }
 
-/// The NBD export: its listening sockets, its connections, and which of these have something to do
-/// or to send. Order of calls: [`listen`](Self::listen) for each socket; then the engine calls it
-/// as an [`Export`], from `start` to `close` and `disconnect`.
+/// The NBD export: its listening sockets, its connections, and the lists of those with work to do
+/// or data to send. Order of calls: [`listen`](Self::listen) for each socket; then the engine calls
+/// it as an [`Export`], from `start` to `close` and `disconnect`.
 ///
 /// A handshake may take ten seconds. Up to 64 clients use the array, up to 48 of one machine or
-/// user; one more is told so. A client may take as long as it likes to take its replies, say a
-/// virtual machine that is paused, unless the memory of the replies is missing elsewhere: with
-/// memory short, and nothing taken for half a minute, who has most of it is hung up on.
+/// user; one more is told so. A client may leave its replies unread for any time, as a paused
+/// virtual machine does. Only when memory is short, the client that holds most of it is
+/// disconnected, if it took nothing for half a minute.
 #[derive(Default)]
 pub(crate) struct Server {
     /// As the engine names it.
@@ -104,7 +104,7 @@ pub(crate) struct Server {
     leaving: Vec<Leaving>,
     /// As the export is named.
     name: String,
-    /// Whom the process before this one has left, until it starts.
+    /// Clients left by the previous process, until the server starts.
     guests: Vec<(OwnedFd, Left)>,
     /// Nothing is taken for now.
     held: bool,
@@ -112,7 +112,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server whose clients count together with those of others.
+    /// Creates a server whose clients count together with those of others.
     pub(crate) fn beside(present: &Present) -> Self {
         Self { present: present.clone(), ..Self::default() }
     }
@@ -137,7 +137,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes in whom the process before this one has left to the export of this name.
+    /// Takes in the clients that the previous process has left to the export of this name.
     pub(crate) fn inherit(&mut self, name: &str) {
         name.clone_into(&mut self.name);
         let guests = handover::guests(name).into_iter();
@@ -237,7 +237,7 @@ impl Server {
         self.list(index);
     }
 
-    /// Lets devices go that nobody uses any more.
+    /// Removes leaving devices that are no longer used.
     fn part(&mut self) {
         let connections = &self.connections;
         let used = |part: &str| connections.iter().any(|(_, connection)| connection.is_for(part));
@@ -251,7 +251,7 @@ impl Server {
         core.arena.has_room() && self.present.count(origin) < MAX_OF_ONE_ORIGIN
     }
 
-    /// Does something to each client of a device.
+    /// Calls `act` for each client of a device.
     fn each_of(&mut self, part: &str, mut act: impl FnMut(&mut Connection)) {
         for (index, connection) in &mut self.connections {
             if connection.is_for(part) {
@@ -355,7 +355,8 @@ impl Export for Server {
         retries.chain(leaving).chain(self.lobby.deadline()).min()
     }
 
-    /// Tries again to accept where that is due, and parts with those who do not come to the point.
+    /// Tries again to accept where that is due, and disconnects clients whose handshake takes too
+    /// long.
     fn tick(&mut self, core: &mut Core) {
         for index in 0..self.listening.len() {
             if self.listening[index].retry_at.is_some_and(|at| at <= core.now) && !self.closing {
@@ -374,7 +375,7 @@ impl Export for Server {
         }
     }
 
-    /// None while the last one who was hung up on is not over.
+    /// Disconnects no client while the one disconnected last is not over.
     fn relieve(&mut self, core: &mut Core) -> Option<User> {
         let mut worst = None;
         for (index, client) in &self.connections {
@@ -394,7 +395,7 @@ impl Export for Server {
         Some(who)
     }
 
-    /// Not those that are still asking what there is.
+    /// Returns the clients that use the array, without those still in the handshake.
     fn clients(&self) -> Vec<User> {
         let connections = self.connections.iter().map(|(_, connection)| connection);
         connections.filter(|client| client.uses_array()).map(Connection::peer).collect()
@@ -450,7 +451,7 @@ impl Export for Server {
         }
     }
 
-    /// Who speaks by way of TLS is hung up on later.
+    /// Hands over all clients except those with TLS, which are disconnected later.
     fn hand_over(&self, core: &Core, to: &mut Handover) -> io::Result<()> {
         for (_, connection) in &self.connections {
             if let Some(left) = connection.left(core) {

@@ -1,5 +1,6 @@
-//! One client's side of the protocol as a state machine without I/O: bytes in, answers and
-//! commands out. Takes hostile bytes: it never panics and never stores what a client announces.
+//! One client's side of the protocol as a state machine without I/O: bytes in, answers and commands
+//! out. Input may be hostile: the session never panics and never allocates by lengths that a client
+//! announces.
 
 mod commands;
 mod fuzz;
@@ -22,23 +23,23 @@ use crate::nbd_proto::{
 const MAX_OPTION_BYTES: usize = 16 << 10;
 const ALLOCATION_CONTEXT: &[u8] = b"base:allocation";
 const ALLOCATION_CONTEXT_ID: u32 = 1;
-/// Why a client is refused.
+/// Reason for which a client is refused.
 const NO_ROOM: &[u8] = b"too many clients; disconnect another one first";
 const TLS_FIRST: &[u8] = b"this export is for TLS only: use nbds://";
 const UNKNOWN: &[u8] = b"no export of that name; nbdinfo --list shows those there are";
 
-/// What came of some input.
+/// Result of some input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing, before there is more input.
     NeedMore,
-    /// Something was dealt with; there may be answers. Call again.
+    /// Some input was handled; there may be answers. Call again.
     Again,
     /// Carry this out and answer it.
     Command(Command),
-    /// What comes next is TLS, and the conversation goes on within that.
+    /// TLS comes next, and the conversation goes on within it.
     StartTls,
-    /// The conversation is over. Send what there is to send and close.
+    /// The conversation is over. Send pending answers and close.
     Close,
 }
 
@@ -50,7 +51,7 @@ enum Phase {
     Closed,
 }
 
-/// How far a conversation has come, for the process that goes on with it.
+/// Progress of a conversation, for the process that goes on with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Progress {
     /// Name of the device that was chosen.
@@ -74,9 +75,9 @@ pub(super) struct Session {
     no_zeroes: bool,
     structured: bool,
     allocation_context: bool,
-    /// What the client has to ask for before anything else.
+    /// TLS that the client has to start before anything else, if required.
     tls: Option<Arc<ServerConfig>>,
-    /// It has.
+    /// TLS was started.
     secure: bool,
     /// One more client may come to commands.
     room: bool,
@@ -104,8 +105,8 @@ impl Session {
         }
     }
 
-    /// How far it has come; `None` where nobody else can go on with it: what is sealed is sealed
-    /// with keys of this process.
+    /// Returns the progress; `None` where no other process can go on: the conversation is closed,
+    /// or is encrypted with keys of this process.
     pub(super) fn progress(&self) -> Option<Progress> {
         let Self { phase, skip, no_zeroes, structured, allocation_context, .. } = *self;
         let device = self.device.as_ref().map(|device| device.name.clone());
@@ -155,12 +156,12 @@ impl Session {
         matches!(self.phase, Phase::Transmission)
     }
 
-    /// What a client has to ask for.
+    /// Returns the TLS that a client has to start, if required.
     pub(super) const fn tls(&self) -> Option<&Arc<ServerConfig>> {
         self.tls.as_ref()
     }
 
-    /// What the commands are for.
+    /// Returns the device to which the commands go.
     pub(super) const fn chosen(&self) -> Option<&Arc<Device>> {
         self.device.as_ref()
     }
@@ -180,8 +181,8 @@ impl Session {
         self.phase = Phase::Transmission;
     }
 
-    /// Looks at the input that has not been consumed yet. Tells how much of it is consumed now and
-    /// what came of it; appends answers to `out`.
+    /// Handles input that has not been consumed yet. Returns the number of bytes consumed now and
+    /// the result; appends answers to `out`.
     pub(super) fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
         if self.skip > 0 {
             let now = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());

@@ -43,7 +43,7 @@ fn request(flags: u16, kind: u16, offset: u64, len: u32) -> Vec<u8> {
     bytes
 }
 
-/// What came of a stream: commands, whether it was closed, answers after the greeting.
+/// Result of a stream: commands, whether it was closed, answers after the greeting.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     commands: Vec<Kind>,

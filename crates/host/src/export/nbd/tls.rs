@@ -1,4 +1,4 @@
-//! TLS of a connection: what comes from the socket is opened, what goes to it is sealed. No I/O.
+//! TLS of a connection: received bytes are decrypted, sent bytes are encrypted. No I/O.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::arena::Memory;
 use crate::driver::Outgoing;
 
-/// What came of opening.
+/// Result of decrypting.
 #[derive(Debug)]
 pub(super) enum Opened {
     /// So many bytes of the client's, at least one.
@@ -24,7 +24,7 @@ pub(super) enum Opened {
 #[derive(Debug)]
 pub(super) struct Tls {
     connection: ServerConnection,
-    /// What has come from the socket; `start..end` has not been opened.
+    /// Bytes received from the socket; `start..end` has not been decrypted.
     input: Buf,
     start: u32,
     end: u32,
@@ -55,7 +55,7 @@ impl Tls {
         })
     }
 
-    /// Where to receive into. Everything there has been opened.
+    /// Returns the buffer to receive into. All of its content has been decrypted.
     pub(super) const fn input(&self) -> Buf {
         self.input
     }
@@ -92,7 +92,7 @@ impl Tls {
         }
     }
 
-    /// Gives a part of what was received to the connection.
+    /// Gives a part of the received bytes to the connection.
     fn take_in(&mut self, memory: &Memory) -> io::Result<()> {
         let unread = self.input.slice(self.start, self.end - self.start);
         // SAFETY: no receive is in flight.
@@ -103,12 +103,12 @@ impl Tls {
         Ok(())
     }
 
-    /// Has something to say of its own.
+    /// Returns whether TLS has records of its own to send.
     pub(super) fn wants_to_send(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Is the next message one that goes out as it is?
+    /// Returns whether the next message goes out unencrypted.
     pub(super) const fn skips(&mut self) -> bool {
         let skips = self.in_clear > 0;
         self.in_clear = self.in_clear.saturating_sub(1);
@@ -120,7 +120,7 @@ impl Tls {
         self.spare = message;
     }
 
-    /// A message, sealed, with what it has to say of its own.
+    /// Encrypts a message, together with pending records of TLS itself.
     pub(super) fn seal(&mut self, message: &mut Outgoing, memory: &Memory) -> Box<Outgoing> {
         const IN_MEMORY: &str = "what is in memory is written";
         let Self { connection, spare, .. } = self;

@@ -1,4 +1,4 @@
-//! Commands by which devices are made, taken over and taken away, and what they carry. No I/O.
+//! Commands by which devices are made, taken over and taken away, and their data. No I/O.
 //!
 //! Source: as in [`proto`](super::proto).
 
@@ -8,8 +8,8 @@ use rustix::ioctl::{Opcode, opcode};
 
 use super::proto::GROUP;
 
-/// `struct ublksrv_ctrl_cmd`: device (32 bits), queue, length of what the address points to (16
-/// bits each), address, one number (64 bits each), and what others than root need.
+/// `struct ublksrv_ctrl_cmd`: device (32 bits), queue, length of the data at the address (16 bits
+/// each), address, one number (64 bits each), and fields for users other than root.
 pub(super) const COMMAND_BYTES: usize = 32;
 /// `struct ublksrv_ctrl_dev_info`.
 pub(super) const INFO_BYTES: usize = 64;
@@ -22,28 +22,28 @@ pub(super) const FEATURES_BYTES: usize = 8;
 const NO_QUEUE: u16 = u16::MAX;
 pub(super) const ANY_DEVICE: u32 = u32::MAX;
 
-/// `UBLK_F_USER_RECOVERY`, `UBLK_F_USER_RECOVERY_REISSUE`: the device outlives its server, and what
-/// that one had not answered comes again.
+/// `UBLK_F_USER_RECOVERY`, `UBLK_F_USER_RECOVERY_REISSUE`: the device outlives its server, and
+/// requests that the server had not answered are repeated.
 const RECOVERY: u64 = 1 << 3 | 1 << 4;
 /// `UBLK_F_CMD_IOCTL_ENCODE`: commands have the numbers that we give them.
 const IOCTL_NUMBERS: u64 = 1 << 6;
 /// `UBLK_F_USER_COPY`: the server moves data itself.
 const USER_COPY: u64 = 1 << 7;
-/// What a device of ours has.
+/// Features of a device of ours.
 pub(super) const FEATURES: u64 = RECOVERY | IOCTL_NUMBERS | USER_COPY;
 
-/// A command. Those that carry more than a number say what lies at their address.
+/// A command. For commands that carry more than a number, the structure at their address is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     /// Tell all features of the driver: 8 bytes.
     Features,
     /// Make a device: [`Info`], which comes back as it was made.
     Add,
-    /// Tell what a device is: [`Info`].
+    /// Get the description of a device: [`Info`].
     Info,
-    /// Set what the disk is like: [`Parameters`].
+    /// Set the parameters of the disk: [`Parameters`].
     SetParameters,
-    /// Tell what the disk is like: [`Parameters`].
+    /// Get the parameters of the disk: [`Parameters`].
     Parameters,
     /// Make the disk. Waits until the server waits for requests of every tag.
     Start {
@@ -52,7 +52,7 @@ pub(super) enum Command {
     },
     /// Take the disk away. Waits until the server has answered all requests.
     Stop,
-    /// Take the device away. Waits until nobody has it any more.
+    /// Take the device away. Waits until it is no longer open.
     Delete,
     /// Forget the server that has died.
     StartRecovery,
@@ -80,7 +80,7 @@ impl Command {
         opcode::read_write::<[u8; COMMAND_BYTES]>(GROUP, number)
     }
 
-    /// The command for a device, with what it carries at this address.
+    /// Encodes the command for a device, with its data at this address.
     pub(super) fn encode(self, device: u32, address: u64, len: usize) -> [u8; COMMAND_BYTES] {
         let number = match self {
             Self::Start { pid } | Self::EndRecovery { pid } => u64::from(pid),
@@ -100,17 +100,17 @@ impl Command {
 /// Whether a device has a disk, and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has none yet, or none any more.
+    /// No disk yet, or no longer.
     Dead,
-    /// It has both.
+    /// Disk and server.
     Live,
     /// Its disk waits for a new server.
     Quiesced,
-    /// What nothing of ours is.
+    /// A state that no device of ours has.
     Other(u16),
 }
 
-/// What a device is.
+/// Description of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Info {
     pub(super) queues: u16,
@@ -122,7 +122,7 @@ pub(super) struct Info {
     /// The server, when there is one.
     pub(super) pid: i32,
     pub(super) features: u64,
-    /// What its server keeps there (`ublksrv_flags`); of ours, whose device it is.
+    /// Value that its server keeps there (`ublksrv_flags`); ours keep a mark of the owner.
     pub(super) mark: u64,
 }
 
@@ -168,13 +168,13 @@ impl Info {
     }
 }
 
-/// What a disk is like.
+/// Parameters of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) read_only: bool,
     pub(super) sectors: u64,
-    /// Powers of two: the smallest request, what is written without reading around it, and the
-    /// shortest and the best request for who has the choice.
+    /// Powers of two: the smallest request, the smallest write without a read around it, and the
+    /// shortest and the best request for programs that have the choice.
     pub(super) logical_shift: u8,
     pub(super) physical_shift: u8,
     pub(super) shortest_shift: u8,

@@ -45,7 +45,7 @@ impl Control {
     /// Opens it, if it is one that has all that our devices need.
     ///
     /// # Errors
-    /// What is missing, and where it comes from.
+    /// The missing feature, and its source.
     pub(super) fn open() -> Result<Self, Refusal> {
         let file = File::options().read(true).write(true).open(PATH).map_err(|e| absent(&e))?;
         let ring = IoUring::builder().build(ENTRIES).map_err(|error| {
@@ -65,7 +65,7 @@ impl Control {
         if features & FEATURES == FEATURES { Ok(control) } else { Err(old()) }
     }
 
-    /// Tells what a device is; `None` when there is none of this number.
+    /// Returns the description of a device; `None` when there is none of this number.
     pub(super) fn info(&mut self, device: u32) -> Result<Option<Info>, Errno> {
         let mut bytes = [0; INFO_BYTES];
         match self.call(Command::Info, device, &mut bytes) {
@@ -75,7 +75,7 @@ impl Control {
         }
     }
 
-    /// Carries a command out, with what it carries in `bytes`.
+    /// Carries a command out, with its data in `bytes`.
     pub(super) fn call(
         &mut self,
         command: Command,

@@ -1,4 +1,4 @@
-//! A device as the one who makes it has it: from its first command to the last.
+//! A device on the side of its owner: from its first command to the last.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,33 +26,32 @@ use crate::users::{self, User};
 
 /// Requests of a device that are under way at most.
 const DEPTH: u16 = 128;
-/// How long the kernel may take to notice that a server is gone, and to close a device.
+/// Time in which the kernel has to notice that a server is gone, and to close a device.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the end of a device is waited for, when nobody but its users can have it.
+/// Time to wait for the end of a device that only its users can bring about.
 const FAREWELL: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What to make a block device of.
+/// Settings of a block device.
 #[derive(Debug)]
 pub(crate) struct Setup {
     /// N of `/dev/ublkbN`; one that is free otherwise.
     pub(crate) number: Option<u32>,
-    /// Whose it is.
+    /// UUID of the array that it belongs to.
     pub(crate) uuid: [u8; 16],
     pub(crate) size_bytes: u64,
     /// Requests are multiples of this, a power of two.
     pub(crate) block_bytes: u32,
-    /// How much lies on one member before the next, and in a stripe without its parity; 0 where
-    /// there are no stripes.
+    /// Bytes on one member before the next, and in a stripe without its parity; 0 without stripes.
     pub(crate) chunk_bytes: u64,
     pub(crate) stripe_bytes: u64,
     pub(crate) read_only: bool,
 }
 
-/// How far a device has come, and so what becomes of it when this goes.
+/// Stage of a device. The stage determines the steps when this is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It has no disk yet.
+    /// No disk yet.
     Made,
     /// Its disk waits for us.
     Recovering,
@@ -60,14 +59,14 @@ enum Stage {
     Live,
     /// Its disk is being taken away.
     Ending(Ticket),
-    /// It has none any more.
+    /// No disk any more.
     Ended,
 }
 
 /// A block device. Order of calls: [`make`], then the engine is given its server and runs,
 /// [`start`](Self::start), and [`stop`](Self::stop) while the engine runs. When this is dropped, by
 /// then after the engine, the device goes; but one that has a disk is left to the next server, and
-/// whoever uses the disk waits for that.
+/// users of the disk wait for that.
 #[derive(Debug)]
 pub(crate) struct Device {
     control: Control,
@@ -77,10 +76,10 @@ pub(crate) struct Device {
     failed: Arc<OwnedFd>,
 }
 
-/// Makes a device, or takes one of the array over whose server is gone. Nothing is served yet.
+/// Makes a device, or takes over one of the array whose server is gone. Nothing is served yet.
 ///
 /// # Errors
-/// There is no ublk, its user may not use it, or the device is somebody else's.
+/// When there is no ublk, its user may not use it, or the device belongs to another array.
 pub(crate) fn make(setup: &Setup) -> Result<(Device, Server), Refusal> {
     let control = Control::open()?;
     let failed = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
@@ -157,7 +156,7 @@ impl Device {
         PathBuf::from(format!("/dev/ublkb{}", self.number))
     }
 
-    /// Sets what the disk will be like.
+    /// Sets the parameters of the future disk.
     fn describe(&mut self, parameters: &Parameters) -> Result<(), Refusal> {
         let mut bytes = parameters.encode();
         let set = self.control.call(Command::SetParameters, self.number, &mut bytes);
@@ -186,8 +185,8 @@ impl Device {
         }
     }
 
-    /// Lets the disk be used. The engine must run: the kernel waits for it, and reads what lies at
-    /// the beginning of a new disk.
+    /// Lets the disk be used. The engine must run: the kernel waits for it, and reads the beginning
+    /// of a new disk.
     ///
     /// # Errors
     /// The kernel refuses, or the engine cannot serve.
@@ -223,17 +222,17 @@ impl Device {
         }
     }
 
-    /// Who uses the disk.
+    /// Returns the users of the disk.
     pub(crate) fn users(&self) -> Vec<User> {
         users::of_device(&format!("ublkb{}", self.number))
     }
 
-    /// Takes the disk away, after all requests are answered; with `force` also from those who use
-    /// it, who get errors. Where requests do not end by themselves that goes on, until the end of
-    /// the engine answers them.
+    /// Takes the disk away, after all requests are answered; with `force` also while it is in use,
+    /// and its users get errors. Where requests do not end by themselves, the removal goes on until
+    /// the end of the engine answers them.
     ///
     /// # Errors
-    /// Somebody uses it; it is served on.
+    /// When the disk is in use; it is served on.
     pub(crate) fn stop(&mut self, force: bool) -> Result<(), Refusal> {
         if self.stage == Stage::Recovering {
             // Its users go on waiting.
@@ -314,7 +313,7 @@ fn devices(control: &mut Control) -> Vec<Info> {
     numbers.filter_map(|number| control.info(number).ok().flatten()).collect()
 }
 
-/// Takes a device away. When somebody has it still, the kernel does so when that is over.
+/// Takes a device away. While it is still open, the kernel defers the removal.
 fn delete(control: &mut Control, number: u32) -> Result<(), Errno> {
     let ticket = control.begin(Command::Delete, number)?;
     match control.wait(&[ticket], Some(FAREWELL))? {

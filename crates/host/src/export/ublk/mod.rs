@@ -2,12 +2,12 @@
 //!
 //! The kernel hands requests to a command that waits in the engine's ring, one for each tag, and
 //! takes the answer with the next such command: nothing goes through a socket or a file system.
-//! `server` does that, by what [`proto`] knows of requests. What makes a device, and takes it away,
-//! goes over a ring of its own (`control`, with the commands of `command`): `device` has one from
-//! the first step to the last.
+//! `server` does that, and [`proto`] decodes the requests. The steps that make a device, and take
+//! it away, go over a ring of its own (`control`, with the commands of `command`): `device` has one
+//! from the first step to the last.
 //!
-//! A device outlives the process that serves it: whoever uses it waits, and what that process had
-//! not answered is asked again. The array's next process takes it over, as `plan` says.
+//! A device outlives the process that serves it: its users wait, and requests that the process had
+//! not answered are repeated. The array's next process takes it over, as `plan` says.
 
 mod command;
 mod control;

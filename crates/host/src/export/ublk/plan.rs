@@ -1,14 +1,14 @@
-//! Which device an array gets: its own that waits for a server, or a new one. No I/O.
+//! Choice of an array's device: its own that waits for a server, or a new one. No I/O.
 //!
-//! The kernel keeps a number with each device for the server's own use. Ours keep there whose the
-//! device is ([`mark`]), so nothing has to be remembered elsewhere: whoever serves the array next
-//! finds the device, whatever became of the process that made it.
+//! The kernel keeps a number with each device for the server's own use. Ours keep the owner's mark
+//! there ([`mark`]), so nothing has to be remembered elsewhere: the next server of the array finds
+//! the device, whatever became of the process that made it.
 
 use braid_array::Refusal;
 
 use super::command::{ANY_DEVICE, FEATURES, Info, State};
 
-/// What is to be done to get a device.
+/// Step towards a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// Make one of this number, or of any ([`ANY_DEVICE`]).
@@ -17,7 +17,7 @@ pub(super) enum Choice {
     Clear(u32),
     /// Serve this one's disk on.
     Recover(Info),
-    /// This one's server is there. It may be about to end: look again.
+    /// The device has a server, which may be about to end: look again.
     Wait(Info),
 }
 
@@ -29,11 +29,11 @@ pub(super) fn mark(uuid: &[u8; 16]) -> u64 {
     half(first) ^ half(second) | 1 << 63
 }
 
-/// Chooses among the devices there are.
+/// Chooses among the existing devices.
 ///
 /// # Errors
-/// The number that is wanted is somebody else's; or the array has a device of another number, where
-/// its users wait: they would read from it later what others have changed meanwhile.
+/// When the wanted number belongs to another array; or when the array has a device of another
+/// number, where its users wait: they would read from it later what others have changed meanwhile.
 pub(super) fn choose(wanted: Option<u32>, mark: u64, found: &[Info]) -> Result<Choice, Refusal> {
     if let Some(own) = found.iter().find(|info| info.mark == mark) {
         let number = own.device;

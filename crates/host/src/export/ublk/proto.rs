@@ -1,5 +1,5 @@
-//! What the kernel asks of a ublk device, and how it is answered: descriptors of requests, commands
-//! on the device of their queue, and where in that device their data lie. No I/O.
+//! The kernel's protocol of ublk devices: descriptors of requests, commands on the device of their
+//! queue, and the places of their data in that device. No I/O.
 //!
 //! Source: the kernel's `include/uapi/linux/ublk_cmd.h` and `Documentation/block/ublk.rst`. Numbers
 //! are in the byte order of the machine.
@@ -16,7 +16,7 @@ use rustix::ioctl::{Opcode, opcode};
 pub const DESCRIPTOR_BYTES: usize = 24;
 /// `struct ublksrv_io_cmd`: queue, tag (16 bits each), result (32 bits), address.
 pub(super) const COMMAND_BYTES: usize = 16;
-/// What a command of either kind has as its ioctl type.
+/// Ioctl type of both kinds of commands.
 pub(super) const GROUP: u8 = b'u';
 
 /// `UBLK_IO_F_FUA`, `UBLK_IO_F_NOUNMAP`.
@@ -27,7 +27,7 @@ const NO_UNMAP: u32 = 1 << 15;
 const DATA_OFFSET: u64 = 0x8000_0000;
 const DATA_BITS: u32 = 25;
 
-/// What requests have to fit.
+/// Limits of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Size of the device.
@@ -42,7 +42,7 @@ pub struct Shape {
 /// write no longer than these may be. A flush has no range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// What is to be done.
+    /// Operation to be done.
     pub op: Op,
     /// Where.
     pub range: Range<u64>,
@@ -102,7 +102,8 @@ impl TagCommand {
         opcode::read_write::<[u8; COMMAND_BYTES]>(GROUP, number)
     }
 
-    /// For a tag of the first queue, whose data we move ourselves: without an address.
+    /// Encodes the command for a tag of the first queue, whose data we move ourselves: without an
+    /// address.
     pub(super) fn encode(self, tag: u16) -> [u8; COMMAND_BYTES] {
         let result = match self {
             Self::Fetch => 0,

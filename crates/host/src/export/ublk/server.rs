@@ -32,7 +32,8 @@ pub(crate) struct Server {
     short: VecDeque<(u16, Ask)>,
     /// Signalled when the kernel does not take a command.
     failed: Arc<OwnedFd>,
-    /// What has come while it is held, if it is: the kernel asks the next process for it again.
+    /// Tags of requests that came while it is held, if it is; the kernel repeats them to the next
+    /// process.
     held: Option<Vec<u16>>,
     closing: bool,
 }
@@ -96,7 +97,7 @@ impl Server {
         core.request(ask.op, ask.range.start, ask.range.end - ask.range.start, buf, owner);
     }
 
-    /// What is to be written. The copy is made in this call, as that of a socket's bytes is: in the
+    /// Reads the data of a write request. The copy is made in this call, as for a socket: in the
     /// ring a worker of the kernel's would make it, which costs more than most copies do.
     fn fetch_data(&self, core: &Core, tag: u16, buf: Buf) -> Result<(), Errno> {
         let file = Arc::clone(&self.device);
@@ -104,7 +105,7 @@ impl Server {
         whole(core.driver.carry_out(&read)?, buf)
     }
 
-    /// What was read.
+    /// Passes the data of a read to the kernel.
     fn give_data(&self, core: &Core, tag: u16, buf: Buf) -> Result<(), Errno> {
         let file = Arc::clone(&self.device);
         let write = driver::Op::Write { file, offset: data_offset(tag), buf, dsync: false };
@@ -182,7 +183,8 @@ impl Export for Server {
         self.short.is_empty() && !core.asks(self.id)
     }
 
-    /// What waits in the kernel ends with the disk, which whoever ends the engine takes away.
+    /// Takes no more requests. The commands that wait in the kernel end with the disk, which the
+    /// owner of the engine takes away.
     fn close(&mut self, _core: &mut Core) {
         self.closing = true;
     }

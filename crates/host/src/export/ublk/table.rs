@@ -20,7 +20,7 @@ pub(super) struct Table {
 unsafe impl Send for Table {}
 
 impl Table {
-    /// Those of a device with so many tags.
+    /// Maps the descriptors of a device with so many tags.
     pub(super) fn of(device: &File, depth: u16) -> Result<Self, Errno> {
         // The kernel takes no other length.
         let len = usize::from(depth) * DESCRIPTOR_BYTES;

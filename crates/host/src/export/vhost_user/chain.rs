@@ -1,5 +1,5 @@
-//! Descriptor chains, read once (virtio 1.2, 2.7.5). Whoever wrote them is not trusted: a chain
-//! that goes in a circle, leaves its table or is too long is no chain.
+//! Descriptor chains, read once (virtio 1.2, 2.7.5). The guest that writes them is not trusted: a
+//! chain that goes in a circle, leaves its table or is too long is rejected.
 
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress};
@@ -19,15 +19,15 @@ pub(super) struct Area {
     pub(super) len: u32,
 }
 
-/// What a chain consists of: what is read by us, then what is written by us. Nothing is known yet
-/// of where it lies.
+/// A chain: areas to be read by us, then areas to be written by us. Their addresses are not checked
+/// yet.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
     pub(super) readable: Vec<Area>,
     pub(super) writable: Vec<Area>,
 }
 
-/// Why something is not a chain to be answered: the ring is of no use any more.
+/// Reason for which a chain cannot be answered. The ring is unusable from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Broken {
     #[error("a descriptor beyond the end of its table")]

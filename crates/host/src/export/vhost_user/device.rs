@@ -10,9 +10,9 @@ use super::request::{ID_BYTES, Limits, MAX_SEGMENT_SECTORS, MAX_SEGMENTS};
 pub(crate) const MAX_RINGS: usize = 64;
 /// Segments of the data of a request: with header and status a ring of the usual 128 is full.
 const MAX_DATA_SEGMENTS: u32 = 126;
-/// The configuration space, behind whose fields there are zeroes.
+/// The configuration space; behind its fields there are zeroes.
 const CONFIG_BYTES: usize = 256;
-/// What guests are told to be the unit of the media.
+/// Unit of the media that guests are told.
 const PHYSICAL_BLOCK_BYTES: u32 = 4096;
 
 /// Bits of features.
@@ -50,7 +50,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// What the array takes.
+    /// Returns the limits of requests to the array.
     pub(super) const fn limits(&self) -> Limits {
         let block = self.block_bytes as u64;
         Limits {
@@ -61,7 +61,7 @@ impl Device {
         }
     }
 
-    /// What guests may use.
+    /// Returns the features that guests may use.
     pub(super) const fn features(&self) -> u64 {
         let always = feature::SEG_MAX
             | feature::BLK_SIZE
@@ -76,7 +76,8 @@ impl Device {
         always | if self.read_only { feature::RO } else { writes }
     }
 
-    /// What front ends may use. Without LOG_SHMFD they do not migrate a guest that runs.
+    /// Returns the features that front ends may use. LOG_SHMFD is missing, so front ends do not
+    /// migrate a running guest.
     pub(super) fn protocol_features() -> VhostUserProtocolFeatures {
         VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG

@@ -1,4 +1,4 @@
-//! The engine's side of one front end: the rings that are served, and what is under way of them.
+//! The engine's side of one front end: the rings that are served, and their requests in flight.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ use crate::engine::core::Core;
 use crate::token::ExportId;
 use crate::users::User;
 
-/// Whom it tells that a ring is stopped.
+/// Channel for the position of a ring once it is stopped.
 type Stopping = Option<SyncSender<u16>>;
 
 /// A ring that is served.
@@ -30,15 +30,15 @@ struct Seat {
     error: Option<File>,
     enabled: bool,
     flushes: bool,
-    /// Something was answered since the guest was last told.
+    /// A request was answered since the guest was last signalled.
     answered: bool,
-    /// The guest may wait to be told of what somebody else has answered.
+    /// A signal is due in any case: the guest may wait for answers of a previous server.
     owed: bool,
     /// Nothing is taken any more.
     stopping: Stopping,
 }
 
-/// What the engine has to do for an endpoint.
+/// A watch that the engine begins or ends for an endpoint.
 #[derive(Debug)]
 pub(super) enum Watch {
     /// Watch this for a ring.
@@ -55,12 +55,12 @@ pub(super) struct Endpoint {
     device: Arc<Device>,
     limits: Limits,
     seats: Vec<Option<Seat>>,
-    /// Of the memory in which requests lie now.
+    /// Windows on the memory in which requests lie now.
     windows: Arc<Windows>,
     /// From the first ring on.
     jobs: Option<Jobs>,
     user: Option<User>,
-    /// The front end has gone, and this one waits for what is left of it.
+    /// The front end has gone, and its thread waits for the rest to end.
     gone: Option<SyncSender<()>>,
     /// Nothing is taken for now.
     held: bool,
@@ -87,12 +87,12 @@ impl Endpoint {
         }
     }
 
-    /// Who is connected.
+    /// Returns the connected user.
     pub(super) const fn user(&self) -> Option<&User> {
         self.user.as_ref()
     }
 
-    /// Does what the front end wants.
+    /// Handles a message of the front end.
     pub(super) fn hear(&mut self, core: &mut Core, say: Say, watches: &mut Vec<Watch>) {
         match say {
             Say::Here(user) => self.user = Some(user),
@@ -156,15 +156,15 @@ impl Endpoint {
         });
     }
 
-    /// Something has come on a ring, or may have. It is taken with the rest, in `work`. Returns
-    /// what to watch now.
+    /// Notes that a ring may have new requests. `work` takes them with the rest. Returns the
+    /// descriptor to watch now.
     pub(super) fn kicked(&self, ring: usize) -> Option<Arc<OwnedFd>> {
         let seat = self.seats[ring].as_ref()?;
         let _ = rustix::io::read(seat.kick.as_fd(), &mut [0; 8]);
         Some(Arc::clone(&seat.kick))
     }
 
-    /// Takes all that has come, and answers what is over.
+    /// Takes all new requests, and answers those that are over.
     pub(super) fn work(&mut self, core: &mut Core) {
         if let Some(jobs) = &mut self.jobs {
             jobs.work(core);
@@ -235,7 +235,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells the guest what was answered: once, of all of it.
+    /// Signals the guest once for all answers.
     pub(super) fn flush(&mut self) {
         self.seats.iter_mut().flatten().for_each(Seat::tell);
     }
@@ -261,7 +261,7 @@ impl Endpoint {
         }
     }
 
-    /// Is nothing under way of what was taken?
+    /// Returns whether nothing that was taken is in flight.
     pub(super) fn is_over(&self) -> bool {
         self.jobs.as_ref().is_none_or(Jobs::is_empty)
     }
@@ -293,7 +293,7 @@ impl Seat {
         }
     }
 
-    /// Tells the guest what was answered, if it wants to hear it.
+    /// Signals the guest after answers, if it wants that.
     fn tell(&mut self) {
         let wanted = std::mem::take(&mut self.answered) && self.ring.wants_call();
         if std::mem::take(&mut self.owed) || wanted {

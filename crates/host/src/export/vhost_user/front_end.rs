@@ -1,4 +1,4 @@
-//! What one front end wants, message by message (QEMU's `docs/interop/vhost-user.rst`). The
+//! The protocol with one front end, message by message (QEMU's `docs/interop/vhost-user.rst`). The
 //! messages themselves are read and answered by the crate `vhost`.
 
 use std::fs::File;
@@ -23,11 +23,11 @@ use super::memory::{MAX_REGIONS, Table};
 use super::ring::{MAX_SIZE, Ring, Setup};
 use super::says::{Ended, Opened, Say, Says};
 
-/// How a ring is to be.
+/// Settings of a ring.
 #[derive(Debug, Default)]
 struct Vring {
     size: u16,
-    /// In the front end: descriptors, what is available, what is used.
+    /// Addresses in the front end: descriptors, available ring, used ring.
     places: Option<[u64; 3]>,
     base: u16,
     call: Option<File>,
@@ -36,8 +36,8 @@ struct Vring {
     started: bool,
 }
 
-/// A front end: what was agreed upon with it, and how its rings are to be. It lives on a thread of
-/// its own, from when the front end connects until that goes.
+/// A front end: the features negotiated with it, and the settings of its rings. Its thread runs
+/// from the connection of the front end to the end of that.
 #[derive(Debug)]
 pub(super) struct FrontEnd {
     device: Arc<Device>,
@@ -124,7 +124,7 @@ fn system(error: impl Into<std::io::Error>) -> Error {
     Error::ReqHandlerError(error.into())
 }
 
-/// Something that is signalled, and no file on which a write might wait.
+/// Checks that a file is an eventfd: a write to another file might wait.
 fn eventfd(file: File) -> Result<File> {
     use std::os::fd::AsRawFd;
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -132,7 +132,7 @@ fn eventfd(file: File) -> Result<File> {
     if is_one { Ok(file) } else { Err(Error::InvalidParam) }
 }
 
-/// Maps what notes lie in.
+/// Maps the memory of the notes.
 fn map(inflight: &VhostUserInflight, file: File) -> Result<Notes> {
     let &VhostUserInflight { mmap_size, mmap_offset, num_queues, queue_size } = inflight;
     let size = usize::try_from(mmap_size).map_err(|_| Error::InvalidParam)?;

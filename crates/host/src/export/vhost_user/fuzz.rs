@@ -1,4 +1,4 @@
-//! A ring over arbitrary bytes, for the fuzzer: no promise of what comes out of it is broken.
+//! A ring over arbitrary bytes, for the fuzzer. Its guarantees hold for all of its output.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ const SEAM: usize = 0x1000;
 const SIZE: u16 = 16;
 const LIMITS: Limits = Limits { size_bytes: 1 << 20, block_bytes: 512, read_only: false };
 
-/// Takes all that a ring of sixteen has, and answers it: descriptors at 0, what is available at
-/// 0x200, what is used at 0x300 of the memory.
+/// Takes all requests of a ring of sixteen, and answers them: descriptors are at 0, the available
+/// ring at 0x200, the used ring at 0x300 of the memory.
 ///
 /// # Panics
-/// When a promise is broken.
+/// When a guarantee is broken.
 pub fn fuzz_ring(memory: &[u8]) {
     let ranges = [(GuestAddress(0), SEAM), (GuestAddress(SEAM as u64), FUZZ_MEMORY_BYTES - SEAM)];
     let guest = Guest::from_ranges(&ranges).expect("memory");

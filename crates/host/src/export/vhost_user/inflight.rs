@@ -1,4 +1,5 @@
-//! What of a ring is under way, in memory that the front end keeps while we are away.
+//! Requests in flight of a ring, noted in memory that the front end keeps while this process is
+//! away.
 //!
 //! The layout is the one that QEMU's `docs/interop/vhost-user.rst` gives for split virtqueues,
 //! under "Inflight I/O tracking". For each ring a header of 16 bytes: u64 features (0), u16 version
@@ -8,8 +9,7 @@
 //!
 //! The order of stores carries it. A request is marked before anything is done for it. At its end
 //! it becomes the last batch, is put into the used ring, and is unmarked; then the used index is
-//! stored. Who finds a used index that is not the used ring's knows that the last batch was
-//! answered.
+//! stored. A used index that differs from the used ring's shows that the last batch was answered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ const DESCRIPTOR_BYTES: usize = 16;
 const ALIGNMENT: usize = 64;
 const VERSION: u16 = 1;
 
-/// Where fields are in the header, and in what stands for a descriptor.
+/// Offsets of fields in the header, and in the entry of a descriptor.
 mod at {
     pub(super) const VERSION: usize = 8;
     pub(super) const COUNT: usize = 10;
@@ -57,17 +57,17 @@ pub(super) struct Track {
     counter: u64,
 }
 
-/// Why a ring cannot be tracked.
+/// Reason for which a ring cannot be tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory of what is in flight is of another kind")]
 pub(super) struct Unknown;
 
 impl Track {
-    /// The notes of ring `index`, of whose used ring the index is `used`. Returns also what was
-    /// under way, in the order in which it came.
+    /// Opens the notes of ring `index`, of whose used ring the index is `used`. Returns also the
+    /// requests in flight, in the order in which they came.
     ///
     /// # Errors
-    /// [`Unknown`]
+    /// [`Unknown`].
     pub(super) fn open(notes: Notes, index: usize, used: u16) -> Result<(Self, Vec<u16>), Unknown> {
         let size = notes.size;
         let start = index.checked_mul(ring_bytes(size)).ok_or(Unknown)?;
@@ -95,7 +95,7 @@ impl Track {
         Ok((track, found.into_iter().map(|(_, head)| head).collect()))
     }
 
-    /// What was put into the used ring is not under way, whether that was noted or not.
+    /// Clears the marks of requests in the used ring, also where the clearing was interrupted.
     fn settle(&self, used: u16) {
         let noted: u16 = self.load(at::USED);
         let mut head: u16 = self.load(at::LAST_BATCH);
@@ -117,13 +117,13 @@ impl Track {
         self.counter = self.counter.wrapping_add(1);
     }
 
-    /// It will be put into the used ring now.
+    /// Notes that a request is about to be put into the used ring.
     pub(super) fn ending(&self, head: u16) {
         self.store(Self::place(head) + at::NEXT, self.load::<u16>(at::LAST_BATCH));
         self.store(at::LAST_BATCH, head);
     }
 
-    /// It has been, and the used ring's index is this one now.
+    /// Notes that a request was put into the used ring, whose index is now `used`.
     pub(super) fn ended(&self, head: u16, used: u16) {
         self.store(Self::place(head) + at::IN_FLIGHT, 0u8);
         self.store(at::USED, used);

@@ -1,13 +1,13 @@
-//! What guests ask for, as requests to the array.
+//! Requests of guests, as requests to the array. Data to be written are copied into our memory, as
+//! they must not change while parity is computed from them.
 //!
-//! What is written is copied into our memory, for it must not change while parity is computed from
-//! it. Long reads go to the guest's memory at once, where that lies as members want it (`windows`);
+//! Long reads go to the guest's memory at once, where that lies as members want it (`windows`);
 //! others are copied from ours. A request of any length goes piece by piece, each with memory of
 //! its own for as long as it is under way.
 //!
-//! A member that does not answer is given up, and what it was to read comes from others, into our
-//! memory. But if it was to read into the guest's, it may do so at any later time: until it has
-//! answered after all, the guest is not told that the request is over.
+//! A member that does not answer is given up, and the data of its reads come from other members,
+//! into our memory. A given-up read into the guest's memory may still arrive at any time: until
+//! that member has answered, the guest is not told that the request is over.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -68,7 +68,7 @@ struct Job {
 #[derive(Debug)]
 struct Held {
     job: usize,
-    /// There.
+    /// Buffer in our memory.
     place: Buf,
     request: Request,
     result: Result<(), RequestError>,
@@ -90,7 +90,7 @@ impl Job {
 }
 
 /// The requests of one front end that are under way. Each [begins](Self::begin) and comes back as
-/// [`Finished`]. Those that wait for memory get it in the order in which they came.
+/// [`Finished`]. Requests that wait for memory get it in the order in which they came.
 #[derive(Debug)]
 pub(super) struct Jobs {
     export: ExportId,
@@ -116,7 +116,7 @@ impl Jobs {
         }
     }
 
-    /// Begins what a request asks for. Without `flushes`, what is written is durable at the end.
+    /// Begins the operation of a request. Without `flushes`, written data are durable at the end.
     pub(super) fn begin(&mut self, core: &mut Core, origin: Origin, ask: Ask, flushes: bool) {
         let fua = !flushes;
         let index = self.jobs.insert(Job { origin, transfer: None, in_flight: 0, error: None });

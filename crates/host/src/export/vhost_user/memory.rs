@@ -1,11 +1,11 @@
 //! The guest's memory, as the front end gives it to us: files, mapped here.
 //!
 //! Addresses in requests are the guest's; those of rings are the front end's own, and are
-//! translated once. A table that replaces another one leaves that to those who still use it.
+//! translated once. A replaced table stays with its remaining users.
 //!
-//! The guest may write there at any moment. Who passes the files may also make them shorter, which
-//! ends whoever looks at what is gone: this is a front end's to know, and none that we know does
-//! it.
+//! The guest may write there at any moment. The front end that passes the files can also truncate
+//! them, which kills a process that reads the missing part. Front ends have to avoid that; none
+//! known to us does it.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) type Guest = GuestMemoryMmap<()>;
 /// Regions at most; as many as a guest may have memory modules.
 pub(super) const MAX_REGIONS: usize = 509;
 
-/// Why memory is not taken.
+/// Reason for which memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("regions that overlap, or that are not in their files")]
 pub(super) struct NotMapped;

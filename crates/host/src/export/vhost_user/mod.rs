@@ -2,18 +2,18 @@
 //! rings of requests are shared with us. No system call and no copy by the front end stands between
 //! the guest and the engine.
 //!
-//! The pure part reads what guests write: [`chain`] and [`request`] from descriptors to requests,
-//! [`ring`] what a ring has, [`inflight`] what is noted of requests under way, so that a front end
-//! can have them done by whoever serves it next. None of them does any I/O but on mapped memory,
-//! and none trusts it. [`device`] is what a guest sees.
+//! The pure part reads the guests' bytes: [`chain`] and [`request`] decode descriptors into
+//! requests, [`ring`] reads a ring, and [`inflight`] notes requests in flight, so that the next
+//! server of a front end can do them again. None of them does any I/O but on mapped memory, and
+//! none trusts it. [`device`] has the properties that a guest sees.
 //!
-//! Around it, [`reception`] is a thread for each socket, on which [`front_end`] follows the
-//! protocol (the crate `vhost` reads its messages, and waits for them), and tells the engine by
-//! [`says`]. There an [`endpoint`] has the rings, [`jobs`] copy data and make requests, and
-//! [`server`] watches the kicks, all in the engine's own loop.
+//! Around it, [`reception`] accepts front ends: each socket has a thread, on which [`front_end`]
+//! follows the protocol (the crate `vhost` reads its messages, and waits for them), and tells the
+//! engine by [`says`]. In the engine's own loop an [`endpoint`] has the rings, [`jobs`] copy data
+//! and make requests, and [`server`] watches the kicks.
 //!
-//! Of the crate `virtio-queue` the rings are used, not the chains: it can begin none at a given
-//! head, as for what was under way at a crash, and takes one that is broken for one that is short.
+//! The rings come from the crate `virtio-queue`, the chains do not: that crate cannot begin a chain
+//! at a given head, as for requests in flight at a crash, and takes a broken chain for a short one.
 
 mod chain;
 mod device;

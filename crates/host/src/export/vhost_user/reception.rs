@@ -1,4 +1,4 @@
-//! The thread that takes front ends in, one at a time, and reads what they say. Its reads may wait;
+//! The thread that accepts front ends, one at a time, and reads their messages. Its reads may wait;
 //! the engine's may not.
 
 use std::io;
@@ -25,7 +25,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Reception {
     listener: UnixListener,
-    /// Whoever is connected; `Err` when nobody is to be any more.
+    /// The connected front end; `Err` when no more are accepted.
     connected: Mutex<Result<Option<UnixStream>, Ended>>,
 }
 
@@ -43,12 +43,12 @@ impl Reception {
         thread::Builder::new().name("vhost-user".into()).spawn(run).map(drop)
     }
 
-    /// Lets nobody in any more, and leaves the socket to the process that comes after this one.
+    /// Accepts no more front ends, and leaves the socket to the next process.
     pub(super) fn leave(&self) {
         *self.connected() = Err(Ended);
     }
 
-    /// Lets nobody in any more, and hangs up.
+    /// Accepts no more front ends, and disconnects the present one.
     pub(super) fn close(&self) {
         let mut connected = self.connected();
         if connected.is_err() {
@@ -105,7 +105,7 @@ impl Reception {
         }
     }
 
-    /// Does what a front end says, until it has nothing more to say; tells why.
+    /// Handles messages of a front end until its connection ends; returns the reason.
     fn serve(&self, device: &Arc<Device>, says: &Says, stream: UnixStream) -> Error {
         let Ok(watched) = stream.try_clone() else { return Error::BackendInternalError };
         let front_end = FrontEnd::new(Arc::clone(device), says.clone());

@@ -20,7 +20,7 @@ const SEGMENT_BYTES: u32 = 16;
 pub(super) const MAX_SEGMENTS: u32 = 16;
 /// Sectors of a segment at most.
 pub(super) const MAX_SEGMENT_SECTORS: u32 = 1 << 22;
-/// What identifies the device.
+/// Length of the string that identifies the device.
 pub(super) const ID_BYTES: usize = 20;
 
 /// Types of requests.
@@ -34,7 +34,7 @@ mod kind {
 }
 const FLAG_UNMAP: u32 = 1;
 
-/// How a request ended, as the guest is told.
+/// Result of a request, as the guest is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok = 0,
@@ -42,7 +42,7 @@ pub(super) enum Status {
     Unsupported = 2,
 }
 
-/// What a request is for. Ranges are bytes of the array, whole blocks and not empty; areas lie in
+/// Operation of a request. Ranges are bytes of the array, whole blocks and not empty; areas lie in
 /// the guest's memory, and are as long as the range.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ask {
@@ -58,11 +58,11 @@ pub(super) enum Ask {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) status: GuestAddress,
-    /// What to do, or how it has ended already.
+    /// Operation to be done, or the status with which the request has ended already.
     pub(super) ask: Result<Ask, Status>,
 }
 
-/// What the array takes.
+/// Limits of requests to the array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) size_bytes: u64,
@@ -77,7 +77,7 @@ struct Segment {
 }
 
 impl Asked {
-    /// What a chain asks for.
+    /// Decodes the request of a chain.
     ///
     /// # Errors
     /// [`Broken`] when it cannot even be answered.
@@ -147,7 +147,7 @@ impl Limits {
         Ok(start..end)
     }
 
-    /// Of a discard the whole blocks count: nobody is promised more.
+    /// Reduces discards to whole blocks. A guest has no claim to more.
     fn discard(&self, segments: &[Segment]) -> Result<Ask, Status> {
         let block = u64::from(self.block_bytes);
         let mut ranges = Vec::new();
@@ -211,10 +211,10 @@ fn read<const N: usize>(guest: &Guest, areas: &[Area]) -> Result<[u8; N], Status
     Ok(found)
 }
 
-/// Copies what areas hold from `offset` on.
+/// Copies the content of areas from `offset` on.
 ///
 /// # Errors
-/// When they do not lie in the guest's memory, or hold less.
+/// When they do not lie in the guest's memory, or are too short.
 pub(super) fn copy_out(
     guest: &Guest,
     areas: &[Area],

@@ -1,8 +1,8 @@
 //! One ring of requests (a split virtqueue: virtio 1.2, 2.7), without the descriptors by which its
 //! ends wake each other.
 //!
-//! Nothing the guest writes is trusted: a ring whose chains cannot be answered is broken, and of no
-//! use until the front end sets it up again.
+//! Memory of the guest is not trusted: a ring whose chains cannot be answered is broken, and
+//! unusable until the front end sets it up again.
 
 use std::collections::VecDeque;
 use std::num::Wrapping;
@@ -20,7 +20,7 @@ use super::request::{Asked, Limits};
 /// Descriptors of a ring at most.
 pub(super) const MAX_SIZE: u16 = 1024;
 
-/// How a ring is to be set up.
+/// Settings of a ring that is to be served.
 #[derive(Debug)]
 pub(super) struct Setup {
     /// A power of two.
@@ -42,7 +42,7 @@ pub(super) struct Ring {
     queue: Queue,
     guest: Arc<Guest>,
     track: Option<Track>,
-    /// What was under way when somebody else served this ring.
+    /// Requests that were in flight with the previous server of this ring.
     again: VecDeque<u16>,
     /// By head.
     under_way: Vec<bool>,
@@ -165,7 +165,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Does the guest want to hear of what was answered since the last call?
+    /// Returns whether the guest wants a signal for the answers since the last call.
     pub(super) fn wants_call(&mut self) -> bool {
         self.queue.needs_notification(&*self.guest).unwrap_or(false)
     }
@@ -191,7 +191,7 @@ impl Ring {
         self.count
     }
 
-    /// The next one to be taken, by whoever has it after this.
+    /// Returns the index of the next request to be taken, for the next server.
     pub(super) fn base(&self) -> u16 {
         self.queue.next_avail()
     }

@@ -1,4 +1,4 @@
-//! What the thread that talks to a front end tells the engine.
+//! Messages to the engine from the thread of a front end.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::users::User;
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) ring: Ring,
-    /// The guest signals it when something has come. It does not wait.
+    /// Signalled by the guest when requests have come. Non-blocking.
     pub(super) kick: OwnedFd,
     /// We signal it when something was answered.
     pub(super) call: Option<File>,
@@ -25,7 +25,7 @@ pub(super) struct Opened {
     pub(super) flushes: bool,
 }
 
-/// What has changed.
+/// A message to the engine.
 #[derive(Debug)]
 pub(super) enum Say {
     /// A front end is there.
@@ -80,10 +80,10 @@ impl Says {
         Ok(())
     }
 
-    /// Waits for the answer to what `make` builds around where that goes.
+    /// Sends the message that `make` builds around the channel of the answer, and waits for that.
     ///
     /// # Errors
-    /// [`Ended`]
+    /// [`Ended`].
     pub(super) fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Say) -> Result<T, Ended> {
         let (done, answer) = mpsc::sync_channel(1);
         self.say(make(done))?;

@@ -1,4 +1,4 @@
-//! The vhost-user export in the engine's ring: what wakes it, and which endpoint that is for.
+//! The vhost-user export in the engine's ring: its events, and the endpoints that they are for.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ use crate::engine::export::Export;
 use crate::token::{ExportId, ExportToken, JobRef, Token};
 use crate::users::User;
 
-/// What a token is of: the thread of an endpoint has said something, or a guest has kicked.
+/// Kinds of tokens: a message of an endpoint's thread, or a kick of a guest.
 const SAID: u8 = 0;
 const KICK: u8 = 1;
 
@@ -40,7 +40,7 @@ impl Drop for Door {
     }
 }
 
-/// What is watched for a ring. One that is given up stays until the driver has heard of it.
+/// Ring that a watch is for. An abandoned watch stays until the driver has reported its end.
 #[derive(Clone, Copy, Debug)]
 struct Kick {
     endpoint: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Server {
     id: ExportId,
     device: Arc<Device>,
     doors: Vec<Door>,
-    /// From the start on, as many as there are doors.
+    /// One endpoint for each socket, from the start on.
     endpoints: Vec<Endpoint>,
     kicks: Slab<Kick>,
     closing: bool,
@@ -69,7 +69,7 @@ impl Server {
         Self { id: ExportId(0), device, doors, endpoints, kicks, closing: false }
     }
 
-    /// Takes front ends in from now on; what they ask for waits for the engine.
+    /// Accepts front ends from now on; their requests wait for the engine.
     ///
     /// # Errors
     /// When the system is out of descriptors or threads.
@@ -187,8 +187,9 @@ impl Export for Server {
         self.is_over()
     }
 
-    /// Front ends connect again, to the socket that stays, and say by their in-flight memory what
-    /// was answered: the crate that follows the protocol cannot begin in the middle of it.
+    /// Leaves the sockets to the next process, where front ends connect again. Their in-flight
+    /// memory tells which requests were answered: the crate that follows the protocol cannot begin
+    /// in the middle of it.
     fn leave(&mut self) {
         self.doors.iter().for_each(|door| door.reception.leave());
     }

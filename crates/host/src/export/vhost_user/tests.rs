@@ -1,5 +1,5 @@
-//! What guests write, and what they had better not: chains, requests, rings, and what is noted of
-//! those under way. No I/O.
+//! Hostile and correct input of guests: chains, requests, rings, and notes of requests in flight.
+//! No I/O.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The guest's memory as buffers of the engine's: what is read from members can go there at once,
+//! The guest's memory as buffers of the engine: data read from members can go there at once,
 //! without a copy.
 
 use std::ops::Range;
@@ -17,12 +17,12 @@ const LEAST_BYTES: u64 = 64 << 10;
 /// Members may be opened in such a way that buffers have to begin at a multiple of this.
 const ALIGNMENT: u64 = 4096;
 
-/// Those regions of the guest's memory that can be mapped so, by guest address.
+/// Mappable regions of the guest's memory, by guest address.
 #[derive(Debug, Default)]
 pub(super) struct Windows(Vec<(Range<u64>, Window)>);
 
 impl Windows {
-    /// Of all regions whose files cannot become shorter.
+    /// Maps all regions whose files are sealed against truncation.
     pub(super) fn of(memory: &Arc<Memory>, guest: &Guest) -> Self {
         let windows = guest.iter().filter_map(|region| {
             let start = region.start_addr().0;

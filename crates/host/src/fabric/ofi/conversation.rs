@@ -20,14 +20,14 @@ use super::outbox::{Counts, MESSAGE_MEMORY_BYTES, Outbox, Outgoing, inbound_slot
 use crate::arena::Memory;
 use crate::system::describe;
 
-/// How often to look whether the peer is still there.
+/// Interval of checks whether the peer is still there.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often to look while something waits for room, and while taking leave.
+/// Interval of checks while data wait for room, and while the connection closes.
 pub(super) const SHORT_TICK: Duration = Duration::from_millis(2);
 
-/// How long opening may take, and taking leave. Opening a device takes long where many processes
-/// share a processor.
+/// Limit on opening, and on closing. Opening a device takes long where many processes share a
+/// processor.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const UNREACHABLE: &str = "can be reached by TCP, but not by libfabric; check that the address is \
@@ -51,17 +51,17 @@ pub(super) fn run(
 }
 
 /// One connection over libfabric, from the introduction to the end; its thread owns it, in [`run`].
-/// Each side says over TCP where its endpoint is. Whoever dialled sends the first message, the
-/// other answers, and with that the connection stands. The TCP connection stays open: on it each
-/// side tells the other the key to its window, when the engine admits it, and it ends when the peer
-/// does. Who hangs up says how much he has sent, so that the other takes in all of it before he
-/// believes that it is over.
+/// Each side sends its endpoint's address over TCP. The side that dialled sends the first message,
+/// the other answers, and with that the connection stands. The TCP connection stays open: on it
+/// each side tells the other the key to its window, when the engine admits it, and it ends when the
+/// peer does. A side that hangs up tells how much it has sent; the other takes in all of it before
+/// it regards the connection as over.
 pub(super) struct Conversation<'a> {
     pub(super) link: &'a Link,
     pub(super) endpoint: Arc<Endpoint>,
     /// Where the peer may put; goes after the endpoint.
     pub(super) window: Option<Region>,
-    /// What has happened and was not looked at yet.
+    /// Events that were not handled yet.
     pub(super) happened: Vec<Happened>,
     received: Counts,
     /// When we last looked at the TCP connection.
@@ -69,7 +69,7 @@ pub(super) struct Conversation<'a> {
     /// Since when one of us takes leave.
     leaving: Option<Instant>,
     said_farewell: bool,
-    /// What has come of the peer's next word.
+    /// Received part of the peer's next word.
     pub(super) word: Vec<u8>,
     pub(super) farewell: Option<Counts>,
     /// Where the peer has told us to put, until the outbox knows.
@@ -82,7 +82,7 @@ impl<'a> Conversation<'a> {
     /// Opens the connection and tells the engine.
     ///
     /// # Errors
-    /// Why there is none, for people.
+    /// Reason for the failure, for people.
     fn open(link: &'a Link, arena: Arc<Region>, dialled: bool) -> Result<Self, String> {
         let endpoint = Arc::new(introduce(arena, link.stream())?);
         let mut outbox = Outbox::new(Arc::clone(&endpoint));
@@ -128,7 +128,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Takes in the first message; what happens beside it is left for later.
+    /// Takes in the first message. Other events are left for later.
     fn await_opening(&mut self, outbox: &mut Outbox) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -152,10 +152,10 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Until the connection is over and closed.
+    /// Serves the connection until it is over and closed.
     ///
     /// # Errors
-    /// Why it is over, for people, if nobody hung up.
+    /// Reason for the end, for people, unless one side hung up.
     fn hold(mut self) -> Result<(), String> {
         let ended = self.converse();
         let outbox = self.link.end().expect("only this thread ends it");
@@ -183,7 +183,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// The device is done with what had this number: the answer, if that was a put.
+    /// Ends an operation of the device; returns the answer, if that was a put.
     fn gone(&self, number: usize, result: Result<Outcome, IoError>) -> Option<Event> {
         let put = self.outbox(|outbox| outbox.gone(number));
         put.map(|io| Event::Done { io, result })
@@ -193,7 +193,7 @@ impl<'a> Conversation<'a> {
         self.link.outbox(work).expect("only this thread ends it")
     }
 
-    /// Tells the engine what has happened.
+    /// Reports events to the engine.
     fn take_in(&mut self) -> Result<(), String> {
         let peer = self.link.peer();
         let mut events = Vec::with_capacity(self.happened.len());

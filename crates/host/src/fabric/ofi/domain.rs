@@ -56,7 +56,7 @@ impl Domain {
         self.domain.as_ptr()
     }
 
-    /// A key that nobody guesses, for providers that leave keys to us.
+    /// Returns a key that cannot be guessed, for providers that leave keys to us.
     fn new_key(&self) -> Result<u64, OfiError> {
         let mut bytes = [0; 8];
         let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
@@ -103,11 +103,11 @@ pub(super) fn close<T: Object>(object: NonNull<T>) {
     debug_assert_eq!(code, 0, "an object was closed while in use");
 }
 
-/// What a peer needs to write into a region.
+/// Description of a region, as a peer needs it to write there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remote {
     pub(super) key: u64,
-    /// What its first byte is called.
+    /// Address of its first byte for the device.
     pub(super) base: u64,
     /// Where in the peer's memory that is.
     pub(super) start: u64,
@@ -115,7 +115,7 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// What the peer's device calls a range of it; `None` if it ends before that does.
+    /// Returns the address of a range for the peer's device; `None` if the region ends before it.
     pub(super) fn address(&self, offset: u64, bytes: u64) -> Option<u64> {
         let at = offset.checked_sub(self.start)?;
         let inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
@@ -174,7 +174,7 @@ impl Region {
         &self.domain
     }
 
-    /// For those who are to write here.
+    /// Returns the description that a peer needs to write here.
     pub(super) fn remote(&self) -> Remote {
         // SAFETY: the region is registered.
         let key = unsafe { ffi::fi_mr_key(self.mr.as_ptr()) };
@@ -184,7 +184,7 @@ impl Region {
         Remote { key, base, start, bytes: end - start }
     }
 
-    /// The bytes of a range, and what the device calls the region, for an operation on them.
+    /// Returns the bytes of a range, and the device's name of the region, for an operation on them.
     ///
     /// # Panics
     /// When the range does not lie in the region.

@@ -1,4 +1,4 @@
-//! One end of a connection: puts and messages to one peer, and what comes from it.
+//! One end of a connection: puts and messages to one peer and from it.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ pub(super) const MAX_NAME_BYTES: usize = 256;
 /// Completions taken at a time.
 const BATCH: usize = 32;
 
-/// How long to sleep, at least and at most, between looks at a device that cannot wake us.
+/// Shortest and longest sleep between looks at a device that cannot wake us.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
-/// Something that happened on an endpoint.
+/// An event of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Happened {
     /// The peer has written into our memory.
@@ -29,17 +29,17 @@ pub(super) enum Happened {
     Received { number: usize, bytes: usize },
     /// A put or message of ours is on its way: its buffer may be used again.
     Gone { number: usize },
-    /// It is not, or nothing comes into the buffer any more: the connection is broken. Either way
-    /// the device is done with the buffer.
+    /// Sending failed, or nothing comes into the buffer any more: the connection is broken. Either
+    /// way the device is done with the buffer.
     Failed { number: usize, sending: bool, error: i32 },
 }
 
-/// A libfabric endpoint with its completion queue and address vector, for one peer. Every peer has
-/// one of its own, because a write that arrives tells its 32 bits but not whose they are, and
-/// because closing the endpoint is then what keeps a peer out of our memory. Order of calls:
-/// [`open`](Self::open), [`name`](Self::name) for the peer, [`set_peer`](Self::set_peer); then
-/// [`put`](Self::put), [`send`](Self::send) and [`receive`](Self::receive), whose completions come
-/// from [`wait`](Self::wait). Dropped, it closes before its regions do.
+/// A libfabric endpoint with its completion queue and address vector, for one peer. Each peer has
+/// one of its own: an arriving write tells its 32 bits but not its sender, and closing the endpoint
+/// keeps the peer out of our memory. Order of calls: [`open`](Self::open), [`name`](Self::name) for
+/// the peer, [`set_peer`](Self::set_peer); then [`put`](Self::put), [`send`](Self::send) and
+/// [`receive`](Self::receive), whose completions come from [`wait`](Self::wait). Dropped, it closes
+/// before its regions do.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     ep: NonNull<ffi::fid_ep>,
@@ -98,7 +98,7 @@ impl Endpoint {
         OfiError::check("fi_enable", unsafe { ffi::fi_enable(ep) }.into())
     }
 
-    /// What the other side has to know to reach this endpoint.
+    /// Returns the address by which the other side reaches this endpoint.
     pub(super) fn name(&self) -> Result<Vec<u8>, OfiError> {
         let mut name = vec![0; MAX_NAME_BYTES];
         let mut bytes = name.len();
@@ -111,7 +111,7 @@ impl Endpoint {
         Ok(name)
     }
 
-    /// Tells whom this endpoint talks to, by the name the peer gave us.
+    /// Sets the peer, by the name that it sent.
     pub(super) fn set_peer(&mut self, name: &[u8]) -> Result<(), OfiError> {
         // Providers read as much as their names are long, or up to a zero.
         let mut padded = [0; MAX_NAME_BYTES + 1];
@@ -171,7 +171,7 @@ impl Endpoint {
         })
     }
 
-    /// Starts to send what lies in this range of the messages. False as for `put`.
+    /// Starts to send a message from this range of the messages' memory. False as for `put`.
     pub(super) fn send(&self, from: Buf, number: usize) -> Result<bool, OfiError> {
         let (piece, mut name) = self.messages.piece(from);
         let message = self.message(&piece, &mut name, number);
@@ -209,8 +209,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits, at most so long, until something happens, and appends it. Some providers work only
-    /// while somebody is in here.
+    /// Waits, at most so long, for an event, and appends it. Some providers work only during this
+    /// call.
     pub(super) fn wait(&self, limit: Duration, out: &mut Vec<Happened>) -> Result<(), OfiError> {
         self.queue.wait(limit, out)
     }
@@ -259,11 +259,11 @@ unsafe impl Plain for ffi::fi_cq_data_entry {}
 // SAFETY: as above.
 unsafe impl Plain for ffi::fi_cq_err_entry {}
 
-/// What happened, in order.
+/// Completions, in order.
 #[derive(Debug)]
 struct Queue {
     cq: NonNull<ffi::fid_cq>,
-    /// The device wakes who waits.
+    /// The device wakes a waiting thread.
     wakes: bool,
 }
 
@@ -308,7 +308,7 @@ impl Queue {
         }
     }
 
-    /// Takes what there is; with a limit, waits for it.
+    /// Takes available completions; with a limit, waits for one.
     fn take(&self, limit: Option<Duration>, out: &mut Vec<Happened>) -> Result<(), OfiError> {
         let mut entries = [const { zeroed::<ffi::fi_cq_data_entry>() }; BATCH];
         let cq = self.cq.as_ptr();

@@ -1,4 +1,4 @@
-//! Which provider carries the fabric, and what it wants.
+//! Choice of the provider that carries the fabric, and its requirements.
 
 use std::ffi::{CStr, CString};
 use std::net::IpAddr;
@@ -17,14 +17,14 @@ const IMM_BYTES: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {reason}")]
 pub(super) struct OfiError {
-    /// Which.
+    /// Name of the call.
     pub(super) call: &'static str,
-    /// Why, in libfabric's words.
+    /// Reason, in libfabric's words.
     pub(super) reason: String,
 }
 
 impl OfiError {
-    /// From what a call returned.
+    /// Creates an error from the result of a call.
     pub(super) fn new(call: &'static str, code: i64) -> Self {
         let number = i32::try_from(code.unsigned_abs()).unwrap_or(i32::MAX);
         // SAFETY: it knows all numbers, and answers with a text that is never freed.
@@ -53,8 +53,8 @@ unsafe impl Send for Info {}
 unsafe impl Sync for Info {}
 
 impl Info {
-    /// The provider of this name that can do what we need, or the one that libfabric likes best;
-    /// to be used from this address, or from any.
+    /// Finds the provider of this name, or else the one that libfabric prefers, with all features
+    /// that we need; to be used from this address, or from any.
     pub(super) fn find(provider: Option<&str>, source: Option<IpAddr>) -> Result<Self, OfiError> {
         let library = Library::get();
         let name = provider.map(CString::new).transpose().map_err(|_| Self::none())?;
@@ -88,7 +88,7 @@ impl Info {
         OfiError { call: "fi_getinfo", reason: reason.into() }
     }
 
-    /// What we need of a provider, and what it may need of us.
+    /// Returns the hints for a provider: features needed of it, and requirements that it may have.
     fn hints(provider: Option<&CStr>) -> Result<NonNull<ffi::fi_info>, OfiError> {
         let out_of_memory = || OfiError::new("fi_allocinfo", libc::ENOMEM.into());
         // SAFETY: without an original it makes an empty one.
@@ -121,7 +121,7 @@ impl Info {
         unsafe { (*self.chosen.as_ref().domain_attr).cq_data_size >= IMM_BYTES }
     }
 
-    /// For calls that take it. They do not write to it.
+    /// For calls that take it. Such calls do not write to it.
     pub(super) const fn as_ptr(&self) -> *mut ffi::fi_info {
         self.chosen.as_ptr()
     }

@@ -1,8 +1,8 @@
-//! What the two sides tell each other over TCP; all numbers little-endian. First, at once, each
-//! how its endpoint is called: the length of the name (16 bits) and the name. Then words of five
-//! numbers of 64 bits: 1 and of the window that the other is admitted to the key, what its first
-//! byte is called, where in the arena that is, and how many bytes there are; or, from whoever hangs
-//! up, 2 and how many messages and puts he has sent in all, and two zeroes.
+//! Messages of the two sides over TCP; all numbers little-endian. At once, each side sends its
+//! endpoint's address: the length (16 bits) and the bytes. Words of five numbers of 64 bits follow.
+//! An admission is 1, then of the window that the other may write to: the key, the device's address
+//! of its first byte, its place in the arena, and its length in bytes. A farewell is 2, then the
+//! messages and the puts sent in all, and two zeroes.
 
 use std::io::{self, Read, Write};
 
@@ -31,7 +31,7 @@ pub(super) fn read_name(mut from: impl Read) -> io::Result<Vec<u8>> {
     Ok(name)
 }
 
-/// What is said after that.
+/// A word after the introduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// The other may put here.
@@ -40,7 +40,7 @@ pub(super) enum Word {
     Farewell(Counts),
 }
 
-/// How long a word is.
+/// Length of a word.
 pub(super) const WORD_BYTES: usize = 40;
 
 impl Word {

@@ -1,6 +1,6 @@
-//! libfabric itself. It is loaded when a fabric over it is asked for, not when the process starts:
-//! so a braid that was built with it runs without it, and the libraries it brings along, of which
-//! some take over signals as soon as they are loaded, stay out of processes that do not need them.
+//! libfabric itself. A fabric over it loads it, not the start of the process: so a braid that was
+//! built with it runs without it, and the libraries it brings along, of which some take over
+//! signals as soon as they are loaded, stay out of processes that do not need them.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use super::ffi;
 /// The library that fits the headers of all versions there are.
 const NAME: &CStr = c"libfabric.so.1";
 
-/// Before this version, `fi_info` and what hangs on it were shorter.
+/// Before this version, `fi_info` and the structures it points to were shorter.
 const LONGER_SINCE: (u32, u32) = (1, 20);
 
 /// As these headers are older than that.
@@ -106,7 +106,7 @@ impl Library {
     }
 }
 
-/// Does something in libfabric, and puts the handling of signals back as it was.
+/// Calls `work`, which uses libfabric, and restores the signal handlers.
 pub(super) fn keeping_signals<T>(work: impl FnOnce() -> T) -> T {
     let before = SIGNALS.map(|signal| {
         // SAFETY: all zeroes is an action, and it is only written to.

@@ -12,11 +12,11 @@ use super::News;
 use super::endpoint::Endpoint;
 use super::outbox::{Outbox, Outgoing};
 
-/// What the engine and the thread of one connection share. The state is opening, up (with endpoint
-/// and outbox), then over. The engine sends ([`push`](Self::push)), says where the peer may put
-/// ([`admit`](Self::admit)), and ends the connection: [`leave`](Self::leave) when all is on its
-/// way, or [`cut`](Self::cut) at once. The thread says that the connection is [`up`](Self::up),
-/// [tells](Self::tell) the engine what happens, and [ends](Self::end) it.
+/// State shared by the engine and the thread of one connection. The state is opening, up (with
+/// endpoint and outbox), then over. The engine sends ([`push`](Self::push)), says where the peer
+/// may put ([`admit`](Self::admit)), and ends the connection: [`leave`](Self::leave) when all is on
+/// its way, or [`cut`](Self::cut) at once. The thread reports the connection as [`up`](Self::up),
+/// [tells](Self::tell) the engine of events, and [ends](Self::end) it.
 #[derive(Debug)]
 pub(super) struct Link {
     peer: PeerId,
@@ -68,7 +68,7 @@ impl Link {
         Ok(())
     }
 
-    /// Has the peer told that it may put here.
+    /// Lets the peer put into this window; the thread tells it so.
     pub(super) fn admit(&self, window: Range<u64>) {
         *self.window.lock().unwrap_or_else(PoisonError::into_inner) = Some(window);
         if let State::Up(endpoint, _) = &*self.state() {
@@ -76,12 +76,12 @@ impl Link {
         }
     }
 
-    /// What the peer is to be told, once.
+    /// Returns the window to tell the peer, once.
     pub(super) fn take_window(&self) -> Option<Range<u64>> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Ends the connection when what was sent is on its way.
+    /// Ends the connection once its queued data are on their way.
     pub(super) fn close(&self) {
         self.ask_for(CLOSE);
     }
@@ -121,7 +121,7 @@ impl Link {
         *self.state() = State::Up(endpoint, outbox);
     }
 
-    /// What goes out, while the connection stands.
+    /// Calls `work` with the outbox, while the connection stands.
     pub(super) fn outbox<T>(&self, work: impl FnOnce(&mut Outbox) -> T) -> Option<T> {
         match &mut *self.state() {
             State::Up(_, outbox) => Some(work(outbox)),
@@ -129,7 +129,7 @@ impl Link {
         }
     }
 
-    /// The engine can use it no more: what went out and was not answered.
+    /// Ends the use by the engine; returns the outbox, with unanswered puts.
     pub(super) fn end(&self) -> Option<Outbox> {
         match std::mem::replace(&mut *self.state(), State::Over) {
             State::Up(_, outbox) => Some(outbox),

@@ -1,5 +1,5 @@
-//! The fabric over libfabric: puts are RDMA writes whose 32 bits come with them, so no processor of
-//! the receiver's is needed to place them where the hardware can do without.
+//! The fabric over libfabric: puts are RDMA writes with 32 bits of immediate data, so where the
+//! hardware can place them alone, the receiver's processor does nothing.
 
 mod conversation;
 mod domain;
@@ -42,10 +42,10 @@ use crate::token::{FabricToken, Token};
 /// Connections at a time: each has a thread, and buffers of the provider's.
 const MAX_LINKS: usize = 256;
 
-/// Events that may wait for the engine before those who bring more have to wait, too.
+/// Limit on events that wait for the engine. Beyond it, the threads that bring more have to wait.
 const MANY_EVENTS: usize = 4096;
 
-/// What the threads tell the engine.
+/// Queue of events from the threads to the engine.
 #[derive(Debug)]
 struct News {
     events: Mutex<VecDeque<Event>>,
@@ -122,7 +122,7 @@ pub(crate) struct Ofi {
     greeter: Greeter,
     devices: Arc<Devices>,
     news: Arc<News>,
-    /// Those the machine has not hung up on.
+    /// Peers that the machine has not hung up on.
     peers: BTreeMap<PeerId, Peer>,
     threads: Vec<(Arc<Link>, JoinHandle<()>)>,
     /// The id of the next that we accept.
@@ -135,7 +135,7 @@ impl Ofi {
     /// this place; with a listener, others can connect.
     ///
     /// # Errors
-    /// Why there is none, for people.
+    /// Reason for the failure, for people.
     pub(crate) fn new(
         network: Network,
         place: Place,
@@ -249,7 +249,7 @@ impl Ofi {
         }
     }
 
-    /// Whether the machine is to hear of this; keeps account of whom it knows.
+    /// Returns whether the machine has to get this event; keeps account of the peers it knows.
     fn concerns(&mut self, event: &Event) -> bool {
         let Event::Fabric(event) = event else { return true };
         let (FabricEvent::Accepted { peer: id, .. }

@@ -1,4 +1,4 @@
-//! What goes out to one peer: puts and messages that the device has, and those it has no room for
+//! Outgoing data of one peer: puts and messages that the device has, and those it has no room for
 //! yet.
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ pub(super) const fn slot(number: u32, bytes: usize) -> Buf {
     Buf { offset: number as u64 * MAX_MESSAGE_BYTES as u64, len: bytes as u32 }
 }
 
-/// Something to go out.
+/// A put or message to be sent.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// A buffer.
@@ -46,7 +46,7 @@ impl Outgoing {
     }
 }
 
-/// What the device has.
+/// An operation that the device has.
 #[derive(Clone, Copy, Debug)]
 enum Taken {
     Put(IoId),
@@ -54,7 +54,7 @@ enum Taken {
     Message(u32),
 }
 
-/// How much went out, or came in.
+/// Numbers of messages and puts, sent or received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) messages: u64,
@@ -65,12 +65,12 @@ pub(super) struct Counts {
 /// wait because it takes no more, because no slot for messages is free, or because the peer has not
 /// admitted us yet. [`push`](Self::push) adds one, [`work`](Self::work) gives the device more, and
 /// [`gone`](Self::gone) reports that the device is done with one. More than 16 MiB of waiting
-/// messages end the connection. What has no answer at the end is [`owed`](Self::owed) to the
+/// messages end the connection. Puts without an answer at the end are [`owed`](Self::owed) to the
 /// engine.
 #[derive(Debug)]
 pub(super) struct Outbox {
     endpoint: Arc<Endpoint>,
-    /// Where the peer lets us put; what is put before we know waits.
+    /// Window that the peer lets us put into; earlier puts wait for it.
     remote: Option<Remote>,
     taken: Slab<Taken>,
     /// Slots for messages that go out.
@@ -107,7 +107,7 @@ impl Outbox {
         if self.waiting.len() == 1 { self.work() } else { Ok(()) }
     }
 
-    /// Gives the device as much of what waits as it takes.
+    /// Gives the device as many waiting operations as it takes.
     ///
     /// # Errors
     /// As for `push`.
@@ -180,12 +180,12 @@ impl Outbox {
         self.taken.is_empty()
     }
 
-    /// Something waits for the device.
+    /// Returns whether operations wait for the device.
     pub(super) fn is_stuck(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// How much the device was given so far.
+    /// Returns the numbers that the device was given so far.
     pub(super) const fn sent(&self) -> Counts {
         self.sent
     }

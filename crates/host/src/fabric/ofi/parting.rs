@@ -1,10 +1,9 @@
-//! How a connection is closed, whether it was hung up on or broke; and how it is noticed that the
-//! peer does so.
+//! Closing of a connection, after a hang-up or a failure, and detection of the peer's closing.
 //!
-//! Providers do not expect to be closed with anything under way: completions that come in between
-//! make ofi_rxm follow pointers to what is gone. So first the device finishes what it was given;
-//! then we tell the peer by closing our half of the TCP connection, and wait until he does the
-//! same; then nothing moves any more, and the endpoint can be closed.
+//! Providers do not expect to be closed with anything in flight: completions that come in between
+//! make ofi_rxm follow dangling pointers. So first the device finishes its operations; then we tell
+//! the peer by closing our half of the TCP connection, and wait until the peer does the same; then
+//! nothing moves any more, and the endpoint can be closed.
 
 use std::io::{self, Read};
 use std::mem;
@@ -20,13 +19,13 @@ use super::endpoint::Happened;
 use super::introduction::{WORD_BYTES, Word};
 use super::outbox::Outbox;
 
-/// How long a peer that is dead or does not listen can delay that.
+/// Limit on the delay by a peer that is dead or does not listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The same, when the engine wants to end and nothing happens any more.
 const HASTE: Duration = Duration::from_secs(1);
 
-/// How often nothing may have happened before we believe that nothing moves.
+/// Number of looks in a row without an event after which nothing moves any more.
 const QUIET: u32 = 5;
 
 impl Conversation<'_> {
@@ -75,7 +74,7 @@ impl Conversation<'_> {
         link.tell(owed.into_iter().map(gone).collect());
     }
 
-    /// Looks what the peer says over TCP.
+    /// Reads the peer's words from the TCP connection.
     pub(super) fn look(&mut self) -> Result<(), String> {
         self.looked = Instant::now();
         while !self.deserted {
@@ -104,7 +103,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Takes in how the puts ended. For the rest, nobody listens any more.
+    /// Takes in the results of puts. All other events are dropped, as the engine has ended its use.
     fn take_completions(&mut self, outbox: &mut Outbox) {
         let mut events = Vec::new();
         for happened in self.happened.drain(..) {

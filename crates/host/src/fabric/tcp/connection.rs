@@ -22,18 +22,17 @@ use crate::fabric::seal::Seals;
 use crate::system::describe;
 use crate::token::{FabricToken, Token};
 
-/// A peer whose kernel does not answer for so long is gone, unless the machine has said otherwise:
-/// of nodes that are cut off from each other both say to the client that they are there, and only
-/// by this they notice it.
+/// Time without an answer of its kernel after which a peer is gone, unless the machine has set
+/// another. Two nodes that are cut off from each other both stay connected to the client, so only
+/// this limit lets them notice it.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// What the kernel asks for an answer while nothing is sent: how often, and at the latest after
-/// how long the first time.
+/// Interval of the kernel's keep-alive probes, and longest idle time before the first one.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_IDLE_SECONDS: u64 = 32_767;
 
-/// What may lie in the kernel, and what of that unsent. Kept small: how fast puts are answered
-/// shall tell how fast the link is. It holds a round trip of 0.3 ms at 10 Gbit/s.
+/// Limits on bytes in the kernel, and on those of them that are unsent. Small limits make the time
+/// of answers to puts reflect the speed of the link. A round trip of 0.3 ms at 10 Gbit/s fits.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 const UNSENT_BYTES: u32 = 128 << 10;
 
@@ -49,17 +48,17 @@ pub(super) struct Connection {
     life: Life,
 }
 
-/// May the peer talk on while it does not take what it is told? Of two ends one at least always
-/// listens, and so none waits for the other in a circle.
+/// Policy towards a peer that sends while it leaves our data unread. At least one of two ends
+/// always receives, so the two never wait for each other in a circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
-    /// It may: we have connected to it.
+    /// Always received from: this side dialled.
     Endless,
-    /// It may now.
+    /// Received from, so far.
     Limited,
-    /// It did, and is not listened to until it has taken some.
+    /// Left too much unread; not received from until it has taken some.
     Lost,
-    /// It did before.
+    /// `Lost` once, and received from again.
     Regained,
 }
 
@@ -71,9 +70,9 @@ enum Life {
     Open,
     /// The machine hung up.
     Closing,
-    /// That too is over.
+    /// Closed after the hang-up.
     Left,
-    /// It is over, and the machine is to be told why.
+    /// Failed; the machine is to be told the reason.
     Broken(String),
 }
 
@@ -110,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// Receives what comes next, unless the peer has to take first what it was told.
+    /// Receives again, unless the peer first has to take more of the queued data.
     pub(super) fn go_on(&mut self, driver: &mut Driver<Token>, index: usize) {
         let may_wait = self.patience != Patience::Endless && self.life == Life::Open;
         if may_wait && self.output.is_deep() {
@@ -130,12 +129,12 @@ impl Connection {
         }
     }
 
-    /// Has the peer left much unread at some time?
+    /// Returns whether the peer has left much unread at some time.
     pub(super) const fn was_held_back(&self) -> bool {
         matches!(self.patience, Patience::Lost | Patience::Regained)
     }
 
-    /// Receives what comes next.
+    /// Starts the next receive.
     pub(super) fn receive(&mut self, driver: &mut Driver<Token>, index: usize) {
         let socket = Arc::clone(&self.socket);
         let bufs = self.input.next();
@@ -144,8 +143,8 @@ impl Connection {
         self.receiving = true;
     }
 
-    /// Takes in what was received; true when more is to be received. The connection is over on an
-    /// error, which is a reason for people.
+    /// Takes in received bytes; returns true when more is to be received. An error ends the
+    /// connection; it is a reason for people.
     pub(super) fn received(
         &mut self,
         place: &Place,
@@ -166,18 +165,18 @@ impl Connection {
         }
     }
 
-    /// Are there puts among what is to be sent?
+    /// Returns whether puts are queued.
     pub(super) const fn has_puts(&self) -> bool {
         self.output.has_puts()
     }
 
-    /// Appends a frame to what is to be sent.
+    /// Appends a frame to the queue.
     pub(super) fn enqueue(&mut self, frame: Frame) -> Result<(), String> {
         self.output.enqueue(frame)
     }
 
-    /// Sends some of what is queued, if nothing is under way. What was sent at once, if any was:
-    /// then there may be more to send.
+    /// Sends queued frames, if no send is in flight. Returns the result of a send that ended at
+    /// once; then there may be more to send.
     pub(super) fn send(
         &mut self,
         place: &Place,
@@ -226,7 +225,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection at once: what is in the driver completes soon.
+    /// Ends the connection at once; operations in the driver complete soon.
     pub(super) fn break_off(&mut self, reason: String) {
         match self.life {
             Life::Open => self.life = Life::Broken(reason),
@@ -309,7 +308,7 @@ fn set_unsent_limit(stream: &TcpStream) -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Why a connection is over, for people.
+/// Returns the reason for the end of a connection, for people.
 pub(super) fn why(errno: Errno) -> String {
     match errno {
         Errno::TIMEDOUT => "it does not answer any more".into(),
@@ -324,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a socket: how long it waits for what it has sent, and for anything at all.
+    /// Returns the timeouts of a socket: for unanswered data, and of idleness before probes.
     fn borne(stream: &TcpStream) -> (u32, Duration) {
         let sent = sockopt::tcp_user_timeout(stream);
         let idle = sockopt::tcp_keepidle(stream);

@@ -1,4 +1,5 @@
-//! What is received on a connection: frames cut out of the stream, puts straight into their place.
+//! Receiving on a connection: frames are cut out of the stream, and puts go straight to their
+//! places.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,17 +20,17 @@ const SMALL_BYTES: u32 = 8 << 10;
 pub(super) struct Input {
     /// For headers and messages.
     room: Buf,
-    /// Of messages.
+    /// Seal of messages.
     seal: Option<Seal>,
-    /// Of puts.
+    /// Seal of puts.
     slices: Option<SliceSeal>,
     /// Where in the arena the peer may put.
     window: Range<u64>,
     /// Bytes at the front of `room` that begin a frame which is not complete.
     kept: u32,
-    /// A put of which only a part has arrived: what is left of it. Nothing is kept then.
+    /// The missing rest of a put of which a part has arrived. Nothing is kept then.
     put: Option<Put>,
-    /// A put that has arrived, sealed: what opens it comes next.
+    /// A sealed put that has arrived; its tag comes next.
     sealed: Option<Header>,
 }
 
@@ -37,7 +38,7 @@ pub(super) struct Input {
 struct Put {
     rest: Buf,
     header: Header,
-    /// It is a small one, and so may be what follows.
+    /// Small, so more small ones may follow.
     small: bool,
 }
 
@@ -55,8 +56,8 @@ impl Input {
         self.window = window;
     }
 
-    /// Where to receive what comes next: the rest of a put and the header after it, or whatever
-    /// fits into the room.
+    /// Returns the buffers for the next receive: the rest of a put and the header after it, or
+    /// whatever fits into the room.
     pub(super) fn next(&self) -> [Buf; 2] {
         match self.put {
             // Moving a few small puts out of the room is cheaper than a receive for each.
@@ -71,14 +72,13 @@ impl Input {
         }
     }
 
-    /// Nothing of what still comes is wanted. True when the driver may be receiving into the
-    /// arena.
+    /// Drops all further input. Returns true when the driver may be receiving into the arena.
     pub(super) fn abandon(&mut self) -> bool {
         self.kept = 0;
         self.put.take().is_some()
     }
 
-    /// Takes in bytes received into what `next` told.
+    /// Takes in bytes received into the buffers of `next`.
     pub(super) fn take_in(
         &mut self,
         place: &Place,

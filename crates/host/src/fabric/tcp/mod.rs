@@ -27,7 +27,7 @@ use crate::system::describe;
 use crate::token::{FabricToken, Token};
 use slab::Slab;
 
-/// The buffer of a connection for what it receives besides puts: a message at least.
+/// Size of a connection's buffer for all input besides puts: a message at least.
 const ROOM_BYTES: u32 = 16 << 10;
 
 /// All TCP connections of an engine, as a [`Fabric`]: those being dialed or greeted, and those that
@@ -36,14 +36,14 @@ const ROOM_BYTES: u32 = 16 << 10;
 /// together with them pass through a small buffer.
 ///
 /// A connection has at most one receive and one send in the driver, so that all are served in turn.
-/// Nothing is received from who has connected and does not take what it is told.
-/// Its life: open; then *leaving* (the machine hung up: the rest is sent, what comes is thrown
-/// away) or *broken* (told to the machine when nothing is in the driver any more).
+/// An accepted peer that leaves its messages unread is not received from. Life of a connection:
+/// open; then *leaving* (the machine hung up: the rest is sent, and input is dropped) or *broken*
+/// (reported to the machine when nothing is in the driver any more).
 pub(crate) struct Tcp {
     place: Place,
     greeter: Greeter,
     connections: Slab<Connection>,
-    /// Those the machine knows. `None`: still dialling.
+    /// Peers that the machine knows. `None`: still dialling.
     peers: BTreeMap<PeerId, Option<usize>>,
     /// The id of the next that we accept.
     next_accepted: u32,
@@ -204,7 +204,8 @@ impl Tcp {
         self.remove_ended(index);
     }
 
-    /// Sends what waits on connections. One may be here twice, and be over by now.
+    /// Sends queued frames of connections. An index may occur twice, and its connection may be over
+    /// by now.
     fn send(&mut self, driver: &mut Driver<Token>, indices: Vec<usize>) {
         for &index in &indices {
             let Some(connection) = self.connections.get_mut(index) else { continue };

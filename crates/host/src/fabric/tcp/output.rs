@@ -1,4 +1,4 @@
-//! What is to be sent on a connection: frames gathered into messages to the kernel.
+//! Sending on a connection: frames are gathered into messages to the kernel.
 
 use std::collections::VecDeque;
 
@@ -19,8 +19,8 @@ const FULL_FRAMES: usize = 500;
 /// Messages a peer may leave unread before it is hung up on.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 
-/// With so much of that from whoever has connected to us nothing more is received, until half of it
-/// is sent.
+/// Limit on queued messages of an accepted peer. Above it nothing more is received from the peer,
+/// until half of them is sent.
 const HELD_BACK_BYTES: usize = 64 << 10;
 
 /// A message in the queue, besides its bytes.
@@ -40,7 +40,7 @@ pub(super) struct Output {
     /// For puts.
     slices: Option<SliceSeal>,
     queue: VecDeque<Frame>,
-    /// What messages in the queue take, and how many puts there are.
+    /// Bytes of messages in the queue, and the number of puts.
     queued_bytes: usize,
     queued_puts: usize,
     /// The puts being sent.
@@ -61,12 +61,12 @@ impl Output {
         self.slices.is_some()
     }
 
-    /// Does the peer leave so much unread that it had better say nothing more?
+    /// Returns whether the peer leaves so much unread that nothing more should be received from it.
     pub(super) const fn is_deep(&self) -> bool {
         self.queued_bytes > HELD_BACK_BYTES
     }
 
-    /// Has it taken enough of that to go on?
+    /// Returns whether the peer has taken enough to be received from again.
     pub(super) const fn is_shallow(&self) -> bool {
         self.queued_bytes <= HELD_BACK_BYTES / 2
     }

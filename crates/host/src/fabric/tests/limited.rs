@@ -1,4 +1,4 @@
-//! Who has the key of one array alone.
+//! Clients with the key of one array alone.
 
 use super::strangers::{goes_on, greets, message, says_in_vain, says_with};
 use super::*;
@@ -16,7 +16,7 @@ fn hello(array: Option<[u8; 16]>) -> Hello {
     Hello { kind: Kind::Tcp, keyed: true, encrypt: false, array, blob: Vec::new() }
 }
 
-/// The array to which who is accepted next is limited.
+/// Returns the array to which the next accepted peer is limited.
 fn limit(side: &mut Side) -> Option<[u8; 16]> {
     match fabric_event(Some(side.event())) {
         FabricEvent::Accepted { limit, .. } => limit,
@@ -52,7 +52,7 @@ fn the_key_of_an_array_of_another_cluster_gets_nobody_in() {
     goes_on(side);
 }
 
-/// Passes a connection on, having changed what whoever dials says first.
+/// Passes a connection on, with a change to the first bytes of the dialling side.
 fn meddling(node: String, change: fn(&mut Vec<u8>)) -> String {
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = middle.local_addr().unwrap().to_string();

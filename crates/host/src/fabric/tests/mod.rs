@@ -1,4 +1,4 @@
-//! What every fabric owes, on every driver. A new one adds a line to the `suite!`s at the end.
+//! Duties of every fabric, on every driver. A new one adds a line to the `suite!`s at the end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ const MIB: u64 = 1 << 20;
 /// Each side sends from the front of its arena and receives behind it.
 const INBOX: u64 = 16 * MIB;
 
-/// What a suite runs on.
+/// Variant that a suite runs on.
 #[derive(Clone, Copy)]
 struct Make {
     /// As users name it.
@@ -206,7 +206,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(&mut next).flatten().take(len).collect()
 }
 
-/// What a stranger says when this side dials it, and what becomes of that.
+/// Dials a stranger that sends `say`, and returns the reason for the end.
 fn dial_stranger(make: Make, say: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -242,7 +242,7 @@ fn raw(side: &Side, kind: Kind) -> TcpStream {
     stream
 }
 
-/// The accepted peer, which is what this side hears of next.
+/// Returns the accepted peer, which has to be the next event of this side.
 fn accepted(side: &mut Side) -> PeerId {
     let peer = match fabric_event(Some(side.event())) {
         FabricEvent::Accepted { peer, .. } => peer,
@@ -260,7 +260,7 @@ fn lost(event: Event) -> (PeerId, String) {
     }
 }
 
-/// What only frames over TCP can do wrong.
+/// Errors that only frames over TCP can have.
 mod tcp {
     use super::*;
 

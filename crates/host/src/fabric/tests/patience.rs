@@ -1,4 +1,4 @@
-//! Who does not take what it is told.
+//! Peers that leave their messages unread.
 
 use std::io::ErrorKind;
 
@@ -10,7 +10,7 @@ const QUESTION_BYTES: usize = 1000;
 /// More than lies in the kernel, with those of its buffers that these tests set.
 const MUCH: usize = 2 << 20;
 
-/// A connection from outside with little room for what comes.
+/// Connects from outside, with a small receive buffer.
 fn narrow(side: &mut Side) -> (TcpStream, PeerId) {
     let stream = raw(side, Kind::Tcp);
     rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 32 << 10).unwrap();
@@ -28,7 +28,7 @@ fn answer() -> Vec<u8> {
     vec![b'!'; MAX_MESSAGE_BYTES]
 }
 
-/// How much of something could be done at once.
+/// Returns the amount that could be done at once.
 fn at_once(done: std::io::Result<usize>) -> usize {
     match done {
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,

@@ -1,11 +1,11 @@
-//! What can be seen of slices on their way.
+//! Visibility of slices on their way.
 
 use super::*;
 
 const KEYED: Make = Make { keyed: true, ..PLAIN };
 const ENCRYPTED: Make = Make { encrypts: true, ..KEYED };
 
-/// Passes a connection on, and keeps what whoever dialled says.
+/// Passes a connection on, and keeps the bytes of the dialling side.
 fn tapped(address: &str) -> (String, std::thread::JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Who does not have the cluster key, or says nothing, or says what he has recorded.
+//! Peers without the cluster key, silent ones, and those that replay recordings.
 
 use super::*;
 use crate::fabric::greet::{Greeted, Says, connect};
@@ -14,7 +14,7 @@ pub(super) fn says_with(key: Option<Key>) -> Says {
     Says::new(Network { kind: Kind::Tcp, key, encrypt: false }, Vec::new())
 }
 
-/// Somebody with this key connects, while the side goes on.
+/// Connects with this key, while the side goes on.
 fn greeted(side: &mut Side, key: Option<u8>) -> Result<Greeted, String> {
     greets(side, says(key))
 }
@@ -42,7 +42,7 @@ fn friend(side: &mut Side) -> (Greeted, PeerId) {
     (greeted, peer)
 }
 
-/// Nobody was accepted meanwhile, and somebody with the key still is.
+/// Asserts that no stranger was accepted, and that a peer with the key still is.
 pub(super) fn goes_on(mut side: Side) {
     assert_eq!(side.events.len(), 0, "{:?}", side.events);
     let (friend, peer) = friend(&mut side);

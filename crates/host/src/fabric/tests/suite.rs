@@ -27,7 +27,7 @@ macro_rules! tests {
     )*};
 }
 
-/// The tests in which everybody takes leave.
+/// Tests in which all sides close properly.
 macro_rules! suite {
     ($($(#[$attribute:meta])? $name:ident: $make:expr;)*) => {
         tests! { $($(#[$attribute])? $name: $make, [
@@ -140,7 +140,7 @@ impl Side {
 
 const SLOTS: u32 = 16;
 
-/// How far the puts of one side have come.
+/// Progress of one side's puts.
 #[derive(Default)]
 struct Progress {
     started: u32,
@@ -150,7 +150,7 @@ struct Progress {
     free: Vec<u32>,
     /// Slots of which one of answer and arrival is there.
     half_free: BTreeSet<u32>,
-    /// What is in the sender's slots: the number of the put.
+    /// Content of the sender's slots: the number of the put.
     sent: BTreeMap<IoId, u32>,
 }
 
@@ -252,7 +252,7 @@ fn a_put_beside_the_window_ends_the_connection(make: Make) {
     ends_the_connection(make, INBOX - 1);
 }
 
-/// What a put of 4096 bytes to there does.
+/// Asserts that a put of 4096 bytes to this place ends the connection.
 fn ends_the_connection(make: Make, to: u64) {
     let ((mut a, to_b), (mut b, to_a)) = make.pair();
     let from = Buf { offset: 0, len: 4096 };

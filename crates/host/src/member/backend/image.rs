@@ -1,6 +1,6 @@
-//! Images of other kinds, read by the crate `imago`. What an image names besides itself is opened
+//! Images of other kinds, read by the crate `imago`. Other files that an image names are opened
 //! only for VMDK, whose data lie in files beside the descriptor, and only there: an image may come
-//! from a guest, which may not have others of the host's files read.
+//! from a guest, which must not read other files of the host.
 
 use std::fmt;
 use std::fs::File;
@@ -101,7 +101,7 @@ fn regular(path: &Path) -> io::Result<File> {
 
 const SPARSE: &str = "its data are sparse, or compressed, and only flat ones are read here";
 
-/// Tells whether a descriptor names files in which only what was written has a place.
+/// Returns whether a descriptor names sparse extents, in which only written data take space.
 fn has_sparse_extents(file: &File) -> io::Result<bool> {
     const MOST_BYTES: u64 = 2 << 20;
     let mut text = vec![0; file.metadata()?.len().min(MOST_BYTES) as usize];

@@ -1,4 +1,4 @@
-//! Which kind of image a file is, by how it begins.
+//! Recognition of the kind of an image by its first bytes.
 
 use std::fmt;
 use std::fs::File;
@@ -13,7 +13,7 @@ pub(in crate::member) enum Kind {
     Qcow2,
     /// VMware's: a descriptor of files beside it (VMware's "Virtual Disk Format 5.0").
     Vmdk,
-    /// The same in one file, or a part of it, in which only what was written has a place.
+    /// VMDK in one file, or a part of it, in which only written data take space.
     SparseVmdk,
 }
 

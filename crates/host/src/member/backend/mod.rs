@@ -1,5 +1,5 @@
-//! Members whose bytes no file holds as they are: disks at NBD servers, and disk images of other
-//! kinds. They are only read; what is to be changed of one is changed in an overlay.
+//! Members whose bytes are in no file as they are: disks at NBD servers, and disk images of other
+//! kinds. Such members are only read; changes go to an overlay.
 
 #[cfg(feature = "images")]
 mod image;
@@ -22,10 +22,10 @@ pub(crate) use self::uri::is_nbd;
 
 /// Where the bytes of such a member come from.
 pub(crate) trait Backend: std::fmt::Debug + Send + Sync {
-    /// Fills `bytes` from a byte of the member on. May wait for another machine.
+    /// Fills `bytes` from a byte of the member on. The read may have to wait for another machine.
     ///
     /// # Errors
-    /// When they cannot be had.
+    /// When the bytes cannot be read.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -73,7 +73,7 @@ pub(super) fn image(kind: Kind, path: &Path, _: &File) -> Result<Disk, OpenError
     Err(OpenError::new(path, reason, by_nbd(path)))
 }
 
-/// How whatever QEMU reads becomes a member.
+/// Returns the advice to serve other images by QEMU as NBD.
 fn by_nbd(path: &Path) -> String {
     format!(
         "serve it, `qemu-nbd --read-only --persistent --socket=/tmp/disk.sock {}`, and name \

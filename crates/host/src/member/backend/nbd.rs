@@ -17,11 +17,11 @@ use crate::nbd_proto::{
 };
 use crate::system::describe;
 
-/// How long a server may take for an answer.
+/// Limit on waiting for an answer of a server.
 const ANSWER: Duration = Duration::from_secs(20);
-/// What is asked for at once.
+/// Longest request.
 const REQUEST_BYTES: usize = 2 << 20;
-/// What a server says of an export is short.
+/// Longest reply accepted about an export.
 const MAX_REPLY_BYTES: u32 = 64 << 10;
 /// A server may ask that requests are multiples of more than a sector; not of more than this.
 const MAX_BLOCK_BYTES: u32 = 64 << 10;
@@ -35,7 +35,7 @@ pub(super) struct Disk {
     connection: Mutex<Option<Connection>>,
 }
 
-/// What a server says of a disk.
+/// Description of a disk by its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Export {
     bytes: u64,
@@ -176,8 +176,7 @@ impl Connection {
         Ok((Self { stream, cookie: 0 }, found))
     }
 
-    /// Reads; the inner error is what the server says of these bytes, after which the connection
-    /// goes on.
+    /// Reads. The inner error is the server's for these bytes, after which the connection goes on.
     fn read(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<Option<io::Error>> {
         self.cookie += 1;
         let mut request = REQUEST_MAGIC.to_be_bytes().to_vec();
@@ -223,7 +222,7 @@ impl Export {
     }
 }
 
-/// Why a server does not let an export be used.
+/// Returns the reason for which a server refuses an export.
 fn refused(kind: u32, data: &[u8]) -> io::Error {
     let reason = match kind {
         reply::ERR_UNKNOWN => "the server has no export of that name",
@@ -282,7 +281,7 @@ impl Stream {
         Ok(bytes)
     }
 
-    /// What a server answers to an option: the kind, and what belongs to it.
+    /// Reads a server's reply to an option: the kind and its data.
     fn option_reply(&mut self) -> io::Result<(u32, Vec<u8>)> {
         let head: [u8; 20] = self.array()?;
         let mut fields = Reader(&head);

@@ -24,7 +24,7 @@ pub(super) enum Server {
     Unix(PathBuf),
 }
 
-/// Is this the name of a disk at an NBD server, rather than of a file?
+/// Returns whether this names a disk at an NBD server, rather than a file.
 pub(crate) fn is_nbd(name: &Path) -> bool {
     const SCHEMES: [&str; 4] = ["nbd://", "nbd+unix://", "nbds://", "nbds+unix://"];
     name.to_str().is_some_and(|name| SCHEMES.iter().any(|scheme| name.starts_with(scheme)))

@@ -35,8 +35,9 @@ impl Drop for Mapping {
 /// Where the file is that [`maps_a_file`] maps.
 const MAPPED: &str = "BRAID_TEST_MAPPED";
 
-/// Mapped by a process of its own, as programs do: the end of a mapping waits for what is written
-/// back, and until then no thread of that process gets memory, one that serves the file neither.
+/// Maps the file in a process of its own, as programs do: the end of a mapping waits for dirty
+/// pages to be written back, and until then no thread of that process gets memory, which would stop
+/// a serving thread as well.
 #[test]
 fn the_file_can_be_mapped() {
     let Some(mut mounted) = mounted(MIB, false) else { return };

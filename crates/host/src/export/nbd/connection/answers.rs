@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// Puts what a read brought into the reply.
+    /// Puts the data of a read into the reply.
     fn answer_read(&mut self, index: usize, request: &Request, last: bool) {
         let job = &mut self.jobs[index];
         if self.session.structured() {
@@ -99,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// Sends what there is to send, unless a send is in flight.
+    /// Sends pending replies, unless a send is in flight.
     pub(in super::super) fn flush(&mut self, core: &mut Core) {
         if self.sending || self.broken {
             return;
@@ -163,7 +163,7 @@ impl Connection {
     }
 }
 
-/// The protocol's error for ours, and what it means.
+/// Returns the protocol's error for ours, and its meaning.
 fn describe(error: RequestError) -> (NbdError, String) {
     let number = match error {
         RequestError::OutOfRange | RequestError::Malformed => NbdError::Invalid,

@@ -1,4 +1,4 @@
-//! What a client asks for: its commands become requests, for as long as it may have more of them.
+//! Commands of a client. Each becomes requests as long as the client may have more in flight.
 
 use braid_array::{Buf, Op, Request};
 

@@ -1,4 +1,4 @@
-//! Commands: what may be asked once options are agreed upon.
+//! Commands, which follow the negotiation of options.
 
 use super::Session;
 use crate::export::nbd::devices::Device;
@@ -11,7 +11,7 @@ pub(in crate::export::nbd) struct Command {
     pub(in crate::export::nbd) kind: Kind,
 }
 
-/// What to do. Ranges are in the array; they are inside the device, aligned and not empty.
+/// Kind of a command. Ranges are in the array; they are inside the device, aligned and not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::export::nbd) enum Kind {
     Read {

@@ -1,9 +1,9 @@
-//! A conversation with whatever bytes there are.
+//! A conversation with arbitrary bytes.
 
 use super::{Command, Device, Devices, Kind, Session, Step};
 
-/// Feeds arbitrary bytes to a conversation, in pieces whose sizes follow from the bytes, and holds
-/// it to what it promises. For fuzzing.
+/// Feeds arbitrary bytes to a conversation, in pieces whose sizes follow from the bytes, and checks
+/// its guarantees. When a guarantee is broken.
 ///
 /// # Panics
 /// When a promise is broken.
