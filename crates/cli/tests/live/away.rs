@@ -6,7 +6,7 @@ use crate::support::{Lab, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// An array over the first three nodes, and what is written to it first.
+/// Serves an array over the first three nodes. Returns its first content.
 fn serve(lab: &Lab, nodes: &[Node], options: &str) -> Vec<u8> {
     let all = members(&nodes[..3], "");
     lab.ok(&format!("create x -l 5 -n 3 --size 4M{all}"), &[]);

@@ -1,4 +1,4 @@
-//! An array that only a person may start: whoever asks for it hears the same.
+//! An array that only an administrator may start: every request for it gets the same answer.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Arrays that stopped in the middle of a reshape, beyond what one of them alone is asked.
+//! Arrays that stopped in the middle of a reshape, in cases with more than one of them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -134,8 +134,8 @@ fn schedules_build_every_cell() {
     }
 }
 
-/// The JSON is of one stripe: each of its data chunks comes from the client, nodes send what they
-/// can make of what came before, each parity's node ends with all its terms, and the loads are the
+/// Checks the JSON of one stripe. Data chunks come from the client, nodes send only sums of chunks
+/// received before, the node of each parity ends with all its terms, and the loads match the
 /// counts.
 fn builds(lab: &Lab, words: &str) {
     let map = layout(lab, words);

@@ -52,7 +52,7 @@ fn serve(listener: TcpListener, tls: Option<Arc<ServerConfig>>, says: &[Says]) -
     heard
 }
 
-/// One connection, from the greeting to its end: all that the client said.
+/// Serves one connection, from the greeting to its end. Returns the lines of the client.
 fn session(stream: impl Read + Write, says: Says) -> String {
     let mut stream = BufReader::new(stream);
     let mut said = String::new();

@@ -32,7 +32,7 @@ fn own(server: &Child) -> u64 {
     kib(server, "smaps_rollup", "Anonymous:")
 }
 
-/// Waits until an array that nobody uses has no more than it should.
+/// Waits until an idle array has no more memory than it may have.
 fn becomes_small(server: &Child) {
     until("memory given back", || own(server) <= OWN_KIB);
     let resident = kib(server, "smaps_rollup", "Rss:");

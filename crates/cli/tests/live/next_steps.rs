@@ -7,7 +7,7 @@ use std::process::Output;
 
 use crate::support::Lab;
 
-/// The command at the end of what was said: after `next: `, after the last `; ` or after `: `.
+/// Returns the command at the end of the output: after `next: `, after the last `; ` or after `: `.
 fn command_in(said: &str) -> Option<String> {
     let line = said.lines().rev().find(|line| line.contains("braid"))?;
     let line = line.strip_prefix("braid: ").unwrap_or(line);
@@ -42,7 +42,7 @@ fn wipe(member: &Path) {
     file.write_all_at(&[0; 4096], 4096).unwrap();
 }
 
-/// A state of members and files: what is typed there, and whether what is printed then starts it.
+/// A state of members and files, for typing the command printed about it.
 struct Case {
     what: &'static str,
     make: fn(&Lab) -> Vec<PathBuf>,

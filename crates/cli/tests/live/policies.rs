@@ -159,7 +159,7 @@ fn a_change_that_is_cut_off_is_finished_by_the_same_words() {
     }
 }
 
-/// As after a cut between the superblocks, each time: the first volume is told alone.
+/// Simulates a cut between the superblocks: only the first volume has the change.
 #[test]
 fn a_change_that_reached_one_superblock_goes_on_and_not_back() {
     let lab = Lab::new();
@@ -194,8 +194,8 @@ fn a_change_that_reached_one_superblock_goes_on_and_not_back() {
     drop(nodes);
 }
 
-/// Two who want the same epoch are not both granted it, and whoever has a volume open already is
-/// not granted any.
+/// Checks that of two clients for one epoch only one is granted it, and that no epoch is granted
+/// while a volume is open.
 #[test]
 fn an_epoch_is_granted_to_one_client() {
     let lab = Lab::new();

@@ -90,7 +90,7 @@ fn a_degraded_array_within_an_array_shows() {
     assert!(refused.contains("nothing to compare with"), "{refused}");
 }
 
-/// Forced, what no parity vouches for cannot be read before a resync finds that both agree.
+/// Checks that after a forced failure the data in doubt cannot be read before the resync has ended.
 #[test]
 fn a_member_is_not_failed_within_a_resync_without_force() {
     let lab = Lab::new();

@@ -95,7 +95,7 @@ fn a_check_that_cannot_read_everything_fails_and_says_where() {
     assert!(lab.ok_text("status home", &[]).contains("16 sectors at array offset 32768 could not"));
 }
 
-/// The reason is there, and what is advised is taken.
+/// Checks that the reason is shown, and that the advised command works.
 #[test]
 fn a_resync_that_could_not_read_is_held_up_until_it_is_resumed() {
     let lab = Lab::new();

@@ -61,7 +61,7 @@ fn ask_all(lab: &Lab, what: &str, members: &[PathBuf]) {
     assert!(served > 0, "{what}: no command served it");
 }
 
-/// An array whose process ended in the middle of writing; with a journal if one is named.
+/// Makes an array whose process is killed in the middle of writes; with a journal if one is named.
 fn cut(lab: &Lab, shape: &str, count: usize, journal: &[PathBuf]) -> Vec<PathBuf> {
     let members = lab.members("m", count, 16);
     lab.ok(&format!("create x {shape} --raid-devices {count} --assume-clean"), &members);

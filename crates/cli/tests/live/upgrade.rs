@@ -106,7 +106,7 @@ impl User {
     }
 }
 
-/// The same with a file.
+/// Uses a file like an export, until told to stop.
 fn use_file(file: &File, go_on: &AtomicBool, done: &AtomicUsize) {
     let content = noise(1 << 20);
     while go_on.load(Ordering::Relaxed) {

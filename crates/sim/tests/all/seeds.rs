@@ -44,8 +44,8 @@ fn a_flush_that_fails_says_nothing_of_what_was_answered_meanwhile() {
     passes(461);
 }
 
-/// All nodes die and forget what was answered, and the client that takes the array over loses them
-/// before it serves. The one after it finds them as that one has recorded them.
+/// All nodes die and forget answered writes, and the client that takes the array over loses them
+/// before it serves. The next client finds the state as that client recorded it.
 #[test]
 fn a_flush_says_what_a_client_found_gone_that_never_served() {
     passes(7792);

@@ -47,7 +47,7 @@ fn missing(needed: &str) -> bool {
     if needed.starts_with('/') { !Path::new(needed).exists() } else { !found(needed) }
 }
 
-/// A scene as bash plays it, and what it is to print.
+/// A scene as a bash script, with the expected output.
 struct Script {
     text: String,
     printed: Vec<String>,

@@ -1,11 +1,11 @@
-//! The pages that tell people what to type, and what stands on them. Unit tests of the parsers of
-//! `braid` and `braid-bench` include this file, too.
+//! The pages that tell people what to type, and their lines. Unit tests of the parsers of `braid`
+//! and `braid-bench` include this file, too.
 #![allow(dead_code, reason = "each of them uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lines of a page that are typed one after the other, and what they print.
+/// Lines of a page that are typed one after the other, and their output.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// `README.md`, `docs/start.md`; the help of commands is on `docs/commands.md`.
@@ -116,7 +116,7 @@ fn blocks_of(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// One where something is typed.
+/// Returns the block, if anything in it is typed.
 fn block(page: &str, heading: &str, code: &[&str]) -> Option<Block> {
     let lines = if page == "docs/commands.md" { examples(code) } else { lines(code) };
     let block = Block { page: page.to_owned(), heading: heading.to_owned(), lines };
@@ -124,7 +124,7 @@ fn block(page: &str, heading: &str, code: &[&str]) -> Option<Block> {
     (!is_empty).then_some(block)
 }
 
-/// With a `$` in front of what is typed the rest is printed; otherwise all is typed.
+/// Reads lines. If some begin with `$`, the others are output; otherwise all are typed.
 fn lines(code: &[&str]) -> Vec<Line> {
     let prompted = code.iter().any(|line| line.starts_with("$ "));
     let mut lines: Vec<Line> = Vec::new();

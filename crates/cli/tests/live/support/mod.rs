@@ -97,7 +97,7 @@ impl Lab {
         self.braid_at(&program())
     }
 
-    /// The same where the program lies elsewhere.
+    /// Returns a command for the program at this path.
     pub(crate) fn braid_at(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("BRAID_RUN_DIR", self.path("run")).current_dir(self.dir.path());
@@ -110,7 +110,7 @@ impl Lab {
         self.braid().args(words.split_whitespace()).args(paths).output().expect("braid runs")
     }
 
-    /// Runs it; it must succeed. Returns what it printed.
+    /// Runs a command, which must succeed. Returns its output.
     pub(crate) fn ok(&self, words: &str, paths: &[PathBuf]) -> Vec<u8> {
         let output = self.run(words, paths);
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -64,7 +64,7 @@ fn taking_over(lines: &str) -> String {
     format!("#!/bin/sh\n{says}\n{lines}\n")
 }
 
-/// The same, which is there once.
+/// Returns a script that runs once, and deletes itself.
 fn gone_once_tried() -> String {
     let program = program().display().to_string();
     format!("#!/bin/sh\nrm \"$0\" && exec {program} \"$@\"\n")

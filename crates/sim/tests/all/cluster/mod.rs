@@ -1,5 +1,5 @@
-//! Arrays over nodes: a seed is the same run each time, faults are noticed; and what travels, and
-//! what a check finds.
+//! Arrays over nodes: equal seeds give equal runs, mutations are detected; amounts of traffic, and
+//! findings of checks.
 
 use braid_array::Role;
 use braid_array::events::ArrayEvent;

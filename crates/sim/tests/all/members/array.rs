@@ -17,9 +17,9 @@ const MAX_STEPS: u64 = 2_000_000;
 const SECTOR: u64 = 512;
 const SLOT_SECTORS: u64 = SLOT_BYTES / SECTOR;
 
-/// An array of a lane, as a test uses it: it writes known content and remembers what each sector
-/// has to hold, gives commands and waits for their answers, and keeps the events. Time goes on only
-/// inside its calls ([`step`](Self::step), [`until`](Self::until), [`pass`](Self::pass)).
+/// An array of a lane, for a test: writes known content and remembers the content of each sector,
+/// gives commands and waits for their answers, and keeps the events. Time advances only inside its
+/// calls ([`step`](Self::step), [`until`](Self::until), [`pass`](Self::pass)).
 pub(crate) struct Array<L> {
     /// Lane that runs it.
     pub(crate) lane: L,
@@ -55,14 +55,14 @@ impl<L: Lane> Array<L> {
         array
     }
 
-    /// Starts it from what lies on the members.
+    /// Starts the array from its members.
     pub(crate) fn assemble(&mut self) {
         self.events.clear();
         self.lane.assemble(false);
         self.hear();
     }
 
-    /// Starts it from what lies on the members, to be read alone.
+    /// Starts the array from its members, read-only.
     pub(crate) fn assemble_read_only(&mut self) {
         self.events.clear();
         self.lane.assemble(true);
@@ -346,7 +346,7 @@ impl<L: Lane> Array<L> {
         disk.put(DATA_SECTOR + at, &bytes);
     }
 
-    /// Sectors from the first of what a mismatch may be told of on.
+    /// Returns the number of sectors within which a mismatch at its first sector is reported.
     pub(crate) fn reach(&mut self) -> u64 {
         if self.code.copies() {
             return SLOT_SECTORS;

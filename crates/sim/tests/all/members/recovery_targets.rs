@@ -167,8 +167,8 @@ fn who_follows_a_node_that_was_failed_goes_on_when_it_dies_with_the_client() {
     }
 }
 
-/// An array in the middle of a rebuild of a node that was added, and where data that is rebuilt
-/// already was made wrong on that node: whoever copies it again makes it right.
+/// Starts the rebuild of an added node, and corrupts data on it that are already rebuilt: a
+/// repeated copy corrects them.
 fn half_rebuilt(code: Code) -> (Array<Nodes>, u64) {
     let mut array = without(code);
     array.limit(128 << 10);

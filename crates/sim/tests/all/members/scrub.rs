@@ -26,7 +26,7 @@ crate::members::over_both_lanes! {
     what_is_read_only_is_not_scrubbed
 }
 
-/// The sector in whose block a byte flips: not one at an edge of anything.
+/// The sector in whose block a byte flips: at no edge of anything.
 const AT: u64 = 171;
 
 fn written<L: Lane>(code: Code) -> Array<L> {

@@ -1,4 +1,4 @@
-//! An array over the nodes of a [`World`], written by a scripted client, and what it must hold.
+//! An array over the nodes of a [`World`], written by a scripted client, with its expected content.
 
 use braid_array::Role;
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub(super) struct Array {
     pub(super) peers: Vec<PeerId>,
     pub(super) rings: Vec<u64>,
     pub(super) pipeline: Pipeline,
-    /// By stripe, then data index: what the blocks must hold.
+    /// Expected content of the blocks, by stripe and data index.
     model: Vec<Vec<Vec<u8>>>,
     generations: Vec<Generation>,
 }
@@ -195,7 +195,7 @@ impl Array {
         self.write_some(set, &set.touched.clone());
     }
 
-    /// The same when only these blocks get other content: the others are put as they are.
+    /// Writes new content to these blocks only: the others are put with their old content.
     pub(super) fn write_some(&mut self, set: &Set, new: &Touched) {
         let range = set.offset as usize..(set.offset + set.len) as usize;
         let stripe = set.stripe.0 as usize;
@@ -308,12 +308,12 @@ impl Array {
         assert!(self.world.all_idle());
     }
 
-    /// Every member holds what a direct encoding of the model says.
+    /// Checks that every member holds a direct encoding of the model.
     pub(super) fn verify(&self) {
         self.verify_without(Roles::NONE);
     }
 
-    /// The same, of all but these.
+    /// Checks all members except these.
     pub(super) fn verify_without(&self, missing: Roles) {
         let Params { nodes, stripes, .. } = *self.pipeline.params();
         for stripe in 0..stripes {
@@ -337,7 +337,7 @@ impl Array {
         }
     }
 
-    /// Rows of a stripe on which a member does not hold what it should.
+    /// Returns the rows of a stripe on which a member holds wrong content.
     pub(super) fn wrong_rows(&self, stripe: u64, node: Role) -> Vec<u16> {
         let Params { family, nodes, .. } = *self.pipeline.params();
         let code = family.code(nodes, stripe).expect("a code");

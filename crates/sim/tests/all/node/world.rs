@@ -1,5 +1,5 @@
-//! Nodes in the simulator's world, and a client that a test plays: it connects as often as it
-//! wants, says anything, puts anything anywhere, and keeps what it hears.
+//! Nodes in the simulator's world, and a client played by a test: it opens any number of
+//! connections, sends any message, puts anywhere, and keeps the messages to it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use braid_sim::fault::FaultProfile;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
 
-/// Where the client's connections have what is put there, and behind that what they put.
+/// Memory of the client for incoming puts; the data of outgoing puts come behind it.
 const LANDING_BYTES: u64 = 1 << 16;
 /// The name of the client's end of each of its connections.
 const PEER: PeerId = PeerId(0);
@@ -67,10 +67,10 @@ struct Dialed {
 /// Events of a client's connection.
 type Events = Arc<Mutex<Vec<(PeerId, Event)>>>;
 
-/// Nodes, by number, and the client. [`dial`](Self::dial) names a connection; then the client
-/// [sends](Self::send) and [puts](Self::put), [`step`](Self::step) lets one thing happen and
-/// [`run`](Self::run) all that is under way, and what the client has heard by then is in `heard`,
-/// `placed` and `lost`.
+/// Nodes, by number, and the client. [`dial`](Self::dial) opens a connection; then the client
+/// [sends](Self::send) and [puts](Self::put). [`step`](Self::step) handles one event,
+/// [`run`](Self::run) all pending ones. Messages to the client are in `heard`, puts in `placed`,
+/// and ended connections in `lost`.
 pub(crate) struct World {
     world: braid_sim::cluster::world::World,
     sites: Vec<Site>,
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Breaks what connects two nodes.
+    /// Breaks the connections between two nodes.
     pub(crate) fn break_link(&mut self, a: usize, b: usize) {
         self.world.disconnect(self.sites[a].process, self.sites[b].process);
     }
@@ -273,14 +273,14 @@ impl World {
         }
     }
 
-    /// One thing happens. False when nothing is under way.
+    /// Handles one event. Returns false when none is pending.
     pub(crate) fn step(&mut self) -> bool {
         let moved = !self.world.quiet() && self.world.step();
         self.pull();
         moved
     }
 
-    /// Takes in what has come out of nodes and client.
+    /// Collects the outputs of nodes and client.
     fn pull(&mut self) {
         for (process, action) in std::mem::take(&mut self.world.outputs) {
             let site = self.sites.iter_mut().find(|site| site.process == process);
