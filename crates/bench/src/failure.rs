@@ -10,7 +10,7 @@ use braid_array::refusal::{Next, Refusal};
 pub struct Failure {
     /// Thing that could not be measured, or tool that could not be used.
     pub object: String,
-    /// Why, and what to do.
+    /// Reason and next step.
     pub why: Refusal,
     /// Extent of the failure.
     pub ends: Ends,

@@ -48,7 +48,7 @@ impl<'a> Runner<'a> {
         Self { folder, room, bar }
     }
 
-    /// Runs them all. Whatever happens, what was found is in the folder.
+    /// Runs all comparisons. Results are in the folder even after a failure.
     pub fn run(&self, all: &[Box<dyn Comparison>], resume: bool) -> Result<(), Failure> {
         for comparison in all {
             self.folder.begin(comparison.name(), &comparison.options(), resume)?;

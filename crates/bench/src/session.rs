@@ -66,8 +66,7 @@ pub struct Reported {
     pub json: String,
 }
 
-/// Measures, and writes the report. It is written also when the run ends early; what it says then
-/// comes with the failure.
+/// Measures, and writes the report, also when the run ends early.
 pub fn run(ask: Ask) -> Result<Reported, Failure> {
     leftovers::take_away_of_the_dead();
     ask.members.iter().try_for_each(|path| check_member(path, ask.force))?;

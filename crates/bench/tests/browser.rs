@@ -132,7 +132,7 @@ fn plots_are_painted(screenshot: &Path, seen: &Seen) {
     }
 }
 
-/// What a browser makes of the page; a first look says how high it is, a second takes a picture.
+/// Opens the page in a browser. A first load measures its height, a second takes a screenshot.
 fn open(browser: &str, folder: &Path, page: &str, width: u32) -> Seen {
     let quoted = page.replace('&', "&amp;").replace('"', "&quot;");
     let frame = |height: u32| {

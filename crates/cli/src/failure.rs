@@ -1,5 +1,4 @@
-//! Why a command did not do what was asked, in the one form in which it is said:
-//! `braid: OPERATION OBJECT: REASON; NEXT STEP`.
+//! Failure of a command, in the one form of messages: `braid: OPERATION OBJECT: REASON; NEXT STEP`.
 
 use std::fmt;
 
@@ -7,23 +6,23 @@ use braid_array::refusal::{Next, Refusal};
 
 use crate::invocation::next_step;
 
-/// What ends a command early.
+/// Reason for ending a command early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// To be said in one line on stderr.
     Said(Box<Said>),
-    /// The exit status says it all. With 0: whoever reads our output has seen enough.
+    /// Exit status only, without a message. With 0: the reader of the output has closed it.
     Silent(u8),
 }
 
-/// What is said of a failure.
+/// Content of a failure's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The command, mostly.
     operation: String,
-    /// What it was done to.
+    /// Object of the command.
     object: String,
-    /// Why it was not, and what to do.
+    /// Reason and next step.
     why: Refusal,
     /// The exit status.
     code: u8,
@@ -45,14 +44,14 @@ impl Failure {
         Self::explained(operation, object, Refusal::new(reason.to_string(), next))
     }
 
-    /// As [`Failure::refused`] with a reason that knows the next step already.
+    /// Refuses with a reason that includes the next step, like [`Failure::refused`].
     pub fn explained(operation: &str, object: impl fmt::Display, why: impl Into<Refusal>) -> Self {
         let operation = operation.to_owned();
         let object = object.to_string();
         Self::Said(Box::new(Said { operation, object, why: why.into(), code: Self::REFUSED }))
     }
 
-    /// Why, without what to do.
+    /// Returns the reason without the next step.
     pub(crate) fn reason(&self) -> &str {
         match self {
             Self::Said(said) => &said.why.reason,
@@ -70,7 +69,7 @@ impl Failure {
         Self::refused(operation, object, reason, next).with_code(Self::USAGE)
     }
 
-    /// The same with another exit status.
+    /// Replaces the exit status.
     #[must_use]
     pub fn with_code(self, code: u8) -> Self {
         match self {
@@ -79,7 +78,7 @@ impl Failure {
         }
     }
 
-    /// The same with another next step.
+    /// Replaces the next step.
     #[must_use]
     pub(crate) fn map_next(self, other: impl FnOnce(Next) -> Next) -> Self {
         match self {
@@ -91,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// Why, without what was to be done.
+    /// Returns the reason and next step, without operation and object.
     pub(crate) fn into_refusal(self) -> Refusal {
         match self {
             Self::Said(said) => said.why,
@@ -117,8 +116,8 @@ impl fmt::Display for Said {
     }
 }
 
-/// Names come from superblocks and command lines: what is no printable character is shown escaped,
-/// so that one error stays one line and moves no cursor.
+/// Escapes control characters: names come from superblocks and command lines, and an error must
+/// stay one line and move no cursor.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

@@ -8,7 +8,7 @@ pub(crate) fn next_step(next: &Next) -> String {
     next_step_with(next, "")
 }
 
-/// The same with these options of the command, each with a space in front.
+/// Returns the next step with these options of the command, each with a space in front.
 pub(crate) fn next_step_with(next: &Next, options: &str) -> String {
     match (&*next.advice, next.invocation.as_deref()) {
         (advice, None) => advice.to_owned(),
@@ -56,7 +56,7 @@ fn spelled(invocation: &Invocation, more: &str) -> String {
     }
 }
 
-/// How to assemble, each option with a space in front.
+/// Returns the options of an assembly, each with a space in front.
 fn flags(options: Options) -> String {
     let flags =
         [(options.read_only, " --readonly"), (options.run, " --run"), (options.force, " --force")];

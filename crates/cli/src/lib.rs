@@ -1,5 +1,5 @@
-//! The command `braid`: parses, validates, calls, prints. What is public is what `braid-bench` has
-//! in common with it: how errors are said, sizes and members typed, arrays over nodes opened.
+//! The command `braid`: parses, validates, calls, prints. Public items are shared with
+//! `braid-bench`: messages of errors, parsing of sizes and members, opening of arrays over nodes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ pub use args::{MemberArg, NodeArg, Size, WriteSchedule, parse_as, parse_size};
 pub use cmd::{Typed, beside_this, completions, fabric, family, man_pages, open_nodes};
 pub use failure::{Failure, system_error};
 
-/// Does what the command line asks of `braid`.
+/// Runs `braid` with the arguments of this process.
 #[must_use]
 pub fn braid() -> ExitCode {
     // Before anything is opened that was handed over.

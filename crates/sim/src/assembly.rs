@@ -1,4 +1,4 @@
-//! From what lies on the devices to a machine: decoding, deciding, starting.
+//! From the content of devices to a machine: decoding, deciding, starting.
 
 use braid_array::Array;
 use braid_array::array::Scratch;
@@ -12,7 +12,7 @@ use crate::subject::Attached;
 const STRIP_BYTES: u64 = 64 << 10;
 const PAGES_BYTES: u64 = 128 << 10;
 
-/// How to start.
+/// Options of a start.
 #[derive(Clone, Copy, Debug)]
 pub struct How<'a> {
     /// Devices that are not there.
@@ -25,7 +25,7 @@ pub struct How<'a> {
     pub block_bytes: u32,
 }
 
-/// Why there is no array.
+/// Reason for refusing a start.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     /// For people.
@@ -35,7 +35,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// One that force does not help against.
+    /// Creates a refusal that force does not overcome.
     pub fn flat(reason: &str) -> Self {
         Self { reason: reason.to_owned(), could_force: false }
     }
@@ -53,7 +53,7 @@ pub fn scratch(config: &Config, offset: u64, rng: &mut Rng) -> Scratch {
     Scratch { offset, bytes: bytes.min(Array::scratch_bytes(config)) }
 }
 
-/// What lies on a device.
+/// Reads the metadata of a device.
 pub fn candidate(disks: &[Disk], device: usize) -> Candidate {
     let disk = &disks[device];
     let mut read = |sector: u64, len: u32| {
@@ -69,8 +69,8 @@ pub fn set_uuid(disks: &[Disk], device: usize) -> [u8; 16] {
     candidate(disks, device).superblock.map(|superblock| superblock.set_uuid).unwrap_or_default()
 }
 
-/// Decides who is in the array with this id, from what lies on the devices: the configuration, and
-/// the device of each member.
+/// Decides which devices are members of the array with this id. Returns the configuration, and the
+/// device of each member.
 pub fn assemble(
     disks: &[Disk],
     set_uuid: [u8; 16],
@@ -112,7 +112,7 @@ pub fn configure(candidates: Vec<Candidate>, how: How<'_>) -> Result<(Config, At
     }
 }
 
-/// Whatever lies on the devices can be looked at and decided upon.
+/// Reads and judges the metadata of the devices: neither may panic, whatever the devices hold.
 pub fn examine(disks: &[Disk]) {
     let candidates = (0..disks.len()).map(|device| candidate(disks, device)).collect();
     let _ = decide(candidates, Options::default());

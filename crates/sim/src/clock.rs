@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use braid_array::Instant;
 
-/// The time, and what is due later.
+/// The time, and the scheduled events.
 #[derive(Debug)]
 pub struct Clock<T> {
     now: Instant,
@@ -25,7 +25,7 @@ impl<T: Ord> Clock<T> {
         self.now
     }
 
-    /// Have `what` due in so many nanoseconds.
+    /// Schedules `what` after this number of nanoseconds.
     pub fn schedule(&mut self, nanos: u64, what: T) {
         self.sequence += 1;
         self.due.push(Reverse((Instant(self.now.0 + nanos), self.sequence, what)));

@@ -24,7 +24,7 @@ const MAX_DEV: usize = 64;
 /// Contents of a device that has never been part of the array.
 const STALE: u8 = 0xa5;
 
-/// A device that is not part of the array yet, full of what must not be read.
+/// Returns a device outside the array, filled with bytes that must not be read.
 pub fn fresh_disk(scenario: &Scenario) -> Disk {
     let data_sectors = scenario.data_sectors.iter().copied().max().unwrap_or(0);
     let mut disk = Disk::new(scenario.device_sectors(data_sectors));

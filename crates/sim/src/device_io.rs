@@ -18,7 +18,7 @@ pub const fn bytes_of(buf: Buf) -> Range<usize> {
 /// Carries an I/O out. `mark` is the cache's mark when a flush was issued.
 ///
 /// # Errors
-/// What the device answers.
+/// Returns the error of the device.
 pub fn perform(
     disk: &mut Disk,
     op: IoOp,
@@ -71,7 +71,8 @@ pub fn perform(
     }
 }
 
-/// Whoever issued an I/O is gone, or the power: any part of what it writes arrives. Where that is.
+/// Interrupts an I/O by the death of its issuer or a loss of power: any part of its write arrives.
+/// Returns the range of the write.
 pub fn interrupt(disk: &mut Disk, op: IoOp, arena: &[u8], rng: &mut Rng) -> Option<(u64, u64)> {
     match op {
         IoOp::Write { sector, buf, .. } => {
@@ -86,7 +87,7 @@ pub fn interrupt(disk: &mut Disk, op: IoOp, arena: &[u8], rng: &mut Rng) -> Opti
     }
 }
 
-/// What is wrong with asking for this at all.
+/// Returns the reason why an I/O is invalid.
 pub fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
     let (sector, sectors) = match op {
         IoOp::Read { sector, buf } | IoOp::Write { sector, buf, .. } => {

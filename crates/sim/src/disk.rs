@@ -1,9 +1,9 @@
 //! A member device: an image and the writes in its volatile cache.
 //!
-//! Reads see everything written. A flush makes what was answered before it durable, a FUA write is
-//! durable when answered. At a power cut every sector that was cached goes back to any of the
-//! contents it had since it was last durable, and of a write in flight any subset of the sectors
-//! arrives. A sector is written whole or not at all, as disks promise.
+//! Reads return everything written. A flush makes earlier answered writes durable, a FUA write is
+//! durable when answered. At a power cut every cached sector goes back to any of its contents since
+//! it was last durable; of a write in flight any subset of the sectors arrives. A sector is written
+//! whole or not at all, as disks promise.
 
 use braid_array::{IoError, IoErrorKind, SECTOR_BYTES};
 
@@ -14,8 +14,8 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Cached bytes beyond which the device writes its cache back by itself.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// One simulated device: what it holds, what of that a power cut may take back, and what is broken
-/// of it. The executor decides when an I/O happens; nothing here takes time.
+/// A simulated device: its content, the part that a power cut may take back, and its faults. The
+/// executor decides when an I/O happens; nothing here takes time.
 #[derive(Clone, Debug)]
 pub struct Disk {
     image: Vec<u8>,
@@ -33,9 +33,9 @@ pub struct Disk {
     blind: bool,
     /// Answers nothing.
     hung: bool,
-    /// Has no room for what is written.
+    /// Full: writes fail for lack of space.
     full: bool,
-    /// Says that it has written, and has not.
+    /// Answers writes without storing them.
     forgetful: bool,
 }
 
@@ -47,7 +47,7 @@ struct Cached {
     old_at: Option<usize>,
 }
 
-/// How a device's cache fares in a power cut.
+/// Fate of a device's cache in a power cut.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     KeepAll,
@@ -86,7 +86,7 @@ impl Disk {
         &self.image
     }
 
-    /// The same, to be changed before it is in use.
+    /// Returns the content, to be changed before the device is in use.
     pub fn image_mut(&mut self) -> &mut [u8] {
         &mut self.image
     }
@@ -112,12 +112,12 @@ impl Disk {
         self.gone = gone;
     }
 
-    /// Does not answer.
+    /// Returns whether the device is gone.
     pub const fn gone(&self) -> bool {
         self.gone
     }
 
-    /// Has sectors that fail.
+    /// Returns whether some sectors fail.
     pub fn damaged(&self) -> bool {
         self.blind || !self.unreadable.is_empty() || !self.unwritable.is_empty()
     }
@@ -137,17 +137,17 @@ impl Disk {
         self.hung
     }
 
-    /// Has no room for what is written, or has again.
+    /// Makes the device full, or ends that.
     pub const fn set_full(&mut self, full: bool) {
         self.full = full;
     }
 
-    /// From now on all writes are lost, and nobody is told.
+    /// Makes the device lose all later writes silently.
     pub const fn go_forgetful(&mut self) {
         self.forgetful = true;
     }
 
-    /// Nothing can be read.
+    /// Returns whether nothing can be read.
     pub const fn blind(&self) -> bool {
         self.blind
     }
@@ -157,7 +157,7 @@ impl Disk {
         self.unreadable.push(sector);
     }
 
-    /// What could not be read can be, but for sectors that cannot be written either.
+    /// Makes unreadable sectors readable again, except unwritable ones.
     pub fn read_again(&mut self) {
         self.unreadable.retain(|sector| self.unwritable.contains(sector));
         self.blind = false;
@@ -182,10 +182,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Can this range be written?
+    /// Checks that this range can be written.
     ///
     /// # Errors
-    /// Gone, or a sector of the range cannot be written.
+    /// Returns an error if the device is gone or full, or a sector of the range cannot be written.
     pub fn writable(&self, sector: u64, sectors: u64) -> Result<(), IoError> {
         self.reachable(sector, sectors as usize * SECTOR)?;
         if self.unwritable.iter().any(|bad| (sector..sector + sectors).contains(bad)) {
@@ -260,7 +260,7 @@ impl Disk {
         }
     }
 
-    /// Of what is up to the mark only this part is durable.
+    /// Makes only this part durable, of the writes up to the mark.
     pub fn flush_only(&mut self, mark: u64, part: std::ops::Range<u64>) {
         let count = usize::try_from(mark.saturating_sub(self.first)).unwrap_or(0);
         let entries = self.cached.iter_mut().take(count);
@@ -272,7 +272,7 @@ impl Disk {
         self.cached.iter().filter(|c| c.old_at.is_some()).map(|c| (c.sector, c.sectors))
     }
 
-    /// The power goes off and comes back: what remains is durable.
+    /// Cuts the power: the content that remains is durable.
     pub fn power_cut(&mut self, rng: &mut Rng) {
         let cut = match rng.below(6) {
             0 => Cut::KeepAll,

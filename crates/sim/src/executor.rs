@@ -17,10 +17,10 @@ use crate::rng::Rng;
 use crate::subject::{self, Attached};
 use crate::trace::Trace;
 
-/// What lies where memory was given back.
+/// Content of memory that was given back.
 const GIVEN_BACK: u8 = 0xdc;
 
-/// What comes out of the machine for the world to see to.
+/// Output of the machine, for the world.
 #[derive(Debug)]
 pub enum Output {
     /// `Complete`, `Reply` or `Notify`.
@@ -49,12 +49,12 @@ struct Flight {
     abandoned: bool,
 }
 
-/// One machine on its disks, with the arena and what is in flight on each device.
+/// One machine on its disks, with the arena and the operations in flight on each device.
 ///
-/// Order of calls: [`new`](Self::new), [`drain`](Self::drain) for what the machine wants at once;
+/// Order of calls: [`new`](Self::new), [`drain`](Self::drain) for the first actions of the machine;
 /// then [`step`](Self::step) until nothing is due. Between steps [`handle`](Self::handle) gives the
-/// machine a command; who submits to it directly calls `drain` then. What comes out for the world
-/// is in `outputs`. After a [`power_cut`](Self::power_cut) only the disks are of use.
+/// machine a command; a caller that submits to the machine directly calls `drain` then. Output for
+/// the world is in `outputs`. After a [`power_cut`](Self::power_cut) only the disks are of use.
 #[derive(Debug)]
 pub struct Executor<M> {
     /// The machine.
@@ -63,22 +63,22 @@ pub struct Executor<M> {
     pub disks: Vec<Disk>,
     /// The buffers.
     pub arena: Vec<u8>,
-    /// What came out.
+    /// Output of the machine.
     pub outputs: Vec<Output>,
-    /// The machine must not write.
+    /// Set if the machine must not write.
     pub read_only: bool,
     /// Events handled.
     pub steps: u64,
-    /// Which device each member is.
+    /// Device of each member.
     attached: Attached,
     clock: Clock<Due>,
     flights: Slab<Flight>,
-    /// Due, on devices that answer nothing.
+    /// Operations due on hung devices.
     stalled: Vec<usize>,
     computes: Slab<(IoId, Compute)>,
     rng: Rng,
     profile: FaultProfile,
-    /// When memory that the machine does not use is given back, if it has used some.
+    /// Time of giving unused memory back, if the machine has used some.
     cool_at: Option<Instant>,
 }
 
@@ -134,22 +134,22 @@ impl<M: Machine> Executor<M> {
         &mut self.arena[device_io::bytes_of(buf)]
     }
 
-    /// Is the device a member now?
+    /// Returns whether the device is a member now.
     pub fn is_attached(&self, device: usize) -> bool {
         self.attached.contains(&Some(device))
     }
 
-    /// Nothing is in flight here that anybody waits for.
+    /// Returns whether no operation is in flight, except abandoned ones.
     pub fn quiet(&self) -> bool {
         self.flights.iter().all(|(_, flight)| flight.abandoned) && self.computes.is_empty()
     }
 
-    /// Is anything in flight on a device?
+    /// Returns whether an operation is in flight on a device.
     pub fn busy(&self, device: usize) -> bool {
         self.flights.iter().any(|(_, flight)| flight.device == device)
     }
 
-    /// May something that nobody waits for still read or write this?
+    /// Returns whether an abandoned operation may still read or write this buffer.
     pub fn lent(&self, buf: Buf) -> bool {
         self.flights.iter().any(|(_, flight)| match flight.op {
             IoOp::Read { buf: used, .. } | IoOp::Write { buf: used, .. } => {
@@ -179,7 +179,7 @@ impl<M: Machine> Executor<M> {
         }
     }
 
-    /// Carries out what the machine wants done now.
+    /// Carries out the pending actions of the machine.
     pub fn drain(&mut self, trace: &mut Trace) {
         while let Some(action) = self.machine.poll() {
             self.cool_at =
@@ -207,7 +207,7 @@ impl<M: Machine> Executor<M> {
         }
     }
 
-    /// Hands the machine an event, and carries out what follows.
+    /// Hands the machine an event, and carries out the resulting actions.
     pub fn handle(&mut self, event: Event, trace: &mut Trace) {
         self.steps += 1;
         self.machine.handle(self.clock.now(), event);
@@ -249,8 +249,8 @@ impl<M: Machine> Executor<M> {
         }
     }
 
-    /// Gives back what an idle machine does not use, as an executor may. What was zeroes stays
-    /// zeroes; all else that somebody still means would be missed.
+    /// Gives unused memory of an idle machine back, as an executor may. Zeroes stay zeroes; other
+    /// bytes are overwritten, so that a later use of them is detected.
     fn cool(&mut self, trace: &mut Trace) {
         let idle = self.machine.idle() && self.flights.is_empty() && self.computes.is_empty();
         let again = self.now().plus_millis(self.profile.cooling_millis);
@@ -357,8 +357,8 @@ impl<M: Machine> Executor<M> {
         (io, Ok(outcome))
     }
 
-    /// The power goes off: writes in flight arrive in part, caches lose what they lose. Returns the
-    /// device ranges whose contents hung in the balance, for each device.
+    /// Cuts the power: writes in flight arrive in part, caches lose a part. Returns for each device
+    /// the ranges whose content was undecided.
     pub fn power_cut(&mut self) -> Vec<Vec<(u64, u64)>> {
         let mut pending: Vec<Vec<_>> = self.disks.iter().map(|d| d.pending().collect()).collect();
         for disk in &mut self.disks {

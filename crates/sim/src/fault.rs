@@ -1,9 +1,9 @@
-//! What the pretend world may do to machines in a run: how long anything takes, what executors and
-//! devices may legally do differently, and the one thing that it does wrong on purpose.
+//! Behaviour of the simulated world in a run: durations, legal differences of executors and
+//! devices, and one deliberate fault.
 
 use crate::rng::Rng;
 
-/// How devices, network and executors behave in a run. Drawn with the scenario; a test may change
+/// Behaviour of devices, network and executors in a run. Drawn with the scenario; a test may change
 /// it at any moment.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultProfile {
@@ -13,7 +13,7 @@ pub struct FaultProfile {
     pub net_nanos: u64,
     /// Longest ordinary time of a computation; 0: done at once.
     pub compute_nanos: u64,
-    /// So many in a thousand of all of these take a hundred times longer.
+    /// Number of these in a thousand that take a hundred times longer.
     pub slow_permille: u64,
     /// A write's bytes must not change between issue and answer; checked when set.
     pub check_stable: bool,
@@ -21,14 +21,14 @@ pub struct FaultProfile {
     pub discard_zeroes: bool,
     /// Smallest I/O that devices take.
     pub block_bytes: u32,
-    /// How long memory is left with a machine that does not use it.
+    /// Time after which unused memory of a machine is taken back.
     pub cooling_millis: u64,
     /// A deliberate fault of the world, which the checks have to notice.
     pub mutation: Option<Mutation>,
 }
 
 impl FaultProfile {
-    /// Nothing is slow and nothing goes wrong.
+    /// No delays and no faults.
     pub const CALM: Self = Self {
         disk_nanos: 100_000,
         net_nanos: 20_000,
@@ -41,14 +41,14 @@ impl FaultProfile {
         mutation: None,
     };
 
-    /// How long something takes whose longest ordinary time this is.
+    /// Draws a duration from the longest ordinary one.
     pub fn delay(&self, longest: u64, rng: &mut Rng) -> u64 {
         let nanos = 1 + rng.below(longest);
         if rng.below(1000) < self.slow_permille { nanos * 100 } else { nanos }
     }
 }
 
-/// What the world may do wrong on purpose, to show that it would be noticed.
+/// Deliberate faults of the world. Tests show that each of them is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// Flushes are answered but not done.
@@ -65,35 +65,35 @@ pub enum Mutation {
     ShortSum,
     /// One put in a hundred is announced but not done.
     LosePut,
-    /// What nodes note is answered but not kept.
+    /// Notes of nodes are answered but not kept.
     DropNote,
     /// Ranges that are to read as zeroes stay as they are.
     DropZeroes,
-    /// All that is compared is the same.
+    /// Comparisons find no difference.
     SeeNoDifference,
     /// All digests are zeroes.
     ZeroDigests,
-    /// Clients that take over have nothing stored of what was left.
+    /// Clients that take over resolve no leftovers.
     ForgetLeft,
-    /// Puts land where their receiver has hung up already.
+    /// Puts land although their receiver has hung up.
     LandLate,
     /// Clients are not told of nodes that they cannot reach.
     ForgetAbsent,
-    /// Records are not durable when that is told.
+    /// Records are not durable when they are reported durable.
     LateRecords,
-    /// What is stored in its place is not durable when records of it are trimmed.
+    /// Data in place are not durable when records of them are trimmed.
     EarlyTrim,
-    /// What records hold is not stored when they are replayed.
+    /// Contents of records are not stored in a replay.
     LoseReplay,
-    /// The contents of any record are said to be there.
+    /// The contents of every record are claimed to be present.
     BelieveRecords,
-    /// Nobody records a whole stripe, though an older record may be replayed over it.
+    /// Whole stripes are not recorded, though an older record may be replayed over them.
     UnrecordedOver,
     /// Flushes that a client asks for are answered at once.
     EarlyFlush,
     /// Witnesses keep no views but the first.
     ForgetViews,
-    /// Clients are told that they may use what they were refused.
+    /// Clients are told that they may use refused memory.
     PretendGrant,
 }
 
@@ -101,7 +101,7 @@ pub enum Mutation {
 type Named = &'static [(Mutation, &'static str)];
 
 impl Mutation {
-    /// Those of local arrays.
+    /// Mutations of local arrays.
     pub const LOCAL: Named = &[
         (Self::DropFlush, "drop-flush"),
         (Self::IgnoreFua, "ignore-fua"),
@@ -110,7 +110,7 @@ impl Mutation {
         (Self::Misdirect, "misdirect"),
     ];
 
-    /// Those of arrays over nodes.
+    /// Mutations of arrays over nodes.
     pub const OVER_NODES: Named = &[
         (Self::DropFlush, "drop-flush"),
         (Self::IgnoreFua, "ignore-fua"),
@@ -139,7 +139,7 @@ impl Mutation {
         all.iter().find(|(_, known)| *known == name).map(|(mutation, _)| *mutation)
     }
 
-    /// Does it show only where power is lost and journals make up for that?
+    /// Returns whether the mutation shows only where power is lost and journals make up for that.
     pub const fn is_of_journals(self) -> bool {
         self.is_of_whole_stripes()
             || matches!(
@@ -148,7 +148,7 @@ impl Mutation {
             )
     }
 
-    /// Does it show only where whole stripes are not recorded?
+    /// Returns whether the mutation shows only where whole stripes are not recorded.
     pub const fn is_of_whole_stripes(self) -> bool {
         matches!(self, Self::UnrecordedOver | Self::EarlyFlush)
     }

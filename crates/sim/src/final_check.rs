@@ -17,7 +17,7 @@ use crate::troubles;
 use crate::workload::Workload;
 use crate::world::World;
 
-/// Stops the array. What its devices hold then needs no cache.
+/// Stops the array. After the stop, the devices need no cache.
 pub fn stop(world: &mut World<impl Subject>) -> Result<Vec<Disk>, Failure> {
     ask(world, Command::Stop)?.map_err(|reason| Failure(format!("stop refused: {reason}")))?;
     if world.in_flight() > 0 {
@@ -64,7 +64,7 @@ pub fn make_right(world: &mut World<impl Subject>) -> Result<(), Failure> {
     read_all(world)
 }
 
-/// Nothing new happens, and background work comes to its end.
+/// Ends all troubles, and lets background work finish.
 fn end_troubles(world: &mut World<impl Subject>) -> Result<(), Failure> {
     world.note(&[70], || "NO MORE TROUBLES".to_owned());
     for device in 0..world.exec.disks.len() {
@@ -79,7 +79,7 @@ fn end_troubles(world: &mut World<impl Subject>) -> Result<(), Failure> {
     run_until_idle(world)
 }
 
-/// A check that says it is complete has read everything, and rewritten what it could not.
+/// Checks that a complete check has read everything, and rewritten unreadable sectors.
 fn check_over_faults(world: &mut World<impl Subject>) -> Result<(), Failure> {
     world.parts.devices[0].sync_finished = None;
     if ask(world, Command::Scrub { repair: false })?.is_err() {
@@ -109,8 +109,8 @@ fn check_over_faults(world: &mut World<impl Subject>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Is there something that a strip can be compared with? A raid10 may not use the last rows of some
-/// members, and have one copy left of others.
+/// Returns whether a strip can be compared with another one. A raid10 may not use the last rows of
+/// some members, and thus have a single copy of others.
 fn has_others(world: &World<impl Subject>, status: &Status, strip: Strip) -> bool {
     let part = &world.parts.devices[0];
     if part.scenario.has_parity() {
@@ -184,8 +184,8 @@ fn device_is_bad(world: &World<impl Subject>, member: MemberId) -> bool {
     device.is_none_or(|disk| disk.gone() || disk.damaged())
 }
 
-/// Fails what does not work and takes off what failed. Sectors that cannot be read are left: a
-/// member whose role nobody else could take over is repaired first, and so is what a resync left.
+/// Fails broken members and removes failed ones. Unreadable sectors stay. A member without a
+/// substitute for its role is repaired first, and so are ranges left by a resync.
 fn heal_devices(world: &mut World<impl Subject>) -> Result<(), Failure> {
     let status = world.exec.machine.status();
     if unsound(world, &status) || status.unsynced_sectors > 0 {

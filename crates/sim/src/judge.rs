@@ -1,5 +1,5 @@
-//! The judge of an array: it stamps what is written, knows the requests that are in flight, and
-//! compares what is read with what may be there.
+//! The judge of an array: stamps the written data, knows the requests in flight, and compares read
+//! data with the allowed contents.
 
 use std::collections::BTreeMap;
 
@@ -11,48 +11,48 @@ use crate::report::Failure;
 use crate::stamp::{self, Serial, ZEROES};
 use crate::workload::Kind;
 
-/// A request that is not submitted yet; its buffer holds what is to be written.
+/// A request that is not submitted yet. Its buffer holds the data to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
-    /// What to hand to the machine.
+    /// The request for the machine.
     pub request: Request,
-    /// What the write is stamped with.
+    /// Serial in the stamp of the write.
     pub serial: Serial,
-    /// What it does.
+    /// Kind of the request.
     pub kind: Kind,
-    /// To which sectors.
+    /// Sectors of the request.
     pub range: Range,
 }
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
-    /// As it was submitted.
+    /// The request, as submitted.
     pub request: Request,
-    /// What it does.
+    /// Kind of the request.
     pub kind: Kind,
-    /// To which sectors.
+    /// Sectors of the request.
     pub range: Range,
-    /// When it was submitted, which no other request was.
+    /// Time of its submission, unique among all requests.
     pub moment: LogicalTime,
     serial: Serial,
-    /// What is read stays there: all copies were equal when it was submitted.
+    /// Set if all copies were equal when it was submitted: the content read stays.
     equal: bool,
 }
 
-/// What one array may hold, and the requests in flight of all its clients.
+/// Allowed contents of one array, and the requests in flight of all its clients.
 ///
 /// Order of calls: [`client_begins`](Self::client_begins); for each request [`draft`](Self::draft),
 /// and, when the machine has taken it, [`submitted`](Self::submitted). When the machine answers,
-/// [`answered`](Self::answered) gives the request back, and the caller says whether it may fail;
-/// then [`conclude`](Self::conclude) judges it. [`client_ends`](Self::client_ends) when a client
-/// answers nothing more: what it was writing may land until it is [decided](Oracle::decided), when
-/// the next client serves. The `oracle` is told when memories are lost, by a
-/// [power cut](Oracle::power_cut) or [since a moment](Oracle::lose_before).
+/// [`answered`](Self::answered) returns the request, and the caller decides whether it may fail;
+/// then [`conclude`](Self::conclude) judges it. [`client_ends`](Self::client_ends) ends a client
+/// that answers nothing more: its unanswered writes may land until they are
+/// [decided](Oracle::decided), when the next client serves. The `oracle` is told when memories are
+/// lost, by a [power cut](Oracle::power_cut) or [since a moment](Oracle::lose_before).
 /// [`content`](Self::content) judges bytes found anywhere else.
 #[derive(Debug)]
 pub struct Judge {
-    /// What every sector may hold.
+    /// Allowed contents of every sector.
     pub oracle: Oracle,
     clients: BTreeMap<usize, Client>,
 }
@@ -84,7 +84,7 @@ impl Judge {
         self.clients.insert(client, Client { slots: vec![None; depth], slot_bytes });
     }
 
-    /// A client answers nothing more. What it was writing may land until all is decided.
+    /// Ends a client. Its unanswered writes may land until their fate is decided.
     pub fn client_ends(&mut self, client: usize) {
         let slots = self.clients.remove(&client).map(|client| client.slots);
         for flight in slots.into_iter().flatten().flatten() {
@@ -104,18 +104,18 @@ impl Judge {
         self.clients.get(&client).into_iter().flat_map(|client| client.slots.iter().flatten())
     }
 
-    /// How many requests a client has in flight.
+    /// Returns the number of the client's requests in flight.
     pub fn in_flight(&self, client: usize) -> usize {
         self.flights(client).count()
     }
 
-    /// Is a request of the client in flight to any of these sectors?
+    /// Returns whether a request of the client is in flight to any of these sectors.
     pub fn touches(&self, client: usize, range: Range) -> bool {
         self.flights(client).any(|flight| flight.range.overlaps(range))
     }
 
-    /// A request of a client, if it may submit another one; what is to be written is put into its
-    /// buffer.
+    /// Drafts a request of a client, if it may submit another one. The data to be written are put
+    /// into its buffer.
     pub fn draft(
         &mut self,
         client: usize,
@@ -213,7 +213,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Judges what was found from this sector on, by whatever means.
+    /// Judges the content from this sector on, however it was read.
     pub fn content(
         &mut self,
         sector: u64,
@@ -237,18 +237,18 @@ impl Judge {
     }
 }
 
-/// What was read.
+/// Data that was read.
 #[derive(Clone, Copy)]
 pub struct Read<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Nothing may change it, where copies were equal.
+    /// Set if the content must not change, where copies were equal.
     pub stays: bool,
     /// Sectors of which nothing is promised.
     pub excused: &'a dyn Fn(u64) -> bool,
 }
 
-/// Nothing is excused.
+/// Excuses no sector.
 pub const fn nothing(_sector: u64) -> bool {
     false
 }

@@ -1,12 +1,12 @@
-//! The pretend world: the machine of `braid-array` on seeded disks that delay, reorder, fail and
-//! lose power, and a judge who knows what each sector may hold.
+//! The simulated world: the machine of `braid-array` on seeded disks that delay, reorder, fail and
+//! lose power, and a judge that knows the allowed content of each sector.
 //!
 //! A seed draws an array, its troubles ([`scenario`]) and how devices behave ([`fault`]). Requests
 //! and troubles come ([`workload`], [`troubles`]), the power is cut, and what is left is assembled
-//! ([`assembly`]). In the end everything comes right and every sector is compared
-//! ([`final_check`]). What is read is judged by the [`judge`], here and over nodes. The same seed
-//! is the same run, event by event. [`nested`] has arrays of arrays in the same world, and
-//! [`cluster`] does the like for arrays over nodes.
+//! ([`assembly`]). In the end all troubles are mended and every sector is compared
+//! ([`final_check`]). Reads are judged by the [`judge`], here and over nodes. The same seed is the
+//! same run, event by event. [`nested`] has arrays of arrays in the same world, and [`cluster`]
+//! does the like for arrays over nodes.
 #![forbid(unsafe_code)]
 
 pub mod assembly;

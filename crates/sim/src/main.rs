@@ -19,7 +19,7 @@ const USAGE: &str = "usage: braid-sim [SEED] [--seeds N] [--start S] [--jobs J] 
   --cluster    seeds of arrays over nodes
   --mutate M   have the executor do something wrong, to see that it is noticed";
 
-/// What can be done wrong, one world in a line.
+/// Returns the names of the mutations, one line for each world.
 fn mutations() -> String {
     let names = |all: &[(Mutation, &'static str)]| {
         let names: Vec<&str> = all.iter().map(|(_, name)| *name).collect();

@@ -1,8 +1,7 @@
-//! Arrays whose members are arrays: what a seed of them is about, how they come into being, and how
-//! they are started again.
+//! Arrays whose members are arrays: their scenario, creation and start.
 //!
-//! No more is broken of an array within than it survives, and the power is cut only while no write
-//! hole can open in one: it might take metadata of the array above, which nobody would make new.
+//! An inner array never loses more than it survives. The power is cut only while no write hole can
+//! open in one: the hole could hit metadata of the outer array, which nothing rebuilds.
 
 use std::fmt;
 
@@ -31,12 +30,12 @@ const DATA_SECTORS: u64 = 512;
 /// Sectors of an array within that are left for metadata behind the data.
 const SLACK_SECTORS: u64 = 64;
 
-/// One seed's arrays.
+/// The arrays of a seed.
 #[derive(Clone, Debug)]
 pub struct Nest {
-    /// The one above; what it says of troubles is for all.
+    /// The outer array; its troubles apply to all.
     pub outer: Scenario,
-    /// Each of those within.
+    /// The inner arrays.
     pub inner: Scenario,
 }
 
@@ -130,7 +129,7 @@ impl Subject for Stack {
     }
 }
 
-/// What the array above has written to an array within.
+/// Reads the metadata that the outer array has written to an inner array.
 fn look(
     number: u16,
     config: &Config,
@@ -203,7 +202,7 @@ impl Driven {
         }
     }
 
-    /// Writes what is not zero of an image.
+    /// Writes the non-zero parts of an image.
     fn copy(&mut self, image: &Disk) -> Result<(), String> {
         const STEP: usize = 64 << 10;
         for (at, bytes) in (0..).step_by(STEP).zip(image.image().chunks(STEP)) {

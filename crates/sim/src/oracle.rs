@@ -1,9 +1,9 @@
-//! What every sector of the array may hold.
+//! Allowed contents of every sector of the array.
 //!
-//! Writes to one sector that overlap in time may land in any order. A read sees what was there when
-//! it began or what was written since. What was answered is only safe from a power cut once a
-//! later flush, or its own FUA, was answered: after a cut a sector holds any one of the contents it
-//! had since it was last durable.
+//! Writes to one sector that overlap in time may land in any order. A read returns the content at
+//! its beginning or a content written since. An answered write is safe from a power cut only after
+//! a later flush, or its own FUA, was answered: after a cut a sector holds any one of its contents
+//! since it was last durable.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use braid_array::SECTOR_BYTES;
 const SECTOR: usize = SECTOR_BYTES as usize;
 const NEVER: u64 = u64::MAX;
 
-/// Stands for contents that nobody promises anything of.
+/// Serial of contents without any promise.
 const ANY: Serial = Serial::MAX;
 
 /// Data that nothing allows.
@@ -21,9 +21,9 @@ const ANY: Serial = Serial::MAX;
 pub struct Violation {
     /// First bad sector.
     pub sector: u64,
-    /// What it may hold.
+    /// Allowed contents.
     pub expected: String,
-    /// What it holds.
+    /// Content found.
     pub actual: String,
 }
 
@@ -38,12 +38,12 @@ impl fmt::Display for Violation {
 pub struct Range {
     /// First sector.
     pub sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
 }
 
 impl Range {
-    /// Have they sectors in common?
+    /// Returns whether the ranges have sectors in common.
     pub const fn overlaps(self, other: Self) -> bool {
         self.sector < other.sector + other.sectors && other.sector < self.sector + self.sectors
     }
@@ -64,7 +64,7 @@ pub struct WriteToken {
 /// The contents that each sector may have: one that is durable (a *settled* cell), or several with
 /// the times at which they were submitted, answered and replaced (an *open* one).
 ///
-/// What is submitted and answered is told in the order in which it happens: writes by
+/// Submissions and answers are reported in the order of the events: writes by
 /// [`write_submitted`](Self::write_submitted) and [`write_completed`](Self::write_completed), reads
 /// and flushes alike, each with the [`LogicalTime`] of its submission. An answered flush and a
 /// [`power_cut`](Self::power_cut) make cells settled again.
@@ -75,7 +75,7 @@ pub struct Oracle {
     open: Vec<u64>,
     now: u64,
     next_serial: Serial,
-    /// When the reads in flight were submitted.
+    /// Submission times of the reads in flight.
     reads: Vec<LogicalTime>,
     /// Blocks of 4 KiB are written as a whole.
     pub(crate) whole_blocks: bool,
@@ -89,19 +89,19 @@ enum Cell {
     Open(Vec<Entry>),
 }
 
-/// One content a sector may have.
+/// A content that a sector may have.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     serial: Serial,
     submitted: u64,
     completed: u64,
-    /// When a later content surely took its place.
+    /// Time at which a later content surely replaced it.
     replaced: u64,
     /// A power cut cannot take it away.
     durable: bool,
     /// A power cut cannot bring it back.
     superseded: bool,
-    /// May or may not have happened: takes nobody's place.
+    /// An entry that may not have happened: it replaces no other entry.
     weak: bool,
     /// A power cut has left it as one of several.
     cut: bool,
@@ -205,8 +205,8 @@ impl Oracle {
         self.reads.retain(|m| *m != moment);
     }
 
-    /// A read was answered with these bytes. `narrow`: what was read is what stays there, because
-    /// every copy of it is known to be equal.
+    /// Judges the answer of a read. `narrow`: every copy is known to be equal, so the content read
+    /// is the content that stays.
     pub fn read_completed(
         &mut self,
         moment: LogicalTime,
@@ -247,7 +247,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Which of the contents that a sector may have is there.
+    /// Returns the allowed content that matches the data.
     fn found(&self, sector: u64, data: &[u8], moment: LogicalTime) -> Option<(usize, Entry)> {
         match &self.cells[sector as usize] {
             Cell::Settled(serial) => {
@@ -279,7 +279,7 @@ impl Oracle {
         }
     }
 
-    /// What a sector may hold now, in words.
+    /// Describes the contents that a sector may hold now.
     pub fn may_hold(&mut self, sector: u64) -> String {
         let moment = LogicalTime(self.tick());
         self.expected(sector, moment)
@@ -319,7 +319,7 @@ impl Oracle {
         self.open = open;
     }
 
-    /// The power was cut: reads and writes in flight are void, what is there is durable.
+    /// Cuts the power: reads and writes in flight are void, and the remaining content is durable.
     pub fn power_cut(&mut self) {
         self.reads.clear();
         for sector in std::mem::take(&mut self.open) {
@@ -336,8 +336,8 @@ impl Oracle {
         }
     }
 
-    /// Of what was answered before this moment, all that is not durable may be lost, unless it was
-    /// written again since.
+    /// Marks writes answered before this moment and not durable as possibly lost, unless they were
+    /// overwritten since.
     pub fn lose_before(&mut self, moment: LogicalTime) {
         for &sector in &self.open {
             let Cell::Open(entries) = &mut self.cells[sector as usize] else { continue };
@@ -353,7 +353,7 @@ impl Oracle {
         }
     }
 
-    /// Nothing lands any more of what was submitted and not answered so far.
+    /// Decides all unanswered writes: none of them lands later.
     pub fn decided(&mut self) {
         let now = self.tick();
         for &sector in &self.open {
@@ -365,7 +365,7 @@ impl Oracle {
         }
     }
 
-    /// Is all durable that was answered?
+    /// Returns whether all answered writes are durable.
     pub fn answers_are_durable(&self) -> bool {
         let answered = |e: &Entry| e.completed != NEVER && !e.weak;
         let lasting = |e: &Entry| !answered(e) || e.durable || e.superseded;
@@ -375,7 +375,8 @@ impl Oracle {
         })
     }
 
-    /// Sectors that a power cut may leave as something else than what was written last.
+    /// Returns the sectors that a power cut may change to another content than the last one
+    /// written.
     pub fn not_durable(&self) -> Vec<u64> {
         let open = self.open.iter().copied();
         open.filter(|&sector| match &self.cells[sector as usize] {
@@ -389,7 +390,7 @@ impl Oracle {
         .collect()
     }
 
-    /// Nothing is promised of this sector until it is written.
+    /// Takes the promise off this sector until it is written.
     pub fn exempt(&mut self, sector: u64) {
         let now = self.now;
         let entries = self.open_cell(sector);
@@ -402,7 +403,7 @@ impl Oracle {
     }
 }
 
-/// Each of these contents may be what a loss of memory has left.
+/// Returns these contents as alternatives after a loss of memory.
 fn alternatives(entries: &[Entry]) -> Vec<Entry> {
     let mut serials: Vec<_> = entries.iter().map(|e| e.serial).collect();
     serials.sort_unstable();
@@ -415,7 +416,7 @@ fn holds(data: &[u8], sector: u64, serial: Serial) -> bool {
     serial == ANY || stamp::matches(data, sector, serial)
 }
 
-/// Contents that were complete before the read, and are not what it saw, are not there.
+/// Drops contents that were complete before the read and differ from the content read.
 fn narrow_to(entries: &mut [Entry], at: usize, moment: LogicalTime, now: u64) {
     if entries[at].completed >= moment.0 || entries[at].serial == ANY {
         return;
@@ -449,7 +450,7 @@ impl Entry {
         Self { serial, completed: 0, durable: true, ..Self::in_flight() }
     }
 
-    /// No power cut and no read can show it any more.
+    /// Returns whether no power cut and no read can show it any more.
     const fn forgotten(&self, oldest_read: u64) -> bool {
         self.superseded && self.replaced < oldest_read
     }

@@ -1,5 +1,6 @@
-//! One array of the machine: what it is, and how far its redundancy can be trusted. A local array
-//! is its machine's only part; of nested ones the arrays of devices are, and the one above them.
+//! An array of the machine: its scenario, and the state of its redundancy. A local array is the
+//! only part of its machine. A nested array consists of several parts: the arrays of devices, and
+//! the outer array.
 
 use braid_array::events::{ArrayEvent, SyncAction, SyncEnd};
 use braid_array::format::superblock::MAX_SECTOR;
@@ -11,23 +12,23 @@ use crate::create;
 use crate::scenario::{Birth, Scenario};
 use crate::suspects::Suspects;
 
-/// Height of what is reconstructed at once, at most.
+/// Largest height of a reconstructed unit.
 const UNIT_SECTORS: u32 = 128;
 
-/// One array of the machine.
+/// An array of the machine.
 #[derive(Debug)]
 pub struct Part {
-    /// What it is.
+    /// Scenario of the array.
     pub scenario: Scenario,
-    /// By which its devices are found.
+    /// UUID by which its devices are found.
     pub set_uuid: [u8; 16],
-    /// Where data lies, to know what a write hole may take.
+    /// Place of the data, for the extent of a write hole.
     pub geometry: Geometry,
     /// Columns of stripes whose parity may not fit.
     pub suspects: Suspects,
-    /// All copies are known to be equal: what was read stays.
+    /// Set if all copies are known to be equal: the content read stays.
     pub synced: bool,
-    /// A member was rebuilt but for what could not be read elsewhere: it has bad blocks there.
+    /// Set if a member was rebuilt except for ranges unreadable elsewhere: it has bad blocks there.
     pub rebuilt_with_gaps: bool,
     /// The last background work that ended.
     pub sync_finished: Option<(SyncAction, SyncEnd)>,
@@ -59,7 +60,7 @@ impl Part {
         }
     }
 
-    /// The power went off, and nobody knows what of this array was on its way.
+    /// Handles a power cut with unknown writes in flight in this array.
     pub fn cut_blindly(&mut self, status: &Status) {
         if status.superblock.resync_offset != MAX_SECTOR {
             self.suspects.doubt_all();
@@ -76,12 +77,12 @@ impl Part {
         matches!(self.sync_finished, Some((SyncAction::Check, SyncEnd::Complete)))
     }
 
-    /// Height of what is reconstructed at once.
+    /// Returns the height of a reconstructed unit.
     pub fn unit_sectors(&self) -> u64 {
         u64::from(self.scenario.chunk_sectors.clamp(1, UNIT_SECTORS))
     }
 
-    /// Is parity in doubt in the unit that this sector of a device belongs to?
+    /// Returns whether parity is in doubt in the unit of this device sector.
     pub fn in_doubt(&self, device_sector: u64) -> bool {
         let column = device_sector - self.scenario.data_offset;
         let unit = device_sector - column % self.unit_sectors();
@@ -92,7 +93,7 @@ impl Part {
 /// All arrays of the machine.
 #[derive(Debug)]
 pub struct Parts {
-    /// Those of devices.
+    /// Arrays of devices.
     pub devices: Vec<Part>,
     /// The one above them, which is the machine's then.
     pub over: Option<Part>,
@@ -142,7 +143,7 @@ pub fn holders(status: &Status, role: Role) -> impl Iterator<Item = MemberId> {
     status.members.iter().filter(held).map(|m| m.member)
 }
 
-/// One of them.
+/// Returns a holder of the role.
 pub fn holder(status: &Status, role: Role) -> Option<MemberId> {
     holders(status, role).next()
 }

@@ -1,8 +1,8 @@
 //! Devices that go back in time: an image restored from a snapshot that was taken while the array
-//! was in use. What such a device holds is old, and nothing about it is broken.
+//! was in use. The content of such a device is old; the device itself is intact.
 //!
-//! It is put back where the array promises to notice: while it runs without the device, and after a
-//! stop.
+//! The device is put back where the array promises to notice: while it runs without the device, and
+//! after a stop.
 
 use braid_array::MemberId;
 use braid_array::status::MemberState;
@@ -16,9 +16,9 @@ use crate::world::World;
 /// A device as it was.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Which.
+    /// The device.
     pub device: usize,
-    /// What it was.
+    /// Its disk at an earlier time.
     pub disk: Disk,
 }
 

@@ -1,8 +1,8 @@
-//! Do the members of a stopped array say the same, where nothing marks that they may not?
+//! Comparison of the members of a stopped array, outside ranges marked as out of sync.
 //!
-//! The devices themselves are compared, not what the machine says of them. A difference may be
-//! where the superblocks' mark of the resync, or with a bitmap its bits, ask for a resync; what
-//! cannot be read, or is in a bad-block log, says nothing.
+//! The devices themselves are compared, not the status of the machine. Differences are allowed
+//! where the superblocks' mark of the resync, or with a bitmap its bits, ask for a resync.
+//! Unreadable sectors and bad blocks are skipped.
 
 use braid_array::Role;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub struct Stopped<'a> {
     scenario: &'a Scenario,
     geometry: &'a Geometry,
     disks: &'a [Disk],
-    /// The devices in sync, by role, and what their logs call bad.
+    /// The devices in sync, by role, with their bad blocks.
     members: Vec<Option<(usize, Vec<Range<u64>>)>>,
     /// The ranges of sync space that ask for a resync.
     marked: Vec<Range<u64>>,
@@ -69,7 +69,7 @@ impl<'a> Stopped<'a> {
         Some(format!("the members differ at {sector} of sync space"))
     }
 
-    /// What a role holds, when that can be told.
+    /// Returns the content of a role, if it is known.
     fn held(&self, role: Role, sector: u64) -> Option<&[u8]> {
         let (device, bad) = self.members[role.index()].as_ref()?;
         let sector = self.scenario.data_offset + sector;
@@ -109,7 +109,7 @@ impl<'a> Stopped<'a> {
     }
 }
 
-/// What a device's superblock and bitmap say may be out of sync.
+/// Returns the ranges that a device's superblock and bitmap mark as possibly out of sync.
 fn marked(disks: &[Disk], device: usize) -> Option<Vec<Range<u64>>> {
     let candidate = assembly::candidate(disks, device);
     let mark = candidate.superblock.ok()?.resync_offset;

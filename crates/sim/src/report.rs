@@ -1,34 +1,34 @@
-//! How a seed is run, and what came of it.
+//! Run of a seed, and its result.
 
 use crate::fault::Mutation;
 use crate::trace::Trace;
 
-/// How to run a seed.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Print each event.
     pub verbose: bool,
-    /// Do something wrong on purpose.
+    /// Deliberate fault.
     pub mutation: Option<Mutation>,
 }
 
-/// Why a seed failed.
+/// Reason for the failure of a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// What a seed that passed looked like.
+/// Summary of a seed that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Equal for equal runs.
     pub trace_hash: u64,
-    /// How much happened.
+    /// Number of events.
     pub events: u64,
 }
 
-/// Runs a seed, which the line names.
+/// Runs a seed, named by `line`.
 ///
 /// # Errors
-/// The line, with what was wrong; a panic is a failure, too.
+/// Returns the line, with the failure; a panic is a failure, too.
 pub fn run_caught(
     line: &str,
     options: Options,

@@ -15,15 +15,16 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Drawn aside: seeds without one are what they would be if there were none. Some are shorter
-    /// than it takes until memory is given back, some longer than a page is dirty.
+    /// Draws the pause of a life, from a generator of its own: seeds without one are unchanged.
+    /// Some pauses are shorter than the time until memory is given back, some longer than a page is
+    /// dirty.
     pub(crate) fn draw(rng: &Rng, requests: u64) -> Self {
         let mut aside = rng.aside(2);
         let at = aside.percent(30).then(|| aside.below(requests));
         Self { at, millis: aside.between(2_000, 40_000), until: None }
     }
 
-    /// Is it now, with so many requests submitted?
+    /// Returns whether the pause is in force after this number of submitted requests.
     pub(crate) fn is_now(&mut self, now: Instant, submitted: u64) -> bool {
         if self.at.take_if(|at| *at <= submitted).is_some() {
             self.until = Some(now.plus_millis(self.millis));
@@ -31,7 +32,7 @@ impl Rest {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Nothing happens any more.
+    /// Ends the pause, since nothing else is due.
     pub(crate) const fn is_over(&mut self) {
         self.until = None;
     }

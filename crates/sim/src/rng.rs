@@ -13,12 +13,12 @@ impl Rng {
         Self { state: std::array::from_fn(|_| splitmix(&mut at)) }
     }
 
-    /// A stream of its own, so that drawing more here does not change what is drawn there.
+    /// Returns an independent stream: drawing from one does not change the other.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
     }
 
-    /// A stream of its own for what was added later: this one goes on as if nothing was drawn.
+    /// Returns an independent stream for later additions: this stream is unchanged.
     pub fn aside(&self, salt: u64) -> Self {
         Self::new(self.clone().next() ^ salt)
     }
@@ -58,10 +58,10 @@ impl Rng {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// Picks a value.
     ///
     /// # Panics
-    /// When there is none.
+    /// Panics if `from` is empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }

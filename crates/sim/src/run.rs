@@ -31,7 +31,7 @@ pub const MAX_STEPS: u64 = 200_000;
 /// Runs a seed.
 ///
 /// # Errors
-/// One line: the seed, the array and what was wrong.
+/// Returns a line with the seed, the array and the failure.
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let scenario = Scenario::draw(&mut rng, options.mutation);
@@ -46,10 +46,10 @@ fn run(scenario: Scenario, mut rng: Rng, trace: Trace) -> Result<Report, Failure
     run_lives::<Array>(scenario, parts, disks, rng, trace)
 }
 
-/// Runs a seed of an array whose write hole is closed.
+/// Runs a seed of an array with a closed write hole.
 ///
 /// # Errors
-/// One line: the seed, the array and what was wrong.
+/// Returns a line with the seed, the array and the failure.
 pub fn run_log_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let scenario = Scenario::draw_with_log(&mut rng, options.mutation);
@@ -59,7 +59,7 @@ pub fn run_log_seed(seed: u64, options: Options) -> Result<Report, String> {
 /// Runs a seed of arrays whose members are arrays.
 ///
 /// # Errors
-/// One line: the seed, the arrays and what was wrong.
+/// Returns a line with the seed, the arrays and the failure.
 pub fn run_nested_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let nest = Nest::draw(&mut rng, options.mutation);
@@ -111,8 +111,8 @@ fn run_lives<M: Subject>(
     if world.lost_in_doubt { final_check::after_excess(world) } else { final_check::verify(world) }
 }
 
-/// Starts a machine on whatever the devices say. The `Refusal` of a start that is not forced is
-/// answered by force only where that is what an administrator has to do.
+/// Starts a machine on these devices. A refused start is repeated by force only where an
+/// administrator has to do so.
 pub fn start<M: Subject>(
     mut disks: Vec<Disk>,
     scenario: &Scenario,
@@ -252,7 +252,7 @@ pub fn step(world: &mut World<impl Subject>) -> Result<bool, Failure> {
     Ok(moved)
 }
 
-/// Is background work going on?
+/// Returns whether background work is running.
 pub fn syncing(world: &World<impl Subject>) -> bool {
     world.exec.machine.status().sync.action != SyncAction::Idle
 }

@@ -1,4 +1,4 @@
-//! What a seed is about: the array, its devices, and which troubles it meets.
+//! Scenario of a seed: the array, its devices, and its troubles.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use braid_array::level::Level;
 use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
 
-/// How the array comes into being.
+/// Creation of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Birth {
     /// All members in sync.
     Clean,
     /// All members there, redundancy not yet computed.
     Resync,
-    /// As mdadm makes a raid5: the last member is a spare to be recovered onto.
+    /// The last member is a spare under recovery, as mdadm creates a raid5.
     Recovery,
 }
 
-/// What closes the write hole of an array with parity.
+/// Policy against the write hole of an array with parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
     /// Nothing.
@@ -30,7 +30,7 @@ pub enum Log {
     Journal(u64),
 }
 
-/// One seed's array and troubles.
+/// Array and troubles of a seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Level.
@@ -53,15 +53,15 @@ pub struct Scenario {
     pub version: Version,
     /// Bytes for each bit of the bitmap.
     pub bitmap_chunk_bytes: Option<u32>,
-    /// What closes the write hole.
+    /// Policy against the write hole.
     pub log: Log,
-    /// Has room for a bad-block log.
+    /// Room for a bad-block log.
     pub bad_block_log: bool,
-    /// How it comes into being.
+    /// Creation of the array.
     pub birth: Birth,
     /// Smallest I/O of the devices.
     pub block_bytes: u32,
-    /// How devices and executor behave.
+    /// Behaviour of devices and executor.
     pub profile: FaultProfile,
     /// Times the array runs, each but the last ended by a power cut or a stop.
     pub lives: u32,
@@ -144,7 +144,7 @@ impl Scenario {
         }
     }
 
-    /// Draws one whose write hole is closed.
+    /// Draws a scenario with a closed write hole.
     pub fn draw_with_log(rng: &mut Rng, mutation: Option<Mutation>) -> Self {
         let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
         let mut scenario = Self::draw_of(level, u16::MAX, rng, mutation);
@@ -166,7 +166,7 @@ impl Scenario {
         scenario
     }
 
-    /// How many members the level surely does without.
+    /// Returns the number of members that the level can always do without.
     pub fn tolerance(&self) -> usize {
         tolerance(self.level, self.layout, self.members)
     }
@@ -176,12 +176,12 @@ impl Scenario {
         matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
-    /// Is what it writes recorded?
+    /// Returns whether writes are recorded in a log.
     pub fn has_log(&self) -> bool {
         self.log != Log::None
     }
 
-    /// Has it a device for its journal?
+    /// Returns whether the array has a journal device.
     pub const fn has_journal(&self) -> bool {
         matches!(self.log, Log::Journal(_))
     }

@@ -1,5 +1,5 @@
-//! What the workload writes: every sector carries its own number and the serial of its write, so
-//! that data which is old, misplaced or wrongly computed is told from the right data.
+//! Data of the workload: every sector carries its own number and the serial of its write. Old,
+//! misplaced and wrongly computed data can thus be told from the right data.
 
 use braid_array::SECTOR_BYTES;
 
@@ -8,7 +8,7 @@ const WORD: usize = 8;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// A write, numbered from 1. [`ZEROES`] is what a fresh array and a write-zeroes hold.
+/// A write, numbered from 1. [`ZEROES`] stands for a fresh array and for write-zeroes.
 pub type Serial = u32;
 
 /// The serial of zeroes.
@@ -27,7 +27,7 @@ pub fn fill(bytes: &mut [u8], first: u64, serial: Serial) {
     }
 }
 
-/// Does this sector hold that write's data?
+/// Returns whether this sector holds that write's data.
 pub fn matches(sector: &[u8], number: u64, serial: Serial) -> bool {
     if serial == ZEROES {
         return sector.iter().all(|&byte| byte == 0);
@@ -42,7 +42,7 @@ pub fn matches(sector: &[u8], number: u64, serial: Serial) -> bool {
     differs == 0
 }
 
-/// What a sector holds, for people.
+/// Describes the content of a sector.
 pub fn describe(sector: &[u8]) -> String {
     if matches(sector, 0, ZEROES) {
         return "zeroes".to_owned();

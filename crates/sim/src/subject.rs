@@ -1,4 +1,4 @@
-//! What runs in a world: an array, or an array of arrays.
+//! The machine in a world: an array, or an array of arrays.
 
 use std::fmt::Debug;
 
@@ -14,9 +14,9 @@ use crate::rng::Rng;
 /// When a machine starts.
 pub const START: Instant = Instant(1);
 
-/// A machine that can be started from what lies on devices.
+/// A machine that can be started from devices.
 pub trait Subject: BlockMachine + Debug + Sized {
-    /// Starts it: the machine, and the device of each member.
+    /// Starts it. Returns the machine, and the device of each member.
     fn start(
         disks: &mut Vec<Disk>,
         parts: &Parts,
@@ -25,7 +25,7 @@ pub trait Subject: BlockMachine + Debug + Sized {
     ) -> Result<(Self, Attached), Refusal>;
 }
 
-/// Which device each member is; the index is the member's id.
+/// Device of each member; the index is the member's id.
 pub type Attached = Vec<Option<usize>>;
 
 /// The arena as it is given out: behind the buffers of requests is the scratch of each array.

@@ -1,10 +1,9 @@
-//! Where parity may not fit its data after a power cut: the write hole.
+//! Columns whose parity may not fit the data after a power cut: the write hole.
 //!
-//! A column is one sector of every member's data area, at the same height: what parity ties
-//! together. When the power goes off while a column is being written, its parity may fit neither
-//! the old nor the new data. As long as no resync has put that right, a member that is missing
-//! cannot be reconstructed there. Plain resync and bitmap promise no more; and no less: all other
-//! data must be right.
+//! A column is one sector of every member's data area, at the same height: the sectors of one
+//! parity. When the power goes off while a column is being written, its parity may fit neither the
+//! old nor the new data. Until a resync has mended that, a missing member cannot be reconstructed
+//! there. Policies resync and bitmap promise no more, but no less: all other data must be right.
 
 use braid_array::Role;
 use std::collections::BTreeSet;
@@ -28,15 +27,15 @@ pub struct Suspects {
     any: bool,
     /// Roles already exempted there.
     exempted: Vec<bool>,
-    /// Sectors of the array that were written in this life, and in those before whose logs nobody
-    /// has brought in place.
+    /// Sectors of the array that were written in this life, and in earlier lives whose logs were
+    /// not replayed.
     written: BTreeSet<u64>,
-    /// Something was served in this life, so all that the log told is in place.
+    /// Set if a request was served in this life: the log is replayed then.
     served: bool,
 }
 
 impl Suspects {
-    /// None yet.
+    /// Creates the set without any column.
     pub fn new(scenario: &Scenario) -> Self {
         let largest = scenario.data_sectors.iter().copied().max().unwrap_or(0);
         Self {
@@ -49,12 +48,12 @@ impl Suspects {
         }
     }
 
-    /// Nothing is in doubt.
+    /// Returns whether nothing is in doubt.
     pub const fn is_empty(&self) -> bool {
         !self.any
     }
 
-    /// Is this device sector in a column in doubt?
+    /// Returns whether this device sector is in a column in doubt.
     pub fn contains(&self, device_sector: u64) -> bool {
         let column = device_sector.wrapping_sub(self.data_offset);
         usize::try_from(column).ok().and_then(|c| self.columns.get(c)).copied().unwrap_or(false)
@@ -65,14 +64,14 @@ impl Suspects {
         self.written.extend(range.sector..range.sector + range.sectors);
     }
 
-    /// A request was answered well, so what was written in earlier lives is in place.
+    /// Records a successful answer: writes of earlier lives are in place.
     pub fn note_served(&mut self) {
         if !std::mem::replace(&mut self.served, true) {
             self.written.clear();
         }
     }
 
-    /// What the log tells of is yet to be brought in place.
+    /// Begins a life: the log is yet to be replayed.
     pub const fn begin_life(&mut self) {
         self.served = false;
     }
@@ -131,7 +130,7 @@ impl Suspects {
         self.any = false;
     }
 
-    /// Nothing is promised of a missing role's data in these columns.
+    /// Takes the promise off the data of a missing role in these columns.
     pub fn exempt(&mut self, role: Role, geometry: &Geometry, judge: &mut Judge) {
         if std::mem::replace(&mut self.exempted[role.index()], true) {
             return;
@@ -139,8 +138,8 @@ impl Suspects {
         self.exempt_range(role, 0..self.columns.len() as u64, geometry, judge);
     }
 
-    /// A partial parity log does not promise what a missing role has of that which was being
-    /// written; all else it does.
+    /// Takes the promise off the unfinished writes of a missing role: a partial parity log does not
+    /// protect them.
     pub fn exempt_being_written(&mut self, role: Role, geometry: &Geometry, judge: &mut Judge) {
         for sector in (0..self.columns.len()).filter(|column| self.columns[*column]) {
             let strip = Strip { role, sector: sector as u64 };
@@ -152,7 +151,7 @@ impl Suspects {
         }
     }
 
-    /// Nothing is promised of what a role has in these columns, where they are in doubt.
+    /// Takes the promise off the data of a role in these columns, where they are in doubt.
     pub fn exempt_range(
         &self,
         role: Role,
@@ -169,8 +168,8 @@ impl Suspects {
 }
 
 impl<M: Subject> World<M> {
-    /// Takes the promise off what a write hole may have taken, for the roles now missing. In an
-    /// array within another there is none to take any.
+    /// Takes the promise off data that a write hole may have changed, for the missing roles. An
+    /// inner array has no write hole.
     pub fn exempt(&mut self) {
         let part = self.parts.top_mut();
         let partial = matches!(part.scenario.log, Log::PartialParity(_));
@@ -190,15 +189,16 @@ impl<M: Subject> World<M> {
         }
     }
 
-    /// The same for what cannot be read and must come from parity: the machine reconstructs units
-    /// of up to 64 KiB within a chunk, not single sectors.
+    /// Takes the promise off unreadable data that parity must supply. The machine reconstructs
+    /// units of up to 64 KiB within a chunk, not single sectors.
     pub fn exempt_unreadable(&mut self) {
         if self.forced {
             self.exempt_unread(self.parts.devices[0].unit_sectors());
         }
     }
 
-    /// Takes the promise off what cannot be read and parity is asked for, so much of it at once.
+    /// Takes the promise off unreadable data and the rest of each unit of this height, which are
+    /// reconstructed together.
     pub fn exempt_unread(&mut self, height: u64) {
         let part = &mut self.parts.devices[0];
         if part.suspects.is_empty() || self.parts.over.is_some() {

@@ -1,4 +1,4 @@
-//! What happened, as a hash for comparing runs and as lines for people.
+//! Trace of events, as a hash for comparing runs and as lines for people.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use braid_array::Instant;
 
 use crate::report::Report;
 
-/// Collects what happened.
+/// Trace of the events.
 #[derive(Debug)]
 pub struct Trace {
     hash: u64,
@@ -37,7 +37,7 @@ impl Trace {
         self.hash
     }
 
-    /// What the seed looked like.
+    /// Returns the summary of the seed.
     pub const fn report(&self) -> Report {
         Report { trace_hash: self.hash, events: self.events }
     }

@@ -1,8 +1,7 @@
-//! Troubles: members that fail, sectors that cannot be read, commands that come at a bad time.
+//! Troubles: failing members, unreadable sectors, commands at a bad time.
 //!
-//! No more is broken than the level surely survives (unless the seed is about just that), so that
-//! every wrong answer is a bug. A role counts as lost when no in-sync member without faults holds
-//! it.
+//! The level always survives the faults (except in seeds about excess faults), so every wrong
+//! answer is a bug. A role counts as lost when no in-sync member without faults holds it.
 
 use braid_array::action::{Command, CommandId, NewMember};
 use braid_array::status::{JournalMode, MemberState, Status};
@@ -29,8 +28,8 @@ fn lost(world: &mut World<impl Subject>, status: &Status, part: usize) -> Vec<bo
     roles.map(unsound).collect()
 }
 
-/// May this member fail? What holds no role, or not completely, costs nothing; but a replacement
-/// may have taken over before anybody notices that it is gone.
+/// Returns whether this member may fail. A member without a complete role costs nothing; but a
+/// replacement may have taken over before its loss is noticed.
 pub fn may_fail(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
     let part = part_of(status, member);
     let mut lost = lost(world, status, part);
@@ -44,8 +43,8 @@ pub fn may_fail(world: &mut World<impl Subject>, status: &Status, member: Member
     survivable(world, status, part, lost.iter().filter(|lost| **lost).count())
 }
 
-/// May sectors of this member break? One that is being rebuilt may be in sync, and still have
-/// them, when the next one breaks.
+/// Returns whether sectors of this member may break. A member under recovery may be in sync, with
+/// its broken sectors, when the next one breaks.
 fn may_be_damaged(world: &mut World<impl Subject>, status: &Status, member: MemberId) -> bool {
     let part = part_of(status, member);
     let mut lost = lost(world, status, part);
@@ -76,8 +75,8 @@ fn survivable(world: &mut World<impl Subject>, status: &Status, part: usize, los
     enough || world.excess
 }
 
-/// May the power be cut? What a write hole takes of an array within may be metadata of the one
-/// above it, which nobody makes new.
+/// Returns whether the power may be cut. The write hole of an inner array may hit metadata of the
+/// outer one, which nothing rebuilds.
 pub fn may_cut(world: &mut World<impl Subject>) -> bool {
     if world.parts.over.is_none() {
         return true;
@@ -107,7 +106,7 @@ fn any_live(world: &mut World<impl Subject>, status: &Status) -> Option<(MemberI
 
 const LIVE: [MemberState; 3] = [MemberState::InSync, MemberState::Rebuilding, MemberState::Spare];
 
-/// One trouble, drawn from the seed; nothing when what was drawn cannot be.
+/// Causes a drawn trouble, if it is possible.
 pub fn inject(world: &mut World<impl Subject>) {
     let status = world.exec.machine.status();
     if world.rng.percent(40) && return_members(world, &status) {
@@ -158,7 +157,7 @@ pub fn inject(world: &mut World<impl Subject>) {
     }
 }
 
-/// What an administrator does after a failure: takes failed members off, and adds them again.
+/// Acts as an administrator after a failure: removes failed members, and adds them again.
 fn return_members(world: &mut World<impl Subject>, status: &Status) -> bool {
     if devices(status).any(|m| m.state == MemberState::Faulty) {
         remove(world, status);
@@ -216,7 +215,7 @@ fn damage(world: &mut World<impl Subject>, status: &Status, for_good: bool) {
     }
 }
 
-/// The same sectors cannot be read on more members than the level does without.
+/// Makes the same sectors unreadable on more members than the level does without.
 pub fn scratch(world: &mut World<impl Subject>, status: &Status) {
     let data = world.parts.devices[0].scenario.shared_data();
     let start = data.start + world.rng.below(data.end - data.start);
@@ -260,7 +259,7 @@ fn fill_up(world: &mut World<impl Subject>, status: &Status) {
     }
 }
 
-/// Nothing can be read any more, while writes are taken.
+/// Makes a device unreadable; writes are still taken.
 fn go_blind(world: &mut World<impl Subject>, status: &Status) {
     let Some((member, device)) = any_live(world, status) else { return };
     // Where parity is in doubt, what cannot be read is lost.
@@ -284,8 +283,8 @@ fn hang(world: &mut World<impl Subject>, status: &Status) {
     }
 }
 
-/// What an administrator does about members that have answered nothing for long. Those the array
-/// cannot do without answer again some time.
+/// Acts as an administrator on members that have not answered for long. Members that the array
+/// needs answer again later.
 pub fn relieve(world: &mut World<impl Subject>) {
     let now = world.exec.now();
     for (device, _) in world.tight.extract_if(.., |(_, until)| *until <= now) {
@@ -311,8 +310,8 @@ fn wake(world: &mut World<impl Subject>, at: usize) {
     world.exec.wake(device);
 }
 
-/// Nothing goes on any more: nobody bears the devices that hang any longer, and those that the
-/// array could not do without answer again. False when there are none.
+/// Ends a hang, when nothing else is due: the administrator's patience ends, or a device that the
+/// array needs answers again. Returns false when there is no hang.
 pub fn end_hang(world: &mut World<impl Subject>) -> bool {
     if let Some(hang) = world.hangs.iter_mut().find(|hang| !hang.over) {
         hang.until = world.exec.now();

@@ -5,7 +5,7 @@ use braid_array::Op;
 use crate::oracle::Range;
 use crate::rng::Rng;
 
-/// What a request is to do.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Read.
@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What a machine is asked for.
+    /// Returns the operation for a machine.
     pub const fn op(self) -> Op {
         match self {
             Self::Read => Op::Read,
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// Is it durable when it is answered?
+    /// Returns whether the request is durable when it is answered.
     pub const fn fua(self) -> bool {
         matches!(self, Self::Write { fua: true } | Self::Zeroes { fua: true, .. })
     }
@@ -100,12 +100,12 @@ impl Workload {
         sweep
     }
 
-    /// No request for data is larger than this; without it, some are as large as 64 KiB.
+    /// Sets the largest size of a request for data. Without it some requests have 64 KiB.
     pub const fn largest(&mut self, sectors: u64) {
         self.largest_sectors = sectors;
     }
 
-    /// Is a sequence of requests not finished?
+    /// Returns whether a sequence of requests is unfinished.
     pub const fn more(&self) -> bool {
         self.burst.is_some()
     }

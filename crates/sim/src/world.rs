@@ -1,4 +1,4 @@
-//! One seed's world: the array on its executor, the requests in flight and what may be read.
+//! The world of a seed: the array on its executor, the requests in flight and the allowed contents.
 
 mod commands;
 
@@ -31,68 +31,68 @@ pub const SLOT_BYTES: u32 = 64 << 10;
 /// Buffers for each request in flight: some may have to be given up.
 pub const BUFFERS: usize = 8;
 
-/// Height of what a repair asks parity for at once, at most.
+/// Largest height of a range that a repair takes from parity at once.
 const BLOCK_SECTORS: u64 = 8;
 
-/// Whose requests the judge knows: the one client there is.
+/// The only client of the judge.
 pub const CLIENT: usize = 0;
 
 /// A device that answers nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Hang {
-    /// Which.
+    /// The device.
     pub device: usize,
-    /// How long the administrator bears it.
+    /// End of the administrator's patience; if `over`, end of the hang.
     pub until: Instant,
-    /// That time is over.
+    /// Set after the administrator's patience has ended.
     pub over: bool,
 }
 
 /// A seed's local array, or array of arrays, with what may be read of it and what is broken.
 ///
-/// It owns the executor with machine and devices, the [`Judge`], and what is known of each array in
-/// `parts`. Order of calls: [`new`](Self::new) with a machine that was started; then
+/// The world owns the executor with machine and devices, the [`Judge`], and in `parts` the state of
+/// each array. Order of calls: [`new`](Self::new) with a machine that was started; then
 /// [`submit`](Self::submit) and [`ask`](Self::ask), a step of `exec`, and after each of these
 /// [`outputs`](Self::outputs), which judges what came out. [`power_cut`](Self::power_cut) takes the
 /// devices out, and [`restart`](Self::restart) goes on with the next machine on them. `run` has the
 /// lives of a seed one by one.
 #[derive(Debug)]
 pub struct World<M> {
-    /// What the seed is about.
+    /// Scenario of the seed.
     pub scenario: Scenario,
     /// Draws troubles.
     pub rng: Rng,
-    /// What happened.
+    /// Trace of events.
     pub trace: Trace,
-    /// What may be read, and the requests in flight.
+    /// Allowed contents, and the requests in flight.
     pub judge: Judge,
     /// The running array.
     pub exec: Executor<M>,
     /// The arrays it is made of.
     pub parts: Parts,
-    /// More was broken than the level survives: errors are allowed.
+    /// Set if more was broken than the level survives: errors are allowed.
     pub excess: bool,
-    /// A member was lost, or could not read, where a resync had not made parity fit.
+    /// Set if a member was lost, or could not read, before a resync had made parity fit.
     pub lost_in_doubt: bool,
-    /// An array within lost a copy where no resync had made its copies equal: the one above it may
-    /// have compared that copy.
+    /// Set if an inner array lost a copy before a resync had made its copies equal: the outer array
+    /// may have compared that copy.
     pub copies_in_doubt: bool,
-    /// Requests from before this moment may have met what could not be read while parity was in
-    /// doubt, although a resync has ended since.
+    /// Requests from before this moment may have met unreadable data while parity was in doubt,
+    /// although a resync has ended since.
     pub doubt_ended: Option<LogicalTime>,
-    /// It was started by force: what parity says counts, right or wrong.
+    /// Set if the array was started by force: parity counts, right or wrong.
     pub forced: bool,
-    /// Devices with bad sectors, and since when these are rewritten.
+    /// Devices with bad sectors, and the time from which they are rewritten.
     pub damaged: BTreeMap<usize, Option<(LogicalTime, Instant)>>,
     /// Devices that answer nothing.
     pub hangs: Vec<Hang>,
-    /// Devices without room, and until when.
+    /// Full devices, and the time at which they get space.
     pub tight: Vec<(usize, Instant)>,
     /// A device as it was at an earlier time.
     pub snapshot: Option<Snapshot>,
-    /// Some had none in this life: writes may be refused.
+    /// Set if a device was full in this life: writes may be refused.
     pub was_tight: bool,
-    /// A member has just failed or become in sync.
+    /// Set if a member has just failed or become in sync.
     pub members_changed: bool,
     commands: Commands,
     waiting: Option<(Kind, Range)>,
@@ -157,7 +157,7 @@ impl<M: Subject> World<M> {
         self.judge.in_flight(CLIENT)
     }
 
-    /// Has this device bad sectors, or does something in flight remember that it had?
+    /// Returns whether this device has bad sectors, or a request in flight may have met them.
     pub fn is_damaged(&mut self, device: usize) -> bool {
         let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
         let patience = self.scenario.profile.disk_nanos * 1000;
@@ -176,7 +176,7 @@ impl<M: Subject> World<M> {
         true
     }
 
-    /// Is this device gone, or does it hang, or is it damaged?
+    /// Returns whether this device is gone, hangs, or is damaged.
     pub fn is_unsound(&mut self, device: usize) -> bool {
         let disk = &self.exec.disks[device];
         disk.gone() || disk.hung() || self.is_damaged(device)
@@ -263,7 +263,7 @@ impl<M: Subject> World<M> {
         id
     }
 
-    /// Is this command without a reply?
+    /// Returns whether this command waits for its reply.
     pub fn waits(&self, id: CommandId) -> bool {
         self.commands.waits(id)
     }
@@ -353,7 +353,7 @@ impl<M: Subject> World<M> {
         self.exec.disks.iter_mut().for_each(|disk| disk.set_full(false));
     }
 
-    /// Why a command was refused, if it was.
+    /// Returns the reason for refusing a command, if it was refused.
     pub fn refusal(&mut self, id: CommandId) -> Option<String> {
         self.commands.refusal(id)
     }
@@ -381,10 +381,10 @@ impl<M: Subject> World<M> {
         self.judge(told)
     }
 
-    /// May this error say that nobody vouches for what parity says of data that is lost? Where no
-    /// resync has been yet, data that is gone with a member or cannot be read must not be made up.
-    /// A request may have met sectors that were rewritten before it was answered. And one of which
-    /// a part has failed is answered when the others are over: the resync may have ended by then.
+    /// Returns whether this error may report lost data that parity cannot vouch for. Before the
+    /// first resync, data lost with a member or unreadable must not be computed from parity. A
+    /// request may have met sectors that were rewritten before it was answered. A request with a
+    /// failed piece is answered after its other pieces: the resync may have ended by then.
     fn may_be_lost(&mut self, error: RequestError, submitted: LogicalTime) -> bool {
         let damaged = (0..self.exec.disks.len()).any(|device| self.is_damaged(device));
         let gaps = self.parts.all().any(|part| part.rebuilt_with_gaps);
@@ -394,7 +394,7 @@ impl<M: Subject> World<M> {
         (self.lost_in_doubt || met_it) && medium
     }
 
-    /// Is there anything that a request in flight may have been unable to read?
+    /// Returns whether a request in flight may have met unreadable data.
     fn some_was_unreadable(&self) -> bool {
         let oldest = self.judge.flights(CLIENT).map(|flight| flight.moment).min();
         let met = |(device, since): (&usize, &Option<(LogicalTime, Instant)>)| {
@@ -404,7 +404,8 @@ impl<M: Subject> World<M> {
         self.damaged.iter().any(met) || self.parts.all().any(|part| part.rebuilt_with_gaps)
     }
 
-    /// Something is gone or cannot be read: where no resync has ended, nobody may vouch for it.
+    /// Records that data are lost or unreadable: before the end of a resync, parity cannot vouch
+    /// for them.
     pub fn note_lost(&mut self, lost: bool) {
         let doubtful = |part: &Part| part.scenario.has_parity() && !part.synced;
         self.lost_in_doubt |= lost && self.parts.all().any(doubtful);
@@ -413,7 +414,7 @@ impl<M: Subject> World<M> {
         self.copies_in_doubt |= lost && compared && self.parts.devices.iter().any(copies);
     }
 
-    /// Is it true what an event says?
+    /// Checks the claim of an event.
     fn judge(&mut self, event: &ArrayEvent) -> Result<(), Failure> {
         match *event {
             ArrayEvent::MemberFailed { .. } => {
@@ -448,7 +449,7 @@ impl<M: Subject> World<M> {
         arrays(status).iter().zip(&self.parts.devices).map(of).collect()
     }
 
-    /// The power goes off. The devices are what remains.
+    /// Cuts the power. Returns the devices.
     pub fn power_cut(&mut self) -> Vec<Disk> {
         let status = self.exec.machine.status();
         self.note(&[40], || "POWER CUT".to_owned());

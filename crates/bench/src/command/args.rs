@@ -1,4 +1,4 @@
-//! What can be typed after `braid bench`.
+//! Arguments of `braid bench`.
 
 use braid_array::Refusal;
 use std::ffi::OsString;

@@ -26,7 +26,7 @@ pub(super) fn run(args: &ClusterArgs) -> Result<(), Failure> {
     compare::run_into(&run, run.report.clone(), vec![Box::new(Cluster::new(options))])
 }
 
-/// What was typed, checked.
+/// Checks the arguments and returns the options.
 fn options(args: &ClusterArgs, level: &str) -> Result<Options, Failure> {
     let usage =
         |reason: &str, next: &'static str| Err(Failure::usage("bench", "cluster", reason, next));

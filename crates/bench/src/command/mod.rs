@@ -16,7 +16,7 @@ mod load;
 mod pages;
 mod runs;
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub(crate) fn run() -> Result<(), Failure> {
     match &parse_as::<BenchArgs>(Some("bench"))?.what {
         BenchCommand::Levels(args) => compare::levels(args),

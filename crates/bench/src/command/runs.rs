@@ -1,4 +1,4 @@
-//! What can be typed after `braid bench` to rerun a comparison.
+//! Arguments of `braid bench` for rerunning a comparison.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use braid_bench::compare::rivals::Rival;
 use braid_cli::{Size, parse_size};
 use clap::{Args, ValueHint};
 
-/// What all comparisons take.
+/// Arguments common to all comparisons.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
     /// Short and small: everything in it, at sizes that take minutes at most

@@ -71,7 +71,8 @@ impl Requests {
     }
 }
 
-/// Lines of a job file that say where fio sends requests. It has no engine for vhost-user.
+/// Returns the lines of a job file that name the target of fio's requests. fio has no engine for
+/// vhost-user.
 pub(super) fn target_lines(target: &Target) -> String {
     match target {
         Target::Nbd(uri) => format!("ioengine=nbd\nuri={uri}\n"),

@@ -26,8 +26,7 @@ pub(super) struct Figures {
     pub(super) iops: f64,
     /// CPU time of who served them meanwhile, by the kernel's accounts.
     pub(super) cpu_s: Option<f64>,
-    /// Latencies: of so many in a hundred no request took longer. Of reads and writes, those of
-    /// writes.
+    /// Latency percentiles. In mixed loads, percentiles of the writes.
     pub(super) p50_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
     pub(super) p999_us: Option<f64>,

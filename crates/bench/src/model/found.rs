@@ -44,7 +44,7 @@ pub struct Gap {
     pub case: Option<String>,
     /// And the job, or `None` for all.
     pub job: Option<String>,
-    /// Why.
+    /// Reason.
     pub reason: String,
     /// Next step.
     pub next: String,

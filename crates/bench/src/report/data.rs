@@ -1,4 +1,5 @@
-//! `results.json` and `results.csv`: every number, for machines. What is in them stays where it is.
+//! `results.json` and `results.csv`: every number, for programs. Published fields keep their names
+//! and columns.
 
 use std::collections::BTreeMap;
 

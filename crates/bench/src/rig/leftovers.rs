@@ -1,7 +1,7 @@
-//! Leftovers of a measurement on the machine. Each is taken away when its guard goes, or when a
-//! signal ends the command early. What a process could not take away, because it was killed, is
-//! written down in the run directory, and the next one takes it away. Processes need no guard: they
-//! are started so that they end with the command.
+//! Leftovers of a measurement on the machine. Each is taken away when its guard is dropped, or when
+//! a signal ends the command early. Leftovers of a killed process are recorded in the run
+//! directory: the next process takes them away. Processes need no guard: they are started so that
+//! they end with the command.
 
 use std::fs;
 use std::io::Write;
@@ -38,7 +38,7 @@ pub enum Leftover {
 }
 
 impl Leftover {
-    /// Takes it away. What stays is tried again by the next run.
+    /// Takes the leftover away. After a failure, the next run tries again.
     fn take_away(&self) -> bool {
         match self {
             Self::Mount(path) => unmount(path),
@@ -171,8 +171,8 @@ pub fn scratch_directory(parent: Option<&Path>) -> Result<(PathBuf, Guard), Fail
     Ok((path, guard))
 }
 
-/// Has SIGINT, SIGTERM and SIGHUP take everything away from here on, do what is to be done at the
-/// end (the report of what there is), and end the process.
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP: they take all leftovers away, call
+/// `at_the_end` (which writes the report so far), and end the process.
 pub fn watch_signals(at_the_end: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let refused = |error| Failure::system("signals", &error, "check the system's limits");
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;

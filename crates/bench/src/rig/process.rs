@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The kernel counts CPU time in hundredths of a second on every architecture.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// A process that is killed when this goes. What it says on stderr goes into a file.
+/// A process that is killed when this is dropped. Its stderr goes into a file.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -55,7 +55,7 @@ impl Process {
         self.stdin.as_mut().map_or(Ok(()), |stdin| writeln!(stdin, "{line}"))
     }
 
-    /// Has nothing more to say to it, and waits until it has ended.
+    /// Closes stdin, and waits until the process has ended.
     pub fn finish(&mut self, patience: Duration) -> Result<(), String> {
         drop(self.stdin.take());
         loop {

@@ -31,7 +31,7 @@ pub struct Room {
     reserved_bytes: Rc<Cell<u64>>,
 }
 
-/// Files to be used as members. Those that were made here go with this.
+/// Files to be used as members. Created files are removed when this is dropped.
 #[derive(Debug)]
 pub struct MemberFiles {
     /// Files in the order of the roles.

@@ -39,7 +39,7 @@ pub enum Program {
     NbdkitMemory(u64),
     /// nbdfuse: what is served over NBD, as a file.
     NbdFuse,
-    /// The storage daemon over NBD. It reads and writes a file through the page cache.
+    /// The storage daemon over NBD, serving a file through the page cache.
     DaemonNbd,
     /// The same as another file, over FUSE. Version 7.2 mixes up the content of writes that are
     /// under way at once there: it is there to be measured and for nothing else.

@@ -101,7 +101,7 @@ fn enter_namespace(space: &str) -> io::Result<()> {
     Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
-/// Does something in a namespace, on a thread that goes there.
+/// Calls `act` in a namespace, on a thread that enters it.
 pub(super) fn inside<T: Send>(
     space: &str,
     act: impl FnOnce() -> io::Result<T> + Send,

@@ -14,7 +14,7 @@ use super::server::{Program, Server, Target};
 use crate::failure::Failure;
 
 /// The layers of a case. Each new one lies on what is [`top`](Self::top); arrays lie on
-/// [`members`](Self::members). What wants it first takes it down again when it fails.
+/// [`members`](Self::members). Each step consumes the stack, so a failed step takes it down.
 pub struct Stack {
     /// Unique among those that stand at the same time.
     pub name: String,

@@ -183,7 +183,7 @@ impl VirtualDisk {
     }
 }
 
-/// Has the other side know the memory and the ring.
+/// Tells the other side the memory and the ring.
 fn negotiate(
     socket: &Path,
     memory: &GuestMemoryMmap,

@@ -76,7 +76,7 @@ impl Tool {
         command
     }
 
-    /// Runs it to its end and notes the command line. What it said comes back if all went well.
+    /// Runs the tool to its end and notes the command line. Returns its output on success.
     pub fn run<I, S>(&self, args: I, note: &mut Note) -> Result<Output, Failure>
     where
         I: IntoIterator<Item = S>,

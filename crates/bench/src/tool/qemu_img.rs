@@ -72,9 +72,9 @@ pub fn fill(qemu_img: &Tool, image: &Image) -> Result<(), Failure> {
     qemu_img.output(&words(image, load, image.bytes / load.bytes)).map(drop)
 }
 
-/// Sends requests for `seconds`, or half of that, and notes what it said as [`OUTPUT`]. It takes a
-/// number of requests instead: that is found by trying, among powers of two, so that it is mostly
-/// the same in the next round.
+/// Sends requests for `seconds`, or half of that, and notes the output as [`OUTPUT`]. `qemu-img
+/// bench` takes a number of requests instead of a time. The number is found by trying powers of
+/// two, so that it is mostly the same in the next round.
 pub fn run(
     qemu_img: &Tool,
     image: &Image,

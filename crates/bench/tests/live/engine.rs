@@ -18,7 +18,7 @@ use super::turns::{measure, said_by_fio};
 /// Two loads of the twelve.
 const JOBS: [&str; 2] = ["read 4K x32", "write 1024K x8"];
 
-/// What needs more than root and loop devices.
+/// Programs needed beyond root and loop devices.
 const PROGRAMS: [(&str, &str); 4] = [
     ("fio", "fio"),
     ("nbdkit", "nbdkit"),

@@ -11,7 +11,7 @@ use crate::spaces::{Spaces, can_be_made};
 use crate::support::{Lab, skip};
 
 impl Spaces<'_> {
-    /// What a host has sent and received, in bytes.
+    /// Returns the bytes sent and received by a host.
     fn bytes(&self, host: &str) -> (u64, u64) {
         let text = self.lab.ok_text(&format!("bench lab bytes {}", self.name), &[]);
         let line = text.lines().find(|line| line.split(' ').next() == Some(host));

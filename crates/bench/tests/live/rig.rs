@@ -1,4 +1,4 @@
-//! What the comparisons set up, with the real command: it stands, and nothing of it stays.
+//! Set-ups of the comparisons, with the real command: each is complete, and leaves nothing behind.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

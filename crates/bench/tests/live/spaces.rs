@@ -33,7 +33,7 @@ impl Spaces<'_> {
     }
 }
 
-/// Is this root, and are these tools of iproute2 here?
+/// Returns whether this is root, and these tools of iproute2 are installed.
 pub(crate) fn can_be_made(tools: &[&str]) -> bool {
     let is_here = |tool: &&str| Command::new(tool).arg("-V").output().is_ok();
     rustix::process::geteuid().is_root() && tools.iter().all(is_here)

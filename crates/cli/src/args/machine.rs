@@ -1,4 +1,4 @@
-//! What a machine runs, by its file of arrays and nodes.
+//! Arguments of the commands for the arrays and nodes of a machine, by its configuration file.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ Examples:
   braid config check
   braid config check ./arrays.toml";
 
-/// Which file.
+/// The configuration file.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFileArgs {
     /// The file of arrays and nodes
@@ -72,7 +72,7 @@ pub(crate) struct ConfigArgs {
     pub(crate) action: ConfigAction,
 }
 
-/// What is done with the file.
+/// Actions on the configuration file.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigAction {
     /// Say what is wrong with the file of arrays and nodes, and with what it names

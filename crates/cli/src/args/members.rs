@@ -9,7 +9,7 @@ use braid_cluster::wire::{MAX_NAME_BYTES, valid_volume_name};
 
 use super::{Size, parse_size};
 
-/// What stands in the place of a member.
+/// A member as typed on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberArg {
     /// A file or block device.
@@ -92,7 +92,7 @@ pub(crate) fn parse_node_address(text: &str) -> Result<String, Refusal> {
     }
 }
 
-/// Is it `HOST:PORT`, with a numeric IPv6 address in brackets? Returns the port.
+/// Returns the port of `HOST:PORT`, with a numeric IPv6 address in brackets.
 pub(crate) fn check_address(address: &str) -> Result<u16, String> {
     let (host, port) = address.rsplit_once(':').ok_or("a node needs a port")?;
     let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

@@ -171,7 +171,7 @@ pub(crate) struct LayoutArgs {
     pub(crate) json: bool,
 }
 
-/// Who builds the parities of a stripe over nodes.
+/// Write schedule: the place where the parities of a stripe over nodes are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ScheduleName {
     /// The client, which sends them as it sends data

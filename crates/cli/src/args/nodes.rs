@@ -1,4 +1,4 @@
-//! What is typed of storage nodes and their keys.
+//! Arguments that name storage nodes and their keys.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ pub(crate) struct NodeArgs {
     pub(crate) foreground: bool,
 }
 
-/// What nodes are asked.
+/// Commands to nodes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// Version, space, ring memory, clients and volumes of each node
@@ -117,7 +117,7 @@ pub(crate) enum NodeCommand {
     Stop(NodeStopArgs),
 }
 
-/// What is done to volumes.
+/// Commands on volumes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeCommand {
     /// The same as `braid node delete`

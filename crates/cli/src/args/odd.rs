@@ -20,7 +20,7 @@ pub(crate) struct GeometryArgs {
     pub(crate) geometry: Option<GeometryArg>,
 }
 
-/// What was typed of a geometry.
+/// Geometry of an array, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GeometryArg {
     pub(crate) level: String,
@@ -64,7 +64,7 @@ impl std::str::FromStr for GeometryArg {
     }
 }
 
-/// What of images was not rescued.
+/// Ranges of images that were not rescued.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct MapArgs {
     /// The map file that ddrescue kept while it made the image MEMBER: what was not rescued counts
@@ -107,7 +107,7 @@ impl MapOf {
     }
 }
 
-/// What is known of a reshape beside what superblocks tell.
+/// Facts about a reshape that superblocks do not tell.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ReshapeArgs {
     /// The backup file that mdadm was given for a reshape in the middle of which the array

@@ -50,7 +50,7 @@ fn explain<C: CommandFactory>(error: &clap::Error, known: Option<&str>) -> Failu
     Failure::usage(operation, object, reason(error), format!("{meant}see {help}"))
 }
 
-/// What clap takes a word that it does not know for.
+/// Returns the known words that resemble a word unknown to clap.
 fn meant<C: CommandFactory>(error: &clap::Error) -> Option<String> {
     let kinds =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];

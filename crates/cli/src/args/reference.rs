@@ -1,5 +1,5 @@
-//! What the pages tell people to type is what the definitions of the arguments take, and
-//! `docs/commands.md` is made of them.
+//! Generation of `docs/commands.md` from the definitions of the arguments, so that the pages tell
+//! people to type only words that the parser takes.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -261,7 +261,7 @@ pub(crate) struct ScrubArgs {
     pub(crate) json: bool,
 }
 
-/// How writes go by a journal.
+/// Journal mode of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum JournalModeArg {
     /// A write is answered when it is in the journal and in its place

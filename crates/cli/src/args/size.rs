@@ -6,14 +6,14 @@ use braid_array::Refusal;
 use braid_host::size;
 
 /// A number of bytes, typed plainly or with a unit: K, M, G, T or KiB ... (powers of 1024), KB, MB,
-/// GB or TB (powers of 1000). It may have a fraction.
+/// GB or TB (powers of 1000). Fractions are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
 /// Reads a size.
 ///
 /// # Errors
-/// It is none, or too large; says what would have been right.
+/// Returns a refusal, with the next step, if the text is no size or the size is too large.
 pub fn parse_size(text: &str) -> Result<Size, Refusal> {
     size::parse(text).map(Size)
 }

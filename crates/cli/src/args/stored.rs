@@ -44,7 +44,7 @@ of a version nobody knows, is removed with --force only.
 Example:
   braid zero-superblock /dev/sda /dev/sdb";
 
-/// What tells how the bytes of an array lie on its members.
+/// Geometry: the arrangement of the bytes of an array on its members.
 #[derive(Debug, Args)]
 pub(crate) struct ShapeArgs {
     /// Level: linear 0 1 4 5 6 10
@@ -226,19 +226,19 @@ pub(crate) struct AssembleArgs {
     /// By which the array is known, whatever its name is.
     #[arg(skip)]
     pub(crate) uuid: Option<String>,
-    /// How fast its background work may go.
+    /// Limits of the speed of background work.
     #[arg(skip)]
     pub(crate) limits: braid_host::limits::Limits,
 }
 
 impl AssembleArgs {
-    /// What is typed nowhere.
+    /// Default for callers that have no option for the timeout.
     pub(crate) const NODE_TIMEOUT_S: u64 = 5;
     /// As above.
     pub(crate) const FAIL_TIMEOUT_S: u64 = 60;
 }
 
-/// Who builds the parities while an array over nodes is written.
+/// Write schedule: the place where the parities are computed while an array over nodes is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteSchedule {
     /// The nodes, as `encoder`, or the client, whichever is less of a bottleneck at the moment
@@ -277,7 +277,7 @@ pub(crate) struct ExamineArgs {
     pub(crate) log: bool,
 }
 
-/// What an array that is stopped is given.
+/// Consistency policy to give to a stopped array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NewPolicy {
     /// A resync of everything follows an unclean stop

@@ -1,4 +1,4 @@
-//! What was probably meant by a word that means nothing.
+//! Suggestions for misspelled words.
 
 /// How much alike two words must be, from 0 to 1: as much as clap asks of its own suggestions.
 const ALIKE: f64 = 0.7;

@@ -16,9 +16,9 @@ use crate::args::{GeometryArg, MapArgs, Size};
 use crate::failure::Failure;
 use crate::output;
 
-/// What stands for a member that is not there.
+/// Word for an absent member.
 pub(super) const MISSING: &str = "missing";
-/// What an array is called for which no name was typed.
+/// Name of an array without a typed name.
 const UNNAMED: &str = "rescued";
 
 /// An array without superblocks, opened to be read.

@@ -35,7 +35,7 @@ pub(super) fn run(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     read_any(run_dir, args).map_err(|failure| failure.map_next(|next| given.put_into(next)))
 }
 
-/// Reads whatever array is meant.
+/// Reads the array named by the arguments.
 fn read_any(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     if let Some(geometry) = &args.bare.geometry {
         let Bare { name, config, members } =
@@ -81,7 +81,7 @@ fn read_any(run_dir: &Path, args: &CatArgs) -> Result<(), Failure> {
     read(&object, arrays, args, is_cut || !args.maps.all().is_empty())
 }
 
-/// Writes what was asked for of the one array there is, or of what lies on several. `holes`: parts
+/// Writes the requested range of the one array, or the contents of several arrays. `holes`: parts
 /// of members are known to be unreadable.
 fn read(
     object: &str,
@@ -99,7 +99,7 @@ fn read(
     }
 }
 
-/// Writes what was asked for of an array.
+/// Writes the requested range of an array.
 fn copy(object: &str, mut reader: Reader, args: &CatArgs, holes: bool) -> Result<(), Failure> {
     let (offset, length) = range(object, reader.size_bytes(), args)?;
     let mut stdout = io::stdout().lock();
@@ -133,7 +133,7 @@ fn stdout_failure(object: &str, error: &io::Error) -> Failure {
     Failure::refused("cat", object, reason, "make room and try again")
 }
 
-/// What was asked for of an array of this size: offset and length.
+/// Returns offset and length of the requested range in an array of this size.
 fn range(object: &str, size_bytes: u64, args: &CatArgs) -> Result<(u64, u64), Failure> {
     let offset = args.offset.map_or(0, |size| size.0);
     let left = size_bytes.checked_sub(offset);
@@ -173,26 +173,26 @@ fn running(mut client: Client, name: &str, args: &CatArgs) -> Result<(), Failure
     stdout.flush().map_err(|error| stdout_failure(name, &error))
 }
 
-/// How members are made readable.
+/// Options for making members readable.
 struct Start<'a> {
     object: &'a str,
     force: bool,
     reshape: &'a ReshapeArgs,
 }
 
-/// What is read.
+/// Readable form of an array.
 enum Readable {
     Config(Box<Config>),
     Halfway(Box<Halfway>),
 }
 
-/// An array that may be the member of another one, and what is on it.
+/// An array that may be a member of another one: its superblock of the outer array, and its reader.
 type Inner = (Candidate, Reader);
 
 impl Start<'_> {
-    /// Readers, with names, of the array that these devices are the members of. When they are
-    /// members of several arrays, or of one that is `nested` in another, those arrays must be the
-    /// members of one, or else what lies on them `is_asked_for`.
+    /// Returns readers, with names, of the array on these devices. Devices of several arrays, or of
+    /// one that is `nested` in another, must together form one outer array. Alternatively the
+    /// contents of several arrays `is_asked_for`.
     fn open(
         &self,
         found: Vec<Found>,
@@ -213,14 +213,14 @@ impl Start<'_> {
         opened.map_err(|why| Failure::explained("cat", self.object, why))
     }
 
-    /// What the array of these members is called by its superblocks.
+    /// Returns the name in the superblocks of these members.
     fn name(&self, found: &[Found]) -> String {
         let superblock = found.iter().find_map(|one| one.candidate.superblock.as_ref().ok());
         let name = superblock.map(|superblock| short_name(&superblock.name()).to_owned());
         name.filter(|name| !name.is_empty()).unwrap_or_else(|| self.object.to_owned())
     }
 
-    /// What an array is called as a member of another one.
+    /// Returns the name of an array as a member of another array.
     fn title(&self, found: &[Found], index: usize) -> String {
         let mut superblocks = found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
         let title = superblocks.next().map(Superblock::title);
@@ -260,8 +260,8 @@ impl Start<'_> {
         self.stacked(&all, readers)
     }
 
-    /// Arrays that are the members of another one, or `may` be, with what is on them, and all of
-    /// their members.
+    /// Opens arrays that are the members of another one, or `may` be. Returns all of their members,
+    /// and the arrays.
     fn inner(
         &self,
         inner: Vec<Vec<Found>>,
@@ -310,7 +310,7 @@ impl Start<'_> {
         Refusal { next, ..why }
     }
 
-    /// How these candidates start for reading.
+    /// Returns the configuration with which these candidates start for reading.
     fn config(&self, candidates: Vec<Candidate>) -> Result<Config, Refusal> {
         match self.start(candidates)? {
             Readable::Config(config) => Ok(*config),
@@ -340,7 +340,7 @@ impl Start<'_> {
     }
 }
 
-/// Who wants to read is not told to assemble, but where only an array that is written to helps.
+/// Replaces advice to assemble read-only by `braid cat`. Advice that needs a writable array stays.
 fn to_read(mut next: Next) -> Next {
     if let Some(Invocation::Assemble { options, devices, .. }) = next.invocation.as_deref()
         && options.read_only

@@ -1,4 +1,4 @@
-//! Parts of what lies on arrays, by their names.
+//! Partitions and volumes on arrays, selected by their names.
 
 use braid_rescue::contents::{Content, Place, readable};
 

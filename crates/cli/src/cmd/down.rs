@@ -1,4 +1,4 @@
-//! `braid down`: stops what the file of arrays and nodes names, arrays first.
+//! `braid down`: stops the arrays and nodes of the file, arrays first.
 
 use std::path::Path;
 

@@ -43,7 +43,7 @@ pub(super) fn run(args: &ExamineArgs) -> Result<(), Failure> {
     output::answer(&found.iter().map(print).collect::<String>())
 }
 
-/// Partitions in the place of disks whose members are in these.
+/// Replaces disks by their partitions, where the partitions are the members.
 fn inside(members: &[MemberArg]) -> Vec<MemberArg> {
     let each = |member: &MemberArg| match member {
         MemberArg::Path(path) => member::inside(path).into_iter().map(MemberArg::Path).collect(),
@@ -52,7 +52,7 @@ fn inside(members: &[MemberArg]) -> Vec<MemberArg> {
     members.iter().flat_map(each).collect()
 }
 
-/// One line for each array found. Devices without a superblock are passed over.
+/// Prints a line for each array found. Devices without a superblock are skipped.
 fn scan(members: &[MemberArg], network: Network) -> Result<(), Failure> {
     let all;
     let candidates: &[MemberArg] = if members.is_empty() {
@@ -189,7 +189,7 @@ fn trusted(
     }
 }
 
-/// The bytes of the superblock, for what only they hold.
+/// Returns the bytes of the superblock, for fields that are not decoded.
 fn raw_superblock(device: &MemberFile, superblock: &Superblock) -> std::io::Result<Vec<u8>> {
     let len = if superblock.version == Version::V0_90 { 4096 } else { 256 };
     device.read_at(superblock.super_offset * SECTOR_BYTES, len)

@@ -16,13 +16,13 @@ use crate::output::shape::short_name;
 pub(super) struct Family {
     /// The newest superblock of the array; of an array of arrays that of the outer one.
     pub(super) superblock: Superblock,
-    /// Of an array of arrays, the devices of each inner one; else all devices.
+    /// Devices, grouped by inner array if the members are arrays; otherwise one group.
     pub(super) groups: Vec<Vec<Found>>,
     /// Its members are arrays.
     pub(super) nested: bool,
 }
 
-/// What was found on devices.
+/// Arrays and stray devices found.
 pub(super) struct Families {
     pub(super) arrays: Vec<Family>,
     /// Devices without a superblock, or with one that cannot be trusted.
@@ -35,7 +35,7 @@ struct Group {
     found: Vec<Found>,
     /// The superblock of the array that this one is a member of.
     outer: Option<Superblock>,
-    /// It cannot be started, so nobody knows whether it is a member of another.
+    /// Set if the array cannot be started: an outer superblock on it cannot be read.
     unknown: bool,
 }
 
@@ -121,7 +121,7 @@ impl Family {
     }
 }
 
-/// How the array is called, for people.
+/// Returns the name of the array, for messages.
 pub(super) fn title(superblock: &Superblock) -> String {
     let name = superblock.name();
     let uuid = superblock.uuid_text();
@@ -131,21 +131,21 @@ pub(super) fn title(superblock: &Superblock) -> String {
     }
 }
 
-/// What a name means among devices.
+/// Devices selected by a name.
 pub(super) struct Choice {
     /// The members of that array, and devices without a superblock, which belong to none.
     pub(super) members: Vec<PathBuf>,
-    /// It is an array of arrays.
+    /// Set for an array of arrays.
     pub(super) nested: bool,
     /// The other devices, each with the reason.
     pub(super) left_out: Vec<(String, Verdict)>,
 }
 
-/// Why no array is chosen; with the arrays in question, for people.
+/// Reason for not choosing an array, with the candidates, for messages.
 pub(super) enum Unclear {
-    /// None has the name.
+    /// No array has the name; the names found.
     Other(Vec<String>),
-    /// Several have.
+    /// Several arrays have the name.
     Several(Vec<String>),
 }
 

@@ -15,22 +15,22 @@ use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::shape::short_name;
 
-/// What members are opened for.
+/// Purpose of opening members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use<'a> {
-    /// To be looked at, whoever uses them.
+    /// Examining them, also while in use.
     Look,
-    /// The same, with what was changed in this directory.
+    /// Examining them through the changes in this directory.
     LookThrough(&'a Path),
-    /// To be read; nobody may write to them meanwhile.
+    /// Reading them; writers are excluded.
     Read,
-    /// To be served to readers.
+    /// Serving them read-only.
     ServeReadOnly,
-    /// The same, with what was changed in this directory.
+    /// Serving them read-only, through the changes in this directory.
     ServeThrough(&'a Path),
-    /// To be served, or changed.
+    /// Serving or changing them.
     Serve,
-    /// The same, while all that is written goes to this directory.
+    /// Serving them, with all writes going to this directory.
     Overlay(&'a Path),
 }
 
@@ -40,18 +40,18 @@ impl<'a> Use<'a> {
         overlay.map_or(Self::Serve, Self::Overlay)
     }
 
-    /// To be served to readers, with what was changed in a directory if one is given.
+    /// Serves members read-only, through the changes in a directory if one is given.
     pub(super) fn serve_read_only(overlay: Option<&'a Path>) -> Self {
         overlay.map_or(Self::ServeReadOnly, Self::ServeThrough)
     }
 
-    /// To be looked at, with what was changed in a directory if one is given.
+    /// Examines members, through the changes in a directory if one is given.
     pub(super) fn look(overlay: Option<&'a Path>) -> Self {
         overlay.map_or(Self::Look, Self::LookThrough)
     }
 }
 
-/// A device and what lies on it.
+/// A device and its metadata.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) device: MemberFile,
@@ -105,7 +105,8 @@ impl Named {
     }
 }
 
-/// Is it a member rather than a name? It is when it has a slash, or names a file or device.
+/// Returns whether the word is a member rather than a name: a word with a slash or the prefix
+/// `mem:`, or the name of a file or device.
 pub(super) fn is_member(word: &str) -> bool {
     let file = MemberName::of(Path::new(word)).file;
     let is_device = || std::fs::metadata(file).is_ok_and(|data| !data.is_dir());
@@ -161,19 +162,19 @@ pub(super) fn open_all(
     Ok(devices.into_iter().map(read).collect())
 }
 
-/// What holds superblocks under these names: partitions in the place of disks that have a
-/// partition table, and no superblock of their own.
+/// Returns the holders of superblocks under these names. A disk with a partition table, and without
+/// a superblock of its own, is replaced by its partitions.
 pub(super) fn inside(names: &[PathBuf]) -> Vec<PathBuf> {
     names.iter().flat_map(|name| member::inside(name)).collect()
 }
 
-/// Opens whatever can be looked at and reads its metadata; the rest with the reasons. What comes
-/// twice is looked at once.
+/// Opens the readable paths and reads their metadata. Returns the other paths with the reasons. A
+/// repeated path is examined once.
 pub(super) fn look(paths: &[PathBuf]) -> (Vec<Found>, Vec<member::OpenError>) {
     look_as(paths, Use::Look)
 }
 
-/// The same, as they are to be looked at.
+/// Opens and reads paths like [`look`], for this purpose.
 pub(super) fn look_as(paths: &[PathBuf], purpose: Use<'_>) -> (Vec<Found>, Vec<member::OpenError>) {
     let mut found = Vec::new();
     let mut odd = Vec::new();
@@ -220,7 +221,7 @@ pub(super) fn open(path: &Path, purpose: Use<'_>) -> Result<MemberFile, member::
     }
 }
 
-/// Reads what lies on a device.
+/// Reads the metadata of a device.
 pub(super) fn read(mut device: MemberFile) -> Found {
     let mut candidate = member::probe_with_log(&device);
     if candidate.superblock == Err(SuperblockError::NoMagic) && device.trim_excess() {
@@ -230,8 +231,8 @@ pub(super) fn read(mut device: MemberFile) -> Found {
 }
 
 impl Found {
-    /// The same to be read, with all of which its superblock tells: what an image lacks that was
-    /// cut off counts as unreadable. Tells whether it does.
+    /// Extends a cut-off image to the size in its superblock, for reading: the missing end counts
+    /// as unreadable. Returns whether it was extended.
     pub(super) fn filled_up(self) -> (Self, bool) {
         let Self { mut device, candidate } = self;
         let needed =
@@ -245,7 +246,7 @@ impl Found {
         }
     }
 
-    /// A remark on it, beside what it is to its array.
+    /// Returns a remark on the device, in addition to its verdict.
     fn remark(&self, is_cut: bool) -> Option<String> {
         let device = &self.candidate.device;
         let is_marked = self.candidate.superblock.as_ref().is_ok_and(|sb| sb.error_mark);
@@ -257,8 +258,8 @@ impl Found {
     }
 }
 
-/// Members as they are to be used; those that are only read with all of which their superblocks
-/// tell. With what is to be said of them, and whether one was cut off.
+/// Prepares members for use; cut-off images are extended if the members are only read. Returns the
+/// members, remarks, and whether one was cut off.
 pub(super) fn to_use(found: Vec<Found>, is_read: bool) -> (Vec<Found>, Vec<String>, bool) {
     let mut remarks = Vec::new();
     let mut any_cut = false;
@@ -272,7 +273,8 @@ pub(super) fn to_use(found: Vec<Found>, is_read: bool) -> (Vec<Found>, Vec<Strin
     (found, remarks, any_cut)
 }
 
-/// Decides who is in. What only nodes can run is told from what nobody knows.
+/// Decides which members are attached. A level that only nodes run is refused with a reason of its
+/// own.
 pub(super) fn decide(candidates: Vec<Candidate>, options: Options) -> Assembly {
     let mut assembly = assemble::decide(candidates, options);
     let xor2d = assembly.newest.as_ref().is_some_and(|sb| sb.level == XOR2D_MD_LEVEL);
@@ -341,7 +343,7 @@ pub(super) fn scan(
     Ok(arrays.into_iter().map(|(_, members)| members).collect())
 }
 
-/// Among all devices of a machine some cannot be opened or read. Nobody knows what lies there.
+/// Count of block devices that cannot be opened or read, and whose content is therefore unknown.
 #[derive(Debug)]
 pub(super) struct Unread {
     devices: usize,
@@ -350,7 +352,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Of so many devices.
+    /// Starts a count over this number of devices.
     pub(super) const fn of(devices: usize) -> Self {
         Self { devices, unread: 0, first: None }
     }
@@ -374,7 +376,7 @@ impl Unread {
     }
 }
 
-/// What helps where devices cannot be read. Root gains nothing by being root.
+/// Returns advice for unreadable devices. Root is not advised to run as root.
 const fn where_to_look(is_root: bool) -> &'static str {
     if is_root {
         "name the members, or see the kernel's log for what is wrong with them"
@@ -383,7 +385,7 @@ const fn where_to_look(is_root: bool) -> &'static str {
     }
 }
 
-/// Is this the name of the array, with the host in front or without, or its UUID?
+/// Returns whether this is the name of the array, with or without the host in front, or its UUID.
 pub(super) fn is_called(superblock: &Superblock, name: &str) -> bool {
     let full = superblock.name();
     let digits = |text: &str| text.replace([':', '-'], "").to_ascii_lowercase();
@@ -410,7 +412,8 @@ pub(super) fn by_name(operation: &str, name: &str, words: &str) -> Result<Vec<Pa
     }
 }
 
-/// The devices of each array. What has no superblock counts to the first, which will refuse it.
+/// Groups the devices by array. Devices without a superblock join the first group, and lead to its
+/// refusal.
 pub(super) fn groups(found: Vec<Found>) -> Vec<Vec<Found>> {
     let mut groups: Vec<(Option<[u8; 16]>, Vec<Found>)> = Vec::new();
     for one in found {

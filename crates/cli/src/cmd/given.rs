@@ -1,4 +1,4 @@
-//! What was typed about members beside their names: commands that are advised need it again.
+//! Options typed for members in addition to their names. Advised commands repeat them.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(super) struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// The same step, as it is to be typed.
+    /// Adds the options to the next step.
     pub(super) fn put_into(&self, next: Next) -> Next {
         let Some(invocation) = next.invocation.as_deref() else { return next };
         let words = self.words(invocation);

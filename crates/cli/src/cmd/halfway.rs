@@ -19,15 +19,14 @@ pub(super) struct Opened {
     pub(super) whole: Config,
     /// The arrays that have them.
     pub(super) arrays: Arrays,
-    /// What is to be said of it.
+    /// Warnings for the user.
     pub(super) warnings: Vec<String>,
 }
 
-/// The array of pieces, and the arrays that have them. `devices` are all that were found, of which
-/// those stay open that are in.
+/// Opens the array of pieces and the arrays that hold them. Unattached `devices` are closed.
 ///
 /// # Errors
-/// Why it cannot be read: also when the backup file is not the one.
+/// Returns the reason why the array cannot be read, also if the backup file is the wrong one.
 pub(super) fn open(
     operation: &str,
     object: &str,
@@ -42,7 +41,7 @@ pub(super) fn open(
     Ok((whole, arrays))
 }
 
-/// As [`open`], without a word.
+/// Opens the arrays like [`open`], without printing the warnings.
 pub(super) fn prepare(
     mut halfway: Halfway,
     mut devices: Vec<MemberFile>,
@@ -77,7 +76,7 @@ pub(super) fn prepare(
     Ok(Opened { whole, arrays, warnings })
 }
 
-/// What is read of them while it is found out what there is.
+/// Returns a reader of the devices for the examination.
 fn reader(devices: &[MemberFile]) -> impl FnMut(&str, u64, usize) -> Option<Vec<u8>> {
     move |device, sector, bytes| {
         let device = devices.iter().find(|one| name(one) == device)?;

@@ -1,6 +1,5 @@
-//! `braid identify`: which piece of hardware a member is. It says what stands on the label, and has
-//! a light show the place: the lamp of the slot, or where there is none the light that shows
-//! activity, by reads.
+//! `braid identify`: finding the hardware of a member. Prints the label of the disk, and shows its
+//! place by a light: the locate lamp of the slot, or without one the activity light, by reads.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,11 +20,10 @@ use crate::args::IdentifyArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-/// How long the light is on, and then off.
+/// Time for which the light is on, and then off.
 const BLINK: Duration = Duration::from_millis(500);
 const READ_BYTES: usize = 256 << 10;
-/// Reads go round the disk in steps of so much, so that hardly any finds what an earlier one has
-/// brought.
+/// Distance of reads round the disk: hardly any read finds data cached by an earlier one.
 const STEP_BYTES: u64 = 509 << 20;
 
 pub(super) fn run(run_dir: &Path, args: &IdentifyArgs) -> Result<(), Failure> {
@@ -56,7 +54,7 @@ pub(super) fn run(run_dir: &Path, args: &IdentifyArgs) -> Result<(), Failure> {
     })
 }
 
-/// Has a light show where a disk is, until a signal or the time is over.
+/// Shows the place of a disk by a light, until a signal arrives or the time is over.
 fn show(member: &Path, disk: &Disk, time: Duration) -> io::Result<()> {
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

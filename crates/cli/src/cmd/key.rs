@@ -46,7 +46,7 @@ pub(super) fn uuid(operation: &str, array: &str) -> Result<[u8; 16], Failure> {
     })
 }
 
-/// Is this a cluster key, rather than that of one array?
+/// Refuses a key that is limited to one array.
 pub(super) fn whole(operation: &str, object: &str, key: Key) -> Result<(), Failure> {
     let Some(array) = key.array() else { return Ok(()) };
     let reason = format!("this key is limited to array {}", text_of_uuid(array));

@@ -53,12 +53,13 @@ fn ended(operation: &str, object: &str, status: ExitStatus) -> Failure {
     }
 }
 
-/// How an array is served.
+/// Options for serving an array.
 #[derive(Debug)]
 pub(super) struct How {
     pub(super) exports: Vec<ExportSpec>,
     pub(super) limits: Limits,
-    /// How another program goes on with it, where that is possible.
+    /// Arguments for a successor program that takes over the array; `None` where a takeover is
+    /// impossible.
     pub(super) again: Option<HowAssembled>,
 }
 
@@ -96,8 +97,8 @@ pub(super) fn serve(
     braid_host::serve::serve(serving, ready).map_err(|why| Failure::explained(operation, name, why))
 }
 
-/// What was typed after `--export`. What everybody on a network could write to is refused unless
-/// that is meant.
+/// Parses the words after `--export`. Writable exports open to a whole network are refused unless
+/// `insecure` is set.
 pub(super) fn exports(
     operation: &str,
     typed: &[String],
@@ -116,7 +117,7 @@ pub(super) fn export(operation: &str, object: &str, typed: &str) -> Result<Expor
     })
 }
 
-/// Refuses what everybody on a network could write to, unless that is meant.
+/// Refuses a writable export open to a whole network, unless `insecure` is set.
 pub(super) fn check_secure(
     operation: &str,
     export: &ExportSpec,
@@ -131,7 +132,7 @@ pub(super) fn check_secure(
     })
 }
 
-/// Refuses what everybody on a network could write to.
+/// Refuses a writable export open to a whole network.
 pub(super) fn is_secure(export: &ExportSpec) -> Result<(), Refusal> {
     match (&export.place, &export.tls) {
         (Place::NbdTcp(address), _) if is_loopback(address) => Ok(()),
@@ -159,7 +160,8 @@ pub(super) fn is_secure(export: &ExportSpec) -> Result<(), Refusal> {
     }
 }
 
-/// Only this machine can connect there. What is no address is refused elsewhere.
+/// Returns whether only this machine can connect to the address. An invalid address returns true
+/// and is refused elsewhere.
 pub(super) fn is_loopback(address: &str) -> bool {
     let addresses = address.to_socket_addrs();
     addresses.map_or(true, |mut all| all.all(|address| address.ip().is_loopback()))

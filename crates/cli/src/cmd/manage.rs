@@ -60,7 +60,7 @@ pub(super) fn fail(run_dir: &Path, args: &FailArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an array cannot lose as well, of its arrays each for itself, and could lose before.
+/// Returns a warning for the array, and for each inner array, that has just lost its redundancy.
 fn redundancy_lost(before: &Status, now: &Status) -> Vec<String> {
     let needed = |of: &Status| -> Vec<String> {
         let members = of.members.iter().filter(|member| member.needed);
@@ -103,7 +103,8 @@ pub(super) fn remove(run_dir: &Path, args: &RemoveArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Is there no file or device of this name any more? Nodes are asked by the array.
+/// Returns whether no file or device of this name exists any more. Names on nodes return false: the
+/// array asks the nodes.
 pub(super) fn is_gone(device: &str) -> bool {
     let is_path = Path::new(device).is_absolute();
     is_path && !Path::new(device).exists()

@@ -1,4 +1,4 @@
-//! Maps of ddrescue: what of images counts as unreadable.
+//! Maps of ddrescue: unreadable ranges of images.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use crate::args::{MapArgs, MapOf};
 use crate::failure::{Failure, system_error};
 use crate::invocation::shell_word;
 
-/// Has members lose what was not rescued of the images that they are, or lie in.
+/// Marks as unreadable the ranges that were not rescued, of images that are members or contain
+/// them.
 pub(super) fn apply(
     operation: &str,
     maps: &MapArgs,
@@ -26,7 +27,7 @@ pub(super) fn apply(
     found.into_iter().map(lose).collect()
 }
 
-/// Was each image named that there is a map of?
+/// Checks that every map belongs to a named image.
 pub(super) fn check<'a>(
     operation: &str,
     maps: &MapArgs,

@@ -52,7 +52,7 @@ pub use nodes::fabric;
 pub use shape::{Typed, family};
 pub use shell::{completions, man_pages};
 
-/// Carries out what was asked.
+/// Runs the command.
 pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let run_dir = braid_host::control::run_dir(cli.run_dir.as_deref());
     let run_dir = run_dir.as_path();
@@ -104,7 +104,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
-/// Where no array can run, as somebody says, there is none to be asked.
+/// Refuses commands to running arrays if the given run directory does not exist.
 fn check_run_dir(run_dir: &Path, command: &Command) -> Result<(), Failure> {
     let asks_arrays = matches!(
         command,

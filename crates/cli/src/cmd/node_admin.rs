@@ -25,28 +25,29 @@ use crate::output::shape::short_name;
 /// A node that says nothing for so long is called silent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is known of a node.
+/// A node with its answers, or the error.
 struct Seen {
     address: String,
     found: Result<Found, RemoteError>,
 }
 
-/// What a node says.
+/// Answers of a node.
 struct Found {
     survey: NodeSurvey,
     /// Its clients, in the order in which they came.
     sessions: Vec<SessionInfo>,
-    /// What lies on each of its volumes.
+    /// Content of each of its volumes.
     contents: Vec<Content>,
     /// Arrays of which it keeps a vote and no member, and the epochs granted.
     votes: Vec<([u8; 16], Epoch)>,
 }
 
-/// What [`session_has`] tells.
+/// Values of [`session_has`].
 pub(super) const SESSION_HAS: [&str; 5] = ["pipeline", "grant", "volume", "nothing", "leftovers"];
 
-/// What a client has of a node: a pipeline for an array that it was granted, that grant alone, an
-/// open volume, or nothing; or it is gone, and the next client of the array resolves what it left.
+/// Returns the resources of a client on a node: a pipeline of an array granted to the client, the
+/// grant alone, an open volume, or nothing. For a client that is gone, returns `leftovers`: the
+/// next client of the array resolves them.
 pub(super) const fn session_has(session: &SessionInfo) -> &'static str {
     match session {
         SessionInfo { connected: false, .. } => "leftovers",
@@ -57,21 +58,21 @@ pub(super) const fn session_has(session: &SessionInfo) -> &'static str {
     }
 }
 
-/// What lies on a volume.
+/// Content of a volume.
 enum Content {
     /// A member of an array.
     Member {
         uuid: [u8; 16],
         name: String,
-        /// Of whoever served it last.
+        /// Epoch of the last client that served the array.
         epoch: Epoch,
     },
-    /// Nothing where its superblock goes: `create` writes that last, so it may have been
+    /// Nothing where its superblock goes: `create` writes the superblock last, so it may have been
     /// interrupted.
     Nothing,
-    /// Something else than a superblock: whoever put it there may need it.
+    /// Other content than a superblock, which may be needed.
     Foreign,
-    /// It cannot be told.
+    /// Unreadable.
     Unknown,
 }
 
@@ -124,7 +125,7 @@ fn held(
     }
 }
 
-/// A member of an array is removed only by who knows of which.
+/// Refuses to remove a member of an array that is not named.
 fn check_meant(
     args: &VolumeArgs,
     object: &str,
@@ -198,7 +199,8 @@ fn look(address: &str, network: Network) -> Seen {
     Seen { address: address.to_owned(), found }
 }
 
-/// Those of arrays that have no member here. What lies on a volume that cannot be read may be one.
+/// Returns the votes of arrays without a member here. An unreadable volume could hold a member, so
+/// the list is then empty.
 fn votes(remote: &mut Remote, all: &[[u8; 16]], contents: &[Content]) -> Vec<([u8; 16], Epoch)> {
     if contents.iter().any(|content| matches!(content, Content::Unknown)) {
         return Vec::new();
@@ -243,12 +245,12 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What removes a volume, with the options that the node is talked to with.
+/// Returns the command that removes a volume, with the same connection options.
 pub(super) fn removal(address: &str, volume: &str, options: &str) -> String {
     format!("braid node delete{options} {} {}", shell_word(address), shell_word(volume))
 }
 
-/// What has a node forget an array.
+/// Returns the command that makes a node forget an array.
 fn forgetting(address: &str, array: [u8; 16]) -> String {
     format!("braid node forget {} {}", shell_word(address), text_of_uuid(array))
 }
@@ -297,7 +299,7 @@ fn text(seen: &Seen, options: &str) -> String {
     text
 }
 
-/// What is said of the node as a whole.
+/// Returns the line about the node as a whole.
 fn head(address: &str, survey: &NodeSurvey) -> String {
     let NodeSurvey {
         version, total_bytes, free_bytes, ring_bytes, ring_used_bytes, clients, ..

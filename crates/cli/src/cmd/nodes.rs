@@ -21,7 +21,7 @@ pub(super) fn connect(
     Remote::connect(&node.address, network).map_err(|error| failed(operation, node, &error))
 }
 
-/// What is to be a witness.
+/// Advice for choosing a witness.
 pub(super) const NO_MEMBER: &str = "name a node that has none";
 
 /// Witnesses are on nodes of their own: a member's node votes anyway.
@@ -42,7 +42,7 @@ pub(super) fn check_witnesses(
     Ok(())
 }
 
-/// What a node did not do.
+/// Returns the failure for an error of a node.
 pub(super) fn failed(operation: &str, node: impl Display, error: &RemoteError) -> Failure {
     Failure::explained(operation, node, error.why.clone())
 }
@@ -54,15 +54,16 @@ pub(super) struct Missing {
     pub(super) error: RemoteError,
 }
 
-/// What helps where a node is there and does not have the volume any more. Never to create it: the
-/// others have it.
+/// Advice for a node that is up but has lost the volume. Creating the volume is wrong: other nodes
+/// still hold the array.
 pub(super) const STORE: &str = "bring its store back, or add another node in its place";
 
 impl Missing {
-    /// If the array may start without the member.
+    /// Creates the entry of a missing member, if the array may start without the member.
     ///
     /// # Errors
-    /// It is none of its node's business, or somebody else has the volume.
+    /// Returns the error if it is no loss of the member, for example because another client uses
+    /// the volume.
     pub(super) fn new(node: &NodeArg, error: RemoteError) -> Result<Self, RemoteError> {
         match error.kind {
             RemoteErrorKind::Unreachable | RemoteErrorKind::Refused => {
@@ -72,7 +73,7 @@ impl Missing {
         }
     }
 
-    /// Why, where other nodes have volumes of the array.
+    /// Returns the reason, for an array with volumes on other nodes.
     pub(super) fn why(&self) -> Refusal {
         let Refusal { reason, next } = self.error.why.clone();
         match self.error.kind {
@@ -89,13 +90,13 @@ impl Display for Missing {
     }
 }
 
-/// How nodes are talked to, as it was typed.
+/// Returns the connection options, as typed.
 pub(super) fn network(operation: &str, typed: &NetworkArgs) -> Result<Network, Failure> {
     let kind = fabric(operation, typed.fabric.as_deref())?;
     Ok(Network { kind, key: key::find(&typed.key_file)?, encrypt: false })
 }
 
-/// The same as options of another command.
+/// Returns the connection options for another command.
 pub(super) fn options(typed: &NetworkArgs) -> String {
     let fabric = typed.fabric.as_ref().map(|fabric| format!(" --fabric {}", shell_word(fabric)));
     let key = typed
@@ -106,10 +107,10 @@ pub(super) fn options(typed: &NetworkArgs) -> String {
     fabric.into_iter().chain(key).collect()
 }
 
-/// How data travels, as it was typed; TCP where nothing was.
+/// Parses the name of a fabric; TCP by default.
 ///
 /// # Errors
-/// There is no such fabric.
+/// Returns a usage error for an unknown fabric.
 pub fn fabric(operation: &str, typed: Option<&str>) -> Result<Kind, Failure> {
     typed.unwrap_or("tcp").parse().map_err(|why: Refusal| {
         Failure::explained(operation, "--fabric", why).with_code(Failure::USAGE)

@@ -141,7 +141,7 @@ impl Member {
     }
 }
 
-/// Are these the members of the array that is meant, and all of them?
+/// Checks that these are all members of the named array, and no others.
 fn check(args: &RenameArgs, members: &[Member]) -> Result<(), Failure> {
     let checked = all_of_one(members, &args.name);
     checked.map_err(|why| Failure::explained("rename", &args.name, why))

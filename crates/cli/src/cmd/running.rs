@@ -12,12 +12,12 @@ use braid_host::served_array::ServedArray;
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-/// For how long an array is asked again whose process goes on with another program meanwhile, and
-/// how often: while that begins, whoever asks is cut off each time.
+/// Limit and interval of asking again while a process hands its array over to another program:
+/// clients are disconnected during the hand-over.
 const AGAIN_WITHIN: Duration = Duration::from_secs(10);
 const AGAIN_EVERY: Duration = Duration::from_millis(20);
 
-/// Connects to the array of this name, whose process is alive and answers.
+/// Connects to the array of this name. Its process must be alive and answer.
 pub(crate) fn connect(operation: &str, run_dir: &Path, name: &str) -> Result<Client, Failure> {
     ask(operation, run_dir, name, |_| Ok(())).map(|(client, ())| client)
 }
@@ -53,7 +53,7 @@ pub(super) fn ask<T>(
     })
 }
 
-/// The arrays there that this user may not ask. No arrays are known where nobody may look.
+/// Returns the arrays that this user may not query; none if the directory cannot be read.
 fn of_others(run_dir: &Path) -> Vec<String> {
     list(run_dir).unwrap_or_default()
 }
@@ -67,10 +67,11 @@ pub(crate) fn status(
     ask(operation, run_dir, name, Client::status).map(|(_, status)| status)
 }
 
-/// The states of all running arrays, by name. One that ends meanwhile is left out.
+/// Returns the states of all running arrays, by name. An array that ends meanwhile is left out.
 ///
 /// # Errors
-/// When one does not answer, or none could be asked. What can be said of those is said.
+/// Returns an error if the run directory cannot be read. Arrays without an answer are recorded in
+/// the result.
 pub(crate) fn all(operation: &str, run_dir: &Path) -> Result<All, Failure> {
     let mut all = All::default();
     let asked = names(operation, run_dir)?.into_iter().map(|name| {
@@ -116,14 +117,14 @@ pub(crate) fn names(operation: &str, run_dir: &Path) -> Result<Vec<String>, Fail
     })
 }
 
-/// What is known of all running arrays.
+/// States of all running arrays.
 #[derive(Debug, Default)]
 pub(crate) struct All {
-    /// Those that answered.
+    /// Arrays that answered.
     pub(crate) found: Vec<ControlStatus>,
-    /// Those that this user may not ask.
+    /// Arrays that refused this user.
     denied: Vec<Failure>,
-    /// Those that did not answer.
+    /// Arrays that did not answer.
     silent: Vec<Failure>,
 }
 
@@ -136,13 +137,13 @@ impl All {
         list.push(Failure::explained(operation, array, why));
     }
 
-    /// Could none be asked, though there are some?
+    /// Returns whether arrays exist but none answered.
     pub(crate) fn is_blind(&self) -> bool {
         self.found.is_empty() && !(self.denied.is_empty() && self.silent.is_empty())
     }
 
-    /// To be called after what was found was printed: says what is missing, which is an error
-    /// where an array does not answer or nothing was found.
+    /// Reports arrays that are missing from the result; to be called after the found ones were
+    /// printed. Fails if an array did not answer or none was found.
     pub(crate) fn conclude(self) -> Result<(), Failure> {
         let failed = self.is_blind() || !self.silent.is_empty();
         let mut missing = self.denied;
@@ -152,7 +153,7 @@ impl All {
     }
 }
 
-/// Has a running array do something.
+/// Sends a request to a running array.
 pub(crate) fn call(
     operation: &str,
     run_dir: &Path,

@@ -80,7 +80,7 @@ fn refuse_other_work(run_dir: &Path, name: &str, kind: Kind) -> Result<(), Failu
     Err(Failure::refused(kind.name(), name, reason, next))
 }
 
-/// What was found, and where, in one line for each place.
+/// Returns the findings of the scrub, one line for each place.
 fn outcome(array: &ControlStatus, kind: Kind) -> String {
     let name = &array.name;
     let operation = kind.name();

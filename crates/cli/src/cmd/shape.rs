@@ -23,12 +23,12 @@ pub(crate) struct ArrayShape {
     pub(crate) chunk_sectors: u32,
 }
 
-/// What of it was typed.
+/// The typed options of a shape.
 #[derive(Clone, Copy, Debug)]
 pub struct Typed<'a> {
     /// The command.
     pub operation: &'static str,
-    /// What it is done to.
+    /// Object of the command.
     pub object: &'a str,
     /// As in `--level`.
     pub level: &'a str,
@@ -41,7 +41,7 @@ pub struct Typed<'a> {
 }
 
 impl ShapeArgs {
-    /// For a command, and what it is done to.
+    /// Returns the typed options, for a command and its object.
     pub(crate) fn typed<'a>(&'a self, operation: &'static str, object: &'a str) -> Typed<'a> {
         Typed {
             operation,
@@ -68,7 +68,7 @@ impl ArrayShape {
         Ok(shape)
     }
 
-    /// The geometry on members whose data area has so many sectors each.
+    /// Returns the geometry on members with data areas of these sizes.
     pub(crate) fn geometry(&self, data_sectors: &[u64]) -> Result<Geometry, GeometryError> {
         Geometry::new(&Shape {
             level: self.level,
@@ -127,10 +127,10 @@ impl Typed<'_> {
     }
 }
 
-/// The code of an array over nodes.
+/// Returns the code of an array over nodes.
 ///
 /// # Errors
-/// What was typed does not go together.
+/// Returns a usage error for options that do not go together.
 pub fn family(typed: &Typed<'_>) -> Result<Family, Failure> {
     if typed.layout != Some(XOR2D_NAME) {
         let ArrayShape { level, layout, .. } = ArrayShape::parse(typed)?;

@@ -12,7 +12,7 @@ use crate::output;
 /// Prints the completions of a program.
 ///
 /// # Errors
-/// As [`output::answer`].
+/// Returns the error of [`output::answer`].
 pub fn completions<C: CommandFactory>(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     let mut command = C::command();
@@ -22,10 +22,10 @@ pub fn completions<C: CommandFactory>(shell: Shell) -> Result<(), Failure> {
 }
 
 /// Writes one page for a program and one for each of its commands. A command in `elsewhere` is a
-/// program of its own, which has a page of the same name.
+/// program of its own, with a page of the same name.
 ///
 /// # Errors
-/// As the system says of the directory.
+/// Returns the error of the system about the directory.
 pub fn man_pages<C: CommandFactory>(dir: &Path, elsewhere: &[&str]) -> Result<(), Failure> {
     let mut command = C::command().disable_help_subcommand(true);
     command.build();

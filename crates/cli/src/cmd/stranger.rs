@@ -1,4 +1,4 @@
-//! What a device is that has no superblock of md, and what helps next.
+//! Content of a device without an md superblock, and the next step.
 
 use braid_array::format::SuperblockError;
 use braid_host::member::{self, MemberFile};
@@ -7,14 +7,14 @@ use super::found::Found;
 use crate::failure::Failure;
 use crate::invocation::shell_word;
 
-/// What helps where nothing is known.
+/// Next step for unknown content.
 const CHECK: &str = "check that it is the right device or image";
 
 /// A device that is no member.
 pub(super) struct Stranger {
-    /// That, and what it is.
+    /// Reason, which names the content.
     pub(super) reason: String,
-    /// What to do.
+    /// Next step.
     pub(super) next: String,
 }
 

@@ -45,7 +45,8 @@ pub(super) fn run(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
     output::answer(&format!("{}: {limits}{}{by_time}\n", array.name, mode.unwrap_or_default()))
 }
 
-/// What is set is gone when the array is stopped; the file that starts it would keep it.
+/// Warns that the limits last until the array is stopped, and shows the entry of the configuration
+/// file that would keep them.
 fn say_how_to_keep(args: &SyncArgs) {
     let file = &args.file.config;
     let set = [("min", &args.min), ("max", &args.max)];
@@ -68,8 +69,8 @@ fn by_time(limits: &Limits) -> String {
     timed.map(|(name, limit)| format!(", --{name} {}", shown(limit))).collect()
 }
 
-/// The limits that would be in force go together. Alone each is compared with the other one as it
-/// is, but for a minimum that nobody has set.
+/// Checks that the minimum does not exceed the maximum. A limit typed alone is compared with the
+/// other one in force, except the default minimum.
 fn check_limits(run_dir: &Path, args: &SyncArgs) -> Result<(), Failure> {
     let refused =
         |reason: String, next: String| Err(Failure::usage("sync", &args.name, reason, next));
@@ -121,13 +122,13 @@ const fn always(usual: u64) -> Limit {
     Limit { usual, windows: Vec::new() }
 }
 
-/// What was set, and what holds at this moment.
+/// Returns the limits set, and the current background work.
 fn in_force(run_dir: &Path, args: &SyncArgs) -> Result<(Limits, SyncStatus), Failure> {
     let status = running::status("sync", run_dir, &args.name)?;
     Ok((status.limits, status.array.sync))
 }
 
-/// What is to be changed.
+/// Returns the requested changes.
 fn asked(args: &SyncArgs) -> Vec<Verb> {
     let mode = args.journal_mode.map(|mode| match mode {
         JournalModeArg::WriteThrough => JournalMode::WriteThrough,
@@ -140,7 +141,7 @@ fn asked(args: &SyncArgs) -> Vec<Verb> {
     [mode.map(Verb::JournalMode), limits, pause, resume].into_iter().flatten().collect()
 }
 
-/// What sets these.
+/// Returns the request that sets these limits.
 pub(super) fn limits(limits: Limits) -> Verb {
     let parts = |limit: Option<Limit>| match limit {
         Some(Limit { usual, windows }) => (Some(usual), windows),

@@ -1,4 +1,4 @@
-//! `braid up`: starts what the file of arrays and nodes says, each in a process of its own.
+//! `braid up`: starts the arrays and nodes of the file, each in a process of its own.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ use crate::failure::{Failure, system_error};
 use crate::output;
 
 const OPERATION: &str = "up";
-/// How often it is looked whether members have come.
+/// Interval of looking for missing members.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// A node on this machine or near it answers by then.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// What a node has where the file says nothing.
+/// Default ring memory of a node.
 const RING: Size = Size(256 << 20);
 
 pub(super) fn run(run_dir: &Path, args: &UpArgs) -> Result<(), Failure> {
@@ -86,7 +86,7 @@ fn one(
     node::run(run_dir, &words)
 }
 
-/// Nothing in the file is called so.
+/// Returns the failure for a name that is not in the file.
 pub(super) fn unknown(operation: &str, config: &Config, name: &str) -> Failure {
     let meant = similar(name, config.names());
     let meant = meant.map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn unknown(operation: &str, config: &Config, name: &str) -> Failure {
     Failure::refused(operation, name, reason, next)
 }
 
-/// Is the array of an entry running? Another one of its name must not.
+/// Returns whether the array of an entry is running. Another array under its name is an error.
 fn runs(run_dir: &Path, entry: &ArrayEntry) -> Result<bool, Failure> {
     let name = &entry.name;
     let status = match Client::connect(run_dir, name).and_then(|mut client| client.status()) {
@@ -153,8 +153,8 @@ fn network(fabric: Option<&String>, key: Option<&PathBuf>) -> NetworkArgs {
     NetworkArgs { fabric: fabric.cloned(), key_file: KeyFileArgs { key } }
 }
 
-/// Waits until all members are there, and adds those that are. After the time for that says what is
-/// missing, and has the array start without it if it may.
+/// Waits until all members are present, and adds those that are. After the timeout, lists the
+/// missing members, and lets the array start without them if it may.
 fn wait(entry: &ArrayEntry, words: &mut AssembleArgs) -> Result<(), Failure> {
     let deadline = Instant::now() + entry.wait;
     notify::extend(entry.wait);
@@ -207,7 +207,7 @@ fn wait(entry: &ArrayEntry, words: &mut AssembleArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which of the members that are named are there.
+/// Returns for each named member whether it is present.
 fn there(entry: &ArrayEntry) -> Vec<bool> {
     let is_there = |member: &Located<String>| match member.value.parse() {
         Ok(MemberArg::Node(node)) => {
@@ -257,7 +257,7 @@ pub(super) fn node_words(entry: &NodeEntry, foreground: bool) -> NodeArgs {
     }
 }
 
-/// Does the node serve already?
+/// Returns whether the node already serves.
 pub(super) fn answers(words: &NodeArgs) -> Result<bool, Failure> {
     let network = nodes::network(OPERATION, &words.network)?;
     let address = address(words);

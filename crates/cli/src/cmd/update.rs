@@ -60,7 +60,7 @@ fn has_it_already(args: &UpdateArgs) -> Result<(), Failure> {
     output::answer(&format!("{}: has policy {word} already\n", args.name))
 }
 
-/// Are the members those of the array that is meant?
+/// Checks that the members belong to the named array.
 fn check_name<'a>(
     args: &UpdateArgs,
     superblocks: impl Iterator<Item = &'a Superblock> + Clone,
@@ -76,7 +76,7 @@ fn check_name<'a>(
     Err(Failure::refused("update", &args.name, reason, next))
 }
 
-/// What to do when a member could not be written to after others were.
+/// Returns the advice after a failed write to one of several members.
 fn again(args: &UpdateArgs) -> String {
     format!(
         "see whether array {} is complete with braid assemble --explain, and update it again",

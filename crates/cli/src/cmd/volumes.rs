@@ -3,10 +3,11 @@
 //! ```text
 //! look ─► plan ─► every node grants the array ─► open for writing ─► look again ─► prove ─► write
 //! ```
-//! Nothing is taken from a client that has the array: its volumes are in use, and that is said. One
-//! that the nodes do not see at the moment does not go on once they have granted a later epoch; one
-//! that comes meanwhile keeps the array, as that epoch is taken then. From the grant on nothing of
-//! others lands on a volume, so what is the same then as it was planned by stays it.
+//! An array in use is refused: its client keeps it. A client that the nodes do not see at the
+//! moment cannot continue after they have granted a later epoch. A client that comes meanwhile
+//! keeps the array, since its epoch is no longer free. After the grant no other client can write to
+//! a volume, so a volume found unchanged then stays unchanged. From the grant on nothing of others
+//! lands on a volume, so what is the same then as it was planned by stays it.
 
 use std::time::{Duration, Instant};
 
@@ -22,11 +23,11 @@ use super::nodes::{failed, same_node};
 use crate::args::NodeArg;
 use crate::failure::Failure;
 
-/// How long a client that had the array may take to be gone, for all volumes together.
+/// Time for the previous client to disconnect, for all volumes together.
 const PATIENCE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What is on all volumes, none of which anybody may use.
+/// Reads the superblocks of all volumes. Volumes in use are refused.
 pub(super) fn look_at_all(
     operation: &str,
     nodes: &[NodeArg],
@@ -48,7 +49,8 @@ pub(super) fn look_at_all(
     Ok(held)
 }
 
-/// What is on a volume once nobody uses it. A client that was stopped may be about to go.
+/// Reads a volume as soon as it is free. A client that was stopped may still be connected for a
+/// moment.
 fn free(node: &NodeArg, network: Network, until: Instant) -> Result<(Remote, Volume), RemoteError> {
     loop {
         let mut remote = Remote::connect(&node.address, network)?;
@@ -78,8 +80,8 @@ fn look(remote: &mut Remote, node: &NodeArg, write: bool) -> Result<Volume, Remo
     Ok(Volume { candidate, headers, voter })
 }
 
-/// Has all nodes grant the array, and then the volumes for itself, on which nothing may have
-/// changed.
+/// Obtains the grant of all nodes, then opens the volumes exclusively. Volumes changed since `held`
+/// was read are refused.
 fn take_all(
     operation: &str,
     nodes: &[NodeArg],
@@ -124,7 +126,7 @@ fn store(remote: &mut Remote, Write { sector, bytes, .. }: &Write) -> Result<(),
     sectors.zip(parts).try_for_each(|(sector, part)| remote.write(sector, part.to_vec()))
 }
 
-/// Writes what is there already: a volume that takes no writes is found before any is changed.
+/// Rewrites the existing bytes: an unwritable volume is found before any is changed.
 fn prove_writable(remote: &mut Remote, write: &Write) -> Result<(), RemoteError> {
     let bytes = read(remote, write.sector, write.bytes.len() as u64)?;
     let unchanged = Write { bytes, ..write.clone() };
@@ -135,7 +137,7 @@ fn prove_writable(remote: &mut Remote, write: &Write) -> Result<(), RemoteError>
     })
 }
 
-/// Takes the volumes, and writes to them what is planned.
+/// Opens the volumes exclusively, and writes the planned changes.
 pub(super) fn carry_out(
     operation: &str,
     nodes: &[NodeArg],

@@ -1,4 +1,4 @@
-//! What commands that write to members of arrays that are stopped share.
+//! Common parts of the commands that write to members of stopped arrays.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,8 +14,7 @@ pub(super) fn now() -> u64 {
     time_code(now.as_secs(), now.subsec_micros())
 }
 
-/// Writes what is there already wherever something is going to be written: sectors, and bytes from
-/// there on.
+/// Rewrites the existing bytes at all places to be written (sector and length).
 pub(super) fn prove_writable(
     operation: &str,
     device: &MemberFile,

@@ -16,7 +16,7 @@ use crate::output::shape::version_name;
 
 const OPERATION: &str = "zero-superblock";
 
-/// A superblock, or what looks like one.
+/// A superblock, or data that look like one.
 struct Place {
     version: Version,
     sector: u64,
@@ -61,7 +61,7 @@ fn path(member: &MemberArg) -> Result<PathBuf, Failure> {
     }
 }
 
-/// What lies on a device where superblocks may lie.
+/// Reads the locations of superblocks on a device.
 fn places(device: &MemberFile) -> Result<Vec<Place>, Failure> {
     let read = |(version, sector, bytes): (Version, u64, u32)| {
         let bytes = bytes as usize;
@@ -75,7 +75,7 @@ fn places(device: &MemberFile) -> Result<Vec<Place>, Failure> {
     Ok(places)
 }
 
-/// May these be removed?
+/// Checks that these superblocks may be removed.
 fn check(device: &MemberFile, places: Vec<Place>, force: bool) -> Result<Vec<Place>, Failure> {
     let refused = |reason: String, next: &'static str| {
         Err(Failure::refused(OPERATION, device.path.display(), reason, next))

@@ -12,10 +12,10 @@ use super::entry::Entry;
 use super::{ArrayEntry, Located};
 use crate::args::{MemberArg, WriteSchedule, parse_max, parse_min, parse_node_address};
 
-/// How long members are waited for, unless the file says so.
+/// Default time to wait for members.
 const WAIT_S: u64 = 30;
 
-/// Reads one. What is wrong is left in the entry.
+/// Reads the entry of an array. Problems are recorded in the entry.
 pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
     let uuid = entry.parsed("uuid", parse_uuid);
     let members = members(entry);
@@ -65,7 +65,7 @@ pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> ArrayEntry {
     }
 }
 
-/// As typed, but what can be none.
+/// Returns the members as typed, without invalid ones.
 fn members(entry: &mut Entry<'_>) -> Vec<Located<String>> {
     let typed = entry.all_parsed("members", |text| match MemberArg::existing(text)? {
         MemberArg::Memory(_) => {
@@ -98,7 +98,7 @@ fn limits(entry: &mut Entry<'_>) -> Limits {
     Limits { min, max: max.map(|limit| limit.value) }
 }
 
-/// What only arrays over nodes have.
+/// Reads a key that only arrays over nodes may have.
 fn of_nodes(entry: &mut Entry<'_>, is_on_nodes: bool, key: &'static str) -> Option<String> {
     let Located { line, value } = entry.text(key)?;
     if !is_on_nodes {
@@ -119,7 +119,7 @@ fn parse_schedule(text: &str) -> Result<WriteSchedule, Refusal> {
     })
 }
 
-/// As md prints it, or as everybody else does.
+/// Parses a UUID as md or others print it; returns its digits.
 pub(super) fn parse_uuid(text: &str) -> Result<String, Refusal> {
     let digits = uuid_digits(text);
     if digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -129,7 +129,7 @@ pub(super) fn parse_uuid(text: &str) -> Result<String, Refusal> {
     Err(Refusal::new("is no UUID", next))
 }
 
-/// A UUID without what stands between its digits.
+/// Returns the digits of a UUID, without separators.
 pub(crate) fn uuid_digits(text: &str) -> String {
     text.replace([':', '-'], "").to_ascii_lowercase()
 }

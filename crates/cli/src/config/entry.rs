@@ -1,4 +1,4 @@
-//! One table of the file: its keys are taken one after the other, and what is left is unknown.
+//! One table of the file. Its keys are taken one after the other; the rest is unknown.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::{Located, Problem};
 use crate::args::similar;
 
-/// Which line of a text a byte is in.
+/// Line numbers of bytes in a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines<'a>(pub(super) &'a str);
 
@@ -123,7 +123,7 @@ impl<'a> Entry<'a> {
         None
     }
 
-    /// What can be made of the text of a key. Numbers stand for themselves.
+    /// Parses the text of a key. Numbers are taken as text.
     pub(super) fn parsed<T>(
         &mut self,
         key: &'static str,
@@ -137,7 +137,7 @@ impl<'a> Entry<'a> {
         self.made(key, line, &value, parse(&value))
     }
 
-    /// The same of each text of a list.
+    /// Parses each text of a list.
     pub(super) fn all_parsed<T>(
         &mut self,
         key: &'static str,
@@ -165,7 +165,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Names what has been asked for by nobody.
+    /// Reports the keys that were not taken as unknown.
     pub(super) fn finish(mut self) -> Vec<Problem> {
         for (name, value) in self.table {
             let name = name.get_ref().as_ref();

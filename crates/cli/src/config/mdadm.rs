@@ -1,5 +1,5 @@
-//! What mdadm.conf says of arrays: by which name one is to be known, and which ones are to be left
-//! alone. Only ARRAY lines with a UUID are read.
+//! ARRAY lines of mdadm.conf: names of arrays, and arrays to be ignored. Lines without a UUID are
+//! not read.
 
 use super::array::parse_uuid;
 
@@ -12,7 +12,7 @@ pub(crate) struct MdadmConf {
     arrays: Vec<(String, Place)>,
 }
 
-/// What a line has in the place of the device.
+/// Device of an ARRAY line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// `/dev/md/NAME`, or NAME alone.
@@ -22,7 +22,7 @@ pub(crate) enum Place {
 }
 
 impl MdadmConf {
-    /// What the machine has; nothing where there is none.
+    /// Reads the machine's file; empty if there is none.
     pub(crate) fn read() -> Self {
         let mut texts = FILES.iter().filter_map(|path| std::fs::read_to_string(path).ok());
         texts.next().map(|text| Self::parse(&text)).unwrap_or_default()
@@ -41,7 +41,7 @@ impl MdadmConf {
         Self { arrays: lines.iter().filter_map(|words| array(words)).collect() }
     }
 
-    /// What it says of an array.
+    /// Returns the entry of an array.
     pub(crate) fn of(&self, uuid: &str) -> Option<&Place> {
         self.arrays.iter().find(|(of, _)| of == uuid).map(|(_, place)| place)
     }

@@ -1,5 +1,5 @@
-//! `/etc/braid/arrays.toml`: which arrays and nodes a machine has, and how they are to run. Owns
-//! what its keys are and what they mean; looks at no device.
+//! `/etc/braid/arrays.toml`: the arrays and nodes of a machine, and their options. Owns the keys
+//! and their meaning; examines no device.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ mod text;
 pub(crate) use array::uuid_digits;
 pub(crate) use mdadm::{MdadmConf, Place as MdadmPlace};
 
-/// What a file says.
+/// Content of a file.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) path: PathBuf,
     /// In the order of the file.
     pub(crate) arrays: Vec<ArrayEntry>,
     pub(crate) nodes: Vec<NodeEntry>,
-    /// What is wrong with it, in the order of its lines.
+    /// Problems, in the order of lines.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -40,18 +40,18 @@ pub(crate) struct ArrayEntry {
     pub(crate) line: usize,
     /// Its digits alone.
     pub(crate) uuid: Option<String>,
-    /// As typed; none where it is to be looked for among all block devices.
+    /// Members as typed; empty if they are searched among all block devices.
     pub(crate) members: Vec<Located<String>>,
     pub(crate) exports: Vec<Located<ExportSpec>>,
     pub(crate) insecure: bool,
     pub(crate) readonly: bool,
-    /// May it start without a member that should be there?
+    /// Set if the array may start degraded.
     pub(crate) degraded: bool,
-    /// How long members are waited for.
+    /// Time to wait for members.
     pub(crate) wait: Duration,
-    /// Is it started at boot?
+    /// Set if the array is started at boot.
     pub(crate) boot: bool,
-    /// Is it checked by a timer?
+    /// Set if a timer checks the array.
     pub(crate) scrub: bool,
     pub(crate) limits: Limits,
     pub(crate) key: Option<PathBuf>,
@@ -68,7 +68,7 @@ pub(crate) struct NodeEntry {
     pub(crate) name: String,
     pub(crate) line: usize,
     pub(crate) listen: String,
-    /// None: in memory.
+    /// Directory of its volumes; `None` for memory.
     pub(crate) store: Option<PathBuf>,
     pub(crate) witness: bool,
     pub(crate) ring: Option<Size>,
@@ -107,14 +107,14 @@ impl Problem {
         Self { line, key: key.into(), reason: reason.to_string(), next: next.into() }
     }
 
-    /// Is it about this array or node, or about the file as a whole?
+    /// Returns whether the problem concerns this array or node, or the file as a whole.
     pub(crate) fn concerns(&self, name: &str) -> bool {
         let mut words = self.key.splitn(3, '.');
         let kind = words.next().unwrap_or_default();
         kind.is_empty() || ["array", "node"].contains(&kind) && words.next() == Some(name)
     }
 
-    /// As it is said by a command.
+    /// Returns the problem as a failure of a command.
     pub(crate) fn failure(&self, operation: &str, path: &Path) -> Failure {
         let space = if self.key.is_empty() { "" } else { " " };
         let object = format!("{}:{}:{space}{}", path.display(), self.line, self.key);
@@ -127,7 +127,7 @@ impl Config {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read. What is wrong within is in `problems`.
+    /// Returns an error if the file cannot be read. Problems of its content are in `problems`.
     pub(crate) fn read(operation: &str, path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let next = "make it, or name another with --config; braid detail --scan --toml writes \
@@ -164,7 +164,7 @@ impl Config {
 }
 
 impl ArrayEntry {
-    /// Are its members on nodes?
+    /// Returns whether its members are on nodes.
     pub(crate) fn is_over_nodes(&self) -> bool {
         self.members.iter().any(|member| member.value.starts_with("node://"))
     }

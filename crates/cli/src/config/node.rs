@@ -8,7 +8,7 @@ use super::NodeEntry;
 use super::entry::Entry;
 use crate::args::{check_address, parse_size};
 
-/// Reads one. What is wrong is left in the entry.
+/// Reads the entry of a node. Problems are recorded in the entry.
 pub(super) fn read(name: &str, entry: &mut Entry<'_>) -> NodeEntry {
     let listen = entry.parsed("listen", |text| match check_address(text) {
         Ok(0) => Err(Refusal::new("nobody would find it", "write HOST:PORT")),

@@ -1,4 +1,4 @@
-//! From the text of the file to arrays and nodes, and what is wrong in it.
+//! Parsing of the text of the file: arrays, nodes and problems.
 
 use std::path::Path;
 
@@ -75,7 +75,7 @@ fn unknown(kind: &str, line: usize) -> Problem {
     Problem::new(line, kind, "there is no such key here", next)
 }
 
-/// What only one may have.
+/// Returns problems of values that only one entry may have.
 fn twice(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     for array in config.arrays.iter().filter(|array| config.node(&array.name).is_some()) {

@@ -1,4 +1,4 @@
-//! What lies on an array, as `braid cat --list` prints it.
+//! Contents of an array, as `braid cat --list` prints them.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::human::size_binary;
 use super::json::SCHEMA;
 
-/// A line for each thing, indented below what it lies on, and its remarks below it.
+/// Returns a line for each content, indented below the content that holds it, with its remarks
+/// below it.
 pub(crate) fn tree(contents: &[Content]) -> String {
     let mut text = String::new();
     for content in contents {
@@ -61,7 +62,7 @@ struct ContentJson<'a> {
     name: &'a str,
     kind: &'static str,
     size_bytes: u64,
-    /// Of what lies in one piece.
+    /// Offset of contents in one piece.
     offset_bytes: Option<u64>,
     partition_type: Option<&'a str>,
     partition_name: Option<&'a str>,

@@ -66,7 +66,7 @@ fn one(name: &str, status: &Status, exports: &[String], protection: Option<&Prot
     text
 }
 
-/// What is done for the connections to nodes.
+/// Prints the protection of the connections to nodes.
 fn protected(text: &mut String, how: &Protection) {
     let Protection { fabric, authenticated, messages_sealed, nodes, .. } = how;
     field(text, "Fabric", fabric);
@@ -123,7 +123,7 @@ fn state(text: &mut String, status: &Status) {
     text.push('\n');
 }
 
-/// As md counts them: members that are being rebuilt are spares still.
+/// Returns the number of spares as md counts them: rebuilding members are included.
 fn spares(status: &Status) -> usize {
     let is_spare =
         |m: &&MemberStatus| matches!(m.state, MemberState::Spare | MemberState::Rebuilding);
@@ -163,7 +163,7 @@ const fn work_words(action: SyncAction) -> (&'static str, &'static str, &'static
     }
 }
 
-/// Of work that stands still mdadm tells no progress.
+/// Returns the progress of running work; like mdadm, none for pending work.
 fn progress(work: Work) -> Option<(&'static str, u64)> {
     let Work::Running(sync) = work else { return None };
     let percent = u128::from(sync.done_sectors) * 100 / u128::from(sync.total_sectors.max(1));
@@ -231,7 +231,7 @@ fn members(text: &mut String, status: &Status) {
     }
 }
 
-/// Does the member stand in the line of this role?
+/// Returns whether the member is listed under this role.
 fn holds(member: &MemberStatus, role: u32) -> bool {
     let serves = matches!(member.state, MemberState::InSync | MemberState::Rebuilding);
     serves && member.role.map(|role| u32::from(role.0)) == Some(role)

@@ -12,7 +12,8 @@ use super::shape;
 /// Where udev keeps names of devices that stay.
 const BY_ID: &str = "/dev/disk/by-id";
 
-/// Of an array that runs, with all that is known of how. Limits are `shown` as they are typed.
+/// Returns the entry of a running array, with its exports and limits. Limits are `shown` as they
+/// are typed.
 pub(crate) fn of_running(array: &ControlStatus, shown: fn(&Limit) -> String) -> String {
     let status = &array.array;
     let arrays = std::iter::once(status).chain(&status.children);
@@ -34,7 +35,7 @@ pub(crate) fn of_running(array: &ControlStatus, shown: fn(&Limit) -> String) -> 
     text
 }
 
-/// Of an array that does not run.
+/// Returns the entry of an array that does not run.
 pub(crate) fn of_members(superblock: &Superblock, members: &[PathBuf]) -> String {
     let name = superblock.name();
     let name = match shape::short_name(&name) {

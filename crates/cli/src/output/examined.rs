@@ -1,4 +1,4 @@
-//! A member whose superblock was read, and what `mdadm --examine` prints alike of all versions.
+//! Superblock of a member, and the part of `mdadm --examine` common to all versions.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use braid_array::format::{BitmapSuperblock, Superblock, Version};
 
 use super::{human, shape};
 
-/// What was found on a member.
+/// Metadata found on a member.
 #[derive(Debug)]
 pub(crate) struct Examined {
     /// Path.
@@ -17,7 +17,7 @@ pub(crate) struct Examined {
     pub(crate) device_sectors: u64,
     /// Decoded, checksum verified.
     pub(crate) superblock: Superblock,
-    /// As stored.
+    /// Bytes of the superblock.
     pub(crate) raw: Vec<u8>,
     /// The bitmap's own superblock.
     pub(crate) bitmap: Option<BitmapSuperblock>,
@@ -36,12 +36,12 @@ impl Examined {
     }
 }
 
-/// One line of it: the label right-aligned, as mdadm has it.
+/// Appends a line with a right-aligned label, as mdadm does.
 pub(super) fn field(text: &mut String, label: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "{label:>15} : {value}");
 }
 
-/// What a reshape changes, and how far it is.
+/// Prints the change by a reshape, and its progress.
 pub(super) fn reshape(text: &mut String, sb: &Superblock) {
     if !sb.has(feature::RESHAPE_ACTIVE) {
         return;

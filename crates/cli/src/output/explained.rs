@@ -1,4 +1,4 @@
-//! What `braid assemble --explain` tells of devices: the text, and the same as JSON.
+//! Output of `braid assemble --explain`: the text, and the same as JSON.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::json::SCHEMA;
 use super::shape;
 
-/// A device, and what it is to an array.
+/// A device, and its verdict.
 pub(crate) type Judged = (String, Verdict);
 
 /// Everything.
@@ -21,7 +21,7 @@ pub(crate) struct Explained {
     pub(crate) others: Vec<Judged>,
     /// The next step where there is no array.
     pub(crate) next: Option<String>,
-    /// The command that shows what lies on several arrays, where there are several.
+    /// The command that lists volumes spanning several arrays, if there are several.
     pub(crate) together: Option<String>,
 }
 
@@ -30,31 +30,31 @@ pub(crate) struct Explained {
 pub(crate) struct Explanation {
     /// The newest superblock, if any can be trusted.
     pub(crate) superblock: Option<Superblock>,
-    /// Who is in and who is not.
+    /// Verdict on each device.
     pub(crate) verdicts: Vec<Judged>,
     /// The arrays that are members of it, and those that could be.
     pub(crate) within: Vec<Self>,
-    /// Can it be started?
+    /// Outcome of a start.
     pub(crate) prospect: Prospect,
     /// The safe next command, or advice; none for an array within another.
     pub(crate) next: Option<String>,
-    /// What to do once that has shown what was hoped for.
+    /// Next step after that command has shown the expected content.
     pub(crate) later: Option<Later>,
 }
 
 /// A command that writes to members, while the next step only reads.
 #[derive(Debug)]
 pub(crate) struct Later {
-    /// It.
+    /// The command.
     pub(crate) command: String,
-    /// What it writes.
+    /// Description of its writes.
     pub(crate) writes: String,
 }
 
-/// Can an array be started?
+/// Outcome of a start.
 #[derive(Debug)]
 pub(crate) enum Prospect {
-    /// It runs.
+    /// The array runs already.
     Runs {
         /// Under this name.
         name: String,
@@ -63,26 +63,26 @@ pub(crate) enum Prospect {
     },
     /// Not as it is.
     Refused {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// It can.
+    /// The array can start.
     Ready {
-        /// In what condition it will be.
+        /// Condition of the started array.
         condition: String,
-        /// What its logs have to bring in place before it serves anything.
+        /// Log entries to be replayed before the array serves requests.
         replay: Option<Replay>,
     },
 }
 
-/// What logs have to bring in place.
+/// Log entries to be replayed.
 #[derive(Debug)]
 pub(crate) enum Replay {
     /// Partial parity logs of these devices.
     PartialParity {
         /// Their paths.
         devices: Vec<String>,
-        /// Ranges of rows whose parity is made anew.
+        /// Ranges of rows whose parity is recomputed.
         ranges: usize,
     },
     /// A journal.
@@ -133,7 +133,7 @@ fn plural(count: u64, one: &str, many: &str) -> String {
 }
 
 impl Explained {
-    /// Are there arrays, all of which run or can be started?
+    /// Returns whether there are arrays, and each of them runs or can be started.
     pub(crate) fn is_good(&self) -> bool {
         let cannot = |array: &Explanation| matches!(array.prospect, Prospect::Refused { .. });
         !self.arrays.is_empty() && !self.arrays.iter().any(cannot)

@@ -35,24 +35,25 @@ pub(crate) struct ArrayJson {
     state: Vec<&'static str>,
     events: u64,
     consistency_policy: &'static str,
-    /// The same.
+    /// Consistency policy.
     policy: &'static str,
-    /// Of the client that has the array; the next three are of arrays over nodes alone.
+    /// Epoch of the client that has the array. This and the next two fields are of arrays over
+    /// nodes alone.
     epoch: Option<u32>,
     view: Option<ViewJson>,
     /// The nodes that vote: their addresses, where they are known.
     voters: Option<Vec<String>>,
-    /// What is done for the connections to nodes.
+    /// Protection of the connections to nodes.
     protection: Option<ProtectionJson>,
-    /// Those of them that have no member.
+    /// Voters without a member.
     witnesses: Option<Vec<WitnessStatus>>,
     bitmap: Option<BitmapJson>,
-    /// Of arrays on disks that have one.
+    /// Journal of an array on disks, if any.
     journal: Option<JournalJson>,
     exports: Vec<String>,
-    /// What its users have asked for; `null` of an array within another.
+    /// I/O of its users; `null` of an array within another.
     io: Option<IoFigures>,
-    /// How many clients its exports have, of the kinds that can tell.
+    /// Number of clients of its exports, for kinds of exports that count them.
     clients: BTreeMap<String, u64>,
     /// The process that serves it; `null` of an array within another.
     pid: Option<u32>,
@@ -61,21 +62,21 @@ pub(crate) struct ArrayJson {
     mismatches: Option<u64>,
     /// The first of them.
     mismatch_ranges: Vec<MismatchJson>,
-    /// What the last check had nothing to compare with, for want of members.
+    /// Bytes that the last check could not compare, because members were missing.
     uncompared_bytes: u64,
-    /// What the last background work could not read.
+    /// Bytes that the last background work could not read.
     unreadable_bytes: u64,
     /// The first of the places where that is.
     unreadable_ranges: Vec<UnreadableJson>,
-    /// What could not be read, and the last repair rewrote from parity that may not fit.
+    /// Unreadable bytes that the last repair rewrote from unverified parity.
     trusted_bytes: u64,
     /// The first of the places where that is.
     trusted_ranges: Vec<UnreadableJson>,
     /// Bytes of each member that a resync could not bring in line.
     unsynced_bytes: u64,
-    /// More members are away than the array can do without: what becomes of requests.
+    /// Fate of requests while more members are absent than the array can do without.
     waiting: Option<WaitingJson>,
-    /// Why background work that is due does not go on.
+    /// Reason that due background work does not continue.
     held_up: Option<String>,
     /// The arrays that are members of this one.
     children: Vec<Self>,
@@ -86,7 +87,7 @@ struct WaitingJson {
     requests: u64,
     /// `null`: they have waited long enough, and fail.
     fail_in_s: Option<u64>,
-    /// What stands against it that the array goes on, and what to do about that.
+    /// Reason that keeps the array from continuing, and the next step.
     reason: Option<String>,
     next: Option<String>,
 }
@@ -108,7 +109,7 @@ struct ProtectionJson {
     limited_to_array: bool,
     sealed_messages: bool,
     nodes: usize,
-    /// Those of them with which slices are encrypted.
+    /// Nodes with encrypted slices.
     nodes_with_encrypted_slices: usize,
 }
 
@@ -120,9 +121,9 @@ struct MismatchJson {
     device: Option<String>,
     /// The stripe it is in, of an array over nodes.
     stripe: Option<u64>,
-    /// Which of the device's blocks of that stripe is wrong, where that can be told.
+    /// Wrong block of the device in that stripe, if it can be determined.
     row: Option<u16>,
-    /// The array within this one whose offset that is; `null`: this one's.
+    /// Inner array of the offset; `null` for this array.
     within: Option<String>,
 }
 
@@ -130,9 +131,9 @@ struct MismatchJson {
 struct UnreadableJson {
     array_offset_bytes: u64,
     bytes: u64,
-    /// Those that could not read it.
+    /// Devices that could not read the range.
     devices: Vec<String>,
-    /// The array within this one whose offset that is; `null`: this one's.
+    /// Inner array of the offset; `null` for this array.
     within: Option<String>,
 }
 
@@ -164,13 +165,13 @@ struct MemberJson {
     state: Vec<&'static str>,
     events: u64,
     errors: u64,
-    /// Reads that went well once what was lost was written again.
+    /// Reads that succeeded after lost data were rewritten.
     corrected_reads: u32,
-    /// What was asked of it, where it is on this machine.
+    /// I/O of the member, if it is on this machine.
     io: Option<IoFigures>,
-    /// Why it is not taken back, though its node is there; or was not taken in.
+    /// Reason for not taking the member (back), though its node is up.
     refused: Option<String>,
-    /// Which hardware it is, where it is a disk or on one of this machine.
+    /// Hardware of the member, if it is a disk or on a disk of this machine.
     disk: Option<Disk>,
 }
 
@@ -180,7 +181,7 @@ struct SyncJson {
     paused: bool,
     done_bytes: u64,
     total_bytes: u64,
-    /// What the running recovery, or the latest one, has written to members.
+    /// Bytes written to members by the running or latest recovery.
     copied_bytes: u64,
     bytes_per_s: u64,
     finish_s: Option<u64>,
@@ -221,7 +222,7 @@ fn name_disks(array: &mut ArrayJson, disks: &BTreeMap<String, Disk>) {
     array.children.iter_mut().for_each(|child| name_disks(child, disks));
 }
 
-/// What the status of an array or of one within it says.
+/// Describes an array, or an array within another.
 fn described(name: String, status: &Status, figures: Option<&Figures>) -> ArrayJson {
     let sb = &status.superblock;
     let child = |child: &Status| described(child.short_name(), child, figures);
@@ -342,7 +343,8 @@ pub(crate) fn state_words(status: &Status) -> Vec<&'static str> {
     words
 }
 
-/// All members, one entry for each role that nobody holds, and those that were not taken in.
+/// Returns all members, an entry for each role without a member, and the members that are not
+/// attached.
 fn members(status: &Status, figures: Option<&Figures>) -> Vec<MemberJson> {
     let described = status.members.iter().map(|one| member(one, figures));
     let mut members: Vec<MemberJson> = described.collect();

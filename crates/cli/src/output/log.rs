@@ -1,4 +1,4 @@
-//! What `braid examine --log` prints: the text, and the same as JSON, one record after the other.
+//! Output of `braid examine --log`: the text, and the same as JSON, record by record.
 
 use braid_array::Role;
 use std::fmt::{Display, Write as _};
@@ -15,7 +15,7 @@ use super::Stream;
 use super::json::SCHEMA;
 use crate::failure::Failure;
 
-/// The member whose log is listed.
+/// The member of the listed log.
 pub(crate) struct Member<'a> {
     pub(crate) device: &'a str,
     pub(crate) superblock: &'a Superblock,
@@ -27,7 +27,7 @@ pub(crate) struct Listing {
     out: Stream,
     as_json: bool,
     members: usize,
-    /// Of the member that is being listed.
+    /// Number of records of the current member.
     records: usize,
 }
 
@@ -96,7 +96,7 @@ impl Listing {
         self.begin(json, "blocks", &text)
     }
 
-    /// A unit; `whole`: of each entry, is its partial parity as it was recorded?
+    /// Prints a unit. `whole` tells for each entry whether its partial parity matches its checksum.
     pub(crate) fn unit(
         &mut self,
         member: &Member<'_>,

@@ -99,7 +99,7 @@ fn personality(text: &mut String, sb: &Superblock) {
     }
 }
 
-/// One `U` or `_` for each role.
+/// Returns a `U` or `_` for each role.
 pub(crate) fn in_sync_marks(status: &Status) -> String {
     let in_sync = |role: u32| {
         status.members.iter().any(|member| {
@@ -157,7 +157,7 @@ fn bitmap_line(bitmap: &BitmapStatus) -> String {
     format!("bitmap: {used}/{pages} pages [{}KB], {chunk}{unit} chunk\n", used * 4)
 }
 
-/// The last part of a path: what the kernel would call the device.
+/// Returns the last part of a path: the kernel's name of the device.
 pub(crate) fn base_name(device: &str) -> &str {
     // The volumes of an array mostly have one name.
     if let Some(node) = device.strip_prefix("node://") {

@@ -31,7 +31,7 @@ mod time;
 pub(crate) mod unread;
 mod work;
 
-/// What mdadm adds to the name of an array that was made on this machine.
+/// Returns the note of mdadm after the name of an array created on this machine.
 fn local_note(name: &str) -> String {
     let host = host_name();
     match name.split_once(':') {
@@ -74,7 +74,7 @@ pub(crate) fn host_name() -> String {
 /// Writes an answer to stdout.
 ///
 /// # Errors
-/// As the system says; one without words where nobody reads any more.
+/// Returns the error of the system, or a silent failure if the reader has closed the output.
 pub fn answer(text: &str) -> Result<(), Failure> {
     raw(text.as_bytes())
 }
@@ -100,7 +100,7 @@ fn unwritten(error: &io::Error) -> Failure {
     }
 }
 
-/// An answer that is made while it is written, in whatever memory a part of it takes.
+/// An answer that is written piece by piece, in bounded memory.
 pub(crate) struct Stream(io::BufWriter<io::StdoutLock<'static>>);
 
 impl Stream {
@@ -113,7 +113,7 @@ impl Stream {
         self.0.write_all(text.as_bytes()).map_err(|error| unwritten(&error))
     }
 
-    /// That was all.
+    /// Flushes the output.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.0.flush().map_err(|error| unwritten(&error))
     }
@@ -132,19 +132,19 @@ pub fn warning(line: &str) {
     let _ = writeln!(io::stderr(), "braid: {}", one_line(line));
 }
 
-/// Says something that somebody has to see, and that does not end the command.
+/// Prints an important message that does not end the command.
 pub(crate) fn alert(line: &str) {
     // The journal knows the number as the level `alert`, where this is a service.
     let level = if std::env::var_os("JOURNAL_STREAM").is_some() { "<1>" } else { "" };
     let _ = writeln!(io::stderr(), "{level}braid: {}", one_line(line));
 }
 
-/// Does what is printed go to a file or pipe?
+/// Returns whether stdout is a file or pipe.
 pub(crate) fn is_read_by_a_program() -> bool {
     !io::stdout().is_terminal()
 }
 
-/// May progress be shown?
+/// Returns whether progress may be shown.
 #[must_use]
 pub fn shows_progress() -> bool {
     io::stderr().is_terminal()

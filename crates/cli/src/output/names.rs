@@ -1,12 +1,12 @@
-//! Names as mdadm puts them into lines that programs read. A name may hold blanks and quotes; one
-//! that somebody else wrote may hold anything.
+//! Names in mdadm's lines for programs. A name may hold blanks and quotes, and a foreign name any
+//! character.
 
 /// The path in an `ARRAY` line.
 pub(crate) fn conf_path(name: &str) -> String {
     in_conf(&format!("/dev/md/{}", in_dev_md(name)))
 }
 
-/// As the last part of a path in `/dev/md`.
+/// Returns the name as the last part of a path in `/dev/md`.
 fn in_dev_md(name: &str) -> String {
     let fit = |c: char| match c {
         '/' => '-',
@@ -16,14 +16,14 @@ fn in_dev_md(name: &str) -> String {
     name.chars().map(fit).collect()
 }
 
-/// As a word of `/proc/mdstat`, which is split at blanks and brackets.
+/// Returns the name as a word of `/proc/mdstat`, which is split at blanks and brackets.
 pub(crate) fn in_mdstat(name: &str) -> String {
     let fit = |c: char| c.is_whitespace() || c.is_control() || "[]()".contains(c);
     name.chars().map(|c| if fit(c) { '_' } else { c }).collect()
 }
 
-/// As a word of mdadm.conf: in quotes where it has to be. Neither kind of quote is escaped: before
-/// one of its own kind a quote is closed, and one of the other kind opened.
+/// Returns the name as a word of mdadm.conf, quoted where necessary. Quotes are not escaped: before
+/// a quote of the same kind the quotation is closed, and one of the other kind opened.
 fn in_conf(name: &str) -> String {
     let Some(first) = name.chars().find(|c| matches!(c, '"' | '\'')) else {
         return if name.contains([' ', '\t']) { format!("\"{name}\"") } else { name.to_owned() };
@@ -49,7 +49,7 @@ pub(crate) fn conf_field(name: &str) -> String {
     if fits { format!(" name={}", in_conf(name)) } else { String::new() }
 }
 
-/// As the value of a `KEY=value` line.
+/// Returns the name as the value of a `KEY=value` line.
 pub(crate) fn in_export(name: &str) -> &str {
     name.split('\n').next().unwrap_or_default()
 }
@@ -58,8 +58,8 @@ pub(crate) fn in_export(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// What mdadm 4.2 prints for arrays of these names; but for the quotes around the path, without
-    /// which it does not read the line again.
+    /// Names as mdadm 4.2 prints them, plus quotes around the path: mdadm cannot read the line
+    /// without them.
     #[test]
     fn names_are_written_as_mdadm_does() {
         let names = [

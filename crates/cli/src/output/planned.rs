@@ -1,4 +1,4 @@
-//! What `create --dry-run` shows of the array that it would make.
+//! Output of `create --dry-run`: the planned array.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Progress of background work: a bar on a terminal, elsewhere lines for who wants them.
+//! Progress of background work: a bar on a terminal, lines elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -19,14 +19,14 @@ pub(crate) struct Progress {
 #[derive(Debug)]
 enum Shape {
     Bar(ProgressBar),
-    /// What was printed last, and when.
+    /// The last printed line, with its time.
     Lines(Option<(String, Instant)>),
 }
 
 impl Progress {
-    /// How often to look.
+    /// Interval between two looks.
     pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
-    /// How often to print a line, at most.
+    /// Shortest interval between two lines.
     const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
     /// A bar on a terminal; in a file or pipe a line for each change, at most one a second.
@@ -43,7 +43,7 @@ impl Progress {
         Self::on(bar, name)
     }
 
-    /// One line: the bar takes what the words leave of it.
+    /// Creates a bar on one line: it takes the room left by the words.
     fn on(bar: ProgressBar, name: &str) -> Self {
         let template = "{prefix} [{wide_bar}] {percent}% {msg}";
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| {
@@ -80,7 +80,7 @@ impl Progress {
     }
 }
 
-/// As much of a name as leaves room for the rest of a line of 80 columns.
+/// Shortens a name, so that a line of 80 columns has room for the rest.
 fn short(name: &str) -> String {
     const MOST: usize = 20;
     if name.chars().count() <= MOST {
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal of 80 columns, and what is written to it.
+    /// A terminal of 80 columns, with the text written to it.
     #[derive(Clone, Debug, Default)]
     struct Terminal(Arc<Mutex<String>>);
 

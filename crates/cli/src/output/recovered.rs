@@ -1,4 +1,4 @@
-//! What `braid recover` has found.
+//! Results of `braid recover`.
 
 use std::fmt::Write as _;
 
@@ -18,11 +18,11 @@ pub(crate) struct Recovered {
     /// The member in each role.
     pub(crate) roles: Vec<Option<Placed>>,
     pub(crate) evidence: Vec<String>,
-    /// Where in the array what was found on it ends, where that is known.
+    /// End of the content found on the array, if known.
     pub(crate) needed_sectors: Option<u64>,
     /// Options that its members need, each with a space in front.
     pub(crate) options: String,
-    /// Which of the arrays it is about, from 1.
+    /// Number of this array among the results, from 1.
     pub(crate) array: u32,
     /// The arrays that are its members, in the order of their roles, if these are arrays.
     pub(crate) legs: Vec<Leg>,
@@ -30,7 +30,7 @@ pub(crate) struct Recovered {
 
 /// An array that is a member of another one, and is served to be one.
 pub(crate) struct Leg {
-    /// What it is served as.
+    /// Name under which the leg is served.
     pub(crate) name: String,
     pub(crate) array: Recovered,
 }
@@ -67,7 +67,7 @@ impl Recovered {
         self.legs.iter().map(Leg::command).chain([self.command()]).collect()
     }
 
-    /// The options that say what it is, with a space in front.
+    /// Returns the options of its geometry, with a space in front.
     fn geometry(&self) -> String {
         let layout = layout(self.shape.layout);
         let layout = layout.map(|layout| format!(",layout={layout}")).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Recovered {
         format!("{} --geometry level={level}{layout}{chunk}{offset}", self.options)
     }
 
-    /// Its members as they are typed. Those that are served are found where they are, by the shell.
+    /// Returns the members as they are typed. Names of served legs are expanded by the shell.
     fn words(&self) -> String {
         let typed = |role: &Option<Placed>| {
             let word = word(role);
@@ -250,7 +250,7 @@ impl Recovered {
     }
 }
 
-/// How much of what is to be read was read, on a terminal.
+/// Progress bar of reading, on a terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {

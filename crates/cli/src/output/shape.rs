@@ -54,12 +54,12 @@ pub(crate) fn layout_option(sb: &Superblock) -> Option<String> {
     })
 }
 
-/// Does the level divide members into chunks?
+/// Returns whether the level divides members into chunks.
 pub(crate) const fn has_chunk(level: i32) -> bool {
     matches!(like_md(level), 0 | 4 | 5 | 6 | 10)
 }
 
-/// Can the level lose a member?
+/// Returns whether the level can lose a member.
 pub(crate) const fn has_redundancy(level: i32) -> bool {
     matches!(like_md(level), 1 | 4 | 5 | 6 | 10)
 }
@@ -84,7 +84,7 @@ pub(crate) fn array_bytes(sb: &Superblock) -> Option<u64> {
     u64::try_from(bytes.checked_div(u128::from(of))?).ok()
 }
 
-/// How an unclean stop is repaired.
+/// Returns the consistency policy: the repair after an unclean stop.
 pub(crate) fn consistency_policy(sb: &Superblock) -> &'static str {
     if sb.has(feature::PPL | feature::MULTIPLE_PPLS | feature::NODE_PPL) {
         "ppl"
@@ -99,7 +99,7 @@ pub(crate) fn consistency_policy(sb: &Superblock) -> &'static str {
     }
 }
 
-/// Do the superblocks say that the array was stopped well?
+/// Returns whether the superblocks record a clean stop.
 pub(crate) const fn is_clean(sb: &Superblock) -> bool {
     sb.resync_offset == MAX_SECTOR
 }

@@ -47,7 +47,7 @@ fn one(array: &ControlStatus) -> String {
     text
 }
 
-/// What becomes of requests while the array cannot go on, and why that is.
+/// Returns the fate of requests while the array cannot continue, and the reason.
 fn waits(waiting: &Waiting) -> String {
     let who = match (waiting.fail_in_ms, waiting.requests) {
         (None, _) => "reads and writes fail".to_owned(),
@@ -95,7 +95,7 @@ fn head_and_members(name: &str, status: &Status) -> String {
     text
 }
 
-/// What closes the write hole of an array on disks.
+/// Returns the policy against the write hole of an array on disks.
 fn log_line(status: &Status) -> Option<String> {
     if status.superblock.has(feature::ANY_PPL) {
         return Some("policy ppl".to_owned());

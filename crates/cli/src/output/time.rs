@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Local};
 
-/// The seconds since 1970 of a superblock's time, whose upper 24 bits are microseconds.
+/// Returns the seconds since 1970 of a superblock's time. Its upper 24 bits are microseconds.
 pub(crate) const fn seconds(stored: u64) -> u64 {
     stored & 0xff_ffff_ffff
 }

@@ -1,4 +1,5 @@
-//! What background work could not read, or took parity's word for, for people.
+//! Text about ranges that background work could not read, and ranges rebuilt from unverified
+//! parity.
 
 use std::fmt::Write as _;
 
@@ -8,12 +9,12 @@ use braid_array::status::{Status, Unreadable};
 /// A place, and the array that its offset is of, where that is another one.
 pub(crate) type Placed<'a> = (&'a Unreadable, Option<String>);
 
-/// What could not be read of an array and of those within it.
+/// Returns the unreadable ranges of an array and the arrays within it.
 pub(crate) fn places(status: &Status) -> Vec<Placed<'_>> {
     places_of(status, |array| &array.unreadable)
 }
 
-/// What a repair rewrote from parity that may not fit.
+/// Returns the ranges that a repair rewrote from unverified parity.
 pub(crate) fn trusted(status: &Status) -> Vec<Placed<'_>> {
     places_of(status, |array| &array.trusted)
 }
@@ -33,7 +34,7 @@ pub(crate) fn devices<'a>(status: &'a Status, place: &Unreadable) -> Vec<&'a str
     members.map(|member| member.device.as_str()).collect()
 }
 
-/// One line for each of the first `most` places of each kind.
+/// Returns a line for each of the first `most` places of each kind.
 pub(crate) fn lines(status: &Status, most: usize) -> String {
     let unread = |devices: &str| match devices {
         "" => "could not be read".to_owned(),

@@ -1,4 +1,4 @@
-//! What background work there is to show, as md tells it: work that stands still is pending.
+//! Background work, in md's terms: stopped work is pending.
 
 use braid_array::events::SyncAction;
 use braid_array::status::{ArrayState, Status, SyncStatus};
@@ -8,11 +8,11 @@ use super::shape;
 /// Background work of an array.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
-    /// None.
+    /// No work.
     None,
-    /// It goes on.
+    /// Work in progress.
     Running(SyncStatus),
-    /// It stands still, or cannot begin.
+    /// Work that is paused or cannot begin.
     Pending(SyncAction),
 }
 

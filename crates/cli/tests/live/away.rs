@@ -6,7 +6,7 @@ use crate::support::{Lab, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// An array over the first three nodes, and what is written to it first.
+/// Serves an array over the first three nodes. Returns its first content.
 fn serve(lab: &Lab, nodes: &[Node], options: &str) -> Vec<u8> {
     let all = members(&nodes[..3], "");
     lab.ok(&format!("create x -l 5 -n 3 --size 4M{all}"), &[]);
@@ -21,7 +21,7 @@ fn waiting(lab: &Lab) -> Value {
     detail(lab, "x")["waiting"].clone()
 }
 
-/// It is served again, whole, and takes writes.
+/// Checks that the array is served again, is not degraded, and takes writes.
 fn goes_on(lab: &Lab, content: &[u8]) {
     until("an array that goes on", || waiting(lab).is_null());
     until("a whole array", || lab.run("detail x --test", &[]).status.success());

@@ -156,7 +156,7 @@ fn what_cannot_be_read_says_what_can() {
     assert!(lab.ok("cat", &members)[..8] == content[..8]);
 }
 
-/// The descriptor of a VMDK whose data are in a file of this name.
+/// Writes the descriptor of a VMDK with its data in a file of this name.
 fn descriptor(lab: &Lab, data: &str) -> PathBuf {
     let path = lab.path("d.vmdk");
     let text = "# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\n\

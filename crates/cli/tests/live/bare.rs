@@ -55,7 +55,7 @@ fn every_level_is_read_without_superblocks() {
     }
 }
 
-/// md has had two layouts for what is left of larger members.
+/// Checks both layouts of md for the rest of larger members.
 #[test]
 fn a_raid0_of_unequal_members_is_read_by_its_layout() {
     for (layout, names) in [("original", ["original", "1"]), ("alternate", ["alternate", "2"])] {

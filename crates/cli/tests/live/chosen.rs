@@ -1,4 +1,4 @@
-//! Which of several arrays is assembled and explained: the one that was called by its name.
+//! Choice among several arrays for assembling and explaining: the array with the typed name.
 
 use std::path::PathBuf;
 

@@ -178,7 +178,7 @@ fn the_name_tells_which_array_over_nodes_is_meant() {
     assert_eq!(detail(&lab, "z")["state"], json!(["clean"]));
 }
 
-/// The volumes a node keeps in its store: not its lock, and not what it has noted.
+/// Returns the volumes in a node's store, without its lock and notes.
 fn volumes(store: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(store).unwrap().map(|entry| entry.unwrap().path());
     let besides = |path: &Path| {
@@ -368,7 +368,7 @@ fn wrong_words_for_a_node_are_refused() {
     }
 }
 
-/// The command at the end of what was said, run as it is.
+/// Runs the command at the end of the output as it is.
 fn follow(lab: &Lab, said: &str) {
     let line = said.lines().rev().find(|line| line.contains("braid ")).expect("a command");
     let at = line.rfind("braid ").expect("found above") + "braid ".len();

@@ -1,4 +1,4 @@
-//! The file of arrays and nodes: what it starts and stops, and what is said of mistakes in it.
+//! The file of arrays and nodes: starts and stops by it, and messages about mistakes in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,5 +1,5 @@
-//! What `layout` says and what `cat` reads fit together: members are filled by the one, with parity
-//! by its equations, and read by the other; all of them, and all but those that may be missing.
+//! Agreement of `layout` and `cat`: members are filled as `layout` prints, with parity by its
+//! equations, and read by `cat`; all of them, and all but the members that may be missing.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;

@@ -1,4 +1,4 @@
-//! What lies on an array: listed, read and served, part by part.
+//! Partitions and volumes on an array: listed, read and served one by one.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::export::{ask, connect, fill, noise};
 use crate::support::{Lab, install, program, skip};
 
-/// Runs a program with this input; it must succeed. Returns what it said.
+/// Runs a program with this input, which must succeed. Returns its output.
 fn tool(program: &str, words: &[&str], input: &str) -> String {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let mut command = Command::new(program);

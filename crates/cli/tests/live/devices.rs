@@ -206,7 +206,8 @@ fn a_member_on_a_node_is_not_looked_for_as_a_file() {
     assert!(line.contains("is on a node, and x is an array of this machine's devices"), "{line}");
 }
 
-/// Its redundancy is whole without the device, and what lay behind its new end is lost.
+/// Checks that a shrunk device is failed: its data behind the new end are lost, and redundancy
+/// supplies them.
 #[test]
 fn a_device_that_becomes_smaller_is_out() {
     let test = "a_device_that_becomes_smaller_is_out";

@@ -1,4 +1,4 @@
-//! An array that only a person may start: whoever asks for it hears the same.
+//! An array that only an administrator may start: every request for it gets the same answer.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ fn write_on(lab: &Lab, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// How often an epoch of the array was asked for at a node.
+/// Returns the epoch that a node has granted for the array.
 fn granted(store: &PathBuf) -> u32 {
     let files = std::fs::read_dir(store).unwrap().map(|file| file.unwrap().path());
     let votes = files.filter(|path| path.extension().is_some_and(|end| end == "vote"));

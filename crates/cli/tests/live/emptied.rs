@@ -20,8 +20,7 @@ fn start_on(lab: &Lab, address: &str, store: &Path) -> Node {
     Node::start(lab, address, &format!("--store {} --ring 64M", store.display()))
 }
 
-/// An array that was filled and stopped; one of its nodes is started again on what `spoil` makes of
-/// its store.
+/// Fills and stops an array, and restarts one of its nodes on a store changed by `spoil`.
 fn with_one_spoiled(lab: &Lab, spoil: impl FnOnce(&Path)) -> (Vec<Node>, Vec<PathBuf>, Vec<u8>) {
     let (mut nodes, stores) = five(lab);
     let all = members(&nodes, "");
@@ -38,7 +37,7 @@ fn with_one_spoiled(lab: &Lab, spoil: impl FnOnce(&Path)) -> (Vec<Node>, Vec<Pat
     (nodes, stores, content)
 }
 
-/// It starts without the one that is spoiled, and says of which that is so, and why.
+/// Checks that the array starts without the spoiled volume, and reports the volume and the reason.
 fn starts_without(spoil: impl FnOnce(&Path), why: &str) {
     let lab = Lab::new();
     let (nodes, _stores, content) = with_one_spoiled(&lab, spoil);

@@ -1,4 +1,4 @@
-//! Exports: who may open them, and how they come and go while an array runs.
+//! Exports: permissions to open them, and exports added and removed while an array runs.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use crate::support::{Lab, install, skip, until};
 use rustix::process::geteuid;
 use serde_json::Value;
 
-/// Of users who may do nothing.
+/// User without any permission.
 const NOBODY: u32 = 65534;
 /// Tells the test that plays a client where to connect.
 const SOCKET: &str = "BRAID_TEST_SOCKET";
@@ -44,7 +44,7 @@ fn access(path: &Path) -> (u32, u32, u32) {
     (file.mode() & 0o7777, file.uid(), file.gid())
 }
 
-/// Everybody may look into the directory.
+/// Lets all users enter the directory.
 fn let_in(lab: &Lab) {
     std::fs::set_permissions(lab.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -56,7 +56,7 @@ fn connects() {
     UnixStream::connect(socket).unwrap();
 }
 
-/// Can a user who may do nothing connect?
+/// Returns whether a user without any permission can connect.
 fn nobody_connects(lab: &Lab, socket: &Path) -> bool {
     let program = lab.path("client");
     if !program.exists() {
@@ -242,7 +242,7 @@ fn a_port_that_was_chosen_is_told() {
     assert!(line.contains("export away: "), "{line}");
 }
 
-/// One socket, several disks: each client has its own, whatever it asks for.
+/// Checks that one socket serves several disks, each client the one it asks for.
 #[test]
 fn parts_of_an_array_are_disks_of_their_own() {
     let lab = Lab::new();
@@ -380,7 +380,7 @@ fn outside_clients_find_the_parts() {
     }
 }
 
-/// Again and again, so that what is not given back runs out.
+/// Repeats the mount often enough to exhaust anything that is not given back.
 #[test]
 fn mounts_come_and_go_while_the_array_runs() {
     let test = "mounts_come_and_go_while_the_array_runs";

@@ -94,7 +94,7 @@ fn a_disk_that_a_nas_has_marked_is_a_member() {
     assert_eq!(lab.type_all(&text, &content), 2, "{text}");
 }
 
-/// By what old partition tables had; the table is gone.
+/// Finds members by the first sector of partitions in old tables. The table is gone.
 #[test]
 fn members_that_begin_at_sector_63_are_found() {
     let lab = Lab::new();

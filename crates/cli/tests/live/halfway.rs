@@ -1,4 +1,4 @@
-//! Arrays that stopped in the middle of a reshape, beyond what one of them alone is asked.
+//! Arrays that stopped in the middle of a reshape, in cases with more than one of them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::support::Lab;
 use crate::support::export::{ask, connect, noise};
 
-/// Has the superblock of a RAID 5 say that a reshape to another layout has begun, and has moved
-/// nothing so far.
+/// Changes the superblock of a RAID 5 as if a reshape to another layout had begun and moved nothing
+/// so far.
 pub(crate) fn begin_a_reshape(member: &Path) {
     const AT: u64 = 4096;
     let file = File::options().read(true).write(true).open(member).unwrap();

@@ -39,7 +39,7 @@ fn parts(disks: &[PathBuf], name: &str) -> Vec<PathBuf> {
 const GPT: &str = "label: gpt\n2048 8192\n- - R\n";
 
 /// Makes an array of parts, writes to it, has a second process take it over, and stops it. Returns
-/// what was written.
+/// its content.
 fn filled(lab: &Lab, members: &[PathBuf]) -> Vec<u8> {
     let content = fill_and_stop(lab, "--level 5 --chunk 64K", members);
     lab.ok("assemble x", members);
@@ -88,7 +88,7 @@ fn the_partitions_of_disks_are_looked_into() {
     }
 }
 
-/// What lies before the last partition.
+/// Returns the bytes before the last partition.
 fn head(disk: &Path) -> Vec<u8> {
     let mut bytes = std::fs::read(disk).unwrap();
     bytes.truncate(5 << 20);

@@ -134,8 +134,8 @@ fn schedules_build_every_cell() {
     }
 }
 
-/// The JSON is of one stripe: each of its data chunks comes from the client, nodes send what they
-/// can make of what came before, each parity's node ends with all its terms, and the loads are the
+/// Checks the JSON of one stripe. Data chunks come from the client, nodes send only sums of chunks
+/// received before, the node of each parity ends with all its terms, and the loads match the
 /// counts.
 fn builds(lab: &Lab, words: &str) {
     let map = layout(lab, words);
@@ -178,8 +178,9 @@ fn builds(lab: &Lab, words: &str) {
     assert_eq!(map["schedule"]["egress"], serde_json::json!(egress), "{words}");
 }
 
-/// Is `wanted` the xor of some of these? Gaussian elimination, each pivot the first of its terms.
-/// Transfers name no coefficients, and need none here: what is sent never has a chunk cancelled.
+/// Returns whether `wanted` is the xor of some of these, by Gaussian elimination with the first
+/// term of each as pivot. Transfers name no coefficients, and need none here: no transfer has a
+/// chunk cancelled.
 fn adds_up<'a>(given: impl Iterator<Item = &'a Terms>, wanted: &Terms) -> bool {
     let mut pivots: BTreeMap<u64, Terms> = BTreeMap::new();
     let reduce = |terms: &Terms, pivots: &BTreeMap<u64, Terms>| {

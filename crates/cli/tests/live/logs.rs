@@ -1,4 +1,4 @@
-//! Arrays on disks with a log against the write hole: what is told of it, and how one is given.
+//! Arrays on disks with a log against the write hole: messages about it, and adding one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ fn json_of(lab: &Lab, command: &str, members: &[PathBuf]) -> Value {
     serde_json::from_slice(&lab.ok(command, members)).expect("JSON")
 }
 
-/// An array whose process was killed in the middle of writes, and what it holds.
+/// Kills the process of an array in the middle of writes. Returns the content.
 fn killed(lab: &Lab, options: &str, devices: &[PathBuf]) -> Vec<u8> {
     lab.ok(&format!("{CREATE} {options}"), &devices[..3]);
     let mut server = server(lab, &words(devices));

@@ -7,7 +7,7 @@ use crate::support::export::{ask, connect, fill, noise};
 use crate::support::nodes::{Node, in_stores, members};
 use crate::support::{Lab, fingerprint, until};
 
-/// What the nodes keep of the array, votes included.
+/// Returns the files of the nodes for the array, votes included, with fingerprints.
 fn kept(stores: &[PathBuf]) -> Vec<(PathBuf, u64)> {
     let files = stores.iter().flat_map(|store| std::fs::read_dir(store).unwrap());
     let paths = files.map(|file| file.unwrap().path()).filter(|path| !path.ends_with(".lock"));

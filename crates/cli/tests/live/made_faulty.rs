@@ -1,5 +1,5 @@
-//! Nodes that a command failed stay out, whatever becomes of who serves the array, until they are
-//! added again; those that are merely away come back.
+//! Nodes failed by a command stay out until they are added again, whichever client serves the
+//! array. Nodes that are merely absent come back.
 
 use crate::support::export::{fill, noise};
 use crate::support::nodes::{Node, detail, in_stores, kill_while_writing, members, server};

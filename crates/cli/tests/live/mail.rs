@@ -18,7 +18,7 @@ use crate::monitor::{Monitor, mirror};
 use crate::support::{Lab, skip, until};
 use crate::tls::certificates;
 
-/// What a server says to the mails that it gets, one after the other; the last one again and again.
+/// Answers of a server to the mails it gets, in order; the last one is repeated.
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Accepted,
@@ -52,7 +52,7 @@ fn serve(listener: TcpListener, tls: Option<Arc<ServerConfig>>, says: &[Says]) -
     heard
 }
 
-/// One connection, from the greeting to its end: all that the client said.
+/// Serves one connection, from the greeting to its end. Returns the lines of the client.
 fn session(stream: impl Read + Write, says: Says) -> String {
     let mut stream = BufReader::new(stream);
     let mut said = String::new();

@@ -1,4 +1,5 @@
-//! Maps of ddrescue: what was not rescued comes from redundancy, and what is lost is told.
+//! Maps of ddrescue: ranges that were not rescued come from redundancy, and lost ranges are
+//! reported.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

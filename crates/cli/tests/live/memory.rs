@@ -1,5 +1,5 @@
-//! How much memory the process of an array has: little while nobody asks for anything, whatever was
-//! asked for before.
+//! Memory of the process of an array: little while the array is idle, whatever it has served
+//! before.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::support::{Lab, skip, until};
 
 const MIB: u64 = 1 << 20;
 
-/// What an idle array has for itself.
+/// Memory of an idle array itself.
 const OWN_KIB: u64 = 4 << 10;
 /// The huge pages in which a few dirty pages lie.
 const HELD_KIB: u64 = 4 << 10;
@@ -32,7 +32,7 @@ fn own(server: &Child) -> u64 {
     kib(server, "smaps_rollup", "Anonymous:")
 }
 
-/// Waits until an array that nobody uses has no more than it should.
+/// Waits until an idle array has no more memory than it may have.
 fn becomes_small(server: &Child) {
     until("memory given back", || own(server) <= OWN_KIB);
     let resident = kib(server, "smaps_rollup", "Rss:");
@@ -136,7 +136,7 @@ fn blocks_outlive_a_rest(lab: &Lab, server: &Child, may_write: bool) {
     }
 }
 
-/// What a journal that writes back has, and lies in memory until it goes in place.
+/// Data that only a write-back journal holds stay in memory until they are written back.
 #[test]
 fn what_only_a_journal_has_stays_when_memory_is_given_back() {
     let lab = Lab::new();

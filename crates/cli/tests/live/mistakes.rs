@@ -1,12 +1,11 @@
-//! Mistakes that are easily made: for each the command, its exit status, what the line says, and
-//! the next step that is advised.
+//! Common mistakes: for each the command, its exit status, the message and the advised next step.
 
 use crate::support::export::connect;
 use crate::support::nodes::{Node, detail, in_memory, members};
 use crate::support::{Lab, until};
 
-/// A command in a directory with empty files `m0` to `m3`; the exit status; what the line on stderr
-/// says, and its next step.
+/// A command in a directory with empty files `m0` to `m3`, its exit status, its message on stderr,
+/// and the next step.
 type Mistake = (&'static str, i32, &'static str, &'static str);
 
 #[test]
@@ -40,7 +39,7 @@ const MISTAKES: &[Mistake] = &[
     ("detail x --test --run-dir nowhere", 4, "nowhere: does not exist", "leave --run-dir out"),
 ];
 
-/// What is no mistake of the level is not taken for one that it only resembles.
+/// Checks that a word that is no near miss of a level gets no hint.
 #[test]
 fn a_hint_is_given_only_where_one_thing_was_meant() {
     let lab = Lab::new();
@@ -59,7 +58,7 @@ fn a_node_is_named_as_a_member_is() {
     }
 }
 
-/// The second `create` of an array does not advise to remove what the first one made.
+/// Checks that a second `create` of an array does not advise to remove the array of the first.
 #[test]
 fn an_array_over_nodes_is_not_created_twice() {
     let lab = Lab::new();
@@ -130,7 +129,7 @@ fn a_member_is_replaced_by_the_spare_that_is_named() {
     );
 }
 
-/// Who asks whether an array can start, sees it in the exit status.
+/// Checks that `assemble --explain` reports by its exit status whether an array can start.
 #[test]
 fn what_cannot_start_shows_in_the_exit_status_of_explain() {
     let lab = Lab::new();

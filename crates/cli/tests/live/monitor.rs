@@ -14,7 +14,7 @@ use crate::support::export::{fill, noise};
 use crate::support::nodes::{all_in_sync, in_memory, members};
 use crate::support::{Lab, install_script, until};
 
-/// `braid monitor` in a process of its own, and what it says.
+/// `braid monitor` in a process of its own, with its output.
 pub(crate) struct Monitor {
     child: Child,
     lines: Receiver<String>,
@@ -52,12 +52,12 @@ impl Drop for Monitor {
     }
 }
 
-/// A program that notes its arguments, and what it has noted.
+/// Creates a program that records its arguments, and a reader of the record.
 fn noting(lab: &Lab) -> (String, impl Fn() -> Vec<String> + use<>) {
     noting_after(lab, "note", "")
 }
 
-/// The same; it does something else first.
+/// Creates a recording program that first runs another command.
 fn noting_after(lab: &Lab, name: &str, first: &str) -> (String, impl Fn() -> Vec<String> + use<>) {
     let program = lab.path(name);
     let notes = lab.path(&format!("{name}.notes"));
@@ -70,7 +70,7 @@ fn noting_after(lab: &Lab, name: &str, first: &str) -> (String, impl Fn() -> Vec
     (program.display().to_string(), noted)
 }
 
-/// A web server that fails once, and what is posted to it.
+/// Starts a web server that fails once. Returns its address, and the posted objects.
 fn hook() -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/raid", listener.local_addr().expect("an address"));
@@ -101,7 +101,7 @@ fn hook() -> (String, Receiver<Value>) {
     (url, posted)
 }
 
-/// What a GET is answered.
+/// Returns the answer to a GET.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a server");
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -229,7 +229,7 @@ fn arrays_that_come_and_go_are_told() {
     assert_eq!(monitor.says(), "DeviceDisappeared home");
 }
 
-/// What had to wait when the monitor ended is told by the next one.
+/// Checks that messages left undelivered by a monitor are delivered by the next one.
 #[test]
 fn what_could_not_be_told_is_told_later() {
     let lab = Lab::new();

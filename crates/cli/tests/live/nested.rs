@@ -1,11 +1,11 @@
-//! Arrays whose members are arrays, among other things: told apart, and what to do next.
+//! Arrays whose members are arrays, among other arrays: detection and next steps.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::support::{Lab, until};
 
-/// What `assemble --explain` says is next for the array `top`.
+/// Returns the next step of `assemble --explain` for the array `top`.
 fn next(lab: &Lab, members: &[PathBuf]) -> String {
     let text = lab.told("assemble --explain", members);
     let top = text.lines().skip_while(|line| !line.contains(":top ("));
@@ -212,7 +212,8 @@ fn a_new_member_goes_where_it_is_told_to() {
     assert!(!left.contains("new0") && !left.contains("m2"), "{text}");
 }
 
-/// The array around it went on without it: it is whole, and lacks what was written meanwhile.
+/// Checks that an inner array comes back after the outer array continued without it: the inner
+/// array is complete, but lacks later writes.
 #[test]
 fn an_array_within_that_was_not_there_is_taken_back() {
     for command in ["add", "re-add"] {
@@ -251,7 +252,8 @@ fn an_array_within_that_was_not_there_is_taken_back() {
     }
 }
 
-/// As docs/nested.md says: the arrays are served one by one, and the new one is given everything.
+/// Checks the steps of docs/nested.md: the arrays are served one by one, and the new one gets all
+/// content.
 #[test]
 fn an_array_within_that_lost_a_member_while_stopped_is_made_anew() {
     let lab = Lab::new();

@@ -7,14 +7,14 @@ use std::process::Output;
 
 use crate::support::Lab;
 
-/// The command at the end of what was said: after `next: `, after the last `; ` or after `: `.
+/// Returns the command at the end of the output: after `next: `, after the last `; ` or after `: `.
 fn command_in(said: &str) -> Option<String> {
     let line = said.lines().rev().find(|line| line.contains("braid"))?;
     let line = line.strip_prefix("braid: ").unwrap_or(line);
     line.rfind("braid ").map(|at| line[at..].to_owned())
 }
 
-/// Runs the command that was printed. It must succeed.
+/// Runs the printed command, which must succeed.
 fn follow(lab: &Lab, said: &str) -> Output {
     let command = command_in(said).unwrap_or_else(|| panic!("no command in: {said}"));
     let words = command.strip_prefix("braid ").expect("begins with it").to_owned();
@@ -24,7 +24,7 @@ fn follow(lab: &Lab, said: &str) -> Output {
     output
 }
 
-/// What a command that is refused or explains says.
+/// Returns the output of a command that is refused or explains.
 fn said(lab: &Lab, words: &str, members: &[PathBuf]) -> String {
     let output = lab.run(words, members);
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -42,7 +42,7 @@ fn wipe(member: &Path) {
     file.write_all_at(&[0; 4096], 4096).unwrap();
 }
 
-/// A state of members and files: what is typed there, and whether what is printed then starts it.
+/// A state of members and files, for typing the command printed about it.
 struct Case {
     what: &'static str,
     make: fn(&Lab) -> Vec<PathBuf>,

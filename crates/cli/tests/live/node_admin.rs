@@ -1,4 +1,4 @@
-//! Looking after storage nodes: what they keep, what is left over, and their end.
+//! Administration of storage nodes: their volumes, leftovers, and stop.
 
 use std::fs::File;
 use std::net::TcpStream;

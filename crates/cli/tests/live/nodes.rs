@@ -1,5 +1,4 @@
-//! Members on nodes, with few or no nodes: what is wrong is said in one line, and nobody waits
-//! long.
+//! Members on nodes, with few or no nodes: errors are reported in one line, without a long wait.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
@@ -10,7 +9,7 @@ use rustix::net::{AddressFamily, SocketType};
 use crate::support::Lab;
 use crate::support::nodes::in_memory;
 
-/// So many members on distinct nodes at which nobody is asked.
+/// Returns this number of members on distinct nodes that are never contacted.
 fn nodes(count: usize) -> String {
     (0..count).map(|number| format!(" node://host{number}:7000")).collect()
 }
@@ -93,7 +92,7 @@ fn who_is_no_node_is_told_by_name() {
     assert!(text.contains("cannot start"), "{text}");
 }
 
-/// Passes on what is said to this node at once, and each answer of it after a while.
+/// Starts a proxy of this node that delays its answers.
 fn slow(node: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

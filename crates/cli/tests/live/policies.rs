@@ -53,7 +53,7 @@ fn a_stopped_array_over_nodes_is_given_another_policy() {
     }
 }
 
-/// What it was given closes the hole, until it is taken away.
+/// Checks that the new policy closes the write hole, until the policy is removed.
 fn closes_the_hole(policy: &str) {
     let lab = Lab::new();
     let (mut nodes, stores) = in_stores(&lab);
@@ -119,7 +119,8 @@ fn volumes_that_were_made_without_room_get_no_journal() {
     lab.ok("stop x", &[]);
 }
 
-/// What a change writes to a volume: its superblock, and the headers of a journal.
+/// Returns the parts of a volume that a change writes: its superblock, and the headers of a
+/// journal.
 fn told(store: &Path) -> Vec<u8> {
     let volume = File::open(store.join("x")).expect("a volume");
     let end = volume.metadata().expect("a size").len();
@@ -158,7 +159,7 @@ fn a_change_that_is_cut_off_is_finished_by_the_same_words() {
     }
 }
 
-/// As after a cut between the superblocks, each time: the first volume is told alone.
+/// Simulates a cut between the superblocks: only the first volume has the change.
 #[test]
 fn a_change_that_reached_one_superblock_goes_on_and_not_back() {
     let lab = Lab::new();
@@ -193,8 +194,8 @@ fn a_change_that_reached_one_superblock_goes_on_and_not_back() {
     drop(nodes);
 }
 
-/// Two who want the same epoch are not both granted it, and whoever has a volume open already is
-/// not granted any.
+/// Checks that of two clients for one epoch only one is granted it, and that no epoch is granted
+/// while a volume is open.
 #[test]
 fn an_epoch_is_granted_to_one_client() {
     let lab = Lab::new();

@@ -1,4 +1,4 @@
-//! Commands that a rescue prints read what they should, typed as they are.
+//! Commands printed by a rescue, typed as they are: each reads the right content.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use crate::support::Lab;
 use crate::support::export::{ask, connect, noise};
 use crate::support::filled::{data_offset, fill_and_stop, filled};
 
-/// What a command says, on stdout or else on stderr.
+/// Returns the output of a command: stdout, or stderr if that is empty.
 fn said(lab: &Lab, words: &str, members: &[PathBuf]) -> String {
     let output = lab.run(words, members);
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -107,7 +107,7 @@ fn copy(from: &Path, to: PathBuf) -> PathBuf {
     to
 }
 
-/// Without redundancy the event count stays the same whatever is written.
+/// Checks copies of members without redundancy, whose event count stays the same over writes.
 #[test]
 fn copies_that_nothing_tells_apart_are_not_chosen_from() {
     let lab = Lab::new();

@@ -1,4 +1,4 @@
-//! `braid recover`: arrays whose superblocks are gone are found by what lies on them.
+//! `braid recover`: arrays without superblocks are found by their content.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::support::export::{fill, noise};
 use crate::support::{Lab, fingerprint, skip};
 
-/// Runs a program; it must succeed. Returns what it printed.
+/// Runs a program, which must succeed. Returns its output.
 fn tool(program: &str, words: &[&str]) -> String {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let output = Command::new(program).args(words).env("PATH", path).output().expect("it runs");
@@ -83,7 +83,7 @@ fn made(lab: &Lab, shape: &str, count: usize) -> (Vec<PathBuf>, Vec<u8>) {
     made_of(lab, shape, count, |mib| (mib * 16, 1, 7))
 }
 
-/// The same, with what is to be in an ext4 of so many MiB.
+/// Makes an array with these files in an ext4 of this size in MiB.
 fn made_of(
     lab: &Lab,
     shape: &str,
@@ -268,7 +268,7 @@ fn a_search_goes_on_from_what_was_kept() {
     assert!(line.contains("is not what was kept"), "{line}");
 }
 
-/// Superblocks on some of the members, whatever lies on the array, tell of the rest.
+/// Checks that superblocks on some members supply the geometry, whatever the content.
 #[test]
 fn superblocks_that_are_left_tell_of_the_rest() {
     let lab = Lab::new();

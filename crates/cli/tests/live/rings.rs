@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 /// Four times as many as have room with all that each may come to use.
 const ARRAYS: usize = 12;
 
-/// What a node has in memory.
+/// Returns the resident memory of a node.
 fn resident(node: &Node) -> u64 {
     let text = std::fs::read_to_string(PathBuf::from(format!("/proc/{}/status", node.pid())));
     let text = text.expect("a running node");

@@ -1,4 +1,4 @@
-//! Stores without room: what is written waits until there is some.
+//! Stores without room: writes wait until there is some.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -61,7 +61,7 @@ fn waiting(lab: &Lab) -> Value {
     detail(lab, "x")["waiting"].clone()
 }
 
-/// An array that is served by nodes whose stores have become full, and what was flushed before.
+/// Serves an array on nodes whose stores become full. Returns the flushed content.
 fn full(lab: &Lab, stores: &Stores, options: &str) -> (Vec<Node>, Vec<u8>) {
     let start = |store: &PathBuf| {
         Node::start(lab, "127.0.0.1:0", &format!("--store {} --ring 64M", store.display()))

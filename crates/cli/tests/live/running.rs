@@ -90,7 +90,7 @@ fn a_degraded_array_within_an_array_shows() {
     assert!(refused.contains("nothing to compare with"), "{refused}");
 }
 
-/// Forced, what no parity vouches for cannot be read before a resync finds that both agree.
+/// Checks that after a forced failure the data in doubt cannot be read before the resync has ended.
 #[test]
 fn a_member_is_not_failed_within_a_resync_without_force() {
     let lab = Lab::new();
@@ -131,7 +131,7 @@ fn looking_changes_nothing() {
     assert_eq!(before, after);
 }
 
-/// What a program prints; `None` where it is not installed.
+/// Returns the output of a program; `None` where it is not installed.
 fn printed(program: &str, words: &[&str], path: &PathBuf) -> Option<String> {
     let output = std::process::Command::new(program).args(words).arg(path).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())

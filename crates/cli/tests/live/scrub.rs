@@ -1,4 +1,4 @@
-//! What `check` and `repair` find, in words, JSON and exit status.
+//! Findings of `check` and `repair`, in words, JSON and exit status.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -95,7 +95,7 @@ fn a_check_that_cannot_read_everything_fails_and_says_where() {
     assert!(lab.ok_text("status home", &[]).contains("16 sectors at array offset 32768 could not"));
 }
 
-/// The reason is there, and what is advised is taken.
+/// Checks that the reason is shown, and that the advised command works.
 #[test]
 fn a_resync_that_could_not_read_is_held_up_until_it_is_resumed() {
     let lab = Lab::new();
@@ -119,7 +119,7 @@ fn a_resync_that_could_not_read_is_held_up_until_it_is_resumed() {
     assert_eq!(superblock(&members[0]).1.resync_offset, 64, "marked from there on");
 }
 
-/// Of what waits for a resync and cannot be read, parity alone tells something.
+/// Checks the report of a repair that rewrites unreadable data from unverified parity.
 #[test]
 fn a_repair_says_what_it_took_from_parity_that_may_not_fit() {
     let lab = Lab::new();

@@ -1,4 +1,4 @@
-//! What is printed of arrays whose names are no plain words, and of work that is held.
+//! Output about arrays whose names are no plain words, and about work that is held.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ fn work_that_is_held_is_pending_and_its_limits_can_be_read() {
     assert!(lab.ok_text("detail home", &[]).contains("State : clean \n"));
 }
 
-/// As md shows such an array.
+/// Compares the output with md's for such an array.
 #[test]
 fn an_unclean_array_served_read_only_waits_for_its_resync() {
     let lab = Lab::new();
@@ -131,7 +131,7 @@ fn what_a_check_finds_is_told_of_the_array_it_is_in() {
     assert!(text.contains("at array offset 8388608 of right"), "{text}");
 }
 
-/// The texts of `--explain` and what its JSON says are one thing.
+/// Checks that the JSON of `--explain` has all of its text.
 #[test]
 fn what_is_explained_is_there_as_json() {
     let lab = Lab::new();
@@ -181,7 +181,7 @@ fn what_is_explained_is_there_as_json() {
     assert_eq!(top["children"][0]["next"], serde_json::Value::Null);
 }
 
-/// What mdadm prints; `None` where it is not installed.
+/// Returns the output of mdadm; `None` where it is not installed.
 fn mdadm(words: &[&str], path: &PathBuf) -> Option<String> {
     let ran = ["mdadm", "/sbin/mdadm"].into_iter().find_map(|program| {
         std::process::Command::new(program).args(words).arg(path).output().ok()
@@ -208,7 +208,8 @@ fn mdadm_says_the_same_of_a_name_that_is_no_plain_word() {
     }
 }
 
-/// As a configuration; of arrays in it that do not run, its monitor says so.
+/// Checks that mdadm reads the lines as a configuration: its monitor reports the arrays that do not
+/// run.
 #[test]
 fn mdadm_reads_the_array_lines_of_any_name() {
     let test = "mdadm_reads_the_array_lines_of_any_name";

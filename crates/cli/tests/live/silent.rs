@@ -1,4 +1,4 @@
-//! Nodes that hang: nobody waits for them for longer than was said.
+//! Hanging nodes: no command waits for them longer than the timeout.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -45,8 +45,8 @@ fn half_deaf(node: &Node, whole: usize) -> String {
     address
 }
 
-/// An array over nodes of which the last one is reached over what is deaf to the process that
-/// serves it; the words that assemble it.
+/// Creates an array over nodes whose last one is reached through a proxy that is deaf to the
+/// serving process. Returns the members to assemble.
 fn half_deaf_array(lab: &Lab, nodes: &[Node]) -> String {
     lab.ok(&format!("create x -l 5 -n 4 --size 1M --assume-clean{}", members(nodes, "")), &[]);
     // A command looks at it, and holds it while it looks at the others.

@@ -9,7 +9,7 @@ use crate::support::nodes::{Node, detail, in_memory, members};
 use crate::support::{Lab, until};
 use serde_json::json;
 
-/// Of a long way to a node, in one direction.
+/// Delay of a long way to a node, in one direction.
 const DELAY: Duration = Duration::from_millis(60);
 
 /// A long way to a node. Its address.

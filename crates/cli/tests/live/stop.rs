@@ -1,4 +1,4 @@
-//! An array is not taken from those who use it.
+//! Arrays in use are not stopped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ fn mirror(lab: &Lab, export: &str) -> Vec<PathBuf> {
     members
 }
 
-/// Runs a command; what it printed, or what went wrong.
+/// Runs a command. Returns its output, or the error.
 fn tool(words: &[&str], path: &Path) -> Result<String, String> {
     let (program, words) = words.split_first().expect("a program");
     let output = Command::new(program).args(words).arg(path).stdin(Stdio::null()).output();

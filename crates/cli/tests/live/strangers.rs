@@ -1,4 +1,4 @@
-//! Devices that are no members: each is called what it is, and never to be made an array of.
+//! Devices that are no members: each is named by its content, and never becomes part of an array.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What stands in superblocks and where: which versions are made, what an array is called, and how
-//! devices become members no more. mdadm looks at them, too, where it is installed.
+//! Content and place of superblocks: created versions, names of arrays, and removal of devices from
+//! arrays. Compared with mdadm where it is installed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ fn examined(lab: &Lab, member: &Path) -> Value {
     all[0].clone()
 }
 
-/// What mdadm says of a member; nothing where it is not installed.
+/// Returns mdadm's report of a member; `None` where mdadm is not installed.
 fn by_mdadm(member: &Path) -> Option<String> {
     let output = match Command::new("mdadm").arg("--examine").arg(member).output() {
         Ok(output) => output,

@@ -1,4 +1,4 @@
-//! Volumes on nodes take the space of what is written to them, and so do files that are rebuilt.
+//! Thin volumes: volumes on nodes and rebuilt files take space only for written data.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -51,8 +51,8 @@ fn a_resync_leaves_volumes_thin_and_a_trim_makes_them_thin_again() {
     lab.ok("stop x", &[]);
 }
 
-/// Each kind of background work that fills a member: a mirror's copy, what parity gives, a member
-/// that is replaced while it serves.
+/// Checks each kind of background work that fills a member: a mirror's copy, reconstruction from
+/// parity, and the replacement of a serving member.
 #[test]
 fn what_is_rebuilt_keeps_its_holes() {
     for (level, count, replaced) in [("1", 2, false), ("5", 3, false), ("6", 4, true)] {

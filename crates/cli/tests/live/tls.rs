@@ -1,4 +1,4 @@
-//! NBD by TLS: who has a certificate comes in, and nobody else.
+//! NBD by TLS: only clients with a certificate are admitted.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Arrays over nodes that all died while whole stripes were being written: what nobody knows after
-//! that is an error until it is written again, and never anything else.
+//! Arrays over nodes that all died while whole stripes were being written: lost blocks are errors
+//! until they are written again, and never wrong data.
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -49,7 +49,8 @@ impl Torn {
         Self { lab, nodes, stores, last_address, server, before, after }
     }
 
-    /// Each block is what was written first or last, or an error; how many errors there are.
+    /// Returns the number of unreadable blocks. Each other block must hold its first or last
+    /// content.
     fn errors(&self) -> usize {
         let mut stream = connect(&self.lab.path("x.sock"), "x", BYTES);
         let known = self.before.chunks(BLOCK).zip(self.after.chunks(BLOCK));

@@ -1,4 +1,4 @@
-//! Arrays and devices that cannot be asked: that is said, and nobody waits for ever.
+//! Arrays and devices that do not answer: commands report them, and wait for a limited time.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -129,7 +129,7 @@ fn an_array_whose_name_was_taken_is_told_of() {
     lab.ok("status home", &[]);
 }
 
-/// The command as a user who may do nothing.
+/// Runs the command as a user without permissions.
 fn as_nobody(lab: &Lab, words: &[&str]) -> Output {
     let mut command: Command = lab.braid();
     command.uid(65534).gid(65534).current_dir("/").args(words);

@@ -1,5 +1,5 @@
-//! What only reads changes not a byte of any member, whatever lies on it: arrays that were stopped,
-//! those that were not, with logs to be replayed, without superblocks, and parts of disks.
+//! Commands that only read change no byte of any member, whatever is on it: stopped arrays, unclean
+//! arrays, arrays with logs to be replayed, members without superblocks, and parts of disks.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use crate::support::export::{ask, connect, noise};
 use crate::support::filled::filled;
 use crate::support::{Lab, fingerprint, until};
 
-/// What is asked of members, and of the array `x` that is assembled of them for readers.
+/// Commands on members, and on the array `x` that is assembled from them read-only.
 const OF_MEMBERS: &[&str] = &[
     "assemble --explain",
     "examine",
@@ -61,7 +61,7 @@ fn ask_all(lab: &Lab, what: &str, members: &[PathBuf]) {
     assert!(served > 0, "{what}: no command served it");
 }
 
-/// An array whose process ended in the middle of writing; with a journal if one is named.
+/// Makes an array whose process is killed in the middle of writes; with a journal if one is named.
 fn cut(lab: &Lab, shape: &str, count: usize, journal: &[PathBuf]) -> Vec<PathBuf> {
     let members = lab.members("m", count, 16);
     lab.ok(&format!("create x {shape} --raid-devices {count} --assume-clean"), &members);

@@ -31,7 +31,7 @@ fn another(lab: &Lab, name: &str) -> PathBuf {
     path
 }
 
-/// What serves the array.
+/// Returns the program that serves the array.
 fn program_of(pid: u64) -> PathBuf {
     std::fs::read_link(format!("/proc/{pid}/exe")).unwrap()
 }
@@ -78,7 +78,7 @@ fn use_it(mut client: UnixStream, go_on: &AtomicBool, done: &AtomicUsize) {
     }
 }
 
-/// Somebody who uses an array until told to stop, and how often that went well.
+/// A user of an array who works until told to stop, with the number of successful operations.
 struct User {
     go_on: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
@@ -106,7 +106,7 @@ impl User {
     }
 }
 
-/// The same with a file.
+/// Uses a file like an export, until told to stop.
 fn use_file(file: &File, go_on: &AtomicBool, done: &AtomicUsize) {
     let content = noise(1 << 20);
     while go_on.load(Ordering::Relaxed) {

@@ -121,7 +121,7 @@ fn a_guest_reads_writes_and_gives_space_back() {
     lab.ok("check x --wait", &[]);
 }
 
-/// Puts a write into every slot: 4 KiB each, all over the array, with what noise has there.
+/// Puts a write into every slot: 4 KiB each, spread over the array, with content from `content`.
 fn fill(guest: &mut Guest, round: u64, content: &[u8]) -> Vec<(u64, usize)> {
     let mut written = Vec::new();
     for ring in 0..2 {
@@ -144,7 +144,7 @@ fn check(guest: &mut Guest, written: &[(u64, usize)], content: &[u8]) {
     }
 }
 
-/// So many requests of a ring are answered, and well.
+/// Checks that this number of requests of a ring is answered successfully.
 fn all_answered(guest: &mut Guest, ring: usize, count: usize) {
     let answers = guest.answers(ring, count);
     assert_eq!(answers.len(), count);

@@ -1,4 +1,4 @@
-//! Local arrays with a journal: served by it, without it, and with another in its place; and
+//! Local arrays with a journal: served with it, without it, and with another in its place; and
 //! arrays whose process was killed, with either log.
 
 use std::path::PathBuf;

@@ -10,11 +10,11 @@ use super::session::{Session, VOLUME};
 use crate::fault::Mutation;
 use crate::report::Failure;
 
-/// It is found sooner, and given what it missed.
+/// Limit of waiting for an absent node: the client finds it sooner, and gives it the missed writes.
 const PATIENCE_MILLIS: u64 = 60_000;
 
 impl Cluster {
-    /// What a client is told of nodes that it cannot reach.
+    /// Returns the addresses of unreachable nodes, for the client.
     pub(super) fn absent(&self, missing: &[Role], read_only: bool) -> Vec<(String, String)> {
         let forgets = self.scenario.profile.mutation == Some(Mutation::ForgetAbsent);
         if read_only || forgets {
@@ -23,7 +23,7 @@ impl Cluster {
         missing.iter().map(|&role| (self.address(role), VOLUME.to_owned())).collect()
     }
 
-    /// Do all superblocks say that the array was stopped cleanly?
+    /// Returns whether all superblocks record a clean stop.
     pub(super) fn is_clean(&self) -> bool {
         let superblocks = self.disks().into_iter().map(content::superblock);
         superblocks.into_iter().flatten().all(|found| found.resync_offset == MAX_SECTOR)

@@ -1,5 +1,5 @@
-//! An array whose nodes go away, more of them than it can do without, and come back while its
-//! programs wait.
+//! An array with more nodes absent than it can do without. The nodes come back while its programs
+//! wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,14 +34,14 @@ const SLOT_BYTES: u64 = MAX_BLOCKS * BLOCK_SECTORS * 512;
 /// Longer than anything takes.
 pub(super) const FAIL_TIMEOUT_MS: u64 = 3_600_000;
 
-/// What the world and the client's search tell each other.
+/// Messages between the world and the client's search.
 #[derive(Debug, Default)]
 struct Board {
     asked: bool,
     found: Option<ClientConfig>,
 }
 
-/// What a client is looking for, and what the world answers.
+/// Search of a client for its nodes, with the answer of the world.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Search(Arc<Mutex<Board>>);
 
@@ -50,12 +50,12 @@ impl Search {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does the client look for its nodes?
+    /// Returns whether the client is searching for its nodes.
     pub(super) fn is_on(&self) -> bool {
         self.with(|board| board.asked)
     }
 
-    /// Tells it what the array is to be started from.
+    /// Answers the search with the configuration for a start.
     pub(super) fn ends_with(&self, config: ClientConfig) {
         self.with(|board| *board = Board { asked: false, found: Some(config) });
     }
@@ -74,42 +74,42 @@ impl Finder for Search {
 /// Nodes lost their memories while something was not flushed.
 #[derive(Clone, Copy, Debug)]
 struct Forgotten {
-    /// What was answered until then may be lost.
+    /// Writes answered before this moment may be lost.
     until: LogicalTime,
-    /// The next flush has to fail; else it fails unless what whole stripes were given is there, as
-    /// no journal has it.
+    /// Set if the next flush must fail. Otherwise the flush fails only if a whole stripe was lost:
+    /// the journals do not record whole stripes.
     surely: bool,
 }
 
-/// A run with one client that outlives its nodes ([`FailoverClient`]): nodes go away, and come
-/// back while requests wait. None of the requests fails, and what was answered is there. What
-/// nodes forgot that lost their memories, the next flush tells of: it has to fail, once. [`run`]
-/// makes it, has nodes lost and regained, stops the client, and judges every block.
+/// A run with one client that outlives its nodes ([`FailoverClient`]): nodes go away, and come back
+/// while requests wait. Writes do not fail, and answered writes are kept. If nodes lost their
+/// memories and forgot writes, the next flush reports the loss: it must fail, once. [`run`] makes
+/// it, has nodes lost and regained, stops the client, and judges every block.
 struct Away<'a> {
     cluster: &'a mut Cluster,
     client: usize,
     search: Search,
-    /// What the blocks may hold.
+    /// Allowed contents of the blocks.
     judge: Judge,
-    /// How many the array has.
+    /// Number of the array's blocks.
     blocks: u64,
-    /// Nodes are kept away.
+    /// Set while nodes are kept away.
     held_back: bool,
-    /// Nodes have lost their memories, and the client does not know yet.
+    /// Set if nodes have lost their memories, and the client has not noticed.
     dying: bool,
-    /// What nodes forgot that the next flush tells of.
+    /// Losses that the next flush reports.
     forgotten: Option<Forgotten>,
     stopped: bool,
 }
 
-/// Is it an array that always starts when all of its nodes are there?
+/// Returns whether the array always starts when all of its nodes are present.
 pub(super) fn fits(scenario: &Scenario) -> bool {
     let known = scenario.params.chunk_bytes.is_power_of_two();
     // Witnesses stay, and may note who died first of all nodes that die.
     known && !scenario.dirty && !scenario.bad_sectors && scenario.witnesses == 0
 }
 
-/// Has nodes go away and come back, and looks at what is there in the end.
+/// Runs rounds in which nodes go away and come back, then judges the content.
 pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
     let search = Search::default();
     let sectors = cluster.layout.sectors();
@@ -204,8 +204,8 @@ impl Away<'_> {
         true
     }
 
-    /// More nodes go away than the array can do without, in one way or another, and come back.
-    /// Do they die?
+    /// Loses more nodes than the array can do without: nodes die, or their connections break.
+    /// Returns whether they died.
     fn lose(&mut self, may_die: bool) -> Result<bool, Failure> {
         let nodes = self.cluster.scenario.params.nodes;
         let mut roles: Vec<Role> = Role::all(nodes).collect();
@@ -385,7 +385,7 @@ impl Away<'_> {
         Ok(())
     }
 
-    /// Every block holds what it may, and the sums fit.
+    /// Checks that every block has an allowed content, and that the parities fit.
     fn judge_volumes(&mut self) -> Result<(), Failure> {
         if let Some(Forgotten { until, .. }) = self.forgotten {
             self.judge.oracle.lose_before(until);

@@ -1,5 +1,5 @@
-//! A byte that changes on a volume by itself, while nobody is at the array: a check finds it, where
-//! the code can tell it says whose it is, and a repair makes it what it was.
+//! A byte that changes on a volume by itself, while the array is idle. A check finds it, and names
+//! the block if the code can tell. A repair restores the byte.
 
 use braid_array::Role;
 use braid_array::events::{ArrayEvent, StripeBlock};
@@ -70,14 +70,14 @@ pub(super) fn flip_a_bit(session: &mut Session) -> Result<(), Failure> {
     expect(session, "nothing", |told| told.is_empty())
 }
 
-/// Whatever happened before, a check or repair that begins comes to its end.
+/// Runs a check or repair to its end: it must end regardless of earlier events.
 pub(super) fn scrub(session: &mut Session, repair: bool) -> Result<(), Failure> {
     session.scrub(repair);
     session.outputs()?;
     session.until("a check stands still", |session| !session.syncing())
 }
 
-/// What was told of blocks that do not fit: sectors, the role of the one that is wrong, and which.
+/// Reported mismatches: sectors, role of the wrong block, and the block.
 type Told = Vec<(u32, Option<Role>, Option<StripeBlock>)>;
 
 fn expect(

@@ -1,15 +1,15 @@
-//! Who uses which bytes of an arena at this moment. What is being read must not be written, what
-//! is being written must be left alone: a machine that reuses a buffer too early is told here,
-//! whatever the bytes happen to be.
+//! Claims on the bytes of an arena. Bytes being read must not be written, and bytes being written
+//! must be left alone. A machine that reuses a buffer too early is detected here, regardless of the
+//! bytes.
 
 use braid_array::Buf;
 
-/// What is done with bytes while a claim on them stands.
+/// Use of the bytes while a claim on them stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// They are read.
+    /// Read.
     Read,
-    /// They are written.
+    /// Write.
     Write,
 }
 
@@ -33,10 +33,8 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Claims a buffer for `what`.
-    ///
-    /// # Errors
-    /// With what it collides; it is claimed all the same.
+    /// Claims a buffer for `what`. Returns the conflict with another claim, if any; the buffer is
+    /// claimed all the same.
     pub fn take(&mut self, buf: Buf, access: Use, what: &'static str) -> (ClaimId, Option<String>) {
         let conflict = self.conflict(buf, access, what);
         self.last += 1;
@@ -52,12 +50,12 @@ impl Claims {
         }
     }
 
-    /// For what bytes are in use.
+    /// Returns the uses of the claimed bytes.
     pub fn uses(&self) -> impl Iterator<Item = &'static str> {
         self.standing.iter().map(|claim| claim.what)
     }
 
-    /// What stands against this use of a buffer.
+    /// Returns the conflict of this use of a buffer with a standing claim.
     pub fn conflict(&self, buf: Buf, access: Use, what: &str) -> Option<String> {
         let collides = |claim: &&Claim| {
             let writes = access == Use::Write || claim.access == Use::Write;
@@ -77,7 +75,7 @@ fn place(buf: Buf) -> String {
     format!("{}+{}", buf.offset, buf.len)
 }
 
-/// Have two buffers bytes in common?
+/// Returns whether two buffers have bytes in common.
 pub fn overlap(a: Buf, b: Buf) -> bool {
     a.offset < b.offset + u64::from(b.len) && b.offset < a.offset + u64::from(a.len)
 }

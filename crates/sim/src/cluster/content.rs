@@ -1,5 +1,5 @@
-//! What lies on the volumes, looked at without any machine: blocks by stripe and cell, whether
-//! parities fit, and the array's content without some of the nodes.
+//! Content of the volumes, read without any machine: blocks by stripe and cell, whether parities
+//! fit, and the array's content without some of the nodes.
 
 use braid_array::Role;
 use braid_array::assemble::{read_bad_blocks, read_bitmap};
@@ -31,10 +31,10 @@ const BITMAP_SECTORS: u64 = 8;
 const LOG_SECTOR: u64 = 24;
 const LOG_SECTORS: u64 = 8;
 
-/// What a volume has beyond the array's part.
+/// Size of a volume beyond the array's part.
 const SPARE_SECTORS: u64 = 64;
 
-/// Where the blocks of an array lie on its volumes, and what they are.
+/// Places and kinds of the blocks of an array on its volumes.
 #[derive(Debug)]
 pub struct Layout {
     params: Params,
@@ -43,10 +43,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of an array with these parameters.
+    /// Creates the layout of an array with these parameters.
     ///
     /// # Panics
-    /// When the family has no code, which no scenario draws.
+    /// Panics if the family has no code; no scenario draws such a family.
     pub fn new(params: Params) -> Self {
         let Params { family, nodes, .. } = params;
         let stripes = 0..u64::from(family.period(nodes));
@@ -183,15 +183,15 @@ pub fn superblock(disk: &Disk) -> Result<Superblock, String> {
     decoded.map_err(|error| format!("superblock: {error}"))
 }
 
-/// What lies on a volume besides data.
+/// Reads the metadata of a volume.
 pub fn found(disk: &Disk) -> Result<Found, String> {
     let superblock = superblock(disk)?;
     let bitmap = superblock.bitmap_sector().and_then(|sector| own_bitmap(disk, sector));
     Ok(Found { superblock, bitmap })
 }
 
-/// What an array is put together from, if a member lies on the volume of the node that listens
-/// there.
+/// Returns the candidate for assembly on the volume of the node at this address, if it carries a
+/// member.
 pub fn candidate(disk: &Disk, address: String) -> Option<Candidate> {
     let Found { superblock, bitmap } = found(disk).ok()?;
     let bad_blocks = bad_blocks(disk, &superblock);
@@ -205,7 +205,7 @@ pub fn candidate(disk: &Disk, address: String) -> Option<Candidate> {
     })
 }
 
-/// What the member on a volume, which has this superblock, does not know.
+/// Reads the bad-block log of the member with this superblock.
 pub fn bad_blocks(disk: &Disk, superblock: &Superblock) -> Result<BadBlocks, BadBlocksError> {
     read_bad_blocks(superblock, disk.sectors(), &mut |sector, len| read(disk, sector, len))
 }
@@ -260,7 +260,7 @@ fn sum(inputs: &[(u8, &[u8])], len: usize) -> Vec<u8> {
     out
 }
 
-/// By stripe, do the members know all that they hold of it?
+/// Returns for each stripe whether no member has it in its bad-block log.
 pub fn known(layout: &Layout, disks: &[&Disk]) -> Vec<bool> {
     let unknown = |disk: &&Disk| {
         let superblock = superblock(disk).ok()?;
@@ -298,11 +298,11 @@ pub fn misfit(layout: &Layout, disks: &[&Disk]) -> Option<String> {
     None
 }
 
-/// All parities fit, and what the volumes hold is what it may be: as it is decoded without each of
-/// these sets of nodes.
+/// Checks that all parities fit, and that the content is allowed: as decoded without each of these
+/// sets of nodes.
 ///
 /// # Errors
-/// What is wrong first.
+/// Returns the first error found.
 pub fn judge(
     layout: &Layout,
     disks: &[&Disk],

@@ -1,8 +1,8 @@
-//! The pretend fabric: what `braid_array::fabric` promises, and not a bit more.
+//! The simulated fabric: exactly the guarantees of `braid_array::fabric`, and no others.
 //!
-//! Messages of a connection arrive in order, after any delay. Of a put, everything happens at its
-//! own time: the bytes are read, the sender is told that they were, they land, and the receiver is
-//! told that they have. Until then the place where they go to holds poison.
+//! Messages of a connection arrive in order, after any delay. The steps of a put happen at separate
+//! times: its bytes are read, the sender is notified, the bytes land, and the receiver is notified.
+//! Until then the target of the put holds poison.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,9 +25,9 @@ pub(super) use self::puts::Put;
 /// One end of a connection: 0 has dialed, 1 has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndId {
-    /// Which connection.
+    /// The connection.
     pub connection: usize,
-    /// Which end.
+    /// The end of the connection.
     pub end: usize,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum FabricDue {
     Up(EndId),
     /// The next message reaches this end.
     Message(EndId),
-    /// This end has hung up; what it sent is still on its way.
+    /// This end has hung up; its messages are still under way.
     Closing(EndId),
     /// This end is told that the connection is over.
     Cut(EndId),
@@ -141,7 +141,7 @@ impl World {
         Some(id)
     }
 
-    /// Some of what this end has sent will never arrive.
+    /// Drops a part of the messages and puts under way from this end.
     fn lose_what_was_sent(&mut self, id: EndId) {
         let coming = self.end(id.other()).coming.len() as u64;
         let arrive = self.rng.below(coming + 1) as usize;
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// What arrives of a message.
+    /// Returns the message as it arrives: some mutations alter it.
     fn altered(&self, bytes: Vec<u8>) -> Vec<u8> {
         match Message::decode(&bytes) {
             Ok((epoch, Message::ResolveLeftovers { tag, .. }))
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// Nobody needs what lies here any more: it goes.
+    /// Poisons bytes that are no longer needed.
     fn poison(&mut self, process: usize, buf: Buf) {
         if let Some(conflict) = self.processes[process].claims.conflict(buf, Use::Write, "an end") {
             self.fault(process, &conflict);
@@ -347,7 +347,7 @@ impl World {
         self.handle(process, Event::Fabric(FabricEvent::Message { peer, bytes }));
     }
 
-    /// Nothing more reaches this end.
+    /// Drops all messages and puts under way to this end.
     fn stop_arrivals(&mut self, id: EndId) {
         self.end(id).coming.clear();
         if self.profile.mutation == Some(Mutation::LandLate) {
@@ -387,7 +387,7 @@ impl World {
         }
     }
 
-    /// What ends of connections were told to bear of whom they are connected to, in milliseconds.
+    /// Returns the timeouts of ends of connections for a silent peer, in milliseconds.
     pub fn silences(&self) -> impl Iterator<Item = u32> {
         let ends = self.connections.iter().flat_map(|connection| &connection.ends);
         ends.filter_map(|end| end.silence_ms)
@@ -427,7 +427,7 @@ impl World {
         }
     }
 
-    /// Nothing of what the process has sent `to` these arrives that is still on its way.
+    /// Drops all messages and puts under way from the process to these processes.
     pub fn lose_what_is_under_way(&mut self, process: usize, to: impl Fn(usize) -> bool) {
         for connection in 0..self.connections.len() {
             for end in [0, 1] {

@@ -1,5 +1,4 @@
-//! Clients whose array another client has taken over while they were at work, and which go on
-//! trying.
+//! Clients that are taken over while they are at work, and keep trying.
 
 use std::collections::BTreeSet;
 
@@ -19,22 +18,22 @@ use crate::workload::Kind;
 /// Requests from here on are begun when the next client serves already.
 const STRAY: u64 = 1 << 32;
 
-/// A fenced client: another one has its array, or is about to. What it was answered before stays,
-/// and nothing lands that it begins after that. [`Session::leave_running`] makes it of the client
-/// that runs; it may write once more, which must not be answered well once its successor serves;
-/// and it has to notice that it was taken over.
+/// A fenced client: another client has taken its array over, or is about to. Writes answered before
+/// the takeover are kept; later ones must not land. [`Session::leave_running`] fences the running
+/// client. The fenced client may write once more: after its successor serves, that write must not
+/// succeed. The fenced client must notice the takeover.
 #[derive(Debug)]
 pub(super) struct FencedClient {
     process: usize,
-    /// A write that nothing of may land is under way.
+    /// Set while a write is under way that must not land.
     strays: bool,
-    /// It knows that the array is somebody else's.
+    /// Set after the client has noticed the takeover.
     told: bool,
 }
 
 impl Session {
-    /// The client goes on, and another one is about to take its array over. One that does not serve
-    /// yet would take it back, as it may: that one is gone.
+    /// Leaves the client running, for a takeover by another client. A client that does not serve
+    /// yet is killed: it would legally take the array back.
     pub fn leave_running(&mut self) {
         if self.phase != Phase::Serving {
             return self.crash();
@@ -45,7 +44,7 @@ impl Session {
         self.fenced.push(FencedClient { process: self.client, strays: false, told: false });
     }
 
-    /// Clients whose array is somebody else's now lose power, too.
+    /// Cuts the power of the fenced clients.
     pub fn kill_fenced(&mut self) {
         for fenced in std::mem::take(&mut self.fenced) {
             self.cluster.world.kill(fenced.process);
@@ -53,8 +52,8 @@ impl Session {
         }
     }
 
-    /// One of them writes once more: before the next client serves as somebody who may be the one
-    /// still, afterwards as somebody of whom nothing may land.
+    /// Writes once more by the last fenced client. Before the next client serves, the write may
+    /// still succeed; afterwards it must not land.
     pub fn write_as_fenced(&mut self, range: Range) {
         let Some(at) = self.fenced.len().checked_sub(1) else { return };
         let fenced = &self.fenced[at];
@@ -86,7 +85,7 @@ impl Session {
         self.cluster.world.drain(process);
     }
 
-    /// What a client says whose array was taken over; false when it is none.
+    /// Handles an action of a fenced client; returns false for other processes.
     pub fn fenced_says(&mut self, process: usize, action: &Action) -> Result<bool, Failure> {
         let fenced = self.fenced.iter_mut().find(|fenced| fenced.process == process);
         let Some(fenced) = fenced else { return Ok(false) };
@@ -112,7 +111,8 @@ impl Session {
         Ok(true)
     }
 
-    /// All of them have heard that the array is somebody else's, once nothing is on its way.
+    /// Checks that all fenced clients have noticed the takeover. Call it when no message is under
+    /// way.
     pub fn fenced_know(&self) -> Result<(), Failure> {
         if self.fenced.iter().all(|fenced| fenced.told) {
             Ok(())
@@ -121,8 +121,8 @@ impl Session {
         }
     }
 
-    /// Has all nodes grant an epoch to nobody, so that the client at work is none any more: who is
-    /// about to take an array over does that first, and looks then at what lies on them.
+    /// Grants an epoch to no client on all nodes, so that the running client is fenced. A client
+    /// that takes an array over does the same first, and then reads the volumes.
     pub(super) fn fence(&mut self) -> Result<(), Failure> {
         self.cluster.epoch = self.cluster.epoch.next();
         let epoch = self.cluster.epoch;

@@ -1,5 +1,5 @@
-//! The end of a seed: everything durable, everything right, a clean stop; and then what lies on the
-//! volumes, and what a client reads without as many nodes as the array survives.
+//! The end of a seed: all writes durable, all troubles mended, a clean stop. Then the volumes are
+//! checked, and the content that a client reads without as many nodes as the array survives.
 
 use braid_array::events::ArrayEvent;
 use braid_array::{Machine, Role};
@@ -14,7 +14,8 @@ use crate::workload::Kind;
 /// A rebuild takes less, nodes that die on its way included.
 const REBUILD_MILLIS: u64 = 60_000;
 
-/// Whatever is written meanwhile, a check or repair finds nothing: it looks at what is whole.
+/// Checks that scrubs found no mismatch, despite concurrent writes: they compare complete stripes
+/// only.
 pub(super) fn nothing_differs(session: &mut Session) -> Result<(), Failure> {
     let differs = |event: &ArrayEvent| matches!(event, ArrayEvent::Mismatch { .. });
     match std::mem::take(&mut session.scrubs).into_iter().find(differs) {
@@ -92,7 +93,8 @@ pub(super) fn quiet(session: &mut Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is on the volumes, and what a client reads without as many nodes as the array survives.
+/// Checks the content of the volumes, and the content that a client reads without as many nodes as
+/// the array survives.
 pub(super) fn reckon(session: &mut Session) -> Result<(), Failure> {
     quiet(session)?;
     let params = session.cluster.scenario.params;

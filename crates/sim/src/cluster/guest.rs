@@ -1,5 +1,5 @@
-//! A second array on the same nodes, with a client of its own that has the key of that array alone
-//! and writes a little at a time. What happens to the first client must not touch it.
+//! A second array on the same nodes. Its client has the key of that array alone, and writes a
+//! little at a time. Events of the first client must not affect it.
 
 use braid_array::Action;
 use braid_array::action::{Command, CommandId};
@@ -26,17 +26,17 @@ pub const VOLUME: &str = "guest";
 /// Its largest write.
 const MAX_SECTORS: u64 = 64;
 
-/// The client of a second array, and what it has written. [`start`](Self::start) starts it,
-/// [`go_on`](Self::go_on) is called after each step of the world, [`hears`](Self::hears) with what
-/// the client says. When nothing is `left` to write it stops; then [`judge`](Self::judge) compares
-/// the volumes with what it has written.
+/// The client of a second array, and its written content. [`start`](Self::start) starts it.
+/// [`go_on`](Self::go_on) is called after each step of the world, [`hears`](Self::hears) with each
+/// action of the client. When nothing is `left` to write the client stops; then
+/// [`judge`](Self::judge) compares the volumes with the written content.
 #[derive(Debug)]
 pub struct Guest {
     /// Its client.
     pub process: usize,
     layout: Layout,
     rng: Rng,
-    /// What it has written.
+    /// Content written so far.
     judge: Judge,
     left: u64,
     stopping: bool,
@@ -108,7 +108,7 @@ impl Guest {
         Ok(())
     }
 
-    /// What lies on its volumes is what it has written.
+    /// Checks that the volumes hold the written content.
     pub fn judge(&mut self, disks: &[&Disk]) -> Result<(), Failure> {
         let judged = content::judge(&self.layout, disks, &[&[]], &mut self.judge);
         judged.map_err(|Failure(what)| Failure(format!("the guest: {what}")))

@@ -23,7 +23,7 @@ pub(super) struct IdlePhase {
 }
 
 impl IdlePhase {
-    /// Drawn aside: seeds without one are what they would be if there were none.
+    /// Draws the pauses of a life, from a generator of its own: seeds without pauses are unchanged.
     pub(super) fn draw(cluster: &Cluster) -> Self {
         let mut aside = cluster.rng.aside(0);
         let at = aside.percent(30).then(|| aside.below(cluster.scenario.requests));
@@ -33,7 +33,7 @@ impl IdlePhase {
         Self { at, millis, trickle, after: 0, until: None }
     }
 
-    /// Is there one, with so many requests submitted?
+    /// Returns whether a pause is in force after this number of submitted requests.
     pub(super) fn is_now(&mut self, cluster: &mut Cluster, submitted: u64) -> bool {
         let now = cluster.world.now();
         if self.after < submitted
@@ -51,7 +51,7 @@ impl IdlePhase {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Nothing happens any more.
+    /// Ends the pause, since nothing else is due.
     pub(super) const fn is_over(&mut self) {
         self.until = None;
     }

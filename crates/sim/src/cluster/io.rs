@@ -246,7 +246,7 @@ impl World {
         process.note(name, at, &less.unwrap_or(bytes));
     }
 
-    /// Is this the moment for a deliberate fault, which comes once in `of` chances?
+    /// Returns whether to commit a deliberate fault now: one chance in `of`.
     pub(super) fn mutates(&mut self, mutation: Mutation, of: u64) -> bool {
         self.profile.mutation == Some(mutation) && self.rng.below(of) == 0
     }
@@ -322,7 +322,7 @@ impl World {
         Ok(Volume { member, bytes: volume.disk.sectors() * SECTOR })
     }
 
-    /// What a process waits for never comes; of its writes any part is done.
+    /// Drops the pending work of a process. Any part of its writes is done.
     pub(super) fn abandon_work(&mut self, process: usize) {
         for slot in 0..self.work.len() {
             let Some(work) = self.work[slot].take_if(|work| work.process == process) else {
@@ -345,7 +345,7 @@ impl World {
     }
 }
 
-/// What is wrong with asking for this at all.
+/// Returns the reason why an I/O is invalid.
 fn objection(op: IoOp, block_bytes: u32) -> Option<&'static str> {
     let aligned = match op {
         IoOp::Read { buf, .. } | IoOp::Write { buf, .. } => {

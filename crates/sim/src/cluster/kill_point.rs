@@ -8,22 +8,22 @@ use braid_cluster::wire::Message;
 use super::nodes::Cluster;
 use crate::rng::Rng;
 
-/// What somebody has just been told.
+/// A notification to a process.
 #[derive(Clone, Copy, Debug)]
 enum Sign {
-    /// A node, that something is durable.
+    /// A node was told that data are durable.
     Durable,
-    /// A program, that what it wrote is.
+    /// A program was told that its writes are durable.
     Flushed,
-    /// The client, that a node is lost; or it is about to be.
+    /// The client was told that a node is lost, or is about to be told.
     Lost,
-    /// The client, that a member is in sync again.
+    /// The client was told that a member is in sync again.
     Joined,
-    /// Some node, a message of this kind from a client; or it is on its way.
+    /// A message of this kind from a client has reached a node, or is under way.
     Sent(u8),
 }
 
-/// How often it was.
+/// Number of occurrences of each sign.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signs {
     pub(super) durable: u64,
@@ -34,14 +34,15 @@ pub(super) struct Signs {
     pub(super) sent: BTreeMap<u8, u64>,
 }
 
-/// When a life ends: after so many events, or so many events after a sign: somebody was told what
-/// he relies on from then on. Made by one of the constructors for the kind of life;
-/// [`is_now`](Self::is_now) is asked once for each event, and is true when the moment has come.
+/// End of a life: after a number of events, or a number of events after a sign. A sign is a
+/// notification on which its receiver relies from then on. Created by one of the constructors for
+/// the kind of life. [`is_now`](Self::is_now) is called once for each event, and returns true when
+/// the point has come.
 #[derive(Debug)]
 pub(super) struct KillPoint {
-    /// What has to happen first.
+    /// Condition for starting the countdown.
     wait: Option<Wait>,
-    /// So many events later; never without.
+    /// Number of events left after the wait; `None` for a life without such an end.
     left: Option<u64>,
 }
 
@@ -51,7 +52,7 @@ struct Wait {
     /// After so many requests, and how often that sign is passed over.
     requests: u64,
     skip: u64,
-    /// How often it was there by then.
+    /// Number of occurrences before the wait began.
     before: Option<u64>,
 }
 
@@ -67,7 +68,7 @@ impl Sign {
 }
 
 impl KillPoint {
-    /// Of a life that is cut off, within so many events.
+    /// Draws the point of a cut-off life, within this number of events.
     pub(super) fn of_a_cut(cluster: &mut Cluster, events: u64) -> Self {
         let left = Some(cluster.rng.between(1, events));
         let mut aside = aside(cluster);
@@ -82,7 +83,7 @@ impl KillPoint {
         Self::after(Wait { requests, ..sign.passed_over(skip) }, &mut aside, &[1, 4, 30])
     }
 
-    /// Of a life in which nodes are lost: at times the client dies just then.
+    /// Draws the point of a life with lost nodes: at times the client dies at a loss.
     pub(super) fn of_a_loss(cluster: &Cluster) -> Self {
         let mut aside = aside(cluster);
         if aside.percent(45) {
@@ -92,16 +93,16 @@ impl KillPoint {
         Self::after(Sign::Lost.passed_over(skip), &mut aside, &[1, 4, 30, 300])
     }
 
-    /// Of a client that comes for a short while: after it, or somebody, has made a few things
-    /// durable.
+    /// Draws the point of a short-lived client: after this client or another process has made some
+    /// writes durable.
     pub(super) fn of_a_short_lived_client(cluster: &mut Cluster) -> Self {
         let most = 7 * u64::from(cluster.scenario.params.nodes);
         let skip = cluster.rng.below(most);
         Self::after(Sign::Durable.passed_over(skip), &mut cluster.rng, &[1, 1, 4, 30, 300])
     }
 
-    /// Of a client that comes for a short while: after a message of any kind that there was before,
-    /// as likely as of any other, be it ever so rare.
+    /// Draws the point of a short-lived client: after a message of a kind seen before. Rare kinds
+    /// are as likely as frequent ones.
     pub(super) fn after_a_message(cluster: &mut Cluster) -> Self {
         let kinds: Vec<u8> = cluster.world.signs.sent.keys().copied().collect();
         if kinds.is_empty() {
@@ -113,19 +114,19 @@ impl KillPoint {
         Self::after(sign.passed_over(skip), &mut cluster.rng, &[1, 4, 30])
     }
 
-    /// Of a client that lives until somebody has come back.
+    /// Draws the point of a client that lives until a member has come back.
     pub(super) fn after_a_return(cluster: &mut Cluster) -> Self {
         Self::after(Sign::Joined.passed_over(0), &mut cluster.rng, &[4, 100, 400])
     }
 
-    /// Of a client that tells nodes which slice-sets are committed.
+    /// Draws the point of a client that tells nodes which slice-sets are committed.
     pub(super) fn after_a_commit(cluster: &mut Cluster) -> Self {
         let skip = cluster.rng.below(6 * u64::from(cluster.scenario.params.nodes));
         let sign = Sign::of(&Message::Commit { sets: Vec::new() });
         Self::after(sign.passed_over(skip), &mut cluster.rng, &[1, 4])
     }
 
-    /// Of a client that has journals trimmed.
+    /// Draws the point of a client that trims journals.
     pub(super) fn after_a_trim(cluster: &mut Cluster) -> Self {
         let skip = cluster.rng.below(2 * u64::from(cluster.scenario.params.nodes));
         let mark = SetVersion::default();
@@ -133,7 +134,7 @@ impl KillPoint {
         Self::after(sign.passed_over(skip), &mut cluster.rng, &[1, 4])
     }
 
-    /// Of a client that has just made durable what it was asked to.
+    /// Draws the point of a client whose flush has just been answered.
     pub(super) fn after_a_flush(cluster: &mut Cluster) -> Self {
         let skip = cluster.rng.below(6);
         Self::after(Sign::Flushed.passed_over(skip), &mut cluster.rng, &[1, 4])
@@ -145,12 +146,13 @@ impl KillPoint {
         Self { wait: Some(wait), left: Some(rng.below(most)) }
     }
 
-    /// Of a life that goes on to its end.
+    /// Returns the point of a life that goes on to its end.
     pub(super) const fn never() -> Self {
         Self { wait: None, left: None }
     }
 
-    /// Has it come, with so many requests submitted? Asked once for each event.
+    /// Returns whether the point has come, with this number of submitted requests. Call it once for
+    /// each event.
     pub(super) fn is_now(&mut self, cluster: &Cluster, submitted: u64) -> bool {
         if let Some(wait) = &mut self.wait {
             let signs = &cluster.world.signs;
@@ -177,7 +179,7 @@ impl KillPoint {
     }
 }
 
-/// Draws what seeds without it do not notice.
+/// Returns a generator of its own: seeds without a kill point are unchanged.
 fn aside(cluster: &Cluster) -> Rng {
     cluster.rng.aside(0x6d6f_6d65)
 }

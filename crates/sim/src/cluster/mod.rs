@@ -1,20 +1,19 @@
-//! A pretend cluster: the client and node machines of `braid-cluster` on a pretend fabric, with
-//! pretend volumes, in virtual time.
+//! A simulated cluster: the client and node machines of `braid-cluster` on a simulated fabric, with
+//! simulated volumes, in virtual time.
 //!
-//! [`world`] runs [`process`]es: it carries out their [`io`] and what they ask of the [`fabric`],
-//! and notices by [`claims`] and by what it hears ([`watch`]) what machines must not do. A seed
-//! draws a [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write ([`session`],
-//! [`requests`]) and meet troubles, which change what is [promised](promises), and in the end
-//! compares everything with what lies on the volumes ([`final_check`], [`content`]).
+//! [`world`] runs [`process`]es, executes their [`io`] and their operations on the [`fabric`], and
+//! detects forbidden actions by [`claims`] and by the messages ([`watch`]). A seed draws a
+//! [`scenario`]; [`run`] lets clients come and go on their [`nodes`], write ([`session`],
+//! [`requests`]) and meet troubles, which change what is [promised](promises). In the end all
+//! content is compared with the volumes ([`final_check`], [`content`]).
 //!
-//! At times another array lives on the same nodes ([`guest`]), a client goes on whose array was
-//! taken over ([`fenced_client`]), another node takes the place of a lost one ([`recovery_target`])
-//! or of one that serves ([`spare`]), and those leave the array; more nodes go away than the array
-//! can do without ([`away`]), nodes vote that hold nothing ([`witness`]), or a bit changes on a
-//! volume ([`bit_rot`]). Lives end at a drawn [`kill_point`], have an [`idle_phase`], and some
-//! clients come for a short time ([`short_lived_clients`]); and some seeds are about many that
-//! follow one another ([`relay`]), others about power that is lost while whole stripes are written,
-//! and arrays that go on without some of their members then ([`torn`]).
+//! Some seeds have another array on the same nodes ([`guest`]), a fenced client after a takeover
+//! ([`fenced_client`]), a node that replaces a lost one ([`recovery_target`]) or a serving one
+//! ([`spare`]), more absent nodes than the array can do without ([`away`]), witnesses
+//! ([`witness`]), or a changed bit on a volume ([`bit_rot`]). Lives end at a drawn [`kill_point`],
+//! have an [`idle_phase`], and some clients come for a short time ([`short_lived_clients`]). Some
+//! seeds are about many clients in succession ([`relay`]), others about losses of power while whole
+//! stripes are written, and arrays that continue without some of their members then ([`torn`]).
 
 mod absent;
 mod away;

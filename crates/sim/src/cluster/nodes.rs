@@ -1,4 +1,4 @@
-//! The nodes and witnesses of a run, and what lies on them.
+//! The nodes and witnesses of a run, and their volumes.
 
 use std::num::NonZeroU64;
 
@@ -28,7 +28,7 @@ use crate::trace::Trace;
 /// that has died is there again by [`reboot`](Self::reboot); after a loss of power
 /// [`take_disks`](Self::take_disks) and [`start_nodes`](Self::start_nodes) bring all back.
 pub struct Cluster {
-    /// What the seed is about.
+    /// Scenario of the seed.
     pub scenario: Scenario,
     /// Draws troubles.
     pub rng: Rng,
@@ -81,7 +81,7 @@ impl Cluster {
         }
     }
 
-    /// A node on this volume, with what the one `before` has noted.
+    /// Starts a node on this volume, with the notes of the process `before`.
     fn start_node(&mut self, role: Role, disk: Disk, before: Option<usize>) -> usize {
         let (node, incarnation) = self.start_node_as(self.ids[role.index()], disk, before);
         self.incarnations[role.index()] = incarnation;
@@ -103,7 +103,7 @@ impl Cluster {
         self.scenario.more_losses(&mut self.rng, lost)
     }
 
-    /// What lies on the array's volume of a node, or on a spare.
+    /// Returns the disk under the array's volume of a node or spare.
     pub(super) fn disk_of(&self, process: usize) -> &Disk {
         &self.world.processes[process].volumes[VOLUME].disk
     }
@@ -118,7 +118,7 @@ impl Cluster {
         self.scenario.limited.then_some(ARRAY)
     }
 
-    /// What a client says of its array.
+    /// Returns the client's status of its array.
     pub(super) fn status_of(&mut self, client: usize) -> Status {
         self.world.processes[client].client().status()
     }
@@ -149,7 +149,7 @@ impl Cluster {
         (self.world.start(process), incarnation)
     }
 
-    /// Starts a node anew that has died. Was that of a power cut?
+    /// Restarts a dead node. Returns whether its disk went through a power cut.
     pub fn reboot(&mut self, role: Role) -> bool {
         let mut disk = self.disk(role).clone();
         let power_cut = self.rng.percent(70);
@@ -161,7 +161,7 @@ impl Cluster {
         power_cut
     }
 
-    /// What nodes and witnesses have noted of the array.
+    /// Returns the votes recorded by nodes and witnesses for the array.
     pub(super) fn votes(&self) -> impl Iterator<Item = Vote> {
         let voters = self.nodes.iter().chain(&self.witnesses);
         let notes = voters.flat_map(|&node| self.world.processes[node].notes.values());
@@ -173,7 +173,7 @@ impl Cluster {
         self.votes().filter_map(|vote| vote.view).max_by_key(View::order)
     }
 
-    /// Have enough of those who hold the array been there ever since?
+    /// Returns whether enough members of the view have kept running since.
     pub(super) fn have_kept_enough(&self, view: &View, missing: &[Role]) -> bool {
         let kept = |role: &Role| {
             let at = role.index();
@@ -184,13 +184,13 @@ impl Cluster {
         self.scenario.survives(&lost)
     }
 
-    /// Do the newest superblocks, but for those of the `missing`, say that slice-sets may be stored
-    /// in part, and no journal holds them?
+    /// Returns whether the newest superblocks, except those of `missing`, allow partly stored
+    /// slice-sets that no journal records.
     pub(super) fn some_are_unrecorded(&self, missing: &[Role]) -> bool {
         self.newest_says(missing, feature::NODE_UNRECORDED)
     }
 
-    /// Have the newest superblocks this feature, but for those of the `missing`?
+    /// Returns whether the newest superblocks, except those of `missing`, have this feature.
     pub(super) fn newest_says(&self, missing: &[Role], feature: u32) -> bool {
         let there = Role::all(self.scenario.params.nodes).filter(|role| !missing.contains(role));
         let found = there.filter_map(|role| content::superblock(self.disk(role)).ok());
@@ -205,8 +205,8 @@ impl Cluster {
             .map_or(Vec::new(), |view| roles.filter(|&role| !view.has(role)).collect())
     }
 
-    /// What a node's arena needs: room for the rings of a client, of the one before it, which may
-    /// not be gone yet, and of a guest. And how much of that it may use, if not all.
+    /// Returns the size of a node's arena, and the limit of its use, if any. The arena has room for
+    /// the rings of a client, of its predecessor, which may still be connected, and of a guest.
     fn node_bytes(&self) -> (u64, Option<u64>) {
         let mut params = self.scenario.params;
         if params.planner == Planner::Client {

@@ -1,4 +1,4 @@
-//! One pretend process: a machine, its arena, and the volumes it can open.
+//! A simulated process: a machine, its arena, and the volumes it can open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::world::Due;
 use crate::device_io::bytes_of;
 use crate::disk::Disk;
 
-/// What an arena holds where nothing was written, and what a place about to be written holds.
+/// Content of unwritten bytes in an arena, and of targets of pending puts.
 pub const POISON: u8 = 0xa5;
 
 /// A volume in a process's store.
@@ -22,26 +22,26 @@ pub const POISON: u8 = 0xa5;
 pub struct Stored {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Content of the volume.
     pub disk: Disk,
-    /// Opened under this id.
+    /// Member id of the opened volume.
     pub open: Option<MemberId>,
-    /// What was done to it.
+    /// Operations on the volume.
     pub counts: Counts,
-    /// Tells what is stored from its journal.
+    /// Detects writes that replay the journal.
     pub(super) replay: Replay,
 }
 
-/// How much was done to a volume, well or not.
+/// Operations on a volume, successful or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Flushes.
     pub flushes: usize,
     /// Writes, durable ones too.
     pub writes: usize,
-    /// Writes that were to be durable when they were answered.
+    /// Writes with FUA.
     pub durable_writes: usize,
-    /// Ranges that are to read as zeroes and need no space.
+    /// Ranges that were zeroed and deallocated.
     pub given_back: usize,
 }
 
@@ -59,39 +59,39 @@ impl Counts {
     }
 }
 
-/// A process of the pretend world: a client, or a node with its volumes and notes. The caller makes
-/// it ([`new`](Self::new), [`keep`](Self::keep) for volumes) and hands it to `World::start`; from
-/// then on the world drives its machine. A process that has died stays in the world; its disks and
-/// notes may be moved to a new one. The arena is bytes, filled with [`POISON`] where nothing was
-/// written.
+/// A process of the simulated world: a client, or a node with its volumes and notes. The caller
+/// makes it ([`new`](Self::new), [`keep`](Self::keep) for volumes) and hands it to `World::start`;
+/// from then on the world drives its machine. A process that has died stays in the world; its disks
+/// and notes may be moved to a new one. The arena is bytes, filled with [`POISON`] where nothing
+/// was written.
 pub struct Process {
-    /// For people.
+    /// Name for messages.
     pub name: String,
     /// The machine.
     pub machine: AnyMachine,
     /// The buffers.
     pub arena: Vec<u8>,
-    /// Which of them are in use.
+    /// Claims on the arena.
     pub claims: Claims,
-    /// It listens here.
+    /// Address it listens on.
     pub address: Option<String>,
-    /// Its key is that of this array alone.
+    /// Array of its key, if the key is limited to one.
     pub limit: Option<[u8; 16]>,
     /// Its volumes, by name.
     pub volumes: BTreeMap<String, Stored>,
-    /// Where every peer may put; nowhere, but for scripted machines that admit nobody.
+    /// Range that every peer may put to; empty, but for scripted machines that admit no peers.
     pub open_to_all: Range<u64>,
-    /// What it has noted, by name.
+    /// Its notes, by name.
     pub notes: BTreeMap<String, Vec<u8>>,
-    /// None of that can be removed.
+    /// Set if notes cannot be removed.
     pub keeps_notes: bool,
-    /// It runs.
+    /// Set while it runs.
     pub alive: bool,
-    /// It stands still.
+    /// Set while it is frozen.
     pub(super) frozen: bool,
-    /// What it has not heard of.
+    /// Events held back while it is frozen.
     pub(super) held: Vec<Due>,
-    /// Its end of a connection.
+    /// Ends of its connections, by peer.
     pub(super) peers: BTreeMap<PeerId, super::fabric::EndId>,
     pub(super) accepted: u32,
     pub(super) next_member: u16,
@@ -169,7 +169,7 @@ impl Process {
         note[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// What there is besides, in the order of names behind this one, so many at most.
+    /// Returns at most `most` names behind `after`, in order, with the sizes of volumes.
     pub(super) fn survey(&self, after: &str, most: usize) -> Survey {
         let names: BTreeSet<&String> = self.volumes.keys().chain(self.notes.keys()).collect();
         let mut behind = names.into_iter().filter(|name| name.as_str() > after);
@@ -191,7 +191,7 @@ impl Process {
         }
     }
 
-    /// Does the arena have these bytes?
+    /// Returns whether the arena contains these bytes.
     pub fn has(&self, buf: Buf) -> bool {
         let end = buf.offset.checked_add(u64::from(buf.len));
         end.is_some_and(|end| end <= self.arena.len() as u64)
@@ -202,7 +202,7 @@ impl Process {
         &mut self.arena[bytes_of(buf)]
     }
 
-    /// What lies there in the arena; nothing once the process is dead.
+    /// Returns these bytes of the arena; empty after the death of the process.
     pub fn found(&self, buf: Buf) -> &[u8] {
         self.arena.get(bytes_of(buf)).unwrap_or_default()
     }
@@ -212,7 +212,7 @@ impl Process {
         self.volumes.values_mut().find(|volume| volume.open == Some(member))
     }
 
-    /// Claims a buffer; says what is wrong with it.
+    /// Claims a buffer; returns the fault of the claim.
     pub(super) fn claim(
         &mut self,
         buf: Buf,

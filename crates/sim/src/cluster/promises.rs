@@ -1,22 +1,22 @@
-//! What the protocol promises at this moment, by what has happened so far.
+//! Promises of the protocol, given the events so far.
 
 use braid_array::Role;
 
-/// Something that changes what is promised.
+/// An event that changes the promises.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Happened<'a> {
     /// A client begins; if `all_fits`, nothing was lost since the last one.
     ClientBegins { all_fits: bool },
-    /// The client begins with a member whose superblock says clean or not, while journals have what
-    /// was being written or not.
+    /// The client begins with a member. `clean`: its superblock says clean; `recorded`: journals
+    /// hold the writes that were in flight.
     MemberFound { clean: bool, recorded: bool },
     /// The client has taken its first request.
     ClientServes,
-    /// The client is gone, or about to be: nodes may keep something for the next one.
+    /// The client is gone, or about to be: nodes may keep leftovers for the next one.
     ClientGone,
     /// A write has failed.
     WriteFailed,
-    /// Something is about to break while parities are being made right, or not.
+    /// A trouble is imminent. `syncing`: a resync is running.
     Trouble { syncing: bool },
     /// A node is dead, hangs, or is cut off from the client.
     NodeLost(Role),
@@ -28,55 +28,53 @@ pub(super) enum Happened<'a> {
     Missing(Role),
     /// The client goes on without a role: it was replaced by another member, or lost.
     GoneWithout { role: Role, replaced: bool, parities_fit: bool },
-    /// The member of a role has all of it, and can read it or not; it knows all of that, or its
-    /// list of bad blocks says what nobody could tell it.
+    /// The member of a role has its whole content. `readable`: the client can read it; `knows_all`:
+    /// it has no list of bad blocks.
     HasAll { role: Role, readable: bool, knows_all: bool },
-    /// No superblock and no view says yet that the member of a role has all of it.
+    /// The member of a role has its whole content, but no superblock and no view records that yet.
     HasNotAll(Role),
-    /// Of the roles that were gone without, only these are known to be.
+    /// Only these of the left-out roles are known to be left out.
     OnlyKnown(&'a [Role]),
-    /// Blocks of lost nodes were told not to be known any more.
+    /// Blocks of lost nodes were recorded as lost.
     DataLost,
     /// A resync has ended.
     Resynced,
-    /// What was only cut off is there again, but for those that were left out.
+    /// Nodes that were only cut off are back, except those that were left out.
     Revived { left_out: &'a [Role], unnoticed: bool },
-    /// Everything is looked at without these nodes.
+    /// The content is judged without these nodes.
     LookedAtWithout(&'a [Role]),
 }
 
-/// What is promised of an array over nodes, and what is excused: a request that fails, a sector
-/// that cannot be told. It changes by what [`heard`](Self::heard) is told, and by nothing else, but
-/// for a start that is [refused](Self::take_back).
+/// Promises of an array over nodes, and the exceptions: requests that may fail, sectors that may be
+/// lost. All changes are made by [`heard`](Self::heard), except for a start that is
+/// [refused](Self::take_back).
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
     /// Nodes that are dead, cut off from the client or damaged.
     pub lost: Vec<Role>,
-    /// Roles of nodes that a client has gone on without: they lack what was written since.
+    /// Roles that a client has left out: their nodes lack later writes.
     pub dropped: Vec<Role>,
-    /// Roles of nodes that came back, or took the place of others, when nobody knew all of it any
-    /// more.
+    /// Roles of nodes that came back or were replaced when some of their content was lost.
     pub(super) unknowing: Vec<Role>,
     /// A node is dead or cut off.
     pub(super) dead: bool,
     /// Something broke: writes may fail.
     pub(super) troubled: bool,
-    /// Nothing broke but that members were replaced.
+    /// The only trouble was a replacement of members.
     pub(super) mild: bool,
-    /// A write has failed: the client writes no more, and what it had begun is torn.
+    /// A write has failed: the client writes no more, and its unfinished writes are torn.
     pub(super) failed: bool,
-    /// Something broke while parities were being made right: what the resync was at work on, the
-    /// client does not decode from.
+    /// A trouble came during a resync: the client does not decode from the stripes under resync.
     pub(super) half_synced: bool,
-    /// Blocks of lost nodes were told not to be known any more: a resync does not bring them back.
+    /// Blocks of lost nodes were recorded as lost: a resync does not bring them back.
     pub(super) told_lost: bool,
-    /// All parities fit but for what is being written: nothing waits for a resync.
+    /// All parities fit except those being written: no resync is due.
     pub(super) in_step: bool,
-    /// Nothing was lost since the last client: what it left fits, or is brought to its end.
+    /// Nothing was lost since the last client: its unfinished writes are complete or get resolved.
     pub(super) all_fits: bool,
-    /// The same, until the client takes its first request.
+    /// As `all_fits`, until the client takes its first request.
     pub(super) mended: bool,
-    /// Clients were lost, and may have left what nodes keep for the next one.
+    /// Clients were lost, and may have left leftovers on nodes for the next one.
     pub(super) left: bool,
 }
 
@@ -163,7 +161,7 @@ impl Promises {
         self.dropped.retain(|&dropped| dropped != role);
     }
 
-    /// A node has been killed, and nobody was told.
+    /// Records that a node was killed without notice.
     pub fn killed(&mut self, role: Role) {
         self.heard(Happened::NodesDie);
         self.heard(Happened::NodeLost(role));

@@ -35,13 +35,13 @@ impl Cluster {
         }
     }
 
-    /// Has the node of this role been added?
+    /// Returns whether the node of this role was added later.
     pub fn is_new(&self, role: Role) -> bool {
         self.ids[role.index()] >= FIRST
     }
 
-    /// A recovery target that is being rebuilt dies of a power cut and is back at once: nothing
-    /// relies on what it had.
+    /// Cuts the power of a recovery target under recovery, and restarts it at once: its content is
+    /// not needed.
     pub fn restart_recovery_target(&mut self, role: Role) {
         let at = role.index();
         let before = self.nodes[at];
@@ -62,7 +62,7 @@ impl Cluster {
         Role::all(self.scenario.params.nodes).filter(half).collect()
     }
 
-    /// Has the client told to add a new node.
+    /// Commands the client to add a new node.
     pub(super) fn offer_as(&mut self, client: usize, command: CommandId) -> RecoveryTarget {
         let sectors = self.disk(Role(0)).sectors();
         let disk = content::blank(sectors, &self.scenario, &ARRAY);
@@ -98,7 +98,7 @@ impl Session {
         self.recovery_target = Some(self.cluster.offer_as(self.client, ADD));
     }
 
-    /// The recovery target was taken in, or not: what lies on it tells, and in which role.
+    /// Finds out from its volume whether the recovery target was added, and in which role.
     pub(super) fn added(&mut self) {
         let Some(recovery_target) = self.recovery_target.take() else { return };
         match self.cluster.role_on(recovery_target.process) {
@@ -107,7 +107,7 @@ impl Session {
         }
     }
 
-    /// A recovery target is the member of this role now, and nobody needs the one before.
+    /// Makes a recovery target the node of this role, and retires the previous node.
     pub(super) fn has_role(&mut self, recovery_target: RecoveryTarget, role: Role) {
         let RecoveryTarget { id, process, incarnation } = recovery_target;
         self.cluster.note(&[57, id, role.0.into()], || format!("node {id} HAS ROLE {role}"));
@@ -117,7 +117,7 @@ impl Session {
         (self.cluster.ids[at], self.cluster.incarnations[at]) = (id, incarnation);
     }
 
-    /// Roles whose node was added, runs, and has not all of theirs yet.
+    /// Returns the roles whose node was added, runs, and lacks some of its content.
     pub fn rebuilding(&self) -> BTreeSet<Role> {
         let runs = |role: Role| self.cluster.world.processes[self.cluster.node(role)].alive;
         self.promises
@@ -128,7 +128,7 @@ impl Session {
             .collect()
     }
 
-    /// Is the array to be made right before the client stops?
+    /// Returns whether the client should finish the resync or recovery before its stop.
     pub(super) fn waits_for_sync(&mut self, until: Instant) -> bool {
         let rebuilt = !self.promises.failed && !self.rebuilding().is_empty();
         let goes_on = rebuilt || self.is_replacing();
@@ -142,14 +142,14 @@ impl Session {
         }
     }
 
-    /// Have members that were replaced all that belongs to their roles?
+    /// Returns whether replaced members have the whole content of their roles.
     pub fn is_whole(&self) -> bool {
         self.promises.dropped.is_empty()
             && (!self.cluster.scenario.replaces || self.cluster.half_regained().is_empty())
     }
 
-    /// The client is gone before any superblock or view said that a node was lost: whoever comes
-    /// next may rely on what that one has.
+    /// Handles the end of the client before any superblock or view recorded the loss of a node: the
+    /// next client may rely on that node.
     pub(super) fn not_yet_told(&mut self) {
         let out = self.cluster.left_out();
         let superblocks: Vec<Superblock> = self

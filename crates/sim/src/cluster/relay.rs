@@ -41,61 +41,62 @@ struct Runner {
     /// The roles that it was started with.
     roles: Vec<Role>,
     serves: bool,
-    /// All that was left was decided when it began, and nothing has failed since.
+    /// Set if all leftovers were resolved when it began, and nothing has failed since.
     sure: bool,
-    /// What it was started from is no more.
+    /// Set if the metadata it was started from have changed.
     outdated: bool,
     stopped: bool,
 }
 
-/// A run of many short-lived clients: they die, are cut off or taken over from at any moment, above
-/// all just when a node is lost; each reaches other nodes than the one before; nodes lose their
-/// memories and come back at once, and at times all lose power. Whoever serves reads what was
-/// answered, or, after a loss of power, what was flushed; in the end, with all nodes there,
-/// everything fits.
+/// A run of many short-lived clients. Clients die, are cut off or taken over from at any moment,
+/// most often when a node is lost. Each reaches other nodes than its predecessor. Nodes lose their
+/// memories and come back at once, and at times all lose power. A serving client reads the answered
+/// writes, or after a loss of power the flushed ones. In the end, with all nodes present, the
+/// content and the parities fit.
 ///
 /// [`run`] makes it. A client begins ([`begin`](Self::begin)), is asked for things and heard
-/// ([`life`](Self::life)), and ends; [`pass_on`](Self::pass_on) says with which roles the next one
-/// begins. After the last one [`finish`](Self::finish) reads all. The flags say what may be missing
-/// by now: from them follows what the judge excuses.
+/// ([`life`](Self::life)), and ends; [`pass_on`](Self::pass_on) selects the roles with which the
+/// next client begins. After the last one [`finish`](Self::finish) reads all. The flags record
+/// possible losses, from which the judge's exceptions follow.
 struct Relay<'a> {
     cluster: &'a mut Cluster,
     /// Where most of the clients die.
     focus: Focus,
-    /// What may be read.
+    /// Allowed contents of the blocks.
     judge: Judge,
-    /// How many the array has.
+    /// Number of the array's blocks.
     blocks: u64,
     client: Option<Runner>,
-    /// The one before, which goes on.
+    /// The previous client, which is still running.
     fenced: Option<Runner>,
     /// The highest epoch granted before the client came.
     granted: Epoch,
     /// Roles that were lost since.
     gone: Vec<Role>,
-    /// Enough of those who hold the array have been there ever since.
+    /// Set if enough members of the view have kept running since.
     kept: bool,
-    /// Not all of them are there, or not all members held it.
+    /// Set if some nodes are absent, or some members were out of sync.
     missing: bool,
-    /// After a loss of power it was gone on without some: what they had of whole stripes that
-    /// nobody had recorded is lost.
+    /// Set if the array continued without some members after a loss of power: unrecorded whole
+    /// stripes on them are lost.
     short: bool,
-    /// Clients found something gone, and ended before they served: whoever comes next finds all as
-    /// they have recorded it. Were members missing?
+    /// Set if clients found a loss, and ended before they served: the next client finds the state
+    /// as they recorded it. True if members were missing.
     untold: Option<bool>,
-    /// It is told what the client has found.
+    /// Set if the client has served, and thus recorded the losses that it found.
     told: bool,
     began_at: u64,
     /// The last client has served.
     served: bool,
 }
 
-/// Is a seed about this? Drawn aside: the others are what they would be if there were none.
+/// Returns whether the seed is a relay. Drawn from a generator of its own, so that other seeds are
+/// unchanged.
 pub(super) fn is_due(seed: u64) -> bool {
     Rng::new(seed ^ 0x0072_656c_6179).percent(33)
 }
 
-/// Lets clients follow one another, and looks at what is there in the end.
+/// Runs clients one after the other, and judges the content in the end.
 pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
     let sectors = cluster.layout.sectors();
     let mut relay = Relay {
@@ -125,7 +126,7 @@ pub(super) fn run(cluster: &mut Cluster, focus: Focus) -> Result<(), Failure> {
 }
 
 impl Relay<'_> {
-    /// Starts a client from what lies on the volumes of these roles.
+    /// Starts a client on the volumes of these roles.
     fn begin(&mut self, roles: &[Role]) {
         self.granted = self.cluster.votes().map(|vote| vote.granted).max().unwrap_or_default();
         if !self.kept && !self.told {
@@ -166,7 +167,8 @@ impl Relay<'_> {
         cluster.world.start_client("runner", config, DEPTH as u64 * SLOT_BYTES, limit).ok()
     }
 
-    /// Until it serves: does the client find enough of those who held the array before?
+    /// Updates the flags until the client serves: whether it finds enough of the members that held
+    /// the array before.
     fn look_at_those_before(&mut self) {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else { return };
         let views = self.cluster.votes().filter_map(|vote| vote.view);
@@ -182,7 +184,8 @@ impl Relay<'_> {
         self.short |= !self.kept && self.missing && self.cluster.scenario.parts_only;
     }
 
-    /// Asks the client for this, unless something else is under way there. Does it take it?
+    /// Submits a request to the client, unless another one is in flight there. Returns whether the
+    /// client takes it.
     fn request(&mut self, kind: Kind, blocks: Range<u64>) -> bool {
         self.look_at_those_before();
         if self.is_refused() {
@@ -217,7 +220,7 @@ impl Relay<'_> {
         self.judge.client_ends(process);
     }
 
-    /// Is the client not to serve?
+    /// Returns whether the client was refused the array.
     fn is_refused(&mut self) -> bool {
         let Some(client) = self.client.as_ref().filter(|client| !client.serves) else {
             return false;
@@ -226,7 +229,7 @@ impl Relay<'_> {
         status.state == ArrayState::Failed
     }
 
-    /// The client has taken a request: what it serves is what was left to it.
+    /// Records that the client serves: its losses are now decided, and known to the judge.
     fn it_serves(&mut self) {
         let Some(client) = self.client.as_mut().filter(|client| !client.serves) else { return };
         let untold = self.untold.take();

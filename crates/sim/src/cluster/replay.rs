@@ -1,15 +1,16 @@
-//! A deliberate fault: what nodes store from their journals does not arrive.
+//! A deliberate fault: data that nodes store from their journals do not arrive.
 
 use braid_array::{Buf, IoOp};
 
-/// What was just read from the journal of a volume.
+/// Buffer just read from the journal of a volume.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     read: Option<Buf>,
 }
 
 impl Replay {
-    /// Does this store in its place what was just read from the journal, which begins there?
+    /// Returns whether this I/O writes the buffer just read from the journal, which begins at
+    /// `journal`, to its place.
     pub(super) fn stores(&mut self, op: IoOp, journal: u64) -> bool {
         let read = self.read.take();
         match op {

@@ -19,7 +19,7 @@ impl Session {
         self.judge.in_flight(self.client)
     }
 
-    /// Is a request waiting to be taken?
+    /// Returns whether a request is waiting to be taken.
     pub const fn waits(&self) -> bool {
         self.waiting.is_some()
     }
@@ -126,7 +126,7 @@ impl Session {
         self.conclude(&flight, result, Some(self.client))
     }
 
-    /// Judges what a client has answered, and what it has read if it is still the `reader`.
+    /// Judges the answer of a client, and its read data if it is still the `reader`.
     pub(super) fn conclude(
         &mut self,
         flight: &Flight,
@@ -152,7 +152,7 @@ impl Session {
         Ok(())
     }
 
-    /// Compares what was found with what may be there.
+    /// Compares content with the allowed content.
     pub fn judge_content(&mut self, sector: u64, bytes: &[u8]) -> Result<(), Failure> {
         let Self { judge, suspects, cluster: Cluster { layout, .. }, promises, .. } = self;
         let excuses = Excuses { suspects, layout, promises };
@@ -165,7 +165,7 @@ impl Session {
     }
 }
 
-/// What is excused: what would have to be decoded from a slice of which nothing can be decoded.
+/// Exceptions from the judgement: sectors that would have to be decoded from a torn slice.
 struct Excuses<'a> {
     suspects: &'a Suspects,
     layout: &'a Layout,
@@ -173,12 +173,12 @@ struct Excuses<'a> {
 }
 
 impl Excuses<'_> {
-    /// May slices that are being written be torn?
+    /// Returns whether slices that are being written may be torn.
     const fn half_written(&self) -> bool {
         self.promises.dead || self.promises.failed
     }
 
-    /// May anything be read here?
+    /// Returns whether any content may be read here.
     fn cover(&self, sector: u64) -> bool {
         self.suspects.suspect(sector, self.half_written()) && self.is_lost(sector)
     }

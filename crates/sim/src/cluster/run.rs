@@ -17,13 +17,13 @@ use crate::report::{Failure, Options, Report, run_caught};
 use crate::rng::Rng;
 use crate::workload::Workload;
 
-/// Who lost no more than a connection is back by then.
+/// Time for nodes to reconnect after a broken connection.
 const RETURN_MILLIS: u64 = 4_000;
 
 /// Runs a seed.
 ///
 /// # Errors
-/// One line: the seed, the array and what was wrong.
+/// Returns a line with the seed, the array and the failure.
 pub fn run_seed(seed: u64, options: Options) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let torn = options.mutation.is_none() && torn::is_due(seed);
@@ -126,7 +126,7 @@ fn run(session: &mut Session) -> Result<(), Failure> {
     reckon(session)
 }
 
-/// At times those who come next do not get far.
+/// Runs short-lived clients at times.
 fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
     if !session.cluster.scenario.replaces && session.cluster.rng.percent(30) {
         session.short_lived_clients(true)
@@ -135,8 +135,8 @@ fn after_a_crash(session: &mut Session) -> Result<(), Failure> {
     }
 }
 
-/// The last client died: what it has left is on its way, or has come to rest; and others may have
-/// tried since.
+/// Handles the end of the last client: its messages are still under way, or have arrived, and other
+/// clients may have tried since.
 fn after_the_last(session: &mut Session) -> Result<(), Failure> {
     // Who has taken a role and has not all of it is known to nobody else.
     if session.cluster.scenario.replaces {
@@ -218,15 +218,15 @@ fn replace(session: &mut Session) {
     }
 }
 
-/// Can every node be there again, with all that it had? What was not stopped cleanly does not start
-/// while some have missed writes.
+/// Returns whether every node can be present again with its whole content. After an unclean stop,
+/// the array does not start with members that have missed writes.
 fn whole(session: &Session) -> bool {
     let damaged = session.cluster.disks().iter().any(|disk| disk.damaged());
     !damaged && (session.promises.dropped.is_empty() || session.cluster.is_clean())
 }
 
-/// Only connections were lost, and nodes that come back: a new client takes the array up again, and
-/// makes it right. A node that lost power comes back without what it had not flushed.
+/// Revives an array that lost only connections, and nodes that come back: a new client starts it
+/// and makes it complete. A node that lost power comes back without its unflushed data.
 fn revive(session: &mut Session) -> Result<(), Failure> {
     session.cluster.note(&[53], || "REVIVE".to_owned());
     let nodes = session.cluster.nodes.clone();
@@ -262,7 +262,7 @@ fn cut_off(cluster: &mut Cluster) -> KillPoint {
     KillPoint::of_a_cut(cluster, cluster.scenario.requests * events)
 }
 
-/// Requests and troubles. Has that moment come that ends it?
+/// Submits requests and causes troubles. Returns whether the kill point has come.
 fn live(
     session: &mut Session,
     mut troubles: Vec<(u64, Trouble)>,
@@ -357,8 +357,9 @@ fn power_cut(session: &mut Session) {
     }
 }
 
-/// Everything loses power, and not all nodes come back. Without journals nobody knows then what the
-/// others held of what was being written: a client that serves says that nothing was.
+/// Cuts the power of all processes; not all nodes come back. Without journals, the content of the
+/// absent nodes for unfinished writes is unknown. An unforced client serves only if nothing was
+/// being written.
 fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     power_cut(session);
     let gone = session.cluster.more_losses(&session.promises.lost);
@@ -381,9 +382,9 @@ fn fall_short_unrecorded(session: &mut Session) -> Result<(), Failure> {
     finish_and_stop(session)
 }
 
-/// Everything loses power, and not all nodes come back. What journals hold makes up for that: what
-/// was made durable is there, and every slice-set is old or new; but where whole stripes are not
-/// recorded and were being written, what is lost of them.
+/// Cuts the power of all processes; not all nodes come back. Journals make up for the missing
+/// nodes: durable writes are kept, and every slice-set is old or new. Only whole stripes that are
+/// not recorded and were being written may be lost.
 fn fall_short(session: &mut Session) -> Result<(), Failure> {
     let whole = session.cluster.scenario.parts_only.then(|| session.suspects.whole_stripes());
     power_cut(session);

@@ -1,4 +1,4 @@
-//! What a seed is about: the array over nodes, how it is written, and which troubles it meets.
+//! Scenario of a seed: the array over nodes, the writing of it, and its troubles.
 
 use braid_array::Role;
 use std::fmt;
@@ -13,7 +13,7 @@ use braid_cluster::{Family, Pipeline, Planner, pipeline::Params};
 use crate::fault::{FaultProfile, Mutation};
 use crate::rng::Rng;
 
-/// How a life ends.
+/// End of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The client is told to stop.
@@ -28,32 +28,32 @@ pub enum End {
     Loss,
 }
 
-/// One seed's array and troubles.
+/// Array and troubles of a seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What client and nodes will agree on. Session and epoch are the life's.
+    /// Parameters of the pipeline. Session and epoch are set for each life.
     pub params: Params,
     /// The client makes some of the parities.
     pub mix: bool,
     /// Parities do not fit to begin with, and the superblocks say so.
     pub dirty: bool,
-    /// How much a bit of the bitmap stands for, where there is one.
+    /// Bytes covered by a bit of the bitmap, if there is one.
     pub bitmap_chunk_bytes: Option<u32>,
-    /// What a journal takes of each volume; 0 without one.
+    /// Size of the journal on each volume; 0 without one.
     pub journal_bytes: u64,
-    /// Whole stripes are not recorded there.
+    /// Set if journals do not record whole stripes.
     pub parts_only: bool,
-    /// How nodes, network and client's host behave.
+    /// Behaviour of nodes, network and the client's host.
     pub profile: FaultProfile,
-    /// Times a client runs, and how each ends.
+    /// End of each life of a client.
     pub lives: Vec<End>,
     /// Requests of a life.
     pub requests: u64,
     /// Requests in flight at once.
     pub depth: usize,
-    /// The largest of them.
+    /// Size of the largest request.
     pub largest_sectors: u64,
-    /// Writes of so many bytes are long to the client: alone they are sent in parts.
+    /// Size from which a write is long: a long write is sent in pieces if no other is in flight.
     pub long_write_bytes: u64,
     /// Some sectors of one node cannot be read in the last life.
     pub bad_sectors: bool,
@@ -65,12 +65,12 @@ pub struct Scenario {
     pub spare: bool,
     /// Members are replaced by the spare while they serve.
     pub replaces: bool,
-    /// How long a member is waited for before the spare gets its role.
+    /// Time to wait for a member before the spare gets its role.
     pub spare_patience_ms: u64,
     /// Nodes that vote and hold nothing.
     pub witnesses: u16,
-    /// Nodes have memory for the bases of three clients, and for so many whole rings; otherwise
-    /// for all that can be.
+    /// Set if node memory is limited: room for the bases of three clients and this number of whole
+    /// rings.
     pub whole_rings: Option<u64>,
     /// The client has the key of its array alone.
     pub limited: bool,
@@ -89,7 +89,7 @@ const MOST_SECTORS: u64 = 512;
 const ARRAY_BYTES: u64 = 3 << 19;
 
 impl Scenario {
-    /// An array to which nothing happens but what is asked of its session.
+    /// Returns a scenario without troubles.
     pub const fn calm(params: Params) -> Self {
         Self {
             params,
@@ -204,7 +204,7 @@ impl Scenario {
         }
     }
 
-    /// Has nothing happen that does not go together.
+    /// Resolves combinations of troubles that exclude each other.
     fn keep_apart(&mut self, aside: &mut Rng) {
         let journal = self.journal_bytes > 0;
         let cut = self.lives.ends_with(&[End::PowerCut]);
@@ -223,13 +223,14 @@ impl Scenario {
         self.bad_sectors &= !self.dirty || !cut;
     }
 
-    /// Can the array do without these nodes?
+    /// Returns whether the array can do without these nodes.
     pub fn survives(&self, lost: &[Role]) -> bool {
         let Params { family, nodes, .. } = self.params;
         family.losses(nodes).is_ok_and(|losses| losses.survives(|node| lost.contains(&node)))
     }
 
-    /// Without so many nodes, can those who vote still tell everybody who comes later of that?
+    /// Returns whether the voters left after losing `lost` nodes can tell every later client of the
+    /// loss.
     fn can_tell(&self, lost: usize) -> bool {
         let nodes = usize::from(self.params.nodes);
         let voters = nodes + usize::from(self.witnesses);
@@ -258,7 +259,7 @@ impl Scenario {
 pub(super) struct OneByOne(Rng);
 
 impl OneByOne {
-    /// Is a seed about this? Drawn aside: the others are what they would be if there were none.
+    /// Returns the draw of such a seed, from a generator of its own: other seeds are unchanged.
     pub(super) fn of(rng: &Rng) -> Option<Self> {
         let mut aside = rng.aside(0x6c6f_6e67);
         aside.percent(12).then_some(Self(aside))
@@ -277,7 +278,7 @@ impl OneByOne {
         Params { chunk_bytes: bytes, stripes, wide, reads, ..params }
     }
 
-    /// Changes what else matters.
+    /// Adapts the rest of the scenario.
     pub(super) fn prepare(mut self, scenario: &mut Scenario) {
         let Params { family, nodes, chunk_bytes, .. } = scenario.params;
         let stripe = u64::from(data_blocks(family, nodes)) * u64::from(chunk_bytes) / 512;

@@ -1,4 +1,4 @@
-//! Small scripted machines: clients that say what no client of the library would say.
+//! Small scripted machines: clients that send messages no client of the library would send.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use braid_array::{Action, AnyMachine, Instant, Machine};
 use super::process::Process;
 use super::world::World;
 
-/// What a script does about an event.
+/// Reaction of a script to an event.
 type Rule = Box<dyn FnMut(&Event) -> Vec<Action> + Send>;
 
-/// What a script has heard so far, oldest first.
+/// Events of a script so far, oldest first.
 pub type Heard = Arc<Mutex<Vec<Event>>>;
 
-/// A machine that does what it is to begin with, answers each event as its rule says, and remembers
-/// what it heard.
+/// A machine that begins with given actions, answers each event by its rule, and remembers the
+/// events.
 struct Script {
     actions: VecDeque<Action>,
     heard: Heard,
@@ -42,8 +42,8 @@ impl Machine for Script {
     }
 }
 
-/// Starts a script that listens under its name: its process, and what it hears. Every peer may put
-/// into the first half of its arena.
+/// Starts a script that listens under its name. Returns its process, and its events. Every peer may
+/// put into the first half of its arena.
 pub fn start(
     world: &mut World,
     name: &str,

@@ -32,23 +32,23 @@ pub const VOLUME: &str = "data";
 const STOP: CommandId = CommandId(1);
 const SCRUB: CommandId = CommandId(2);
 
-/// How far the client is.
+/// Phase of the client's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It has taken no request yet.
+    /// No request taken yet.
     Starting,
-    /// What it was made from was changed by somebody else: it has given up.
+    /// Given up: another client has changed the metadata it was started from.
     Outdated,
-    /// It has taken a request.
+    /// A request was taken.
     Serving,
-    /// It has answered the command to stop.
+    /// The command to stop was answered.
     Stopped,
 }
 
-/// A seed's clients on its [`Cluster`]: the client that runs, what it is asked and how that is
-/// judged (`judge`, `suspects`), and what is excused by what has happened (`promises`). At any time
-/// at most one client is *the* client; clients that were taken over are kept as fenced ones. Nodes
-/// are named by role here.
+/// A seed's clients on its [`Cluster`]: the running client, its requests and their judgement
+/// (`judge`, `suspects`), and the exceptions after troubles (`promises`). At any time at most one
+/// client is *the* client; clients that were taken over are kept as fenced ones. Nodes are named by
+/// role here.
 ///
 /// Order of calls: [`new`](Self::new). For each life `start_client`; then
 /// [`submit`](Self::submit) while there is room, and [`step`](Self::step) until nothing is due. A
@@ -59,40 +59,40 @@ pub(super) enum Phase {
 pub struct Session {
     /// The nodes.
     pub cluster: Cluster,
-    /// What may be read, and the requests in flight.
+    /// Content that may be read, and the requests in flight.
     pub judge: Judge,
     /// Where parities may not fit.
     pub suspects: Suspects,
-    /// What the protocol promises.
+    /// Promises of the protocol.
     pub promises: Promises,
-    /// A node that the client is to take in.
+    /// A node that the client shall add.
     pub recovery_target: Option<RecoveryTarget>,
-    /// A node that is a spare, or is to be one.
+    /// A node that is a spare, or shall become one.
     pub spare: Option<RecoveryTarget>,
     /// Processes of nodes whose members were replaced by the client that runs.
     pub(super) departed: Vec<usize>,
-    /// Roles of nodes that are to be lost in this life.
+    /// Roles of nodes to be lost in this life.
     pub planned: Vec<Role>,
-    /// Nobody answers for it that nodes that are missing are off.
+    /// Set if no operator declares missing nodes to be off.
     pub(super) unforced: bool,
     /// The process of the client.
     pub client: usize,
-    /// How far it is.
+    /// Phase of its life.
     pub(super) phase: Phase,
-    /// Without which nodes it was started, and whether somebody answers for those.
+    /// Roles missing at its start, and whether that start was unforced.
     pub(super) begun: (Vec<Role>, bool),
     /// Another array's client on the same nodes.
     pub guest: Option<Guest>,
-    /// What checks and repairs have told.
+    /// Events of checks and repairs.
     pub scrubs: Vec<ArrayEvent>,
-    /// Clients whose array was taken over, and which are there still.
+    /// Clients that were taken over and still run.
     pub(super) fenced: Vec<FencedClient>,
     pub(super) waiting: Option<(Kind, Range)>,
     pub(super) began_at_step: u64,
 }
 
 impl Session {
-    /// On nodes to which nothing happens but what is asked of the session.
+    /// Creates a session on nodes without troubles.
     pub fn calm(params: Params) -> Self {
         Self::new(Cluster::new(Scenario::calm(params), Rng::new(1), Trace::new(false)))
     }
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Lets the next thing happen, and judges what comes out. False when nothing is due.
+    /// Handles the next event, and judges the outputs. Returns false when nothing is due.
     pub fn step(&mut self) -> Result<bool, Failure> {
         let moved = self.cluster.world.step();
         self.outputs()?;
@@ -144,7 +144,7 @@ impl Session {
         Ok(moved)
     }
 
-    /// Steps until this is so; fails, saying `what`, when it never is.
+    /// Steps until the condition holds; fails with `what` if it never does.
     pub(super) fn until(
         &mut self,
         what: &str,
@@ -259,7 +259,7 @@ impl Session {
         }
     }
 
-    /// Is the array being made right again?
+    /// Returns whether background work is running.
     pub fn syncing(&mut self) -> bool {
         let status = self.cluster.status_of(self.client);
         status.sync.action != SyncAction::Idle

@@ -1,5 +1,5 @@
-//! Clients that take an array over and die on their way, or soon after. They may not reach all of
-//! the nodes that the next one reaches.
+//! Clients that take an array over and die during or soon after the takeover. Each may reach other
+//! nodes than its successor.
 
 use braid_array::status::ArrayState;
 
@@ -7,12 +7,12 @@ use super::kill_point::KillPoint;
 use super::session::Session;
 use crate::report::Failure;
 
-/// Of one that makes nothing durable, but asks on and on for nodes that are away.
+/// Limit for clients that make nothing durable, but keep searching for absent nodes.
 const MAX_STEPS: u64 = 3000;
 
 impl Session {
-    /// Some come and go, one after the other, nobody vouching for anything. With `all`, they reach
-    /// all nodes that are there.
+    /// Runs some short-lived clients, one after the other, without a declaration by an operator.
+    /// With `all`, they reach all nodes that are present.
     pub(super) fn short_lived_clients(&mut self, all: bool) -> Result<(), Failure> {
         // Recovery targets whom not all superblocks name are nobody's members yet.
         if !self.rebuilding().is_empty() {

@@ -1,9 +1,9 @@
-//! A node that is a spare, until the client has it take the place of a member: of one that stays
-//! away, or of one that serves, which is copied to it.
+//! A node that is a spare until the client gives it the role of a member: of an absent member, or
+//! of a serving member, which is copied to it.
 //!
-//! Nodes that have left the array, replaced or given up, run on, and the client has them drop what
-//! they keep for a takeover. So in the end nothing of the array is open there, its ring is given
-//! back, and its volume can be deleted.
+//! Nodes that have left the array, replaced or given up, keep running, and the client makes them
+//! drop their state for a takeover. In the end nothing of the array is open there, its ring is
+//! given back, and its volume can be deleted.
 
 use braid_array::action::{Command, CommandId};
 use braid_array::format::BadBlocks;
@@ -21,20 +21,22 @@ use crate::report::Failure;
 pub(super) const SPARE: CommandId = CommandId(4);
 /// The command that has it take the place of a member.
 const REPLACE: CommandId = CommandId(5);
-/// Why the old one goes, or is gone since a client did that whose array is being taken over.
+/// Reasons for leaving of the old member: the running client, or the client whose array is taken
+/// over, replaced it.
 pub(super) const REPLACED: [&str; 2] = ["was replaced", "has missed writes"];
 
-/// How long the client may take to tell a node that it has left. It tries again, later and later;
-/// and who hangs may do so for a hundred seconds.
+/// Time for the client to tell a node that it has left. The client tries again at growing
+/// intervals; a hang may last a hundred seconds.
 const FREE_MILLIS: u64 = 300_000;
 
 impl Session {
-    /// Has the client told of a spare, which is none yet.
+    /// Commands the client to add a node, which carries no superblock of a spare yet.
     pub fn offer_spare(&mut self) {
         self.spare = Some(self.cluster.offer_as(self.client, SPARE));
     }
 
-    /// The command is answered: whoever gave it writes what the spare carries.
+    /// Handles the answer to the command, and writes the superblock of the spare, as its issuer
+    /// would.
     pub(super) fn spare_added(&mut self, ok: bool) {
         let Some(spare) = self.spare else { return };
         let status = self.cluster.status_of(self.client);
@@ -58,7 +60,7 @@ impl Session {
         volume.disk.put(superblock.super_offset, &superblock.encode());
     }
 
-    /// Has it been given a role?
+    /// Checks whether the spare has been given a role.
     pub(super) fn look_at_spare(&mut self) {
         let Some(spare) = self.spare else { return };
         if let Some(role) = self.cluster.role_on(spare.process) {
@@ -67,7 +69,7 @@ impl Session {
         }
     }
 
-    /// It is off, if nobody needs it.
+    /// Stops the spare, if it is not in use.
     pub fn drop_spare(&mut self) {
         self.look_at_spare();
         if let Some(spare) = self.spare.take() {
@@ -75,7 +77,7 @@ impl Session {
         }
     }
 
-    /// What a client is told of spares that were added before.
+    /// Returns the spares added before, for a client.
     pub(super) fn spares(&mut self) -> Vec<ClientMember> {
         self.look_at_spare();
         let Some(spare) = self.spare else { return Vec::new() };
@@ -93,8 +95,8 @@ impl Session {
             .collect()
     }
 
-    /// At times a member is to be replaced by the spare, if there is one; and at times, whatever it
-    /// is at, the spare dies and is back at once, or is cut off from a member.
+    /// Replaces a member by the spare at times, if there is one. At other times the spare is
+    /// restarted, or cut off from a member.
     pub fn sometimes_replace(&mut self) {
         if !self.cluster.scenario.replaces || self.spare.is_none() {
             return;
@@ -108,7 +110,7 @@ impl Session {
         }
     }
 
-    /// Is a member being copied, or the new one not whole yet?
+    /// Returns whether a member is being copied, or the new member is incomplete.
     pub fn is_replacing(&mut self) -> bool {
         if !self.cluster.scenario.replaces || self.promises.failed {
             return false;
@@ -118,7 +120,7 @@ impl Session {
         copied || self.promises.mild && !self.promises.dropped.is_empty()
     }
 
-    /// While the new one lacks something nobody else may be missed whose loss is to come.
+    /// Replaces a member, unless a loss to come would then lose content that the new member lacks.
     fn replace_one(&mut self) {
         let role =
             Role(self.cluster.rng.below(u64::from(self.cluster.scenario.params.nodes)) as u16);
@@ -139,7 +141,7 @@ impl Session {
         self.cluster.world.command(self.client, REPLACE, Command::Replace(member));
     }
 
-    /// It dies of a power cut, and is back at once.
+    /// Cuts the power of the spare, and restarts it at once.
     fn restart_spare(&mut self) {
         self.look_at_spare();
         let Some(RecoveryTarget { id, process, .. }) = self.spare else { return };
@@ -160,8 +162,8 @@ impl Session {
         self.cluster.world.disconnect(node, process);
     }
 
-    /// Nobody needs a node any more in whose place another one is. If the client lives that took
-    /// that in, it runs on all the same, as the client has to tell it.
+    /// Retires a node whose role another node has taken. While the client that did this lives, the
+    /// node keeps running, so that the client can inform it.
     pub(super) fn departs(&mut self, process: usize) {
         let tells = self.cluster.world.processes[self.client].alive && self.phase != Phase::Stopped;
         if tells && self.cluster.world.processes[process].alive {
@@ -171,7 +173,7 @@ impl Session {
         }
     }
 
-    /// They are off.
+    /// Stops the departed nodes.
     pub(super) fn drop_departed(&mut self) {
         for process in std::mem::take(&mut self.departed) {
             self.cluster.world.kill(process);

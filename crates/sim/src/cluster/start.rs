@@ -1,5 +1,4 @@
-//! How clients are started: from what lies on the volumes then, by whoever says which nodes are
-//! missing.
+//! Start of clients from the content of the volumes, with a list of missing nodes.
 
 use braid_array::Role;
 use std::collections::BTreeSet;
@@ -20,7 +19,7 @@ use super::session::{Phase, Session, VOLUME};
 use crate::disk::Disk;
 use crate::report::Failure;
 
-/// What lies on the members that are there.
+/// Metadata of the present members.
 struct Members {
     by_role: Vec<Option<ClientMember>>,
     found: Vec<Option<Found>>,
@@ -28,7 +27,7 @@ struct Members {
 }
 
 impl Cluster {
-    /// What becomes of what lies on the volumes of these roles.
+    /// Judges the volumes of these roles.
     pub(super) fn assembly(&mut self, roles: &[Role]) -> Assembly {
         let candidate = |&role: &Role| content::candidate(self.disk(role), self.address(role));
         let candidates: Vec<Candidate> = roles.iter().filter_map(candidate).collect();
@@ -43,7 +42,7 @@ impl Cluster {
         assembly
     }
 
-    /// What a client of the array is made from that consists of them, if one can be started.
+    /// Returns the configuration of a client of the array on these roles, if it can start.
     pub(super) fn assembled(&mut self, roles: &[Role]) -> Option<ClientConfig> {
         let Start::Ready(plan) = self.assembly(roles).start else { return None };
         let params = Params { session: self.rng.next(), epoch: Epoch(1), ..self.scenario.params };
@@ -57,8 +56,9 @@ impl Cluster {
 }
 
 impl Session {
-    /// What is missing is off, as whoever starts it without would have to say. So is what dies in
-    /// the middle of the start, where too few would be left to vote.
+    /// Returns whether the start is forced: the operator declares that missing nodes are off, as
+    /// also nodes that die in the middle of the start. The start is forced where too few voters
+    /// would be left.
     fn is_forced(&mut self, missing: &[Role], read_only: bool) -> bool {
         // It is about this start, whether anybody would have to force it or not.
         let unforced = std::mem::take(&mut self.unforced);
@@ -132,8 +132,7 @@ impl Session {
         Ok(())
     }
 
-    /// What the client was made from was changed before it was granted the array: there is another
-    /// one in its place.
+    /// Starts a client in place of one whose metadata changed before it was granted the array.
     pub(super) fn start_again(&mut self) -> Result<(), Failure> {
         self.cluster.world.kill(self.client);
         let (missing, unforced) = std::mem::take(&mut self.begun);
@@ -141,8 +140,8 @@ impl Session {
         self.start_client(&missing, false)
     }
 
-    /// Reads what lies on the volumes, without the `missing` nodes; those that are `behind` are to
-    /// be given what they have missed.
+    /// Reads the volumes, without the `missing` nodes. Members that are `behind` will be given the
+    /// writes they missed.
     fn members(
         &mut self,
         missing: &[Role],

@@ -1,4 +1,4 @@
-//! Slices of stripes in which parities may not fit the data: what a write hole may take.
+//! Slices of stripes in which parities may not fit the data: the extent of a write hole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,9 +61,9 @@ struct Unsure {
     done: Option<LogicalTime>,
 }
 
-/// The slices in which parities may not fit, by what was answered so far. A write that was not
-/// answered leaves such slices behind, and one that is not durable when the power goes; a resync
-/// makes them right. From such a slice nothing can be decoded that is relied on.
+/// The slices in which parities may not fit, given the answers so far. Unanswered writes leave such
+/// slices behind, and so do answered writes that are not durable when the power fails; a resync
+/// makes them right. Nothing decoded from such a slice is reliable.
 ///
 /// A write [begins](Self::begins) and [ends](Self::ends): torn if it failed, else unsure until it
 /// is durable, by FUA or a [flush](Self::flushed). [`crash`](Self::crash) makes unanswered writes
@@ -78,7 +78,7 @@ pub struct Suspects {
 }
 
 impl Suspects {
-    /// None yet.
+    /// Creates the set without any slice.
     pub const fn new(map: Map) -> Self {
         Self { map, unsure: Vec::new(), torn: BTreeSet::new() }
     }
@@ -108,12 +108,12 @@ impl Suspects {
         }
     }
 
-    /// What was answered before this moment is durable.
+    /// Records that writes answered before this moment are durable.
     pub fn flushed(&mut self, moment: LogicalTime) {
         self.unsure.retain(|unsure| unsure.done.is_none_or(|done| done > moment));
     }
 
-    /// The client is gone: what it has not answered is torn.
+    /// Marks unanswered writes as torn after the end of the client.
     pub fn crash(&mut self) {
         let torn = self.unsure.extract_if(.., |unsure| unsure.done.is_none());
         self.torn.extend(torn.flat_map(|unsure| unsure.slices));
@@ -125,14 +125,14 @@ impl Suspects {
         self.torn.extend(unsure.into_iter().flat_map(|unsure| unsure.slices));
     }
 
-    /// A resync has ended; what it made right is not durable yet.
+    /// Clears all slices after a resync, which is not durable yet.
     pub fn resynced(&mut self, now: LogicalTime) {
         let slices = std::mem::take(&mut self.torn);
         let range = Range::default();
         self.unsure.push(Unsure { write: now, range, slices, done: Some(now) });
     }
 
-    /// Is the slice of this sector torn, or, with `in_flight`, being written?
+    /// Returns whether the slice of this sector is torn, or, with `in_flight`, being written.
     pub fn suspect(&self, sector: u64, in_flight: bool) -> bool {
         let slice = self.map.place(sector).slice;
         let writes = |unsure: &Unsure| unsure.done.is_none() && unsure.slices.contains(&slice);
@@ -159,17 +159,17 @@ impl Suspects {
         whole.map(slice).chain(self.torn.iter().copied()).collect()
     }
 
-    /// No other slices are torn.
+    /// Sets the torn slices.
     pub fn only(&mut self, slices: BTreeSet<Slice>) {
         self.torn = slices;
     }
 
-    /// Is anything torn?
+    /// Returns whether any slice is torn.
     pub fn any(&self) -> bool {
         !self.torn.is_empty()
     }
 
-    /// Is this slice torn?
+    /// Returns whether this slice is torn.
     pub fn torn(&self, slice: Slice) -> bool {
         self.torn.contains(&slice)
     }

@@ -1,5 +1,5 @@
-//! The pretend fabric under small scripted machines: it promises what it should and no more, and
-//! it notices who relies on more.
+//! The simulated fabric under small scripted machines: it keeps its guarantees and no others, and
+//! detects machines that rely on more.
 
 use braid_array::action::Event;
 use braid_array::fabric::{FabricEvent, FabricOp, PeerId, VolumeOp};
@@ -69,7 +69,7 @@ const fn connected(event: &Event) -> bool {
     matches!(event, Event::Fabric(FabricEvent::Connected { .. }))
 }
 
-/// What a put's receiver finds where it was told that something is.
+/// Returns the immediate values of the puts announced to the receiver.
 fn arrivals(heard: &Heard) -> Vec<u32> {
     let imm = |event: &Event| match event {
         Event::Fabric(FabricEvent::Placed { imm, .. }) => Some(*imm),

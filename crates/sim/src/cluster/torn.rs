@@ -42,55 +42,57 @@ const STOP: CommandId = CommandId(1);
 /// A run in which power is lost under writes, again and again.
 ///
 /// [`run`] makes it. In each round there is a [loss](Self::lose): of everything, the client
-/// included, or of more nodes than the array can do without, while the client lives. Some nodes are
-/// there again, and it goes on without the others ([`live`](Self::live)): blocks are written anew
-/// and flushed, nodes come back, or new ones take their place, and more are lost meanwhile. In the
-/// end ([`finish`](Self::finish)) all are there, and the array stops and starts again.
+/// included, or of more nodes than the array can do without, while the client lives. Some nodes
+/// come back, and the array continues without the others ([`live`](Self::live)): blocks are written
+/// anew and flushed, nodes come back or are replaced, and more are lost meanwhile. In the end
+/// ([`finish`](Self::finish)) all nodes are present, and the array stops and starts again.
 ///
-/// A block never reads as what was not written to it, and as nothing older than what was flushed.
-/// It is an I/O error only where [`Unknown`] says so: while it lies on a member that is away, or
-/// that came back without it, and nothing was written to it and flushed since power was lost.
+/// A block reads as data written to it, and never as older data than the last flush. I/O errors are
+/// allowed only by [`Unknown`]: while the block lies on a member that is away, or came back without
+/// it, and no write to the block was flushed since power was lost.
 struct Torn<'a> {
     cluster: &'a mut Cluster,
     client: usize,
     search: Search,
-    /// What the blocks may hold.
+    /// Allowed contents of the blocks.
     judge: Judge,
-    /// Which of them may be errors.
+    /// Blocks that may be I/O errors.
     unknown: Unknown,
-    /// How many there are.
+    /// Number of the array's blocks.
     blocks: u64,
-    /// Blocks that might be errors when they were asked for, by request.
+    /// Blocks that might be errors when the request was submitted, by request.
     doubtful: BTreeSet<(LogicalTime, u64)>,
     /// Writes that might fail when they were submitted.
     risky: BTreeSet<LogicalTime>,
-    /// Writes that were submitted while something waited for a resync: where a member is lost
-    /// meanwhile, nothing says yet what is lost with it.
+    /// Writes submitted while a resync was due: if a member is lost meanwhile, its lost blocks are
+    /// not known yet.
     early: BTreeSet<LogicalTime>,
     /// Only whole stripes are written.
     whole: bool,
-    /// Only these were, with all members there: no record tells of what a member lacks.
+    /// Set if all writes since were of whole stripes, with all members present: no record tells
+    /// what a member lacks.
     unrecorded: bool,
     /// Nodes that do not run.
     dead: BTreeSet<Role>,
-    /// The client is told of no nodes until all are there.
+    /// Set if the client is told of nodes only after all are present.
     waits_for_all: bool,
-    /// What was answered until then may be gone, and the next flush may say so.
+    /// Writes answered before this moment may be lost, and the next flush may fail.
     forgotten: Option<LogicalTime>,
-    /// Members are in sync of which no view says so yet.
+    /// Set if members are in sync that no view lists as such yet.
     joining: bool,
-    /// A node that is being taken in.
+    /// A node that is being added.
     new: Option<RecoveryTarget>,
     began_at: u64,
     stopped: bool,
 }
 
-/// Is a seed about this? Drawn aside: the others are what they would be if there were none.
+/// Returns whether the seed is such a run. Drawn from a generator of its own, so that other seeds
+/// are unchanged.
 pub(super) fn is_due(seed: u64) -> bool {
     Rng::new(seed ^ 0x746f_000a).percent(15)
 }
 
-/// Has power lost, and looks at what is there.
+/// Runs rounds of power loss, and judges the content.
 pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
     let params = cluster.scenario.params;
     let losses = params.family.losses(params.nodes).map_err(|why| Failure(why.to_string()))?;
@@ -126,13 +128,13 @@ pub(super) fn run(cluster: &mut Cluster) -> Result<(), Failure> {
 }
 
 impl Torn<'_> {
-    /// Roles whose nodes run.
+    /// Returns the roles of running nodes.
     fn there(&self) -> Vec<Role> {
         let roles = Role::all(self.cluster.scenario.params.nodes);
         roles.filter(|role| !self.dead.contains(role)).collect()
     }
 
-    /// What the array is started from, by whoever finds the nodes that run.
+    /// Returns the configuration of a client on the running nodes.
     fn config(&mut self) -> Result<ClientConfig, String> {
         let there = self.there();
         let dead: Vec<Role> = self.dead.iter().copied().collect();
@@ -163,7 +165,7 @@ impl Torn<'_> {
         self.request_all(Kind::Flush, vec![Range::default()])
     }
 
-    /// Does the client serve, in a view of nodes as they run now?
+    /// Returns whether the client serves, in a view of the nodes' current incarnations.
     fn is_serving(&mut self) -> bool {
         let status = self.cluster.status_of(self.client);
         status.waiting.is_none() && status.view.is_some() && self.is_view_new()
@@ -185,19 +187,19 @@ impl Torn<'_> {
         Ok(())
     }
 
-    /// Does the newest view name nodes as they run now?
+    /// Returns whether the newest view lists enough nodes in their current incarnations.
     fn is_view_new(&self) -> bool {
         let nodes = self.cluster.scenario.params.nodes;
         let away: Vec<Role> = Role::all(nodes).filter(|role| !self.is_in(*role)).collect();
         self.cluster.scenario.survives(&away)
     }
 
-    /// Is the node of this role, as it runs now, in the newest view?
+    /// Returns whether the node of this role, in its current incarnation, is in the newest view.
     fn is_in(&self, role: Role) -> bool {
         !self.dead.contains(&role) && self.was_in(role)
     }
 
-    /// Was it, when it last ran?
+    /// Returns whether the node of this role, in its last incarnation, is in the newest view.
     fn was_in(&self, role: Role) -> bool {
         let at = role.index();
         let last = NonZeroU64::new(self.cluster.incarnations[at]);

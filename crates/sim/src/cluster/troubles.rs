@@ -1,4 +1,4 @@
-//! What breaks in a life, and when.
+//! Troubles in a life, and when they happen.
 
 use braid_array::Role;
 use braid_cluster::client::NODE_TIMEOUT_MS;
@@ -23,14 +23,14 @@ pub(super) enum Trouble {
     BadSectors(Role),
     /// A node hangs for longer than it is waited for.
     Hang(Role),
-    /// A node stands still for a while, which nobody is to notice.
+    /// A node is frozen for a while, too short to be noticed.
     Pause(Role),
     /// A witness dies, and is started again or not, or the client loses the connection to it.
     Witness(usize),
 }
 
 impl Trouble {
-    /// Whose nodes may be lost by that.
+    /// Returns the roles of nodes that this trouble may lose.
     pub(super) fn roles(self) -> Vec<Role> {
         match self {
             Self::Kill(role) | Self::Cut(role) | Self::Hang(role) | Self::BadSectors(role) => {
@@ -42,7 +42,8 @@ impl Trouble {
     }
 }
 
-/// What breaks in a life that is to end like this, and before which request.
+/// Draws the troubles of a life with this end, each with the number of the request that it
+/// precedes.
 pub(super) fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     let mut troubles = losses(session, end);
     // Nobody may miss it, even where all are lost of which that is so.
@@ -57,7 +58,7 @@ pub(super) fn troubles(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     troubles
 }
 
-/// What breaks of the array itself.
+/// Draws the troubles of the array itself.
 fn losses(session: &mut Session, end: End) -> Vec<(u64, Trouble)> {
     let Cluster { scenario, rng, .. } = &mut session.cluster;
     let mut troubles = Vec::new();

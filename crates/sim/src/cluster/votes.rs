@@ -1,5 +1,5 @@
-//! What a node says that it has granted, its vote file says already: whoever starts it again finds
-//! it there.
+//! Votes of nodes: a node grants only epochs that are already in its vote file, so that they
+//! survive its restart.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,13 +8,13 @@ use braid_cluster::ids::Epoch;
 use braid_cluster::node::NOTE_ENDING;
 use braid_cluster::view::Vote;
 
-/// The array whose note is called so: its id in hex, with dashes, and an ending.
+/// Returns the array of a note's name: its id in hex, with dashes, and an ending.
 fn array_of(name: &str) -> Option<[u8; 16]> {
     let digits: String = name.chars().take_while(|c| *c != '.').filter(|c| *c != '-').collect();
     Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())
 }
 
-/// What the note of an array is called.
+/// Returns the name of an array's note.
 pub(super) fn note_of(array: &[u8; 16]) -> String {
     let mut name = String::new();
     for (index, byte) in array.iter().enumerate() {
@@ -24,7 +24,7 @@ pub(super) fn note_of(array: &[u8; 16]) -> String {
     name + NOTE_ENDING
 }
 
-/// What a node notes of this array, with a view that it had noted before.
+/// Returns a node's note of this array, with the view replaced by that of the earlier note.
 pub(super) fn without_the_view(name: &str, note: &[u8], before: &[u8]) -> Option<Vec<u8>> {
     let array = array_of(name)?;
     let (sequence, vote) = Vote::newest(&array, note)?;
@@ -32,7 +32,7 @@ pub(super) fn without_the_view(name: &str, note: &[u8], before: &[u8]) -> Option
     Some(Vote { view: old.view, ..vote }.encode(&array, sequence))
 }
 
-/// Is an epoch as high as this granted in one of these notes?
+/// Returns whether one of these notes grants this epoch or a higher one.
 pub(super) fn is_granted(notes: &BTreeMap<String, Vec<u8>>, epoch: Epoch) -> bool {
     notes.iter().any(|(name, note)| {
         let newest = array_of(name).and_then(|array| Vote::newest(&array, note));

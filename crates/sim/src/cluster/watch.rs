@@ -1,4 +1,4 @@
-//! Looks over the shoulder of the machines, by what they say to each other.
+//! Detection of faults by the messages between machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +21,14 @@ struct Ring {
     asked: Option<u32>,
 }
 
-/// What a message tells.
+/// Findings about a message.
 #[derive(Debug, Default)]
 pub struct Told {
     /// The message, when it is one.
     pub message: Option<Message>,
-    /// What nobody needs any more, in the sender's arena.
+    /// Buffers in the sender's arena that are no longer needed.
     pub free: Vec<Buf>,
-    /// What is wrong with saying this.
+    /// Fault of the message.
     pub fault: Option<String>,
 }
 
@@ -39,14 +39,14 @@ pub struct Sent {
     pub put_bytes: u64,
     /// In messages.
     pub message_bytes: u64,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
 }
 
-/// What the messages between machines tell of the pipelines: where the rings lie, how much of them
-/// may be used, and which slots are in use by open slice-sets; and how much each process has sent.
-/// So what must not be written can be told. The fabric calls [`said`](Self::said) for each message
-/// and [`put`](Self::put) for each put; either may return a fault.
+/// State of the pipelines as seen in the messages between machines: location and leased part of the
+/// rings, slots used by open slice-sets, and the bytes sent by each process. Forbidden writes are
+/// detected with it. The fabric calls [`said`](Self::said) for each message and [`put`](Self::put)
+/// for each put; either may return a fault.
 #[derive(Debug, Default)]
 pub struct Watch {
     pipelines: BTreeMap<u64, Pipeline>,
@@ -54,19 +54,19 @@ pub struct Watch {
     rings: BTreeMap<(usize, u64), Ring>,
     /// By connection: which session it belongs to, and of nodes the two.
     sessions: BTreeMap<usize, u64>,
-    /// Those of them that lead to clients.
+    /// Connections to clients.
     clients: BTreeSet<usize>,
     /// By process, session and position.
     open: BTreeMap<(usize, u64, Position), Set>,
-    /// The same of what nodes relay, which may never arrive: a node that was frozen speaks to one
-    /// that has hung up.
+    /// Slice-sets relayed by nodes, by process, session and position. Some never arrive: a
+    /// node that was frozen sends to a node that has hung up.
     relayed: BTreeMap<(usize, u64, Position), Set>,
     /// By process.
     sent: BTreeMap<usize, Sent>,
 }
 
 impl Ring {
-    /// What is said of how much of it may be used.
+    /// Follows messages about the lease of the ring.
     const fn hears(&mut self, message: &Message) {
         match (message, self.asked) {
             (Message::LeaseRing { tag }, _) => self.asked = Some(*tag),
@@ -78,12 +78,12 @@ impl Ring {
 }
 
 impl Watch {
-    /// What this process sent.
+    /// Returns the amounts sent by this process.
     pub fn sent(&self, process: usize) -> Sent {
         self.sent.get(&process).copied().unwrap_or_default()
     }
 
-    /// Somebody says something on a connection; `processes` are the sender and the receiver.
+    /// Examines a message on a connection; `processes` are the sender and the receiver.
     pub fn said(&mut self, sender: EndId, processes: [usize; 2], bytes: &[u8]) -> Told {
         let [from, to] = processes;
         let sent = self.sent.entry(from).or_default();
@@ -153,7 +153,7 @@ impl Watch {
         told
     }
 
-    /// A process opens a slice-set at another one; what is wrong with that.
+    /// Handles the opening of a slice-set at another process; returns its fault.
     fn opened(&mut self, sender: EndId, (to, session): (usize, u64), set: &Set) -> Option<String> {
         let place = (to, session, set.position);
         if !self.clients.contains(&sender.connection) {
@@ -203,7 +203,7 @@ impl Watch {
         slots.iter().map(|slot| Buf { offset: start + slot.offset, ..*slot }).collect()
     }
 
-    /// Somebody puts something at another process; says what is wrong with it.
+    /// Examines a put to another process; returns its fault.
     pub fn put(&mut self, sender: EndId, processes: [usize; 2], to: Buf) -> Option<String> {
         let [from, receiver] = processes;
         self.sent.entry(from).or_default().put_bytes += u64::from(to.len);

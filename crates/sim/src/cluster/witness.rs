@@ -1,6 +1,6 @@
-//! Witnesses: nodes that vote in a seed's array and hold nothing of it. What they are for: the
-//! client is lost, and so are members, and the next client goes on with the others, nobody vouching
-//! for anything; or it is refused, because those that are there have missed writes.
+//! Witnesses: nodes that vote in a seed's array and hold nothing of it. Purpose: after the loss of
+//! the client and of members, the next client continues with the others, without a declaration by
+//! an operator. The client is refused if the present members have missed writes.
 
 use std::num::NonZeroU64;
 
@@ -23,11 +23,11 @@ use crate::workload::Kind;
 
 /// Witnesses' numbers begin here.
 const FIRST: u64 = 200;
-/// They have no use for more.
+/// Size of the arena; witnesses need no more.
 const ARENA_BYTES: u64 = 1 << 16;
 
 impl Cluster {
-    /// Starts the witnesses, and has all voters note the view that whoever makes the array records.
+    /// Starts the witnesses, and has all voters record the first view of the array.
     pub(super) fn start_witnesses(&mut self) {
         let count = u64::from(self.scenario.witnesses);
         if count == 0 {
@@ -60,7 +60,7 @@ impl Cluster {
         self.world.start(Process::of_node(id, node.as_witness(), ARENA_BYTES))
     }
 
-    /// A witness is started again; what it has noted is all that it has.
+    /// Restarts a witness with its notes.
     pub(super) fn restart_witness(&mut self, number: usize) {
         let before = self.witnesses[number];
         self.world.kill(before);
@@ -75,7 +75,7 @@ impl Cluster {
         self.witnesses.iter().filter(|&&witness| self.world.processes[witness].alive).count()
     }
 
-    /// Will a loss of so many nodes and one witness leave enough voters to take note of it?
+    /// Returns whether enough voters are left to record a loss of `nodes` nodes and one witness.
     pub(super) fn can_lose_a_witness(&self, nodes: usize) -> bool {
         let all = usize::from(self.scenario.params.nodes) + self.witnesses.len();
         let there = all - self.witnesses.len() - nodes + self.witnesses_there();
@@ -103,13 +103,13 @@ impl Cluster {
         }
     }
 
-    /// A process stands still for a while, which nobody is to notice.
+    /// Freezes a process for a while, too short to be noticed.
     pub(super) fn pause(&mut self, process: usize) {
         let nanos = self.rng.between(1, 1000 * NODE_TIMEOUT_MS) * 900;
         self.world.freeze(process, nanos);
     }
 
-    /// Are too few of those there that vote?
+    /// Returns whether too few voters are alive.
     pub(super) fn lacks_votes(&self) -> bool {
         let nodes = self.nodes.iter().copied().zip(self.ids.iter().copied());
         let all = nodes.chain(self.witnesses.iter().copied().zip(FIRST..));
@@ -120,7 +120,8 @@ impl Cluster {
 }
 
 impl Session {
-    /// Is it known what the array holds, so that the next client may go on with what is there?
+    /// Returns whether the content of the array is known, so that the next client may continue with
+    /// the present nodes.
     pub(super) fn may_go_on(&self) -> bool {
         !self.cluster.witnesses.is_empty()
             && !self.promises.failed
@@ -159,9 +160,9 @@ impl Session {
         }
     }
 
-    /// A client finds only those that the last one has gone on without, and the witnesses. It must
-    /// not serve what they have; unless it is not `told` to enough of them who was left out: then
-    /// nothing was answered without them. Does it?
+    /// Starts a client that finds only the left-out members and the witnesses. The client must not
+    /// serve, unless too few of them were `told` of the left-out members: then no write was
+    /// answered without them. Returns whether it serves.
     pub(super) fn those_behind_serve(&mut self, told: bool) -> Result<bool, Failure> {
         let behind = self.cluster.left_out();
         let roles = Role::all(self.cluster.scenario.params.nodes);
@@ -204,7 +205,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Is the client refused the array? Otherwise it serves.
+    /// Waits until the client serves or is refused. Returns whether it is refused.
     pub(super) fn is_refused(&mut self) -> Result<bool, Failure> {
         let state = |session: &mut Self| session.cluster.status_of(session.client).state;
         while state(self) != ArrayState::Failed {

@@ -31,14 +31,14 @@ pub(super) enum Due {
     Fabric(FabricDue),
     /// The process goes on.
     Thaw(usize),
-    /// Nothing but that so much time is over.
+    /// A wake-up at a given time.
     Wake,
 }
 
-/// Processes with their machines, their volumes, the fabric between them, and virtual time. It
-/// executes what machines ask for. Whatever an executor and a network may legally do differently is
-/// drawn from the seed, within what its [`FaultProfile`] allows. What a machine must not do, the
-/// world notices and keeps in `faults`.
+/// Processes with their machines, their volumes, the fabric between them, and virtual time. The
+/// world executes the actions of machines. Legal differences in the behaviour of executors and
+/// networks are drawn from the seed, within the limits of its [`FaultProfile`]. Actions that break
+/// a machine's contract are recorded in `faults`.
 ///
 /// Order of calls: [`new`](Self::new); [`start`](Self::start) for each process, which returns the
 /// number that names it from then on; [`step`](Self::step) again and again, each of which handles
@@ -55,21 +55,21 @@ pub struct World {
     pub processes: Vec<Process>,
     /// `Complete`, `Reply` and `Notify` of any process, for the scenario to see to.
     pub outputs: Vec<(usize, Action)>,
-    /// What machines did that they must not.
+    /// Violations of a machine's contract.
     pub faults: Vec<String>,
-    /// What happened.
+    /// Trace of events.
     pub trace: Trace,
-    /// Looks at what is said.
+    /// Examines messages and puts.
     pub watch: Watch,
     /// Events handled.
     pub steps: u64,
-    /// What somebody was told so far.
+    /// Notifications so far.
     pub(super) signs: Signs,
     pub(super) rng: Rng,
     pub(super) clock: Clock<Due>,
-    /// How it behaves; it may change at any moment.
+    /// Behaviour of the world; it may change at any moment.
     pub profile: FaultProfile,
-    /// What journals take at the end of volumes.
+    /// Size of journals at the end of volumes.
     pub journal_sectors: u64,
     pub(super) work: Vec<Option<Work>>,
     pub(super) free: BTreeSet<usize>,
@@ -106,7 +106,7 @@ impl World {
         self.clock.now()
     }
 
-    /// Starts a process: what its machine wants at once is done. Its number.
+    /// Starts a process, and carries out the first actions of its machine. Returns its number.
     pub fn start(&mut self, process: Process) -> usize {
         self.processes.push(process);
         let number = self.processes.len() - 1;
@@ -114,11 +114,11 @@ impl World {
         number
     }
 
-    /// Starts a client with this arena: buffers of its requests, and behind them what it needs
-    /// itself. With `limit`, it has the key of that array alone.
+    /// Starts a client with this arena: buffers of its requests, and behind them its own memory.
+    /// With `limit`, it has the key of that array alone.
     ///
     /// # Errors
-    /// When the client refuses the array.
+    /// Returns an error if the client refuses the array.
     pub fn start_client(
         &mut self,
         name: &str,
@@ -131,8 +131,9 @@ impl World {
         Ok(self.start(Process::of_client(name, client, scratch, limit)))
     }
 
-    /// Asks a client for this, if it may have one more request. What the judge has drafted, if the
-    /// client takes it: the caller has that submitted, and calls [`drain`](Self::drain).
+    /// Asks a client for a request, if it may have one more. Returns the draft of the judge, if the
+    /// client takes it: the caller submits the draft to the judge, and calls
+    /// [`drain`](Self::drain).
     pub(super) fn ask(
         &mut self,
         judge: &mut Judge,
@@ -152,16 +153,16 @@ impl World {
     }
 
     /// # Errors
-    /// What a machine did that it must not.
+    /// Returns the first fault of a machine.
     pub(super) fn faultless(&self) -> Result<(), Failure> {
         self.faults.first().map_or(Ok(()), |fault| Err(Failure(fault.clone())))
     }
 
-    /// A client whose requests wait does not hang, and comes to an end some time. `moved`:
-    /// something happened just now; `begun`: how many events there were before.
+    /// Checks that a client with waiting requests makes progress, and ends within a number of
+    /// events. `moved`: an event has just been handled; `begun`: number of events before.
     ///
     /// # Errors
-    /// What it hangs with.
+    /// Returns the waiting requests of a client that hangs.
     pub(super) fn goes_on(
         &self,
         moved: bool,
@@ -179,7 +180,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is on its way.
+    /// Returns whether nothing is scheduled.
     pub fn quiet(&self) -> bool {
         self.clock.next_due().is_none()
     }
@@ -195,7 +196,7 @@ impl World {
         self.faults.push(fault);
     }
 
-    /// Hands a machine an event, and carries out what follows.
+    /// Hands a machine an event, and carries out the resulting actions.
     pub fn handle(&mut self, process: usize, event: Event) {
         if !self.processes[process].alive {
             return;
@@ -205,7 +206,7 @@ impl World {
         self.drain(process);
     }
 
-    /// Carries out what a machine wants done now.
+    /// Carries out the pending actions of a machine.
     pub fn drain(&mut self, process: usize) {
         while let Some(action) = self.processes[process].machine.poll() {
             self.carry_out(process, action);
@@ -215,7 +216,7 @@ impl World {
         }
     }
 
-    /// Carries out what the machine of a process wants done, or who plays it.
+    /// Carries out an action of a machine, or of a test in its place.
     pub fn carry_out(&mut self, process: usize, action: Action) {
         match action {
             Action::Io { io, member, op } => self.issue(process, io, member, op),
@@ -273,7 +274,7 @@ impl World {
         }
     }
 
-    /// Time goes on till then, whatever else happens.
+    /// Schedules an event, so that time advances to this instant.
     pub fn wake_at(&mut self, at: Instant) {
         self.clock.schedule(at.0 - self.clock.now().0, Due::Wake);
     }
@@ -286,7 +287,7 @@ impl World {
         self.clock.schedule(nanos, Due::Thaw(process));
     }
 
-    /// It hears of everything since, in order.
+    /// Thaws a process, and delivers the events held meanwhile, in order.
     pub fn thaw(&mut self, process: usize) {
         if !std::mem::take(&mut self.processes[process].frozen) {
             return;
@@ -301,8 +302,8 @@ impl World {
         self.profile.delay(longest, &mut self.rng)
     }
 
-    /// The process is gone between two events: what it asked of its devices is done in part, what
-    /// it sent is on its way, and the others hear of it in time.
+    /// Kills the process between two events: its device I/O is done in part, its messages are under
+    /// way, and the others learn of it in time.
     pub fn kill(&mut self, process: usize) {
         let name = self.processes[process].name.clone();
         self.note(&[2, process as u64], || format!("KILL {name}"));

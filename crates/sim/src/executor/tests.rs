@@ -111,7 +111,7 @@ impl Bench {
         }
     }
 
-    /// One request, to its end.
+    /// Runs a request to its end.
     fn request(&mut self, op: Op, sector: u64) {
         let request = Request { id: RequestId(1), op, sector, sectors: 2, buf: self.buf };
         self.exec.machine.submit(self.exec.now(), request).unwrap();
@@ -147,7 +147,7 @@ impl Bench {
     }
 }
 
-/// Writes, a cut, and what the oracle says to the rest.
+/// Writes, cuts the power, and compares the rest with the oracle.
 fn run(seed: u64, profile: FaultProfile) -> bool {
     let mut bench = Bench::new(seed, profile);
     let mut rng = Rng::new(seed);

@@ -15,12 +15,12 @@ struct Asked {
     adds: Option<MemberId>,
 }
 
-/// What a reply is to.
+/// The command that a reply answers.
 #[derive(Debug)]
 pub(super) struct Replied {
     /// The command, for people.
     pub(super) name: String,
-    /// No member is there any more.
+    /// The member that is no longer attached.
     pub(super) left: Option<MemberId>,
 }
 
@@ -29,27 +29,27 @@ pub(super) struct Replied {
 pub(super) struct Commands {
     asked: Vec<Asked>,
     next: u64,
-    /// Those refused, and why.
+    /// Refused commands, with the reasons.
     refused: Vec<(CommandId, String)>,
 }
 
 impl Commands {
-    /// Nobody replies any more.
+    /// Drops the waiting commands: they get no reply.
     pub(super) fn power_cut(&mut self) {
         self.asked.clear();
     }
 
-    /// How many have no reply.
+    /// Returns the number of commands without a reply.
     pub(super) fn asked(&self) -> usize {
         self.asked.len()
     }
 
-    /// Is this one without a reply?
+    /// Returns whether this command waits for its reply.
     pub(super) fn waits(&self, id: CommandId) -> bool {
         self.asked.iter().any(|asked| asked.id == id)
     }
 
-    /// A command is about to be given: its id, and what it is called.
+    /// Registers a command. Returns its id, and its name.
     pub(super) fn ask(&mut self, command: &Command) -> (CommandId, String) {
         self.next += 1;
         let id = CommandId(self.next);
@@ -85,7 +85,7 @@ impl Commands {
         Some(Replied { name, left: if result.is_ok() { removes } else { adds } })
     }
 
-    /// Why one was refused, if it was.
+    /// Returns the reason for refusing a command, if it was refused.
     pub(super) fn refusal(&mut self, id: CommandId) -> Option<String> {
         let at = self.refused.iter().position(|(other, _)| *other == id)?;
         Some(self.refused.swap_remove(at).1)

@@ -1,4 +1,4 @@
-//! The simulator, and what is tested in its worlds, in one program.
+//! Tests of the simulator, and tests in its worlds, in one program.
 
 mod cluster;
 mod members;

@@ -37,15 +37,15 @@ fn passes(seed: u64) {
     cluster::run::run_seed(seed, Options::default()).unwrap_or_else(|line| panic!("{line}"));
 }
 
-/// Nodes that all die forget what was answered while a flush was under way. That flush fails, and
-/// so does the next one, which came after it.
+/// All nodes die and forget answered writes while a flush is under way. The flush fails, and so
+/// does the next one, which was submitted later.
 #[test]
 fn a_flush_that_fails_says_nothing_of_what_was_answered_meanwhile() {
     passes(461);
 }
 
-/// All nodes die and forget what was answered, and the client that takes the array over loses them
-/// before it serves. The one after it finds them as that one has recorded them.
+/// All nodes die and forget answered writes, and the client that takes the array over loses them
+/// before it serves. The next client finds the state as that client recorded it.
 #[test]
 fn a_flush_says_what_a_client_found_gone_that_never_served() {
     passes(7792);
@@ -72,8 +72,8 @@ fn a_copy_that_ended_says_nothing_of_the_next() {
     passes(15697);
 }
 
-/// A block that nobody knows is all that a resync leaves. What is written and flushed after that is
-/// there when the client and a node die: nothing else waits for a resync any more.
+/// After a resync, only a block lost for good is left in doubt. Data written and flushed after that
+/// is kept when the client and a node die: nothing else waits for a resync.
 #[test]
 fn what_nobody_knows_keeps_nothing_else_in_doubt() {
     passes(19664);

@@ -28,8 +28,8 @@ pub struct Received {
     pub seconds: f64,
 }
 
-/// Measures the line from the first client to the first node, in bytes a second. What the processes
-/// complain about goes below `scratch`.
+/// Measures the line from the first client to the first node, in bytes a second. Messages of the
+/// processes go below `scratch`.
 pub(super) fn measure(site: &Site, seconds: f64, scratch: &Path) -> Result<f64, String> {
     let system = |error: io::Error| system_error(&error);
     let from = Host::Client(0);

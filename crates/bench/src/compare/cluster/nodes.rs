@@ -54,7 +54,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Starts the nodes and creates a volume for each client. What the nodes store and say goes
+    /// Starts the nodes and creates a volume for each client. Volumes and messages of the nodes go
     /// into a directory of their own.
     pub(super) fn start(setting: &Setting, seconds: f64, room: &Room) -> Result<Self, Failure> {
         let family = setting.family().ok_or_else(|| {

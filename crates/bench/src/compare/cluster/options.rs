@@ -230,7 +230,8 @@ impl Options {
         Self { sweeps, seconds: 2.0, runs: 3 }
     }
 
-    /// See [`crate::model::Comparison::groups`]. What several sweeps have is measured once.
+    /// See [`crate::model::Comparison::groups`]. Settings common to several sweeps are measured
+    /// once.
     pub(super) fn groups(&self) -> Vec<Group> {
         let mut known: BTreeSet<(String, Pattern)> = BTreeSet::new();
         let mut groups = Vec::new();

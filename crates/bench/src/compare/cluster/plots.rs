@@ -128,8 +128,8 @@ fn measured(varied: Varied, group: &[&Entry], schedule: &str) -> Option<Series> 
     (!series.points.is_empty()).then_some(series)
 }
 
-/// Draws what the links allow; schedules with the same bound share one line. That of one link is a
-/// rule.
+/// Returns the bounds of the links; schedules with the same bound share one line. The bound of one
+/// link is omitted: it is drawn as a rule.
 fn bounds(varied: Varied, group: &[&Entry]) -> Vec<Series> {
     let mut found: Vec<(Vec<&str>, Vec<Point>)> = Vec::new();
     for schedule in WriteSchedule::ALL {

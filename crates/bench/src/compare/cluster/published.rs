@@ -26,7 +26,8 @@ const ALL: [Figures; 2] = [
 ];
 
 impl Figures {
-    /// Those of the array that an entry is of: one client, links, memory.
+    /// Returns the published figures of the array of an entry, for one client, shaped links and
+    /// memory.
     pub(super) fn of(entry: &Entry) -> Option<Self> {
         let same_code = entry.level != "raid6" || entry.layout.as_deref() == Some("xor2d");
         let same_test = entry.clients == 1

@@ -75,7 +75,7 @@ words! {
     Policy:
     /// All parities are made anew.
     Resync = "resync",
-    /// Those that a bitmap marks.
+    /// A resync of the stripes marked in a bitmap.
     Bitmap = "bitmap",
     /// Parts of stripes are recorded first.
     Ppl = "ppl",

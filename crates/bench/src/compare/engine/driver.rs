@@ -28,7 +28,7 @@ impl Driver {
         Ok(guest)
     }
 
-    /// Has the load carried out.
+    /// Runs the load.
     pub(super) fn drive(&mut self, load: Load, length: Duration) -> Result<Figures, String> {
         let server = self.server;
         measure(length, || cpu_seconds(server), |length| self.ask_for(load, length))

@@ -81,7 +81,7 @@ impl Inside {
         Ok((inside, stack))
     }
 
-    /// Has the load carried out.
+    /// Runs the load.
     pub(super) fn drive(&self, load: Load, length: Duration) -> Result<Figures, String> {
         let array = self.array.as_ref().expect("it runs until it is dropped");
         drive(array, self.area_bytes, load, length)

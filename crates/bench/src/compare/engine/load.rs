@@ -37,7 +37,7 @@ pub(super) fn loads() -> impl Iterator<Item = Load> {
     })
 }
 
-/// Has the load of this name carried out, and keeps what was measured.
+/// Runs the load of this name, and keeps the measurement.
 pub(super) fn keep(
     job: &str,
     note: &mut Note,
@@ -83,7 +83,7 @@ impl Load {
     }
 }
 
-/// Has the engine make requests for so long.
+/// Sends requests to the engine for this time.
 pub(super) fn drive(
     array: &Private,
     area_bytes: u64,
@@ -94,7 +94,7 @@ pub(super) fn drive(
     measure(length, || Some(engine_cpu_s()), ask_for)
 }
 
-/// Has requests made for so long, after a tenth of that that warms up.
+/// Sends requests for this time, after a warm-up of a tenth of it.
 pub(super) fn measure(
     length: Duration,
     server_cpu_s: impl Fn() -> Option<f64>,

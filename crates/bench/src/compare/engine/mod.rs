@@ -34,7 +34,7 @@ const LEAST_BYTES: u64 = 16 << 20;
 /// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// Which: `0`, `1`, `5`, `6`, `10`.
+    /// Levels: `0`, `1`, `5`, `6`, `10`.
     pub levels: Vec<String>,
     /// Length of one measurement.
     pub run_ms: u64,

@@ -36,7 +36,7 @@ const MOST_BYTES: u64 = 1 << 40;
 /// The options of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Which, in this order.
+    /// Levels, in this order.
     pub levels: Vec<Level>,
     /// Members of each level that can do with so many; `None`: as published.
     pub members: Option<u16>,
@@ -50,7 +50,7 @@ pub struct Options {
     pub runs: u16,
     /// Rivals that are measured, too.
     pub against: Vec<Rival>,
-    /// Instead of the published job file. It says itself how long its jobs are.
+    /// Replacement of the published job file, with its own length of jobs.
     pub job: Option<JobFile>,
 }
 

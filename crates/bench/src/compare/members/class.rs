@@ -1,11 +1,11 @@
 //! The four machines that were measured, as published, and the limits that make one of this
 //! machine.
 //!
-//! What one volume wrote is the limit of a member, the most that any number of them wrote is the
-//! limit of the host: two members then write `min(2 x member, host)`. Seeks were served from
-//! memory, like reads, but for the one block in ten that bonnie++ writes back. So the requests
-//! that one volume's seeks left to be written are how many a second a member serves, and those of
-//! the most seeks are how many a host does.
+//! The rate at which one volume wrote is the limit of a member. The highest rate of any number of
+//! volumes is the limit of the host: two members then write `min(2 x member, host)`. Seeks were
+//! served from memory, like reads, but for the one block in ten that bonnie++ writes back. The
+//! requests that one volume's seeks left to be written are therefore the rate of a member in
+//! requests a second. The requests of the most seeks are the rate of a host.
 
 use crate::rig::{Limits, Rate};
 use crate::tool::bonnie::{Column, READ, REWRITE, SEEKS, WRITE};

@@ -124,7 +124,7 @@ impl Plan for Options {
     }
 }
 
-/// Has all that a journal holds brought in place, so that the next case is measured by itself.
+/// Writes back the whole journal, so that the next case starts with an empty one.
 fn bring_in_place(array: &Array) -> Result<(), Failure> {
     array.braid(&["sync", "--journal-mode", "write-through"])?;
     let until = Instant::now() + PATIENCE;

@@ -100,7 +100,7 @@ impl<'a> States<'a> {
         self.found.server_cores(&case.name(), &task.name())
     }
 
-    /// What a member gives at the most, in MB/s, if it was limited.
+    /// Returns the limit of a member in MB/s, if members were limited.
     pub(super) fn member_mb_s(&self) -> Option<f64> {
         let text = |run| self.found.text(run, "members.txt");
         let text = self.found.runs.iter().find_map(text)?;

@@ -19,7 +19,7 @@ use crate::tool::mdstat::Recovery;
 /// Time between two questions to the array.
 const SAMPLE: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(1);
-/// Length of one `dd`: short against a phase, long against its beginning and end. It is 16 MiB.
+/// Length of one `dd`, 16 MiB: short against a phase, long against its beginning and end.
 const PIECE: &str = "bs=16M";
 const PIECES: u64 = 2;
 const PIECES_MB: u64 = 34;
@@ -143,7 +143,7 @@ impl<'a> Trace<'a> {
         Ok(())
     }
 
-    /// Somebody uses the array all the time.
+    /// Runs a phase with constant use of the array.
     fn used(&mut self, phase: Phase, flow: Flow, time: Duration) -> Result<(), Failure> {
         let start = Instant::now();
         self.head(start, &format!("phase {}", phase.name()));
@@ -178,7 +178,7 @@ impl<'a> Trace<'a> {
         self.sample().map(drop)
     }
 
-    /// Nobody does: for a time, or until the recovery has ended.
+    /// Runs a phase without use of the array: for a time, or until the recovery has ended.
     fn alone(&mut self, phase: Phase, time: Option<Duration>) -> Result<(), Failure> {
         let start = Instant::now();
         self.head(start, &format!("phase {}", phase.name()));

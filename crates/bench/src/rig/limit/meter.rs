@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whoever waits for one request before it sends the next may be woken late by so much without
-/// being slower for it. Who rests longer begins anew: nothing is saved up.
+/// Credit for late requests, in seconds: a client that waits for each answer may be woken late by
+/// this time without becoming slower. A longer pause earns no credit.
 const LATE_S: f64 = 0.02;
 
 /// Most that goes through. `None`: as much as comes.

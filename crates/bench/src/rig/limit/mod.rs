@@ -1,10 +1,10 @@
-//! Disks with a limit: files and devices, shown again as files through which so much goes and no
-//! more, each by itself and all together. So a fast machine measures what a slow one would.
+//! Disks with a limit: files and devices, shown again as files whose throughput is limited, each by
+//! itself and all together. A fast machine thus measures like a slow one.
 //!
 //! Each disk serves its requests one after the other, reads and writes alike, through the page
-//! cache of what lies below: that has to be faster than the limit. The one that is served passes
-//! the limits of its disk and of the host. What goes on where the request before it ended costs its
-//! bytes alone, as on disks and on volumes that merge requests.
+//! cache of the file or device below, which has to be faster than the limit. Each request passes
+//! the limits of its disk and of the host. A request that continues at the end of the previous one
+//! costs only its bytes, as on disks and on volumes that merge requests.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};

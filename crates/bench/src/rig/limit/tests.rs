@@ -38,8 +38,8 @@ fn direct(path: &Path) -> File {
     File::options().read(true).write(true).custom_flags(flags).open(path).expect("O_DIRECT")
 }
 
-/// Requests a second of all threads together: so many on each file, each waiting for its answer.
-/// What comes before all of them run does not count.
+/// Returns the requests a second of all threads together: `depth` threads on each file, each
+/// waiting for its answer. Requests before all of them run are not counted.
 fn rate(files: &[PathBuf], depth: usize, ask: impl Fn(&File, u64) + Sync) -> f64 {
     let begin_s = 0.2;
     let end_s = 1.4;

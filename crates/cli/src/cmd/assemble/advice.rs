@@ -1,5 +1,5 @@
-//! What `--explain` advises: reading first, wherever writing could make things worse, and what
-//! writes as the later step, with what that would write.
+//! Advice of `--explain`: reading first, wherever a write could make things worse. Commands that
+//! write are named as the later step, with a list of their writes.
 
 use braid_array::assemble::{Start, Verdict};
 use braid_array::refusal::{Invocation, Next};
@@ -42,9 +42,9 @@ impl Advice {
     }
 }
 
-/// Whose devices are looked at.
+/// Owner of the examined devices.
 pub(super) struct Owner {
-    /// They are block devices, and no other host has assembled them.
+    /// Set if the devices are block devices that no other host has assembled.
     is_own: bool,
 }
 
@@ -60,7 +60,8 @@ impl Owner {
     }
 }
 
-/// Does nothing stand against any member, and is nothing to be made anew?
+/// Returns whether every member is attached and no array needs a resync, a log replay or a missing
+/// member.
 fn is_whole(layers: &Layers) -> bool {
     let arrays = layers.inner.iter().map(|layer| &layer.assembly).chain([&layers.top]);
     let whole = |start: &Start| match start {
@@ -74,7 +75,7 @@ fn is_whole(layers: &Layers) -> bool {
     arrays.all(|one| whole(&one.start) && !one.verdicts.iter().any(|(_, v)| is_out(v)))
 }
 
-/// What starting it for good would write.
+/// Lists the writes of a normal start.
 fn writes(layers: &Layers) -> String {
     let mut parts = vec!["superblocks".to_owned()];
     match &layers.top.start {

@@ -1,5 +1,5 @@
-//! `braid assemble --explain`: of every array found, who is in, who is not and why, whether it can
-//! start, and the safe next command. Members are opened read-only, whoever uses them.
+//! `braid assemble --explain`: the verdict on each device of every array found, whether the array
+//! can start, and the safe next command. Members are opened read-only, also while in use.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ pub(super) fn run(run_dir: &Path, plan: Chosen, as_json: bool) -> Result<(), Fai
     answer(&explained, as_json)
 }
 
-/// What shows volumes that lie on several of these arrays.
+/// Returns the command that lists volumes spanning several of these arrays.
 fn together(arrays: &[Explanation], given: &Given<'_>) -> Option<String> {
     let ready: Vec<Vec<&str>> = arrays.iter().map(|array| array.devices().collect()).collect();
     let several = ready.iter().filter(|devices| !devices.is_empty()).count() > 1;
@@ -75,7 +75,7 @@ fn together(arrays: &[Explanation], given: &Given<'_>) -> Option<String> {
     several.then(|| format!("braid cat --list{maps} {}", words.join(" ")))
 }
 
-/// Prints it. That there is no array, or one that cannot start, shows in the exit status.
+/// Prints the explanation. The exit status reports a missing array, or an array that cannot start.
 pub(super) fn answer(explained: &Explained, as_json: bool) -> Result<(), Failure> {
     if as_json {
         output::print_json(&explained.json())?;
@@ -155,14 +155,14 @@ fn explain(
     }
 }
 
-/// What it means for the array that somebody has locked one of its devices.
+/// Returns the prospect and next step for an array with a device locked by another process.
 fn in_use(found: &Found) -> Option<(Prospect, Next)> {
     let (user, next) = member::locked_by(&found.device)?;
     let reason = format!("{} is in use by {user}", found.candidate.device);
     Some((Prospect::Refused { reason }, next))
 }
 
-/// `said`: what the data tell beside the superblocks.
+/// Returns the prospect of a start. `said`: facts from the data that superblocks do not tell.
 fn prospect_of(start: &Start, said: &[String]) -> Prospect {
     match start {
         Start::Refused { reason, .. } => Prospect::Refused { reason: reason.clone() },
@@ -177,7 +177,7 @@ fn prospect_of(start: &Start, said: &[String]) -> Prospect {
     }
 }
 
-/// What logs have to bring in place.
+/// Describes the log entries to be replayed.
 fn replay(config: &Config) -> Option<Replay> {
     match &config.log {
         log if !log.has_to_replay() => None,

@@ -1,5 +1,5 @@
-//! One array, or arrays whose members are arrays: told apart by whether the devices carry the
-//! superblocks of several arrays, and those arrays' contents the superblocks of one more.
+//! One array, or arrays whose members are arrays. Devices with superblocks of several arrays form
+//! an array of arrays if the contents of these arrays carry the superblocks of one more.
 
 use braid_array::assemble::{Assembly, Candidate, Config, Options, Start, Verdict, not_in_blocks};
 use braid_array::format::superblock::feature;
@@ -17,26 +17,26 @@ use crate::cmd::halfway;
 use crate::failure::Failure;
 use crate::invocation::next_step;
 
-/// Devices and what they make.
+/// Devices and the array that they form.
 pub(super) struct Layer {
     pub(super) assembly: Assembly,
     found: Vec<Found>,
 }
 
-/// What was found.
+/// Arrays found on the devices, in up to two layers.
 pub(super) struct Layers {
     /// The arrays that are members of `top`; empty when its members are devices.
     pub(super) inner: Vec<Layer>,
     /// The array that is served.
     pub(super) top: Assembly,
     devices: Vec<Found>,
-    /// As it was asked for.
+    /// Identity of the array, as typed.
     called: Called,
 }
 
 impl Layers {
-    /// Decides who is in, in each layer. Reads inner arrays where they can be read. A single array
-    /// is taken for a member of another only if it is known to be `nested` in one.
+    /// Decides which members are attached, in each layer. Reads inner arrays where possible. A
+    /// single array is taken for a member of another only if it is known to be `nested` in one.
     pub(super) fn of(found: Vec<Found>, nested: bool, called: Called, options: Options) -> Self {
         let mut groups = found::groups(found);
         let mut blanks = Vec::new();
@@ -82,8 +82,8 @@ impl Layers {
         layers
     }
 
-    /// Has the data looked at of an array that stopped in the middle of a reshape: superblocks do
-    /// not tell whether md may go on with it. Returns what is to be said of what can be read.
+    /// Examines the data of an array that stopped in the middle of a reshape: its superblocks do
+    /// not tell whether md can continue it. Returns warnings about the readable content.
     pub(super) fn look(&mut self, options: Options, reshape: &ReshapeArgs) -> Vec<String> {
         let newest = self.top.newest.as_deref();
         let is_halfway = newest.is_some_and(|newest| newest.has(feature::RESHAPE_ACTIVE));
@@ -117,7 +117,7 @@ impl Layers {
         }
     }
 
-    /// Advises to read what is left of images that were cut off, where they are needed.
+    /// Advises to read the rest of cut-off images, where the array needs them.
     fn look_at_cut_images(&mut self, options: Options) {
         let is_cut = |(_, verdict): &(_, Verdict)| matches!(verdict, Verdict::TooSmall { .. });
         let Start::Refused { next, .. } = &mut self.top.start else { return };
@@ -169,8 +169,7 @@ impl Layers {
         self.inner.iter().filter_map(problem).collect()
     }
 
-    /// What starts the array of arrays: without what does not belong to it, or with less than it
-    /// had.
+    /// Returns the command that starts the array of arrays: without unrelated arrays, or degraded.
     fn way_out(&self, options: Options) -> Next {
         let unrelated = |layer: &&Layer| {
             let name = title(&layer.assembly);
@@ -232,13 +231,13 @@ impl Layers {
         unused.chain(out)
     }
 
-    /// Is the inner array of this name a member of the one that is served?
+    /// Returns whether the inner array of this name is attached to the served array.
     fn is_in(&self, name: &str) -> bool {
         attached(&self.top).any(|member| member == name)
     }
 
-    /// The arrays that were members of the one that is served, which went on without them. They
-    /// are whole, and can be taken back.
+    /// Returns the inner arrays that start, but are stale as members: the served array continued
+    /// without them. These members can be taken back.
     fn beside(&self) -> impl Iterator<Item = &Layer> {
         let stale = |layer: &&Layer| {
             let name = title(&layer.assembly);
@@ -259,12 +258,12 @@ impl Layers {
         devices_in(self.inner.iter().map(|layer| &layer.assembly), &self.top)
     }
 
-    /// What starts what can be started.
+    /// Returns the command that starts the array, with its attached devices.
     pub(super) fn invocation(&self, options: Options) -> Invocation {
         self.called.invocation(options, self.devices_in())
     }
 
-    /// What is to be served.
+    /// Returns the array to be served.
     pub(super) fn assembled(
         self,
         object: &str,
@@ -313,7 +312,7 @@ fn ready(object: &str, assembly: Assembly) -> Result<Config, Failure> {
     }
 }
 
-/// Puts the devices in the order of the configuration, which learns what blocks they take.
+/// Puts the devices in the order of the configuration, and sets its block size.
 fn with_members(
     mut config: Config,
     found: Vec<Found>,
@@ -339,12 +338,12 @@ fn with_members(
     Ok((config, members))
 }
 
-/// How an inner array is called as a member.
+/// Returns the name of an inner array as a member.
 fn title(assembly: &Assembly) -> String {
     assembly.newest.as_ref().map_or_else(String::new, |sb| sb.title())
 }
 
-/// The same in commands.
+/// Returns the name of an array in commands.
 pub(super) fn short_name(superblock: &Superblock) -> String {
     let name = superblock.name();
     name.split_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
@@ -381,19 +380,18 @@ fn judge_nested<'a>(
     (inner, top)
 }
 
-/// Is one of these arrays a member of another, if it is started at all costs?
+/// Returns whether one of these arrays, started by force, holds a superblock of an outer array.
 fn hold_a_superblock(groups: &[Vec<Found>]) -> bool {
     let mut contents = groups.iter().filter_map(|found| content(found));
     contents.any(|candidate| candidate.superblock.is_ok())
 }
 
-/// What an array holds at the places of superblocks, if it is started at all costs; `None` when it
-/// cannot be started.
+/// Reads the superblocks on an array, started by force; `None` when the array cannot be started.
 pub(in crate::cmd) fn content(found: &[Found]) -> Option<Candidate> {
     content_of(&judge(found, Options { force: true, run: true, read_only: true }), found)
 }
 
-/// What an inner array holds at the places of superblocks; `None` when it cannot be started.
+/// Reads the superblocks on an inner array; `None` when the array cannot be started.
 fn content_of(assembly: &Assembly, found: &[Found]) -> Option<Candidate> {
     let mut reader = reader(assembly, found)?;
     let sectors = reader.size_bytes() / SECTOR_BYTES;
@@ -405,8 +403,8 @@ fn content_of(assembly: &Assembly, found: &[Found]) -> Option<Candidate> {
     Some(Candidate::read(title(assembly), sectors, &mut read).with_log(&mut read))
 }
 
-/// Reads an inner array. Its members are opened once more: the reader goes through the page cache,
-/// whoever serves them does not.
+/// Reads an inner array. Its members are opened once more, since the reader goes through the page
+/// cache and a server does not.
 fn reader(assembly: &Assembly, found: &[Found]) -> Option<Reader> {
     let open = |device: &str| {
         let one = found.iter().find(|one| one.candidate.device == device)?;

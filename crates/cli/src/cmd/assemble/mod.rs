@@ -1,4 +1,5 @@
-//! `braid assemble`: finds the members of an array, decides who is in, starts it and serves it.
+//! `braid assemble`: finds the members of an array, decides which are attached, starts the array
+//! and serves it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,11 +36,11 @@ pub use nodes::open_nodes;
 pub(super) use nodes::{ask_all, volumes};
 pub(super) use successor::HowAssembled;
 
-/// How the array was called by who asks for it.
+/// Identity of the array, as typed.
 #[derive(Clone, Debug, Default)]
 struct Called {
     name: Option<String>,
-    /// It is to run under this name, whatever it is called in its superblocks.
+    /// Set if the array shall run under this name instead of the name in its superblocks.
     rename: bool,
     /// The array is known by this, and not by its name.
     uuid: Option<String>,
@@ -52,7 +53,7 @@ impl Called {
         self.uuid.as_deref().or(name)
     }
 
-    /// What assembles these devices.
+    /// Returns the command that assembles these devices.
     fn invocation(&self, options: Options, devices: Vec<&str>) -> Invocation {
         let name = self.name.clone();
         let rename = self.rename;
@@ -60,7 +61,7 @@ impl Called {
         Invocation::Assemble { name, rename, options, devices }
     }
 
-    /// The same next step for the array as it was called.
+    /// Adds the typed name of the array to the next step.
     fn named(&self, mut next: Next) -> Next {
         if let Some(Invocation::Assemble { name: name @ None, rename, .. }) =
             next.invocation.as_deref_mut()
@@ -92,24 +93,24 @@ impl Called {
     }
 }
 
-/// What was typed, checked.
+/// Checked arguments.
 #[derive(Debug)]
 struct Chosen {
     called: Called,
-    /// What the array is called in messages until its name is known.
+    /// Object of messages until the name of the array is known.
     object: String,
     members: Vec<PathBuf>,
     how: How,
     options: Options,
     /// Where all goes that is written to members.
     overlay: Option<PathBuf>,
-    /// What of members counts as unreadable.
+    /// Ranges of members that count as unreadable.
     maps: MapArgs,
     reshape: ReshapeArgs,
 }
 
 impl Chosen {
-    /// What commands that follow are to be given again.
+    /// Returns the options that later commands need again.
     fn given(&self) -> Given<'_> {
         let overlay = self.overlay.as_deref();
         Given { maps: &self.maps, overlay, reshape: Some(&self.reshape) }
@@ -239,7 +240,7 @@ fn each(args: &AssembleArgs) -> Result<(), Failure> {
     if worst == 0 { Ok(()) } else { Err(Failure::Silent(worst)) }
 }
 
-/// Of which array these are.
+/// Returns the UUID of the array of these members.
 fn uuid_of(members: &[PathBuf]) -> Option<String> {
     let (found, _) = found::look(members);
     let mut superblocks = found.iter().filter_map(|one| one.candidate.superblock.as_ref().ok());
@@ -256,13 +257,13 @@ fn scanned() -> Result<Vec<Vec<PathBuf>>, Failure> {
     Ok(arrays)
 }
 
-/// Who is in, and can it start?
+/// Judges the members and whether the array can start.
 fn judge(found: &[Found], options: Options) -> Assembly {
     found::decide(found.iter().map(|one| one.candidate.clone()).collect(), options)
 }
 
-/// Could the array start from these members, with all that should be there? Members are looked at,
-/// whoever uses them.
+/// Returns whether the array could start from these members with no member unread. Also examines
+/// members in use.
 pub(super) fn is_whole(name: &str, uuid: Option<&str>, members: &[PathBuf]) -> bool {
     let (found, unread) = found::look(members);
     let families = Families::of(found, Some(uuid.unwrap_or(name)));

@@ -30,7 +30,7 @@ use crate::output;
 const MOST_PIECES: usize = 64;
 const TAKE_OUT: &str = "take it out by braid cat --part";
 
-/// An array that is open, and what it is called.
+/// An open array with its name.
 struct Array {
     name: String,
     config: Config,

@@ -12,7 +12,7 @@ fn overlay(args: &AssembleArgs) -> Vec<String> {
     dir.map_or_else(Vec::new, |dir| vec!["--overlay".to_owned(), dir])
 }
 
-/// How an array was assembled, as options.
+/// Arguments of the assembly of an array, as options.
 #[derive(Debug)]
 pub(in crate::cmd) struct HowAssembled {
     run_dir: PathBuf,
@@ -68,7 +68,7 @@ impl HowAssembled {
         Self { run_dir: run_dir.to_owned(), options, roles: None }
     }
 
-    /// As the array that runs under this name.
+    /// Returns the command line of a successor that serves the array under this name.
     pub(in crate::cmd) fn named(self, name: String) -> Successor {
         let Self { run_dir, options, roles } = self;
         let run_dir = run_dir.display().to_string();

@@ -1,4 +1,4 @@
-//! Copying around what cannot be read: zeroes are in its place, and it is told of.
+//! Copying around unreadable ranges: they are replaced by zeroes and listed.
 
 use std::io;
 use std::ops::Range;
@@ -8,17 +8,17 @@ use braid_host::reader::{CopyError, ReadError, Reader};
 
 use crate::output;
 
-/// What is read piece by piece from where something cannot be read.
+/// Bytes after a failed read that are read in small pieces.
 const PIECE_BYTES: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
-/// So many ranges are told of one by one.
+/// Number of ranges that are listed.
 const LISTED: usize = 1000;
 
-/// Hands `length` bytes from `offset` on to `sink`. Returns what could not be read: ranges of the
-/// array, in order.
+/// Hands `length` bytes from `offset` on to `sink`. Returns the unreadable ranges of the array, in
+/// order.
 ///
 /// # Errors
-/// The first error of `sink`.
+/// Returns the first error of `sink`.
 pub(super) fn copy(
     reader: &mut Reader,
     offset: u64,
@@ -47,7 +47,8 @@ pub(super) fn copy(
     Ok(lost)
 }
 
-/// The same in pieces that end at multiples of `unit`; pages that cannot be read in sectors.
+/// Copies a range in pieces that end at multiples of `unit`. Unreadable pages are copied in
+/// sectors.
 fn in_pieces(
     reader: &mut Reader,
     range: Range<u64>,
@@ -78,7 +79,7 @@ fn in_pieces(
     Ok(())
 }
 
-/// Lists what could not be read, with where it lies.
+/// Lists the unreadable ranges, with their places on members.
 pub(super) fn tell(object: &str, reader: &Reader, lost: &[Range<u64>]) {
     for range in lost.iter().take(LISTED) {
         let bytes = range.end - range.start;

@@ -1,4 +1,4 @@
-//! What lies on an array, listed, or one part of it read.
+//! Partitions and volumes on an array: listing them, and reading one.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -14,15 +14,15 @@ use crate::failure::Failure;
 use crate::output;
 use crate::output::contents::{ContentsJson, tree};
 
-/// What is read at once.
+/// Bytes read at once.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Does this ask for more than the bytes of an array?
+/// Returns whether the arguments ask for partitions or volumes rather than plain bytes.
 pub(super) const fn are_asked_for(args: &CatArgs) -> bool {
     args.list || args.part.is_some()
 }
 
-/// Lists what lies on these arrays, or writes the part that was asked for.
+/// Lists the contents of these arrays, or writes the requested one.
 pub(super) fn run(mut arrays: Vec<(String, Source<'_>)>, args: &CatArgs) -> Result<(), Failure> {
     let named = arrays.iter_mut().map(|(name, source)| (name.clone(), source as &mut dyn Image));
     let found = contents::look(&mut named.collect::<Vec<_>>());

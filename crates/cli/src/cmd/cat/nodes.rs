@@ -1,5 +1,5 @@
-//! `braid cat` with members on nodes: nothing is taken over, and nothing written to volumes. What
-//! a client that has the array may be writing is not read.
+//! `braid cat` with members on nodes: without a takeover, and without writes to volumes. Arrays
+//! that a client is writing are refused.
 
 use braid_array::Role;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use crate::cmd::nodes::{Missing, failed, network};
 use crate::failure::Failure;
 use crate::output;
 
-/// What is read at once; whole blocks of any array.
+/// Bytes read at once; whole blocks of any array.
 const PART_BYTES: u64 = 4 << 20;
 /// The array is read in multiples of this.
 pub(super) const BLOCK_BYTES: u64 = 4096;
@@ -70,8 +70,8 @@ fn probe(node: &NodeArg, network: Network) -> Result<Seen, RemoteError> {
     Ok(Seen { found, used: remote.used() })
 }
 
-/// What lies on the volumes. A node that cannot be reached, or has no such volume, is done without,
-/// if it can be.
+/// Reads the superblocks of the volumes. Nodes that cannot be reached, and missing volumes, are
+/// skipped with a warning.
 fn look(object: &str, volumes: &[NodeArg], network: Network) -> Result<Vec<Candidate>, Failure> {
     let mut candidates = Vec::new();
     let mut missing = Vec::new();
@@ -98,7 +98,7 @@ fn look(object: &str, volumes: &[NodeArg], network: Network) -> Result<Vec<Candi
     Ok(candidates)
 }
 
-/// What reads the array.
+/// Builds the configuration of a reader of the array.
 fn config(plan: Startable, network: Network, object: &str) -> Result<Assembled, Failure> {
     let nodes = u16::try_from(plan.members.len())
         .map_err(|error| Failure::refused("cat", object, error, "use fewer members"))?;
@@ -134,7 +134,8 @@ fn copy(array: &Private, object: &str, offset: u64, length: u64) -> Result<(), F
     stdout.flush().map_err(|error| stdout_failure(object, &error))
 }
 
-/// Had nobody the array meanwhile? Who writes says so in its superblocks before.
+/// Checks that no client used the array during the read: clients update their superblocks before
+/// they write.
 fn unchanged(object: &str, seen: &[Candidate], network: Network) -> Result<(), Failure> {
     let node = |found: &Candidate| NodeArg {
         address: found.address.clone(),

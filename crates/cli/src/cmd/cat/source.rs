@@ -1,4 +1,4 @@
-//! An array whose content is read, wherever it is read from.
+//! Sources of an array's content.
 
 use braid_host::control::Client;
 use braid_host::door::Message;

@@ -1,4 +1,4 @@
-//! `braid config check`: the file, and what it names on this machine.
+//! `braid config check`: checks the file, and the devices and nodes named in it.
 
 use std::path::{Path, PathBuf};
 
@@ -130,7 +130,7 @@ fn members(
     all
 }
 
-/// Why a device is no member of the array of an entry.
+/// Returns the reason why a device is no member of the array of an entry.
 fn foreign(entry: &ArrayEntry, found: &Found) -> Option<Refusal> {
     let device = &found.candidate.device;
     let superblock = match &found.candidate.superblock {

@@ -1,5 +1,4 @@
-//! A device that appears while its array runs: what is taken without asking, as `mdadm
-//! --incremental` does.
+//! Adding of devices that appear while their array runs, as `mdadm --incremental` does.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -17,12 +16,12 @@ use crate::failure::Failure;
 use crate::output;
 
 const OPERATION: &str = "config join";
-/// How long a start may take beyond the time for which members are waited for.
+/// Time that a start may take in addition to the wait for members.
 const START_TAKES: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Has the array of the file that a device belongs to take it, if that runs and does not have it.
-/// Of other devices nothing is said.
+/// Adds a device to the array of the file that it belongs to, if the array is running without it.
+/// Other devices are ignored silently.
 pub(super) fn run(run_dir: &Path, file: &Path, device: &Path) -> Result<(), Failure> {
     let Some(config) = Config::if_there(file) else { return Ok(()) };
     let Some((entry, superblock)) = owner(&config, device) else { return Ok(()) };
@@ -73,7 +72,7 @@ fn running(run_dir: &Path, entry: &ArrayEntry) -> Result<Option<(Client, Status)
     }
 }
 
-/// Has the array do without a device that is gone. What it cannot do without stays.
+/// Fails and removes a member whose device is gone. A member that the array needs stays.
 fn drop_member(
     client: &mut Client,
     entry: &ArrayEntry,
@@ -93,7 +92,7 @@ fn failed(entry: &ArrayEntry, member: &Path, error: ControlError) -> Failure {
     Failure::explained(OPERATION, object, error)
 }
 
-/// Do both names lead to one device?
+/// Returns whether both names lead to one device.
 fn is_same(name: &str, device: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     real(Path::new(name)).is_some_and(|name| Some(name) == real(device))

@@ -1,5 +1,5 @@
-//! `braid config`: what is wrong with the file of arrays and nodes, and what others are to know of
-//! it: systemd at boot, udev when a device appears.
+//! `braid config`: checks the file of arrays and nodes, and passes its entries on to systemd at
+//! boot and to udev when a device appears.
 
 use std::path::Path;
 

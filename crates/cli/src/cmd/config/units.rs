@@ -1,5 +1,5 @@
-//! `braid config units`: which units systemd is to start at boot, and after what. A generator calls
-//! it (systemd.generator(7)) before anything else runs: it looks at the file alone.
+//! `braid config units`: the units that systemd starts at boot, with their order. Called by a
+//! generator (systemd.generator(7)) before anything else runs, so it reads the file alone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,10 +16,10 @@ use crate::output;
 const OPERATION: &str = "config units";
 /// Where links lead; systemd goes by their names.
 const UNITS: &str = "/usr/lib/systemd/system";
-/// A part of systemd from version 255 on, which knows of processes that serve what it could not
-/// unmount. Older ones complain of what they do not know.
+/// A part of systemd from version 255 on, which can spare processes from the final kill signal, for
+/// file systems that cannot be unmounted. Older versions complain about the unknown setting.
 const SINCE_255: &str = "/usr/lib/systemd/systemd-executor";
-/// What is there before any file system is mounted.
+/// Directories that exist before any file system is mounted.
 const EARLY: [&str; 3] = ["/dev", "/run", "/sys"];
 
 pub(super) fn run(file: &Path, dir: &Path) -> Result<(), Failure> {
@@ -53,12 +53,12 @@ fn can_be_a_unit(name: &str) -> bool {
     plain
 }
 
-/// What is written of one array or node.
+/// Unit file of one array or node.
 struct Unit {
     service: String,
     /// Below `[Unit]`.
     text: String,
-    /// Links: who wants what.
+    /// Links: the wanting unit of each.
     wanted: Vec<(&'static str, String)>,
 }
 

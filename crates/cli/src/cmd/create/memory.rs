@@ -1,5 +1,5 @@
-//! `braid create` with members of memory: for measuring the engine alone. What is in memory ends
-//! with the process, so the array is made by the process that serves it.
+//! `braid create` with members of memory, for measuring the engine alone. Memory is lost with the
+//! process, so the serving process itself creates the array.
 
 use std::path::{Path, PathBuf};
 

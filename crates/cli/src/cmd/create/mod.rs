@@ -26,7 +26,7 @@ use crate::output;
 /// Data begins at a multiple of this, so that I/O fits every device.
 const DATA_OFFSET_UNIT: u64 = 4096;
 
-/// What was typed, checked as far as it can be without looking at members.
+/// Arguments, checked as far as possible without examining members.
 #[derive(Debug)]
 struct Creation {
     name: String,
@@ -44,7 +44,7 @@ struct Creation {
     overlay: Option<PathBuf>,
 }
 
-/// What closes the write hole.
+/// Policy against the write hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Plain,
@@ -165,12 +165,12 @@ fn check_name(args: &CreateArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::usage("create", &args.name, error, error.next()))
 }
 
-/// As mdadm stores a name.
+/// Returns a name as mdadm stores it.
 fn stored_name(name: &str) -> String {
     name::stored_name(&output::host_name(), name)
 }
 
-/// Are the members volumes of nodes?
+/// Returns whether the members are volumes of nodes.
 fn over_nodes(args: &CreateArgs) -> bool {
     args.members.iter().any(|member| matches!(member, MemberArg::Node(_)))
 }
@@ -205,7 +205,7 @@ fn bitmap(args: &CreateArgs) -> Result<NewBitmap, Failure> {
     Err(usage("--bitmap and --consistency-policy contradict each other", "leave one out"))
 }
 
-/// What was asked for against the write hole of an array on disks.
+/// Returns the requested policy against the write hole, for an array on disks.
 fn policy(args: &CreateArgs) -> Result<Policy, Failure> {
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
@@ -227,7 +227,7 @@ fn policy(args: &CreateArgs) -> Result<Policy, Failure> {
     }
 }
 
-/// Are as many members there as are needed?
+/// Checks the number of members.
 fn check_counts(args: &CreateArgs) -> Result<(), Failure> {
     let usage =
         |reason: &str, next: &'static str| Failure::usage("create", &args.name, reason, next);
@@ -307,8 +307,8 @@ fn open(plan: &Creation) -> Result<Vec<Option<MemberFile>>, Failure> {
     Ok(plan.members.iter().map(|path| path.as_ref().and_then(|_| opened.next())).collect())
 }
 
-/// Says what is most likely a mistake, but may be meant: a member that is much larger than another,
-/// and one that holds data which no signature tells of.
+/// Warns of probable mistakes: a member much larger than another, and data on a member without a
+/// known signature.
 fn warn(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<(), Failure> {
     let all = !matches!(plan.shape.level, Level::Linear | Level::Raid0);
     let common = all && plan.size_sectors.is_none();
@@ -340,8 +340,8 @@ fn warn(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says what stays open in an array with parity where nothing was asked for against it. By default
-/// arrays are as mdadm makes them: what closes the hole costs more than a little.
+/// Warns that an array with parity has a write hole, if no policy was asked for. By default arrays
+/// are as mdadm makes them: closing the hole costs performance.
 fn tell_of_write_hole(plan: &Creation) {
     let closed_by = match plan.shape.level {
         _ if plan.policy != Policy::Plain => return,
@@ -398,12 +398,12 @@ fn blueprint(plan: &Creation, devices: &[Option<MemberFile>]) -> Result<Blueprin
     array.plan(&roles, &spares).map_err(|error| impossible(plan, &error))
 }
 
-/// What a plain number would have been for mdadm.
+/// Advises the size in KiB that mdadm would take from a plain number.
 fn counted_in_kib(bytes: u64) -> String {
     format!("mdadm counts in KiB, which is --size {bytes}K here")
 }
 
-/// Why there can be no such array, and what to change.
+/// Explains why the array is impossible, with the argument to change.
 fn impossible(plan: &Creation, error: &CreateError) -> Failure {
     match error {
         CreateError::DeviceTooSmall { index, device_sectors } => {

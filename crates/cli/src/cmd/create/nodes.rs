@@ -1,5 +1,5 @@
-//! `braid create` with members on nodes: a volume on each. Everything is checked, and every node
-//! asked, before the first volume is made; what was made goes again when another cannot be made.
+//! `braid create` with members on nodes: a volume on each. All checks, also on every node, come
+//! before the first volume is created. After a failure the created volumes are removed.
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::invocation::shell_word;
 use crate::output;
 
-/// What a journal takes of a node unless somebody says otherwise, and what it may.
+/// Default and largest size of a journal on a node.
 const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
 const MAX_JOURNAL_BYTES: u64 = 4 << 30;
 
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     output::answer(&format!("{assembly}\n"))
 }
 
-/// What would be made.
+/// Shows the planned array.
 fn show(places: &[Place], blueprint: &Blueprint) -> Result<(), Failure> {
     let last = blueprint.writes.first().and_then(|writes| writes.last());
     let first = last.and_then(|(at, bytes)| Superblock::decode(Version::V1_2, *at, bytes).ok());
@@ -79,7 +79,7 @@ fn show(places: &[Place], blueprint: &Blueprint) -> Result<(), Failure> {
     output::answer(&output::planned::on_nodes(&first, &nodes, blueprint.volume_bytes))
 }
 
-/// What starts the array.
+/// Returns the command that starts the array.
 fn assembly(args: &CreateArgs, places: &[Place]) -> String {
     let words: Vec<String> =
         places.iter().map(|place| shell_word(&place.node.to_string())).collect();
@@ -167,14 +167,13 @@ fn blueprint(
     })
 }
 
-/// The consistency policy that was asked for; `ppl` where nobody asks for any and there are
-/// parities.
+/// Returns the requested consistency policy; by default `ppl` for levels with parity.
 fn policy(args: &CreateArgs, family: Family) -> Option<&str> {
     let usual = args.bitmap.is_none() && family.has_parities();
     args.consistency_policy.as_deref().or(usual.then_some("ppl"))
 }
 
-/// What a journal takes of each volume.
+/// Returns the size of the journal on each volume.
 fn journal_bytes(args: &CreateArgs, family: Family) -> Result<u64, Failure> {
     let usage =
         |reason: &str, next: &'static str| Err(Failure::usage("create", &args.name, reason, next));
@@ -224,7 +223,7 @@ fn reach(
     Ok(remotes)
 }
 
-/// The node has a volume of this name: what it is tells what to do.
+/// Returns the failure for a volume whose name is in use. The next step depends on its content.
 fn taken(args: &CreateArgs, place: &Place, remote: &mut Remote, assembly: &str) -> Failure {
     const OTHER: &str = "name another volume: node://HOST:PORT/VOLUME";
     let (held, next) = match remote::superblock(remote) {
@@ -251,8 +250,8 @@ fn taken(args: &CreateArgs, place: &Place, remote: &mut Remote, assembly: &str) 
     Failure::refused("create", &place.node, format!("the node has a {held}"), next)
 }
 
-/// Makes the volumes and writes what they carry; all or none stay. The superblocks, which make them
-/// members, come last, after the `vote`.
+/// Creates the volumes and writes their metadata; after a failure none stays. The superblocks,
+/// which make the volumes members, come last, after the `vote`.
 fn make(
     places: &[Place],
     remotes: &mut [Remote],
@@ -302,7 +301,7 @@ fn make(
     Err(Failure::refused("create", culprit, error.why.reason, next))
 }
 
-/// Writes the superblock, or what comes before it.
+/// Writes the superblock, or the metadata before it.
 fn write(
     remote: &mut Remote,
     writes: &[(u64, Vec<u8>)],

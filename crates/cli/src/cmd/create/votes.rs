@@ -1,5 +1,5 @@
-//! Witnesses of a new array over nodes. Where there are any, its first view is recorded before its
-//! superblocks are written: who assembles it finds there who votes, and where.
+//! Witnesses of a new array over nodes. An array with witnesses gets its first view recorded before
+//! its superblocks are written: a later assembly finds the voters and their addresses in the view.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -26,7 +26,8 @@ pub(super) fn witnesses(args: &CreateArgs, members: &[NodeArg]) -> Result<(), Fa
     Ok(())
 }
 
-/// Has all nodes record who they are. What went wrong, and with whom.
+/// Records the first view, which lists the voters, on all members and witnesses. Returns the
+/// address of a failed node with its error.
 pub(super) fn record(
     array: [u8; 16],
     members: &[NodeArg],

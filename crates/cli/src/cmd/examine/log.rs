@@ -1,5 +1,5 @@
-//! `braid examine --log`: what the partial parity log or the journal on a member records. A record
-//! is printed as it is read, so that memory does not grow with the log.
+//! `braid examine --log`: records of the partial parity log or the journal on a member. A record is
+//! printed as it is read, so that memory does not grow with the log.
 
 use std::path::Path;
 

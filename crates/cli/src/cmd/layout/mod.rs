@@ -1,6 +1,6 @@
-//! `braid layout`: where each data and parity chunk of an array lies, for one period of the
-//! pattern, and the equations between them; with a schedule, for one stripe, and who sends what to
-//! whom while it is written.
+//! `braid layout`: the place of each data and parity chunk of an array, for one period of the
+//! pattern, and the equations between them. With a schedule, one stripe and the transfers of its
+//! write.
 
 mod pattern;
 mod stripe;
@@ -20,7 +20,7 @@ use crate::args::LayoutArgs;
 use crate::failure::Failure;
 use crate::output::{self, json::SCHEMA};
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Debug, Serialize)]
 struct Map {
     schema: u32,
@@ -73,7 +73,7 @@ struct Term {
     coef: u8,
 }
 
-/// How the stripe is written.
+/// Write schedule of the stripe.
 #[derive(Debug, Serialize)]
 struct Scheduled {
     name: &'static str,

@@ -45,7 +45,7 @@ const fn kind(kind: code::Kind) -> Kind {
     }
 }
 
-/// What builds the parities of the first stripe.
+/// Returns the planner of the parities of the first stripe.
 pub(super) const fn planner(name: ScheduleName) -> Planner {
     match name {
         ScheduleName::Client => Planner::Client,

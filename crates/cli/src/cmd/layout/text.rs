@@ -83,7 +83,7 @@ fn spell(map: &Map, equation: &Equation) -> String {
     format!("{} = {}", name(row, member), terms.join(" + "))
 }
 
-/// One line for each sender and receiver of a stage.
+/// Prints a line for each sender and receiver of a stage.
 fn transfers(text: &mut String, plan: &Scheduled) {
     let _ = writeln!(text, "\nschedule {}", plan.name);
     let mut stages: BTreeMap<u16, BTreeMap<(Sender, Role), Vec<String>>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Asks all arrays how they are, over connections that stay open: an array that ends is noticed by
-//! that, and one whose process hangs is asked once, not again and again.
+//! Queries the status of all arrays over connections that stay open. The end of an array closes its
+//! connection. A process that hangs is asked once, and not again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,9 +29,9 @@ pub(super) struct Answers {
 pub(super) struct Asker {
     run_dir: PathBuf,
     open: BTreeMap<String, Conversation>,
-    /// Why arrays did not answer, as it was said.
+    /// Last warning about each array that does not answer.
     said: BTreeMap<String, String>,
-    /// That is said to nobody.
+    /// Set to suppress these warnings.
     quiet: bool,
 }
 
@@ -50,7 +50,7 @@ impl Asker {
         Self { run_dir, open: BTreeMap::new(), said: BTreeMap::new(), quiet: false }
     }
 
-    /// One that does not say on stderr who does not answer.
+    /// Creates an asker that prints no warnings about silent arrays.
     pub(super) fn quiet(run_dir: &Path) -> Self {
         Self { quiet: true, ..Self::new(run_dir) }
     }
@@ -152,7 +152,8 @@ mod tests {
     struct End(BufReader<UnixStream>);
 
     impl End {
-        /// The next client with a question. Who was hung up on looks whether anybody listens first.
+        /// Accepts the next client with a question. A client that was disconnected reconnects
+        /// first, without a question, to see whether the socket is served.
         fn accept(listener: &UnixListener) -> Self {
             loop {
                 let mut end = Self(BufReader::new(listener.accept().expect("a client").0));

@@ -1,4 +1,5 @@
-//! What the page shows beside the arrays of the moment: events, and how the last day was. No I/O.
+//! Data of the page beyond the current status of arrays: events and the history of the last day. No
+//! I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,14 +10,14 @@ use serde_json::Value;
 
 use super::recent::{Rates, Recent};
 
-/// What happens within so long is one point of a plot.
+/// Seconds covered by one point of a plot.
 const STEP_S: u64 = 30;
 /// A day.
 const POINTS: usize = 24 * 60 * 60 / STEP_S as usize;
-/// More events nobody reads.
+/// Number of events kept.
 const EVENTS: usize = 200;
 
-/// One point.
+/// One point of a plot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Point {
     step: u64,
@@ -24,9 +25,9 @@ struct Point {
     bytes_per_s: u64,
     /// I/O errors of members that came.
     errors: u64,
-    /// How long the slowest member took, of those that are slow.
+    /// Latency of the slowest of the slow members.
     slow_ms: u64,
-    /// What users asked for, on average.
+    /// Average rates of users' requests.
     rates: Rates,
     /// Requests that failed.
     failed: u64,
@@ -38,7 +39,7 @@ struct Ring {
     points: VecDeque<Point>,
     /// All errors of its members, at the last look.
     errors: Option<u64>,
-    /// What users had asked for at the last look, and when that was.
+    /// Request figures at the last look, with its time.
     asked: Option<(u64, IoFigures)>,
     /// Between the last two looks.
     latest: Recent,
@@ -46,7 +47,7 @@ struct Ring {
     of_point: Recent,
 }
 
-/// The same as columns.
+/// The points as columns.
 #[derive(Debug, Serialize)]
 pub(super) struct Plots {
     /// When each point begins, in seconds since 1970.
@@ -62,7 +63,8 @@ pub(super) struct Plots {
     failed: Vec<u64>,
 }
 
-/// What is kept. Arrays that are gone go with their plots, at the end of the day.
+/// Events, and the plots of each array. Plots of arrays that are gone are dropped at the end of the
+/// day.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     rings: BTreeMap<String, Ring>,
@@ -102,12 +104,12 @@ impl Board {
         points.map(|point| point.bytes_per_s).collect()
     }
 
-    /// What users asked of an array of late.
+    /// Returns the recent request rates of an array.
     pub(super) fn rates(&self, name: &str) -> Rates {
         self.rings.get(name).map(|ring| ring.latest.rates()).unwrap_or_default()
     }
 
-    /// What users of an array read and wrote per second in the last day.
+    /// Returns the bytes read and written per second by users of an array during the last day.
     pub(super) fn users_speeds(&self, name: &str) -> Vec<u64> {
         let points = self.rings.get(name).into_iter().flat_map(|ring| &ring.points);
         points.map(|point| point.rates.read_bytes_s + point.rates.write_bytes_s).collect()
@@ -145,7 +147,7 @@ impl Ring {
         }
     }
 
-    /// What users have asked for since the look before.
+    /// Returns the requests of users since the previous look.
     fn users_io(&mut self, now_ms: u64, served: &ControlStatus) -> Recent {
         let Some(figures) = &served.figures else { return Recent::default() };
         let before = self.asked.replace((now_ms, figures.requests.clone()));
@@ -153,7 +155,7 @@ impl Ring {
         Recent::between(now_ms.saturating_sub(then_ms), &before, &figures.requests)
     }
 
-    /// Forgets what is older than a day. False when nothing is left.
+    /// Drops points older than a day. Returns false when none is left.
     fn expire(&mut self, step: u64) -> bool {
         while self.points.front().is_some_and(|point| point.step + (POINTS as u64) <= step) {
             self.points.pop_front();
@@ -178,7 +180,7 @@ impl Ring {
     }
 }
 
-/// Which point a moment is in.
+/// Returns the number of the point that contains a moment.
 const fn step(now_ms: u64) -> u64 {
     now_ms / 1000 / STEP_S
 }

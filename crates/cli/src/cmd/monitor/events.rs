@@ -1,11 +1,11 @@
-//! What happened between two looks at all arrays, by mdadm's names. No I/O.
+//! Changes of all arrays between two looks, as events with mdadm's names. No I/O.
 //!
 //! [`Watch`] goes from look to look. An array is
 //!
 //! - *unknown*: `DegradedArray` is told when it is seen so, `NewArray` unless it was there before
 //!   the monitor was;
-//! - *known*: told from what it was at the last look. It stays so while it does not answer, and
-//!   over a restart of the monitor, after which it may be told degraded once more;
+//! - *known*: told from what it was at the last look. An array stays known while it does not
+//!   answer, and over a restart of the monitor, after which it may be told degraded once more;
 //! - *gone*: `DeviceDisappeared`, and unknown again.
 
 use std::borrow::Cow;
@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use super::seen::{Seen, Sync};
 
-/// What is told, by mdadm's names; `MismatchFound`, `NodeLost` and `DiskWarning` are Braid's own.
+/// Events with mdadm's names; `MismatchFound`, `NodeLost` and `DiskWarning` are Braid's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Event {
     DeviceDisappeared,
     RebuildStarted,
-    /// So many percent of the work are done.
+    /// Progress of the work, in percent.
     Rebuild(u64),
     RebuildFinished,
     Fail,
@@ -31,7 +31,7 @@ pub(super) enum Event {
     DegradedArray,
     MismatchFound,
     NodeLost,
-    /// A disk says that it will fail, or has what disks have that do.
+    /// A disk reports that it will fail, or shows signs common to disks that fail soon.
     DiskWarning,
     TestMessage,
 }
@@ -55,7 +55,7 @@ impl Event {
         })
     }
 
-    /// Does somebody have to do something about it? Then it is mailed.
+    /// Returns whether the event needs action by an administrator, and is therefore mailed.
     pub(super) const fn is_mailed(self) -> bool {
         match self {
             Self::Fail
@@ -83,13 +83,13 @@ pub(super) struct Alert {
     pub(super) uuid: String,
     /// The member, or the address of the node.
     pub(super) member: Option<String>,
-    /// What stands on its label, where it is a disk.
+    /// Label of the member, if it is a disk.
     #[serde(default)]
     pub(super) disk: Option<String>,
-    /// What a disk says.
+    /// Warning of the disk.
     #[serde(default)]
     pub(super) warning: Option<String>,
-    /// Of the array, in the words of `braid status --json`.
+    /// State of the array, in the words of `braid status --json`.
     pub(super) state: Vec<String>,
 }
 
@@ -112,12 +112,12 @@ impl Alert {
         Self::new(Event::TestMessage, array, None)
     }
 
-    /// What the disk says that a member is, or is on.
+    /// Returns the alert of a warning by the disk under a member.
     pub(super) fn disk(array: &Seen, member: &str, warning: String) -> Self {
         Self { warning: Some(warning), ..Self::new(Event::DiskWarning, array, Some(member)) }
     }
 
-    /// That the array is degraded, if it is.
+    /// Returns the alert of a degraded array.
     pub(super) fn degraded(array: &Seen) -> Option<Self> {
         (array.degraded > 0).then(|| Self::new(Event::DegradedArray, array, None))
     }
@@ -131,7 +131,7 @@ pub(super) struct Told {
     pub(super) degraded: bool,
 }
 
-/// What was told of all arrays.
+/// Last reported state of all arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Watch {
     told: BTreeMap<Key, Told>,
@@ -141,17 +141,17 @@ pub(super) struct Watch {
     unseen: BTreeSet<Key>,
 }
 
-/// Name and UUID: an array that is started under another name is another one to who is told.
+/// Name and UUID: an array started under another name counts as another array.
 type Key = (String, String);
 
 impl Watch {
-    /// Goes on from what the monitor before this one has told.
+    /// Continues from the state reported by the previous monitor.
     pub(super) fn resume(told: Vec<Told>) -> Self {
         let told: BTreeMap<_, _> = told.into_iter().map(|told| (key(&told.seen), told)).collect();
         Self { unseen: told.keys().cloned().collect(), told, begun: true }
     }
 
-    /// What was told of all arrays.
+    /// Returns the last reported state of all arrays.
     pub(super) fn told(&self) -> Vec<Told> {
         self.told.values().cloned().collect()
     }
@@ -225,7 +225,7 @@ fn key(array: &Seen) -> Key {
     (array.name.clone(), array.uuid.clone())
 }
 
-/// What became of members.
+/// Returns alerts about changed members.
 fn members(old: &Seen, new: &Seen) -> Vec<Alert> {
     let mut alerts = Vec::new();
     for (member, state) in &old.members {
@@ -271,7 +271,7 @@ fn node(member: &str) -> Option<&str> {
     Some(address.split_once('/').map_or(address, |(address, _)| address))
 }
 
-/// What became of background work.
+/// Returns alerts about changed background work.
 fn work(old: &Seen, new: &Seen) -> Vec<Alert> {
     let mut events = Vec::new();
     let goes_on =

@@ -1,5 +1,5 @@
-//! What outlives the monitor: what was told of each array, and what has yet to be told to whom. A
-//! file in the run directory, replaced as a whole.
+//! State that outlives the monitor: the last reported state of each array, and the undelivered
+//! messages of each sink. The file in the run directory is replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,13 +17,13 @@ use super::smart::Warnings;
 const FILE: &str = "monitor.json";
 const LOCK: &str = "monitor.lock";
 
-/// What is in the file.
+/// Content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
     pub(super) told: Vec<Told>,
     /// By sink.
     pub(super) pending: BTreeMap<String, Vec<Message>>,
-    /// What disks have said.
+    /// Warnings of disks.
     #[serde(default)]
     pub(super) warned: Warnings,
 }
@@ -54,10 +54,10 @@ impl Kept {
         Ok(Self { path: run_dir.join(FILE), written: None, _lock: lock })
     }
 
-    /// What the monitor before this one has left; `None` where there was none.
+    /// Reads the state that the previous monitor left; `None` if there is no file.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// Returns an error if the file cannot be read or decoded.
     pub(super) fn read(&self) -> io::Result<Option<State>> {
         match std::fs::read(&self.path) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
@@ -66,10 +66,10 @@ impl Kept {
         }
     }
 
-    /// Puts this in the place of what is there, if it is something else.
+    /// Writes the state, if it has changed.
     ///
     /// # Errors
-    /// As the system says; what was there is there still.
+    /// Returns the error of the system; the old file is kept.
     pub(super) fn write(&mut self, state: State) -> io::Result<()> {
         if self.written.as_ref() == Some(&state) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What sinks are told of an alert, in the form that each of them takes. No I/O.
+//! An alert in the format of each sink. No I/O.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::events::Alert;
 use crate::failure::one_line;
 
-/// Whose mails they are.
+/// Name of the sender in mails.
 pub(super) const MAILER: &str = "Braid monitoring";
 /// Lines of mails are no longer than 998 bytes.
 const MOST_OF_AN_ID: usize = 800;
@@ -27,12 +27,12 @@ impl Message {
         words.into_iter().chain(member.clone()).collect()
     }
 
-    /// The same as a line.
+    /// Returns the message as a line.
     pub(super) fn line(&self) -> String {
         one_line(&self.words().join(" "))
     }
 
-    /// What is posted to a webhook.
+    /// Returns the body of a webhook request.
     pub(super) fn json(&self, host: &str) -> Value {
         let Alert { event, array, uuid, member, disk, warning, state } = &self.alert;
         json!({
@@ -93,7 +93,8 @@ impl Message {
         )
     }
 
-    /// What names its mail among all mails, however often that is sent: who gets two shows one.
+    /// Returns the Message-ID: repeated sends of the same alert have the same one, so mail readers
+    /// show duplicates once.
     pub(super) fn mail_id(&self, host: &str) -> String {
         let Alert { event, uuid, member, warning, .. } = &self.alert;
         let event = event.name();
@@ -107,7 +108,7 @@ impl Message {
     }
 }
 
-/// A text in what may stand in the name of a mail.
+/// Encodes a text for use in a Message-ID.
 fn atom(text: &str) -> String {
     let mut atom = String::new();
     for byte in text.bytes() {

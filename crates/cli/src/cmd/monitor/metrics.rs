@@ -37,7 +37,7 @@ type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<u64, AtomicU64>>;
 type Counters = Family<Labels, Counter>;
 
-/// Answers who asks for them.
+/// Returns the router that serves the metrics.
 pub(super) fn router(latest: Latest, nodes: Nodes) -> Router {
     let answer = move || async move {
         let answer = spawn_blocking(move || answer(&latest, &nodes.ask()));
@@ -95,7 +95,7 @@ where
     family
 }
 
-/// The same, of so many of a unit.
+/// Registers a family of metrics with a unit.
 fn family_of<M>(registry: &mut Registry, name: &str, unit: Unit, help: &str) -> Family<Labels, M>
 where
     M: Metric + TypedMetric + Default,
@@ -162,7 +162,7 @@ impl Metrics {
         }
     }
 
-    /// What the process of an array takes.
+    /// Adds figures of the process that serves an array.
     fn process(&self, array: &ControlStatus) {
         if let Some(bytes) = resident_bytes(array.pid) {
             self.memory.get_or_create(&vec![("array", array.name.clone())]).set(bytes);
@@ -233,7 +233,7 @@ fn resident_bytes(pid: u32) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// As [`state_words`] has them.
+/// States of arrays, in the words of [`state_words`].
 const STATES: [&str; 9] = [
     "clean",
     "active",

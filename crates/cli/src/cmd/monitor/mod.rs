@@ -1,4 +1,4 @@
-//! `braid monitor`: looks at all arrays again and again, tells of what happened, serves metrics.
+//! `braid monitor`: looks at all arrays periodically, reports events, serves metrics.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -42,7 +42,7 @@ use crate::args::MonitorArgs;
 use crate::failure::{Failure, system_error};
 use crate::output;
 
-/// How long the end waits for what is on its way.
+/// Time to deliver pending messages at the end.
 const LAST_MOMENT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(run_dir: &Path, args: &MonitorArgs) -> Result<(), Failure> {
@@ -58,7 +58,7 @@ pub(super) fn run(run_dir: &Path, args: &MonitorArgs) -> Result<(), Failure> {
     Monitor::start(run_dir, args, sinks, latest)?.run(args.test)
 }
 
-/// Tells which arrays are degraded, and whether somebody could not be told.
+/// Reports degraded arrays. Fails if an array did not answer or a message could not be delivered.
 fn oneshot(
     run_dir: &Path,
     args: &MonitorArgs,
@@ -94,16 +94,16 @@ fn messages(alerts: Vec<Alert>) -> Vec<Message> {
     alerts.into_iter().map(|alert| Message { alert, time: time.clone() }).collect()
 }
 
-/// For the journal, or whoever reads.
+/// Prints a message to stdout, for the journal.
 fn say(message: &Message) {
     // With stdout gone the sinks are still told.
     let _ = output::answer(&format!("{}\n", message.line()));
 }
 
-/// What the monitor is woken by between two looks.
+/// Reasons to wake the monitor between two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
-    /// Somebody was told.
+    /// A message was delivered.
     Told,
     /// A signal.
     End,
@@ -116,7 +116,7 @@ struct Monitor {
     asker: Asker,
     watch: Watch,
     outbox: Arc<Outbox>,
-    /// `None`: nobody is told.
+    /// State file; `None` if there are no sinks.
     kept: Option<Kept>,
     latest: Latest,
     /// For the page.
@@ -125,7 +125,7 @@ struct Monitor {
     smart: Option<Smart>,
     wakes: Receiver<Wake>,
     delay: Duration,
-    /// What did not go well at the last look, as it was said.
+    /// Last warning about a failed look.
     trouble: Option<String>,
 }
 
@@ -201,7 +201,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Looks at all arrays, and puts what happened into the outbox. Test messages come first, once.
+    /// Looks at all arrays, and puts the events into the outbox. Test messages come first, once.
     fn look(&mut self, test: &mut bool) -> Result<(), Failure> {
         let answers = self.asker.ask().map_err(|error| unreadable(&self.run_dir, &error))?;
         let seen: Vec<Seen> = answers.arrays.iter().flat_map(Seen::all).collect();
@@ -225,7 +225,7 @@ impl Monitor {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what was told, and what has yet to be told, for the next monitor.
+    /// Stores the reported state and the undelivered messages, for the next monitor.
     fn keep(&mut self) -> Result<(), Failure> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         let warned = self.smart.as_ref().map_or_else(Warnings::new, |smart| smart.told().clone());
@@ -237,7 +237,7 @@ impl Monitor {
         })
     }
 
-    /// Until the next look is due; what was told meanwhile is noted at once.
+    /// Waits until the next look is due. Deliveries meanwhile are recorded at once.
     fn wait(&mut self, until: Instant) -> Wake {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -253,7 +253,7 @@ impl Monitor {
         }
     }
 
-    /// Says what does not go well, once.
+    /// Prints a failure, unless it is the same as before.
     fn complain(&mut self, failure: Option<Failure>) {
         let trouble = failure.as_ref().map(|failure| format!("{failure:?}"));
         if trouble != self.trouble
@@ -274,7 +274,7 @@ fn ask_disks(smartctl: &Path, latest: &Latest, told: Warnings) -> Result<Smart, 
     })
 }
 
-/// What disks have said, of the arrays that they are members of.
+/// Returns alerts for new warnings of disks that are members of these arrays.
 fn disk_warnings(smart: &mut Smart, seen: &[Seen]) -> Vec<Alert> {
     let news = smart.news().into_iter();
     let alert = |(member, warning): (String, String)| {
@@ -284,7 +284,7 @@ fn disk_warnings(smart: &mut Smart, seen: &[Seen]) -> Vec<Alert> {
     news.filter_map(alert).collect()
 }
 
-/// The right to keep what was told in this run directory.
+/// Locks the state file in this run directory.
 fn take_over(run_dir: &Path) -> Result<Kept, Failure> {
     Kept::open(run_dir).map_err(|error| {
         let refused = |reason: &str, next: &'static str| {
@@ -299,7 +299,7 @@ fn take_over(run_dir: &Path) -> Result<Kept, Failure> {
     })
 }
 
-/// What the monitor before this one has left.
+/// Reads the state that the previous monitor left.
 fn left(kept: &Kept, run_dir: &Path) -> Option<State> {
     kept.read().unwrap_or_else(|error| {
         let reason = format!("cannot read what was told before: {}", system_error(&error));

@@ -1,4 +1,4 @@
-//! The storage nodes of this machine, asked whenever somebody asks for metrics.
+//! The storage nodes of this machine, queried for each request for metrics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::cmd::{nodes, up};
 use crate::config::{Config, NodeEntry};
 use crate::output;
 
-/// Who asks for metrics does not wait for long.
+/// Timeout of a node's answer; short because a client waits for the metrics.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Those in the file of arrays and nodes, and how each is talked to.
+/// Nodes in the file of arrays and nodes, with their connection options.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes(Arc<[Node]>);
 
@@ -24,7 +24,7 @@ pub(super) struct Nodes(Arc<[Node]>);
 struct Node {
     name: String,
     address: String,
-    /// None: its key cannot be had.
+    /// `None` if its key cannot be read.
     network: Option<Network>,
 }
 
@@ -33,11 +33,11 @@ struct Node {
 pub(super) struct NodeSeen {
     pub(super) name: String,
     pub(super) address: String,
-    /// None: it does not answer.
+    /// `None` if it does not answer.
     pub(super) found: Option<NodeFound>,
 }
 
-/// What a node says.
+/// Answers of a node.
 #[derive(Debug)]
 pub(super) struct NodeFound {
     pub(super) survey: NodeSurvey,
@@ -45,8 +45,7 @@ pub(super) struct NodeFound {
 }
 
 impl Nodes {
-    /// Those of a file; none where there is no file. What is wrong with one is no reason not to
-    /// tell of the others.
+    /// Returns the nodes of a file; none without a file. Entries with a problem are skipped.
     pub(super) fn of(file: &Path) -> Self {
         let Some(config) = Config::if_there(file) else { return Self::default() };
         let wrong = |name: &str| config.problems.iter().any(|problem| problem.concerns(name));

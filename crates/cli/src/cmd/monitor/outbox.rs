@@ -1,5 +1,5 @@
-//! What has yet to be told: a queue for each sink, served by a thread of its own, so that one that
-//! fails or hangs holds up neither the others nor the watching.
+//! Undelivered messages: a queue for each sink, served by a thread of its own. A sink that fails or
+//! hangs delays neither the other sinks nor the monitoring.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,11 +33,11 @@ struct Queues {
 }
 
 impl Outbox {
-    /// With what the monitor before this one has left; the thread of each sink calls `told` when
-    /// that knows something more.
+    /// Starts with the messages left by the previous monitor. The thread of each sink calls `told`
+    /// after a delivery.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Returns an error if no thread can be started.
     pub(super) fn start(
         sinks: Vec<Sink>,
         mut left: BTreeMap<String, Vec<Message>>,
@@ -75,14 +75,14 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// What has yet to be told to whom.
+    /// Returns the undelivered messages of each sink.
     pub(super) fn waiting(&self) -> BTreeMap<String, Vec<Message>> {
         let queues = self.lock();
         let waiting = queues.waiting.iter().filter(|(_, waiting)| !waiting.is_empty());
         waiting.map(|(sink, waiting)| (sink.clone(), waiting.iter().cloned().collect())).collect()
     }
 
-    /// Begins nothing any more, and waits for what is on its way, but not for long.
+    /// Begins no more deliveries, and waits for those in progress up to `patience`.
     pub(super) fn end(&self, patience: Duration) {
         let mut queues = self.lock();
         queues.ended = true;
@@ -170,7 +170,7 @@ mod tests {
         Message { alert, time: String::new() }
     }
 
-    /// Nobody listens on that port.
+    /// Returns a sink on a port without a listener.
     fn unreachable() -> Vec<Sink> {
         let args = MonitorArgs {
             program: Vec::new(),

@@ -1,11 +1,11 @@
-//! What users have asked of an array between two looks, from figures that only grow. No I/O.
+//! Requests of an array's users between two looks, computed from counters that only grow. No I/O.
 
 use braid_array::figures::{IoFigures, Latencies, Operations};
 
-/// So many of a hundred requests are not longer than what is called slow.
+/// Percentile of the latency that is reported as slow.
 const SLOW_PERCENT: u64 = 99;
 
-/// Some time, and what was done in it.
+/// A period of time, and the operations in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     ms: u64,
@@ -15,17 +15,17 @@ pub(super) struct Recent {
     pub(super) errors: u64,
 }
 
-/// The same per second, and per request.
+/// Rates per second, and latencies per request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rates {
     pub(super) read_bytes_s: u64,
     pub(super) write_bytes_s: u64,
     pub(super) reads_s: u64,
     pub(super) writes_s: u64,
-    /// What one takes, on average.
+    /// Average latency of a read.
     pub(super) read_us: u64,
     pub(super) write_us: u64,
-    /// What 99 of 100 reads and writes do not exceed.
+    /// 99th percentile of the latency of reads and writes.
     pub(super) slow_us: u64,
 }
 
@@ -39,7 +39,7 @@ impl Recent {
         Self { ms, read, write, errors }
     }
 
-    /// And what came after it.
+    /// Adds a later period.
     pub(super) fn add(&mut self, later: &Self) {
         self.ms += later.ms;
         self.read.add(&later.read);
@@ -64,8 +64,8 @@ impl Recent {
     }
 }
 
-/// The bound of the bucket in which the slowest hundredth begins; what is in the last one is taken
-/// for twice the greatest bound.
+/// Returns the upper bound of the bucket in which the slowest hundredth begins. The last bucket has
+/// no bound: twice the greatest bound is returned.
 fn slow_us(latencies: &Latencies) -> u64 {
     let all: u64 = latencies.counts().iter().sum();
     let wanted = (all * SLOW_PERCENT).div_ceil(100);

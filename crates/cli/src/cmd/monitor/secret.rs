@@ -1,11 +1,11 @@
-//! Secrets in files, of which nobody but their owner may know.
+//! Secrets in files, readable by their owner alone.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::failure::{Failure, system_error};
 
-/// What is in a file, without what is around it; refused where others can read it, too.
+/// Reads a secret from a file and trims it. A file that others can read is refused.
 pub(super) fn read(path: &Path, what: &str, make: &'static str) -> Result<String, Failure> {
     let refused = |reason: String, next: &'static str| {
         Failure::refused("monitor", path.display(), reason, next)

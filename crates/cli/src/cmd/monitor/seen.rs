@@ -1,4 +1,4 @@
-//! What is remembered of an array between two looks: only what alerts are made from.
+//! State of an array as of the last look, reduced to the input of alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) struct Seen {
     /// Roles without a member that is in sync.
     pub(super) degraded: u16,
     pub(super) members: BTreeMap<String, MemberState>,
-    /// What stands on the labels of members that are disks.
+    /// Labels of members that are disks.
     #[serde(default)]
     pub(super) disks: BTreeMap<String, String>,
     pub(super) sync: Option<Sync>,
@@ -42,7 +42,7 @@ pub(super) struct Sync {
 }
 
 impl Sync {
-    /// Does it look for differences?
+    /// Returns whether this is a check or repair.
     pub(super) const fn is_scrub(self) -> bool {
         matches!(self.action, SyncAction::Check | SyncAction::Repair)
     }
@@ -77,7 +77,7 @@ impl Seen {
         }
     }
 
-    /// The name of the array whose process serves it.
+    /// Returns the name of the array with a process of its own that serves it.
     pub(super) fn served(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(served, _)| served)
     }
@@ -110,7 +110,7 @@ pub(super) fn within<'a>(name: &str, status: &'a Status) -> Vec<(String, &'a Sta
 pub(super) mod testing {
     use super::*;
 
-    /// What the process that serves an array answers.
+    /// Returns the answer of a process that serves this array.
     pub(in crate::cmd::monitor) fn served(name: &str, array: Status) -> ControlStatus {
         ControlStatus {
             name: name.to_owned(),

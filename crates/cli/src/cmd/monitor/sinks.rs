@@ -26,7 +26,7 @@ const SENDMAIL: &str = "/usr/sbin/sendmail";
 const PROGRAM_TAKES: Duration = Duration::from_secs(300);
 const WEBHOOK_TAKES: Duration = Duration::from_secs(20);
 
-/// The arrays as they were at the last look, for what is told or asked between two of them.
+/// The arrays as of the last look, for messages and requests between two looks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Latest(Arc<Mutex<Vec<ControlStatus>>>);
 
@@ -41,7 +41,7 @@ impl Latest {
     }
 }
 
-/// Somebody who is told.
+/// A receiver of alerts.
 #[derive(Debug)]
 pub(super) struct Sink {
     name: String,
@@ -57,7 +57,7 @@ enum Way {
     Webhook { url: String, agent: Agent },
 }
 
-/// Those that were asked for.
+/// Returns the sinks named in the arguments.
 pub(super) fn sinks(args: &MonitorArgs, latest: &Latest) -> Result<Vec<Sink>, Failure> {
     let host = output::host_name();
     let sink = |name: String, way| Sink { name, host: host.clone(), way };
@@ -85,7 +85,7 @@ pub(super) fn sinks(args: &MonitorArgs, latest: &Latest) -> Result<Vec<Sink>, Fa
     Ok(sinks)
 }
 
-/// How mail gets to somebody.
+/// Returns the transport of mail to one recipient.
 fn mailer(
     args: &MonitorArgs,
     to: &str,
@@ -103,7 +103,7 @@ fn mailer(
     Ok(Way::Mail { sendmail, from, to: to.to_owned(), latest })
 }
 
-/// What is missing now would be missed when it matters.
+/// Checks that a program exists: a missing one would otherwise show only at the first alert.
 fn check_program(program: &Path) -> Result<(), Failure> {
     let Err(error) = std::fs::metadata(program) else { return Ok(()) };
     let next = if program == Path::new(SENDMAIL) {
@@ -137,12 +137,12 @@ fn agent_for_webhooks() -> Agent {
 }
 
 impl Sink {
-    /// As it was typed.
+    /// Returns the name of the sink, as typed.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Is it told of such events?
+    /// Returns whether the sink takes events of this kind.
     pub(super) const fn wants(&self, event: Event) -> bool {
         match self.way {
             Way::Mail { .. } | Way::Smtp { .. } => event.is_mailed(),
@@ -150,10 +150,10 @@ impl Sink {
         }
     }
 
-    /// Tells it.
+    /// Delivers a message.
     ///
     /// # Errors
-    /// Why it was not told, for people: it should be told again.
+    /// Returns the reason for the failure, for messages. The message should be sent again.
     pub(super) fn tell(&self, message: &Message) -> Result<(), String> {
         match &self.way {
             Way::Program(program) => self.call(program, message),
@@ -173,7 +173,8 @@ impl Sink {
         }
     }
 
-    /// What the program makes of it is its own business.
+    /// Runs the program with the message. A program that fails or takes too long causes a warning,
+    /// and no second call.
     fn call(&self, program: &Path, message: &Message) -> Result<(), String> {
         let mut command = Command::new(program);
         command.args(message.words()).stdin(Stdio::null()).stdout(Stdio::null());

@@ -1,9 +1,8 @@
-//! What disks say of themselves, by smartctl (smartmontools 7 and later): an early warning, before
-//! a member fails.
+//! Early warnings by disks, read with smartctl (smartmontools 7 and later) before a member fails.
 //!
-//! A warning is what the disk's own judgement is, and what nearly every disk that fails soon has in
-//! common: sectors that wait to be moved or could not be (ATA attributes 197 and 198), a critical
-//! warning, errors of the medium or no spare left (NVMe), and the list of grown defects (SCSI).
+//! Reported are the disk's own judgement and the signs common to nearly all disks that fail soon:
+//! sectors that wait to be moved or could not be (ATA attributes 197 and 198), a critical warning,
+//! errors of the medium or no spare left (NVMe), and the list of grown defects (SCSI).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,21 +16,21 @@ use serde_json::Value;
 
 use super::sinks::Latest;
 
-/// How often disks are asked. They note what they find in hours.
+/// Interval between queries. Disks update their findings in hours.
 const INTERVAL: Duration = Duration::from_secs(30 * 60);
-/// As long as no array was seen.
+/// Interval until an array was seen.
 const FIRST: Duration = Duration::from_secs(2);
 /// Attributes that count sectors: waiting to be moved, and those that could not be read.
 const COUNTED: [(u64, &str); 2] = [(197, "sectors wait to be moved"), (198, "sectors are lost")];
 
-/// What a member's disk says, at one time; empty when all is well.
+/// Warnings of each member's disk, as of one query; empty if all is well.
 pub(super) type Warnings = BTreeMap<String, BTreeSet<String>>;
 
 /// The thread that asks disks.
 #[derive(Debug)]
 pub(super) struct Smart {
     found: Receiver<Warnings>,
-    /// By member, what was told.
+    /// Reported warnings, by member.
     told: Warnings,
 }
 
@@ -50,7 +49,7 @@ impl Smart {
         Ok(Self { found, told })
     }
 
-    /// What disks have said since the last call that was not told before: the member, and what.
+    /// Returns warnings found since the last call and not yet reported, with their members.
     pub(super) fn news(&mut self) -> Vec<(String, String)> {
         let mut news = Vec::new();
         for found in self.found.try_iter() {
@@ -64,13 +63,13 @@ impl Smart {
         news
     }
 
-    /// By member, what was told.
+    /// Returns the reported warnings, by member.
     pub(super) const fn told(&self) -> &Warnings {
         &self.told
     }
 }
 
-/// Asks all disks, then waits. None when nobody listens.
+/// Asks all disks, then waits. Returns `None` when the receiver is gone.
 fn ask_all(smartctl: &Path, latest: &Latest, sender: &Sender<Warnings>) -> Option<()> {
     let disks: BTreeMap<String, PathBuf> = latest.with(|arrays| {
         let disks = arrays.iter().flat_map(|array| &array.disks);
@@ -86,8 +85,8 @@ fn ask_all(smartctl: &Path, latest: &Latest, sender: &Sender<Warnings>) -> Optio
     Some(())
 }
 
-/// What a disk says. One that sleeps is not woken, and one that says nothing has nothing to warn
-/// of.
+/// Returns the warnings of a disk. A sleeping disk is not woken; a disk without an answer has no
+/// warnings.
 fn ask(smartctl: &Path, disk: &Path) -> BTreeSet<String> {
     let mut command = Command::new(smartctl);
     command.args(["--json=c", "--health", "--attributes", "--nocheck=standby"]).arg(disk);
@@ -96,7 +95,7 @@ fn ask(smartctl: &Path, disk: &Path) -> BTreeSet<String> {
     said.map_or_else(BTreeSet::new, |said| warnings(&said))
 }
 
-/// What in an answer is a warning.
+/// Extracts the warnings from an answer.
 fn warnings(said: &Value) -> BTreeSet<String> {
     let mut warnings = BTreeSet::new();
     if said["smart_status"]["passed"] == false {

@@ -15,11 +15,11 @@ use super::secret;
 use crate::args::MonitorArgs;
 use crate::failure::{Failure, one_line};
 
-/// How long a server may take for an answer; some look closely at what they accept.
+/// Timeout of a server's answer; some servers examine mail before they accept it.
 const ANSWER_TAKES: Duration = Duration::from_secs(120);
 const STARTTLS: &str = "tls=required";
 
-/// A server, and whose mails it gets.
+/// A mail server, with the sender of the mails.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     transport: SmtpTransport,
@@ -34,7 +34,7 @@ pub(super) fn server(args: &MonitorArgs, host: &str) -> Result<Option<Server>, F
     Server::new(url, password, args.mail_from.as_deref(), host, ANSWER_TAKES).map(Some)
 }
 
-/// Who gets mail by SMTP.
+/// Returns the recipient of mail by SMTP.
 pub(super) fn recipient(address: &str) -> Result<Mailbox, Failure> {
     Ok(Mailbox::new(None, mail_address(address)?))
 }
@@ -71,10 +71,10 @@ impl Server {
         Ok(Self { transport, from, host: host.to_owned() })
     }
 
-    /// Sends a mail, and is sure that the server has it.
+    /// Sends a mail, and waits until the server has accepted it.
     ///
     /// # Errors
-    /// Why it was not sent, for people.
+    /// Returns the reason for the failure, for messages.
     pub(super) fn send(&self, to: &Mailbox, message: &Message, mdstat: &str) -> Result<(), String> {
         let mail = self.mail(to, message, mdstat).map_err(|error| error.to_string())?;
         let sent = self.transport.send(&mail);

@@ -1,4 +1,4 @@
-//! The page: what arrays and nodes are like, and with a token, what is to be done with them.
+//! The page: status of arrays and nodes, and with a token, changes to them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,15 +30,15 @@ use crate::output::json as words;
 const PAGE: &str = include_str!("web/page.html");
 const STYLE: &str = include_str!("web/page.css");
 const SCRIPT: &str = include_str!("web/page.js");
-/// Nothing from elsewhere, and nothing within a page from elsewhere.
+/// Content policy: no content from other sites, and no embedding in their pages.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
-/// A question is no longer.
+/// Largest request.
 const QUESTION_BYTES: usize = 64 << 10;
-/// Shorter ones could be guessed.
+/// Shortest token; shorter ones could be guessed.
 const TOKEN_BYTES: usize = 16;
 
-/// What the page is made from.
+/// Sources of the page.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     run_dir: PathBuf,
@@ -48,7 +48,7 @@ pub(super) struct Site {
     token: Option<Arc<str>>,
 }
 
-/// What is to be done, and with which array.
+/// A requested change of an array.
 #[derive(Debug, Deserialize)]
 struct Wish {
     array: String,
@@ -97,7 +97,7 @@ impl Site {
         make(&self.board.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Why whoever sends these headers may do nothing.
+    /// Returns the refusal for requests without the right token.
     fn stranger(&self, headers: &HeaderMap) -> Option<Response> {
         let Some(token) = &self.token else {
             let next = "start the monitor with --token FILE";
@@ -276,7 +276,7 @@ fn allowed(verb: Verb) -> Result<Verb, Refusal> {
     }
 }
 
-/// Who looks at a page is in no directory.
+/// Refuses relative paths: a browser has no working directory.
 fn check_whole(path: &str) -> Result<(), Refusal> {
     if path.starts_with('/') || path.starts_with("node://") {
         return Ok(());

@@ -53,7 +53,7 @@ pub(super) fn all(
     Ok(found)
 }
 
-/// What is found in parts of disks.
+/// Searches areas of disks.
 fn within(
     args: &RecoverArgs,
     disks: &[MemberFile],
@@ -69,7 +69,8 @@ fn within(
     Ok(Typed { args, devices: &devices }.all(&judged))
 }
 
-/// Which bytes of a disk its partition is, or all of them where it is the member itself.
+/// Returns the byte range of a partition on its disk, or the whole range if the member is the disk
+/// itself.
 fn bytes_of(disk: &MemberFile, member: &MemberFile) -> Range<u64> {
     match &member.part {
         Some(part) if disk.part.is_none() => part.clone(),
@@ -77,13 +78,14 @@ fn bytes_of(disk: &MemberFile, member: &MemberFile) -> Range<u64> {
     }
 }
 
-/// The members of what was found, also those of arrays that are members.
+/// Returns the members of the results, also those of arrays that are members.
 fn placed(found: &[Recovered]) -> impl Iterator<Item = &Placed> {
     let legs = found.iter().flat_map(|one| one.legs.iter().map(|leg| &leg.array));
     found.iter().chain(legs).flat_map(|one| one.roles.iter().flatten())
 }
 
-/// The same members where the best hypothesis has them in partitions of disks.
+/// Returns the members, as partitions of disks where the best hypothesis has them there; `None` if
+/// it has no member in a partition.
 fn partitions(disks: &[MemberFile], found: &[Recovered]) -> Option<Area> {
     let best = &found[..found.len().min(1)];
     let names = disks.iter().map(|device| {
@@ -98,8 +100,8 @@ fn partitions(disks: &[MemberFile], found: &[Recovered]) -> Option<Area> {
     names.iter().any(|(disk, name)| disks[*disk].path != *name).then_some(names)
 }
 
-/// Parts of disks in which another array may lie: other partitions, or, where there are none, what
-/// is before the best array and behind what lies on it.
+/// Returns areas of disks in which another array may lie: other partitions, or without any, the
+/// areas before the best array and behind its content.
 fn further(disks: &[MemberFile], found: &[Recovered]) -> Vec<Area> {
     let tables = other_partitions(disks, found);
     match found.first() {
@@ -133,8 +135,8 @@ fn other_partitions(disks: &[MemberFile], found: &[Recovered]) -> Vec<Area> {
     areas.into_values().filter(|area| area.len() > 1).collect()
 }
 
-/// What lies before an array that begins far behind the beginning of its disks, and behind what
-/// lies on it.
+/// Returns the areas before an array that begins far behind the start of its disks, and behind its
+/// content.
 fn beside(disks: &[MemberFile], best: &Recovered) -> Vec<Area> {
     let whole = disks.iter().all(|disk| disk.part.is_none());
     if !whole || !best.legs.is_empty() {

@@ -1,4 +1,4 @@
-//! Reads members, all at the same time, and has what they hold judged.
+//! Reads members, all at the same time, and has the data judged.
 
 use std::ops::Range;
 use std::thread;
@@ -14,13 +14,13 @@ use crate::failure::Failure;
 
 use crate::output::recovered::Progress;
 
-/// What is read at once, between two looks at the progress.
+/// Bytes read at once, between two updates of the progress.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// How often it is asked what else is worth reading.
+/// Rounds of further reads that the search may ask for.
 const ROUNDS: usize = 3;
 
-/// What was read of members.
+/// Data read from members.
 pub(super) struct Read {
     known: Vec<Structure>,
     harvests: Vec<Harvest>,
@@ -29,7 +29,7 @@ pub(super) struct Read {
     kept: Option<Kept>,
 }
 
-/// Reads samples. `resume`: what was read is kept in a file, and what was kept there is not read
+/// Reads samples. `resume`: the data read are kept in a file, and data kept there are not read
 /// again.
 pub(super) fn read(devices: &[MemberFile], resume: bool) -> Result<Read, Failure> {
     let bytes = |device: &MemberFile| device.sectors * SECTOR_BYTES;
@@ -61,7 +61,7 @@ pub(super) fn read(devices: &[MemberFile], resume: bool) -> Result<Read, Failure
 }
 
 impl Read {
-    /// The same of parts of some members, by the bytes of each: nothing is read a second time.
+    /// Returns the data of parts of some members, by the bytes of each, without reading again.
     pub(super) fn within(&self, parts: &[(usize, Range<u64>)]) -> Self {
         let harvests = parts.iter().map(|(member, part)| {
             let sectors = part.start / SECTOR_BYTES..part.end / SECTOR_BYTES;
@@ -82,7 +82,7 @@ impl Read {
         }
     }
 
-    /// Has what was read judged. Where that says what else is worth reading, it is read before.
+    /// Judges the data. Reads further ranges first, if the search asks for them.
     pub(super) fn judge(&mut self, devices: &[MemberFile]) -> Judged {
         let sizes: Vec<u64> = devices.iter().map(|device| device.sectors).collect();
         let hints = hints::of(devices);
@@ -136,11 +136,11 @@ impl Read {
     }
 }
 
-/// What members are.
+/// Result of the search.
 pub(super) enum Judged {
-    /// Of one array, with the best hypothesis first.
+    /// Hypotheses about one array, best first.
     One(Vec<Ranked>),
-    /// Of several arrays.
+    /// Results for several arrays.
     Several(Arrays),
 }
 
@@ -165,7 +165,7 @@ fn total(ranges: &[Vec<Range<u64>>]) -> u64 {
     ranges.iter().flatten().map(|range| range.end - range.start).sum()
 }
 
-/// What has not been read yet.
+/// Removes the ranges that have already been read.
 fn without(targets: Vec<Vec<Range<u64>>>, read: &[Vec<Range<u64>>]) -> Vec<Vec<Range<u64>>> {
     let new = |range: &Range<u64>, read: &[Range<u64>]| {
         !read.iter().any(|known| known.start <= range.start && range.end <= known.end)
@@ -177,8 +177,8 @@ fn without(targets: Vec<Vec<Range<u64>>>, read: &[Vec<Range<u64>>]) -> Vec<Vec<R
     each.collect()
 }
 
-/// Reads ranges of each member, in a thread of its own. `begin` says of a member how many of them
-/// were read before and what was found there, `after` hears how far it is.
+/// Reads ranges of each member, in a thread of its own. `begin` returns the number of ranges
+/// already read of a member, with their findings; `after` is told of the progress.
 fn each_member<T: Send>(
     devices: &[MemberFile],
     ranges: &[Vec<Range<u64>>],

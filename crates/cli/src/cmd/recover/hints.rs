@@ -1,4 +1,4 @@
-//! What superblocks that are left say, on members themselves and in partitions of disks.
+//! Hints by surviving superblocks, on members themselves and in partitions of disks.
 
 use braid_array::SECTOR_BYTES;
 use braid_array::format::superblock::feature;
@@ -14,7 +14,7 @@ struct Left {
     start: u64,
 }
 
-/// Of the array of which most superblocks are left.
+/// Returns the hints of the array with the most surviving superblocks.
 pub(super) fn of(devices: &[MemberFile]) -> Option<Hints> {
     let all: Vec<Left> =
         devices.iter().enumerate().flat_map(|(member, device)| left(member, device)).collect();
@@ -45,7 +45,8 @@ pub(super) fn of(devices: &[MemberFile]) -> Option<Hints> {
     (!roles.is_empty()).then_some(Hints { shape, roles, behind })
 }
 
-/// Did the array go on without this one? It may have missed one update of superblocks.
+/// Returns whether the array continued without this member. A lag of one superblock update is
+/// normal.
 pub(super) fn is_behind(superblock: &Superblock, newest: &Superblock) -> bool {
     superblock.events.saturating_add(1) < newest.events
         || newest.role_of(superblock.dev_number) != superblock.role()

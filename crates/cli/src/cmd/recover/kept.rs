@@ -1,4 +1,4 @@
-//! What was read of members so far, in a file, for a search that is interrupted.
+//! Data read from members so far, kept in a file to resume an interrupted search.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use crate::failure::{Failure, system_error};
 
 /// The file, in the directory where the command runs.
 pub(super) const FILE: &str = "braid-recover.state";
-/// How often it is written, at most.
+/// Shortest interval between two writes of the file.
 const INTERVAL: Duration = Duration::from_secs(3);
 /// More than that is no such file.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// How far each member is.
+/// Progress of each member.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     schema: u32,
-    /// File systems that were known: what was gathered counts them.
+    /// Number of file systems known: the findings count them.
     structures: usize,
     members: Vec<MemberState>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What an earlier search of the same members has kept, or nothing yet.
+    /// Loads the data kept by an earlier search of the same members, or starts without any.
     pub(super) fn of(devices: &[MemberFile], structures: usize) -> Result<Self, Failure> {
         let path = PathBuf::from(FILE);
         let members = devices.iter().map(|device| MemberState {
@@ -67,7 +67,7 @@ impl Kept {
         Ok(Self { path, state: Mutex::new((state, stored)) })
     }
 
-    /// Ranges of a member that were read, and what was found in them.
+    /// Returns the number of ranges of a member that were read, with their findings.
     pub(super) fn so_far(&self, member: usize) -> (usize, Harvest) {
         let state = self.lock();
         let one = &state.0.members[member];
@@ -77,7 +77,7 @@ impl Kept {
         }
     }
 
-    /// Notes what has been found. Where it cannot be stored, the search goes on without.
+    /// Stores the findings. If that fails, the search continues without.
     pub(super) fn note(&self, member: usize, done: usize, found: &Harvest, last: bool) {
         let mut state = self.lock();
         if !last && state.1[member].elapsed() < INTERVAL {

@@ -17,7 +17,8 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// Of members in their roles. What is left has to say the same as the hypothesis.
+    /// Reads the surviving superblocks of members in their roles. Superblocks that contradict the
+    /// hypothesis are refused.
     pub(super) fn of(
         best: &Recovered,
         members: &[(Role, u64, &MemberFile)],

@@ -1,5 +1,5 @@
-//! `braid recover`: the geometry of an array whose superblocks are lost, by what lies on its
-//! members. They are read in samples, and nothing is written unless superblocks are asked for.
+//! `braid recover`: finds the geometry of an array with lost superblocks from the data on its
+//! members. Members are read in samples, and written only if superblocks are asked for.
 
 mod areas;
 mod gather;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &RecoverArgs) -> Result<(), Failure> {
     }
 }
 
-/// Opens them to be looked at, whoever uses them.
+/// Opens members for examination, also while in use.
 fn open(args: &RecoverArgs, members: &[PathBuf]) -> Result<Vec<MemberFile>, Failure> {
     maps::check(OPERATION, &args.maps, members.iter().map(PathBuf::as_path))?;
     let mut devices = open_as(members, Use::look(args.overlay.dir()))?;

@@ -1,4 +1,4 @@
-//! What was found, with the members as they are to be named.
+//! Results, with the names of members as they must be typed.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::args::RecoverArgs;
 use crate::cmd::given::Given;
 use crate::output::recovered::{Leg, Placed, Recovered};
 
-/// What was typed, and the members that were opened for it.
+/// Arguments, and the members opened for them.
 #[derive(Clone, Copy)]
 pub(super) struct Typed<'a> {
     pub(super) args: &'a RecoverArgs,
@@ -36,7 +36,7 @@ impl Typed<'_> {
         Recovered { confidence, evidence, array, ..found }
     }
 
-    /// A raid0, with what serves each of its members first.
+    /// Returns a raid0, with the arrays that are its members.
     fn nested(self, nested: &Nested) -> Recovered {
         let needed = nested.needed_sectors.map(|sectors| {
             nested.data_offset + sectors.div_ceil(u64::from(nested.shape.raid_disks.max(1)))
@@ -95,8 +95,8 @@ impl Typed<'_> {
     }
 }
 
-/// The partition of a disk in which these bytes of a member lie, all of them: somebody may have
-/// written a table over a member that is a whole disk.
+/// Returns the partition of a disk that contains these bytes of a member. The table may have been
+/// written later over a member that is a whole disk.
 fn in_partition(disk: &MemberFile, member: &Range<u64>) -> Option<Placed> {
     if disk.part.is_some() {
         return None;

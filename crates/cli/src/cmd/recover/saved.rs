@@ -1,4 +1,4 @@
-//! What superblocks have overwritten, in a file, and how it comes back.
+//! A file with the data that superblocks have overwritten, and its restore.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -25,7 +25,7 @@ pub(super) struct Saved {
     pub(super) members: Vec<SavedMember>,
 }
 
-/// What was overwritten on a member.
+/// Overwritten data of a member.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedMember {
     pub(super) member: String,
@@ -109,7 +109,7 @@ impl Saved {
     }
 }
 
-/// Puts back what was overwritten, on all members or on none.
+/// Restores the overwritten data, after checking all members.
 pub(super) fn undo(path: &Path) -> Result<(), Failure> {
     let saved = Saved::load(path)?;
     let paths: Vec<PathBuf> = saved.members.iter().map(|one| (&one.member).into()).collect();
@@ -124,7 +124,7 @@ pub(super) fn undo(path: &Path) -> Result<(), Failure> {
     output::answer(&format!("put back on {}\n", names.join(", ")))
 }
 
-/// Is this the member that was written to?
+/// Checks that this is the member that was written to.
 fn check(device: &MemberFile, one: &SavedMember) -> Result<(), Failure> {
     let refused = |reason: &str| {
         let next = "nothing was put back on any; see braid examine for what it is now";
@@ -145,7 +145,7 @@ fn check(device: &MemberFile, one: &SavedMember) -> Result<(), Failure> {
     refused("does not have the superblock that was written to it")
 }
 
-/// Of which array and which member a superblock is, whatever has been updated in it since.
+/// Returns the array UUID and device UUID of a superblock: updates do not change them.
 fn identity(bytes: &[u8], offset_bytes: u64) -> Option<([u8; 16], [u8; 16])> {
     let sector = offset_bytes / SECTOR_BYTES;
     let version = match sector {

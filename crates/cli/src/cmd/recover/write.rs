@@ -1,4 +1,4 @@
-//! Superblocks for an array that was found: what they overwrite is saved first.
+//! Superblocks for a recovered array. The overwritten data are saved first.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::failure::{Failure, system_error};
 use crate::output;
 use crate::output::recovered::{Placed, Recovered};
 
-/// Sectors of a superblock, and of what is written for it.
+/// Sectors written for a superblock.
 const SUPERBLOCK_SECTORS: u64 = 8;
 const SUPERBLOCK_BYTES: usize = (SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize;
 
@@ -81,7 +81,7 @@ pub(super) fn run(name: &str, found: &[Recovered], overlay: Option<&Path>) -> Re
     })
 }
 
-/// Is it good enough to be written to disks?
+/// Checks that the hypothesis is good enough to be written to disks.
 fn check(name: &str, best: &Recovered) -> Result<(), Failure> {
     let refused =
         |reason: String, next: &'static str| Err(Failure::refused(OPERATION, name, reason, next));
@@ -191,7 +191,7 @@ fn check_room(
     Ok(smallest)
 }
 
-/// The superblock of the array that was found, without what is each member's own.
+/// Returns the superblock of the recovered array, without the fields of a single member.
 fn superblock_of(
     name: &str,
     best: &Recovered,

@@ -63,7 +63,7 @@ fn new_journal(device: &MemberFile) -> NewJournal {
     }
 }
 
-/// Is there nothing on the device that is to hold the journal?
+/// Checks that the future journal device is empty.
 fn check_blank(device: &MemberFile) -> Result<(), Failure> {
     let refused = |reason: String, next: &'static str| {
         Failure::refused("update", device.path.display(), reason, next)
@@ -86,7 +86,7 @@ fn prove_writable(devices: &[MemberFile], change: &PolicyChange) -> Result<(), F
     Ok(())
 }
 
-/// One after the other, each durable before the next one is begun.
+/// Writes the changes one after the other, each durable before the next one begins.
 fn write(args: &UpdateArgs, devices: &[MemberFile], change: &PolicyChange) -> Result<(), Failure> {
     change.writes.iter().try_for_each(|Write { index, sector, bytes }| {
         let device = &devices[*index];

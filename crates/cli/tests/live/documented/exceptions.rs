@@ -1,5 +1,5 @@
-//! What stands on the pages and no test types there, with the reason. The parsers of `braid` and
-//! `braid-bench` read all of it (`crates/cli/src/args/reference.rs`).
+//! Commands on the pages that no test types there, with the reason. The parsers of `braid` and
+//! `braid-bench` read all of them (`crates/cli/src/args/reference.rs`).
 
 /// Lines of a page, or of all of them, that begin so.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ const fn exception(page: &'static str, line: &'static str, reason: &'static str)
     Exception { page, line, reason }
 }
 
-/// What `judges/tests/typed.rs` types.
+/// Commands typed by `judges/tests/typed.rs`.
 const ROOT: &str = "mounts a block device, as root: judges/tests/typed.rs does in a guest";
 const UBLK: &str = "needs a kernel with ublk: judges/tests/typed.rs has one in a guest";
 const DISK: &str = "needs disks of the machine: judges/tests/typed.rs has them in a guest";

@@ -36,7 +36,7 @@ const EXPORT: Scene = Scene {
     ..HELP
 };
 
-/// Of stopped arrays.
+/// Scenes of commands for stopped arrays.
 pub(super) const STORED: &[Scene] = &[
     Scene { headings: &["braid"], before: "disks", ..HELP },
     Scene { headings: &["braid create"], before: "disks; truncate -s 20M a.img b.img", ..HELP },
@@ -72,7 +72,7 @@ pub(super) const STORED: &[Scene] = &[
     Scene { headings: &["braid man"], swaps: &[("/usr/local/share/man/man1", "$LAB/man")], ..HELP },
 ];
 
-/// Of arrays that run.
+/// Scenes of commands for running arrays.
 pub(super) const RUNNING: &[Scene] = &[
     Scene {
         headings: &["braid stop"],
@@ -113,7 +113,7 @@ pub(super) const RUNNING: &[Scene] = &[
     },
 ];
 
-/// Of members.
+/// Scenes of commands for members.
 pub(super) const MEMBERS: &[Scene] = &[
     Scene { headings: &["braid fail"], before: "home; data", ..HELP },
     Scene {
@@ -161,7 +161,7 @@ pub(super) const MEMBERS: &[Scene] = &[
     },
 ];
 
-/// Of nodes and keys.
+/// Scenes of commands for nodes and keys.
 pub(super) const NODES: &[Scene] = &[
     Scene { headings: &["braid node"], ..HELP },
     Scene { headings: &["braid node status", "braid nodes"], before: "data", ..HELP },

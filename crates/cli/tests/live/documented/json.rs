@@ -24,7 +24,8 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     sections
 }
 
-/// What it consists of, as the page names that. Arrays within have the fields of the array.
+/// Collects the fields of a value, as the page names them. Inner arrays have the fields of the
+/// array.
 fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields_of) => {
@@ -50,7 +51,7 @@ fn parent(field: &str) -> Option<&str> {
     field.rsplit_once('.').map(|(parent, _)| parent.trim_end_matches("[]"))
 }
 
-/// Arrays of several kinds, one with a difference, and what is printed of them by section.
+/// Returns the output about arrays of several kinds, one with a mismatch, by section.
 fn printed(lab: &Lab) -> BTreeMap<&'static str, Vec<Vec<u8>>> {
     let mut printed: BTreeMap<&str, Vec<Vec<u8>>> = BTreeMap::new();
     let mut add = |section, text| printed.entry(section).or_default().push(text);

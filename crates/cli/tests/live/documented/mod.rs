@@ -1,5 +1,4 @@
-//! What README, the book and the help of commands tell people to type is typed, as it stands
-//! there, and prints what stands there.
+//! Typing of the commands in README, the book and the help texts. The output must match the page.
 
 mod exceptions;
 mod help;
@@ -48,7 +47,7 @@ fn missing(needed: &str) -> bool {
     if needed.starts_with('/') { !Path::new(needed).exists() } else { !found(needed) }
 }
 
-/// A scene as bash plays it, and what it is to print.
+/// A scene as a bash script, with the expected output.
 struct Script {
     text: String,
     printed: Vec<String>,
@@ -94,7 +93,7 @@ impl Script {
         };
     }
 
-    /// What went wrong, if something did.
+    /// Plays a scene; returns its failure.
     fn play(&self, scene: &Scene) -> Result<(), String> {
         let lab = Lab::new();
         let path = lab.path("script");
@@ -120,8 +119,8 @@ impl Script {
             .map_err(|line| format!("{where_}: this is not printed, or not there: {line}\n{text}"))
     }
 
-    /// What stands on the page is printed, in this order; figures may be others. Otherwise the
-    /// first line that is not.
+    /// Compares the output with the page: the lines must appear in order; figures may differ.
+    /// Returns the first line that is missing.
     fn compare(&self, lab: &Lab, net: &str, text: &str) -> Result<(), String> {
         let here = lab.path("").display().to_string();
         let plain = |line: &str| {
@@ -218,7 +217,7 @@ fn help_of_commands_about_nodes() {
     play("help_of_commands_about_nodes", help::NODES);
 }
 
-/// What is typed nowhere is among the exceptions, and nothing else is.
+/// Checks that exactly the commands that are not typed are among the exceptions.
 #[test]
 fn every_command_on_a_page_is_typed_or_an_exception() {
     let blocks = pages::blocks();

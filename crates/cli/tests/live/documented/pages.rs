@@ -1,11 +1,11 @@
-//! The pages that tell people what to type, and what stands on them. Unit tests of the parsers of
-//! `braid` and `braid-bench` include this file, too.
+//! The pages that tell people what to type, and their lines. Unit tests of the parsers of `braid`
+//! and `braid-bench` include this file, too.
 #![allow(dead_code, reason = "each of them uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lines of a page that are typed one after the other, and what they print.
+/// Lines of a page that are typed one after the other, and their output.
 #[derive(Debug)]
 pub(crate) struct Block {
     /// `README.md`, `docs/start.md`; the help of commands is on `docs/commands.md`.
@@ -19,9 +19,9 @@ pub(crate) struct Block {
 /// A line of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// What is typed; lines that end with a backslash are one with the next.
+    /// A command line; a line that ends with a backslash is joined with the next one.
     Typed(String),
-    /// What is printed.
+    /// A line of output.
     Printed(String),
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn all_blocks() -> Vec<Block> {
     found
 }
 
-/// Does this line call `braid`?
+/// Returns whether this line calls `braid`.
 pub(crate) fn calls_braid(line: &str) -> bool {
     let starts = |at: &str| at.starts_with("braid ") || at.starts_with("braid-bench ");
     let after = ["; ", "&& ", "do ", "| ", "("];
@@ -116,7 +116,7 @@ fn blocks_of(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// One where something is typed.
+/// Returns the block, if anything in it is typed.
 fn block(page: &str, heading: &str, code: &[&str]) -> Option<Block> {
     let lines = if page == "docs/commands.md" { examples(code) } else { lines(code) };
     let block = Block { page: page.to_owned(), heading: heading.to_owned(), lines };
@@ -124,7 +124,7 @@ fn block(page: &str, heading: &str, code: &[&str]) -> Option<Block> {
     (!is_empty).then_some(block)
 }
 
-/// With a `$` in front of what is typed the rest is printed; otherwise all is typed.
+/// Reads lines. If some begin with `$`, the others are output; otherwise all are typed.
 fn lines(code: &[&str]) -> Vec<Line> {
     let prompted = code.iter().any(|line| line.starts_with("$ "));
     let mut lines: Vec<Line> = Vec::new();
@@ -142,7 +142,7 @@ fn lines(code: &[&str]) -> Vec<Line> {
     lines
 }
 
-/// What stands at the end of a command's help; a note may follow, after three spaces.
+/// Returns the examples at the end of a command's help, without the notes after three spaces.
 fn examples(help: &[&str]) -> Vec<Line> {
     let after = help.iter().skip_while(|line| !matches!(**line, "Example:" | "Examples:")).skip(1);
     let lines = after.map_while(|line| line.strip_prefix("  "));

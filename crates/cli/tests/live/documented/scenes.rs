@@ -1,14 +1,14 @@
-//! What the pages tell people to type, each with the state that it is for. Everything below a
-//! heading is typed, in order, in a directory of its own.
+//! Commands on the pages, each with the state that it needs. All commands below a heading are
+//! typed, in order, in a directory of their own.
 
 /// Some headings of a page.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) page: &'static str,
     pub(super) headings: &'static [&'static str],
-    /// What has been done before, in the words of `stage.sh`.
+    /// Preparation, in the words of `stage.sh`.
     pub(super) before: &'static str,
-    /// What is done before lines that begin so, each time.
+    /// Commands to run before each line with this beginning.
     pub(super) hooks: &'static [(&'static str, &'static str)],
     /// Words that stand for others.
     pub(super) swaps: &'static [(&'static str, &'static str)],

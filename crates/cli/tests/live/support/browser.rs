@@ -18,7 +18,7 @@ pub(crate) struct Browser {
     messages: Receiver<Value>,
     session: Option<String>,
     next: u64,
-    /// What the console said, of what should not be.
+    /// Errors on the console.
     pub(crate) errors: Vec<String>,
     _profile: tempfile::TempDir,
 }
@@ -110,7 +110,7 @@ impl Browser {
         self.call("Page.navigate", json!({ "url": url }));
     }
 
-    /// What an expression is there.
+    /// Returns the value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let params = json!({
             "expression": expression, "returnByValue": true, "awaitPromise": true,
@@ -121,7 +121,7 @@ impl Browser {
         result["result"]["value"].take()
     }
 
-    /// Is it so?
+    /// Returns whether the expression is true in the page.
     pub(crate) fn is(&mut self, expression: &str) -> bool {
         self.value(&format!("!!({expression})")) == true
     }

@@ -20,7 +20,7 @@ pub(crate) fn fill_and_stop(lab: &Lab, shape: &str, members: &[PathBuf]) -> Vec<
     content
 }
 
-/// The same of so many files of 16 MiB.
+/// Fills and stops an array of this number of files of 16 MiB.
 pub(crate) fn filled(lab: &Lab, shape: &str, count: usize) -> (Vec<PathBuf>, Vec<u8>) {
     let members = lab.members("m", count, 16);
     let content = fill_and_stop(lab, shape, &members);

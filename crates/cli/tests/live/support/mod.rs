@@ -1,4 +1,4 @@
-//! What the tests of the command share: a directory of members, and running `braid` there.
+//! Common parts of the tests of the command: a directory of members, and running `braid` there.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod browser;
@@ -97,7 +97,7 @@ impl Lab {
         self.braid_at(&program())
     }
 
-    /// The same where the program lies elsewhere.
+    /// Returns a command for the program at this path.
     pub(crate) fn braid_at(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("BRAID_RUN_DIR", self.path("run")).current_dir(self.dir.path());
@@ -110,7 +110,7 @@ impl Lab {
         self.braid().args(words.split_whitespace()).args(paths).output().expect("braid runs")
     }
 
-    /// Runs it; it must succeed. Returns what it printed.
+    /// Runs a command, which must succeed. Returns its output.
     pub(crate) fn ok(&self, words: &str, paths: &[PathBuf]) -> Vec<u8> {
         let output = self.run(words, paths);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -122,7 +122,7 @@ impl Lab {
         String::from_utf8(self.ok(words, paths)).expect("text")
     }
 
-    /// What it prints, whether it succeeds or what it looks at is not as it should be.
+    /// Returns the output of a command that succeeds or reports a problem.
     pub(crate) fn told(&self, words: &str, paths: &[PathBuf]) -> String {
         let output = self.run(words, paths);
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -47,12 +47,12 @@ impl Node {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// Listens there, and holds what this folder holds.
+    /// Starts a node that listens at this address, with this store.
     pub(crate) fn start_at(lab: &Lab, listen: &str, store: &Path) -> Self {
         Self::start(lab, listen, &format!("--store {} --ring 64M", store.display()))
     }
 
-    /// As after a crash: what only was in its memory is lost.
+    /// Restarts the node as after a crash: its memory is lost.
     pub(crate) fn start_again(self, lab: &Lab, store: &Path) -> Self {
         let address = self.address.clone();
         self.kill();

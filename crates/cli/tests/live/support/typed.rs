@@ -16,10 +16,10 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
 }
 
 impl Lab {
-    /// Types each command of a text that reads or starts an array, and compares what is read then:
-    /// it begins with `content`. What writes is typed with copies of the members; arrays that are
-    /// served for others of the text are there until all has been read. Returns how many there
-    /// were.
+    /// Types each command of a text that reads or starts an array, and compares the content that is
+    /// then read with `content`, which must be its beginning. Commands that write get copies of the
+    /// members. Arrays that serve as members of others are served until all has been read. Returns
+    /// the number of commands.
     pub(crate) fn type_all(&self, text: &str, content: &[u8]) -> usize {
         let commands = commands(text);
         let serves = |command: &&String| command.contains(" --export ");
@@ -61,7 +61,7 @@ impl Lab {
         names.filter_map(|name| Some(name.strip_suffix(".sock")?.to_owned())).collect()
     }
 
-    /// What a line prints that must succeed.
+    /// Returns the output of a line, which must succeed.
     fn type_and_succeed(&self, line: &str) -> Vec<u8> {
         let output = self.type_line(line);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -69,7 +69,7 @@ impl Lab {
         output.stdout
     }
 
-    /// Has a shell run a line, with a run directory of its own.
+    /// Runs a line in a shell, with a run directory of its own.
     fn type_line(&self, line: &str) -> Output {
         let bin = program();
         let bin = bin.parent().expect("a directory").display();

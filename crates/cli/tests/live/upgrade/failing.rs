@@ -64,13 +64,13 @@ fn taking_over(lines: &str) -> String {
     format!("#!/bin/sh\n{says}\n{lines}\n")
 }
 
-/// The same, which is there once.
+/// Returns a script that runs once, and deletes itself.
 fn gone_once_tried() -> String {
     let program = program().display().to_string();
     format!("#!/bin/sh\nrm \"$0\" && exec {program} \"$@\"\n")
 }
 
-/// What a program may be that cannot serve the array, and how far it comes.
+/// Programs that cannot serve the array: name, script, and the word in the reason.
 const FAILING: [(&str, &str, &str); 9] = [
     ("garbage", "echo braid 9", "is no program"),
     ("another program", "#!/bin/sh\nexit 0\n", "is a program, but not braid"),
@@ -143,7 +143,8 @@ fn wherever_another_program_fails_the_one_before_serves_on() {
     lab.ok("stop home", &[]);
 }
 
-/// It is killed, or ends by itself, as one that knows no hand-over may.
+/// Checks that an array is assembled again after its next program was killed, or ended by itself,
+/// as programs without the hand-over may.
 #[test]
 fn an_array_whose_next_program_ends_is_assembled_again_and_lacks_nothing() {
     let lab = Lab::new();

@@ -1,5 +1,5 @@
-//! A front end for vhost-user: what a virtual machine does with a block device, with memory of its
-//! own in the place of a guest's.
+//! A front end for vhost-user: acts like a virtual machine with a block device, on memory of its
+//! own instead of a guest's.
 
 use std::fs::File;
 use std::net::Shutdown;
@@ -33,7 +33,7 @@ const SIZE: u16 = 128;
 pub(super) const SLOTS: u16 = SIZE / 3;
 /// Data of a slot.
 pub(super) const DATA: u64 = 64 << 10;
-/// What a ring has of the memory: descriptors, what is available, what is used, heads, data.
+/// Layout of a ring in memory: descriptors, available ring, used ring, heads, data.
 const RING: u64 = 4 << 20;
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
@@ -154,7 +154,8 @@ impl Guest {
         self.front_end.as_mut().unwrap()
     }
 
-    /// Hangs up, at once: what other tests are about to start has a copy of all that is open.
+    /// Shuts the connection down. Closing is not enough: processes that other tests start may
+    /// inherit a copy of it.
     pub(super) fn leave(&mut self) {
         self.front_end = None;
         let stream = self.stream.take().expect("a connection");
@@ -172,7 +173,7 @@ impl Guest {
         self.rings[ring].at + DATA_AT + u64::from(slot) * DATA
     }
 
-    /// What lies in a slot.
+    /// Returns the data of a slot.
     pub(super) fn data(&self, ring: usize, slot: u16, len: usize) -> Vec<u8> {
         let mut data = vec![0; len];
         self.memory.read_slice(&mut data, GuestAddress(self.data_at(ring, slot))).unwrap();
@@ -183,8 +184,8 @@ impl Guest {
         self.memory.write_slice(data, GuestAddress(self.data_at(ring, slot))).unwrap();
     }
 
-    /// Makes a request available; with [`kick`](Self::kick) it is seen. Its data are what lies in
-    /// the slot, the first `len` bytes.
+    /// Makes a request available; [`kick`](Self::kick) notifies the device. Its data are the first
+    /// `len` bytes of the slot.
     pub(super) fn put(&mut self, ring: usize, slot: u16, kind: u32, sector: u64, len: u32) {
         let data = self.data_at(ring, slot);
         let at = self.rings[ring].at;
@@ -229,7 +230,7 @@ impl Guest {
         self.rings[ring].kick.write(1).unwrap();
     }
 
-    /// What was answered meanwhile: slots and their status.
+    /// Returns the new answers: slots and their status.
     pub(super) fn answered(&mut self, ring: usize) -> Vec<(u16, u8)> {
         let at = self.rings[ring].at;
         let index = GuestAddress(at + USED + 2);
@@ -281,7 +282,7 @@ impl Guest {
         call.read().unwrap();
     }
 
-    /// One request, to its end.
+    /// Runs a request to its end.
     pub(super) fn ask(&mut self, kind: u32, sector: u64, len: u32) -> u8 {
         self.put(0, 0, kind, sector, len);
         self.kick(0);
@@ -303,7 +304,7 @@ impl Guest {
         notes[16..].chunks(16).filter(|note| note[0] == 1).count()
     }
 
-    /// Stops a ring, as a guest that is paused or reset does. Tells what would be taken next.
+    /// Stops a ring, as a paused or reset guest does. Returns the index of the next request.
     pub(super) fn base(&mut self, ring: usize) -> u32 {
         self.front_end().get_vring_base(ring).unwrap()
     }

@@ -1,6 +1,6 @@
 //! A node's store goes back to a copy of itself: a snapshot of its machine is put back, or a backup
-//! restored. Nothing of it is broken, it is old. The array was never idle meanwhile, so that only
-//! its checkpoints tell.
+//! restored. The copy is intact, but old. The array was never idle meanwhile, so that only its
+//! checkpoints show the difference.
 
 use braid_array::Role;
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ const CHECKPOINT_MS: u64 = 36_000;
 const NEVER_IDLE_MS: u64 = 150;
 /// By then a client has noticed that a node is gone.
 const NOTICED_MS: u64 = 500;
-/// By then nodes have stored what they prepared.
+/// Time for nodes to store the sets that they prepared.
 const STORED_MS: u64 = 1_000;
 
-/// What a node's machine had on its disk.
+/// Data on the disk of a node's machine.
 struct Copy {
     disk: Disk,
     notes: BTreeMap<String, Vec<u8>>,
 }
 
-/// What happens when it is put back.
+/// Event at which the old copy is put back.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     /// The client goes on: it has lost the node meanwhile.
@@ -37,7 +37,7 @@ enum Then {
     StartedAnew,
 }
 
-/// Has a node's store go back, again and again, and looks each time at what is there.
+/// Puts a node's store back to an old copy, repeatedly, and judges the content each time.
 pub(super) fn run(away: &mut Away<'_>) -> Result<(), Failure> {
     for _ in 0..2 {
         away.be_whole()?;
@@ -99,7 +99,7 @@ impl Away<'_> {
         Copy { disk, notes }
     }
 
-    /// The node dies, and starts on what it had then.
+    /// Kills the node, and starts it on the old copy.
     fn put_back(&mut self, role: Role, copy: Copy) {
         let node = self.cluster.node(role);
         self.cluster.world.kill(node);

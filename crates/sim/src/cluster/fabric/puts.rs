@@ -154,7 +154,7 @@ impl World {
         self.handle(process, Event::Fabric(event));
     }
 
-    /// Nothing more of this put reaches the receiver.
+    /// Ends a put: its remaining steps do not reach the receiver.
     pub(super) fn forget_put(&mut self, number: usize) {
         self.puts[number].over = true;
         let receiver = self.puts[number].sender.other();

@@ -30,7 +30,7 @@ const ARRAYS: [(Family, u16, u16); 14] = [
     (Family::Xor2d, 5, 0),
 ];
 
-/// What such a seed is about.
+/// Draws the scenario of such a seed.
 pub(in crate::cluster) fn draw(rng: &mut Rng, focus: Focus) -> Scenario {
     loop {
         let mut scenario = any(rng, focus);

@@ -1,4 +1,4 @@
-//! What happens between two clients, and breaks while one serves.
+//! Events between two clients, and troubles while one serves.
 
 use braid_array::Role;
 use braid_cluster::client::NODE_TIMEOUT_MS;
@@ -9,8 +9,8 @@ use crate::cluster::nodes::Cluster;
 use crate::cluster::scenario::Scenario;
 
 impl Relay<'_> {
-    /// The client's time is over; `just_then` somebody was told something. With which roles the
-    /// next one comes.
+    /// Ends the client; `just_then` tells that a kill point was reached. Returns the roles of the
+    /// next client.
     pub(super) fn pass_on(&mut self, just_then: bool, all: &[Role]) -> Vec<Role> {
         if let Some(fenced) = self.fenced.take() {
             self.kill(fenced.process);
@@ -51,8 +51,8 @@ impl Relay<'_> {
         next()
     }
 
-    /// Ends a client in the moment that the relay is about: with it goes what it had sent, or all
-    /// lose power, and nothing else happens. False when it is to end as any other.
+    /// Ends a client at the moment of the relay's focus: its messages under way are lost, or all
+    /// lose power, and nothing else happens. Returns false if it shall end like any other.
     fn ends_in_focus(&mut self, all: &[Role]) -> bool {
         if self.focus == Focus::Nothing || self.cluster.rng.percent(20) {
             return false;
@@ -79,7 +79,8 @@ impl Relay<'_> {
         world.lose_what_is_under_way(client, |process| lost.contains(&process));
     }
 
-    /// Does nobody lack what only those have who might lose it then?
+    /// Returns whether power may be lost without losing the only copy of data: left-out members
+    /// would lack data that only the running nodes have.
     fn may_lose_power(&self) -> bool {
         let Scenario { params, journal_bytes, .. } = &self.cluster.scenario;
         let sums = params.family.has_parities() && *journal_bytes == 0;
@@ -103,7 +104,7 @@ impl Relay<'_> {
         self.gone.push(role);
     }
 
-    /// What clients have sent arrives.
+    /// Delivers the messages that clients have sent, up to a drawn number of events.
     pub(super) fn come_to_rest(&mut self) {
         for _ in 0..self.cluster.rng.below(3000) {
             if !self.cluster.world.step() {

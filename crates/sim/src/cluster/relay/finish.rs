@@ -12,7 +12,8 @@ use crate::report::Failure;
 use crate::workload::Kind;
 
 impl Relay<'_> {
-    /// All nodes are there: the array starts, becomes whole, holds what it may, and all fits.
+    /// Finishes with all nodes present: the array starts, becomes complete, and its content and
+    /// parities are right.
     pub(super) fn finish(&mut self, all: &[Role]) -> Result<(), Failure> {
         self.come_to_rest();
         self.starts(all)?;
@@ -51,8 +52,8 @@ impl Relay<'_> {
         self.judge()
     }
 
-    /// It does not start, though all are there. Without journals nobody knows what some held of
-    /// what was being written when power was lost, and others have missed more.
+    /// Checks whether the array may fail to start although all nodes are present. Without journals,
+    /// the state of members at the loss of power is unknown, and other members have missed writes.
     fn is_doubtful(&self) -> Result<(), Failure> {
         let Scenario { params, journal_bytes, .. } = &self.cluster.scenario;
         let doubtful = params.family.has_parities() && *journal_bytes == 0 && !self.kept;
@@ -94,7 +95,7 @@ impl Relay<'_> {
         })
     }
 
-    /// What lies on the volumes, with as many of them as are needed.
+    /// Judges the content of the volumes, all of them and as many as are needed.
     fn judge(&mut self) -> Result<(), Failure> {
         let lost = self.cluster.more_losses(&[]);
         let without = [&[], &lost[..]];

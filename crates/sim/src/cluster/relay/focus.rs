@@ -1,4 +1,4 @@
-//! What some relays are about above all: moments that count for a rule and are rare in all others.
+//! Focus of some relays: moments that matter for one rule and are rare in other relays.
 
 use braid_cluster::pipeline::Params;
 
@@ -19,16 +19,17 @@ pub(in crate::cluster) enum Focus {
     /// While nodes are told which slice-sets are committed, and some never hear of it. Stores take
     /// much longer than messages: the next client could serve before these slice-sets are stored.
     Commits,
-    /// While nodes are told to trim their journals, and some never hear of it: what they hold still
-    /// is older than what the others have dropped.
+    /// While nodes are told to trim their journals, and some are not reached: their entries are
+    /// older than those the others have dropped.
     Trims,
-    /// With all others, when a flush was just answered, of what journals do not hold.
+    /// When a flush was just answered, for data that journals do not hold. All nodes die with the
+    /// client.
     Flushes,
 }
 
 impl Focus {
-    /// That of a seed. Drawn aside: seeds without one are what they would be if there were none.
-    /// Most have none: relays with one do not find what comes at any other moment.
+    /// Draws the focus of a seed from a generator of its own, so that other seeds are unchanged.
+    /// Most seeds have none: a focused relay misses failures at all other moments.
     pub(in crate::cluster) fn of(seed: u64) -> Self {
         match Rng::new(seed ^ 0x0066_6f63_7573).below(80) {
             0..8 => Self::Commits,
@@ -38,7 +39,7 @@ impl Focus {
         }
     }
 
-    /// Can it be seen on such an array?
+    /// Returns whether the focus can occur on such an array.
     pub(super) fn fits(self, scenario: &Scenario) -> bool {
         let Params { family, nodes, .. } = scenario.params;
         match self {
@@ -48,7 +49,7 @@ impl Focus {
         }
     }
 
-    /// Has the array to have journals, or none? Nothing where that does not matter.
+    /// Returns whether the array must have journals, or must not; `None` if either will do.
     pub(super) const fn needs_journals(self) -> Option<bool> {
         match self {
             Self::Nothing => None,
@@ -57,7 +58,7 @@ impl Focus {
         }
     }
 
-    /// Changes what else of the array matters.
+    /// Adapts the scenario to the focus.
     pub(super) fn prepare(self, scenario: &mut Scenario) {
         match self {
             Self::Nothing | Self::Trims => {}

@@ -1,4 +1,4 @@
-//! How a client of a relay lives: for how long, and what it is asked.
+//! Life of a client in a relay: its length and its requests.
 
 use braid_array::{Instant, Role};
 use braid_cluster::pipeline::Params;
@@ -10,42 +10,40 @@ use crate::cluster::nodes::Cluster;
 use crate::report::Failure;
 use crate::workload::Kind;
 
-/// So many are enough to start an array and to write to it.
+/// Number of events that suffice to start an array and to write to it.
 const EVENTS_TO_FOCUS: u64 = 3000;
 
-/// When it is asked for something.
+/// Arrival of requests.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
-    /// Before so many of a hundred events.
+    /// At this percentage of events.
     Often(u64),
-    /// From time to time, so that it lives long enough for lost nodes to come back and for marks
-    /// to go, and is never idle.
+    /// At intervals: short enough that the client is never idle, and a life long enough for lost
+    /// nodes to come back and for bitmap marks to be cleared.
     Trickle(Instant),
 }
 
-/// How one client of a relay lives: how many events it has left, the moment in which it ends before
-/// that, how often it gets requests and of which kinds, and when a node is lost. Drawn by
-/// [`draw`](Self::draw) when the client begins.
+/// Life of one client of a relay: its length in events, an earlier end, the arrival and kinds of
+/// requests, and the moment of a loss. Drawn by [`draw`](Self::draw) when the client begins.
 #[derive(Debug)]
 struct Life {
-    /// So many events are left of it.
+    /// Number of events left.
     left: u64,
-    /// Or until then.
+    /// Earlier end.
     end: KillPoint,
     arrival: Arrival,
-    /// When a node or witness is lost, or a connection.
+    /// Number of events left when a node, witness or connection is lost.
     trouble_at: Option<u64>,
-    /// It gets whole stripes to write.
+    /// Set if it gets writes of whole stripes.
     whole: bool,
-    /// It is asked for flushes, and to make durable what it writes.
+    /// Set if it gets flushes and durable writes.
     flushes: bool,
-    /// From then on it is asked for these blocks alone.
+    /// Number of events left from which it gets requests for these blocks only.
     corner: Option<(u64, Vec<u64>)>,
 }
 
 impl Life {
-    /// After one that served or not: who comes next finds something to decide upon, or there is to
-    /// be something.
+    /// Draws a life, depending on whether the previous client served.
     fn draw(cluster: &mut Cluster, blocks: u64, served: bool) -> Self {
         let corner = corner(cluster, blocks);
         let rng = &mut cluster.rng;
@@ -92,7 +90,7 @@ impl Life {
         self.corner = (!self.whole).then(|| (self.left, summed_up(params, blocks, 0, 0)));
     }
 
-    /// Is it to be asked for something now?
+    /// Returns whether a request is due.
     fn is_due(&mut self, cluster: &mut Cluster) -> bool {
         match &mut self.arrival {
             Arrival::Often(percent) => cluster.rng.percent(*percent),
@@ -133,8 +131,8 @@ fn chunk_blocks(params: &Params) -> u64 {
 }
 
 impl Relay<'_> {
-    /// A client comes with these roles, works for a while, and is gone, or goes on unheard.
-    /// Is that just when somebody was told something?
+    /// Runs a client with these roles: it begins, works for a while, and ends or continues unheard.
+    /// Returns whether it ended at a kill point.
     pub(super) fn life(&mut self, roles: &[Role]) -> Result<bool, Failure> {
         self.gone.clear();
         self.begin(roles);

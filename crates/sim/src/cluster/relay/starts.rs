@@ -1,5 +1,5 @@
-//! Starts in which nodes and connections are lost from the first message on, more of them than the
-//! array can do without, too. Whatever a client was at, its start ends: it serves, or gives up.
+//! Starts in which nodes and connections are lost from the first message on, also more of them than
+//! the array can do without. Every start must end: the client serves, or gives up.
 
 use braid_array::Role;
 use braid_cluster::client::NODE_TIMEOUT_MS;
@@ -12,8 +12,8 @@ use crate::rng::Rng;
 use crate::workload::Kind;
 
 impl Relay<'_> {
-    /// Some clients are started that way, one after the other. Drawn aside: what came before is
-    /// what it would be without.
+    /// Runs some such starts, one after the other. Drawn from a generator of its own: earlier
+    /// events are unchanged.
     pub(super) fn starts(&mut self, all: &[Role]) -> Result<(), Failure> {
         let mut aside = self.cluster.rng.aside(0x7374_6172_7473);
         for _ in 0..aside.pick(&[0, 0, 1, 2, 3]) {
@@ -71,7 +71,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Whoever starts an array asks for a flush, which is taken when set-up is over.
+    /// Requests a flush, which the client takes as soon as its start is over. Returns whether it
+    /// is.
     fn start_is_over(&mut self) -> bool {
         if !self.is_refused() {
             return self.client.is_none() || self.request(Kind::Flush, 0..0);

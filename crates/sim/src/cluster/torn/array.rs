@@ -28,10 +28,10 @@ const ARRAYS: [(Family, u16, u16); 12] = [
     (Family::Xor2d, 6, 0),
 ];
 
-/// So many blocks are read one by one, again and again.
+/// Number of blocks of an array: all of them are read one by one, repeatedly.
 const ARRAY_BLOCKS: u64 = 96;
 
-/// How whole stripes are recorded.
+/// Recording of whole stripes.
 #[derive(Clone, Copy)]
 enum Records {
     /// Not at all.
@@ -42,7 +42,7 @@ enum Records {
     All,
 }
 
-/// What such a seed is about.
+/// Draws the scenario of such a seed.
 pub(in crate::cluster) fn draw(rng: &mut Rng) -> Scenario {
     let (family, nodes, witnesses) = rng.pick(&ARRAYS);
     let data = family.code(nodes, 0).map_or(1, |code| code.data().len() as u64);

@@ -1,4 +1,4 @@
-//! What a client of a run is asked for, and what happens meanwhile.
+//! Requests to a client of a run, and events meanwhile.
 
 use braid_array::Role;
 use braid_array::events::SyncAction;
@@ -12,7 +12,7 @@ use crate::workload::Kind;
 /// A member that comes back is whole by then, and so is one that is rebuilt.
 const WHOLE_MILLIS: u64 = 120_000;
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Every block is read.
@@ -23,13 +23,13 @@ enum Step {
     WriteSome,
     /// One more member is lost, or as many as the array can do without.
     Lose,
-    /// Those that are away come back.
+    /// Absent nodes come back.
     Return,
     /// A new node takes the place of one that is away.
     Replace,
     /// The client dies, and another one comes.
     Another,
-    /// It stops, and another one comes.
+    /// The client stops, and another one comes.
     Restart,
 }
 
@@ -66,7 +66,8 @@ impl Torn<'_> {
         Ok(())
     }
 
-    /// Does all of this, as much at once as the client takes.
+    /// Submits all of these requests, as many at once as the client takes, and waits for the
+    /// answers.
     pub(super) fn request_all(
         &mut self,
         kind: Kind,
@@ -116,7 +117,7 @@ impl Torn<'_> {
         self.request_all(Kind::Flush, vec![Range::default()])
     }
 
-    /// Parts of stripes are written beside what the member knows that is away, and it comes back.
+    /// Writes parts of stripes next to blocks of an absent member; then the member comes back.
     fn write_beside(&mut self) -> Result<(), Failure> {
         self.whole = false;
         for _ in 0..self.cluster.rng.between(2, 6) {

@@ -1,4 +1,4 @@
-//! How power is lost, and who is there again.
+//! Losses of power, and the choice of the nodes that come back.
 
 use braid_array::Role;
 
@@ -17,7 +17,7 @@ use braid_array::format::superblock::feature;
 const ENOUGH_MILLIS: u64 = 30_000;
 
 impl Cluster {
-    /// Why no array can be started from these roles.
+    /// Returns the reason why no array can be started from these roles.
     pub(super) fn refusal(&mut self, roles: &[Role]) -> String {
         match self.assembly(roles).start {
             braid_cluster::assemble::Start::Ready(_) => String::new(),
@@ -163,12 +163,12 @@ impl Torn<'_> {
         Ok(())
     }
 
-    /// Has the array records that tell what a member held of which nothing else is known?
+    /// Returns whether the array has journals, which record the only copy of a member's content.
     pub(super) const fn is_vouched(&self) -> bool {
         self.cluster.scenario.journal_bytes > 0
     }
 
-    /// Is nobody to start the array now but with all of its members?
+    /// Returns whether the array may now be started with all of its members only.
     pub(super) fn needs_all(&self) -> bool {
         !self.is_vouched() && self.unknown.away().next().is_some()
     }
@@ -188,7 +188,7 @@ impl Torn<'_> {
         Ok(())
     }
 
-    /// Who is to stay away: nobody where nobody vouches for sums then.
+    /// Draws the roles that stay away: none in an array without journals.
     fn stay_away(&mut self) -> Vec<Role> {
         if !self.is_vouched() || self.cluster.rng.percent(25) {
             return Vec::new();
@@ -235,7 +235,7 @@ impl Torn<'_> {
         self.risky.clear();
     }
 
-    /// A node dies; what it had not flushed may be gone.
+    /// Kills a node; its unflushed data may be lost.
     pub(super) fn dies(&mut self, role: Role) {
         if self.dead.insert(role) {
             self.cluster.note(&[99, role.0.into()], || format!("DIES {role}"));

@@ -1,4 +1,4 @@
-//! Blocks that nobody may know any more, by what has happened: what may be an I/O error.
+//! Blocks that may be lost by the events so far, and thus be I/O errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,17 +22,17 @@ struct Write {
     done: Option<LogicalTime>,
 }
 
-/// Which blocks may be I/O errors. Nothing here excuses wrong content.
+/// Blocks that may be I/O errors. Wrong content is never excused.
 ///
-/// Where power was lost under writes sums may not fit: the slice is *torn*, until a resync with all
-/// members has ended while all of its blocks are known, or one write to all of it is durable. A block of a torn slice may be an error
-/// as long as the member it lies on is away. When that one comes back, or another one in its place,
-/// the block may be an error for good: it is *unknown*, unless it was written and made durable
-/// since, or the member had it all the time and nobody else was lost. A durable write ends that.
-/// (Where records were stored when the client began, a member that was not there may lack its part
-/// of them, so what it had does not count.)
+/// After a loss of power under writes parities may not fit: the slice is *torn* until a resync with
+/// all members has ended while all of its blocks are known, or one write to all of it is durable. A
+/// block of a torn slice may be an error as long as its member is away. When the member comes back,
+/// or a replacement takes its role, the block may stay an error: it is *unknown*. Exceptions are
+/// blocks with a durable write since, and a member with a complete content that is the only one
+/// away. A durable write makes a block known again. (Where records were stored when the client
+/// began, an absent member may lack its part of them, so its content does not count.)
 ///
-/// It is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
+/// The object is told of writes ([`begins`](Self::begins), [`ends`](Self::ends),
 /// [`flushed`](Self::flushed)), of a [loss](Self::power_lost), of clients that
 /// [start](Self::starts), and of members that are [lost](Self::lost) and have
 /// [joined](Self::joined).
@@ -42,7 +42,7 @@ pub(super) struct Unknown {
     losses: Losses,
     /// By block, on which member it lies.
     homes: Vec<Role>,
-    /// How many blocks each slice has.
+    /// Number of blocks of each slice.
     slices: BTreeMap<Slice, u64>,
     writes: Vec<Write>,
     /// Writes that may have become one with others, which were in flight to the same slices.
@@ -50,20 +50,21 @@ pub(super) struct Unknown {
     torn: BTreeSet<Slice>,
     /// Blocks that were written, durably, since power was last lost there.
     rewritten: BTreeSet<u64>,
-    /// Blocks that nobody could tell the member they lie on.
+    /// Blocks that could not be given to their member.
     unknown: BTreeSet<u64>,
     /// Members that may lack sums of these slices for good.
     sums: BTreeSet<(Slice, Role)>,
     /// Members that the client goes on without.
     away: BTreeSet<Role>,
-    /// The only one, who had all when power was lost.
+    /// The only absent member, if it was complete when power was lost.
     alone: Option<Role>,
-    /// Who was in sync then.
+    /// Members that were in sync when power was lost.
     held: Vec<Role>,
 }
 
 impl Unknown {
-    /// Nothing is, of an array with this layout, which survives these losses.
+    /// Creates the state without unknown blocks, for an array with this layout that survives these
+    /// losses.
     pub(super) fn new(map: Map, layout: &Layout, losses: Losses) -> Self {
         let home = |block: u64| {
             let place = map.place(block * BLOCK_SECTORS);
@@ -124,7 +125,7 @@ impl Unknown {
         self.held.clear();
     }
 
-    /// The client that runs is gone: what it has not answered may be there or not.
+    /// Handles the end of the running client: its unanswered writes may be stored or not.
     pub(super) fn client_gone(&mut self) {
         self.writes.retain(|write| write.done.is_some());
     }
@@ -140,12 +141,12 @@ impl Unknown {
         self.alone = None;
     }
 
-    /// Is the only one away who had all when power was lost?
+    /// Returns whether the only member away had its whole content when power was lost.
     pub(super) const fn is_alone(&self) -> bool {
         self.alone.is_some()
     }
 
-    /// Who is away.
+    /// Returns the roles that are away.
     pub(super) fn away(&self) -> impl Iterator<Item = Role> {
         self.away.iter().copied()
     }
@@ -167,7 +168,7 @@ impl Unknown {
         }
     }
 
-    /// A resync has ended that had all it needed. A sum of a block that nobody knows stays unknown.
+    /// Handles the end of a complete resync. Slices with unknown blocks stay torn.
     pub(super) fn resynced(&mut self) {
         if self.away.is_empty() {
             let unknown: BTreeSet<_> =
@@ -187,7 +188,7 @@ impl Unknown {
         self.writes.push(Write { moment, range, done: None });
     }
 
-    /// It is answered.
+    /// Records the answer of a write.
     pub(super) fn ends(&mut self, moment: LogicalTime, now: LogicalTime, ok: bool, fua: bool) {
         let Some(at) = self.writes.iter().position(|write| write.moment == moment) else { return };
         if !ok {
@@ -200,7 +201,7 @@ impl Unknown {
         }
     }
 
-    /// What was answered before this moment is durable.
+    /// Records that writes answered before this moment are durable.
     pub(super) fn flushed(&mut self, moment: LogicalTime) {
         let durable = |write: &mut Write| write.done.is_some_and(|done| done <= moment);
         for write in self.writes.extract_if(.., durable).collect::<Vec<_>>() {
@@ -208,7 +209,7 @@ impl Unknown {
         }
     }
 
-    /// What was answered before may be gone.
+    /// Records that answered writes that were not flushed may be lost.
     pub(super) fn forgotten(&mut self) {
         self.writes.retain(|write| write.done.is_none());
     }
@@ -228,7 +229,7 @@ impl Unknown {
         }
     }
 
-    /// May this block be an I/O error?
+    /// Returns whether this block may be an I/O error.
     pub(super) fn may_fail(&self, block: u64) -> bool {
         let home = self.homes[block as usize];
         if !self.away.contains(&home) {
@@ -249,10 +250,9 @@ impl Unknown {
         self.losses.survives(lacks)
     }
 
-    /// May a write to these sectors fail? It does where it writes some blocks that nobody knows,
-    /// and needs others of the slice that nobody knows either; or becomes one with a write that
-    /// does. It needs none where one member alone is lost there, whose blocks have no sum in
-    /// common.
+    /// Returns whether a write to these sectors may fail. A write fails if it covers some unknown
+    /// blocks of a slice and needs other unknown blocks of it, or is merged with such a write. A
+    /// single lost member is no reason to fail: no two of its blocks share a parity.
     pub(super) fn write_may_fail(&self, moment: LogicalTime, range: Range) -> bool {
         let met = self.met.contains(&moment);
         self.map.slices(range).into_iter().any(|slice| {
@@ -265,18 +265,18 @@ impl Unknown {
         })
     }
 
-    /// Is a member away, and may sums not fit there?
+    /// Returns whether a member is away and parities may not fit in this range.
     pub(super) fn is_in_doubt(&self, range: Range) -> bool {
         let torn = || self.map.slices(range).into_iter().any(|slice| self.torn.contains(&slice));
         !self.away.is_empty() && torn()
     }
 
-    /// Is everything known, but for what is written now?
+    /// Returns whether everything is known, except blocks that are being written.
     pub(super) fn is_none(&self) -> bool {
         self.torn.is_empty() && self.unknown.is_empty() && self.sums.is_empty()
     }
 
-    /// How many slices are torn, and blocks unknown.
+    /// Returns the numbers of torn slices and of unknown blocks.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.torn.len(), self.unknown.len())
     }

@@ -1,5 +1,5 @@
-//! Arrays over nodes: a seed is the same run each time, faults are noticed; and what travels, and
-//! what a check finds.
+//! Arrays over nodes: equal seeds give equal runs, mutations are detected; amounts of traffic, and
+//! findings of checks.
 
 use braid_array::Role;
 use braid_array::events::ArrayEvent;
@@ -67,7 +67,7 @@ fn array(family: Family, nodes: u16, stripes: u64, slice_bytes: u32) -> Session 
     session
 }
 
-/// Of one of four stripes of xor2d, with a superblock that says active already.
+/// Starts a client of an array of four stripes of xor2d, whose superblock already says active.
 fn client(nodes: u16) -> Session {
     let mut session = array(Family::Xor2d, nodes, 4, CHUNK_BYTES as u32);
     write(&mut session, 0, 8);
@@ -131,7 +131,7 @@ fn a_small_write_is_sent_once_and_only_differences_travel_between_nodes() {
     }
 }
 
-/// Has the client lose a node and take it back, until that holds all again.
+/// Disconnects a node from the client, and waits until it is back and complete.
 fn lose_and_take_back(session: &mut Session, role: Role) {
     let node = session.cluster.node(role);
     session.cluster.world.disconnect(node, session.client);

@@ -36,7 +36,7 @@ fn array(family: Family, nodes: u16) -> Session {
     session
 }
 
-/// Writes or reads all of the array. What is read is compared with what was written.
+/// Writes or reads the whole array. Reads are compared with the written content.
 fn everything(session: &mut Session, kind: Kind) {
     let mut sector = 0;
     while sector < session.cluster.layout.sectors() {
@@ -65,7 +65,7 @@ fn flip(session: &mut Session, cell: Cell, byte: u64) {
     disk.put(sector, &bytes);
 }
 
-/// What a check or repair tells: mismatches, and the sectors it counts.
+/// Returns the findings of a check or repair: mismatches, and the number of sectors.
 fn scrub(session: &mut Session, repair: bool) -> (Vec<ArrayEvent>, u64) {
     session.scrubs.clear();
     session.scrub(repair);

@@ -17,15 +17,15 @@ const MAX_STEPS: u64 = 2_000_000;
 const SECTOR: u64 = 512;
 const SLOT_SECTORS: u64 = SLOT_BYTES / SECTOR;
 
-/// An array of a lane, as a test uses it: it writes known content and remembers what each sector
-/// has to hold, gives commands and waits for their answers, and keeps the events. Time goes on only
-/// inside its calls ([`step`](Self::step), [`until`](Self::until), [`pass`](Self::pass)).
+/// An array of a lane, for a test: writes known content and remembers the content of each sector,
+/// gives commands and waits for their answers, and keeps the events. Time advances only inside its
+/// calls ([`step`](Self::step), [`until`](Self::until), [`pass`](Self::pass)).
 pub(crate) struct Array<L> {
-    /// What runs it.
+    /// Lane that runs it.
     pub(crate) lane: L,
-    /// What it is.
+    /// Code of the array.
     pub(crate) code: Code,
-    /// What it told since it was assembled.
+    /// Events since it was assembled.
     pub(crate) events: Vec<ArrayEvent>,
     replies: Vec<(CommandId, Result<(), Refusal>)>,
     completed: Vec<(RequestId, Result<(), RequestError>)>,
@@ -55,14 +55,14 @@ impl<L: Lane> Array<L> {
         array
     }
 
-    /// Starts it from what lies on the members.
+    /// Starts the array from its members.
     pub(crate) fn assemble(&mut self) {
         self.events.clear();
         self.lane.assemble(false);
         self.hear();
     }
 
-    /// Starts it from what lies on the members, to be read alone.
+    /// Starts the array from its members, read-only.
     pub(crate) fn assemble_read_only(&mut self) {
         self.events.clear();
         self.lane.assemble(true);
@@ -181,7 +181,7 @@ impl<L: Lane> Array<L> {
         self.order(Command::Stop);
     }
 
-    /// What runs it is gone, without a word.
+    /// Kills the machine without a stop.
     pub(crate) fn crash(&mut self) {
         self.lane.crash();
         self.completed.clear();
@@ -255,7 +255,7 @@ impl<L: Lane> Array<L> {
         }
     }
 
-    /// What was written is on the members: a write that is answered may not be yet.
+    /// Flushes: answered writes need not be on the members before.
     #[track_caller]
     fn flush(&mut self) {
         let id = self.request(Op::Flush, 0, Buf { offset: 0, len: 0 });
@@ -346,7 +346,7 @@ impl<L: Lane> Array<L> {
         disk.put(DATA_SECTOR + at, &bytes);
     }
 
-    /// Sectors from the first of what a mismatch may be told of on.
+    /// Returns the number of sectors within which a mismatch at its first sector is reported.
     pub(crate) fn reach(&mut self) -> u64 {
         if self.code.copies() {
             return SLOT_SECTORS;
@@ -366,7 +366,7 @@ impl<L: Lane> Array<L> {
         ended.expect("an end")
     }
 
-    /// How the latest such work ended, if it did, and the sectors that differed.
+    /// Returns the end of the latest such work, if it ended, and the number of differing sectors.
     pub(crate) fn ended(&self, action: SyncAction) -> Option<(u64, SyncEnd)> {
         self.events.iter().rev().find_map(|event| match event {
             ArrayEvent::SyncFinished { action: ended, mismatch_sectors, end }
@@ -406,7 +406,7 @@ fn rows(code: Code) -> u64 {
     code.family.code(code.members, 0).expect("a code").rows().into()
 }
 
-/// What a refused command leaves as it was.
+/// Returns the parts of a status that a refused command leaves unchanged.
 fn essence(status: &Status) -> String {
     let Status { state, degraded, members, sync, mismatch_sectors, held_up, .. } = status;
     let sync = (sync.action, sync.paused, sync.min_bytes_per_s, sync.max_bytes_per_s);

@@ -177,7 +177,7 @@ fn what_cannot_be_read_of_it_comes_from_the_others() {
     }
 }
 
-/// What becomes of a member whose copy is of no use: why.
+/// Checks that a member stays in service after its copy has become useless, and returns the reason.
 #[track_caller]
 fn stays_as_the_copy_is_of_no_use(array: &mut Array<Nodes>, spare: MemberId) -> String {
     let code = array.code;

@@ -1,4 +1,4 @@
-//! What a test asks of a lane: an array of some code on members it can get at.
+//! Operations of a test on a lane: an array of some code with accessible members.
 
 use braid_array::action::{Event, NewMember};
 use braid_array::level::{Layout, Level};
@@ -6,38 +6,38 @@ use braid_array::{Action, BlockMachine, Buf, Instant, MemberId};
 use braid_cluster::Family;
 use braid_sim::disk::Disk;
 
-/// A code, and what can be expected of it.
+/// A code, with its properties.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code {
-    /// Which.
+    /// Family of the code.
     pub(crate) family: Family,
     /// Members.
     pub(crate) members: u16,
-    /// So many may be lost, whichever they are.
+    /// Number of members that may be lost, in any combination.
     pub(crate) losses: usize,
-    /// When one block is wrong, it tells which.
+    /// Set if the code can tell which block is wrong.
     pub(crate) tells: bool,
 }
 
 impl Code {
-    /// One of md's, with the layout of this number.
+    /// Returns a code of md, with the layout of this number.
     pub(crate) fn md(level: Level, layout: u32, members: u16, losses: usize, tells: bool) -> Self {
         let layout = Layout::decode(level, layout, members.into()).expect("a layout of the level");
         Self { family: Family::Md { level, layout }, members, losses, tells }
     }
 
-    /// Are there copies of the data, and no parity?
+    /// Returns whether the array has copies of data, and no parity.
     pub(crate) fn copies(&self) -> bool {
         matches!(self.family.level(), Level::Raid1 | Level::Raid10)
     }
 }
 
-/// What a new array is to be.
+/// Properties of a new array.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Setup {
-    /// Nothing says that parities or copies fit, and they do not.
+    /// Set if parities or copies do not fit in the beginning, without a mark.
     pub(crate) dirty: bool,
-    /// It has a write-intent bitmap.
+    /// Set for a write-intent bitmap.
     pub(crate) bitmap: bool,
     /// Spares.
     pub(crate) spares: u16,
@@ -54,25 +54,25 @@ pub(crate) const SLOTS: u64 = 4;
 /// Length of each.
 pub(crate) const SLOT_BYTES: u64 = 64 << 10;
 
-/// A lane with one array. Devices and volumes count as members did when the array was new; then
-/// come spares, then what was added.
+/// A lane with one array. Devices and volumes are numbered like the members of the new array, then
+/// the spares, then added devices.
 pub(crate) trait Lane: Sized {
     /// Members of a new array, which does not run yet.
     fn create(code: Code, setup: Setup) -> Self;
 
-    /// Starts the array from what lies on the members.
+    /// Starts the array from its members.
     fn assemble(&mut self, read_only: bool);
 
-    /// What runs the array is gone, from one event to the next.
+    /// Kills the machine of the array between two events.
     fn crash(&mut self);
 
-    /// What runs the array.
+    /// Returns the machine of the array.
     fn machine(&mut self) -> &mut dyn BlockMachine;
 
-    /// Carries out what the machine wants done after a request.
+    /// Carries out the actions of the machine after a request.
     fn drain(&mut self);
 
-    /// Hands it an event, and carries out what it wants done.
+    /// Hands the machine an event, and carries out its actions.
     fn handle(&mut self, event: Event);
 
     /// Lets the next thing happen. False when nothing is due.
@@ -81,24 +81,24 @@ pub(crate) trait Lane: Sized {
     /// The time.
     fn now(&self) -> Instant;
 
-    /// What came out for exports and people.
+    /// Returns the outputs for exports and users.
     ///
     /// # Panics
-    /// When something broke its contract.
+    /// Panics if a machine broke its contract.
     fn outputs(&mut self) -> Vec<Action>;
 
     /// Bytes of a request's buffer.
     fn bytes(&mut self, buf: Buf) -> &mut [u8];
 
-    /// What a member lies on.
+    /// Returns the disk of a member.
     fn disk(&mut self, device: usize) -> &mut Disk;
 
     /// A member breaks, or works again.
     fn set_broken(&mut self, device: usize, broken: bool);
 
-    /// The first place where the members do not agree, whatever the array says of itself.
+    /// Returns the first place where the members do not agree, by their content.
     fn misfit(&mut self) -> Option<String>;
 
-    /// A device for the array to add: a new one, or what was a member.
+    /// Returns a device for the array to add: a new one, or a former member.
     fn offer(&mut self, member: MemberId, device: Option<usize>) -> NewMember;
 }

@@ -1,4 +1,4 @@
-//! How fast background work goes, and what is told of it.
+//! Speed of background work, and the reports of it.
 
 use braid_array::action::Command;
 use braid_array::events::{SyncAction, SyncEnd};
@@ -17,7 +17,7 @@ crate::members::over_both_lanes! {
 
 /// Bytes per second and member.
 const RATE: u64 = 256 << 10;
-/// The same, as the least that is kept up.
+/// Minimum speed, in bytes per second and member.
 const LOWER: u64 = 2 << 20;
 /// The greatest lot of work under way at once: 16 units of 64 KiB.
 const LOT_BYTES: u64 = 1 << 20;
@@ -26,7 +26,7 @@ const fn limits(min_bytes_s: Option<u64>, max_bytes_s: Option<u64>) -> Command {
     Command::SpeedLimits { min_bytes_s, max_bytes_s }
 }
 
-/// An array in its resync, with these limits, past what had begun before them.
+/// Starts an array under resync with these limits, after the requests that began before them.
 fn resyncing<L: Lane>(code: Code, command: Command) -> Array<L> {
     let mut array = Array::start(code, Setup { dirty: true, ..Setup::default() });
     array.order(command);

@@ -1,8 +1,8 @@
 //! Members and background work of a running array, as administrators see them: one suite, run over
 //! both lanes, *here* (devices in this process) and *nodes*.
 //!
-//! A test is written once, for any [`Lane`](lane::Lane) and [`Code`](lane::Code), against what both
-//! have: requests, commands, `status()`, events.
+//! A test is written once, for any [`Lane`](lane::Lane) and [`Code`](lane::Code), against the
+//! common interface: requests, commands, `status()`, events.
 
 mod array;
 mod copies;

@@ -89,7 +89,7 @@ impl Nodes {
         self.world.start(process)
     }
 
-    /// Who votes, as a node has noted; it does not wait for a change of that to be over.
+    /// Returns the voters in a node's note. No change of the voters may be under way.
     pub(crate) fn voters(&self, node: usize) -> Vec<u64> {
         let notes = self.world.processes[self.nodes[node]].notes.values();
         let vote = notes.filter_map(|note| Vote::newest(&ARRAY, note)).next();
@@ -98,7 +98,8 @@ impl Nodes {
         view.voters.iter().map(|voter| voter.0).collect()
     }
 
-    /// Would whoever comes later hear that this role was lost, whichever voters he asks?
+    /// Returns whether every later client learns of the loss of this role, from any majority of
+    /// voters.
     pub(crate) fn is_loss_noted(&self, role: Role) -> bool {
         let views = self.nodes.iter().zip(0..).filter_map(|(&node, id)| {
             let notes = self.world.processes[node].notes.values();
@@ -113,7 +114,7 @@ impl Nodes {
         newest.holds(&have.collect())
     }
 
-    /// What lies on a node's volume.
+    /// Returns the superblock on a node's volume.
     pub(crate) fn superblock(&self, node: usize) -> Superblock {
         content::superblock(self.volume(node)).expect("a superblock")
     }

@@ -131,7 +131,7 @@ fn a_node_that_was_failed_stays_away_until_it_is_added() {
     }
 }
 
-/// What became of the member on a node.
+/// Returns the state of the member on a node.
 fn state_of(array: &mut Array<Nodes>, node: usize) -> Option<MemberState> {
     let device = format!("node://n{node}/");
     let members = array.status().members;
@@ -167,8 +167,8 @@ fn who_follows_a_node_that_was_failed_goes_on_when_it_dies_with_the_client() {
     }
 }
 
-/// An array in the middle of a rebuild of a node that was added, and where data that is rebuilt
-/// already was made wrong on that node: whoever copies it again makes it right.
+/// Starts the rebuild of an added node, and corrupts data on it that are already rebuilt: a
+/// repeated copy corrects them.
 fn half_rebuilt(code: Code) -> (Array<Nodes>, u64) {
     let mut array = without(code);
     array.limit(128 << 10);

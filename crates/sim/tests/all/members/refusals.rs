@@ -1,4 +1,4 @@
-//! What is refused, and how: with a reason and a next step, and nothing changes.
+//! Refusals: with a reason and a next step, and without any change.
 
 use braid_array::action::Command;
 

@@ -84,7 +84,7 @@ fn it_is_stopped_with_the_array_and_goes_on_with_it<L: Lane>(code: Code) {
     fits(&mut array);
 }
 
-/// A resync at a slow pace, half done. How far it is.
+/// Starts an array with a slow resync, and runs it half-way. Returns the progress.
 fn half_done<L: Lane>(code: Code) -> (Array<L>, u64) {
     let mut array = Array::<L>::start(code, UNCLEAN);
     array.order(SLOWLY);

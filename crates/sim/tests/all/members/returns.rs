@@ -21,7 +21,7 @@ fn without(code: Code, setup: Setup, role: usize) -> Array<Nodes> {
     array
 }
 
-/// It is back, and everything is as if it had never been away.
+/// Checks that the member comes back and the array is complete.
 #[track_caller]
 fn comes_back(array: &mut Array<Nodes>, role: usize) {
     array.lane.set_broken(role, false);
@@ -59,8 +59,9 @@ fn a_node_that_comes_back_gets_what_it_missed_and_no_more() {
     }
 }
 
-/// Whoever is started with the one that was lost alone, and votes, must not find superblocks that
-/// have gone on without him.
+/// Checks that a loss is recorded by the voters before any superblock, also when another member is
+/// in sync again. A client with the lost member and a voter alone must not start from superblocks
+/// that are behind.
 #[test]
 fn superblocks_tell_of_a_loss_after_the_voters_also_when_another_is_in_sync_again() {
     let mut named = 0;

@@ -26,7 +26,7 @@ crate::members::over_both_lanes! {
     what_is_read_only_is_not_scrubbed
 }
 
-/// The sector in whose block a byte flips: not one at an edge of anything.
+/// The sector in whose block a byte flips: at no edge of anything.
 const AT: u64 = 171;
 
 fn written<L: Lane>(code: Code) -> Array<L> {
@@ -50,7 +50,7 @@ fn scrub<L: Lane>(array: &mut Array<L>, command: Command) -> u64 {
     mismatch_sectors
 }
 
-/// What was told of one block that does not fit.
+/// Returns the report of the one mismatch.
 #[track_caller]
 fn told<L: Lane>(array: &Array<L>) -> (u64, u32, Option<MemberId>) {
     let mut all = array.events.iter().filter_map(|event| match event {
@@ -64,7 +64,7 @@ fn told<L: Lane>(array: &Array<L>) -> (u64, u32, Option<MemberId>) {
     first
 }
 
-/// What was told of it fits a flip at this place, of the block that has [`AT`].
+/// Checks that the report fits a flip at this place, in the block of [`AT`].
 #[track_caller]
 fn is_told_right<L: Lane>(array: &mut Array<L>, (device, _): (usize, u64)) {
     let (array_sector, sectors, member) = told(array);

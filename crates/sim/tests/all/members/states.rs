@@ -35,7 +35,7 @@ fn written<L: Lane>(code: Code, setup: Setup) -> Array<L> {
     array
 }
 
-/// What adds a device: a new one, or one that was a member.
+/// Returns the command that adds a device: a new one, or a former member.
 fn added<L: Lane>(array: &mut Array<L>, device: Option<usize>, readd: bool) -> Command {
     let member = array.lane.machine().free_member().unwrap_or(MemberId(99));
     let new = array.lane.offer(member, device);
@@ -188,7 +188,8 @@ fn nothing_is_replaced_without_a_spare<L: Lane>(code: Code) {
     assert!(refusal.reason.contains("no spare"), "{refusal}");
 }
 
-/// A rebuild at a slow pace, so far that superblocks must know of it. How far it is.
+/// Starts a slow rebuild, and runs it until superblocks record it. Returns the member and the
+/// progress.
 fn half_rebuilt<L: Lane>(array: &mut Array<L>) -> (MemberId, u64) {
     without_first(array);
     array.limit(128 << 10);
@@ -256,7 +257,7 @@ fn a_rebuild_that_crashed_goes_on_from_its_checkpoint<L: Lane>(code: Code) {
     goes_on(&mut array, on_disk);
 }
 
-/// How far the superblock of a member that was added says it is rebuilt.
+/// Returns the recovery offset in the superblock of the added member.
 fn rebuilt_on_disk<L: Lane>(array: &mut Array<L>, _: MemberId) -> u64 {
     let device = usize::from(array.code.members);
     let mut bytes = vec![0; 4096];

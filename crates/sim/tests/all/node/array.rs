@@ -1,4 +1,4 @@
-//! An array over the nodes of a [`World`], written by a scripted client, and what it must hold.
+//! An array over the nodes of a [`World`], written by a scripted client, with its expected content.
 
 use braid_array::Role;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(super) const ENCODER: Planner = Planner::Encoder { node: Role(0) };
 pub(super) const CHUNK: u32 = 8192;
 const SLICE: u32 = 4096;
 const ARENA_BYTES: usize = 8 << 20;
-/// What lies on nodes that lack what they should have.
+/// Content of blocks on nodes that lack the right content.
 pub(super) const RUBBISH: u8 = 0xee;
 
 pub(super) fn md(level: Level) -> Family {
@@ -52,7 +52,7 @@ pub(super) struct Array {
     pub(super) peers: Vec<PeerId>,
     pub(super) rings: Vec<u64>,
     pub(super) pipeline: Pipeline,
-    /// By stripe, then data index: what the blocks must hold.
+    /// Expected content of the blocks, by stripe and data index.
     model: Vec<Vec<Vec<u8>>>,
     generations: Vec<Generation>,
 }
@@ -195,7 +195,7 @@ impl Array {
         self.write_some(set, &set.touched.clone());
     }
 
-    /// The same when only these blocks get other content: the others are put as they are.
+    /// Writes new content to these blocks only: the others are put with their old content.
     pub(super) fn write_some(&mut self, set: &Set, new: &Touched) {
         let range = set.offset as usize..(set.offset + set.len) as usize;
         let stripe = set.stripe.0 as usize;
@@ -241,7 +241,7 @@ impl Array {
         self.write_some(set, &Touched::none(set.touched.blocks()));
     }
 
-    /// What a block must hold, whole, that is this sum of the data.
+    /// Returns the whole content of a block that is this sum of the data.
     pub(super) fn content(&self, stripe: u64, terms: &Terms) -> Vec<u8> {
         let mut block = vec![0; CHUNK as usize];
         for (index, coef) in terms.iter() {
@@ -251,15 +251,14 @@ impl Array {
         block
     }
 
-    /// What lies in a cell.
+    /// Returns the content of a cell.
     pub(super) fn cell(&mut self, stripe: u64, cell: Cell) -> &mut [u8] {
         let at = DATA_SECTOR * 512 + self.pipeline.member_byte(StripeNo(stripe), cell.row, 0);
         let disk = self.world.disk(cell.node.index(), "v");
         &mut disk.image_mut()[at as usize..][..CHUNK as usize]
     }
 
-    /// Has all happen that is under way, and says of what is prepared then whether it goes: it does
-    /// when it is whole everywhere.
+    /// Runs all pending work, and commits each slice-set that is prepared completely on every node.
     pub(super) fn run(&mut self) {
         self.world.run();
         let mut prepared: BTreeMap<(Position, Generation), (Vec<PeerId>, bool)> = BTreeMap::new();
@@ -309,12 +308,12 @@ impl Array {
         assert!(self.world.all_idle());
     }
 
-    /// Every member holds what a direct encoding of the model says.
+    /// Checks that every member holds a direct encoding of the model.
     pub(super) fn verify(&self) {
         self.verify_without(Roles::NONE);
     }
 
-    /// The same, of all but these.
+    /// Checks all members except these.
     pub(super) fn verify_without(&self, missing: Roles) {
         let Params { nodes, stripes, .. } = *self.pipeline.params();
         for stripe in 0..stripes {
@@ -338,7 +337,7 @@ impl Array {
         }
     }
 
-    /// Rows of a stripe on which a member does not hold what it should.
+    /// Returns the rows of a stripe on which a member holds wrong content.
     pub(super) fn wrong_rows(&self, stripe: u64, node: Role) -> Vec<u16> {
         let Params { family, nodes, .. } = *self.pipeline.params();
         let code = family.code(nodes, stripe).expect("a code");

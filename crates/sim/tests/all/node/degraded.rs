@@ -1,5 +1,5 @@
-//! Slice-sets in which some roles have no part: all others hold what they must, the missing ones
-//! are left alone, and what they lack decodes.
+//! Slice-sets without some roles: all others hold the right content, the missing ones are left
+//! alone, and their content can be decoded.
 
 use braid_array::Role;
 use braid_array::code::{Cell, Recovery, StripeCode};
@@ -17,7 +17,7 @@ fn copies(near: u8) -> Family {
     Family::Md { level: Level::Raid10, layout: Layout::Raid10(layout) }
 }
 
-/// One and two roles of so many, those without which everything is still there.
+/// Returns the sets of one or two roles that the array survives losing.
 fn losses(array: &Array) -> Vec<Roles> {
     let params = array.pipeline.params();
     let losses = params.family.losses(params.nodes).expect("a code");
@@ -81,7 +81,7 @@ fn code(array: &Array, stripe: u64) -> StripeCode {
     params.family.code(params.nodes, stripe).expect("a code")
 }
 
-/// All cells of the missing roles, with what they must hold or with rubbish.
+/// Fills all cells of the missing roles, with the right content or with rubbish.
 fn fill(array: &mut Array, missing: Roles, rubbish: bool) {
     for stripe in 0..array.pipeline.params().stripes {
         let code = code(array, stripe);
@@ -93,7 +93,8 @@ fn fill(array: &mut Array, missing: Roles, rubbish: bool) {
     }
 }
 
-/// What is missing comes back from what is there, and nothing was written to it.
+/// Checks that the missing blocks can be decoded from the others, and that nothing was written to
+/// them.
 fn expect_decodable(array: &mut Array, missing: Roles) {
     for stripe in 0..array.pipeline.params().stripes {
         let code = code(array, stripe);

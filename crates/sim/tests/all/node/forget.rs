@@ -1,4 +1,4 @@
-//! What is forgotten, and what stands against it.
+//! Forgetting of votes, and the reasons against it.
 
 use std::num::NonZeroU64;
 
@@ -56,7 +56,7 @@ fn volume(array: [u8; 16]) -> Vec<u8> {
     volume
 }
 
-/// It is refused, and the vote is as it was.
+/// Checks that the request is refused and the vote is unchanged.
 fn refused(world: &mut World, words: &str) {
     let peer = world.dial(0);
     match ask(world, peer, &FORGET) {
@@ -187,7 +187,8 @@ fn a_volume_that_becomes_a_member_meanwhile_stands_against_it() {
     assert!(noticed > 0);
 }
 
-/// Whoever hears that the vote is forgotten never meets it again; and it is there, or not.
+/// Checks that a vote reported as forgotten never comes back, and that a crash leaves the whole
+/// vote or none.
 #[test]
 fn a_crash_at_any_step_leaves_the_vote_or_nothing() {
     let mut kept = 0;

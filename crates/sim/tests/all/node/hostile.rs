@@ -1,4 +1,4 @@
-//! What no honest peer does: it loses its connection, and others notice nothing.
+//! Actions of dishonest peers: such a peer loses its connection, and others are not affected.
 
 use braid_array::fabric::PeerId;
 use braid_array::{Machine, Role};
@@ -18,7 +18,7 @@ fn array() -> Array {
     Array::connected(Family::Xor2d, 5, ENCODER, 11)
 }
 
-/// Does `act` as a client of an array; node 0 must hang up, end the pipeline and say why.
+/// Runs `act` as a client of an array; node 0 must hang up, end the pipeline and report the reason.
 fn is_violation(act: impl FnOnce(&mut Array, PeerId)) {
     let mut array = array();
     let peer = array.peers[0];

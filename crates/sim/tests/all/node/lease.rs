@@ -1,4 +1,4 @@
-//! How much of their rings clients may use, and what becomes of the memory.
+//! Leases of ring memory, and the return of the memory.
 use braid_array::Role;
 use braid_cluster::Family;
 use braid_cluster::ids::{Position, Slot};
@@ -21,7 +21,7 @@ fn used(array: &Array) -> u64 {
     array.world.ring_used(0)
 }
 
-/// Says this to node 0, and what it answers.
+/// Sends a message to node 0. Returns its answers.
 fn ask(array: &mut Array, message: &Message) -> Vec<Message> {
     array.world.heard.clear();
     array.world.send(array.peers[0], message);

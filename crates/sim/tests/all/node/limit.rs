@@ -27,7 +27,7 @@ fn volume(array: Option<[u8; 16]>) -> Vec<u8> {
     bytes
 }
 
-/// A node with volumes of two arrays, and some that are nobody's.
+/// Creates a node with volumes of two arrays, and volumes of none.
 fn world(seed: u64) -> World {
     let mut world = World::new(1, 4 << 20, seed);
     let mut old = volume(Some(ARRAY));
@@ -71,7 +71,7 @@ fn refused(answer: Option<Message>, words: &str) {
 const LIMITED: &str =
     "this key is limited to array 03030303:03030303:03030303:03030303; use the cluster key";
 
-/// What no limited client may ask for.
+/// Requests forbidden to clients with a limited key.
 fn requests() -> Vec<Message> {
     let name = "own".to_owned();
     vec![
@@ -240,7 +240,7 @@ fn one_at_a_time_writes_whatever_their_keys() {
     assert_eq!(world.lost, [a], "a second volume on one connection");
 }
 
-/// The volumes of an array, each for writing, by somebody with its key.
+/// Opens the volumes of an array for writing, by clients with its key.
 fn limited(seed: u64) -> (Array, Vec<PeerId>) {
     let mut array = Array::new(Family::Xor2d, 5, ENCODER, seed);
     array.peers.clone().into_iter().for_each(|peer| array.world.hang_up(peer));

@@ -1,5 +1,4 @@
-//! The node machine under a client that says what it wants: on the simulator's pretend fabric and
-//! volumes.
+//! The node machine under a scripted client, on the simulator's fabric and volumes.
 
 mod array;
 mod degraded;

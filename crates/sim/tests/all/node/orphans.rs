@@ -1,4 +1,4 @@
-//! What a client that is gone left prepared, and who asks for its volume.
+//! Leftovers of a client that is gone, and the requests for its volume.
 use braid_array::Role;
 use braid_cluster::Family;
 use braid_cluster::ids::{Epoch, SetVersion};

@@ -1,4 +1,4 @@
-//! Slice-sets that give a role its blocks back: it gets them, and nobody else changes.
+//! Slice-sets that restore a role's blocks, without a change to other roles.
 
 use braid_array::Role;
 use braid_array::code::Cell;

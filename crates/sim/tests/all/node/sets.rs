@@ -11,7 +11,7 @@ use braid_cluster::wire::Message;
 
 use super::array::{Array, CHUNK, ENCODER, md};
 
-/// Families, nodes, and who may add up.
+/// Families, numbers of nodes, and planners.
 fn kinds() -> Vec<(Family, u16, Vec<Planner>)> {
     let usual = vec![ENCODER, Planner::Chain];
     let mut kinds = vec![(Family::Xor2d, 5, vec![Planner::Static])];
@@ -36,8 +36,8 @@ fn arrays(seed: u64) -> impl Iterator<Item = Array> {
     })
 }
 
-/// As many slice-sets at a time as there are positions, made by `make` for every half of every
-/// stripe.
+/// Runs slice-sets for every half of every stripe, created by `make`, as many at a time as there
+/// are positions.
 fn write_all(array: &mut Array, make: impl Fn(&mut Array, u16, u64) -> Set) {
     let stripes = array.pipeline.params().stripes;
     let halves: Vec<(u64, u32)> = (0..stripes).flat_map(|s| [(s, 0), (s, CHUNK / 2)]).collect();

@@ -22,7 +22,7 @@ fn open(tag: u32, name: &str, write: bool) -> Message {
     Message::OpenVolume { tag, name: name.to_owned(), write }
 }
 
-/// Sends a request and waits for what comes.
+/// Sends a request. Returns the answer, if any.
 fn ask(world: &mut World, peer: PeerId, message: &Message) -> Option<Message> {
     world.send(peer, message);
     world.run();
@@ -45,7 +45,8 @@ fn refused(answer: Option<Message>, words: &str) {
     }
 }
 
-/// The answer to who opens a volume of node 0, which somebody else writes to or not.
+/// Returns the answer to the opening of a volume of node 0; `used` tells whether another client
+/// writes to it.
 const fn opened(tag: u32, used: bool) -> Message {
     Message::Volume { tag, bytes: 1 << 20, node: NodeId(0), used }
 }

@@ -1,4 +1,4 @@
-//! What is given back, and what is not written because it is right.
+//! Deallocated ranges, and writes that are omitted because the content is already right.
 
 use braid_array::Role;
 use braid_array::code::Content;

@@ -1,4 +1,4 @@
-//! What is granted, and what that ends.
+//! Grants, and the sessions that they end.
 
 use std::num::NonZeroU64;
 

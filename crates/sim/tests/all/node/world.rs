@@ -1,5 +1,5 @@
-//! Nodes in the simulator's world, and a client that a test plays: it connects as often as it
-//! wants, says anything, puts anything anywhere, and keeps what it hears.
+//! Nodes in the simulator's world, and a client played by a test: it opens any number of
+//! connections, sends any message, puts anywhere, and keeps the messages to it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use braid_sim::fault::FaultProfile;
 use braid_sim::rng::Rng;
 use braid_sim::trace::Trace;
 
-/// Where the client's connections have what is put there, and behind that what they put.
+/// Memory of the client for incoming puts; the data of outgoing puts come behind it.
 const LANDING_BYTES: u64 = 1 << 16;
 /// The name of the client's end of each of its connections.
 const PEER: PeerId = PeerId(0);
@@ -60,26 +60,26 @@ struct Site {
 /// A connection of the client.
 struct Dialed {
     process: usize,
-    /// What is said before the connection stands; nothing waits afterwards.
+    /// Actions queued until the connection stands; `None` afterwards.
     waiting: Arc<Mutex<Option<VecDeque<Action>>>>,
 }
 
-/// What a connection of the client has heard.
+/// Events of a client's connection.
 type Events = Arc<Mutex<Vec<(PeerId, Event)>>>;
 
-/// Nodes, by number, and the client. [`dial`](Self::dial) names a connection; then the client
-/// [sends](Self::send) and [puts](Self::put), [`step`](Self::step) lets one thing happen and
-/// [`run`](Self::run) all that is under way, and what the client has heard by then is in `heard`,
-/// `placed` and `lost`.
+/// Nodes, by number, and the client. [`dial`](Self::dial) opens a connection; then the client
+/// [sends](Self::send) and [puts](Self::put). [`step`](Self::step) handles one event,
+/// [`run`](Self::run) all pending ones. Messages to the client are in `heard`, puts in `placed`,
+/// and ended connections in `lost`.
 pub(crate) struct World {
     world: braid_sim::cluster::world::World,
     sites: Vec<Site>,
     dialed: Vec<Dialed>,
     events: Events,
     rng: Rng,
-    /// What the client has heard: from which of its connections, and what.
+    /// Messages to the client, with the connection of each.
     pub(crate) heard: Vec<(PeerId, Message)>,
-    /// What was put in the client's memory.
+    /// Puts into the client's memory.
     pub(crate) placed: Vec<(PeerId, u32)>,
     /// Connections that are over, by no will of the client.
     pub(crate) lost: Vec<PeerId>,
@@ -202,7 +202,7 @@ impl World {
         dialed
     }
 
-    /// Has the client do this when its connection stands.
+    /// Queues an action until the client's connection stands.
     fn act(&mut self, peer: PeerId, action: Action) {
         let Dialed { process, waiting } = &self.dialed[peer.0 as usize];
         match waiting.lock().unwrap().as_mut() {
@@ -220,7 +220,7 @@ impl World {
         self.act(peer, Action::Fabric(FabricOp::Send { peer: PEER, bytes }));
     }
 
-    /// Has a node grant an epoch of an array.
+    /// Obtains the grant of an epoch of an array from a node.
     pub(crate) fn grant(&mut self, peer: PeerId, array: [u8; 16], epoch: u32) {
         self.send(peer, &Message::Grant { tag: 0, array, epoch: Epoch(epoch), client: 0 });
         self.run();
@@ -246,12 +246,12 @@ impl World {
         }
     }
 
-    /// Breaks what connects two nodes.
+    /// Breaks the connections between two nodes.
     pub(crate) fn break_link(&mut self, a: usize, b: usize) {
         self.world.disconnect(self.sites[a].process, self.sites[b].process);
     }
 
-    /// What ends of connections were told to bear, in milliseconds.
+    /// Returns the timeouts of ends of connections, in milliseconds.
     pub(crate) fn silences(&self) -> Vec<u32> {
         self.world.silences().collect()
     }
@@ -260,7 +260,7 @@ impl World {
         self.world.handle(self.sites[site].process, event);
     }
 
-    /// Is memory of this site in use by anything of its own that is under way?
+    /// Returns whether memory of this site is in use by an operation of its own.
     pub(crate) fn uses_memory(&self, site: usize) -> bool {
         self.process(site).claims.uses().any(|what| what != "a put's arrival")
     }
@@ -273,14 +273,14 @@ impl World {
         }
     }
 
-    /// One thing happens. False when nothing is under way.
+    /// Handles one event. Returns false when none is pending.
     pub(crate) fn step(&mut self) -> bool {
         let moved = !self.world.quiet() && self.world.step();
         self.pull();
         moved
     }
 
-    /// Takes in what has come out of nodes and client.
+    /// Collects the outputs of nodes and client.
     fn pull(&mut self) {
         for (process, action) in std::mem::take(&mut self.world.outputs) {
             let site = self.sites.iter_mut().find(|site| site.process == process);
@@ -321,7 +321,7 @@ impl World {
         look(&self.sites[site].node.lock().unwrap())
     }
 
-    /// Is no node at work on anything?
+    /// Returns whether all nodes are idle.
     pub(crate) fn all_idle(&self) -> bool {
         self.sites().all(|site| self.node(site, Machine::idle))
     }
@@ -347,7 +347,7 @@ impl World {
         self.process(site).volumes.keys().map(String::as_str).collect()
     }
 
-    /// What lies on a volume.
+    /// Returns the content of a volume.
     pub(crate) fn volume(&self, site: usize, name: &str) -> &[u8] {
         self.process(site).volumes[name].disk.image()
     }
@@ -358,24 +358,24 @@ impl World {
         &mut volume.expect("the node has it").disk
     }
 
-    /// What was done to the only volume of a node, or the first one.
+    /// Returns the operations on the first volume of a node.
     pub(crate) fn counts(&self, site: usize) -> Counts {
         let volume = self.process(site).volumes.values().next();
         volume.expect("the node has one").counts
     }
 
-    /// What a node has noted.
+    /// Returns the notes of a node.
     pub(crate) fn notes(&self, site: usize) -> Vec<(&str, &[u8])> {
         let notes = self.process(site).notes.iter();
         notes.map(|(name, note)| (name.as_str(), note.as_slice())).collect()
     }
 
-    /// What a node has replied to commands.
+    /// Returns the replies of a node to commands.
     pub(crate) fn replies(&self, site: usize) -> &[Result<(), Refusal>] {
         &self.sites[site].replies
     }
 
-    /// What a node has said for its log.
+    /// Returns the log messages of a node.
     pub(crate) fn said(&self, site: usize) -> &[ArrayEvent] {
         &self.sites[site].said
     }

@@ -1,4 +1,4 @@
-//! What the client of an array over nodes is made of, at its start and when it starts again.
+//! Configuration of the client of an array over nodes, at its start and at a restart.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::judge::judge;
 use crate::args::{NodeArg, WriteSchedule};
 use crate::failure::Failure;
 
-/// How an array over nodes is served.
+/// Options for serving an array over nodes.
 #[derive(Clone, Copy)]
 pub(super) struct How {
     pub(super) schedule: WriteSchedule,
@@ -51,7 +51,7 @@ pub(super) fn judge_again(name: String, config: &ClientConfig, how: How) -> Judg
     })
 }
 
-/// What the client is made of.
+/// Builds the configuration of the client.
 pub(super) fn config_of(
     name: &str,
     plan: Startable,

@@ -1,5 +1,5 @@
-//! `braid assemble --explain`: what a start over nodes would be answered; nobody is asked for
-//! anything.
+//! `braid assemble --explain` over nodes: predicts the answer to a start, without requesting any
+//! grant.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::invocation::next_step;
 use crate::output::explained::{Explained, Explanation, Judged as Verdicted, Prospect};
 
-/// A volume that is looked at, and what the voter there says of its array.
+/// An examined volume, with the vote of its node.
 struct Looked {
     candidate: Candidate,
     voter: Voter,
@@ -103,7 +103,7 @@ pub(super) fn explain_nodes(
     explain::answer(&Explained { arrays: vec![array], ..Explained::default() }, args.json)
 }
 
-/// Would an array start of which these voters are there, and its witnesses, which are asked here?
+/// Predicts whether an array with these voters present would start. Asks its witnesses.
 fn foretell_start(
     plan: &Startable,
     looked: &[Looked],

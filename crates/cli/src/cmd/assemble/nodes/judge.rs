@@ -1,4 +1,5 @@
-//! Which volumes are members of an array, and whether it starts with those.
+//! Selection of the volumes that are members of an array, and the decision whether the array starts
+//! with them.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -23,10 +24,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::output::explained::Judged as Verdicted;
 
-/// How long a volume that is in use may take to become free, for all together.
+/// Time for volumes in use to become free, for all of them together.
 const PATIENCE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(100);
-/// What becomes of a member that a command made faulty.
+/// Fate of a member that a command made faulty.
 const MADE_FAULTY: &str =
     "stays out until it is removed and added, as a command made it faulty or removed it";
 const MOVE: &str = "move it to another node";
@@ -61,8 +62,8 @@ pub(super) fn probe(remote: &mut Remote, node: &NodeArg) -> Result<Candidate, Re
     remote::probe(remote, &node.address, volume, false)
 }
 
-/// As `probe`, on a connection of its own. A client that has the volume may be about to go, or its
-/// node may not have heard yet that it has: it gets a moment.
+/// Probes a volume on a connection of its own. A volume in use is probed again for a moment: its
+/// client may be about to end, or the end may not have reached the node yet.
 fn probe_free(
     node: &NodeArg,
     connect: impl Fn(&NodeArg) -> Result<Remote, RemoteError>,
@@ -90,7 +91,7 @@ pub(super) fn on_the_node_of(other: impl Display) -> String {
     format!("is on the same node as {other}")
 }
 
-/// What was found of an array.
+/// Findings about an array.
 pub(super) struct Judged {
     pub(super) assembly: Assembly,
     /// Members of which nothing is known, and why.
@@ -100,7 +101,7 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// How it starts, if it does; why not may be a member that is missing.
+    /// Returns the plan of the start, or the reason against it: possibly a missing member.
     pub(super) fn start(&self) -> Result<&Startable, (Option<&NodeArg>, Refusal)> {
         match (&self.assembly.start, self.missing.first()) {
             (Start::Ready(plan), _) => Ok(plan),
@@ -114,7 +115,7 @@ impl Judged {
         }
     }
 
-    /// What the client has to know of those that are not in.
+    /// Adds the members that are not attached to the configuration of the client.
     pub(super) fn without(self, config: ClientConfig) -> ClientConfig {
         let members = config.members.iter().flatten();
         let taken: Vec<String> = members.map(|m| member_name(&m.address, &m.volume)).collect();
@@ -133,7 +134,7 @@ impl Judged {
     }
 }
 
-/// Asks all nodes at the same time; in their order, what each had to say.
+/// Asks all nodes at the same time. Returns their answers in order.
 pub(in crate::cmd) fn ask_all<T: Send>(
     volumes: &[NodeArg],
     ask: impl Fn(&NodeArg) -> Result<T, RemoteError> + Sync,
@@ -149,7 +150,7 @@ pub(in crate::cmd) fn ask_all<T: Send>(
     })
 }
 
-/// What is known of volumes. Those of which it is nothing are taken out of `volumes`.
+/// Separates answers from errors. Volumes without an answer move from `volumes` to `missing`.
 fn known<T>(
     volumes: &mut Vec<NodeArg>,
     answers: Vec<Result<T, RemoteError>>,
@@ -171,8 +172,8 @@ fn known<T>(
     Ok(found)
 }
 
-/// Reads all superblocks of the array of this name, if one is given, and sees that nobody else has
-/// any of the volumes, unless they are to be taken over.
+/// Reads all superblocks of the array of this name, if one is given. Refuses volumes in use by
+/// other clients, unless they are to be taken over.
 pub(super) fn judge(
     volumes: &[NodeArg],
     name: Option<&str>,
@@ -225,7 +226,7 @@ pub(super) fn judge(
     Ok(Judged { assembly, missing, others: foreign })
 }
 
-/// The volumes that belong to arrays of other names: by index, and whose they are.
+/// Returns the volumes of arrays with other names: index and verdict.
 pub(super) fn others(
     name: &str,
     candidates: &[Candidate],
@@ -257,7 +258,7 @@ pub(super) fn others(
     Ok(superblocks().enumerate().filter_map(other).collect())
 }
 
-/// What is to be said of members that are there and not in.
+/// Returns messages about members that are present but not attached.
 pub(super) fn not_taken(plan: &Startable, verdicts: &[(String, Verdict)]) -> Vec<String> {
     let taken = |name: &String| {
         let mut members = plan.members.iter().flatten();

@@ -72,10 +72,10 @@ pub(super) fn run(
     })
 }
 
-/// An array of which so many members are missing, for the process's own use.
+/// Opens an array with exactly this number of missing members, for use by this process.
 ///
 /// # Errors
-/// It cannot be started, or other members are missing.
+/// Returns an error if the array cannot be started, or the number of missing members differs.
 pub fn open_nodes(
     members: &[NodeArg],
     missing: u16,

@@ -33,7 +33,7 @@ fn look(watch: &mut Watch, seen: &[&Seen]) -> Vec<String> {
     words(&watch.look(seen, &BTreeSet::new()))
 }
 
-/// What is told when an array changes so.
+/// Returns the alerts about this change of an array.
 fn told(old: Seen, new: Seen) -> Vec<String> {
     let mut watch = Watch::default();
     look(&mut watch, &[&old]);

@@ -1,4 +1,4 @@
-//! Metrics of what arrays and their members were asked for, and of the nodes that members are on.
+//! Metrics of the I/O of arrays and their members, and of the nodes of members.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::cmd::monitor::seen::{node_of, within};
 
 const NS_IN_S: f64 = 1e9;
 
-/// How long operations took, as it was counted elsewhere.
+/// Histogram of durations, counted elsewhere.
 #[derive(Debug, Default)]
 struct Durations(Mutex<Operations>);
 
@@ -48,7 +48,7 @@ impl EncodeMetric for Durations {
 
 type Histograms = Family<Labels, Durations>;
 
-/// Those of an array, or those of its members.
+/// I/O metrics of an array, or of its members.
 #[derive(Debug)]
 struct Set {
     in_flight: Gauges,
@@ -69,7 +69,8 @@ pub(super) struct IoMetrics {
 }
 
 impl Set {
-    /// `all`: also operations that nobody has asked for, beside reads and writes.
+    /// Adds figures. `all`: also kinds of operations that have not occurred, besides reads and
+    /// writes.
     fn fill(&self, labels: &Labels, io: &IoFigures, all: bool) {
         self.in_flight.get_or_create(labels).set(io.in_flight);
         self.read.get_or_create(labels).inc_by(io.read.bytes);
@@ -121,7 +122,7 @@ impl IoMetrics {
         }
     }
 
-    /// What a process serves.
+    /// Adds the figures of a serving process.
     pub(super) fn fill(&self, served: &ControlStatus) {
         let array = vec![("array", served.name.clone())];
         if let Some(figures) = &served.figures {
@@ -149,7 +150,7 @@ impl IoMetrics {
     }
 }
 
-/// The nodes of an array: is each there, with all that the array has on it?
+/// Returns the nodes of an array; true for a node whose members are all present.
 fn nodes(status: &Status) -> BTreeMap<&str, bool> {
     let mut nodes = BTreeMap::new();
     let members = status.members.iter();

@@ -38,7 +38,7 @@ fn array() -> ControlStatus {
     served("home", array)
 }
 
-/// One of which there is something to say by every metric.
+/// Returns the status of an array that has a value for every metric.
 fn full() -> ControlStatus {
     let ControlStatus { mut array, .. } = array();
     array.members[0].device = "node://10.0.0.1:7000/home".into();
@@ -114,7 +114,7 @@ fn a_node_tells_of_its_clients_and_one_that_is_silent_is_not_ready() {
     assert_eq!(find("braid_node_lease_bytes", "uuid", uuid), one(20.0));
 }
 
-/// The labels between braces, each `name="value"` with what has to be escaped in it.
+/// Parses the labels between braces, each `name="value"` with escapes.
 fn labels(text: &str) -> Option<BTreeMap<String, String>> {
     let mut labels = BTreeMap::new();
     let mut rest = text;

@@ -15,7 +15,7 @@ fn at(url: &str, password: Option<&Path>) -> Result<Server, Failure> {
     Server::new(url, password, None, "here", Duration::from_millis(50))
 }
 
-/// Why a server was refused.
+/// Returns the reason for refusing a server.
 fn reason(url: &str, password: Option<&Path>) -> String {
     format!("{:?}", at(url, password).expect_err("refused"))
 }

@@ -19,7 +19,7 @@ use super::seen::Seen;
 use super::unreadable;
 use crate::failure::{Failure, system_error};
 
-/// How often it looks.
+/// Interval of refreshes.
 const DELAY: Duration = Duration::from_secs(1);
 /// More events fit on no screen.
 const EVENTS: usize = 100;

@@ -1,4 +1,4 @@
-//! What stands on the screen. No I/O.
+//! Content of the screen. No I/O.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ pub(super) struct Screen<'a> {
     /// The latest first.
     pub(super) events: &'a VecDeque<String>,
     pub(super) board: &'a Board,
-    /// Which array is shown in full.
+    /// Index of the array shown in full.
     pub(super) chosen: usize,
 }
 
@@ -88,7 +88,7 @@ impl Screen<'_> {
         frame.render_widget(table, area);
     }
 
-    /// What its users ask of it.
+    /// Draws the requests of the array's users.
     fn draw_io(&self, frame: &mut Frame<'_>, area: Rect, array: &ControlStatus) {
         let [left, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
