@@ -51,6 +51,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/array/src", &[]),
     ("crates/array/src/assemble", &[]),
     ("crates/array/src/code", &[]),
+    ("crates/array/src/format", &[]),
     ("crates/array/src/geometry", &[]),
     ("crates/array/src/keeper/sync", &[]),
     ("crates/array/src/level", &[]),

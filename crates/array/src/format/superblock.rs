@@ -1,8 +1,6 @@
-//! The superblock of a member, one type for all versions. The codecs are in `superblock_v0` and
-//! `superblock_v1`; `placement` makes the superblock of a new member.
+//! The superblock of a member, one type for all versions. `superblock_bytes` decodes and encodes it.
 
 pub use super::superblock_error::{SuperblockError, Unsupported};
-use super::{superblock_v0, superblock_v1};
 use crate::Role;
 
 /// How much to read where a superblock may lie.
@@ -316,40 +314,6 @@ impl Superblock {
             error_mark: false,
             roles: Vec::new(),
         }
-    }
-
-    /// Decodes what was read at `sector` of a device, where a superblock of `version` would lie.
-    ///
-    /// # Errors
-    /// [`SuperblockError`]; `NoMagic` is the usual one, of a device that is no member.
-    pub fn decode(version: Version, sector: u64, bytes: &[u8]) -> Result<Self, SuperblockError> {
-        match version {
-            Version::V0_90 => superblock_v0::decode(sector, bytes),
-            _ => superblock_v1::decode(version, sector, bytes),
-        }
-    }
-
-    /// The bytes to write at sector `super_offset` of a device with blocks of so many bytes, and
-    /// no more: as in md, what lies behind may be the bitmap.
-    ///
-    /// # Panics
-    /// As [`encode`](Self::encode).
-    #[must_use]
-    pub fn blocks(&self, block_bytes: u32) -> Vec<u8> {
-        let mut bytes = self.encode();
-        bytes.resize(bytes.len().next_multiple_of(block_bytes as usize), 0);
-        bytes
-    }
-
-    /// The superblock as it is stored, checksum included: a whole number of sectors, as many as the
-    /// roles need. [`blocks`](Self::blocks) are what is written.
-    ///
-    /// # Panics
-    /// For 0.90, which is read but never written.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        assert!(self.version != Version::V0_90, "0.90 superblocks are not written");
-        superblock_v1::encode(self)
     }
 
     /// Can Braid run an array with these features?
