@@ -13,7 +13,7 @@ use super::core::Core;
 use super::joining::{MADE_FAULTY, TAKE_BACK};
 use super::members::State;
 use super::metadata::Metadata;
-use super::{Keeper, LaneCommand, Redundancy};
+use super::{Keeper, LaneCommand, Redundancy, Tried};
 use crate::MemberId;
 use crate::action::{IoError, IoErrorKind};
 use crate::events::{ArrayEvent, Fault};
@@ -46,17 +46,6 @@ impl Failures {
             metadata.queue_superblock(false);
         }
     }
-}
-
-/// An I/O on a member that failed.
-#[derive(Clone, Copy, Debug)]
-pub struct Tried {
-    /// Where on it; a flush has no place.
-    pub sector: Option<u64>,
-    /// It was to change something there, or make it durable. What is only a hint does not count.
-    pub changes: bool,
-    /// If there is no room for it, the member is of no use.
-    pub must_land: bool,
 }
 
 impl Keeper {

@@ -1,6 +1,6 @@
 //! What a keeper and its lane say to each other: all of it, but for administrators' commands.
 
-use super::{Done, MetaWrite, Tried, Unit, Unread, Work};
+use super::{Done, MetaWrite, Unit, Unread, Work};
 use crate::action::{CommandId, IoError};
 use crate::events::{ArrayEvent, Fault, StripeBlock};
 use crate::status::JournalMode;
@@ -166,6 +166,17 @@ pub enum LaneReport {
     WorkParted(u64, usize),
     /// One thing that the running update asked for is done, or its member has failed.
     UpdateDone,
+}
+
+/// An I/O on a member that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    /// Where on it; a flush has no place.
+    pub sector: Option<u64>,
+    /// It was to change something there, or make it durable. What is only a hint does not count.
+    pub changes: bool,
+    /// If there is no room for it, the member is of no use.
+    pub must_land: bool,
 }
 
 /// What differs between lanes.

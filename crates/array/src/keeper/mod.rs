@@ -30,6 +30,7 @@ mod stop;
 mod sync;
 mod update;
 mod view;
+mod work;
 mod writes;
 
 use crate::action::CommandId;
@@ -42,10 +43,9 @@ use self::core::{Core, Out, Service};
 use checkpoint::Checkpoints;
 use command::Removal;
 use failure::Failures;
-pub use failure::Tried;
 pub use invariants::Carried;
 pub use joining::MADE_FAULTY;
-pub use lane::{LaneCommand, LaneReport, Rules, Traffic};
+pub use lane::{LaneCommand, LaneReport, Rules, Traffic, Tried};
 use members::{Member, Members};
 pub use metadata::MetaWrite;
 use metadata::Metadata;
@@ -53,10 +53,10 @@ use remake::Vacancies;
 pub use space::{BLOCK_SECTORS, Redundancy, Strips, SyncSpace, UNIT_SECTORS};
 use stop::Stop;
 use sync::Sync;
-pub use sync::{Done, Fix, Unit, Unread, Work};
 use update::Begun;
 pub use update::PAGE_BYTES;
 pub use view::KeeperView;
+pub use work::{Done, Fix, Unit, Unread, Work};
 use writes::Writes;
 
 /// Idle time after which the superblocks say clean (md's `safe_mode_delay`).

@@ -6,14 +6,13 @@
 //! lost, and a resync forms the sums anew. Whoever held less, or something else, gets what the
 //! others tell, and the rest is bad on it.
 
-use super::Unit;
 use super::unsynced::Unsynced;
 use crate::action::NewMember;
 use crate::format::superblock::{MAX_SECTOR, feature};
 use crate::format::{DevRole, Superblock};
-use crate::keeper::Redundancy;
 use crate::keeper::core::Core;
 use crate::keeper::members::Member;
+use crate::keeper::{Redundancy, Unit};
 use crate::{MemberId, Role};
 
 /// Tells whether a member that returns held all of its role when it was lost. `before`: what it was

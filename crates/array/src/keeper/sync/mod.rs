@@ -15,7 +15,6 @@ mod units;
 mod unread;
 mod unsynced;
 mod verify;
-mod work;
 
 use std::borrow::Cow;
 
@@ -32,7 +31,6 @@ pub(crate) use ranges::Ranges;
 use state::Phase;
 pub(super) use state::Sync;
 use unread::Places;
-pub use work::{Done, Fix, Unit, Unread, Work};
 
 /// Until a write is tried again for which members had no room.
 const FULL_MS: u64 = 60_000;
@@ -163,7 +161,7 @@ impl Sync {
         }
     }
 
-    /// From now on a member is copied: units of [`Work::Copy`] are asked for.
+    /// From now on a member is copied: units of [`Work::Copy`](crate::keeper::Work::Copy) are asked for.
     ///
     /// # Errors
     /// Why it cannot be.

@@ -1,8 +1,8 @@
 //! What the latest check or repair has found.
 
-use super::Unread;
 use super::unread::Places;
 use crate::events::SyncAction;
+use crate::keeper::Unread;
 
 /// The next check or repair, and what the latest one has found.
 #[derive(Debug, Default)]

@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::FULL_MS;
 use super::copying::Copying;
 use super::scrub::Scrub;
 use super::speed::Speed;
 use super::unread::Places;
 use super::unsynced::Unsynced;
-use super::{FULL_MS, Unit, Work};
 use crate::events::SyncAction;
 use crate::format::superblock::MAX_SECTOR;
-use crate::keeper::LaneCommand;
 use crate::keeper::core::Core;
 use crate::keeper::members::{Members, State};
+use crate::keeper::{LaneCommand, Unit, Work};
 use crate::status::SyncStatus;
 use crate::{Instant, MemberId, Role, SECTOR_BYTES};
 

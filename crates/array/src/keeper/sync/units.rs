@@ -1,10 +1,11 @@
 //! The units of background work: which are asked for, and what they mean when they are done.
 
-use super::{BUSY_MS, Done, FULL_MS, Fix, Sync, TORN, Unit, Unread, Work};
+use super::{BUSY_MS, FULL_MS, Sync, TORN};
 use crate::MemberId;
 use crate::events::{Fault, SyncAction};
 use crate::keeper::core::Core;
 use crate::keeper::members::State;
+use crate::keeper::{Done, Fix, Unit, Unread, Work};
 
 /// A member that does not hold what it was given.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,10 @@
 //! sample of units is compared with what the others say. One that cannot read them, or holds
 //! something else, fails; a member that it was to replace stays.
 
-use super::{Phase, Sync, Work};
+use super::{Phase, Sync};
 use crate::assemble::Had;
 use crate::events::SyncAction;
+use crate::keeper::Work;
 use crate::keeper::core::Core;
 use crate::keeper::intent::Intent;
 use crate::keeper::members::State;
