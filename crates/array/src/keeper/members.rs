@@ -1,7 +1,7 @@
 //! The members of an array, and who holds which role.
 
 use super::doubts::Doubts;
-use super::journal::JournalDevice;
+use super::journal_device::JournalDevice;
 use crate::assemble::{Had, MemberConfig, Standing};
 use crate::format::{BadBlocks, Superblock};
 use crate::plan::{Place, RoleView};

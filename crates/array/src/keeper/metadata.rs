@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::intent::Intent;
-use super::journal::JournalDevice;
+use super::journal_device::JournalDevice;
 use super::journals::JournalFeatures;
 use super::update::Update;
 use super::{Redundancy, SyncSpace};

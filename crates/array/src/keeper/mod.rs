@@ -17,6 +17,7 @@ mod intent;
 mod invariants;
 mod joining;
 mod journal;
+mod journal_device;
 mod journals;
 mod lane;
 mod members;

@@ -8,7 +8,7 @@
 
 use super::LaneCommand;
 use super::core::Core;
-use super::journal::JournalDevice;
+use super::journal_device::JournalDevice;
 use super::members::{Member, Members, State};
 use super::metadata::{MetaWrite, Wanted};
 use super::sync::Ranges;
