@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::members::{Member, Members, State};
+use super::members::{Member, Members};
 use super::metadata::Metadata;
 use super::{LaneCommand, Redundancy, Rules, SyncSpace};
 use crate::events::ArrayEvent;
@@ -66,13 +66,6 @@ impl Out {
 }
 
 impl Core {
-    /// Would the array fail without this member?
-    pub(super) fn needs(&self, id: MemberId) -> bool {
-        let Some(member) = self.members.get(id) else { return false };
-        let State::InSync { role } = member.state else { return false };
-        self.members.retiring(role).is_none() && !self.enough_without(&[role])
-    }
-
     /// A command makes a member faulty that has a role, or removes it.
     pub(super) fn note_faulty(&mut self, id: MemberId) {
         if let Some(member) = self.members.get(id)

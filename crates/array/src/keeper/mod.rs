@@ -22,6 +22,7 @@ mod journals;
 mod lane;
 mod members;
 mod metadata;
+mod needed;
 mod place;
 mod remake;
 mod report;
