@@ -53,6 +53,7 @@ const NO_CIRCLES: &[(&str, &[&str])] = &[
     ("crates/array/src/code", &[]),
     ("crates/array/src/format", &[]),
     ("crates/array/src/geometry", &[]),
+    ("crates/array/src/keeper", &[]),
     ("crates/array/src/keeper/sync", &[]),
     ("crates/array/src/level", &[]),
     ("crates/array/src/plan", &[]),

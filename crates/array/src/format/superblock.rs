@@ -1,4 +1,5 @@
-//! The superblock of a member, one type for all versions. `superblock_bytes` decodes and encodes it.
+//! The superblock of a member, one type for all versions. `superblock_bytes` decodes and encodes
+//! it.
 
 pub use super::superblock_error::{SuperblockError, Unsupported};
 use crate::Role;

@@ -1,7 +1,7 @@
 //! What the members are told, and what they have been told already.
 //!
 //! Whoever needs something on the members before going on queues it and gets a ticket; the next
-//! update, which [`update`](super::update) carries out, takes along all that is queued, so many
+//! update, which [`phases`](super::phases) carries out, takes along all that is queued, so many
 //! waiters share one.
 
 use std::collections::BTreeSet;
@@ -9,39 +9,11 @@ use std::collections::BTreeSet;
 use super::intent::Intent;
 use super::journal_device::JournalDevice;
 use super::journals::JournalFeatures;
-use super::update::Update;
+use super::update::{Update, Wanted};
 use super::{Redundancy, SyncSpace};
-use crate::format::superblock::{MAX_SECTOR, time_code};
+use crate::format::superblock::{MAX_SECTOR, feature, time_code};
 use crate::format::{Bitmap, Superblock};
 use crate::{Instant, MemberId, Op};
-
-/// Metadata for a member.
-#[derive(Clone, Debug)]
-pub struct MetaWrite {
-    /// Whose.
-    pub member: MemberId,
-    /// Where: an absolute sector.
-    pub sector: u64,
-    /// What: whole blocks, at most a page.
-    pub bytes: Vec<u8>,
-}
-
-/// What an update has to do.
-#[derive(Debug, Default)]
-pub(super) struct Wanted {
-    /// Anything at all.
-    pub(super) any: bool,
-    pub(super) flush: bool,
-    pub(super) superblock: bool,
-    pub(super) bitmap_pages: BTreeSet<usize>,
-    pub(super) bad_blocks: BTreeSet<MemberId>,
-    /// Chunks of the bitmap that are idle are looked for; never together with `clear_bits`.
-    pub(super) nominate: bool,
-    /// `events_cleared` becomes the event count that all members have.
-    pub(super) note_cleared: bool,
-    pub(super) clear_bits: bool,
-    pub(super) catch_up: bool,
-}
 
 /// Whether the superblocks say clean, and how much of the array is in sync.
 #[derive(Debug)]
@@ -294,6 +266,38 @@ impl Metadata {
         self.clean.active = false;
         self.journals.all_is_durable();
         self.clean.ticket = ticket;
+    }
+
+    /// From now on what is written may be recorded in journals that hold this much each, and not
+    /// where it belongs: superblocks that do not say clean say so. With `parts_only` whole stripes
+    /// are not recorded.
+    pub(super) fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
+        // What the last client left is not durable yet.
+        let unrecorded = self.superblock.has(feature::NODE_UNRECORDED).then_some(0);
+        self.journals = JournalFeatures { journal_bytes, parts_only, unrecorded };
+        if self.clean.active {
+            self.clean.ticket = self.queue_superblock(false);
+        }
+    }
+
+    /// A whole stripe is to be stored that is not recorded: the members are to know that there are
+    /// such ones.
+    pub(super) fn stores_unrecorded(&mut self) {
+        if self.journals.unrecorded.is_none() {
+            self.journals.unrecorded = Some(self.queue_superblock(false));
+        }
+    }
+
+    /// Do they know?
+    pub(super) fn may_store_unrecorded(&self) -> bool {
+        self.journals.unrecorded.is_some_and(|ticket| self.is_done(ticket))
+    }
+
+    /// Whatever was stored and not recorded is durable, and nothing of that kind is on its way.
+    pub(super) fn nothing_is_unrecorded(&mut self) {
+        if self.journals.unrecorded.take().is_some() && self.clean.active {
+            self.queue_superblock(false);
+        }
     }
 
     /// Time of day in md's coding.

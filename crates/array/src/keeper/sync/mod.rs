@@ -161,7 +161,7 @@ impl Sync {
         }
     }
 
-    /// From now on a member is copied: units of [`Work::Copy`](crate::keeper::Work::Copy) are asked for.
+    /// Begins to copy a member: asks for units of [`Work::Copy`](crate::keeper::Work::Copy).
     ///
     /// # Errors
     /// Why it cannot be.
