@@ -27,6 +27,7 @@ mod phases;
 mod place;
 mod remake;
 mod report;
+mod roles;
 mod space;
 mod status;
 mod stop;

@@ -1,15 +1,10 @@
 //! What a lane sees of its keeper: nothing of this changes anything.
 
 use super::Keeper;
-use super::admission::Admission;
 use super::command::{Answer, refuse};
-use super::members::{Members, State};
-use super::sync::Copying;
-use crate::action::NewMember;
-use crate::format::superblock::MAX_SECTOR;
-use crate::format::{BadBlocks, Superblock};
-use crate::refusal::{Invocation, Next, Refusal};
-use crate::{Instant, MemberId, Op, RequestError, Role};
+use super::members::Members;
+use crate::refusal::{Invocation, Next};
+use crate::{Instant, MemberId, Op, RequestError};
 
 /// What a lane sees of its keeper at one moment: the members and how far the array is served, what
 /// superblocks and bitmap say, how far background work is. It owns nothing and changes nothing, and
@@ -66,13 +61,6 @@ impl<'a> KeeperView<'a> {
     #[must_use]
     pub const fn writes_over(self) -> bool {
         self.keeper.core.service.writes_over
-    }
-
-    /// Do the superblocks say, or are about to say, that something may not fit?
-    #[must_use]
-    pub const fn is_active(self) -> bool {
-        let clean = &self.keeper.core.metadata.clean;
-        clean.active || !clean.on_disk || clean.resynced != MAX_SECTOR
     }
 
     /// Has the array been stopped?
@@ -250,35 +238,6 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.members.iter_live().any(|(_, member)| !member.bad_blocks.is_empty())
     }
 
-    /// Tells whether the member that has this role does not know these rows of its data area.
-    #[must_use]
-    pub fn is_bad(self, role: Role, row: u64, sectors: u64) -> bool {
-        let members = &self.keeper.core.members;
-        let holder = members.role(role).holder.and_then(|id| members.get(id));
-        holder.is_some_and(|member| member.bad_blocks.overlaps(member.absolute(row), sectors))
-    }
-
-    /// Does who is being given a role keep what it held where the others cannot tell it?
-    #[must_use]
-    pub fn keeps_own(self, role: Role) -> bool {
-        let members = &self.keeper.core.members;
-        let holder = members.role(role).holder.and_then(|id| members.get(id));
-        holder.is_some_and(|member| member.keeps_own)
-    }
-
-    /// How many of these rows of a role are, from the first on, all bad or all not.
-    #[must_use]
-    pub fn alike(self, role: Role, row: u64, sectors: u64) -> u64 {
-        let members = &self.keeper.core.members;
-        let holder = members.role(role).holder.and_then(|id| members.get(id));
-        let bad = holder.and_then(|member| {
-            let first = member.absolute(row);
-            let (start, bad) = member.bad_blocks.next_bad(first, sectors)?;
-            Some(if start > first { start - first } else { bad })
-        });
-        bad.unwrap_or(sectors)
-    }
-
     /// Tells whether bad-block logs say durably what is bad, and what is not any more.
     #[must_use]
     pub const fn bad_blocks_told(self) -> bool {
@@ -308,129 +267,10 @@ impl<'a> KeeperView<'a> {
         self.keeper.sync.work_goes_on()
     }
 
-    /// Can this member be copied to another one while it serves?
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn may_be_copied(self, old: MemberId) -> Answer {
-        self.keeper.sync.check_copying(&self.keeper.core, old).map(|_| ())
-    }
-
-    /// Is this member being copied?
-    #[must_use]
-    pub fn is_copied(self, old: MemberId) -> bool {
-        self.keeper.sync.is_copied(old)
-    }
-
-    /// Has the new one all but a little that the bitmap marks?
-    #[must_use]
-    pub fn little_is_left(self) -> bool {
-        self.keeper.sync.copying.as_ref().is_some_and(Copying::little_is_left)
-    }
-
-    /// Has the old one got something in this range of sync space that the new one has not?
-    #[must_use]
-    pub fn copy_has_not(self, start: u64, end: u64) -> bool {
-        self.keeper.sync.copying.as_ref().is_none_or(|copying| copying.lacks.overlaps(start, end))
-    }
-
-    /// Is whoever takes a role over given what is in this range of sync space?
-    #[must_use]
-    pub fn is_marked(self, start: u64, end: u64) -> bool {
-        self.keeper.core.metadata.intent.as_ref().is_none_or(|intent| intent.dirty(start, end))
-    }
-
     /// The lowest number that no member has.
     #[must_use]
     pub fn free_id(self) -> Option<MemberId> {
         self.keeper.core.members.free_id()
-    }
-
-    /// Was a member of this number failed or removed by a command, and not added since? It does
-    /// not come back by itself.
-    #[must_use]
-    pub fn was_made_faulty(self, number: u32) -> bool {
-        self.keeper.core.metadata.made_faulty.contains(&number)
-    }
-
-    /// As which a device may become a member: a spare keeps its number.
-    #[must_use]
-    pub fn id_for(self, device: &str) -> Option<MemberId> {
-        Admission::new(&self.keeper.core)
-            .spare_called(device)
-            .map(|(id, _)| id)
-            .or_else(|| self.keeper.core.members.free_id())
-    }
-
-    /// Is this a member, be it a faulty one?
-    #[must_use]
-    pub fn knows(self, id: MemberId) -> bool {
-        self.keeper.core.members.get(id).is_some()
-    }
-
-    /// Does nobody hold this role?
-    #[must_use]
-    pub fn is_vacant(self, role: Role) -> bool {
-        self.keeper.core.members.role(role).holder.is_none()
-    }
-
-    /// The spares, as they may become members in a role.
-    pub fn spares(self) -> impl Iterator<Item = NewMember> + use<'a> {
-        let spares =
-            self.keeper.core.members.iter().filter(|(_, member)| member.state == State::Spare);
-        spares.map(|(id, member)| NewMember {
-            member: id,
-            device: member.device.clone(),
-            device_sectors: member.superblock.data_offset + member.superblock.data_size,
-            device_uuid: member.superblock.device_uuid,
-            superblock: None,
-            bad_blocks: BadBlocks::default(),
-            readd: false,
-        })
-    }
-
-    /// The superblock with which this would become a member in a role that is vacant.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    pub fn candidate(self, new: &NewMember, role: Role) -> Result<Superblock, Refusal> {
-        Admission::new(&self.keeper.core).joining(new, role).map(|member| member.superblock)
-    }
-
-    /// Does the member that has this role hold all of it?
-    #[must_use]
-    pub fn is_in_sync(self, role: Role) -> bool {
-        self.keeper.core.members.in_sync(role)
-    }
-
-    /// Has the member that has this role been given what belongs in this range of sync space, one
-    /// unit of background work or less? Then it has a part in what is written there; before, it has
-    /// none, and is given it when the work gets there. A unit that is not over counts as done.
-    #[must_use]
-    pub fn is_rebuilt(self, role: Role, start: u64, end: u64) -> bool {
-        let holder = self
-            .keeper
-            .core
-            .members
-            .role(role)
-            .holder
-            .and_then(|id| self.keeper.core.members.get(id));
-        match holder.map(|member| member.state) {
-            Some(State::InSync { .. }) => true,
-            Some(State::Rebuilding { offset, .. }) => {
-                let space = &self.keeper.core.space;
-                let row = if space.is_by_role() {
-                    space.row_of(role, start).map(|row| row + space.rows_left(row))
-                } else {
-                    Some(end)
-                };
-                let id = self.keeper.core.members.role(role).holder;
-                let done =
-                    id.and_then(|id| self.keeper.sync.recovered(id)).unwrap_or(0).max(offset);
-                row.is_some_and(|row| row <= done)
-            }
-            _ => false,
-        }
     }
 
     /// May members come and go?
