@@ -19,10 +19,10 @@ use super::core::Core;
 use super::{LaneCommand, SAFE_MODE_MS};
 use crate::Instant;
 
-/// How long an array is written to at most before the next checkpoint.
+/// The longest time for which an array is written to before the next checkpoint.
 const PERIOD_MS: u64 = 30_000;
 
-/// How far a checkpoint is, with the update that is waited for.
+/// The stage of a checkpoint, with the ticket of the update that it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
@@ -32,13 +32,13 @@ enum Stage {
     Clearing(u64),
 }
 
-/// The checkpoint that is under way, how many are complete, and when the next one is due. It begins
-/// by [`begin`](Self::begin) or [`request`](Self::request), and [`advance`](Self::advance) takes it
-/// further after each update that is done.
+/// The checkpoint that is under way, the number of complete ones, and the time of the next one. A
+/// checkpoint begins by [`begin`](Self::begin) or [`request`](Self::request), and
+/// [`advance`](Self::advance) takes it further after each update that is done.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     stage: Stage,
-    /// How many are complete.
+    /// Number of complete checkpoints.
     complete: u64,
     /// The number of the one that the lane waits for.
     wanted: Option<u64>,
@@ -124,7 +124,8 @@ impl Checkpoints {
         }
     }
 
-    /// Is all durable that was ever written, and nothing expected to follow at once?
+    /// Returns whether the array may be marked clean: all that was ever written is durable, and no
+    /// write is expected to follow at once.
     fn may_go_clean(&self, core: &Core) -> bool {
         let idle_since = core.metadata.clean.last_write.plus_millis(SAFE_MODE_MS);
         let idle = idle_since <= core.now || core.service.stopping;
@@ -158,7 +159,7 @@ fn safe_mode_at(core: &Core) -> Option<Instant> {
     due.then(|| core.metadata.clean.last_write.plus_millis(SAFE_MODE_MS))
 }
 
-/// How long bits stay set at least, as md has it.
+/// Returns the shortest time for which bits stay set, as md has it.
 fn daemon_sleep_ms(core: &Core) -> u64 {
     let seconds = core.metadata.intent.as_ref().map_or(5, |i| i.bitmap.superblock.daemon_sleep_s);
     u64::from(seconds.clamp(1, 3600)) * 1000

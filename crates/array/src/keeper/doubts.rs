@@ -1,5 +1,5 @@
-//! What members could not read is kept in mind, so that no other member is failed that makes up for
-//! it; a member that cannot read too often is failed itself.
+//! Doubts about a member: what it could not read. They keep another member from being failed that
+//! makes up for it; a member with too many read errors is failed itself.
 
 use super::{BLOCK_SECTORS, UNIT_SECTORS};
 use crate::Instant;
@@ -11,7 +11,7 @@ const MAX_READ_ERRORS: u32 = 20;
 const HOUR_NANOS: u64 = 3_600_000_000_000;
 const TOGETHER_NANOS: u64 = 1_000_000_000;
 
-/// What stands against reading from a member.
+/// Reasons not to read from a member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doubts {
     /// Errors of late: halved for each hour without one, as md does.
@@ -29,7 +29,8 @@ impl Doubts {
         self.everywhere || !self.unreadable.is_empty()
     }
 
-    /// Is this one more error than a member is worth its rewriting?
+    /// Counts an error. Returns whether the member has had more of them than it is worth rewriting
+    /// for.
     pub(super) fn too_many(&mut self, now: Instant, sector: u64) -> bool {
         self.count(now, sector) > MAX_READ_ERRORS
     }

@@ -9,7 +9,7 @@ use crate::action::{CommandId, NewMember};
 use crate::status::JournalMode;
 
 impl Keeper {
-    /// Has writes go by the journal like this.
+    /// Changes the mode in which writes go by the journal.
     pub(super) fn journal_mode_command(&mut self, mode: JournalMode) -> Answer {
         let core = &mut self.core;
         if core.metadata.journal.is_none() {

@@ -3,19 +3,19 @@
 use crate::action::CommandId;
 
 /// The tail of the journal: the first record that still counts, in sectors of the device's data
-/// area. The lane [moves](Self::move_tail) it when what was recorded before is in place; the
-/// superblock says so after the next flush of all members, and only then is what lay before it
-/// free. Of a new journal there is no tail until its first block is written, and no superblock
-/// before that tells of it.
+/// area. The lane [moves](Self::move_tail) the tail when all records before it are in place; the
+/// superblock says so after the next flush of all members, and only then is the space before it
+/// free. A new journal has no tail until its first block is written, and no superblock tells of it
+/// before that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JournalDevice {
     /// As the lane has it.
     tail: Option<u64>,
-    /// What lies before it is in place, and durable.
+    /// The tail before which everything is in place, and durable.
     pub(super) durable_tail: Option<u64>,
     /// As the superblock has it.
     told_tail: Option<u64>,
-    /// Who waits until the superblock tells of it.
+    /// The command that is answered once the superblock tells of the journal.
     waiting: Option<CommandId>,
 }
 
@@ -30,7 +30,7 @@ impl JournalDevice {
         Self { tail: None, durable_tail: None, told_tail: None, waiting: Some(waiting) }
     }
 
-    /// What was recorded before is in place.
+    /// Moves the tail: all records before it are in place.
     pub(super) fn move_tail(&mut self, tail: u64) {
         self.tail = Some(tail);
         if crate::broken("tail-after-flush") {
@@ -47,7 +47,7 @@ impl JournalDevice {
         self.told_tail
     }
 
-    /// The superblocks are written. Who waited for that?
+    /// Takes note that the superblocks are written. Returns the command that waited for that.
     pub(super) const fn told(&mut self) -> Option<CommandId> {
         self.told_tail = self.durable_tail;
         if self.told_tail.is_some() { self.waiting.take() } else { None }

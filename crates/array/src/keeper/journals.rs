@@ -1,16 +1,16 @@
-//! What superblocks say of an array whose nodes have journals.
+//! Superblocks of an array whose nodes have journals.
 
 use crate::format::superblock::feature;
 
-/// Which feature bits superblocks need because of journals: writes may be recorded in a journal and
-/// not be in their place (`NODE_JOURNALS`), journals do not record whole stripes (`NODE_PPL`), and
-/// some whole stripes may be stored in part without a record (`NODE_UNRECORDED`). An array without
-/// journals needs none: `journal_bytes` is 0 until the lane tells of journals. A clean
+/// The feature bits that superblocks need because of journals: writes may be recorded in a journal
+/// and not be in their place (`NODE_JOURNALS`), journals do not record whole stripes (`NODE_PPL`),
+/// and some whole stripes may be stored in part without a record (`NODE_UNRECORDED`). An array
+/// without journals needs none: `journal_bytes` is 0 until the lane tells of journals. A clean
 /// superblock carries none either, unless journals lack whole stripes and a part of the array waits
 /// for a resync.
 #[derive(Debug, Default)]
 pub(super) struct JournalFeatures {
-    /// What each journal holds; 0 without any.
+    /// Size of each journal; 0 without any.
     pub(super) journal_bytes: u64,
     /// Whole stripes are not recorded.
     pub(super) parts_only: bool,

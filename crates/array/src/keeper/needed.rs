@@ -1,4 +1,4 @@
-//! Which members the array cannot do without: as holders of their roles, or because others have
+//! Members that the array cannot do without: as holders of their roles, or because others have
 //! sectors that cannot be read.
 
 use super::core::Core;
@@ -6,7 +6,7 @@ use super::members::{Member, State};
 use crate::MemberId;
 
 impl Member {
-    /// Are all these sectors of the device known not to be readable?
+    /// Returns whether all these sectors of the device are known not to be readable.
     fn lacks(&self, sector: u64, sectors: u64) -> bool {
         let end = sector.saturating_add(sectors);
         let mut known = self.doubts.unreadable.clone();
@@ -20,7 +20,7 @@ impl Member {
 }
 
 impl Core {
-    /// Would the array fail without this member?
+    /// Returns whether the array would fail without this member.
     pub(super) fn needs(&self, id: MemberId) -> bool {
         let Some(member) = self.members.get(id) else { return false };
         let State::InSync { role } = member.state else { return false };

@@ -15,12 +15,12 @@ use super::update::{MetaWrite, PAGE_BYTES, Phase, Update, Wanted};
 use crate::MemberId;
 use crate::format::{Bitmap, Superblock};
 
-/// What became of the updates that are queued.
+/// The outcome of looking for an update to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
     /// None is queued, or one is under way.
     Nothing,
-    /// It counts as done: no metadata are written any more.
+    /// The update counts as done: no metadata are written any more.
     Dropped,
     /// [`Core::advance_update`] is due.
     Running,
@@ -75,9 +75,9 @@ impl Core {
         Begun::Running
     }
 
-    /// The newest superblock goes to the members that do not have it, as it is. Were the next one
-    /// written at once, a power cut could leave members two updates behind, and those are stale.
-    /// A member that the missed update gave another role keeps the superblock of its old one, which
+    /// Writes the newest superblock to the members that do not have it, as it is. Were the next one
+    /// written at once, a power cut could leave members two updates behind, and those are stale. A
+    /// member that the missed update gave another role keeps the superblock of its old one, which
     /// says truly what it holds.
     fn begin_catch_up(&mut self) {
         if !self.metadata.running.as_ref().is_some_and(|running| running.wanted.catch_up) {
@@ -109,7 +109,8 @@ impl Core {
         }
     }
 
-    /// Goes to the next phase while nothing of this one is outstanding. Is the update complete?
+    /// Goes to the next phase while nothing of this one is outstanding. Returns whether the update
+    /// is complete.
     pub(super) fn advance_update(&mut self) -> bool {
         while let Some(running) = &mut self.metadata.running
             && running.pending == 0
@@ -266,8 +267,8 @@ impl Core {
     }
 }
 
-/// Did one of these, who became in sync, fail before its superblock said so, and another get its
-/// role back? The others are not told what is no longer so.
+/// Returns whether one of these arrivals failed before its superblock said that it is in sync, and
+/// another member got its role back. The other members are not told then what is no longer so.
 fn gave_role_back(arrivals: &[MemberId], members: &Members) -> bool {
     arrivals.iter().any(|id| !members.live(*id)) && members.any_arriving()
 }

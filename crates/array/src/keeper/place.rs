@@ -9,7 +9,7 @@ const SUPERBLOCK_SECTORS: u64 = 8;
 
 const MIB_SECTORS: u64 = 2048;
 
-/// What a new member needs room for, besides its superblock and bad-block log.
+/// Room that a new member needs, besides its superblock and bad-block log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// Used part of each member.
@@ -46,7 +46,7 @@ fn ppl_area(other: &Superblock) -> (Option<i32>, u64) {
     }
 }
 
-/// Does the superblock lie behind the data?
+/// Returns whether the superblock lies behind the data.
 const fn at_end(superblock: &Superblock) -> bool {
     matches!(superblock.version, Version::V1_0 | Version::V0_90)
 }

@@ -19,13 +19,14 @@ impl<'a> KeeperView<'a> {
             .is_some_and(|member| member.bad_blocks.overlaps(member.absolute(row), sectors))
     }
 
-    /// Does who is being given a role keep what it held where the others cannot tell it?
+    /// Returns whether the member that is being given a role keeps what it held where the others
+    /// cannot tell it.
     #[must_use]
     pub fn keeps_own(self, role: Role) -> bool {
         self.holder(role).is_some_and(|member| member.keeps_own)
     }
 
-    /// How many of these rows of a role are, from the first on, all bad or all not.
+    /// Returns how many of these rows of a role are, from the first on, all bad or all not.
     #[must_use]
     pub fn alike(self, role: Role, row: u64, sectors: u64) -> u64 {
         let bad = self.holder(role).and_then(|member| {
@@ -36,21 +37,22 @@ impl<'a> KeeperView<'a> {
         bad.unwrap_or(sectors)
     }
 
-    /// Does nobody hold this role?
+    /// Returns whether no member holds this role.
     #[must_use]
     pub fn is_vacant(self, role: Role) -> bool {
         self.keeper.core.members.role(role).holder.is_none()
     }
 
-    /// Does the member that has this role hold all of it?
+    /// Returns whether the member that has this role holds all of it.
     #[must_use]
     pub fn is_in_sync(self, role: Role) -> bool {
         self.keeper.core.members.in_sync(role)
     }
 
-    /// Has the member that has this role been given what belongs in this range of sync space, one
-    /// unit of background work or less? Then it has a part in what is written there; before, it has
-    /// none, and is given it when the work gets there. A unit that is not over counts as done.
+    /// Returns whether the member that has this role has been given what belongs in this range of
+    /// sync space, one unit of background work or less. Such a member has a part in what is written
+    /// there; before that, it has none, and is given the range when the work gets there. A unit
+    /// that is not over counts as done.
     #[must_use]
     pub fn is_rebuilt(self, role: Role, start: u64, end: u64) -> bool {
         match self.holder(role).map(|member| member.state) {
@@ -71,7 +73,8 @@ impl<'a> KeeperView<'a> {
         }
     }
 
-    /// Is whoever takes a role over given what is in this range of sync space?
+    /// Returns whether a member that takes a role over is given what is in this range of sync
+    /// space.
     #[must_use]
     pub fn is_marked(self, start: u64, end: u64) -> bool {
         self.keeper.core.metadata.intent.as_ref().is_none_or(|intent| intent.dirty(start, end))
@@ -86,7 +89,7 @@ impl<'a> KeeperView<'a> {
             .or_else(|| self.keeper.core.members.free_id())
     }
 
-    /// Is this a member, be it a faulty one?
+    /// Returns whether this is a member, be it a faulty one.
     #[must_use]
     pub fn knows(self, id: MemberId) -> bool {
         self.keeper.core.members.get(id).is_some()
@@ -107,42 +110,43 @@ impl<'a> KeeperView<'a> {
         })
     }
 
-    /// The superblock with which this would become a member in a role that is vacant.
+    /// Returns the superblock with which a device would become a member in a role that is vacant.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why it cannot.
     pub fn candidate(self, new: &NewMember, role: Role) -> Result<Superblock, Refusal> {
         Admission::new(&self.keeper.core).joining(new, role).map(|member| member.superblock)
     }
 
-    /// Was a member of this number failed or removed by a command, and not added since? It does
-    /// not come back by itself.
+    /// Returns whether a member of this number was failed or removed by a command, and not added
+    /// since. Such a member does not come back by itself.
     #[must_use]
     pub fn was_made_faulty(self, number: u32) -> bool {
         self.keeper.core.metadata.made_faulty.contains(&number)
     }
 
-    /// Can this member be copied to another one while it serves?
+    /// Checks that a member can be copied to another one while it serves.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     pub fn may_be_copied(self, old: MemberId) -> Answer {
         self.keeper.sync.check_copying(&self.keeper.core, old).map(|_| ())
     }
 
-    /// Is this member being copied?
+    /// Returns whether this member is being copied.
     #[must_use]
     pub fn is_copied(self, old: MemberId) -> bool {
         self.keeper.sync.is_copied(old)
     }
 
-    /// Has the new one all but a little that the bitmap marks?
+    /// Returns whether the copy has all but a little that the bitmap marks.
     #[must_use]
     pub fn little_is_left(self) -> bool {
         self.keeper.sync.copying.as_ref().is_some_and(Copying::little_is_left)
     }
 
-    /// Has the old one got something in this range of sync space that the new one has not?
+    /// Returns whether the member that is copied has something in this range of sync space that its
+    /// copy has not.
     #[must_use]
     pub fn copy_has_not(self, start: u64, end: u64) -> bool {
         self.keeper.sync.copying.as_ref().is_none_or(|copying| copying.lacks.overlaps(start, end))

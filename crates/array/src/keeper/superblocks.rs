@@ -1,4 +1,4 @@
-//! What superblocks say: that of each member, made from its own and from what the array is now.
+//! Contents of superblocks: that of each member, made from its own and from the state of the array.
 
 use super::core::Core;
 use super::members::{Member, State};
@@ -59,7 +59,7 @@ impl Core {
         image
     }
 
-    /// What superblocks say of each device number.
+    /// Returns the entry of each device number for the superblocks.
     fn role_table(&self) -> Vec<DevRole> {
         let made_faulty = &self.metadata.made_faulty;
         let numbers = self.members.iter().map(|(_, m)| m.superblock.dev_number);

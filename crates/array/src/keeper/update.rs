@@ -11,15 +11,15 @@ pub const PAGE_BYTES: u32 = 4096;
 /// Metadata for a member.
 #[derive(Clone, Debug)]
 pub struct MetaWrite {
-    /// Whose.
+    /// The member.
     pub member: MemberId,
     /// Where: an absolute sector.
     pub sector: u64,
-    /// What: whole blocks, at most a page.
+    /// Contents: whole blocks, at most a page.
     pub bytes: Vec<u8>,
 }
 
-/// What an update has to do.
+/// Everything that an update has to do.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     /// Anything at all.
@@ -44,7 +44,7 @@ pub(super) enum Phase {
     Pages,
     /// Superblocks of members that have just become in sync.
     Arrivals,
-    /// Those of all others.
+    /// Superblocks of all others.
     Superblocks,
 }
 
@@ -52,11 +52,11 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Update {
     pub(super) phase: Phase,
-    /// What has been asked for and not been answered.
+    /// Number of commands that have not been answered.
     pub(super) pending: usize,
-    /// Whose superblocks the phase of arrivals writes, until that is over.
+    /// Members whose superblocks the phase of arrivals writes, until that is over.
     pub(super) arrivals: Vec<MemberId>,
-    /// Of whose loss the superblocks of the last phase tell first.
+    /// Members of whose loss the superblocks of the last phase tell first.
     pub(super) losses: Vec<MemberId>,
     /// The superblocks of the last phase, made together with those of the phase before.
     pub(super) superblocks: Vec<MetaWrite>,
@@ -64,7 +64,7 @@ pub(super) struct Update {
     pub(super) bad_block_pages: Vec<MetaWrite>,
     /// The array was idle when this began, so the superblocks may say clean.
     pub(super) clean: bool,
-    /// How far recovery had come when the flush began; durable after it.
+    /// Progress of recovery, by member, when the flush began; durable after it.
     pub(super) recovered: Vec<(MemberId, u64)>,
     pub(super) resynced: u64,
     /// The tail of the journal when the flush began.
@@ -72,12 +72,12 @@ pub(super) struct Update {
 }
 
 impl Update {
-    /// What is outstanding.
+    /// Returns the number of commands that have not been answered.
     pub(super) const fn pending(&self) -> usize {
         self.pending
     }
 
-    /// How many members are being told that they are in sync, which they were not.
+    /// Returns how many members are being told that they are in sync, which they were not.
     pub(super) const fn arrivals(&self) -> usize {
         self.arrivals.len()
     }

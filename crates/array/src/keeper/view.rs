@@ -1,4 +1,4 @@
-//! What a lane sees of its keeper: nothing of this changes anything.
+//! The view that a lane has of its keeper. Nothing here changes anything.
 
 use super::Keeper;
 use super::command::{Answer, refuse};
@@ -6,20 +6,20 @@ use super::members::Members;
 use crate::refusal::{Invocation, Next};
 use crate::{Instant, MemberId, Op, RequestError};
 
-/// What a lane sees of its keeper at one moment: the members and how far the array is served, what
-/// superblocks and bitmap say, how far background work is. It owns nothing and changes nothing, and
-/// no field of the keeper is reached through it: a lane that runs beside its keeper can get a copy
-/// of the answers instead.
+/// The keeper as its lane sees it at one moment: the members and how far the array is served, what
+/// superblocks and bitmap say, how far background work is. The view owns nothing and changes
+/// nothing, and no field of the keeper is reached through it: a lane that runs beside its keeper
+/// can get a copy of the answers instead.
 ///
-/// What the lane has reported counts once the keeper has [heard](Keeper::hear) it: a lane looks
-/// only after that.
+/// A report of the lane counts once the keeper has [heard](Keeper::hear) it: a lane looks only
+/// after that.
 #[derive(Clone, Copy, Debug)]
 pub struct KeeperView<'a> {
     pub(super) keeper: &'a Keeper,
 }
 
 impl Keeper {
-    /// What its lane sees of it.
+    /// Returns the lane's view of the keeper.
     #[must_use]
     pub const fn view(&self) -> KeeperView<'_> {
         KeeperView { keeper: self }
@@ -27,7 +27,7 @@ impl Keeper {
 }
 
 impl<'a> KeeperView<'a> {
-    /// Can the level do without any member?
+    /// Returns whether the level can do without any member.
     #[must_use]
     pub fn is_redundant(self) -> bool {
         self.keeper.core.service.redundant
@@ -45,53 +45,54 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.superblock.set_uuid
     }
 
-    /// Is the array served read-only?
+    /// Returns whether the array is served read-only.
     #[must_use]
     pub const fn is_read_only(self) -> bool {
         self.keeper.core.service.read_only
     }
 
-    /// Are more members gone than the level can do without?
+    /// Returns whether more members are gone than the level can do without.
     #[must_use]
     pub const fn has_failed(self) -> bool {
         self.keeper.core.service.failed
     }
 
-    /// Can no more writes be served, though reads can?
+    /// Returns whether no more writes can be served, though reads can.
     #[must_use]
     pub const fn writes_over(self) -> bool {
         self.keeper.core.service.writes_over
     }
 
-    /// Has the array been stopped?
+    /// Returns whether the array has been stopped.
     #[must_use]
     pub const fn has_stopped(self) -> bool {
         self.keeper.core.service.stopped
     }
 
-    /// Somebody answers for what sums say of lost data where they may not fit: it was started by
-    /// force, and no resync has come to its end since.
+    /// Returns whether somebody answers for what sums say of lost data where they may not fit: the
+    /// array was started by force, and no resync has come to its end since.
     #[must_use]
     pub const fn is_vouched_for(self) -> bool {
         self.keeper.sync.unsynced.vouched
     }
 
-    /// Is the array being stopped?
+    /// Returns whether the array is being stopped.
     #[must_use]
     pub const fn is_stopping(self) -> bool {
         self.keeper.core.service.stopping
     }
 
-    /// May this write start, which the lane has asked for by
-    /// [`BeginWrite`](super::LaneReport::BeginWrite)? Then superblocks and bitmap of all members
-    /// that live say that there may be one.
+    /// Returns whether a write may start that the lane has asked for by
+    /// [`BeginWrite`](super::LaneReport::BeginWrite): superblocks and bitmap of all members that
+    /// live say that there may be one.
     #[must_use]
     pub fn may_start(self, write: u64) -> bool {
         self.keeper.writes.may_start(write)
     }
 
-    /// May a whole stripe be stored that is not recorded: do the members know that there are such
-    /// ones? It is asked for by [`StoresUnrecorded`](super::LaneReport::StoresUnrecorded).
+    /// Returns whether a whole stripe may be stored that is not recorded: the members know that
+    /// there are such ones. The lane asks for that by
+    /// [`StoresUnrecorded`](super::LaneReport::StoresUnrecorded).
     #[must_use]
     pub fn may_store_unrecorded(self) -> bool {
         self.keeper.core.metadata.may_store_unrecorded()
@@ -104,27 +105,27 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.journal.and_then(|journal| journal.told_tail())
     }
 
-    /// Is what did not find room on this member to be tried again?
+    /// Returns whether writes that did not find room on this member are to be tried again.
     #[must_use]
     pub fn waits_for_room(self, id: MemberId) -> bool {
         self.keeper.core.waits_for_room(id)
     }
 
-    /// Is what this member could not read worth rewriting?
+    /// Returns whether sectors that this member could not read are worth rewriting.
     #[must_use]
     pub fn is_worth_mending(self, id: MemberId) -> bool {
         let member = self.keeper.core.members.get(id);
         member.is_some_and(|member| member.state.is_live() && member.state.role().is_some())
     }
 
-    /// Do superblocks say who has failed? Before that nothing is acknowledged.
+    /// Returns whether superblocks tell of all failures. Before that nothing is acknowledged.
     #[must_use]
     pub const fn failures_told(self) -> bool {
         self.keeper.core.metadata.is_done(self.keeper.failures.ticket)
             || self.keeper.core.service.failed
     }
 
-    /// Do they say of all who are in sync that they are?
+    /// Returns whether superblocks tell of all members that became in sync.
     #[must_use]
     pub fn arrivals_told(self) -> bool {
         !self.keeper.core.members.any_arriving()
@@ -137,7 +138,7 @@ impl<'a> KeeperView<'a> {
                 .is_none_or(|update| update.arrivals() == 0)
     }
 
-    /// May this be asked of the array now?
+    /// Checks that the array takes a request of this kind now.
     ///
     /// # Errors
     /// [`RequestError::ReadOnly`], [`RequestError::Failed`].
@@ -153,7 +154,7 @@ impl<'a> KeeperView<'a> {
         }
     }
 
-    /// Does a part of the array wait for a resync?
+    /// Returns whether a part of the array waits for a resync.
     #[must_use]
     pub const fn has_to_resync(self) -> bool {
         self.keeper.core.metadata.has_to_resync()
@@ -165,7 +166,8 @@ impl<'a> KeeperView<'a> {
         self.keeper.sync.unsynced.any_unnoted(&self.keeper.core)
     }
 
-    /// Is this range of sync space known to be in step: nothing of it waits for a resync?
+    /// Returns whether this range of sync space is known to be in step: nothing of it waits for a
+    /// resync.
     #[must_use]
     pub fn in_step(self, start: u64, end: u64) -> bool {
         self.keeper.sync.unsynced.in_step(&self.keeper.core, start, end)
@@ -221,13 +223,13 @@ impl<'a> KeeperView<'a> {
         &self.keeper.core.members
     }
 
-    /// Would the array fail without this member?
+    /// Returns whether the array would fail without this member.
     #[must_use]
     pub fn needs(self, id: MemberId) -> bool {
         self.keeper.core.needs(id)
     }
 
-    /// Is there something to compare any part of the array with?
+    /// Returns whether any part of the array can be compared with something.
     pub(crate) fn is_comparable(self) -> bool {
         self.keeper.core.is_comparable()
     }
@@ -244,7 +246,7 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.bad_blocks_told() || self.keeper.core.service.failed
     }
 
-    /// Is anything on any member known or thought to be unreadable?
+    /// Returns whether anything on any member is known or thought to be unreadable.
     #[must_use]
     pub fn doubts_any(self) -> bool {
         self.keeper.core.members.iter().any(|(_, m)| !m.bad_blocks.is_empty() || m.doubts.any())
@@ -261,7 +263,7 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.ticket()
     }
 
-    /// May a unit that was not done as a whole be tried in parts?
+    /// Returns whether a unit that was not done as a whole may be tried in parts.
     #[must_use]
     pub const fn work_goes_on(self) -> bool {
         self.keeper.sync.work_goes_on()
@@ -273,10 +275,10 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.members.free_id()
     }
 
-    /// May members come and go?
+    /// Checks that members may come and go.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why they may not.
     pub fn is_changeable(self) -> Answer {
         if self.keeper.core.service.read_only {
             return refuse("the array is read-only", "assemble it without --readonly");

@@ -1,4 +1,4 @@
-//! What background work asks of the lane, and what it gets back.
+//! Background work, as the keeper asks for it and as the lane answers.
 
 use crate::MemberId;
 
@@ -8,7 +8,7 @@ use crate::MemberId;
 pub struct Unit {
     /// First sector.
     pub start: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u32,
 }
 
@@ -20,7 +20,7 @@ impl Unit {
     }
 }
 
-/// What a comparison does about differences.
+/// The way in which a comparison treats differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fix {
     /// Tell of them.
@@ -31,7 +31,7 @@ pub enum Fix {
     Repair,
 }
 
-/// What is to be done with a unit.
+/// Work to be done with a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Compare its redundancy with its data.
@@ -49,16 +49,16 @@ pub enum Work {
 pub struct Unread {
     /// First sector of the array.
     pub array_sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
     /// The members that were to hold them, or what gives them back.
     pub members: Vec<MemberId>,
 }
 
-/// What became of a unit, or of a part of it.
+/// The outcome of a unit, or of a part of it.
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// It was done. `equal`: nothing differed.
+    /// The unit was done. `equal`: nothing differed.
     Well {
         /// See above; of a rebuilding it means nothing.
         equal: bool,

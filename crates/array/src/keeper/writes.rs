@@ -26,7 +26,7 @@ impl Writes {
         self.waiting.retain(|(_, update)| *update > done);
     }
 
-    /// May this write start?
+    /// Returns whether this write may start.
     pub(super) fn may_start(&self, number: u64) -> bool {
         let waits = || self.waiting.binary_search_by_key(&number, |(number, _)| *number).is_ok();
         number < self.known && !waits()

@@ -1,4 +1,4 @@
-//! What the latest check or repair has found.
+//! Findings of the latest check or repair.
 
 use super::unread::Places;
 use crate::events::SyncAction;
@@ -10,10 +10,10 @@ pub(in crate::keeper) struct Scrub {
     /// Asked for by the administrator.
     pub(in crate::keeper) requested: Option<SyncAction>,
     pub(in crate::keeper) mismatch_sectors: u64,
-    /// Of the array, which there was nothing to compare with.
+    /// Sectors of the array that could not be compared with anything.
     pub(in crate::keeper) uncompared_sectors: u64,
     pub(in crate::keeper) checked_once: bool,
-    /// What a repair took from parity where that may not fit.
+    /// Sectors that a repair took from parity where that may not fit.
     pub(in crate::keeper) trusted: Places,
 }
 

@@ -1,4 +1,4 @@
-//! How fast background work may go, and how fast it goes.
+//! The speed of background work: its limits, and how fast it goes.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(super) struct Speed {
     pub(super) max_bytes_s: u64,
     /// Work may go on at this time: the limits.
     not_before: Instant,
-    /// How far it was when: oldest first.
+    /// Progress at earlier moments: oldest first.
     marks: VecDeque<(Instant, u64)>,
 }
 

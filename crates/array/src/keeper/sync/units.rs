@@ -199,7 +199,7 @@ impl Sync {
         }
     }
 
-    /// What it means that a block could not be done: it stays out of sync after a resync; a member
+    /// Takes note that a block could not be done: it stays out of sync after a resync; a member
     /// that was to get it has a bad block, so that the rest goes on. Without room for that,
     /// recovery cannot be completed.
     fn note_missed(&mut self, core: &mut Core, place: u64, unit: Unit, work: &Work) {
@@ -281,11 +281,11 @@ impl Sync {
     }
 }
 
-/// Notes rows as bad, of so many sectors each, of which nobody can tell a member what it is to hold
-/// there: they are read by nobody before they are written anew.
+/// Notes rows as bad, of so many sectors each, where nobody can tell a member what it is to hold.
+/// Nobody reads them before they are written anew.
 ///
 /// # Errors
-/// Why its bad-block log does not take that.
+/// The reason why its bad-block log does not take that.
 fn note_unknown(core: &mut Core, id: MemberId, rows: &[(u64, u64)]) -> Result<(), String> {
     let Some(member) = core.members.get_mut(id) else { return Ok(()) };
     if rows.is_empty() || crate::broken("unknown-recorded") {
@@ -307,7 +307,7 @@ fn note_unknown(core: &mut Core, id: MemberId, rows: &[(u64, u64)]) -> Result<()
     Ok(())
 }
 
-/// A unit of what a member was given was read back, or could not be: is the member to fail?
+/// Judges a unit that was read back, or could not be. Returns the member if it is to fail.
 fn untrue(core: &Core, id: MemberId, unit: Unit, done: &Done) -> Option<Untrue> {
     let member = core.members.get(id)?;
     let copied = matches!(member.state, State::Rebuilding { replacement: true, .. });
