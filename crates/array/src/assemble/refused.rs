@@ -1,4 +1,4 @@
-//! Why an array does not start, and what kind of array it is.
+//! Reasons why an array does not start, and its kind.
 
 use super::Verdict;
 use super::table::Table;
@@ -19,7 +19,7 @@ impl Refused {
     }
 }
 
-/// What kind of array it is.
+/// The kind of an array.
 pub(super) struct Kind {
     pub(super) level: Level,
     pub(super) layout: Layout,

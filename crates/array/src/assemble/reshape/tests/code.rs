@@ -1,4 +1,4 @@
-//! What parity of level 6 tells.
+//! Tests of what parity of level 6 tells.
 
 use super::super::front::Maps;
 use super::backups::header;
