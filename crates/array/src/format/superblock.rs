@@ -4,7 +4,7 @@
 pub use super::superblock_error::{SuperblockError, Unsupported};
 use crate::Role;
 
-/// How much to read where a superblock may lie.
+/// Bytes to read where a superblock may lie.
 pub const READ_BYTES: u32 = 4096;
 
 /// Metadata version, which decides where the superblock lies.
@@ -55,7 +55,7 @@ pub fn locations(device_sectors: u64) -> impl Iterator<Item = (Version, u64, u32
     )
 }
 
-/// What a superblock says of one device number.
+/// A superblock's entry for one device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum DevRole {
@@ -105,7 +105,7 @@ pub mod feature {
     pub const NODE_PPL: u32 = 1 << 30;
     /// Such ones may be on their way.
     pub const NODE_UNRECORDED: u32 = 1 << 29;
-    /// What an array over nodes may have beyond that.
+    /// Features that an array over nodes may have beyond that.
     pub const OVER_NODES: u32 = NODE_JOURNALS | NODE_PPL | NODE_UNRECORDED;
 
     /// Partial parity logs, in either form.
@@ -122,7 +122,7 @@ pub mod feature {
         | LOGS
         | RAID0_LAYOUT;
 
-    /// What tells of a reshape.
+    /// Features that tell of a reshape.
     pub const RESHAPE: u32 = RESHAPE_ACTIVE | RESHAPE_BACKWARDS | NEW_OFFSET;
 
     /// Names for people of the features that are refused, in the order of their bits.
@@ -188,7 +188,7 @@ pub struct Superblock {
     pub reshape: Reshape,
     /// Where data starts on this device.
     pub data_offset: u64,
-    /// How much of this device may hold data.
+    /// Part of this device that may hold data.
     pub data_size: u64,
     /// Where this superblock lies.
     pub super_offset: u64,
@@ -223,7 +223,7 @@ pub struct Superblock {
     pub padding: [u8; 32],
     /// Synology's md has marked its role as that of a disk with errors. Kept as stored.
     pub error_mark: bool,
-    /// What the superblock says of each device number (`dev_roles`, `max_dev` entries).
+    /// Role of each device number (`dev_roles`, `max_dev` entries).
     pub roles: Vec<DevRole>,
 }
 
@@ -246,8 +246,8 @@ pub struct Reshape {
 }
 
 impl Superblock {
-    /// That of this device, with what another one says of the whole array, but for what each
-    /// update changes.
+    /// Returns the superblock of this device with the fields of the whole array from another one,
+    /// except for those that each update changes.
     #[must_use]
     pub fn with_array_of(&self, array: &Self) -> Self {
         Self {
@@ -280,7 +280,7 @@ impl Superblock {
         }
     }
 
-    /// Of nothing: no level, no members, all fields 0.
+    /// Returns the superblock of nothing: no level, no members, all fields 0.
     #[must_use]
     pub fn blank() -> Self {
         Self {
@@ -317,10 +317,10 @@ impl Superblock {
         }
     }
 
-    /// Can Braid run an array with these features?
+    /// Checks that Braid can run an array with these features.
     ///
     /// # Errors
-    /// The features it cannot, by name.
+    /// The features that it cannot run, by name.
     pub fn supported(&self) -> Result<(), Unsupported> {
         self.supported_with(0, 0)
     }
@@ -370,13 +370,13 @@ impl Superblock {
         self.role_of(self.dev_number)
     }
 
-    /// What this superblock says of a device number.
+    /// Returns what this superblock says of a device number.
     #[must_use]
     pub fn role_of(&self, dev_number: u32) -> DevRole {
         self.roles.get(dev_number as usize).copied().unwrap_or(DevRole::Spare)
     }
 
-    /// Does the feature map have this bit?
+    /// Returns whether the feature map has this bit.
     #[must_use]
     pub const fn has(&self, bit: u32) -> bool {
         self.feature_map & bit != 0
@@ -407,7 +407,7 @@ impl Superblock {
         uuid_text(self.version, self.set_uuid)
     }
 
-    /// How the array is called as a member of another one.
+    /// Returns the name of the array as a member of another one.
     #[must_use]
     pub fn title(&self) -> String {
         format!("array {} ({})", self.name(), self.uuid_text())
@@ -421,8 +421,8 @@ impl Superblock {
         field
     }
 
-    /// The name: text up to the first NUL, `HOST:NAME` when mdadm made it. What a terminal would
-    /// not show as a character comes out as U+FFFD.
+    /// Returns the name: text up to the first NUL, `HOST:NAME` when mdadm made it. Bytes that a
+    /// terminal would not show as a character come out as U+FFFD.
     #[must_use]
     pub fn name(&self) -> String {
         let end = self.set_name.iter().position(|byte| *byte == 0).unwrap_or(self.set_name.len());

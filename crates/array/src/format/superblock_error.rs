@@ -1,6 +1,6 @@
-//! Why a superblock is not taken.
+//! Reasons why a superblock is not taken.
 
-/// Why bytes are not a superblock, or not one to trust.
+/// The reason why bytes are not a superblock, or not one to trust.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
     /// No magic: nothing of md's is here.
@@ -11,7 +11,7 @@ pub enum SuperblockError {
     Read {
         /// Where.
         sector: u64,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// Fewer bytes than a superblock of this version has.
@@ -41,7 +41,7 @@ pub enum SuperblockError {
     Malformed {
         /// The field, by its name in `md_p.h`.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault of the field.
         reason: String,
     },
 }

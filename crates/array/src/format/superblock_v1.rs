@@ -128,7 +128,7 @@ fn padding(bytes: &[u8]) -> [u8; 32] {
     padding
 }
 
-/// What md itself checks when it loads a superblock.
+/// Checks the fields that md itself checks when it loads a superblock.
 fn check(superblock: &Superblock, sector: u64) -> Result<(), SuperblockError> {
     if superblock.super_offset != sector {
         let reason = format!("is {}, but it was read at {sector}", superblock.super_offset);

@@ -1,4 +1,5 @@
-//! What a write does not cover of its blocks or strips is read, so that it covers them.
+//! Filling up writes: the parts of blocks or strips that a write does not cover are read, so that
+//! it covers them.
 
 use super::parity::{Segment, Slots, Source, StripeView, recover};
 use super::{Plan, Rows, Taken, Unrecoverable};
