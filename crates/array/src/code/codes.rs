@@ -45,7 +45,8 @@ struct Answer {
     sums: Option<Arc<Vec<Sums>>>,
 }
 
-/// How cells came back: while the same members are missing, the same is asked for each request.
+/// Earlier findings how cells come back: while the same members are missing, the same is asked for
+/// each request.
 #[derive(Debug, Default)]
 pub struct Answers {
     /// By the numbers of the codes.

@@ -9,7 +9,7 @@ pub(super) struct Places {
     version: Version,
     /// Where data begins.
     pub(super) data_offset: u64,
-    /// What is kept for a bitmap or log, besides superblock and bad-block log.
+    /// Sectors kept for a bitmap or log, besides superblock and bad-block log.
     kept_sectors: u64,
 }
 
@@ -40,7 +40,7 @@ impl Places {
         self.version.location(device_sectors).unwrap_or(0)
     }
 
-    /// What a device has for data.
+    /// Returns how many sectors a device has for data.
     pub(super) fn data_sectors(self, device_sectors: u64) -> u64 {
         let end = match self.version {
             Version::V1_0 => {
