@@ -1,6 +1,7 @@
-//! How an array is to be assembled: apart from who decides it, since next steps speak of it, too.
+//! Options for assembling an array. They lie below the code that decides, since next steps speak of
+//! them, too.
 
-/// How to assemble.
+/// Options for assembling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Options {
