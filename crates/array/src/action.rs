@@ -40,7 +40,7 @@ pub enum Action {
     },
     /// Copy metadata bytes into the arena now. No answer.
     Store {
-        /// Where to; as long as `bytes`.
+        /// Destination; as long as `bytes`.
         buf: Buf,
         /// The bytes.
         bytes: Vec<u8>,
@@ -49,7 +49,7 @@ pub enum Action {
     Load {
         /// Comes back with the answer.
         io: IoId,
-        /// Where from.
+        /// Source.
         buf: Buf,
     },
     /// A request is finished; its buffer is the export's again.
@@ -68,7 +68,7 @@ pub enum Action {
     },
     /// Something happened that people want to know.
     Notify(ArrayEvent),
-    /// This part of the arena is going to be used. The executor may do something for that.
+    /// Prepare for the use of this part of the arena. The executor may do something for that.
     Use {
         /// First byte, and the one behind the last.
         range: Range<u64>,
@@ -114,14 +114,14 @@ pub enum IoOp {
     Read {
         /// First sector.
         sector: u64,
-        /// Where to.
+        /// Destination.
         buf: Buf,
     },
     /// Write `buf.len` bytes.
     Write {
         /// First sector.
         sector: u64,
-        /// Where from.
+        /// Source.
         buf: Buf,
         /// Durable before it is answered.
         fua: bool,
@@ -152,7 +152,7 @@ pub enum IoOp {
 }
 
 impl IoOp {
-    /// Where it begins; a flush has no place.
+    /// Returns the sector where it begins; a flush has no place.
     #[must_use]
     pub const fn sector(self) -> Option<u64> {
         match self {
@@ -171,7 +171,7 @@ pub type Inputs = SmallVec<[Buf; 8]>;
 /// Its coefficients.
 pub type Coefs = SmallVec<[u8; 16]>;
 
-/// Where it goes.
+/// Destinations of sums.
 pub type Outputs = SmallVec<[Buf; 2]>;
 
 /// A computation. All buffers of one computation have the same length.

@@ -43,7 +43,7 @@ use crate::{MemberId, Role};
 /// The result of looking at all candidates.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// For each candidate, in the order given: its device and what it is.
+    /// Device and verdict of each candidate, in the order given.
     pub verdicts: Vec<(String, Verdict)>,
     /// The superblock that counts: the newest of the array; `None` when no candidate has one.
     pub newest: Option<Box<Superblock>>,

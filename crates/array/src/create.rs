@@ -41,7 +41,7 @@ const AREA_SECTORS: u64 = 8;
 const MIB_SECTORS: u64 = 2048;
 const GIB_SECTORS: u64 = 1024 * MIB_SECTORS;
 
-/// From this used size of a member on, an array gets a bitmap when nothing is said.
+/// The used size of a member from which on an array gets a bitmap when nothing is said.
 const DEFAULT_BITMAP_SECTORS: u64 = 100 * GIB_SECTORS;
 
 /// An array that is to be made, as it is asked for.
@@ -61,7 +61,7 @@ pub struct NewArray {
     pub chunk_sectors: u32,
     /// Version of the superblocks: one of 1.x.
     pub version: Version,
-    /// Where data is to begin on each device; mdadm's place when not said.
+    /// Sector at which data is to begin on each device; mdadm's place when not said.
     pub data_offset: Option<u64>,
     /// Used part of each member; all there is when not said. Not for linear and raid0.
     pub size_sectors: Option<u64>,
@@ -99,7 +99,7 @@ pub struct NewDevice {
 /// The contents of the members of a new array, before any data.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
-    /// Where the array's bytes will lie.
+    /// Places of the array's bytes.
     pub geometry: Geometry,
     /// The superblocks: one for each role, `None` where the member is missing, then the spares,
     /// then the journal.

@@ -23,14 +23,14 @@ pub enum ArrayEvent {
     MemberActive(MemberId),
     /// A read error was repaired: what was rewritten could be read again.
     ReadCorrected {
-        /// Where.
+        /// The member.
         member: MemberId,
         /// Its answer before that.
         fault: Fault,
     },
     /// Sectors could not be read, and not be repaired.
     ReadFailed {
-        /// Where.
+        /// The member.
         member: MemberId,
         /// Its answer.
         fault: Fault,
@@ -132,7 +132,7 @@ pub enum ArrayEvent {
         sectors: u32,
         /// The member that is wrong, where that can be told.
         member: Option<MemberId>,
-        /// Where that is in stripes, of an array over nodes.
+        /// The block of the stripe, for an array over nodes.
         block: Option<StripeBlock>,
     },
 }
@@ -151,7 +151,7 @@ pub struct StripeBlock {
 /// The answer of a member when an I/O on it failed, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
-    /// Where on it the I/O began: an absolute sector. A flush has no place.
+    /// Sector of the device at which the I/O began. A flush has no place.
     pub sector: Option<u64>,
     /// The system's number of the error.
     pub errno: Option<i32>,

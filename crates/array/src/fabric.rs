@@ -38,11 +38,11 @@ pub enum FabricOp {
     Admit {
         /// The peer.
         peer: PeerId,
-        /// Where; cut off where the arena ends.
+        /// The window; cut off where the arena ends.
         window: Range<u64>,
     },
-    /// From now on the connection is over when the peer's machine answers nothing for so long,
-    /// rounded up to what the fabric can tell.
+    /// End the connection when the peer's machine answers nothing for so long, rounded up to what
+    /// the fabric can tell.
     BearSilence {
         /// The peer.
         peer: PeerId,
@@ -54,18 +54,18 @@ pub enum FabricOp {
     Put {
         /// Comes back with the answer.
         io: IoId,
-        /// To whom.
+        /// The peer.
         peer: PeerId,
         /// The buffer.
         from: Buf,
-        /// Where to: a byte of the peer's arena.
+        /// Destination: a byte of the peer's arena.
         to: u64,
         /// Tells the peer what it is.
         imm: u32,
     },
     /// Send a message of at most [`MAX_MESSAGE_BYTES`].
     Send {
-        /// To whom.
+        /// The peer.
         peer: PeerId,
         /// The message.
         bytes: Vec<u8>,
@@ -111,14 +111,14 @@ pub enum FabricEvent {
     /// hardware says neither where it put what, nor how much of it. The fabric has made sure that
     /// it lies in the window that the peer was admitted to, nothing more.
     Placed {
-        /// From whom.
+        /// The peer.
         peer: PeerId,
         /// The 32 bits by which the peer tells what it is.
         imm: u32,
     },
     /// A message.
     Message {
-        /// From whom.
+        /// The peer.
         peer: PeerId,
         /// The message.
         bytes: Vec<u8>,
@@ -201,6 +201,6 @@ pub struct Survey {
     pub volumes: Vec<(String, u64)>,
     /// Names of notes, in order.
     pub notes: Vec<String>,
-    /// There are more volumes or notes, with names behind all of these.
+    /// More volumes or notes follow, with names behind all of these.
     pub more: bool,
 }

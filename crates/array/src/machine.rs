@@ -26,7 +26,7 @@ pub trait Machine {
     /// The next thing to do, if there is one. Carried out or begun in this order.
     fn poll(&mut self) -> Option<Action>;
 
-    /// When to call `handle(Tick)` at the latest. Earlier is allowed and does no harm.
+    /// Returns when to call `handle(Tick)` at the latest. Earlier is allowed and does no harm.
     fn deadline(&self) -> Option<Instant>;
 
     /// Nothing is in flight: no request, no I/O, no computation, no metadata update due. Memory may
@@ -98,7 +98,7 @@ pub enum AnyMachine {
 }
 
 impl AnyMachine {
-    /// As one that serves requests, if it does.
+    /// Returns it as a machine that serves requests, if it does.
     pub fn block(&mut self) -> Option<&mut (dyn BlockMachine + Send)> {
         match self {
             Self::Block(machine) => Some(machine.as_mut()),

@@ -50,7 +50,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// As mdadm stores a name: with the host in front where both fit.
+/// Returns a name as mdadm stores it: with the host in front where both fit.
 #[must_use]
 pub fn stored_name(host: &str, name: &str) -> String {
     let full = format!("{host}:{name}");

@@ -64,9 +64,9 @@ const ANY_POLICY: u32 = feature::BITMAP_OFFSET | feature::ANY_PPL | feature::JOU
 /// Something to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// To which candidate, by its index; a device for a journal comes behind them.
+    /// Index of the candidate; a device for a journal comes behind them.
     pub index: usize,
-    /// From which sector of the device on.
+    /// First sector of the device.
     pub sector: u64,
     /// Whole sectors.
     pub bytes: Vec<u8>,

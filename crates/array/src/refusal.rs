@@ -55,7 +55,7 @@ pub enum Invocation {
     },
     /// Show superblocks.
     Examine {
-        /// Where they lie.
+        /// The devices on which they lie.
         devices: Vec<String>,
     },
     /// Make a new array.

@@ -29,7 +29,7 @@ pub enum Op {
     Flush,
 }
 
-/// One request. The range may be of any length for `WriteZeroes` and `Discard`, and at most
+/// A request. The range may be of any length for `WriteZeroes` and `Discard`, and at most
 /// [`Request::MAX_BYTES`] for `Read` and `Write`, whose buffer has exactly that length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

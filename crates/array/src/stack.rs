@@ -206,7 +206,7 @@ impl Stack {
         None
     }
 
-    /// One machine has answered a command; the reply when it was the last.
+    /// Takes note that a machine has answered a command. Returns the reply when it was the last.
     fn answered(&mut self, id: CommandId, result: Result<(), Refusal>) -> Option<Action> {
         let at = self.pending.iter().position(|pending| pending.id == id)?;
         let pending = &mut self.pending[at];

@@ -35,7 +35,7 @@ pub enum MemberState {
     Faulty,
 }
 
-/// One member.
+/// A member.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemberStatus {
@@ -229,7 +229,7 @@ pub struct AbsentStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WitnessStatus {
-    /// Where it listens, `HOST:PORT`.
+    /// Address at which it listens, `HOST:PORT`.
     pub address: String,
     /// The node is connected.
     pub reachable: bool,
@@ -241,7 +241,7 @@ pub struct WitnessStatus {
 pub struct Waiting {
     /// Number of requests.
     pub requests: u64,
-    /// For how much longer, in milliseconds; `None`: they have waited long enough, and fail.
+    /// Time until they fail, in milliseconds; `None`: they have waited long enough, and fail.
     pub fail_in_ms: Option<u64>,
     /// The reason why the array does not go on, once that is known.
     pub why: Option<Refusal>,

@@ -14,7 +14,7 @@ pub const UNIT_SECTORS: u32 = 128;
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// This instant plus so many milliseconds.
+    /// Returns this instant plus so many milliseconds.
     #[must_use]
     pub const fn plus_millis(self, millis: u64) -> Self {
         Self(self.0 + millis * 1_000_000)
@@ -28,7 +28,7 @@ impl Instant {
 pub struct MemberId(pub u16);
 
 impl MemberId {
-    /// From here on ids are those of arrays within an array, below are those of devices.
+    /// The first id of an array within an array; ids below are those of devices.
     pub(crate) const FIRST_ARRAY: u16 = 63 << 10;
 
     /// The id of an array that is this member of another.
@@ -62,7 +62,7 @@ impl Role {
         Self(index as u16)
     }
 
-    /// Where it is in a list by role.
+    /// Returns its index in a list by role.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

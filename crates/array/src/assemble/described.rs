@@ -31,7 +31,7 @@ pub struct DescribedMember {
     pub device: String,
     /// Size of the device.
     pub device_sectors: u64,
-    /// Where the data begin on it, in sectors.
+    /// Sector at which the data begin on it.
     pub data_offset: u64,
 }
 

@@ -18,7 +18,7 @@ pub enum FoundLog {
     Journal(JournalScan),
 }
 
-/// Where the log on one device lies.
+/// Place of the log on one device.
 #[derive(Clone, Debug)]
 pub enum LogPlace {
     /// The partial parity log of a member.

@@ -26,14 +26,14 @@ pub(super) struct Kind {
 }
 
 impl Table<'_> {
-    /// To assemble the candidates of these verdicts.
+    /// Returns the command that assembles the candidates of these verdicts.
     pub(super) fn command(&self, options: Options, take: impl Fn(&Verdict) -> bool) -> Invocation {
         let taken = self.candidates.iter().zip(&self.verdicts).filter(|(_, v)| take(v));
         let devices = taken.map(|(candidate, _)| candidate.device.clone()).collect();
         Invocation::Assemble { name: None, rename: false, options, devices }
     }
 
-    /// To look at all superblocks.
+    /// Returns the command that shows all superblocks.
     pub(super) fn examine(&self) -> Invocation {
         let devices = self.candidates.iter().map(|candidate| candidate.device.clone()).collect();
         Invocation::Examine { devices }

@@ -27,7 +27,7 @@ pub(super) fn decide_alike(candidates: &[Candidate], newest: usize, options: Opt
 /// The candidates and what is known of them so far.
 pub(super) struct Table<'a> {
     pub(super) candidates: &'a [Candidate],
-    /// One for each candidate.
+    /// Verdicts, one for each candidate.
     pub(super) verdicts: Vec<Verdict>,
     /// The index of the candidate with the newest superblock.
     newest: usize,

@@ -6,7 +6,7 @@ use super::stripe::{Cell, StripeCode};
 /// The way in which a write makes the sums fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// From what is written alone.
+    /// Sums from what is written alone.
     FullStripe,
     /// All sums anew, from what is written and the other data, which is read (md:
     /// reconstruct-write).
@@ -14,10 +14,11 @@ pub enum Strategy {
     /// Only the sums that change, by what changes: the old data is read, and they are (md:
     /// read-modify-write).
     ReadModifyWrite,
-    /// As [`Strategy::ReconstructWrite`]; but first data is brought back that cannot be read.
+    /// The same as [`Strategy::ReconstructWrite`]; but first data is brought back that cannot be
+    /// read.
     RecoverFirst,
-    /// As [`Strategy::ReadModifyWrite`], of the sums that are known. The others are noted as
-    /// unknown and stay so, as data is lost that they would be formed of.
+    /// The same as [`Strategy::ReadModifyWrite`], of the sums that are known. The others are noted
+    /// as unknown and stay so, as data is lost that they would be formed of.
     KnownSums,
 }
 

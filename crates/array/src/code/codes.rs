@@ -49,7 +49,7 @@ struct Answer {
 /// each request.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// By the numbers of the codes.
+    /// Answers, by the numbers of the codes.
     known: Vec<Vec<Answer>>,
 }
 
@@ -98,7 +98,7 @@ fn solve(
 /// The codes of the stripes of an array with parity.
 #[derive(Debug)]
 pub struct Codes {
-    /// By stripe, modulo their number; none without parity, or when they would be too large.
+    /// Codes by stripe, modulo their number; none without parity, or when they would be too large.
     kept: Vec<Arc<KnownCode>>,
 }
 

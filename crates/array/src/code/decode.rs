@@ -86,7 +86,7 @@ impl Recovery {
         Some(Self { steps })
     }
 
-    /// These cells, which come back, as sums of cells that are there.
+    /// Returns these cells, which come back, as sums of cells that are there.
     #[must_use]
     pub fn direct(&self, code: &StripeCode, cells: &[Cell]) -> Sums {
         let width = usize::from(code.rows()) * usize::from(code.nodes());

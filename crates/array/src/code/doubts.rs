@@ -22,7 +22,7 @@ pub struct Doubt {
 #[derive(Debug)]
 struct Suspect {
     cell: Cell,
-    /// Where its change does not explain it.
+    /// Blocks in which its change does not explain the misfit.
     cleared: u64,
 }
 

@@ -15,7 +15,7 @@ pub struct Cell {
 /// A cell in a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term {
-    /// Where the block lies.
+    /// The block.
     pub cell: Cell,
     /// Factor of the block, in GF(2^8): 1 for xor, never 0.
     pub coef: u8,
@@ -86,7 +86,7 @@ pub struct StripeCode {
     rows: u16,
     data: Vec<Cell>,
     equations: Vec<Equation>,
-    /// By place: the number of the cell.
+    /// Numbers of the cells, by place.
     numbers: Vec<u32>,
     /// The equations each cell is part of: the list of a cell begins here, by place.
     starts: Vec<u32>,
@@ -147,7 +147,7 @@ impl StripeCode {
         &self.data
     }
 
-    /// One equation for every cell that holds no data.
+    /// Returns the equations, one for every cell that holds no data.
     #[must_use]
     pub fn equations(&self) -> &[Equation] {
         &self.equations

@@ -37,7 +37,7 @@ pub enum CreateError {
     SizeTooLarge {
         /// Asked for.
         size_sectors: u64,
-        /// There.
+        /// Sectors that are there.
         available_sectors: u64,
     },
     /// The size asked for holds no chunk.

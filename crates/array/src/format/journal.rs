@@ -98,9 +98,9 @@ impl Payload {
 /// A meta block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaBlock {
-    /// One more than that of the block before.
+    /// Sequence number: one more than that of the block before.
     pub seq: u64,
-    /// Where it lies.
+    /// Position of the block.
     pub position: u64,
     /// Payloads of the block.
     pub payloads: Vec<Payload>,

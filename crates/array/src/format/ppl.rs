@@ -194,8 +194,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(field, &bytes[CHECKSUM_AT + 4..])
 }
 
-/// By what a header says of which array it is: the CRC-32C of the array's UUID. `None` for what is
-/// no header.
+/// Returns the signature by which a header names its array: the CRC-32C of the array's UUID. `None`
+/// for what is no header.
 #[must_use]
 pub fn signature(bytes: &[u8]) -> Option<u32> {
     let bytes = bytes.get(..HEADER_BYTES as usize)?;
@@ -204,7 +204,7 @@ pub fn signature(bytes: &[u8]) -> Option<u32> {
     fits.then(|| u32_at(bytes, SIGNATURE_AT))
 }
 
-/// Where a member keeps its log.
+/// The place where a member keeps its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplArea {
     /// Its first sector on the device.

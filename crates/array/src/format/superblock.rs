@@ -22,7 +22,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As mdadm spells it.
+    /// Returns the version as mdadm spells it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,8 +47,8 @@ impl Version {
     }
 }
 
-/// Where the superblock of each version would lie: version, sector and bytes to read. The usual
-/// version comes first; versions for which the device is too small are left out.
+/// Returns where the superblock of each version would lie: version, sector and bytes to read. The
+/// usual version comes first; versions for which the device is too small are left out.
 pub fn locations(device_sectors: u64) -> impl Iterator<Item = (Version, u64, u32)> {
     [Version::V1_2, Version::V1_1, Version::V1_0, Version::V0_90].into_iter().filter_map(
         move |version| version.location(device_sectors).map(|at| (version, at, READ_BYTES)),
@@ -103,7 +103,7 @@ pub mod feature {
     pub const NODE_JOURNALS: u32 = 1 << 31;
     /// With them: slice-sets of whole stripes are stored without.
     pub const NODE_PPL: u32 = 1 << 30;
-    /// Such ones may be on their way.
+    /// Unrecorded slice-sets may be on their way.
     pub const NODE_UNRECORDED: u32 = 1 << 29;
     /// Features that an array over nodes may have beyond that.
     pub const OVER_NODES: u32 = NODE_JOURNALS | NODE_PPL | NODE_UNRECORDED;
@@ -186,11 +186,11 @@ pub struct Superblock {
     pub bitmap_offset_sectors: i32,
     /// Reshape: new level, position, change of members, new layout, new chunk, offset change.
     pub reshape: Reshape,
-    /// Where data starts on this device.
+    /// Sector at which data starts on this device.
     pub data_offset: u64,
     /// Part of this device that may hold data.
     pub data_size: u64,
-    /// Where this superblock lies.
+    /// Sector of this superblock.
     pub super_offset: u64,
     /// With feature `RECOVERY_OFFSET`: sectors of the data area (counted from `data_offset`) below
     /// this are rebuilt. With a journal: its tail. Kept as stored otherwise.
@@ -199,7 +199,7 @@ pub struct Superblock {
     pub dev_number: u32,
     /// Read errors corrected on this device.
     pub corrected_reads: u32,
-    /// This device's UUID; zero for 0.90, which has none.
+    /// UUID of this device; zero for 0.90, which has none.
     pub device_uuid: [u8; 16],
     /// Bits of [`devflag`].
     pub devflags: u8,

@@ -9,7 +9,7 @@ pub enum SuperblockError {
     /// The place where it would be cannot be read.
     #[error("sector {sector} cannot be read: {reason}")]
     Read {
-        /// Where.
+        /// Sector.
         sector: u64,
         /// The reason.
         reason: String,
@@ -31,9 +31,9 @@ pub enum SuperblockError {
     /// The checksum does not fit: the superblock is damaged or was torn in writing.
     #[error("md superblock checksum is wrong (stored {stored:x}, computed {computed:x})")]
     BadChecksum {
-        /// As stored.
+        /// Stored checksum.
         stored: u32,
-        /// As it should be.
+        /// Computed checksum.
         computed: u32,
     },
     /// The checksum fits, and still a field makes no sense.

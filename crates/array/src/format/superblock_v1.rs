@@ -26,7 +26,7 @@ pub(super) const MAGIC: u32 = 0xa92b_4efc;
 /// Bytes before the roles.
 const FIXED_BYTES: usize = 256;
 
-/// Where the checksum lies.
+/// Offset of the checksum.
 const CHECKSUM_AT: usize = 216;
 
 /// The largest role number a device can have (`MD_DISK_ROLE_MAX`).

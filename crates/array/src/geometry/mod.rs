@@ -1,4 +1,4 @@
-//! Where bytes lie: array sectors to member sectors and back, for every level and layout.
+//! Mapping of array sectors to member sectors and back, for every level and layout.
 //!
 //! Every mapping is md's, sector by sector; the rules are those of the kernel's `linear.c`,
 //! `raid0.c`, `raid10.c` and `raid5.c`. [`Geometry::new`] is the place where a hostile shape is
@@ -198,7 +198,7 @@ impl Geometry {
         }
     }
 
-    /// Where copy `copy` (below [`Self::copies`]) of an array sector (below
+    /// Returns where copy `copy` (below [`Self::copies`]) of an array sector (below
     /// [`Self::array_sectors`]) lies. Copies come in md's order.
     #[must_use]
     pub fn copy(&self, sector: u64, copy: u32) -> Strip {

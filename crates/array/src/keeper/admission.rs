@@ -1,4 +1,4 @@
-//! As what a device becomes a member: as the spare it is, as the member it was, or as a new one.
+//! Admission of a device: as the spare it is, as the member it was, or as a new one.
 
 use super::SyncSpace;
 use super::core::Core;
@@ -45,7 +45,8 @@ impl<'a> Admission<'a> {
         Ok(member)
     }
 
-    /// As what a device becomes a member: it is to be given what it missed, or else a spare.
+    /// Returns the member that a device becomes: one that is to be given what it missed, or else a
+    /// spare.
     pub(super) fn admit(self, new: &NewMember) -> Result<Member, Refusal> {
         self.is_new(new)?;
         if let Some(member) = self.returning_member(new) {

@@ -44,9 +44,9 @@ pub(super) struct Checkpoints {
     wanted: Option<u64>,
     /// The next one is to follow the one that is under way.
     again: bool,
-    /// When the next one may begin at the earliest.
+    /// Earliest time of the next one.
     earliest: Instant,
-    /// When it is due if something was written since the last one began.
+    /// Due time of the next one if something was written since the last one began.
     latest: Instant,
     /// Something may have been.
     written: bool,
@@ -132,7 +132,8 @@ impl Checkpoints {
         core.metadata.clean.active && idle && !self.written
     }
 
-    /// When the next one is due: soon where the array may be marked clean, or bits be cleared.
+    /// Returns when the next one is due: soon where the array may be marked clean, or bits be
+    /// cleared.
     pub(super) fn due_at(&self, core: &Core) -> Option<Instant> {
         if self.stage != Stage::Rest || !core.metadata.is_idle() {
             return None;
@@ -140,7 +141,7 @@ impl Checkpoints {
         safe_mode_at(core).into_iter().chain(self.pass_at(core)).min()
     }
 
-    /// When it is due although the array is in use.
+    /// Returns when a checkpoint is due although the array is in use.
     fn pass_at(&self, core: &Core) -> Option<Instant> {
         let whole = core.members.degraded() == 0 || crate::broken("clear-when-whole");
         let clearable =
@@ -152,7 +153,7 @@ impl Checkpoints {
     }
 }
 
-/// When the array, if it stays idle, is to be marked clean.
+/// Returns when the array, if it stays idle, is to be marked clean.
 fn safe_mode_at(core: &Core) -> Option<Instant> {
     let quiet = core.metadata.clean.writers == 0 && core.metadata.clean.writing == 0;
     let due = core.metadata.clean.active && quiet && !core.service.stopping;

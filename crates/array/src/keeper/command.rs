@@ -26,7 +26,7 @@ fn no_such_member() -> Answer {
 pub(super) struct Removal {
     id: CommandId,
     member: MemberId,
-    /// Then what is in flight on it is left to itself.
+    /// End of the wait. I/O in flight on the member is then left to itself.
     pub(super) until: Instant,
 }
 

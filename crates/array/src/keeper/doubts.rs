@@ -18,7 +18,7 @@ pub(crate) struct Doubts {
     errors: u32,
     last_error: Instant,
     last_sector: u64,
-    /// Could not be read, and has not been written since.
+    /// Sectors that could not be read, and have not been written since.
     pub(super) unreadable: BadBlocks,
     /// More than can be told one by one.
     pub(super) everywhere: bool,
@@ -40,8 +40,8 @@ impl Doubts {
         self.everywhere = true;
     }
 
-    /// One more; how many there have been of late. Blocks side by side
-    /// in a unit that fail together count once.
+    /// Counts one more error. Returns how many there have been of late. Blocks side by side in a
+    /// unit that fail together count once.
     fn count(&mut self, now: Instant, sector: u64) -> u32 {
         let unit = |sector: u64| sector / u64::from(UNIT_SECTORS);
         let nanos = now.0 - self.last_error.0;
@@ -62,7 +62,7 @@ impl Doubts {
         self.everywhere |= !self.unreadable.insert(sector, sectors);
     }
 
-    /// These sectors were read, or written.
+    /// Takes note that these sectors were read, or written.
     pub(crate) fn remove(&mut self, sector: u64, sectors: u64) {
         if self.unreadable.overlaps(sector, sectors) {
             self.everywhere |= !self.unreadable.remove(sector, sectors);

@@ -11,7 +11,7 @@ use crate::format::Bitmap;
 
 /// The count of writes in a chunk, of which more are counted beside.
 const COUNT: u16 = 0x1fff;
-/// Must be resynced, or copied to a member that was away.
+/// Flag of a chunk that must be resynced, or copied to a member that was away.
 const NEEDED: u16 = 0x8000;
 /// Idle when the flush of the running checkpoint began.
 const NOMINATED: u16 = 0x4000;
@@ -84,8 +84,8 @@ impl Intent {
         }
     }
 
-    /// Where the chunk before is marked, too, somebody may be writing one after the other: marks
-    /// the next ones as soon as half of those ahead are used up, so that nobody waits for them.
+    /// Marks chunks ahead of a sequential writer, which may be at work where the chunk before is
+    /// marked, too: as soon as half of those ahead are used up, so that nobody waits for them.
     fn mark_ahead(&mut self, bit: usize, next: u64, pages: &mut BTreeSet<usize>) {
         let last = (bit + self.ahead).min(self.chunks.len().saturating_sub(1));
         let middle = (bit + self.ahead.div_ceil(2)).min(last);
@@ -185,7 +185,7 @@ impl Intent {
         }
     }
 
-    /// None is a candidate any more.
+    /// Makes no chunk a candidate any more.
     pub(crate) fn forget_nominated(&mut self) {
         self.chunks.iter_mut().for_each(|chunk| *chunk &= !NOMINATED);
         self.idled = true;

@@ -9,11 +9,11 @@ use crate::action::CommandId;
 /// before that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JournalDevice {
-    /// As the lane has it.
+    /// The tail as the lane has it.
     tail: Option<u64>,
     /// The tail before which everything is in place, and durable.
     pub(super) durable_tail: Option<u64>,
-    /// As the superblock has it.
+    /// The tail as the superblock has it.
     told_tail: Option<u64>,
     /// The command that is answered once the superblock tells of the journal.
     waiting: Option<CommandId>,
@@ -25,7 +25,7 @@ impl JournalDevice {
         Self { tail, durable_tail: tail, told_tail: tail, waiting: None }
     }
 
-    /// One that takes the place of another.
+    /// Returns the state of a device that takes the place of another.
     pub(super) const fn begun_anew(waiting: CommandId) -> Self {
         Self { tail: None, durable_tail: None, told_tail: None, waiting: Some(waiting) }
     }

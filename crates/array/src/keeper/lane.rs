@@ -26,7 +26,7 @@ pub enum LaneCommand {
     Work {
         /// Its name in the keeper's books.
         place: u64,
-        /// Where.
+        /// The unit.
         unit: Unit,
         /// The work.
         work: Work,
@@ -40,14 +40,14 @@ pub enum LaneCommand {
     BeginJournal {
         /// The device.
         member: MemberId,
-        /// Where its data area begins.
+        /// First sector of its data area.
         data_offset: u64,
         /// Its size.
         data_sectors: u64,
         /// Number of the first block.
         first_seq: u64,
     },
-    /// From now on writes go by md's journal like this.
+    /// The mode in which writes go by md's journal changes to this one.
     JournalMode(JournalMode),
     /// The answer to a command.
     Reply(CommandId, Result<(), Refusal>),
@@ -92,7 +92,7 @@ pub enum LaneReport {
     Readable(MemberId, u64, u64),
     /// A member that lives could not.
     Unreadable(MemberId, u64, u64),
-    /// These sectors of a member were written anew: they are no longer bad.
+    /// Sectors of a member that were written anew: they are no longer bad.
     Rewritten(MemberId, u64, u64),
     /// A member has room for what is written.
     HasRoom(MemberId),
@@ -121,8 +121,8 @@ pub enum LaneReport {
     /// All that was under way at an unclean stop has been brought to its end: nothing waits for a
     /// resync, and the superblocks may say so after the next flush.
     NothingToResync,
-    /// From now on what is written may be recorded in journals, and not where it belongs:
-    /// superblocks that do not say clean say so.
+    /// The nodes have journals now: writes may be recorded there, and not be in their place.
+    /// Superblocks that do not say clean say so.
     RecordsElsewhere {
         /// Size of each journal.
         journal_bytes: u64,
@@ -146,7 +146,7 @@ pub enum LaneReport {
     WorkDone {
         /// Its name in the keeper's books.
         place: u64,
-        /// Where.
+        /// The unit.
         unit: Unit,
         /// The work.
         work: Work,
@@ -161,25 +161,25 @@ pub enum LaneReport {
         sectors: u32,
         /// The member that is wrong, where that can be told.
         member: Option<MemberId>,
-        /// For arrays over nodes, which of its blocks.
+        /// The block of the member, for arrays over nodes.
         block: Option<StripeBlock>,
     },
     /// A repair made these readable from parity, and no resync has made that fit.
     Trusted(Vec<Unread>),
     /// A unit of background work, by its place, is done in so many more parts than one.
     WorkParted(u64, usize),
-    /// One thing that the running update asked for is done, or its member has failed.
+    /// A command of the running update is done, or its member has failed.
     UpdateDone,
 }
 
 /// An I/O on a member that failed.
 #[derive(Clone, Copy, Debug)]
 pub struct Tried {
-    /// Where on it; a flush has no place.
+    /// Sector of the member; a flush has no place.
     pub sector: Option<u64>,
     /// The I/O was to change something there, or make it durable. A mere hint does not count.
     pub changes: bool,
-    /// If there is no room for it, the member is of no use.
+    /// Without room for it, the member is of no use.
     pub must_land: bool,
 }
 
@@ -212,7 +212,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// For members that this process reaches itself.
+    /// Returns the rules for members that this process reaches itself.
     #[must_use]
     pub const fn local() -> Self {
         Self {
@@ -228,7 +228,8 @@ impl Rules {
         }
     }
 
-    /// For members on nodes. `units_at_once`: units of background work under way at most.
+    /// Returns the rules for members on nodes. `units_at_once`: units of background work under way
+    /// at most.
     #[must_use]
     pub const fn over_nodes(units_at_once: usize) -> Self {
         Self {

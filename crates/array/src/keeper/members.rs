@@ -72,7 +72,7 @@ impl State {
     }
 }
 
-/// One attached member.
+/// An attached member.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) device: String,
@@ -99,7 +99,7 @@ pub(crate) struct Member {
     pub(crate) silent_since: Instant,
     /// Since when it has no room for what must be written.
     pub(crate) full_since: Option<Instant>,
-    /// Where the last read ended, for choosing a mirror.
+    /// Sector at which the last read ended, for choosing a mirror.
     pub(crate) last_end: u64,
 }
 
@@ -192,7 +192,7 @@ impl Members {
         }
     }
 
-    /// One more than the highest id in use.
+    /// Returns one more than the highest id in use.
     pub(crate) const fn len(&self) -> usize {
         self.table.len()
     }

@@ -281,7 +281,7 @@ impl Keeper {
         }
     }
 
-    /// One thing that the running update asked for is done, or its member has failed.
+    /// Takes note that a command of the running update is done, or that its member has failed.
     fn update_done(&mut self) {
         self.core.update_answered();
         if self.core.advance_update() {

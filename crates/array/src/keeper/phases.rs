@@ -18,7 +18,7 @@ use crate::format::{Bitmap, Superblock};
 /// The outcome of looking for an update to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
-    /// None is queued, or one is under way.
+    /// No update is queued, or one is under way.
     Nothing,
     /// The update counts as done: no metadata are written any more.
     Dropped,
@@ -259,7 +259,7 @@ impl Core {
         MetaWrite { member, sector: image.super_offset, bytes }
     }
 
-    /// One thing that the running update asked for is done, or its member has failed.
+    /// Takes note that a command of the running update is done, or that its member has failed.
     pub(super) const fn update_answered(&mut self) {
         if let Some(running) = &mut self.metadata.running {
             running.pending -= 1;

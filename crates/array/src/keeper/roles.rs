@@ -80,7 +80,7 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.intent.as_ref().is_none_or(|intent| intent.dirty(start, end))
     }
 
-    /// As which a device may become a member: a spare keeps its number.
+    /// Returns the id under which a device may become a member: a spare keeps its own.
     #[must_use]
     pub fn id_for(self, device: &str) -> Option<MemberId> {
         Admission::new(&self.keeper.core)

@@ -30,8 +30,8 @@ pub struct Strips {
     pub data: Vec<(Role, u64)>,
     /// Holders of sums, and the first row of each.
     pub sums: Vec<(Role, u64)>,
-    /// For each strip of data the places among the sums of those that it is in. When there are
-    /// none at all, it is in all.
+    /// Indexes of the sums that each strip of data is in. When there are none at all, every strip
+    /// is in all sums.
     pub involved: Vec<Vec<usize>>,
 }
 
@@ -99,8 +99,8 @@ pub trait SyncSpace: Debug + Send + Sync {
         false
     }
 
-    /// Where in the space a row of a role lies, and how many sectors the space has from there on;
-    /// asked where rows lie elsewhere for each role.
+    /// Returns where in the space a row of a role lies, and how many sectors the space has from
+    /// there on; called where rows lie elsewhere for each role.
     fn of_row(&self, _role: Role, _row: u64) -> Option<(u64, u64)> {
         None
     }

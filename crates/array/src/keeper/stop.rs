@@ -35,7 +35,7 @@ impl Stop {
             .filter_map(move |(id, since)| Some((id, since.max(begun?).plus_millis(patience_ms))))
     }
 
-    /// When a member that a stop waits for has been silent for too long.
+    /// Returns when a member that a stop waits for has been silent for too long.
     pub(super) fn deadline(&self, core: &Core) -> Option<Instant> {
         self.impatient_since?;
         self.patience(core).map(|(_, until)| until).min()

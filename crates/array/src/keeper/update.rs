@@ -13,7 +13,7 @@ pub const PAGE_BYTES: u32 = 4096;
 pub struct MetaWrite {
     /// The member.
     pub member: MemberId,
-    /// Where: an absolute sector.
+    /// Sector of the device.
     pub sector: u64,
     /// Contents: whole blocks, at most a page.
     pub bytes: Vec<u8>,

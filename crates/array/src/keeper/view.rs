@@ -98,8 +98,8 @@ impl<'a> KeeperView<'a> {
         self.keeper.core.metadata.may_store_unrecorded()
     }
 
-    /// Where the first record lies that still counts, as the superblock of md's journal says:
-    /// sectors of its data area. `None`: there is no journal.
+    /// Returns where the first record lies that still counts, as the superblock of md's journal
+    /// says: sectors of its data area. `None`: there is no journal.
     #[must_use]
     pub fn journal_tail(self) -> Option<u64> {
         self.keeper.core.metadata.journal.and_then(|journal| journal.told_tail())
@@ -173,7 +173,7 @@ impl<'a> KeeperView<'a> {
         self.keeper.sync.unsynced.in_step(&self.keeper.core, start, end)
     }
 
-    /// When to call [`tick`](Keeper::tick) and the drivers at the latest.
+    /// Returns when to call [`tick`](Keeper::tick) and the drivers at the latest.
     #[must_use]
     pub fn deadline(self) -> Option<Instant> {
         let now = self.keeper.core.now;

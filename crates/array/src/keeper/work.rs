@@ -27,7 +27,7 @@ pub enum Fix {
     Nothing,
     /// Make parity or copies follow the data: after an unclean stop.
     Resync,
-    /// As resync, but what the redundancy agrees is wrong is rewritten instead.
+    /// The same as resync, but what the redundancy agrees is wrong is rewritten instead.
     Repair,
 }
 
@@ -63,7 +63,7 @@ pub enum Done {
         /// See above; of a rebuilding it means nothing.
         equal: bool,
     },
-    /// There was nothing to compare it with.
+    /// Nothing to compare it with was there.
     Alone,
     /// Something of it could not be read, and was left as it is.
     Unread(Vec<Unread>),

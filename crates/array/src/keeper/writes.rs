@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// if its update is still to come, and goes on when that is [told](Self::told).
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    /// One more than the latest.
+    /// One more than the latest number.
     known: u64,
     /// Number and update of those that wait, the oldest first.
     waiting: VecDeque<(u64, u64)>,

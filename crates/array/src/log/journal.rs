@@ -13,7 +13,7 @@ use crate::format::journal::{
 };
 use crate::geometry::{Geometry, Strip};
 
-/// Where a journal lies on its device, and where the first record is that counts.
+/// The place of a journal on its device, and of the first record that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalArea {
     /// First sector on the device.
@@ -48,9 +48,9 @@ impl JournalArea {
 pub struct Page {
     /// Role of the member.
     pub role: Role,
-    /// Where: a sector of the member's data area.
+    /// Sector of the member's data area.
     pub row: u64,
-    /// Where it lies in the journal.
+    /// Position in the journal.
     pub position: u64,
 }
 
@@ -60,7 +60,7 @@ pub const MOVED_PAGES: u64 = 16;
 /// The work that a journal leaves to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalScan {
-    /// Where it lies.
+    /// Area of the journal.
     pub area: JournalArea,
     /// Position behind the last block that counts.
     pub end: u64,
@@ -68,14 +68,14 @@ pub struct JournalScan {
     pub next_seq: u64,
     /// Blocks that count.
     pub blocks: u64,
-    /// To be written as they are.
+    /// Pages to be written as they are.
     pub pages: Vec<Page>,
     /// Data without parity, as an array leaves it whose journal writes back: sectors of the array,
     /// and where they lie in the journal. To be written after the pages, with parity.
     pub data: Vec<(u64, u64)>,
 }
 
-/// One block of a journal, as it is found.
+/// A block of a journal, as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The block.
@@ -151,7 +151,7 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// From the tail on.
+    /// Begins at the tail.
     pub fn new(
         area: JournalArea,
         set_uuid: [u8; 16],
@@ -193,7 +193,7 @@ impl<'a> Blocks<'a> {
         Ok(Some(Found { block, damaged, is_within }))
     }
 
-    /// Where it ends and why, once it does.
+    /// Returns where the journal ends and why, once it does.
     #[must_use]
     pub const fn end(&self) -> Option<(u64, JournalEnd)> {
         self.end
@@ -355,7 +355,7 @@ struct Stripes<'a> {
     geometry: &'a Geometry,
     /// Data recorded since the last parity, by row and role: sector of the array, and position.
     data: BTreeMap<(u64, Role), (u64, u64)>,
-    /// To be written as they are.
+    /// Pages to be written as they are.
     pages: BTreeMap<(u64, Role), u64>,
 }
 

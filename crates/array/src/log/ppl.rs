@@ -97,7 +97,7 @@ pub enum UnitStanding {
 /// A unit of a log, as it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Where it begins, in sectors from the start of the area.
+    /// Start of the unit, in sectors from the start of the area.
     pub at: u64,
     /// Its header.
     pub header: PplHeader,
@@ -108,7 +108,7 @@ pub struct Unit {
 /// The reason why no further unit follows: the fault of what would be the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PplEnd {
-    /// There is no room for a header.
+    /// The area has no room for another header.
     #[error("the area ends")]
     Full,
     /// The area has room for one alone.
@@ -153,7 +153,7 @@ enum UnitsState {
 }
 
 impl<'a> Units<'a> {
-    /// From the start on.
+    /// Begins at the start of the area.
     pub fn new(area: PplArea, set_uuid: [u8; 16], read: &'a mut ReadSectors<'a>) -> Self {
         Self { area, set_uuid, read, state: UnitsState::New, end: None }
     }
@@ -191,7 +191,7 @@ impl<'a> Units<'a> {
         Ok(Some(Unit { at, header, standing }))
     }
 
-    /// Where they end and why, once they do: in sectors from the start of the area.
+    /// Returns where the units end and why, once they do: in sectors from the start of the area.
     #[must_use]
     pub const fn end(&self) -> Option<(u64, PplEnd)> {
         self.end

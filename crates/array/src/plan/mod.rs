@@ -32,7 +32,7 @@ pub struct Place {
 /// The ways to read and write one role's strip in the unit being planned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleView {
-    /// Where valid contents can be read.
+    /// Place from which valid contents can be read.
     pub reader: Option<Place>,
     /// The member that should have valid contents and cannot read them.
     pub unreadable: Option<MemberId>,
@@ -50,7 +50,7 @@ impl RoleView {
     }
 }
 
-/// One I/O of a plan.
+/// An I/O of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIo {
     /// Member.
@@ -64,7 +64,7 @@ pub struct MemberIo {
 pub struct Plan {
     /// Side by side, before everything else.
     pub reads: Vec<MemberIo>,
-    /// One after the other.
+    /// Computations, one after the other.
     pub computes: VecDeque<Compute>,
     /// Side by side, after everything else.
     pub writes: Vec<MemberIo>,
@@ -79,7 +79,7 @@ pub struct PlannedSum {
     pub strip: usize,
     /// The rows.
     pub rows: Rows,
-    /// Where it is when all is computed.
+    /// Source of the rows when all is computed.
     pub source: parity::Source,
 }
 
@@ -97,7 +97,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// From `start` up to `end`, in sectors.
+    /// Returns the rows from `start` up to `end`, in sectors.
     #[must_use]
     pub const fn new(start: u32, end: u32) -> Self {
         Self { start, end }
@@ -109,7 +109,7 @@ impl Rows {
         self.end - self.start
     }
 
-    /// These rows of a buffer whose first byte is row 0.
+    /// Returns these rows of a buffer whose first byte is row 0.
     pub fn of(self, slot: Buf) -> Buf {
         let sector = SECTOR_BYTES as u32;
         slot.slice(self.start * sector, self.sectors() * sector)
@@ -231,7 +231,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// None is taken yet of those that are free.
+    /// Takes over free strips, of which none is taken yet.
     #[must_use]
     pub fn new(free: Strips, answers: Answers) -> Self {
         Self::in_parts(free, u32::MAX, answers)
@@ -246,7 +246,7 @@ impl Taken {
         Self { answers, free: free.len() * parts, bufs: free, parts, part_bytes }
     }
 
-    /// One more strip.
+    /// Takes one more strip.
     ///
     /// # Panics
     /// When a planner takes more than one for each cell and one more: a planner bug.

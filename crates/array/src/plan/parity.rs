@@ -105,7 +105,7 @@ pub struct Segment {
     pub source: Source,
 }
 
-/// Where new contents come from.
+/// Source of new contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A buffer as long as the rows.
@@ -132,7 +132,7 @@ impl<'a> Slots<'a> {
         *self.strips[strip].get_or_insert_with(|| self.taken.take())
     }
 
-    /// One that belongs to no strip.
+    /// Takes a slot that belongs to no strip.
     pub(super) fn spare(&mut self) -> Buf {
         self.taken.take()
     }

@@ -12,7 +12,7 @@ use crate::code::{Cell, Doubt, Equation, Kind, Misfit, Step, StripeCode, Term, d
 pub struct Target {
     /// The strip.
     pub strip: usize,
-    /// Where it goes.
+    /// Destination.
     pub place: Place,
 }
 

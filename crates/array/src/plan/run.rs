@@ -123,7 +123,7 @@ impl Run {
         self.begun > 0
     }
 
-    /// One more thing is under way of this stage, which is to be answered.
+    /// Counts one more I/O of this stage, which is to be answered.
     pub const fn one_more(&mut self) {
         self.pending += 1;
     }
@@ -158,8 +158,8 @@ impl Run {
         Next::Write
     }
 
-    /// When it is done: what reads again what was written to members that are `live`, which is then
-    /// to be issued.
+    /// Returns the reads, when the plan is done, of what was written to members that are `live`.
+    /// These are then to be issued.
     pub fn reread(&mut self, live: impl Fn(MemberId) -> bool) -> Vec<MemberIo> {
         let reread = |io: &MemberIo| match io.op {
             IoOp::Write { sector, buf, .. } if live(io.member) => {

@@ -88,7 +88,7 @@ fn common_offset(members: &[Member<'_>], sectors: u64) -> Option<i32> {
 pub(super) struct Area {
     /// Nothing where it needs none.
     content: Vec<u8>,
-    /// From the superblock, in sectors.
+    /// Distance from the superblock, in sectors.
     offset: i32,
     /// Feature bit of the policy in the superblock.
     feature: u32,

@@ -37,7 +37,7 @@ const YOUNGER_SECONDS: u64 = 10 * 60;
 pub struct Backup {
     /// The file or device.
     pub device: String,
-    /// Where its data lie there, in sectors.
+    /// Sectors of its data there.
     pub data: Range<u64>,
     /// Sectors of the array that these are.
     pub array: Range<u64>,
@@ -155,8 +155,8 @@ impl Halfway {
         }
     }
 
-    /// Where backups may lie on members: mdadm makes them behind the data of those that the old map
-    /// does not have, where it was given no file.
+    /// Returns the places where backups may lie on members: mdadm makes them behind the data of
+    /// those that the old map does not have, where it was given no file.
     pub(super) fn places(&self, candidates: &[Candidate]) -> Vec<BackupPlace> {
         let old = self.numbers.old.raid_disks();
         if old >= self.numbers.new.raid_disks() {
@@ -204,7 +204,8 @@ impl Halfway {
         Ok(())
     }
 
-    /// Where the data of a backup on a member begin, if it is one of this array.
+    /// Returns the sector at which the data of a backup on a member begin, if it is one of this
+    /// array.
     fn start_on_member(&self, header: &[u8]) -> Option<u64> {
         match self.halves(header) {
             Ok([(start, ..), _]) => Some(start),

@@ -71,7 +71,7 @@ pub(super) struct Part {
     blank: u64,
     /// A bit for each row that has P and Q on the same members in both maps.
     either: u64,
-    /// Where it lies on the members, behind where the data begin.
+    /// Sector of its place on the members, counted from where the data begin.
     sector: u64,
 }
 

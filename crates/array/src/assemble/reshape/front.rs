@@ -1,4 +1,4 @@
-//! Where the two maps meet, by the data.
+//! The front of a reshape, where the two maps meet, found by the data.
 //!
 //! The position in the superblocks may be older than what has been moved. In the run that begins a
 //! reshape, md's kernel takes the data to begin at the same place in both maps (`min_offset_diff`
@@ -6,10 +6,10 @@
 //! same, and in the first stripes where it grows, the old copy may be gone by then, also after a
 //! clean stop.
 //!
-//! Parity does not tell: a row of chunks fits its parity in one map as in the other. But what was
-//! moved last is there twice. As far before the front as the data begin apart in the two maps, both
-//! give the same data: what was moved from there has not been written over yet. Before that, and
-//! behind the front, one of them gives what lies there by the other map.
+//! Parity does not tell: a row of chunks fits its parity in one map as in the other. But the data
+//! that were moved last are there twice. For a distance before the front, as long as the data begin
+//! apart in the two maps, both give the same data: the old copies have not been written over yet.
+//! Before that, and behind the front, one of them gives what lies there by the other map.
 
 use std::ops::Range;
 
@@ -26,8 +26,8 @@ pub type ReadMember<'a> = dyn FnMut(&str, u64, usize) -> Option<Vec<u8>> + 'a;
 /// Sectors that are compared at once.
 pub(super) const PART_SECTORS: u64 = 128;
 
-/// So many units behind the position are looked at: with the usual chunks more than md moves in the
-/// ten seconds between two positions.
+/// The number of units behind the position that are looked at: with the usual chunks more than md
+/// moves in the ten seconds between two positions.
 const MOST_UNITS: u64 = 1 << 16;
 
 /// Comparison of the two maps for a unit.
@@ -43,12 +43,12 @@ enum Unit {
     Once,
 }
 
-/// Where the reshape stopped.
+/// The place where the reshape stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Front {
     /// The data that were moved last are there twice.
     Seen(u64),
-    /// Where the superblocks say, as far as can be seen.
+    /// The place that the superblocks tell, as far as can be seen.
     Unseen,
 }
 
@@ -125,14 +125,14 @@ impl Halfway {
         Next::by(advice, Invocation::Cat { force: true, devices })
     }
 
-    /// Where other disks hold data, md writes the position down as soon as it is out of the first
-    /// stripes.
+    /// Returns how many units behind the position are looked at. Where other disks hold data, md
+    /// writes the position down as soon as it is out of the first stripes.
     fn most_units(&self) -> u64 {
         let critical = self.numbers.critical_sectors();
         if self.shifts { MOST_UNITS } else { critical / self.numbers.unit() + 4 }
     }
 
-    /// Where the reshape stopped, if that can be told.
+    /// Searches for the place where the reshape stopped, if that can be told.
     fn search(&self, read: &mut ReadMember<'_>) -> Option<Front> {
         let told = self.front;
         let mut maps = Maps::of(self, read)?;
@@ -238,7 +238,7 @@ pub(super) struct Maps<'a, 'r> {
 }
 
 impl<'a, 'r> Maps<'a, 'r> {
-    /// If both can be read.
+    /// Returns both maps, if both can be read.
     pub(super) fn of(halfway: &'a Halfway, read: &'a mut ReadMember<'r>) -> Option<Self> {
         let old = halfway.old.as_deref().ok()?;
         let new = halfway.new.as_deref().ok()?;
@@ -300,7 +300,7 @@ impl Maps<'_, '_> {
         Some(at)
     }
 
-    /// So far apart the data begin in the two maps, where that is least.
+    /// Returns how far apart the data begin in the two maps, where that is least.
     fn shift(&self) -> u64 {
         let shifts = self.old.members.iter().filter_map(|old| {
             let mut news = self.new.members.iter();

@@ -47,7 +47,7 @@ pub struct Halfway {
     done: Vec<Backup>,
     /// A backup was looked into, whatever it still holds.
     has_backup: bool,
-    /// Where mdadm may have left backups on members.
+    /// Places on members where mdadm may have left backups.
     places: Vec<BackupPlace>,
     /// The data tell the front.
     is_sure: bool,

@@ -11,7 +11,7 @@ use crate::Refusal;
 use crate::format::Superblock;
 use crate::level::{Layout, Level};
 
-/// Where a piece comes from.
+/// Source of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source<'a> {
     Map(Side),
@@ -67,7 +67,7 @@ impl Halfway {
         sources
     }
 
-    /// Where what lies on this sector comes from.
+    /// Returns the source of what lies on this sector.
     fn source(&self, at: u64) -> Source<'_> {
         if let Some(backup) = self.backups.iter().find(|backup| backup.array.contains(&at)) {
             return Source::Backup(backup);

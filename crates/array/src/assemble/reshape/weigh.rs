@@ -53,7 +53,7 @@ impl Halfway {
         said
     }
 
-    /// From where to where something was being written that is in no backup.
+    /// Returns the range in which something was being written that is in no backup.
     pub(super) fn lost(&self) -> Option<Range<u64>> {
         let torn = self.code.iter().flat_map(|code| &code.torn);
         let is_kept = |unit: &&Range<u64>| {
@@ -129,7 +129,7 @@ impl Halfway {
         found
     }
 
-    /// Where parity does not tell.
+    /// Weighs the backups where parity does not tell.
     fn weigh_by_maps(&self, read: &mut ReadMember<'_>) -> Option<String> {
         if !self.has_backup || !self.needs_backup() {
             return None;

@@ -147,7 +147,7 @@ impl Copying {
         left > core.space.sync_sectors() / LITTLE && left * 8 <= before * EIGHTHS
     }
 
-    /// There is to be no other pass.
+    /// Ends the passes: there is to be no other one.
     pub(super) const fn end_passes(&mut self) {
         self.stage = Stage::Done;
     }

@@ -22,7 +22,7 @@ impl Scrub {
         self.requested = Some(if repair { SyncAction::Repair } else { SyncAction::Check });
     }
 
-    /// One begins: it has found nothing yet.
+    /// Begins a check or repair: it has found nothing yet.
     pub(super) fn begin(&mut self, action: SyncAction) {
         self.mismatch_sectors = 0;
         self.uncompared_sectors = 0;

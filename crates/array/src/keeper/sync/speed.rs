@@ -41,7 +41,7 @@ impl Speed {
         self.marks.push_back((now, done_sectors));
     }
 
-    /// When the next unit of work may begin; `None`: not at all.
+    /// Returns when the next unit of work may begin; `None`: not at all.
     pub(super) fn next_at(&self) -> Option<Instant> {
         (self.max_bytes_s > 0).then_some(self.not_before)
     }

@@ -17,7 +17,7 @@ use crate::keeper::{LaneCommand, Unit, Work};
 use crate::status::SyncStatus;
 use crate::{Instant, MemberId, Role, SECTOR_BYTES};
 
-/// Where background work stands.
+/// The phase of background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
@@ -83,7 +83,7 @@ impl Sync {
         matches!(self.phase, Phase::Verifying(_))
     }
 
-    /// Where the first unit lies that such work is at.
+    /// Returns where the first unit lies that such work is at.
     pub(in crate::keeper) fn first_at(&self, action: SyncAction) -> Option<u64> {
         if self.action != action || self.verifies() {
             return None;
@@ -118,7 +118,7 @@ impl Sync {
         !self.is_idle() && !self.paused && self.speed.next_at().is_some()
     }
 
-    /// When the speed limit or the next checkpoint wants attention.
+    /// Returns when the speed limit or the next checkpoint wants attention.
     pub(in crate::keeper) fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.phase == Phase::Idle {
             return self.retry_at;

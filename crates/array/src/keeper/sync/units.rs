@@ -79,9 +79,9 @@ impl Sync {
             .collect()
     }
 
-    /// Where each role's rows lie elsewhere there, recovery goes by rows: a target's strip is
-    /// a different part of the array for each target, so each is a unit of its own, and they go
-    /// one after another at the same height.
+    /// Issues units of a recovery by rows, where each role's rows lie elsewhere in the space: a
+    /// target's strip is a different part of the array for each target, so each is a unit of its
+    /// own, and they go one after another at the same height.
     fn issue_recovery_by_role(&mut self, core: &mut Core, start: u64) -> bool {
         let height = core.space.rows_left(start);
         let sectors = height.min(self.end - start);
