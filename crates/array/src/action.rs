@@ -23,15 +23,15 @@ pub enum Action {
         /// The operation.
         op: IoOp,
     },
-    /// Nobody waits for this I/O any more: its member has failed and may never answer. A late
-    /// `Event::Done` is handed in as ever; until then nobody uses its buffer.
+    /// Give up this I/O: its member has failed and may never answer. A late `Event::Done` is handed
+    /// in as ever; until then nobody uses its buffer.
     Abandon {
         /// The I/O.
         io: IoId,
         /// Memory that the kernel may still read or write.
         buf: Option<Buf>,
     },
-    /// A computation over buffers; answered by `Event::Done`. May run inline.
+    /// A computation over buffers; answered by `Event::Done`. The executor may run it inline.
     Compute {
         /// Comes back with the answer.
         io: IoId,
@@ -73,8 +73,8 @@ pub enum Action {
         /// First byte, and the one behind the last.
         range: Range<u64>,
     },
-    /// Nobody uses this part of the arena, and its content is of no use: the executor may give the
-    /// memory back to the system. Content that is there before the part is written again means
+    /// Give back this part of the arena, of whose content nobody makes use: the executor may give
+    /// the memory to the system. Content that is there before the part is written again means
     /// nothing.
     GiveBack {
         /// First byte, and the one behind the last.
@@ -272,7 +272,7 @@ pub enum IoErrorKind {
     /// No room for what was to be written, on a file system that others fill as well. The device
     /// still serves what it holds, and it may have room again.
     Full,
-    /// Nobody waits for the I/O any more: it says nothing of the device, and its buffer is in use.
+    /// The I/O was given up: that says nothing of the device, and its buffer is in use.
     Abandoned,
 }
 

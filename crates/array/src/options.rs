@@ -1,5 +1,5 @@
-//! Options for assembling an array. They lie below the code that decides, since next steps speak of
-//! them, too.
+//! Options for assembling an array. Next steps speak of them, too, so they lie below the code that
+//! decides.
 
 /// Options for assembling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use crate::level::{Layout, Level};
 /// Chunks are counted here; the mapping asks for a size, and any will do.
 const CHUNK_SECTORS: u32 = 8;
 
-/// The losses after which everything can still be read. They are the same for every stripe of an
-/// array, so none has to be decoded to tell.
+/// The losses after which everything can still be read. Every stripe of an array survives the same,
+/// so none has to be decoded to tell.
 #[derive(Clone, Debug)]
 pub struct Losses {
     /// Sets of members, and how many of each may be lost.

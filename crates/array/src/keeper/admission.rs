@@ -15,7 +15,7 @@ use crate::format::{BadBlocks, Bitmap, Superblock};
 use crate::refusal::Refusal;
 use crate::{MemberId, Role};
 
-/// The decisions about a device. They change nothing: [`admit`](Self::admit) returns the member
+/// The decisions about a device, which change nothing: [`admit`](Self::admit) returns the member
 /// that the device would be, [`joining`](Self::joining) the same in a role of the lane's choice.
 #[derive(Clone, Copy)]
 pub(super) struct Admission<'a> {

@@ -1,5 +1,5 @@
-//! Doubts about a member: what it could not read. They keep another member from being failed that
-//! makes up for it; a member with too many read errors is failed itself.
+//! Doubts about a member: what it could not read. No other member that makes up for it is failed
+//! then; a member with too many read errors is failed itself.
 
 use super::{BLOCK_SECTORS, UNIT_SECTORS};
 use crate::Instant;

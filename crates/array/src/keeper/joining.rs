@@ -55,9 +55,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// Gives a lost member that is there again its role back. `new` says what lies on it now. It is
-    /// then given what the bitmap says that it has missed; without a bitmap, all. `has_all`: writes
-    /// that were committed with it when the array was started are in place on it, too.
+    /// Gives a lost member that is there again its role back. `new` says what lies on it now. The
+    /// member is then given what the bitmap says that it has missed; without a bitmap, all.
+    /// `has_all`: writes that were committed with it when the array was started are in place on it,
+    /// too.
     ///
     /// # Errors
     /// The reason why the member stays out.

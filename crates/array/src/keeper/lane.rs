@@ -202,9 +202,8 @@ pub struct Rules {
     pub(super) lane_takes_spares: bool,
     /// A sample of what members were given is read back before they take a role over.
     pub(super) reads_back: bool,
-    /// A loss is reported only after others than the members have taken note of it. That waits for
-    /// members that became in sync: their superblocks are written first, and do not tell of the
-    /// loss.
+    /// A loss is reported only after others than the members have recorded it. Members that became
+    /// in sync are recorded first: their superblocks do not tell of the loss yet.
     pub(super) losses_are_noted: bool,
     /// Members that are out of reach come back by themselves. Superblocks call those faulty alone
     /// that a command made so, and these stay out until they are added again.

@@ -75,10 +75,10 @@ impl Core {
         Begun::Running
     }
 
-    /// Writes the newest superblock to the members that do not have it, as it is. Were the next one
-    /// written at once, a power cut could leave members two updates behind, and those are stale. A
-    /// member that the missed update gave another role keeps the superblock of its old one, which
-    /// says truly what it holds.
+    /// Writes the newest superblock to the members that do not have it, as it is. If the next one
+    /// were written at once, a power cut could leave members two updates behind, and those are
+    /// stale. A member that the missed update gave another role keeps the superblock of its old
+    /// one, which says truly what it holds.
     fn begin_catch_up(&mut self) {
         if !self.metadata.running.as_ref().is_some_and(|running| running.wanted.catch_up) {
             return;

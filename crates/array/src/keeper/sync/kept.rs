@@ -70,8 +70,8 @@ impl Unsynced {
         keeps.then_some(rows)
     }
 
-    /// Has the sums of a unit formed anew, which are noted as bad, as a member has kept its data
-    /// there. Later members need not doubt the sums for that: the logs say so.
+    /// Marks the sums of a unit, which are noted as bad, to be formed anew, as a member has kept
+    /// its data there. Later members need not doubt the sums for that: the logs say so.
     pub(super) fn note_kept(&mut self, core: &mut Core, unit: Unit) {
         self.noted.insert_exactly(unit.start, unit.end());
         self.waits_again(core, unit.start, unit.end());

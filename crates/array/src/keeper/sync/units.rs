@@ -282,7 +282,7 @@ impl Sync {
 }
 
 /// Notes rows as bad, of so many sectors each, where nobody can tell a member what it is to hold.
-/// Nobody reads them before they are written anew.
+/// These rows are not read before they are written anew.
 ///
 /// # Errors
 /// The reason why its bad-block log does not take that.
