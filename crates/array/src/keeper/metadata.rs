@@ -268,8 +268,9 @@ impl Metadata {
         self.clean.ticket = ticket;
     }
 
-    /// Has superblocks that do not say clean tell that writes may be recorded in journals that hold
-    /// this much each, and not be in their place. With `parts_only` whole stripes are not recorded.
+    /// Begins to tell of journals: superblocks that do not say clean say that writes may be
+    /// recorded in journals that hold this much each, and not be in their place. With `parts_only`
+    /// whole stripes are not recorded.
     pub(super) fn records_elsewhere(&mut self, journal_bytes: u64, parts_only: bool) {
         // What the last client left is not durable yet.
         let unrecorded = self.superblock.has(feature::NODE_UNRECORDED).then_some(0);
