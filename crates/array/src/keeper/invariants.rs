@@ -2,7 +2,6 @@
 //! event: a broken one shows long before a wrong byte does.
 
 use super::members::State;
-use super::update::Update;
 use super::{KeeperView, Redundancy};
 use crate::events::SyncAction;
 use crate::format::superblock::MAX_SECTOR;
@@ -46,7 +45,7 @@ impl KeeperView<'_> {
             (
                 "parts of an update",
                 lane.updates,
-                self.keeper.core.metadata.running.as_ref().map_or(0, Update::pending),
+                self.keeper.core.metadata.running.as_ref().map_or(0, |update| update.pending),
             ),
         ];
         if let Some((what, real, counted)) = counts.iter().find(|(_, a, b)| a != b) {

@@ -70,15 +70,3 @@ pub(super) struct Update {
     /// The tail of the journal when the flush began.
     pub(super) journal_tail: Option<u64>,
 }
-
-impl Update {
-    /// Returns the number of commands that have not been answered.
-    pub(super) const fn pending(&self) -> usize {
-        self.pending
-    }
-
-    /// Returns how many members are being told that they are in sync, which they were not.
-    pub(super) const fn arrivals(&self) -> usize {
-        self.arrivals.len()
-    }
-}

@@ -135,7 +135,7 @@ impl<'a> KeeperView<'a> {
                 .metadata
                 .running
                 .as_ref()
-                .is_none_or(|update| update.arrivals() == 0)
+                .is_none_or(|update| update.arrivals.is_empty())
     }
 
     /// Checks that the array takes a request of this kind now.
@@ -208,7 +208,7 @@ impl<'a> KeeperView<'a> {
             && self.keeper.sync.in_flight() == 0
     }
 
-    /// The moment of the last call of [`at`](Self::at).
+    /// The moment of the last call of [`at`](Keeper::at).
     #[must_use]
     pub const fn now(self) -> Instant {
         self.keeper.core.now
